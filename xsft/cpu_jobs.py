@@ -1,4 +1,4 @@
-"""The Python API of CPU jobs: plan a workload's conversion, and submit it to the workload's cluster."""
+"""The Python API of CPU jobs: plan a workload's conversion or export, and submit it to the workload's cluster."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from xsft import api
 from xsft.aliases import ShowLine
 from xsft.checks import for_submission
 from xsft.checks.cpu_job import conversion_problems
+from xsft.checks.export import pod_problems
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.cluster import cluster
+from xsft.effects.facts.exported import is_exported
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.recording import gather_provenance
-from xsft.effects.submit.submission import Submitter
+from xsft.effects.submit.submission import Submitter, is_whole
 from xsft.errors import SpecError, Unreachable, UsageError
-from xsft.launchers.cpujob import CpuJob, attempt_of_job, conversion_job
+from xsft.export.estimate import estimate_export
+from xsft.export.plan import ExportPlan
+from xsft.launchers.cpujob import CpuJob, attempt_of_job, conversion_job, export_job
 from xsft.launchers.launcher import XpkRendering
+from xsft.launchers.serving import BF16_BYTES, weights_bytes
 from xsft.planner import cpu_rendering, make_cpu_plan
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Run
@@ -25,6 +30,8 @@ from xsft.steps import CpuPlan
 
 NOT_ITS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "pathways", "name", "model.tokenizer")
 """Sections of a workload whose errors do not affect a conversion."""
+ITS = ("place", "namespace", "queue", "image", "secrets", "stages", "priority", "output", "env")
+"""Sections of a workload whose errors affect an export."""
 WANTED = frozenset({"checkpoint-to-convert"})
 """Ids of problems that a conversion fixes."""
 
@@ -55,6 +62,21 @@ def plan_conversion(
     return plan_job(job, file=file, problems=found, progress=progress)
 
 
+def plan_export_job(
+    made: ExportPlan, run: Run, *, file: str, problems: tuple[Problem, ...], progress: ShowLine
+) -> CpuPlan:
+    """Return the plan of the CPU job of an export. `problems`: of the workload. Raises as `plan_conversion`."""
+    own = tuple(p for p in problems if p.id not in WANTED and p.where.startswith(ITS))
+    size = weights_bytes(run)
+    needs = estimate_export(
+        made.inputs, parameters=size // BF16_BYTES if size else None, weights_bytes=made.weights_bytes
+    )
+    found = (*for_submission(own), *pod_problems(made, run, needs))
+    if errors_in(found) or needs is None:
+        raise SpecError(tuple(redacted(problem).in_file(file) for problem in errors_in(found)))
+    return plan_job(export_job(made, run, needs), file=file, problems=found, progress=progress)
+
+
 def plan_job(job: CpuJob, *, file: str, problems: tuple[Problem, ...], progress: ShowLine) -> CpuPlan:
     """Return the plan of a CPU job. Raises SpecError if its command cannot be sent, or xpk refuses its line."""
     rendering = cpu_rendering(job)
@@ -79,4 +101,12 @@ def submitter_for(made: CpuPlan, *, progress: ShowLine, confirm: Callable[[Propo
         replan=replan,
         progress=progress,
         confirm=confirm,
+        made=lambda _path: is_made(made.job),
     )
+
+
+def is_made(job: CpuJob) -> bool:
+    """Return whether the job's result is complete: of a conversion by its files, of an export by its record."""
+    if job.export is None:
+        return is_whole(job.writes)
+    return is_exported(job.export.directory, digest=job.digest)

@@ -251,5 +251,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     fit: KnownStep | None = None
     """What `xsft fit` compiled for this run's step, or for one of another length; None if it compiled neither."""
     machine: MachineFacts = MachineFacts()
+    taken: tuple[str, ...] = ()
+    """Run names of stages that a training in the same output has already."""
     attempt: int = 1
     """Number of the planned attempt: 1 unless earlier attempts failed."""

@@ -46,6 +46,23 @@ def test_names_that_are_words_of_yaml(name: str):
     assert ids(check, spec(name=f"{name}-run")) == set()
 
 
+def test_a_stage_whose_name_is_too_long_is_named_before_the_training():
+    mcjax = {**FLAGSHIP, "mode": "mcjax"}
+    stages = {"export": {}}
+    assert ids(check, spec(mcjax, name="a" * 31, stages=stages)) == set()
+    (problem,) = problems(check, spec(mcjax, name="a" * 32, stages=stages))
+    assert problem.id == "stage-name-too-long"
+    assert "has 39 characters; the limit is 38" in problem.message
+    assert "Shorten name to 31 characters" in problem.fix
+
+
+def test_a_stage_whose_name_a_training_has_is_named():
+    taken = Facts(taken=("a-export",))
+    (problem,) = problems(check, spec(FLAGSHIP, name="a", stages={"export": {}}), taken)
+    assert (problem.id, problem.where) == ("stage-name-taken", "name")
+    assert ids(check, spec(FLAGSHIP, name="a"), taken) == set()
+
+
 def test_here_a_name_may_be_long():
     assert ids(check, spec(target="local", name="a" * 40)) == set()
 

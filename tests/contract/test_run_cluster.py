@@ -16,17 +16,17 @@ from tests.contract.commandline import XSFT, Machine, machine
 from tests.fakes.clusters import ClusterApi
 from tests.stories import ROOT
 from tests.until import until
-from xsft.commands.interface_evaluation import EvaluationDocument
 from xsft.commands.interface_run import RunDocument
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.launchers.encoding import command_in_wrapper, decode_command
-from xsft.launchers.labels import WRITES_ANNOTATION
+from xsft.export.record import FILE, ExportRecord, to_json
+from xsft.export.verification import Verification
+from xsft.launchers.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
 
 NIGHTLY = ROOT / "docs" / "examples" / "nightly.yaml"
 pytestmark = pytest.mark.contract
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat"
-CONVERT, EVALUATION = f"{NAME}-convert", f"{NAME}-evaluate"
+CONVERT, EVALUATION, EXPORT = (f"{NAME}-{stage}" for stage in ("convert", "evaluate", "export"))
 TPU = {"type": "v6e-256", "num_slices": 1}
 EVALUATE = {"prompts": ["What is 1 plus 1?"], "require": [{"prompt": 0, "matches": "is 2"}], "limit_s": 1800}
 
@@ -43,7 +43,7 @@ def run(
     here: Machine, *options: str, status: int = 0, stages: dict[str, Any] | None = None
 ) -> list[tuple[str, str, str | None]]:
     file = here.workload(STORY, stages=stages, tpu=TPU)
-    done = here.xsft("run", file, "--json", "--poll", "1s", *options)
+    done = here.verb("run", file, "--json", "--poll", "1s", *options)
     assert done.returncode == status, done.stderr + done.stdout
     document: dict[str, Any] = json.loads(done.stdout)
     RunDocument.model_validate_json(done.stdout, strict=True)
@@ -58,54 +58,43 @@ def converted(here: Machine, jobset: str = CONVERT, *, model: str = "gemma2-2b")
     here.api.world.end(jobset, "Completed")
 
 
-def trained(here: Machine, name: str, *, steps: int) -> None:
-    here.bucket.objects[f"runs/{name}/checkpoints/{steps}/commit_success.txt"] = b""
+def exported(here: Machine, jobset: str = EXPORT) -> str:
+    """What the export's pod would write last; returns the folder."""
+    held = here.api.world.jobsets()[jobset]["metadata"]["annotations"]
+    folder = str(held[WRITES_ANNOTATION])
+    record = ExportRecord(
+        digest=held[DIGEST_ANNOTATION],
+        run_name=EXPORT,
+        outcome="completed",
+        files={"model.safetensors": 3},
+        verification=Verification(tensors=1, compared=1, trained=1, changed=1),
+    )
+    path = folder.removeprefix("gs://my-bucket/")
+    here.bucket.objects |= {f"{path}/model.safetensors": b"123", f"{path}/{FILE}": to_json(record).encode()}
+    here.api.world.end(jobset, "Completed")
+    return folder
 
 
-def measured(here: Machine, jobset: str, *, says: str) -> None:
-    """What the first host of the evaluation would write: the answer is what the pod was asked with, and `says`."""
-    held = here.api.world.jobsets()[jobset]
-    pod = held["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    _, argv = decode_command(command_in_wrapper(pod["containers"][0]["command"][2]))
-    job = json.loads(argv[3])["notes"]
-    answer = {"tokens": [1], "text": says, "ended": "stop", "prompt_cut": False}
-    weights = {"answers": [answer], "loss": None, "targets": 0, "rows": 0}
-    found = {"prompts": job["prompts"], "models": {"base": weights, "tuned": weights}, **job["noted"]}
-    path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
-    here.bucket.objects[path] = json.dumps({**found, "finished_at": "2026-11-23T03:00:00Z"}).encode()
-
-
-def test_each_call_starts_what_can_start_and_finds_what_is_done(here: Machine) -> None:
-    assert run(here, "--no-wait") == [("convert", "created", "running"), ("train", "waiting", None)]
-    assert run(here, "--no-wait") == [("convert", "adopted", "running"), ("train", "waiting", None)]
-    converted(here)
-    assert run(here, "--no-wait") == [("convert", "done", "done"), ("train", "created", "running")]
-    assert run(here, "--no-wait") == [("convert", "done", "done"), ("train", "adopted", "running")]
-    assert run(here, "--timeout", "1s", status=7) == [("convert", "done", "done"), ("train", "adopted", "running")]
-    trained(here, NAME, steps=1000)
-    here.api.world.end(NAME, "Completed")
-    assert run(here) == [("convert", "done", "done"), ("train", "done", "done")]
-    assert len(here.jobsets) == 2
-    evaluated_once_and_missed(here)
-
-
-def evaluated_once_and_missed(here: Machine) -> None:
-    """A stage that is added later; another rule is another evaluation."""
-    asked = {"stages": {"evaluate": EVALUATE}}
+def exported_once(here: Machine) -> None:
+    """By another job after the first one failed; then it is found, by both verbs, until a file of it is gone."""
+    step = f"runs/{NAME}/checkpoints/1000/model_params"
+    here.bucket.objects |= {f"{step}/{name}": content for name, content in small_files("gemma2-2b").items()}
     before = [("convert", "done", "done"), ("train", "done", "done")]
-    assert run(here, "--no-wait", **asked) == [*before, ("evaluate", "created", "running")]
-    assert run(here, "--no-wait", **asked) == [*before, ("evaluate", "adopted", "running")]
-    here.api.world.end(EVALUATION, "Failed")
-    assert run(here, "--no-wait", **asked) == [*before, ("evaluate", "attempt", "running")]
-    measured(here, f"{EVALUATION}-2", says="1 plus 1 is 3.")
-    here.api.world.end(f"{EVALUATION}-2", "Completed")
-    for _ in range(2):
-        assert run(here, status=6, **asked) == [*before, ("evaluate", "done", "done")]
-    (report,) = (json.loads(held) for path, held in here.bucket.objects.items() if path.endswith("/evaluation.json"))
-    EvaluationDocument.model_validate_json(json.dumps(report), strict=True)
-    assert report["judgement"]["verdict"] == "failed"
-    (row,) = json.loads(here.xsft("status", EVALUATION, "--json").stdout)["runs"]
-    assert (row["pipeline"], row["stage"], row["steps"]) == (NAME, "evaluate", None)
+    assert run(here, "--no-wait", stages={"export": {}}) == [*before, ("export", "created", "running")]
+    here.api.world.end(EXPORT, "Failed")
+    assert run(here, "--no-wait", stages={"export": {}}) == [*before, ("export", "attempt", "running")]
+    folder = exported(here, f"{EXPORT}-2")
+    assert run(here, stages={"export": {}}) == [*before, ("export", "done", "done")]
+    assert folder.startswith(f"gs://my-bucket/runs/{EXPORT}/")
+    done = here.verb("checkpoint", "export", here.workload(STORY, tpu=TPU), "--json")
+    document = json.loads(done.stdout)
+    assert (document["action"], document["folder"], document["job"]) == ("finished", folder, None)
+    del here.bucket.objects[f"{folder.removeprefix('gs://my-bucket/')}/model.safetensors"]
+    document = json.loads(
+        here.verb("checkpoint", "export", here.workload(STORY, tpu=TPU), "--json", "--dry-run").stdout
+    )
+    assert (document["action"], document["folder"]) == ("planned", f"{folder}-2")
+    assert document["not_whole"] == [folder]
 
 
 def test_waiting_goes_from_stage_to_stage_and_a_failed_training_ends_it(here: Machine) -> None:

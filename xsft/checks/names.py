@@ -6,20 +6,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xsft.facts import Facts
-from xsft.naming import ATTEMPT_SUFFIX, MISREAD_NAMES, jobset_limit, run_name_limit
+from xsft.naming import ATTEMPT_SUFFIX, MISREAD_NAMES, jobset_limit, run_name_limit, stage_name
 from xsft.problems import Problem, error
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
+from xsft.spec.stages import later_stages
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check `name-misread` everywhere; on a cluster also `name-too-long` and `name-attempts`."""
+    """Check `name-misread` everywhere; on a cluster also `name-too-long`, `name-attempts` and `stage-name-…`."""
     del keys
     if run.run_name in MISREAD_NAMES:
         message = f"YAML does not read {run.run_name!r} as text, so MaxText would misread this run_name."
         yield error("name-misread", "name", message, f"Add a word: {run.run_name}-run.")
     if run.spec.on_cluster:
         yield from _length(run, facts)
+        yield from _stages(run, facts)
+
+
+def _stages(run: Run, facts: Facts) -> Iterator[Problem]:
+    """Check the names of the runs that `xsft run` makes beside the training, before the first of them begins."""
+    limit = run_name_limit(mode="mcjax", num_slices=1, hosts=1)
+    to_convert = facts.checkpoint is not None and facts.checkpoint.status == "missing" and run.conversion is not None
+    later = (stage for stage in later_stages(run.spec.stages) if stage != "serve")  # `serve-name` is its own check
+    stages = (*(("convert",) if to_convert else ()), *later)
+    for name in (stage_name(run_name=run.run_name, stage=stage) for stage in stages):
+        if len(name) > limit:
+            message = f"{name!r}, the run of a stage, has {len(name)} characters; the limit is {limit}."
+            fix = f"Shorten name to {limit - len(name) + len(run.run_name)} characters or fewer: --run-name NAME."
+            yield error("stage-name-too-long", "name", message, fix)
+        elif name in facts.taken:
+            message = (
+                f"{run.output}/{name} is the folder of a training that is named {name}, as a stage of this one is."
+            )
+            yield error("stage-name-taken", "name", message, "Take another name: --run-name NAME.")
 
 
 def _length(run: Run, facts: Facts) -> Iterator[Problem]:

@@ -136,14 +136,14 @@ def _changed(run: Run, keys: Mapping[str, Value]) -> tuple[str, ...]:
 
 def _overridden(run: Run, changed: Sequence[str], told: Mismatch) -> Problem:
     given = ", ".join(changed)
-    message = f"{run.checkpoint} holds {run.spec.model.name} without the workload's {given}: {_told(told)}"
+    message = f"{run.checkpoint} holds {run.spec.model.name} without the workload's {given}: {mismatch_text(told)}"
     fix = f"Remove {given}, or use a checkpoint that was converted with it."
     return error("checkpoint-model", where_of(changed[0], run), message, fix, kind="disputable")
 
 
 def _other_model(run: Run, changed: Sequence[str], told: Mismatch, fitting: Sequence[str]) -> Problem:
     name = run.spec.model.name + (" with the workload's overrides" if changed else "")
-    message = f"{run.checkpoint} does not hold {name}: {_told(told)}"
+    message = f"{run.checkpoint} does not hold {name}: {mismatch_text(told)}"
     if not fitting:
         fix = f"Use a checkpoint of {name}, or correct model.name and its sizes."
     else:
@@ -151,7 +151,7 @@ def _other_model(run: Run, changed: Sequence[str], told: Mismatch, fitting: Sequ
     return error("checkpoint-model", _where(run), message, fix, kind="disputable")
 
 
-def _told(told: Mismatch) -> str:
+def mismatch_text(told: Mismatch) -> str:
     """Return a text with one difference of each kind and how many there are."""
     parts = []
     if told.resized:

@@ -13,20 +13,16 @@ from msgspec.structs import replace
 
 from xsft import cpu_jobs
 from xsft.commands.asking import at_terminal, confirm
-from xsft.commands.changes import changes_of
 from xsft.commands.convert_document import KIND, conversion_fields
 from xsft.commands.convert_progress import EVERY_S, ConversionDisplay, ConverterLog
+from xsft.commands.cpu_job_run import following, job_fields, record_ended
 from xsft.commands.cpu_plan_text import conversion_text
 from xsft.commands.documents import print_json, status_of
-from xsft.commands.evidence_sources import evidence_of
 from xsft.commands.failure import print_problems
-from xsft.commands.log_sources import Logs
 from xsft.commands.progress import shown
 from xsft.commands.run_documents import run_document
-from xsft.commands.run_sources import runs_at
 from xsft.commands.submit_cluster import submit_cluster
-from xsft.commands.submit_wait import After
-from xsft.commands.waiting import Waited, WaitLimits, told
+from xsft.commands.waiting import Waited, told
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone
 from xsft.effects.facts.checkpoint import read_checkpoint
@@ -112,7 +108,7 @@ def _dry_run(plan: CpuPlan, made: ConversionPlan, claim: ConversionClaim | None,
         fields = conversion_fields(
             made, action="planned", why=_why(made), checkpoint=plan.job.writes, problems=plan.problems
         )
-        print_json(KIND, {**fields, **_owner(claim), "job": {**_job(plan), "manifest": plan.manifest}})
+        print_json(KIND, {**fields, **_owner(claim), "job": {**job_fields(plan), "manifest": plan.manifest}})
     else:
         sys.stdout.write(conversion_text(plan, made))
     return status_of(plan.problems)
@@ -120,18 +116,8 @@ def _dry_run(plan: CpuPlan, made: ConversionPlan, claim: ConversionClaim | None,
 
 def _wait(plan: CpuPlan, made: ConversionPlan, args: argparse.Namespace, done: Submission) -> Waited:
     """Wait for the job, show its progress, and record its end: the JobSet is deleted some hours later."""
-    runs, display = runs_at(plan), ConversionDisplay(told, every_s=EVERY_S)
-    query, here = changes_of(runs)
-    after = After(
-        query=query,
-        patience=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
-        clock=here,
-        say=told,
-        lines=Logs(runs=runs, trouble=told).follow,
-        log=ConverterLog(display),
-        gather=evidence_of(runs),
-    )
-
+    display = ConversionDisplay(told, every_s=EVERY_S)
+    after = following(plan, args, log=ConverterLog(display))
     whole = made.estimate.output if made.estimate else None
 
     def on_size(size: int) -> None:
@@ -151,15 +137,8 @@ def _job_of(done: Submission) -> CpuJob:
 
 def _ended(done: Submission, waited: Waited) -> tuple[Problem, ...]:
     """Return the problems of the ended job, by the checkpoint in its output: no exit status is proof."""
-    plan, job = done.plan, _job_of(done)
-    whole = read_checkpoint(job.writes).status == "read"
-    return record_job_end(
-        record_store(),
-        output=str(plan.run.output),
-        run_name=plan.run_name,
-        outcome="completed" if whole else "failed",
-        reason=None if whole else (waited.row and waited.row.reason) or "what it wrote is not whole",
-    )
+    whole = read_checkpoint(_job_of(done).writes).status == "read"
+    return record_ended(done, waited, reason=None if whole else "what it wrote is not whole")
 
 
 def _owner(claim: ConversionClaim | None) -> dict[str, Any]:
@@ -183,27 +162,8 @@ def _document(
     why = _why(made, done.action)
     fields = conversion_fields(made, action=done.action, why=why, checkpoint=plan.job.writes, problems=problems)
     fields |= _owner(claim)
-    fields |= {"record": done.record, "job": {**_job(plan), "jobset": done.jobset, "uid": done.uid}}
+    fields |= {"record": done.record, "job": {**job_fields(plan), "jobset": done.jobset, "uid": done.uid}}
     if waited:
         row = waited.row
         fields |= {"run": run_document(row) if row else None, "exit_status": failed.exit_status if failed else 0}
     return KIND, fields
-
-
-def _job(plan: CpuPlan) -> dict[str, Any]:
-    run, job = plan.run, plan.job
-    return {
-        "jobset": plan.jobset,
-        "uid": None,
-        "namespace": run.namespace,
-        "queue": run.queue,
-        "cpus": None if job.on_tpu else job.cpus,
-        "memory_bytes": job.memory,
-        "disk_bytes": job.disk,
-        "machine": run.slice.machine_type if run.slice else job.machine.machine,
-        "tpu": run.slice.xpk_type if run.slice else None,
-        "chips": run.chips if job.on_tpu else 0,
-        "xpk_argv": list(plan.xpk_argv) if plan.xpk_argv else None,
-        "by_hand": list(plan.by_hand),
-        "manifest": None,
-    }

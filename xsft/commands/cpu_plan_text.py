@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xsft.catalog.cpu import GIB
 from xsft.commands.plan_summary import cluster_text, ready_text, secrets_text
 from xsft.commands.plan_text import audit_lines, block, problems_block, shell_line
 from xsft.conversion.plan import ConversionPlan
+from xsft.export.plan import ExportPlan
+from xsft.naming import StageWork
 from xsft.steps import CpuPlan
+
+TITLES: Mapping[StageWork, str] = {"convert": "conversion", "evaluate": "evaluation", "export": "export"}
 
 
 def conversion_text(plan: CpuPlan, made: ConversionPlan, *, audit: bool = False) -> str:
     """Return the plan as text. `audit`: as in `plan_text`."""
-    return "\n".join(_lines(plan, made, audit=audit)) + "\n"
+    return "\n".join(_lines(plan, tuple(_conversion(plan, made)), audit=audit)) + "\n"
 
 
-def _lines(plan: CpuPlan, made: ConversionPlan, *, audit: bool) -> Iterator[str]:
+def export_text(plan: CpuPlan, made: ExportPlan, *, audit: bool = False) -> str:
+    """Return the plan of an export's job as text."""
+    return "\n".join(_lines(plan, tuple(_export(plan, made)), audit=audit)) + "\n"
+
+
+def _lines(plan: CpuPlan, summary: tuple[tuple[str, str], ...], *, audit: bool) -> Iterator[str]:
     yield f"# {plan.file}"
-    for label, text in _summary(plan, made):
+    for label, text in summary:
         yield f"{label:<12}{text}"
     if plan.xpk_argv:
         yield from block("xpk", shell_line(plan.xpk_argv))
-    yield from block("conversion", shell_line(plan.job.argv))
+    yield from block(TITLES[plan.job.work], shell_line(plan.job.argv))
     yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.env.items()))
     if plan.by_hand:
         yield from block("run by hand, that xpk line lacks", "\n".join(f"- {reason}" for reason in plan.by_hand))
@@ -31,20 +40,34 @@ def _lines(plan: CpuPlan, made: ConversionPlan, *, audit: bool) -> Iterator[str]
     yield from problems_block(plan.problems)
 
 
-def _summary(plan: CpuPlan, made: ConversionPlan) -> Iterator[tuple[str, str]]:
-    run, job, source = plan.run, plan.job, made.inputs.source
+def _conversion(plan: CpuPlan, made: ConversionPlan) -> Iterator[tuple[str, str]]:
+    run, source = plan.run, made.inputs.source
     revision = f" at {source.revision}" if source.revision else ""
+    what = f"{source.repo}{revision} for {made.inputs.model}; MaxText {run.release.version}"
+    yield from _job(plan, does=("converts", what), disk="the download", wasted="the conversion ends")
+    yield from (("not whole", f"{folder} (it stays)") for folder in made.broken)
+
+
+def _export(plan: CpuPlan, made: ExportPlan) -> Iterator[tuple[str, str]]:
+    inputs = made.inputs
+    what = f"step {inputs.step} of {made.training}, {inputs.form}, {inputs.dtype}; MaxText {inputs.release}"
+    yield from _job(plan, does=("exports", what), disk="the model, before it is copied", wasted="the export ends")
+    yield from (("not whole", f"{folder} (it stays)") for folder in made.broken)
+
+
+def _job(plan: CpuPlan, *, does: tuple[str, str], disk: str, wasted: str) -> Iterator[tuple[str, str]]:
+    """Yield what all jobs have. `disk`: what it is for; `wasted`: until when a slice's chips are."""
+    run, job = plan.run, plan.job
     yield "ready", ready_text(plan.problems)
     yield "run", f"{plan.run_name}, digest {plan.spec_digest[:12]}"
-    yield "converts", f"{source.repo}{revision} for {made.inputs.model}; MaxText {run.release.version}"
+    yield does
     yield "cluster", cluster_text(run)
     yield "JobSet", f"{plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
     if run.slice:
         yield "slice", f"{run.slice.describe}; {run.slice.machine_type} hosts, of which only the first works"
-        yield "wasted", f"{run.chips} chips, until the conversion ends"
+        yield "wasted", f"{run.chips} chips, until {wasted}"
     else:
         yield "node", f"{job.cpus} CPUs and {job.memory_quantity} of memory, as {job.machine.machine} has"
-    yield "disk", f"{job.disk / GIB:,.0f} GiB for the download"
+    yield "disk", f"{job.disk / GIB:,.0f} GiB for {disk}"
     yield "secrets", secrets_text(run)
     yield "result", job.writes
-    yield from (("not whole", f"{folder} (it stays)") for folder in made.broken)

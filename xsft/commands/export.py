@@ -1,4 +1,4 @@
-"""`xsft checkpoint export RUN`: write trained weights as a Hugging Face folder, and verify it."""
+"""`xsft checkpoint export RUN|FILE`: write trained weights as a Hugging Face model, and verify it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import to_builtins
-
+from xsft import api
 from xsft.commands.convert import machine
 from xsft.commands.documents import print_json
+from xsft.commands.export_cluster import export_cluster, no_logits
+from xsft.commands.export_document import KIND, export_fields
 from xsft.commands.progress import shown
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
@@ -18,17 +19,65 @@ from xsft.effects.facts.exported import plan_export, training_of
 from xsft.effects.local.export import ExportResult, ExportWork, export_here
 from xsft.effects.local.served_model import refuse_unreadable
 from xsft.effects.records.records import record_store
-from xsft.errors import INTERRUPTED, RunFailed
+from xsft.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.export.engines import model_type
-from xsft.trainers.export import ExportRequest
+from xsft.steps import Intent
+from xsft.trainers.export import ExportRequest, TrainedRun
 
-KIND = "checkpoint-export"
+WORKLOADS = (".yaml", ".yml")
 
 
 def run(args: argparse.Namespace) -> int:
-    store = record_store()
-    trained = training_of(args.what, store)
-    asked = ExportRequest(form=args.form, dtype=args.dtype, step=args.step)
+    if args.what.endswith(WORKLOADS):
+        return _of_file(args)
+    _refuse_options(args, on_cluster=False)
+    return _export_here(training_of(args.what, record_store()), args)
+
+
+def _of_file(args: argparse.Namespace) -> int:
+    workload = api.load(args.what, settings=args.settings, run_name=args.run_name)
+    (intent,) = api.intend((workload,))
+    here = workload.spec.on_this_machine or _is_folder(args.output)
+    _refuse_options(args, on_cluster=not here)
+    if here:
+        return _export_here(intended(intent), args)
+    return export_cluster(intent, intended(intent), _asked(args), file=workload.file, args=args)
+
+
+def intended(intent: Intent) -> TrainedRun:
+    """Return the training of a workload, which may not have begun."""
+    return TrainedRun(
+        run_name=intent.run.run_name,
+        spec_digest=intent.spec_digest,
+        argv=intent.trainer_argv,
+        output=str(intent.run.output).rstrip("/"),
+        release=intent.run.release.version,
+    )
+
+
+def _is_folder(output: str | None) -> bool:
+    return output is not None and "://" not in output
+
+
+def _asked(args: argparse.Namespace) -> ExportRequest:
+    return ExportRequest(form=args.form, dtype=args.dtype, step=args.step)
+
+
+def _refuse_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
+    """Raise UsageError for options of the other place."""
+    given = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes, "--on-tpu": args.on_tpu}
+    wrong = ("--on-tpu",) if on_cluster else tuple(given)
+    if option := next((one for one in wrong if given[one]), None):
+        where = "convert" if on_cluster else "a workload of a cluster: xsft checkpoint export FILE"
+        raise UsageError(f"{option} is for {where}.", fix="Leave it out.")
+    if args.timeout is not None and not args.wait:
+        raise UsageError("--timeout is for --wait.", fix="Add it, or leave --timeout out.")
+    if on_cluster and args.verify == "logits":
+        raise no_logits()
+
+
+def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
+    store, asked = record_store(), _asked(args)
     with shown("export") as say:
         work = ExportWork(
             look=lambda: plan_export(trained, asked, store, output=args.output),
@@ -81,23 +130,17 @@ def text(result: ExportResult) -> Iterator[str]:
 
 def document(result: ExportResult) -> dict[str, Any]:
     """Return the document `xsft.checkpoint-export/1` without its schema."""
-    plan = result.plan
+    fields = export_fields(
+        result.plan,
+        action=result.action,
+        why=result.why,
+        folder=result.folder,
+        verification=result.verification,
+    )
     return {
-        "run_name": plan.run_name,
-        "training": plan.training,
-        "action": result.action,
-        "why": result.why,
-        "digest": plan.digest,
-        "step": plan.inputs.step,
-        "form": plan.inputs.form,
-        "dtype": plan.inputs.dtype,
-        "folder": result.folder,
-        "not_whole": list(plan.broken),
-        "argv": list(plan.argv),
-        "verification": to_builtins(result.verification),
+        **fields,
         "record": str(result.record) if result.record else None,
         "log": str(result.log) if result.log else None,
-        "problems": [],
     }
 
 

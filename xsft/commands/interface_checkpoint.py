@@ -43,8 +43,8 @@ class ConversionEstimateDocument(Document):
     download: int
 
 
-class ConversionJobDocument(Document):
-    """The job of a conversion on a cluster: one pod on a CPU node, or a slice of which one host works."""
+class CpuJobDocument(Document):
+    """A job on a cluster: one pod on a CPU node, or a slice of which one host works."""
 
     jobset: str | None
     uid: str | None
@@ -106,7 +106,7 @@ class ConversionDocument(Document):
     record: str | None
     """Path of the record; null if the checkpoint existed already."""
     log: str | None
-    job: ConversionJobDocument | None
+    job: CpuJobDocument | None
     """The job on a cluster; null on this machine, and if the checkpoint existed."""
     owner: ConversionOwner | None = None
     """On a cluster: whose conversion it is; null before anything was sent, and if the checkpoint existed."""
@@ -151,14 +151,15 @@ class VerificationDocument(Document):
 
 
 class ExportDocument(Document):
-    """`xsft checkpoint export RUN --json`."""
+    """`xsft checkpoint export RUN|FILE --json`."""
 
     schema_: Literal["xsft.checkpoint-export/1"] = Field(alias="schema")
     run_name: str
     """Run name of the export: `<training>-export`."""
     training: str
-    action: Literal["created", "attempt", "finished"]
-    """`finished`: the export existed. `created`, `attempt`: exported now, by the first or a later attempt."""
+    action: Literal["planned", "created", "attempt", "adopted", "finished"]
+    """`finished`: the export existed. `created`, `attempt`: exported now, by the first or a later attempt. `adopted`: a
+    live job exports it. `planned`: a dry run; nothing was sent."""
     why: str
     digest: str
     """Digest of all that decides the result, 64 hex digits; its folder's name has 12 of them."""
@@ -166,16 +167,23 @@ class ExportDocument(Document):
     form: Literal["full", "adapters", "merged"]
     dtype: Literal["bfloat16", "float32"]
     folder: str
-    """The Hugging Face folder."""
+    """The Hugging Face folder: on this machine, gs://…, or hf://owner/name."""
     not_whole: list[str]
     """Folders of attempts that did not complete; they are kept."""
     argv: list[str]
     """Arguments of MaxText's to_huggingface."""
     verification: VerificationDocument | None
+    """What was compared; null before a job on a cluster has ended."""
     record: str | None
     """Path of the run's record; null if the export existed already."""
     log: str | None
+    job: CpuJobDocument | None = None
+    """The job on a cluster; null on this machine, and if the export existed."""
     problems: list[Problem]
+    run: Run | None = None
+    """With --wait: the run, as `xsft status` shows it."""
+    exit_status: int | None = None
+    """Exit status of the wait, with --wait."""
 
 
 class CheckpointDocument(Document):

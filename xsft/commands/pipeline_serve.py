@@ -16,6 +16,7 @@ from xsft.effects.submit.recording import gather_provenance
 from xsft.effects.submit.serving import begin, found, plan_serving
 from xsft.effects.submit.serving_record import ServerRecord
 from xsft.errors import Refused, UsageError
+from xsft.export.inputs import HF_PREFIX
 from xsft.launchers.serving_manifest import vllm_argv
 from xsft.naming import stage_name
 from xsft.serving.plan import ServingPlan
@@ -85,7 +86,7 @@ class ServeOnCluster:
             raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
 
     def _plan(self) -> ServingPlan:
-        weights = self._weights() or self._exported.plan().writes
+        weights = self._weights() or self._exported.plan().writes.removeprefix(HF_PREFIX)
         return plan_serving(self._run(), weights=weights, file=self._workload.file)
 
     def _weights(self) -> str | None:

@@ -241,7 +241,7 @@ def _makes(plan: Planned) -> Iterator[str]:
             yield f"checkpoints  {folder}/checkpoints"
             yield from tensorboard_lines(plan.run, folder=folder)
         case CpuPlan(job=job):
-            yield f"checkpoint   {job.writes}"
+            yield f"{'model' if job.work == 'export' else 'checkpoint':<13}{job.writes}"
         case SlicePlan(job=job):
             yield f"result       {job.writes}"
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+
+from xsft.errors import UsageError
 
 ExportForm = Literal["full", "adapters", "merged"]
 """`full`: all weights of a full fine-tuning. `adapters`: LoRA's matrices for PEFT. `merged`: the base model with LoRA's
@@ -18,6 +21,10 @@ FORMS: tuple[ExportForm, ...] = ("full", "adapters", "merged")
 ExportDtype = Literal["bfloat16", "float32"]
 DTYPES: tuple[ExportDtype, ...] = ("bfloat16", "float32")
 DIGITS = 12
+REPOSITORY = r"[A-Za-z0-9][-._A-Za-z0-9]*/[-._A-Za-z0-9]+"
+"""A repository of the hub, `owner/name`."""
+HF_PREFIX = "hf://"
+"""Start of a destination on the hub; source: maxtext@0.2.5 checkpoint_conversion/to_huggingface.py."""
 
 
 class LoraScale(Struct, frozen=True, kw_only=True):
@@ -58,12 +65,26 @@ class ExportInputs(Struct, frozen=True, kw_only=True):
     """Chat template of the training; None: the tokenizer's own."""
     lora: LoraScale | None = None
     """None after a full fine-tuning."""
+    hub: str | None = None
+    """Repository of the hub that gets the files, `owner/name`; None: the export's folder has them."""
 
     @property
     def digest(self) -> str:
         """Return 64 hex digits over what decides the result. Paths are no part of it: folders may move."""
         known = {name: value for name, value in msgspec.to_builtins(self).items() if name not in ("weights", "base")}
-        return _sha256(known)
+        return _sha256(known if self.hub else {name: value for name, value in known.items() if name != "hub"})
+
+
+def destination(to: str | None) -> tuple[str | None, str | None]:
+    """Return the hub's repository and the folder of a destination; None for what it is not. Raises UsageError for an
+    address that is neither."""
+    if to is None or "://" not in to or to.startswith("gs://"):
+        return None, to
+    repo = to.removeprefix(HF_PREFIX)
+    if not to.startswith(HF_PREFIX) or re.fullmatch(REPOSITORY, repo) is None:
+        fix = "Give a folder, gs://bucket/path, or hf://owner/name."
+        raise UsageError(f"{to} is no place for an export.", fix=fix, id="export-destination")
+    return repo, None
 
 
 def directory_of(inputs: ExportInputs, *, output: str) -> str:

@@ -15,12 +15,12 @@ SHOWN = 5
 """Tensors named in a message."""
 HEAD = "lm_head.weight"
 
-Read = Callable[[str, int, int], bytes]
+ReadPart = Callable[[str, int, int], bytes]
 """Function that returns bytes of a file of the folder: its name, the first byte, and how many."""
 
 
 def judged(
-    sizes: Mapping[str, int], read: Read, *, answer: Mapping[str, Any], of: Mapping[str, Any], dtype: str
+    sizes: Mapping[str, int], read: ReadPart, *, answer: Mapping[str, Any], of: Mapping[str, Any], dtype: str
 ) -> dict[str, Any]:
     """Return the fields of the `Verification` of a folder. `sizes`: bytes of its files; `answer`: of the worker, and
     `of`: its part about this folder. Raises OSError as `read` does."""
@@ -40,7 +40,7 @@ def judged(
     return {"problems": problems, "tensors": len(headers), "sampled": sampled, **known}
 
 
-def read_headers(sizes: Mapping[str, int], read: Read) -> dict[str, TensorHeader]:
+def read_headers(sizes: Mapping[str, int], read: ReadPart) -> dict[str, TensorHeader]:
     """Return all tensors of the folder. Raises ValueError, naming the file, for one that is cut off."""
     found: dict[str, TensorHeader] = {}
     for name in sorted(one for one in sizes if one.endswith(".safetensors")):
@@ -53,7 +53,7 @@ def read_headers(sizes: Mapping[str, int], read: Read) -> dict[str, TensorHeader
     return found
 
 
-def _config(sizes: Mapping[str, int], read: Read) -> dict[str, Any] | None:
+def _config(sizes: Mapping[str, int], read: ReadPart) -> dict[str, Any] | None:
     """Return config.json; None for an adapter, which has none. Raises ValueError if it is no JSON object."""
     if "config.json" not in sizes and "adapter_config.json" in sizes:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from xsft.export.inputs import ExportInputs
+from xsft.export.inputs import HF_PREFIX, ExportInputs
 from xsft.export.record import ExportRecord
 
 
@@ -13,18 +13,20 @@ class ExportPlan(Struct, frozen=True, kw_only=True):
 
     run_name: str
     output: str
-    """Folder of this machine; the export's own files are in `<output>/<run_name>/xsft/`."""
+    """Folder or gs:// below which the exports are; on this machine `<output>/<run_name>/xsft/` has the run's files."""
     inputs: ExportInputs
     first: str
     """Folder of the first attempt, which names the export."""
     directory: str
-    """The Hugging Face folder of this attempt."""
+    """The folder of this attempt: of its record, and of the Hugging Face files unless the hub has them."""
+    folder: str
+    """Folder that the exporter writes: `directory`, or in a pod a folder of its own disk."""
     argv: tuple[str, ...]
     """`python3 -m …to_huggingface …`."""
     trainer_argv: tuple[str, ...]
     """Command of the training: MaxText's model is built by it when logits are compared."""
     weights_bytes: int | None = None
-    """Bytes of the checkpoint's files; None if unknown."""
+    """Bytes of the files of the checkpoints that are read; None if unknown."""
     whole: str | None = None
     """The Hugging Face folder of an earlier export; None without a complete one."""
     recorded: ExportRecord | None = None
@@ -36,6 +38,11 @@ class ExportPlan(Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """Return the digest, as `ExportInputs.digest`."""
         return self.inputs.digest
+
+    @property
+    def writes(self) -> str:
+        """Return where the model is: the folder, or `hf://owner/name`."""
+        return f"{HF_PREFIX}{self.inputs.hub}" if self.inputs.hub else self.directory
 
     @property
     def training(self) -> str:

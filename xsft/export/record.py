@@ -41,6 +41,8 @@ class ExportRecord(Struct, frozen=True, kw_only=True):
     files: dict[str, int] = field(default_factory=dict)
     """Bytes of each file of the model, by its name in the folder."""
     verification: Verification | None = None
+    commit: str | None = None
+    """Commit of the hub's repository that has the files; None: they are in the folder."""
 
 
 def missing_files(record: ExportRecord, *, sizes: Mapping[str, int]) -> tuple[str, ...]:

@@ -68,3 +68,19 @@ def logits_problems(verdict: LogitsVerdict | None) -> Iterator[str]:
         f"logits differ from MaxText's by {verdict.relative:.2g} of the greatest logit (bound {LOGITS_BOUND:g});"
         f" {verdict.same_argmax} of {verdict.positions} positions choose the same token"
     )
+
+
+def verification_text(verified: Verification | None) -> str:
+    """Return what was verified, for people."""
+    if verified is None:
+        return "its record says nothing of a verification"
+    sampled = " (chosen by chance)" if verified.sampled else ""
+    base = (
+        f"{verified.changed} of {verified.trained} trained ones differ from the base"
+        if verified.trained
+        else verified.base
+    )
+    logits = verified.logits
+    agree = f"; logits agree to {logits.relative:.1e} of the greatest" if logits else ""
+    skipped = f"; {verified.logits_skipped}" if verified.logits_skipped else ""
+    return f"{verified.compared} of {verified.tensors} tensors{sampled} equal the checkpoint; {base}{agree}{skipped}"

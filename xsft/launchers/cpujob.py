@@ -15,7 +15,10 @@ from xsft.conversion.inputs import ConversionInputs
 from xsft.conversion.notes import ContainerNotes, recorded_argv
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.record import ConversionRecord
+from xsft.export.estimate import ExportEstimate
+from xsft.export.plan import ExportPlan
 from xsft.launchers.encoding import encode_command
+from xsft.launchers.export_notes import exported_argv
 from xsft.naming import StageWork, jobset_name
 from xsft.records.document import facts_to_json
 from xsft.records.model import AttemptFacts
@@ -23,7 +26,9 @@ from xsft.spec.resolve import Mode, Run
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
 SCRATCH = "/xsft-scratch"
-"""Folder in which the pod may write its downloads."""
+"""Folder in which the pod may write."""
+EXPORTED = f"{SCRATCH}/export"
+"""Folder in which an export is written before it is copied to its destination."""
 OF_CHIPS = ("LIBTPU_", "TPU_", "XLA_", "JAX_")
 """Prefixes of the training's variables that would stop a process on a CPU, or mean nothing to it."""
 
@@ -49,6 +54,8 @@ class CpuJob(Struct, frozen=True, kw_only=True):
     """Path of the job's result."""
     inputs: ConversionInputs | None = None
     """What is converted; None for other work."""
+    export: ExportPlan | None = None
+    """What is exported; None for other work."""
 
     @property
     def on_tpu(self) -> bool:
@@ -74,6 +81,8 @@ class CpuJob(Struct, frozen=True, kw_only=True):
     @property
     def process(self) -> tuple[str, ...]:
         """Return the arguments of the container's process: those of the work, run by one that records its end."""
+        if self.export is not None:
+            return exported_argv(self.export, run=self.run)
         return self.argv if self.inputs is None else recorded_argv(self.argv, _notes(self, self.inputs))
 
     @property
@@ -96,6 +105,22 @@ def conversion_job(made: ConversionPlan, run: Run, needs: ConversionEstimate, *,
         disk=needs.download,
         writes=made.checkpoint,
         inputs=made.inputs,
+    )
+
+
+def export_job(plan: ExportPlan, run: Run, needs: ExportEstimate) -> CpuJob:
+    """Return the export job of the workload's run; the model is written to the pod's disk before it is copied."""
+    return CpuJob(
+        work="export",
+        run=run_of(run, run_name=plan.run_name, attempt=1),
+        training=plan.training,
+        digest=plan.digest,
+        argv=plan.argv,
+        env={},
+        memory=needs.memory,
+        disk=needs.disk,
+        writes=plan.writes,
+        export=plan,
     )
 
 

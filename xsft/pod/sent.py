@@ -18,9 +18,11 @@ def sent_argv(
 ) -> tuple[str, ...]:
     """Return the command that runs `module` with `notes` and `argv`. `besides`: more modules that it needs.
 
-    Packages are sent without their `__init__`, so nothing else of xsft is imported.
+    Packages are sent with an empty `__init__`: nothing else of xsft is imported, nor an xsft that the image may have.
     """
-    texts = {_path(one): text_of(one) for one in (*SHARED, *besides, module)}
+    modules = (*SHARED, *besides, module)
+    packages = sorted({PACKAGE, *(one.rpartition(".")[0] for one in modules)})
+    texts = {_path(f"{one}.__init__"): "" for one in packages} | {_path(one): text_of(one) for one in modules}
     document = {"module": module, "notes": notes, "files": texts}
     return ("python3", "-c", text_of(BOOT), json.dumps(document, separators=(",", ":")), *argv)
 

@@ -12,8 +12,11 @@ from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from xsft.catalog.serving import serving_types
+from xsft.errors import UsageError
+from xsft.export.inputs import destination
 from xsft.serving.inputs import Exposure, WeightsBy
 from xsft.spec.base import DnsLabel, ImageRef, Section, StoragePath
+from xsft.stages.stage import STAGES, StageName
 
 MOST_NEW_TOKENS = 2**16
 """Maximum tokens of one answer of an evaluation; greedy decoding here has no cache, so long answers take hours."""
@@ -70,11 +73,25 @@ class EvaluateStage(Section):
     failed. It starts again, with the same limit, after a preemption that `restarts` allows."""
 
 
+def _export_form(value: str) -> str:
+    """Return the value; raise an error for an address that is no place for an export."""
+    try:
+        destination(value)
+    except UsageError as wrong:
+        raise ValueError(f"{wrong.message} {wrong.fix}") from None
+    return value
+
+
+ExportTo = Annotated[StoragePath, AfterValidator(_export_form)]
+
+
 class ExportStage(Section):
     """Export to Hugging Face's format, with the tokenizer and the chat template of the training."""
 
-    to: StoragePath | None = None
-    """Destination folder; if unset, `<output>/<run_name>-export/<12 hex digits of what is exported>`."""
+    to: ExportTo | None = None
+    """Destination: a folder or gs:// below which `<run_name>-export/<12 hex digits of what is exported>` is made, or on
+    a cluster `hf://owner/name`, a new repository of the hub, written with the token of `secrets.hf_token`; if unset,
+    the output."""
     what: Literal["full", "adapters", "merged"] | None = None
     """Weights to export; if unset, `full`, and `merged` for a workload with `lora`."""
     verify: Literal["tensors", "logits"] = "tensors"
@@ -127,3 +144,10 @@ class Stages(Section):
     evaluate: EvaluateStage | None = None
     export: ExportStage | None = None
     serve: ServeStage | None = None
+
+
+def later_stages(asked: Stages) -> tuple[StageName, ...]:
+    """Return the stages after the training, in order. Serving reads an export, so it has an export stage."""
+    exports = asked.export is not None or asked.serve is not None
+    wanted = {"evaluate": asked.evaluate is not None, "export": exports, "serve": asked.serve is not None}
+    return tuple(name for name in STAGES if wanted.get(name))

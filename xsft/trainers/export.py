@@ -54,6 +54,8 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
     dtype: ExportDtype = "bfloat16"
     step: int | None = None
     """None: the newest."""
+    hub: str | None = None
+    """Repository of the hub that gets the files, `owner/name`."""
 
 
 class TrainedRun(Struct, frozen=True, kw_only=True):
@@ -134,6 +136,7 @@ def export_inputs(trained: TrainedRun, asked: ExportRequest, *, step: int, conte
         bos_token=source.bos_token if source else "",
         template=words.text("chat_template"),
         lora=lora,
+        hub=asked.hub,
     )
 
 

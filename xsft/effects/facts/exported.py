@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from xsft.checkpoint.files import METADATA, OCDBT_MANIFEST, SHARDING
+from xsft.checks.export import weights_problems, whole_weights
 from xsft.conversion.inputs import next_directory, number_of
+from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.machine.process import own_environment
-from xsft.effects.machine.regular import read_bytes
 from xsft.effects.records.records import RecordStore
 from xsft.effects.records.saved import latest_step
-from xsft.effects.records.storage import Storage, storage_for
-from xsft.errors import UsageError
+from xsft.effects.records.storage import GcsStorage, Storage, storage_for
+from xsft.errors import SpecError, UsageError
 from xsft.export.inputs import ExportInputs, content_of, directory_of
 from xsft.export.plan import ExportPlan
 from xsft.export.record import FILE, MAX_BYTES, ExportRecord, from_json, missing_files
@@ -48,9 +49,15 @@ def training_of(run_name: str, store: RecordStore) -> TrainedRun:
 
 
 def plan_export(
-    trained: TrainedRun, asked: ExportRequest, store: RecordStore, *, output: str | None = None
+    trained: TrainedRun,
+    asked: ExportRequest,
+    store: RecordStore,
+    *,
+    output: str | None = None,
+    folder: str | None = None,
 ) -> ExportPlan:
     """Return the plan of the next attempt, or of the complete one. `output`: of the export; None: the training's.
+    `folder`: that the exporter writes in a pod; None: on this machine.
 
     Raises UsageError if there is no such checkpoint, Refused for what cannot be exported, Unreachable if the output
     cannot be read.
@@ -59,22 +66,42 @@ def plan_export(
     path = weights_path(trained, step=step)
     storage = storage_for(path, env=own_environment())
     inputs = export_inputs(trained, asked, step=step, content=_content(path, storage))
-    return _with_attempts(trained, inputs, output=_folder(output or trained.output), size=storage.size(path))
+    refuse_wrong_weights(inputs)
+    at = (output or trained.output) if folder else _folder(output or trained.output)
+    return _with_attempts(trained, inputs, output=at.rstrip("/"), size=_bytes_read(inputs), folder=folder)
 
 
-def plan_ahead(trained: TrainedRun, asked: ExportRequest, *, step: int) -> ExportPlan:
+def plan_ahead(
+    trained: TrainedRun, asked: ExportRequest, *, step: int, output: str | None = None, folder: str | None = None
+) -> ExportPlan:
     """Return the plan before the training has saved `step`: its folder is named by what will be saved, and unknown."""
     inputs = export_inputs(trained, asked, step=step, content="")
-    first = f"{trained.output}/{stage_name(run_name=trained.run_name, stage=STAGE)}/CONTENT"
+    at = (output or trained.output).rstrip("/")
+    first = f"{at}/{stage_name(run_name=trained.run_name, stage=STAGE)}/CONTENT"
     return ExportPlan(
         run_name=stage_name(run_name=trained.run_name, stage=STAGE),
-        output=trained.output,
+        output=at,
         inputs=inputs,
         first=first,
         directory=first,
-        argv=export_argv(inputs, directory=first),
+        folder=folder or first,
+        argv=export_argv(inputs, directory=folder or first),
         trainer_argv=trained.argv,
     )
+
+
+def refuse_wrong_weights(inputs: ExportInputs) -> None:
+    """Raise SpecError for a checkpoint that is cut off, or of another model, by its small files."""
+    path = whole_weights(inputs)
+    if path is not None and (problems := tuple(weights_problems(inputs, read_checkpoint(path)))):
+        raise SpecError(problems)
+
+
+def _bytes_read(inputs: ExportInputs) -> int | None:
+    """Return the bytes of the checkpoints that are read; None if one of them has too many files to add up."""
+    paths = (inputs.weights, *((inputs.base,) if inputs.form == "merged" and inputs.base else ()))
+    sizes = [storage_for(path, env=own_environment()).size(path) for path in paths]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def _step(trained: TrainedRun, asked: ExportRequest, store: RecordStore) -> int:
@@ -110,11 +137,14 @@ def _folder(output: str) -> str:
     return str(Path(output).expanduser().absolute())
 
 
-def _with_attempts(trained: TrainedRun, inputs: ExportInputs, *, output: str, size: int | None) -> ExportPlan:
+def _with_attempts(
+    trained: TrainedRun, inputs: ExportInputs, *, output: str, size: int | None, folder: str | None
+) -> ExportPlan:
     first = directory_of(inputs, output=output)
-    tried = _tried(first)
-    records = {path: _record(path) for path in tried}
-    whole = next((path for path in tried if _is_whole(path, records[path], inputs)), None)
+    storage = storage_for(first, env=own_environment())
+    tried = _tried(first, storage)
+    records = {path: _record(path, storage) for path in tried}
+    whole = next((path for path in tried if _is_whole(path, records[path], inputs, storage)), None)
     directory = whole or next_directory(first, taken=frozenset(tried))
     return ExportPlan(
         run_name=stage_name(run_name=trained.run_name, stage=STAGE),
@@ -122,7 +152,8 @@ def _with_attempts(trained: TrainedRun, inputs: ExportInputs, *, output: str, si
         inputs=inputs,
         first=first,
         directory=directory,
-        argv=export_argv(inputs, directory=directory),
+        folder=folder or directory,
+        argv=export_argv(inputs, directory=folder or directory),
         trainer_argv=trained.argv,
         weights_bytes=size,
         whole=whole,
@@ -131,26 +162,36 @@ def _with_attempts(trained: TrainedRun, inputs: ExportInputs, *, output: str, si
     )
 
 
-def _tried(first: str) -> tuple[str, ...]:
+def _tried(first: str, storage: Storage) -> tuple[str, ...]:
     """Return the folders of the attempts, oldest first."""
-    parent = Path(first).parent
-    names = parent.iterdir() if parent.is_dir() else ()
-    numbered = ((number_of(str(path), directory=first), str(path)) for path in names)
+    parent = first.rpartition("/")[0]
+    paths = (f"{parent}/{name.rstrip('/')}" for name in storage.names(parent) if name.endswith("/"))
+    numbered = ((number_of(path, directory=first), path) for path in paths)
     return tuple(path for number, path in sorted((n, p) for n, p in numbered if n is not None))
 
 
-def _record(folder: str) -> ExportRecord | None:
-    try:
-        return from_json(read_bytes(Path(folder) / FILE, limit=MAX_BYTES))
-    except OSError:
-        return None
+def _record(folder: str, storage: Storage) -> ExportRecord | None:
+    return from_json(storage.read(f"{folder}/{FILE}", limit=MAX_BYTES) or b"")
 
 
-def _is_whole(folder: str, record: ExportRecord | None, inputs: ExportInputs) -> bool:
-    """Return whether the attempt is complete: its record says so, and its files have their sizes."""
+def _is_whole(folder: str, record: ExportRecord | None, inputs: ExportInputs, storage: Storage) -> bool:
+    """Return whether the attempt is complete: its record says so, and its files have their sizes. Files on the hub are
+    believed from the record."""
     if record is None or record.outcome != "completed" or record.digest != inputs.digest:
         return False
-    return not missing_files(record, sizes=sizes_in(Path(folder)))
+    return inputs.hub is not None or not missing_files(record, sizes=_sizes(folder, storage))
+
+
+def _sizes(folder: str, storage: Storage) -> dict[str, int]:
+    if not isinstance(storage, GcsStorage):
+        return sizes_in(Path(folder))
+    return {one.path.removeprefix(f"{folder}/"): one.size for one in storage.objects(f"{folder}/")}
+
+
+def is_exported(directory: str, *, digest: str) -> bool:
+    """Return whether a pod's export in this folder is complete. Raises Unreachable if it cannot be read."""
+    record = _record(directory, storage_for(directory, env=own_environment()))
+    return record is not None and record.outcome == "completed" and record.digest == digest
 
 
 def sizes_in(folder: Path) -> dict[str, int]:

@@ -24,11 +24,14 @@ from xsft.effects.inputs.places_file import places_folders
 from xsft.effects.machine.files import STDIN
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
+from xsft.errors import Unreachable
 from xsft.facts import DataFacts, Facts, HubDataFacts, ImageFacts, MachineFacts, SourceFacts, TokenizerFacts
+from xsft.naming import stage_name
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
 from xsft.spec.resolve import resolve
+from xsft.spec.stages import later_stages
 from xsft.trainers.local import FILE_FORMATS
 
 
@@ -66,7 +69,23 @@ def gather(
     on_hub = _hub_data(spec, hub) if hub else None
     facts = replace(facts, tokenizer_problem=_tokenizer_problem(spec, facts))
     facts = replace(facts, tokenizer=_tokenizer(spec, facts), data=data, eval_data=eval_data, hub_data=on_hub)
-    return facts if offline else _with_adapters(spec, _with_checkpoint(spec, facts, look, names), look)
+    if offline:
+        return facts
+    facts = replace(facts, taken=_taken(spec, facts, names))
+    return _with_adapters(spec, _with_checkpoint(spec, facts, look, names), look)
+
+
+def _taken(spec: WorkloadSpec, facts: Facts, names: Names) -> tuple[str, ...]:
+    """Return the run names of stages whose folder holds the checkpoints of a training; none if it cannot be read."""
+    stages = later_stages(spec.stages) if spec.on_cluster else ()
+    run = resolve(spec, facts)[0] if stages else None
+    if run is None or not run.output:
+        return ()
+    wanted = (stage_name(run_name=run.run_name, stage=stage) for stage in stages)
+    try:
+        return tuple(one for one in wanted if "checkpoints/" in names(f"{run.output.rstrip('/')}/{one}"))
+    except Unreachable:
+        return ()
 
 
 def _places_folders(start: Path) -> tuple[str, ...]:

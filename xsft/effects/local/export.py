@@ -34,7 +34,7 @@ from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.export.inputs import ExportDtype, ExportForm
 from xsft.export.plan import ExportPlan
-from xsft.export.verification import Verification
+from xsft.export.verification import Verification, verification_text
 from xsft.records.model import Attempt, Outcome, Record
 from xsft.stages.stage import StageEnd, StageFound
 from xsft.trainers.explain import reason
@@ -99,9 +99,8 @@ def export_here(asked: ExportWork) -> ExportResult:
 def found(plan: ExportPlan) -> StageFound:
     """Return what exists of the export; reads small files only."""
     if plan.whole:
-        return StageFound(
-            state="done", why=_text(plan.recorded.verification if plan.recorded else None), result=plan.whole
-        )
+        verified = plan.recorded.verification if plan.recorded else None
+        return StageFound(state="done", why=verification_text(verified), result=plan.whole)
     if holder(export_folder.run_folder(plan).lock) is not None:
         return StageFound(state="running", why="another xsft exports it")
     if plan.recorded is None:
@@ -138,7 +137,7 @@ def _found(plan: ExportPlan) -> ExportResult:
     verified = plan.recorded.verification if plan.recorded else None
     return ExportResult(
         action="finished",
-        why=f"step {plan.inputs.step} was exported before; {_text(verified)}",
+        why=f"step {plan.inputs.step} was exported before; {verification_text(verified)}",
         outcome="completed",
         plan=plan,
         folder=plan.whole,
@@ -180,7 +179,7 @@ def _exported(plan: ExportPlan, asked: ExportWork) -> ExportResult:
     is_whole = end.outcome == "completed"
     return ExportResult(
         action="created" if len(record.attempts) == 1 else "attempt",
-        why=_text(end.verification) if is_whole else "",
+        why=verification_text(end.verification) if is_whole else "",
         outcome=end.outcome,
         reason=end.reason,
         plan=plan,
@@ -281,7 +280,7 @@ def _with_logits(plan: ExportPlan, asked: ExportWork) -> ExportResult:
     export_folder.rewrite(plan, replace(plan.recorded, verification=verified, outcome=outcome, reason=why))
     return replace(
         _found(plan),
-        why=_text(verified),
+        why=verification_text(verified),
         outcome=outcome,
         reason=why,
         folder=plan.whole if verified.passed else None,
@@ -292,19 +291,3 @@ def _with_logits(plan: ExportPlan, asked: ExportWork) -> ExportResult:
 def _save_end(one: _ExportAttempt, end: _ExportEnd) -> None:
     done = ended(one.record, outcome=end.outcome, reason=end.reason, status=None, at=clock.now())
     export_folder.save(done, one.plan, verification=end.verification)
-
-
-def _text(verified: Verification | None) -> str:
-    """Return what was verified, for people."""
-    if verified is None:
-        return "its record says nothing of a verification"
-    sampled = " (chosen by chance)" if verified.sampled else ""
-    base = (
-        f"{verified.changed} of {verified.trained} trained ones differ from the base"
-        if verified.trained
-        else verified.base
-    )
-    logits = verified.logits
-    agree = f"; logits agree to {logits.relative:.1e} of the greatest" if logits else ""
-    skipped = f"; {verified.logits_skipped}" if verified.logits_skipped else ""
-    return f"{verified.compared} of {verified.tensors} tensors{sampled} equal the checkpoint; {base}{agree}{skipped}"

@@ -13,7 +13,7 @@ from xsft.effects.facts.exported import sizes_in
 from xsft.effects.local.export_work import ExportShop, ask_worker
 from xsft.effects.machine.chance import random_hex
 from xsft.effects.machine.regular import open_regular
-from xsft.export.judging import Read, judged
+from xsft.export.judging import ReadPart, judged
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import LogitsVerdict, Verification, logits_problems
 from xsft.trainers.export import comparison_job, logits_argv
@@ -55,7 +55,7 @@ def with_logits(found: Verification, verdict: LogitsVerdict) -> Verification:
     return replace(found, logits=verdict, problems=(*found.problems, *logits_problems(verdict)))
 
 
-def read_folder(folder: Path) -> tuple[dict[str, int], Read]:
+def read_folder(folder: Path) -> tuple[dict[str, int], ReadPart]:
     """Return the sizes of a folder's files, and the function that reads them."""
 
     def read(name: str, start: int, count: int) -> bytes:

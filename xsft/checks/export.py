@@ -1,0 +1,78 @@
+"""Check an export before it starts: whole weights of the training's model, and what a pod needs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+
+from xsft.catalog.arrays import ArrayLayout, required
+from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
+from xsft.checkpoint.compare import is_adapter, mismatch, models, weights
+from xsft.checks.weights import mismatch_text
+from xsft.export.estimate import ExportEstimate
+from xsft.export.inputs import ExportInputs
+from xsft.export.plan import ExportPlan
+from xsft.facts import CheckpointFacts
+from xsft.naming import run_name_limit
+from xsft.problems import Problem, error, warning
+from xsft.spec.resolve import Run
+
+
+def whole_weights(inputs: ExportInputs) -> str | None:
+    """Return the checkpoint with the whole model: that of the training, or the one that its adapters change."""
+    return inputs.weights if inputs.lora is None else inputs.base
+
+
+def weights_problems(inputs: ExportInputs, found: CheckpointFacts) -> Iterator[Problem]:
+    """Check `export-torn` and `export-other-model`. `found`: of `whole_weights`."""
+    if found.status == "torn":
+        message = f"{found.path} is not complete: {found.detail}"
+        yield error("export-torn", "", message, "Export another step: --step N; `xsft why` names the last saved one.")
+    elif found.status == "read" and found.arrays:
+        yield from _model(inputs, found)
+
+
+def _model(inputs: ExportInputs, found: CheckpointFacts) -> Iterator[Problem]:
+    pairs = (key.partition("=") for key in inputs.keys)
+    keys = {key: yaml.safe_load(text) for key, _, text in pairs}
+    layout = ArrayLayout(scan=keys.get("scan_layers") is not False, axis=int(keys.get("param_scan_axis") or 1))
+    wanted = required(inputs.model, keys, layout=layout, release=inputs.release)
+    held = {name: array for name, array in weights(found.arrays).items() if not is_adapter(name)}
+    told = mismatch(held, wanted) if wanted is not None else None
+    if told is not None:
+        fitting = models(held, (layout,))
+        has = f" It holds {' or '.join(fitting[:3])}." if fitting else ""
+        message = (
+            f"{found.path} does not hold {inputs.model}, which {inputs.training} trained: {mismatch_text(told)}{has}"
+        )
+        fix = "Look at it with `xsft checkpoint inspect`; another run may have written into this run's folder."
+        yield error("export-other-model", "", message, fix)
+
+
+def pod_problems(plan: ExportPlan, run: Run, needs: ExportEstimate | None) -> Iterator[Problem]:
+    """Check what a pod that exports must be able to do: `export-token-missing`, `export-size`, `export-machine`
+    and `export-name`."""
+    inputs = plan.inputs
+    if inputs.hub and run.spec.secrets.hf_token is None:
+        message = f"The export goes to {plan.writes}, and the workload names no token of the Hugging Face hub."
+        fix = "Write secrets.hf_token: {secret: NAME}, made by `xsft secret create`; or export to gs://."
+        yield error("export-token-missing", "secrets.hf_token", message, fix)
+    limit = run_name_limit(mode="mcjax", num_slices=1, hosts=1)
+    if len(plan.run_name) > limit:
+        message = f"{plan.run_name!r} has {len(plan.run_name)} characters; the limit of a CPU job is {limit}."
+        yield error("export-name", "name", message, "The training's name must be shorter: --run-name NAME.")
+    if needs is None:
+        message = f"The size of {inputs.model} is unknown, and so is the memory for its export."
+        yield error("export-size", "model.name", message, "Export it on a machine with enough memory: --output FOLDER.")
+    elif cpu_type_for(needs.memory) is None:
+        yield _too_large(needs.memory)
+
+
+def _too_large(memory: int) -> Problem:
+    largest = cpu_types()[-1]
+    message = (
+        f"The export takes about {memory / GIB:,.0f} GiB of memory; the largest machine type of xpk, {largest.machine},"
+        f" has {largest.pod_memory / GIB:,.0f} GiB for a pod."
+    )
+    return warning("export-machine", "model.name", message, "Add a node pool of larger machines to the cluster.")

@@ -1,0 +1,118 @@
+"""The export stage on a cluster: one CPU job, created once and followed from here."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from xsft import api, cpu_jobs
+from xsft.aliases import ShowLine
+from xsft.commands.export import intended
+from xsft.commands.export_cluster import no_logits, plan_for_pod
+from xsft.commands.failure import print_problems
+from xsft.commands.pipeline_cluster import ClusterCall, begun, job_plan, submit_job, watch_job
+from xsft.effects.facts.exported import plan_ahead
+from xsft.effects.records.records import record_store
+from xsft.effects.submit.job_end import record_job_end
+from xsft.effects.submit.submission import Submission
+from xsft.errors import RunFailed, SpecError, Unknown, UsageError
+from xsft.export.inputs import destination
+from xsft.export.plan import ExportPlan
+from xsft.export.verification import verification_text
+from xsft.launchers.cpujob import EXPORTED
+from xsft.naming import stage_name
+from xsft.problems import Problem
+from xsft.spec.stages import ExportStage
+from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
+from xsft.steps import CpuPlan, Intent
+from xsft.trainers.export import ExportRequest
+
+
+class ExportOnCluster:
+    """Export of the last checkpoint by a CPU job of the workload's cluster."""
+
+    name: StageName = "export"
+
+    def __init__(self, workload: api.Loaded, *, training: str, call: ClusterCall) -> None:
+        self._workload, self.call = workload, call
+        self._asked = workload.spec.stages.export or ExportStage()
+        self.run_name = stage_name(run_name=training, stage=self.name)
+        self._done: Submission | None = None
+
+    @property
+    def digest(self) -> str:
+        return self._made(self._intend()).digest
+
+    def plan(self) -> StagePlan:
+        """Return the plan as it is before the training: the digits of the folder's name come with the checkpoint."""
+        if self._asked.verify == "logits":
+            raise no_logits()
+        intent = self._intend()
+        hub, output = destination(self._asked.to)
+        asked = ExportRequest(form=self._asked.what, hub=hub)
+        steps = self._workload.spec.train.steps
+        made = plan_ahead(intended(intent), asked, step=steps, output=output, folder=EXPORTED)
+        return job_plan(self._plan_job(made, intent, progress=lambda _line: None), name=self.name)
+
+    def find(self) -> StageFound:
+        """Return what the records in the output say; the cluster is not asked."""
+        intent = self._intend()
+        try:
+            made = self._made(intent)
+        except SpecError:
+            raise
+        except UsageError as unsaved:
+            return StageFound(state="missing", why=unsaved.message)
+        recorded = made.recorded
+        if made.whole:
+            print_problems(self._ended(intent, None))
+            verified = verification_text(recorded.verification if recorded else None)
+            return StageFound(state="done", why=verified, result=made.inputs.hub or made.whole)
+        if recorded is None:
+            return StageFound(state="missing", why=f"step {made.inputs.step} was not exported")
+        if recorded.outcome == "failed":
+            return StageFound(state="failed", why=recorded.reason or "the exporter failed")
+        return StageFound(state="torn", why=f"{', '.join(made.broken)} is not complete; it stays")
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        intent = self._intend()
+        plan = self._plan_job(self._made(intent), intent, progress=progress)
+        warnings = tuple(p for p in plan.problems if p.severity == "warning")
+        connect = partial(cpu_jobs.submitter_for, plan)
+        before = self.find()
+        self._done = submit_job(plan, self, connect=connect, warnings=warnings)
+        return begun(self._done, why=before.why)
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Wait for the job's end; a job that failed after its export was complete is done."""
+        if self._done is None:
+            return
+        try:
+            watch_job(self._done, self, timeout_s=timeout_s)
+        except (RunFailed, Unknown) as failed:
+            intent = self._intend()
+            made = self._made(intent)
+            if made.whole is None:
+                why = (made.recorded and made.recorded.reason) or failed.message
+                print_problems(self._ended(intent, why))
+                raise RunFailed(f"{self.run_name}: {why}", fix=f"Its log: xsft logs {self.run_name}.") from failed
+
+    def _ended(self, intent: Intent, failed: str | None) -> tuple[Problem, ...]:
+        """Record how the job ended. `failed`: why; None if its export is complete."""
+        return record_job_end(
+            record_store(),
+            output=str(intent.run.output),
+            run_name=self.run_name,
+            outcome="failed" if failed else "completed",
+            reason=failed,
+        )
+
+    def _made(self, intent: Intent) -> ExportPlan:
+        asked = ExportRequest(form=self._asked.what, step=self._workload.spec.train.steps)
+        return plan_for_pod(intended(intent), asked, to=self._asked.to)
+
+    def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> CpuPlan:
+        file = self._workload.file
+        return cpu_jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
+
+    def _intend(self) -> Intent:
+        return api.intend((self._workload,))[0]

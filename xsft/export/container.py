@@ -1,0 +1,183 @@
+"""Export in a pod: write the model to the pod's own disk, add the tokenizer, verify it, and only then copy it to its
+destination. The record that makes it complete is written last. Sent to the image's Python, which has no xsft.
+
+Arguments: a JSON document with the `notes` (`launchers.export_notes`), then the exporter's command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from xsft.export.judging import judged
+from xsft.pod.place import BucketPlace, FolderPlace, place_of
+from xsft.pod.work import REFUSED, claimed, ended_with, now, record_end, run, say
+
+COPIES = "xsft/copying.json"
+"""File beside the record that is written before the first file of the model: from then on nobody else may begin."""
+AT_ONCE = 8
+"""Files that are copied at the same time."""
+IN_EVERY_REPOSITORY = frozenset({".gitattributes", "README.md"})
+
+
+class ExportFailed(Exception):
+    """The export did not complete, for this reason."""
+
+
+class ExportStopped(Exception):
+    """A signal of this name stopped the export."""
+
+
+def main(notes: dict[str, Any], command: list[str]) -> int:
+    beside, directory = notes["record_path"], notes["directory"]
+    place = place_of(beside)
+    record = {**notes["record"], "started_at": now()}
+    if not claimed(place, beside, record, result=f"{directory}/{COPIES}"):
+        say(f"another process has begun to write {directory}; export again, which takes a new folder")
+        return REFUSED
+    end: dict[str, Any] = {"verification": None}
+    try:
+        end |= exported(notes, command, place)
+    except ExportStopped as stopped:
+        end |= {"outcome": "interrupted", "reason": f"stopped by {stopped}"}
+    except ExportFailed as failed:
+        end |= {"outcome": "failed", "reason": str(failed)}
+    except Exception as failed:
+        end |= {"outcome": "failed", "reason": f"{type(failed).__name__}: {failed}"}
+    record_end(place, notes, record, end)
+    say(end.get("reason") or f"{directory} is complete: {end['verification']['compared']} tensors were compared")
+    return 0 if end["outcome"] == "completed" else 1
+
+
+def exported(notes: dict[str, Any], command: list[str], place: BucketPlace | FolderPlace) -> dict[str, Any]:
+    """Return the end of a complete export. Raises ExportFailed, ExportStopped."""
+    folder = Path(notes["folder"])
+    _done(run(command), "MaxText's exporter")
+    ask("tokenizer_worker", notes["tokenizer"])
+    say("comparing the tensors with the checkpoint")
+    seed = int.from_bytes(os.urandom(4), "big")
+    answer = ask("export_worker", {**notes["comparison"], "seed": seed})
+    sizes = sizes_in(folder)
+    found = judged(sizes, reader(folder), answer=answer, of=answer["folders"][0], dtype=notes["comparison"]["dtype"])
+    if found["problems"]:
+        raise ExportFailed("; ".join(found["problems"]))
+    with _stoppable():
+        commit = deliver(folder, sizes, notes, place)
+    return {"outcome": "completed", "files": sizes, "commit": commit, "verification": found}
+
+
+def ask(name: str, job: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of the program `<name>.py` beside this one. Raises ExportFailed, ExportStopped."""
+    program = Path(__file__).with_name(f"{name}.py")
+    with tempfile.TemporaryDirectory() as scratch:
+        question, answer = Path(scratch, "question.json"), Path(scratch, "answer.json")
+        question.write_text(json.dumps(job), encoding="utf-8")
+        # -I: no module of this folder shadows a library.
+        ended = run([sys.executable, "-I", str(program), str(question), str(answer)])
+        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
+    if "error" in found:
+        raise ExportFailed(f"{name}: {found['error']}")
+    _done(ended, name)
+    return found
+
+
+def _done(ended: tuple[int, str], what: str) -> None:
+    status, stopped_by = ended
+    if stopped_by:
+        raise ExportStopped(stopped_by)
+    if status:
+        raise ExportFailed(f"{what} ended with {ended_with(status)}")
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    """Return the bytes of each file of the model, without xsft's own."""
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def reader(folder: Path) -> Callable[[str, int, int], bytes]:
+    def read(name: str, start: int, count: int) -> bytes:
+        with (folder / name).open("rb") as file:
+            file.seek(start)
+            return file.read(count)
+
+    return read
+
+
+def deliver(folder: Path, sizes: dict[str, int], notes: dict[str, Any], place: BucketPlace | FolderPlace) -> str | None:
+    """Copy the files to their destination and check their sizes there; return the hub's commit, or None.
+
+    Raises ExportFailed, and as the client does.
+    """
+    where = notes["hub"] or notes["directory"]
+    say(f"copying {len(sizes)} files, {sum(sizes.values()):,} bytes, to {where}")
+    if not place.create(f"{notes['directory']}/{COPIES}", json.dumps({"at": now()})):
+        raise ExportFailed(f"another process copies to {where}")
+    if notes["hub"]:
+        commit, there = to_hub(folder, tuple(sizes), repo=notes["hub"], title=notes["title"])
+    else:
+        commit, there = None, to_place(folder, tuple(sizes), place, notes["directory"])
+    if wrong := [name for name, size in sizes.items() if there.get(name) != size]:
+        raise ExportFailed(f"{where} lacks files, or has them with other sizes: {', '.join(wrong[:5])}")
+    return commit
+
+
+def to_place(folder: Path, names: tuple[str, ...], place: BucketPlace | FolderPlace, directory: str) -> dict[str, int]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            sizes = list(pool.map(lambda name: place.upload(folder / name, f"{directory}/{name}"), names))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return dict(zip(names, sizes, strict=True))
+
+
+def to_hub(folder: Path, names: tuple[str, ...], *, repo: str, title: str) -> tuple[str, dict[str, int]]:
+    """Upload the files in one commit to an empty repository, which is made if it is missing, and private then. Returns
+    the commit, and the sizes of the files there.
+
+    `title`: of the commit. One with this title is an earlier start's, and is only read. The token is that of
+    HF_TOKEN_PATH. Raises ExportFailed for a repository with other content: nothing is overwritten.
+    """
+    from huggingface_hub import CommitOperationAdd, HfApi  # type: ignore[import-not-found]
+
+    api = HfApi()
+    api.create_repo(repo, private=True, exist_ok=True)
+    if api.list_repo_commits(repo)[0].title != title:
+        before = api.repo_info(repo)
+        if held := {one.rfilename for one in before.siblings or ()} - IN_EVERY_REPOSITORY:
+            raise ExportFailed(
+                f"{repo} holds files already ({', '.join(sorted(held)[:3])}), and nothing was overwritten; name another"
+                " repository"
+            )
+        files = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=folder / name) for name in names]
+        api.create_commit(repo, files, commit_message=title, parent_commit=before.sha)
+    after = api.repo_info(repo, files_metadata=True)
+    return str(after.sha), {one.rfilename: int(one.size or 0) for one in after.siblings or ()}
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Raise ExportStopped inside if a signal asks this process to end."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise ExportStopped(signal.Signals(number).name)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])["notes"], sys.argv[2:]))

@@ -1,0 +1,50 @@
+"""The command of an export's container: what it runs, verifies and records by itself. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from msgspec import to_builtins
+
+from xsft.export.plan import ExportPlan
+from xsft.export.record import FILE, ExportRecord, to_json
+from xsft.pod.sent import sent_argv
+from xsft.records.document import facts_to_json
+from xsft.records.model import AttemptFacts
+from xsft.spec.resolve import Run
+from xsft.trainers.export import comparison_job, tokenizer_job
+
+PROGRAM = "xsft.export.container"
+BESIDES = (
+    "xsft.export.judging",
+    "xsft.export.safetensors",
+    "xsft.export.export_worker",
+    "xsft.export.tokenizer_worker",
+)
+
+
+def exported_argv(plan: ExportPlan, *, run: Run) -> tuple[str, ...]:
+    """Return the command that exports, verifies, copies and records the end. `run`: of this attempt."""
+    return sent_argv(PROGRAM, export_notes(plan, run=run), plan.argv, besides=BESIDES)
+
+
+def export_notes(plan: ExportPlan, *, run: Run) -> dict[str, Any]:
+    """Return what the program in the pod is told."""
+    record = ExportRecord(
+        digest=plan.digest, run_name=plan.run_name, argv=plan.argv, inputs=dict(to_builtins(plan.inputs))
+    )
+    end = AttemptFacts(outcome="completed", at="", submitter="container")
+    hub = plan.inputs.hub
+    return {
+        "record": json.loads(to_json(record)),
+        "record_path": f"{plan.directory}/{FILE}",
+        "attempt": json.loads(facts_to_json(end, run_name=run.run_name, number=run.attempt)),
+        "attempt_stem": f"{str(run.output).rstrip('/')}/{run.run_name}/xsft/attempt-{run.attempt}",
+        "directory": plan.directory,
+        "folder": plan.folder,
+        "hub": hub,
+        "title": f"xsft export {plan.digest}",
+        "tokenizer": tokenizer_job(plan.inputs, folder=plan.folder),
+        "comparison": comparison_job(plan, folders=(plan.folder,), seed=0),
+    }
