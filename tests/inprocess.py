@@ -16,9 +16,11 @@ def xsft(*arguments: str, stdin: str | None = "") -> CompletedProcess[str]:
     given = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with patch.object(sys, "stdin", given), redirect_stdout(out), redirect_stderr(err):
-        status = main(arguments)
-        if sys.stdin is not given:  # what stands for a closed one
-            sys.stdin.close()
+        try:
+            status = main(arguments)
+        finally:
+            if sys.stdin is not given:  # what stands for a closed one
+                sys.stdin.close()
     return CompletedProcess(arguments, status, stdout=_written(out), stderr=_written(err))
 
 

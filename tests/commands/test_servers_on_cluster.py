@@ -84,7 +84,8 @@ def test_a_server_that_crashes_is_explained_by_its_last_lines(api: ClusterApi, d
     assert (row["state"], row["reason"]) == ("starting", "crash-loop")
     cause = said("why", NAME, "--json")[1]["cause"]
     assert (cause["id"], cause["evidence"]) == ("server-crash", ["ValueError: no room for the cache"])
-    assert said("logs", NAME)[1] == "ValueError: no room for the cache\n"
+    for every in ((), ("--all",)):
+        assert said("logs", NAME, *every)[1] == "ValueError: no room for the cache\n"
 
 
 def test_one_delete_by_uid_ends_a_server_and_is_recorded(api: ClusterApi, deployment: Json, said: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +16,7 @@ import yaml
 from tests.checkpoints import small_files
 from tests.contract.commandline import XSFT, Machine, machine
 from tests.fakes.clusters import ClusterApi
+from tests.killing import Killed, dying
 from tests.stories import ROOT
 from tests.until import until
 from xsft.commands.interface_run import RunDocument
@@ -95,6 +98,27 @@ def exported_once(here: Machine) -> None:
     )
     assert (document["action"], document["folder"]) == ("planned", f"{folder}-2")
     assert document["not_whole"] == [folder]
+
+
+def test_a_walk_that_is_killed_before_each_write_is_continued(here: Machine) -> None:
+    """Each call comes one write further than the one before it."""
+    file = here.workload(STORY, stages=None, tpu=TPU)
+
+    def killed() -> int:
+        """How many calls were killed before the first that came to its end."""
+        for writes in count():
+            with suppress(Killed), dying(after=writes):
+                assert here.verb("run", file, "--json", "--no-wait").returncode == 0
+                return writes
+        raise AssertionError
+
+    assert killed() > 2
+    converted(here)
+    assert killed() > 2
+    assert [one["metadata"]["name"] for one in here.jobsets] == [CONVERT, NAME]
+    records = [name for name in here.bucket.objects if name.endswith("/attempt-1.json")]
+    assert sorted(records) == [f"runs/{CONVERT}/xsft/attempt-1.json", f"runs/{NAME}/xsft/attempt-1.json"]
+    assert f"runs/{CONVERT}/xsft/attempt-1.completed.json" in here.bucket.objects
 
 
 def test_waiting_goes_from_stage_to_stage_and_a_failed_training_ends_it(here: Machine) -> None:

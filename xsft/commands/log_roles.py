@@ -42,7 +42,9 @@ def all_roles(jobset: JobSet) -> tuple[ProcessRole, ...]:
 
 
 def role_text(jobset: JobSet, role: ProcessRole) -> str:
-    """Return the process as text: `head`, or `slice 1 host 37`."""
+    """Return the process as text: `head`, `server`, or `slice 1 host 37`."""
+    if jobset.serves:
+        return role.replicated_job
     if role.replicated_job == _slice_job(jobset):
         return f"slice {role.slice_index} host {role.host}"
     return "head" if role.replicated_job == trainer_job(jobset) else role.replicated_job
@@ -57,8 +59,8 @@ def _slice_job(jobset: JobSet) -> str:
 
 
 def _hosts(jobset: JobSet, job: str) -> int:
-    if job != _slice_job(jobset):
-        return 1
+    if jobset.serves or job != _slice_job(jobset):
+        return 1  # a server has one machine, whatever slices of its topology have
     try:
         return parse_tpu_type(jobset.tpu).hosts if jobset.tpu else 1
     except ValueError:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes.clusters import ClusterApi
+from tests.killing import Killed, dying
 from tests.servers import NAME, WEIGHTS, recorded, run_with, server
-from xsft.effects.cluster.create import create
-from xsft.effects.records.objects import LocalObjects
 from xsft.effects.submit.serving import ServerBegun, begin, found, plan_serving, stop_argv
 from xsft.errors import Refused, SpecError
 from xsft.serving.plan import ServingPlan
@@ -77,34 +75,12 @@ def test_a_lost_answer_makes_no_second_server(cluster_api: ClusterApi, plan: Ser
     assert None not in held(cluster_api, plan)
 
 
-class Killed(BaseException):
-    """Nothing catches it, as nothing catches SIGKILL."""
-
-
-def dying(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
-    """The caller dies after so many writes: of its record, and of objects on the cluster."""
-    left = count(after, -1)
-
-    def once(write: Callable[..., Any]) -> Callable[..., Any]:
-        def written(*args: Any, **kwargs: Any) -> Any:
-            if next(left) <= 0:
-                raise Killed
-            return write(*args, **kwargs)
-
-        return written
-
-    monkeypatch.setattr("xsft.effects.cluster.servers.create", once(create))
-    monkeypatch.setattr(LocalObjects, "create", once(LocalObjects.create))
-
-
 @pytest.mark.parametrize("writes", range(5), ids=["record", "deployment", "service", "budget", "end"])
 def test_a_caller_that_is_killed_before_a_write_is_continued(
     cluster_api: ClusterApi, plan: ServingPlan, started: Starts, tmp_path: Path, writes: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        dying(patched, after=writes)
-        with pytest.raises(Killed):
-            started(plan)
+    with pytest.raises(Killed), dying(after=writes):
+        started(plan)
     done = started(plan)
     _, service, budget = held(cluster_api, plan)
     assert (done.action, owner_of(service), owner_of(budget)) == (

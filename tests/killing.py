@@ -1,0 +1,36 @@
+"""A caller that dies between two writes that last: files of a record, and objects on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+
+from xsft.effects.cluster import cluster, servers
+from xsft.effects.records.objects import GcsObjects, LocalObjects
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches SIGKILL."""
+
+
+@contextmanager
+def dying(*, after: int) -> Iterator[None]:
+    """The caller dies before its write number `after`, counted from 0; an object that is there is no write."""
+    left = count(after, -1)
+
+    def once(write: Callable[..., Any]) -> Callable[..., Any]:
+        def written(*args: Any, **kwargs: Any) -> Any:
+            if next(left) <= 0:
+                raise Killed
+            return write(*args, **kwargs)
+
+        return written
+
+    with pytest.MonkeyPatch.context() as patched:
+        for owner in (cluster, servers, LocalObjects, GcsObjects):
+            patched.setattr(owner, "create", once(owner.create))
+        yield
