@@ -43,6 +43,7 @@ def test_the_seed_is_the_fields_from_the_first_attempt_on() -> None:
 
 def test_good_overrides_have_no_finding() -> None:
     assert said({"remat_policy": "full", "learning_rate": 1e-5, "eval_interval": -1, "profiler": ""}) == ()
+    assert said({"jax_cache_dir": ""}) == ()
     assert said(LORA) == ()
     assert said({"ici_fsdp_parallelism": 8, "ici_context_usp_ulysses_parallelism": 1}) == ()
 

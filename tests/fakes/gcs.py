@@ -212,6 +212,8 @@ class _Handler(BaseHTTPRequestHandler):
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         if url.path != f"/upload/storage/v1/b/{self.bucket.name}/o":
             return self._error(404, "The specified bucket does not exist.")
+        if "upload_id" in query:
+            return self._put()
         precondition = query.get("ifGenerationMatch", "")
         match query.get("uploadType"):
             case "media":
@@ -224,13 +226,15 @@ class _Handler(BaseHTTPRequestHandler):
                 name = query.get("name") or json.loads(self.body)["name"]
                 session = str(len(self.bucket.sessions) + 1)
                 self.bucket.sessions[session] = (name, precondition, bytearray())
-                self._answer(200, b"", {"Location": f"{self.bucket.url}{url.path}?upload_id={session}"})
+                self._answer(200, b"", {"Location": f"{self.bucket.url}{self.path}&upload_id={session}"})
             case other:
                 self._error(400, f"uploadType {other}")
         return None
 
     def _put(self) -> None:
-        """A chunk of a resumable upload: `Content-Range: bytes 0-9/10`, or `/*` while more is to come."""
+        """Store a chunk of a resumable upload, sent by PUT, or by POST from gcsfs: `Content-Range: bytes 0-9/10`, or
+        `bytes 0-9/*` while more is to come.
+        """
         name, precondition, content = self.bucket.sessions[parse_qs(urlsplit(self.path).query)["upload_id"][0]]
         content += self.body
         if self.headers["Content-Range"].endswith("/*"):

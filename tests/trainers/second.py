@@ -13,7 +13,7 @@ from xsft.trainers.conversion import conversion_argv as conversion_argv  # noqa:
 MODULE = "maxtext.trainers.post_train.rl.train_rl"
 MODULES = frozenset({MODULE})
 WEIGHTS = "actor"
-LOCAL_KEYS = maxtext.LOCAL_KEYS
+OVERRIDABLE = maxtext.OVERRIDABLE
 
 
 def module(release: Release) -> str:

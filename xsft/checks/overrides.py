@@ -67,7 +67,7 @@ def _owned(run: Run) -> Iterator[tuple[str, Problem]]:
     bare = replace(run, spec=run.spec.model_copy(update={"overrides": Overrides()}))
     trainer = trainer_of(run)
     refused_anyway = {"hf_access_token"}
-    rendered = trainer.trainer_keys(bare).keys() - trainer.LOCAL_KEYS.keys() - refused_anyway
+    rendered = trainer.trainer_keys(bare).keys() - trainer.OVERRIDABLE - refused_anyway
     rendered |= {SEED} if seeds(run) else set()  # needed by the next attempt, if not by this one
     for key in run.spec.overrides.maxtext:
         if key in IDENTITY or key in rendered:

@@ -23,6 +23,7 @@ ADDED: Mapping[str, str] = MappingProxyType(
         "token",
         "eval_steps": "MaxText's default, made explicit",
         "eval_data_columns": "the training columns, made explicit",
+        "jax_cache_dir": "MaxText's default is the pod's home: each restart would compile again",
         "run_name": "without it MaxText uses the JobSet's name, which is the same",
         "dcn_data_parallelism": "MaxText's default is -1, and the product of the axes would be ambiguous",
     }

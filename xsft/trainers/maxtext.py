@@ -37,6 +37,9 @@ LOCAL_KEYS: Keys = {
 """Keys that MaxText needs to run on a CPU, offline: no distributed service, no worker process that imports everything
 again. source: measured with maxtext@0.2.5 (grain_worker_count=0: first step 1 s instead of 40 s)."""
 
+OVERRIDABLE = frozenset({*LOCAL_KEYS, "jax_cache_dir"})
+"""Keys that an override may replace: `jax_cache_dir=""` turns the cache of compiled programs off."""
+
 
 def module(release: Release) -> str:
     return release.trainer
@@ -88,6 +91,7 @@ def trainer_keys(run: Run) -> Keys:
         **_eval_keys(run),
         **_lora_keys(run),
         **_mesh_keys(run),
+        **_cache_keys(run),
         **mode_module(run.mode.value).TRAINER_KEYS,
         **template_keys(run.template or Template()),  # after the mode's keys, where `xsft import` finds overrides
         **(LOCAL_KEYS if run.spec.on_this_machine else {}),
@@ -222,6 +226,17 @@ def _mesh_keys(run: Run) -> Keys:
         **{f"ici_{axis}_parallelism": size for axis, size in mesh.ici.items()},
         **{f"dcn_{axis}_parallelism": size for axis, size in _dcn(run).items()},
     }
+
+
+def _cache_keys(run: Run) -> Keys:
+    """Return the folder of compiled programs, shared by all runs with this output, so that a restart does not compile
+    again. MaxText's default is the pod's home, which a restart loses (maxtext@0.2.5 configs/base.yml `jax_cache_dir`).
+    A local run keeps that default: its home stays. Pathways compiles on its servers, and pathwaysutils@0.1.13 turns
+    JAX's cache off.
+    """
+    if run.spec.on_this_machine or run.mode.single_controller:
+        return {}
+    return {"jax_cache_dir": f"{(run.output or '').rstrip('/')}/jax_cache"}
 
 
 def _dcn(run: Run) -> dict[str, int]:

@@ -27,8 +27,8 @@ class Trainer(Protocol):
     WEIGHTS: str
     """Folder of a saved step that holds what was trained."""
 
-    @property
-    def LOCAL_KEYS(self) -> Mapping[str, Value]: ...  # noqa: N802 - a constant of the module, read-only here
+    OVERRIDABLE: frozenset[str]
+    """Keys that xsft sets by default and an override may replace; a field of the workload decides the others."""
 
     def module(self, release: Release) -> str:
         """Return the module that `python3 -m` starts."""
