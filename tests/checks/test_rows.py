@@ -78,11 +78,14 @@ def test_a_template_that_does_not_end(tmp_path: Path) -> None:
     assert "did not end" in found["data-template"]
 
 
-def test_rows_of_grain_are_not_checked_and_that_is_a_note(tmp_path: Path) -> None:
-    settings = ("data.pipeline=grain", "data.hf_path=arrayrecord", f"data.hf_train_files={tmp_path}/*.array_record")
+def test_a_mixture_of_grain_is_not_checked_and_that_is_a_note(tmp_path: Path) -> None:
+    columns = ("data.pipeline=grain", "data.hf_path=arrayrecord", "data.columns=[question,answer]")
+    settings = (*columns, f"data.hf_train_files={tmp_path}/a*,0.5;{tmp_path}/b*,0.5")
     found = {p.id: p for p in xsft.check(xsft.load(TINY, settings=settings))}
     assert found["data-not-read"].severity == "note"
-    assert "pipeline: grain" in found["data-not-read"].message
+    assert "mixture" in found["data-not-read"].message
+    missing = (*columns, f"data.hf_train_files={tmp_path}/*.array_record")
+    assert "data-unreadable" in {p.id for p in xsft.check(xsft.load(TINY, settings=missing))}
 
 
 def test_what_is_not_checked_is_a_note(tmp_path: Path) -> None:
