@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests import inprocess
 from tests.cluster.api import Cluster
 from tests.cluster.queues import KUEUE, cluster_queue, local_queue
 from tests.cpujobs import NAME, planned
@@ -63,7 +65,7 @@ def node_of(cluster: Cluster, namespace: str, jobset: str) -> str:
 
 
 def test_two_conversions_and_a_pathways_head_share_a_pool(
-    real_cluster: Cluster, cluster_namespace: str, connected: Connected
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_cluster.api("POST", JOBSETS.format(cluster_namespace), one_slice(cluster_namespace))
     sizes = {NAME: 12 * GIB, "second-convert": 200 * GIB}
@@ -79,10 +81,26 @@ def test_two_conversions_and_a_pathways_head_share_a_pool(
     pools = {real_cluster.api("GET", f"/api/v1/nodes/{name}")["metadata"]["labels"]["cloud.google.com/gke-nodepool"]
              for name in (*nodes, pod["spec"]["nodeName"])}  # fmt: skip
     assert pools == {"cpu-np"}
+    assert killed(real_cluster, cluster_namespace, "second-convert", monkeypatch) == "oom-job"
     (problem,) = examine(connected, whole_cluster(cluster_namespace))[1]
     assert problem.id == "quota-in-use"
     assert "768 of 1024 left in flavor 4xv6e-256" in problem.message
     assert f"In use by: deepseek-ultrachat in {cluster_namespace} (256)." in problem.message
+
+
+def killed(cluster: Cluster, namespace: str, jobset: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The cause that `xsft why` gives once the node has killed the job's container for memory."""
+    cluster.end(namespace, f"jobset.sigs.k8s.io/jobset-name={jobset}", code=137, oom=True)
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    asked = ("why", jobset, "--context", cluster.context, "--namespace", namespace, "--json")
+
+    def said() -> dict[str, Any]:
+        return dict(json.loads(inprocess.xsft(*asked).stdout))
+
+    cluster.wait(lambda: said().get("reason") == "oom-killed", what="the kill to be seen")
+    cause = said()["cause"]
+    assert "200Gi" in cause["message"]
+    return str(cause["id"])
 
 
 def whole_cluster(namespace: str) -> Plan:

@@ -63,6 +63,13 @@ def test_a_container_that_ended() -> None:
     )
 
 
+def test_the_memory_limit_of_a_container() -> None:
+    rows = [{"name": name, "state": {"running": {}}} for name in ("jax-tpu", "other")]
+    limited = {"containers": [{"name": "jax-tpu", "resources": {"limits": {"memory": "12Gi"}}}, {"name": "other"}]}
+    seen = pod_of({**pod(containerStatuses=rows), "spec": limited})
+    assert [one.memory for one in seen.containers] == ["12Gi", ""]
+
+
 def test_how_a_container_ended_before_is_kept() -> None:
     before = {"terminated": {"exitCode": 1, "reason": "Error", "message": "why"}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}

@@ -38,6 +38,7 @@ from tests.states.seen import (
     workload,
 )
 from tests.states.server_cases import SERVERS
+from xsft.naming import StageWork
 from xsft.problems import error
 from xsft.states.causes import PAST, explain, found_of, words
 from xsft.states.classify import classify
@@ -114,6 +115,11 @@ def ended(code: int, reason: str = "Error", **more: Any) -> Observation:
         for s, h in ((0, 0), (1, 1))
     )
     return failing("FailJobSetFailurePolicyAction", pods=pods((first, *echoes)))
+
+
+def of_work(work: StageWork, seen: Observation) -> Observation:
+    assert seen.jobset is not None
+    return replace(seen, jobset=replace(seen.jobset, work=work))
 
 
 CAPACITY = (
@@ -395,6 +401,11 @@ LOOP = AttemptEnd(name="deepseek-ultrachat", signature="config-error", step=None
 FAILED: tuple[Row, ...] = (
     ("oom-host", why(ended(137, "OOMKilled"), logs=(log("exception", "KeyError: 'x'"),)), ("host's memory",)),
     (
+        "oom-job",
+        why(of_work("convert", ended(137, "OOMKilled", memory="12Gi"))),
+        ("(convert)", "12Gi", "--set target=local"),
+    ),
+    (
         "oom-head",
         why(
             failing(
@@ -650,6 +661,8 @@ def test_rules_name_only_what_there_is() -> None:
         "found",
         "pods",
         "why",
+        "work",
+        "memory",
     }
     for rule in RULES:
         names = {name for _, name, _, _ in string.Formatter().parse(rule.message + rule.fix) if name}

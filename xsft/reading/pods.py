@@ -30,6 +30,7 @@ def pod_of(json: JsonObject) -> Pod:
     index = labels.get(COMPLETION_INDEX, mapping(metadata, "annotations").get(COMPLETION_INDEX))
     server = labels.get(WORK_LABEL) == "serve"
     containers = (*rows(status.get("initContainerStatuses")), *rows(status.get("containerStatuses")))
+    limits = _memory_limits(mapping(json, "spec"))
     return Pod(
         name=text(metadata.get("name")) or "",
         jobset=text(labels.get(RUN_LABEL if server else JOBSET_NAME)) or "",
@@ -38,12 +39,20 @@ def pod_of(json: JsonObject) -> Pod:
         host=count(index),
         phase=text(status.get("phase")) or "Unknown",
         conditions=conditions_of(status),
-        containers=tuple(_container(row) for row in containers),
+        containers=tuple(replace(one, memory=limits.get(one.name, "")) for one in map(_container, containers)),
         node=text(mapping(json, "spec").get("nodeName")),
         attempt=count(labels.get(RESTART_ATTEMPT)),
         deleting=text(metadata.get("deletionTimestamp")) is not None,
         created_at=text(metadata.get("creationTimestamp")) or "",
     )
+
+
+def _memory_limits(spec: JsonObject) -> dict[str, str]:
+    """Return the memory limit of each container that has one, by name."""
+    found = (
+        (text(row.get("name")), mapping(mapping(row, "resources"), "limits")) for row in rows(spec.get("containers"))
+    )
+    return {name: limit for name, limits in found if name and (limit := text(limits.get("memory")))}
 
 
 def _container(row: JsonObject) -> Container:

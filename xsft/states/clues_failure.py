@@ -30,17 +30,20 @@ def _rank(log: Log) -> tuple[bool, int, int, int]:
 
 
 def ended(evidence: Evidence) -> Iterator[Clue]:
-    """Return `head|worker REASON exit CODE`, with the termination message as evidence."""
+    """Return `head|worker|job REASON exit CODE`, the termination message as evidence. `job`: its memory has a limit."""
     failure = first_failure(evidence)
     if failure is None:
         return
-    who = "head" if failure.pod.replicated_job == PATHWAYS_HEAD else "worker"
+    work = evidence.seen.jobset.work if evidence.seen.jobset else None
+    memory = failure.container.memory
+    who = "job" if work and memory else "head" if failure.pod.replicated_job == PATHWAYS_HEAD else "worker"
     code = failure.container.exit_code
     last = (*failure.container.message.strip().splitlines()[-3:], *(failure.log.lines[-3:] if failure.log else ()))
     yield Clue(
         text=f"{who} {failure.container.reason or 'Error'} exit {'unknown' if code is None else code}",
         where=place(failure.pod),
         quoted=tuple(dict.fromkeys(last)),  # the message may be the log's end
+        values={"work": work or "", "memory": memory},
     )
 
 

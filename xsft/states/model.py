@@ -59,6 +59,8 @@ class Container(Struct, frozen=True, kw_only=True):
     finished_at: str | None = None
     last: Container | None = None
     """How it ended before, if its pod restarted it (lastState)."""
+    memory: str = ""
+    """Its memory limit, as Kubernetes writes it; empty without one."""
 
 
 class Pod(Struct, frozen=True, kw_only=True):
