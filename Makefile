@@ -1,5 +1,5 @@
-# Needs make, git, a Python >= 3.11 and the package indexes. Installs nothing on the system: only .venv here, and the
-# environments of xpk and MaxText in xsft's cache folder.
+# Needs make, git, a Python >= 3.9 and the package indexes. Installs nothing on the system: only .venv here, the
+# environments of xpk and MaxText in xsft's cache folder, and a Python 3.12 of uv's where there is none.
 .DEFAULT_GOAL := check
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
@@ -7,13 +7,14 @@ WORKLOAD ?= workloads/tiny_local.yaml
 
 .PHONY: setup
 setup:
-	@.ci/bootstrap
+	@.ci/bootstrap $(FOR)
 
 .PHONY: environments
 environments: setup
 	@$(BIN)/python tests/environments.py
 
 .PHONY: demo
+demo pipeline: FOR = training # needs Python 3.12: without it, end before anything is installed
 demo: setup
 	@$(BIN)/xsft setup maxtext
 	@$(BIN)/xsft submit $(WORKLOAD)

@@ -140,7 +140,7 @@ def _files(python: Path) -> bytes:
     """A tar of what is laid over the Debian: CPython under /usr/local, and the certificates this machine trusts."""
     with tarfile.open(fileobj=(laid := io.BytesIO()), mode="w") as tar:
         prefix = Path(_said(python, "import sys; print(sys.base_prefix)"))
-        for path, name in _python_files(prefix):
+        for path, name in python_files(prefix):
             tar.add(path, f"usr/local/{name}", recursive=False, filter=_as_root)
         trusted = Path(os.environ.get("SSL_CERT_FILE") or CERTIFICATES)
         if trusted.is_file():
@@ -148,7 +148,7 @@ def _files(python: Path) -> bytes:
     return laid.getvalue()
 
 
-def _python_files(prefix: Path) -> Iterator[tuple[Path, str]]:
+def python_files(prefix: Path) -> Iterator[tuple[Path, str]]:
     """Interpreter, shared library, standard library; not its tests, static library, site-packages or byte code."""
     series = f"python{MINOR[0]}.{MINOR[1]}"
     yield prefix / "bin" / series, f"bin/{series}"

@@ -202,7 +202,8 @@ def test_a_cache_that_cannot_be_written_is_reported(shop: Shop, place: BuildPlac
 def test_without_python_3_12_the_next_step_is_named(shop: Shop, place: BuildPlace) -> None:
     with pytest.raises(EnvironmentMissing, match=r"needs Python 3\.99") as caught:
         build(replace(shop.spec(), pythons=((3, 99),)), place)
-    assert "pyenv install 3.99" in caught.value.fix
+    assert "install Python 3.99" in caught.value.fix
+    assert "UV_PYTHON_INSTALL_MIRROR" in caught.value.fix
 
 
 def test_a_folder_of_another_user_is_not_touched(shop: Shop, place: BuildPlace) -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from xsft.effects.environments import interpreters
 from xsft.effects.environments.interpreters import Interpreter
+from xsft.effects.environments.managed_python import LOCK, UV_ENTRY
 from xsft.effects.environments.uv import uv_environment
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.process import follow, own_environment, run
 from xsft.errors import INTERRUPTED, EnvironmentMissing, Refused, XsftError
 
 VENV = Path(".venv")
-LOCK = Path("xsft/locks/dev.txt")
 MARKER = VENV / ".xsft-set-up"
 """Written last; holds the digest of the installed set."""
 MADE = VENV / ".xsft-made"
@@ -137,7 +137,7 @@ def install_uv() -> None:
 
 def locked_uv(lock: Path = LOCK) -> tuple[str, str]:
     """Return (the lock's lines for uv and its hashes, its version)."""
-    entry = re.search(r"^uv==(\S+) \\\n(?:    --hash=\S+(?: \\)?\n)+", lock.read_text(), re.MULTILINE)
+    entry = UV_ENTRY.search(lock.read_text())
     if entry is None:
         raise EnvironmentMissing(f"{lock} has no entry for uv", fix="restore it from git, or regenerate it: make locks")
     return entry[0], entry[1]

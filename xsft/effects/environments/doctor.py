@@ -99,7 +99,7 @@ def _how_to_build(machine: CheckedMachine, spec: EnvironmentSpec) -> str:
     command = f"xsft setup {spec.name}"
     if interpreters.find(spec.pythons, env=machine.place.env, home=machine.place.home):
         return command
-    return f"{interpreters.how_to_get(spec.pythons[0])}; then {command}"
+    return f"{command}, which downloads Python {spec.pythons[0][0]}.{spec.pythons[0][1]} first"
 
 
 def _disk(machine: CheckedMachine) -> ToolCheck:

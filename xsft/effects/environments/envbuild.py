@@ -25,6 +25,7 @@ from xsft.effects.environments.installed import (
     top_level_of,
 )
 from xsft.effects.environments.interpreters import Interpreter
+from xsft.effects.environments.managed_python import ManagedPythonError, install_managed, ways_out
 from xsft.effects.environments.uv import find_uv, uv_environment
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.paths import private_folder
@@ -98,7 +99,7 @@ def _broken(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPl
 
 
 def _build_anew(spec: EnvironmentSpec, place: BuildPlace, *, progress: ShowLine) -> BuiltEnvironment:
-    interpreter = _interpreter(spec, place)
+    interpreter = _interpreter(spec, place, progress)
     folder = folder_for(place.cache, spec, interpreter.minor)
     _remove_ours(folder)
     version = ".".join(map(str, interpreter.version))
@@ -180,14 +181,26 @@ def _import_faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: 
     return () if done.ok else (f"`{statement}` fails: {_last_words(done.stderr)}",)
 
 
-def _interpreter(spec: EnvironmentSpec, place: BuildPlace) -> Interpreter:
+def _interpreter(spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> Interpreter:
+    """Return an interpreter of this machine, or one that uv installs now. Raises EnvironmentMissing."""
     found = interpreters.find(spec.pythons, env=place.env, home=place.home)
-    if found is not None:
-        return found
+    return found or _managed(spec, place, progress)
+
+
+def _managed(spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> Interpreter:
+    series = "{}.{}".format(*spec.pythons[0])
+    progress(f"no Python for the {spec.name} environment was found: uv installs {series}")
+    why = f"uv installed a Python {series} that does not run here"
+    try:
+        path = Path(install_managed(find_uv(), env=uv_environment(place.env), series=series))
+        if found := interpreters.probe(path, env=place.env):
+            return found
+    except ManagedPythonError as problem:
+        why = str(problem)
     wanted = " or ".join(f"{major}.{minor}" for major, minor in sorted(spec.pythons))
     raise EnvironmentMissing(
-        f"the {spec.name} environment needs Python {wanted}; none was found on PATH, in uv's or in pyenv's folders",
-        fix=interpreters.how_to_get(spec.pythons[0]),
+        f"the {spec.name} environment needs Python {wanted}; none was found on this machine. {why}",
+        fix=ways_out(series),
     )
 
 

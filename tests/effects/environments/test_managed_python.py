@@ -1,0 +1,59 @@
+"""The Python that uv installs where this machine has none that fits, from a bare file system on."""
+
+from __future__ import annotations
+
+import ast
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.effects.environments.bare import MANAGED, bare_root, checkout, python_server, run_in
+from xsft.effects.environments import managed_python
+
+SOURCE = Path(managed_python.__file__)
+
+
+@pytest.fixture(scope="module")
+def downloads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with python_server(tmp_path_factory.mktemp("served")) as url:
+        yield url
+
+
+def test_the_file_that_any_python_runs_parses_as_python_3_9() -> None:
+    ast.parse(SOURCE.read_text(), feature_version=(3, 9))
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("minor", [(3, 9), (3, 11)])
+def test_setup_gets_python_3_12_where_only_an_older_one_is_installed(
+    tmp_path: Path, minor: tuple[int, int], downloads: str
+) -> None:
+    here, root = checkout(tmp_path / "xsft"), bare_root(tmp_path / "root", minor)
+    managed = here / "home/.local/share/uv/python"
+    env = {"UV_PYTHON_DOWNLOADS_JSON_URL": downloads, "LD_LIBRARY_PATH": f"{managed}/{MANAGED}/lib"}
+    done = run_in(root, "make", "setup", cwd=here, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "creating .venv with Python 3.12." in done.stderr
+    assert (here / ".venv" / "bin" / "xsft").is_file()
+    assert (here / ".venv/bin/python").resolve().is_relative_to(managed.resolve())
+    assert not (here / "home/.local/bin").exists()
+
+
+@pytest.mark.contract
+def test_an_unreachable_python_ends_the_demo_in_20_s_with_both_ways_out(tmp_path: Path) -> None:
+    here, root = checkout(tmp_path / "xsft"), bare_root(tmp_path / "root", (3, 11))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        downloads = f"http://127.0.0.1:{silent.getsockname()[1]}/downloads.json"
+        began = time.monotonic()
+        done = run_in(root, "make", "demo", cwd=here, env={"UV_PYTHON_DOWNLOADS_JSON_URL": downloads})
+    share = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # of a machine that other tests load
+    assert time.monotonic() - began < 20 * share
+    assert done.returncode == 2
+    assert "Python 3.12 could not be downloaded" in done.stderr
+    assert "Either install Python 3.12" in done.stderr
+    assert "UV_PYTHON_INSTALL_MIRROR" in done.stderr
+    assert not (here / ".venv").exists()
