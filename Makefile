@@ -94,6 +94,12 @@ locks: setup
 lock-xpk: setup
 	$(COMPILE) --python-version 3.11 xsft/locks/xpk.in -o xsft/locks/xpk.txt
 
+# Hours: compiles every row of the catalogue and every cluster workload anew, and compares; ROWS="A L1" only these
+.PHONY: fit
+fit: setup
+	@$(BIN)/xsft setup compiler
+	@$(BIN)/python -m tests.tools.fit_rows $(ROWS)
+
 # Another xpk: VERSION=1.17.0
 .PHONY: xpk-release
 xpk-release: setup

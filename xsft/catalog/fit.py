@@ -109,7 +109,7 @@ def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[s
         _verdict(row)
         for row in _rows()
         if row["model"] == model and row["slices"] == num_slices and parse_tpu_type(row["tpu"]) == run
-        if _counting(_row_keys(row), run, num_slices) == wanted
+        if _counting(row_keys(row), run, num_slices) == wanted
     )
     telling = [verdict for verdict in found if _tells(verdict, tokens)]
     return min(telling, key=lambda verdict: abs(verdict.tokens - tokens), default=None)
@@ -122,8 +122,8 @@ def places_where_it_fits(*, model: str, keys: Mapping[str, object]) -> tuple[Com
     found = [
         CompiledPlace(id=row["id"], tpu_type=row["tpu"], num_slices=row["slices"])
         for row in _rows()
-        if row["model"] == model and row["verdict"] == "fits" and _tokens(_row_keys(row)) >= _tokens(keys)
-        if _off_mesh(_row_keys(row)) == _off_mesh(keys) and not any(map(_is_axis, _row_keys(row)))
+        if row["model"] == model and row["verdict"] == "fits" and _tokens(row_keys(row)) >= _tokens(keys)
+        if _off_mesh(row_keys(row)) == _off_mesh(keys) and not any(map(_is_axis, row_keys(row)))
     ]
     return tuple(sorted(found, key=lambda place: parse_tpu_type(place.tpu_type).chips * place.num_slices))
 
@@ -175,7 +175,7 @@ def _verdict(row: Mapping[str, Any]) -> CompilerVerdict:
         limit_gib=toml("fit.toml")["limit_gib"],
         maxtext=toml("fit.toml")["maxtext"],
         step=row.get("step", "sft"),
-        tokens=int(_tokens(_row_keys(row))),
+        tokens=int(_tokens(row_keys(row))),
         note=row.get("note", ""),
     )
 
@@ -185,7 +185,8 @@ def _rows() -> tuple[dict[str, Any], ...]:
     return tuple(toml("fit.toml")["rows"])
 
 
-def _row_keys(row: Mapping[str, Any]) -> dict[str, object]:
+def row_keys(row: Mapping[str, Any]) -> dict[str, object]:
+    """Return the MaxText keys of a row of fit.toml."""
     sets = toml("fit.toml")["sets"]
     named: dict[str, object] = {key: value for name in row["sets"] for key, value in sets[name].items()}
     return {**named, **row.get("keys", {})}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,8 @@ from msgspec.structs import replace
 
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.fit_cache import FitCache
-from xsft.effects.local.fit import CompileShop, compile_step, job_of
-from xsft.effects.local.namespace import CONTAINED
+from xsft.effects.local.fit import OFFLINE, CompileShop, compile_step, job_of, prefix
+from xsft.effects.local.namespace import CONTAINED, detect
 from xsft.errors import EnvironmentMissing, RunFailed, TimedOut
 from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import DoesNotFit
@@ -77,6 +80,32 @@ def test_the_timeout_stops_the_compiler(tmp_path: Path) -> None:
         compile_step(STEP, needed_gib=4.0, shop=replace(own, timeout_s=0.5))
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
     assert own.cache.known(STEP) is None
+
+
+def test_ctrl_c_stops_the_compiler(tmp_path: Path) -> None:
+    own = shop(tmp_path, f"echo $$ > {tmp_path}/pid; echo 'xsft fit: compiling'; exec sleep 60")
+
+    def interrupted(_line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_step(STEP, needed_gib=4.0, shop=replace(own, say=interrupted))
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+    assert own.cache.known(STEP) is None
+
+
+CONNECT = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), timeout=5)"
+
+
+def test_the_compiler_has_no_network_not_even_loopback() -> None:
+    words = prefix(detect())
+    if OFFLINE[1] not in words:
+        pytest.skip("this system allows no network namespace")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connect = (sys.executable, "-c", CONNECT, str(server.getsockname()[1]))
+        assert subprocess.run(connect, check=False).returncode == 0
+        inside = subprocess.run((*words, *connect), check=False, capture_output=True, text=True)
+    assert "Network is unreachable" in inside.stderr
 
 
 def test_no_compiler_starts_without_memory(tmp_path: Path) -> None:

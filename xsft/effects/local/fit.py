@@ -100,7 +100,7 @@ def _ask(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
     with scratch_folder("fit", parent=private_folder(shop.cache.folder / "scratch")) as scratch:
         asked, answer = scratch / "job.json", scratch / "answer.json"
         asked.write_text(json.dumps(job_of(step, scratch=scratch)), encoding="utf-8")
-        argv = (*_prefix(shop), str(shop.environment.python), "-I", str(WORKER), str(asked), str(answer))
+        argv = (*prefix(shop.contain()), str(shop.environment.python), "-I", str(WORKER), str(asked), str(answer))
         status = follow(argv, env=_environment(shop, scratch), log=log, on_line=on_line, grace_s=min(GRACE_S, 2.0))
         if answer.is_file():
             found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
@@ -136,17 +136,17 @@ def job_of(step: StepToCompile, *, scratch: Path) -> dict[str, Any]:
     return {"config": CONFIG, "keys": keys, "topology": step.topology, "xla_flags": list(step.xla_flags)}
 
 
-def _prefix(shop: CompileShop) -> tuple[str, ...]:
+def prefix(contained: Containment) -> tuple[str, ...]:
     """Return the words in front of the program: a PID namespace, and a network namespace without an interface, where
     the system allows them."""
-    contained = shop.contain().prefix
-    return (*contained, *OFFLINE) if contained and _can_go_offline(contained) else contained
+    words = contained.prefix
+    return (*words, *OFFLINE) if words and _can_go_offline(words) else words
 
 
 @cache
-def _can_go_offline(prefix: tuple[str, ...]) -> bool:
+def _can_go_offline(words: tuple[str, ...]) -> bool:
     try:
-        return run((*prefix, *OFFLINE, "true"), env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}, timeout_s=10).ok
+        return run((*words, *OFFLINE, "true"), env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}, timeout_s=10).ok
     except (EnvironmentMissing, TimedOut):
         return False
 

@@ -234,8 +234,8 @@ class SftStep:
             rngs=getattr(getattr(model, "decoder", model), "rngs", None),
         )
         for _, value in nnx.iter_graph(adapted):
-            if hasattr(value, "__dict__"):
-                vars(value).pop("qwix_rngs", None)
+            if "qwix_rngs" in getattr(value, "__dict__", {}):
+                del value.qwix_rngs
             if isinstance(value, nnx.LoRAParam):
                 value.set_metadata(sharding=jax.sharding.PartitionSpec(), out_sharding=None, sharding_names=None)
         lora_utils._verify_lora_parameters(adapted, self.config)  # noqa: SLF001
