@@ -16,6 +16,7 @@ from xsft.commands.interface_image import ImageDocument
 from xsft.commands.interface_machine import (
     DoctorDocument,
     PlaceAddDocument,
+    PlaceCreateDocument,
     PlaceDocument,
     SecretDocument,
     ServeDocument,
@@ -44,6 +45,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "image": ImageDocument,
     "place": PlaceDocument,
     "place-add": PlaceAddDocument,
+    "place-create": PlaceCreateDocument,
     "checkpoint": CheckpointDocument,
     "checkpoint-convert": ConversionDocument,
     "checkpoint-export": ExportDocument,

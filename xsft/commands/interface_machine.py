@@ -221,6 +221,21 @@ class PlaceAddDocument(Document):
     """What could not be found or verified."""
 
 
+class PlaceCreateDocument(Document):
+    """`xsft place create FILE --json`."""
+
+    schema_: Literal["xsft.place-create/1"] = Field(alias="schema")
+    file: str
+    xpk_argv: list[str]
+    """The line of xpk that makes the cluster, or adds node pools to it."""
+    dry_run: list[str]
+    """The dry run that was audited."""
+    commands: list[list[str]]
+    """Commands that xpk would execute, as its dry run names them."""
+    audit: list[AuditRow]
+    """Values of the line that the commands hold; `where` names the command."""
+
+
 class SecretDocument(Document):
     """`xsft secret create NAME --json`. It never contains the value."""
 

@@ -1,4 +1,4 @@
-"""`xsft place show`: print what a cluster has for runs. `add` is a module of its own."""
+"""`xsft place show`: print what a cluster has for runs. `add` and `create` are modules of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from rich.table import Table
 from rich.text import Text
 
-from xsft.commands import place_add
+from xsft.commands import place_add, place_create
 from xsft.commands.console import console
 from xsft.commands.documents import print_json
 from xsft.commands.progress import spinning
@@ -26,6 +26,8 @@ def run(args: argparse.Namespace) -> int:
     match args.action:
         case "add":
             return place_add.run(args)
+        case "create":
+            return place_create.run(args)
         case _:
             return _show(args)
 

@@ -37,7 +37,7 @@ VERBS: dict[str, str] = {
     "sample": "print what a run's weights answer to a prompt, on this machine",
     "serve": "serve a Hugging Face model on this machine, for OpenAI clients",
     "checkpoint": "inspect a checkpoint, or convert a workload's Hugging Face weights into one",
-    "place": "show a cluster at a glance, or add one to places.yaml",
+    "place": "show a cluster at a glance, add one to places.yaml, or print the line that makes one",
     "doctor": "check what is installed, and print the command that adds what is missing",
     "setup": "build the environments of xpk, MaxText, the engine and the TPU compiler",
     "completion": "print the shell completion script",

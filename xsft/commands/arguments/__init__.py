@@ -10,6 +10,13 @@ def add_files(parser: argparse.ArgumentParser, *, metavar: str = "FILE") -> None
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
+    add_set(parser)
+    parser.add_argument(
+        "--run-name", type=a_name, metavar="NAME", help="run name instead of the workload's name and suffix"
+    )
+
+
+def add_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set",
         dest="settings",
@@ -17,9 +24,6 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="A.B=C",
         help="override one key, typed as in YAML, e.g. --set train.steps=10 (repeatable)",
-    )
-    parser.add_argument(
-        "--run-name", type=a_name, metavar="NAME", help="run name instead of the workload's name and suffix"
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from xsft.commands.arguments import a_name, add_json
+from xsft.commands.arguments import a_name, add_json, add_set
 from xsft.commands.arguments.runs import a_namespace
 
 ACTIONS = {
     "show": "print a cluster's slices by type (total, free, held, queued, by whom), its quota and its versions",
     "add": "find a cluster, verify it, and add it to places.yaml",
+    "create": "print the line of xpk that makes a cluster for the workload PLACE, a file, audited in xpk's dry run",
 }
 
 
@@ -18,15 +19,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "show: slices are counted from nodes, their use from Kueue's Workloads: what runs without Kueue is not seen. A"
         " slice with a node that is cordoned or not Ready is unavailable. add: reads the kubeconfig, and the project by"
         " gcloud if it is installed; asks for the rest at a terminal. Everything else in places.yaml stays as it is."
+        " create: executes nothing; run the printed line yourself."
     )
     said = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
     parser.add_argument("action", choices=tuple(ACTIONS), help=said)
-    name = "show: a place of places.yaml, not needed if it has only one; add: the new name (default: the cluster's)"
-    parser.add_argument("name", nargs="?", type=a_name, metavar="PLACE", help=name)
+    parser.add_argument(
+        "name",
+        nargs="?",
+        type=a_name,
+        metavar="PLACE",
+        help="show: a place of places.yaml, not needed if it has only one; add: the new name (default: the cluster's);"
+        " create: a workload YAML",
+    )
     parser.add_argument("--context", type=a_name, metavar="NAME", help="the cluster of this kubeconfig context")
     parser.add_argument(
         "--namespace", type=a_namespace, metavar="NAME", help="namespace of the runs; show: read if not all may be read"
     )
+    add_set(parser)
     _add_values(parser.add_argument_group("add"))
     add_json(parser)
 

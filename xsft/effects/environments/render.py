@@ -44,6 +44,7 @@ except Exception as problem:
     sys.exit({_BROKEN})
 main()
 """
+_CLUSTER_FIX = "Change what xpk names in the workload or its place."
 _FIX = "run `xsft setup --verify` (or `make setup`), then `xsft doctor`"
 
 
@@ -83,6 +84,22 @@ def render(
     for argv, manifest in fresh.items():
         _write(entries[argv], manifest)
     return tuple({**known, **fresh}[argv] for argv in argvs)
+
+
+def dry_run(argv: Argv, *, python: Path) -> str:
+    """Return what `xpk cluster create…` prints as a dry run, in which it executes nothing and needs no login. Raises
+    SpecError with xpk's own words if it refuses the line.
+    """
+    if argv[:2] != ("xpk", "cluster") or argv[-1] != "--dry-run":
+        raise XsftError(f"not a dry run of a cluster: {argv}")
+    with scratch_for(python) as xpk:
+        done = xpk.run("-c", _PLAIN, *argv[1:], jobs=1)
+    output = done.stdout + done.stderr
+    if done.ok:
+        return output
+    raise SpecError(
+        (error("xpk-refused", "", f"xpk refuses to make the cluster: {_last_words(output)}", _CLUSTER_FIX),)
+    )
 
 
 def _require_renderable(argv: Argv) -> None:

@@ -1,0 +1,61 @@
+"""`xsft place create FILE`: print the line of xpk that makes a cluster for a workload, and what xpk would execute."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Iterator
+
+from msgspec.structs import asdict
+
+from xsft import api
+from xsft.commands.documents import print_json
+from xsft.commands.progress import shown
+from xsft.effects.environments import environments
+from xsft.effects.environments.render import dry_run
+from xsft.errors import SpecError, UsageError
+from xsft.facts import Facts
+from xsft.launchers.audit import AuditRow
+from xsft.launchers.xpkcluster import ClusterLine, Command, audit_cluster, cluster_line, commands_in
+from xsft.problems import error
+from xsft.spec.resolve import resolve
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.name is None:
+        raise UsageError("place create needs a workload.", fix="xsft place create FILE")
+    workload = api.load(args.name, settings=args.settings)
+    resolved, _ = resolve(workload.spec, Facts())
+    line = cluster_line(resolved)
+    with shown("place") as progress:
+        xpk = environments.ensure("xpk", progress=progress)
+        commands = commands_in(dry_run(line.dry_run, python=xpk.python))
+    rows = audit_cluster(line, commands)
+    _refuse_losses(rows, file=workload.file)
+    if args.json:
+        body = {"xpk_argv": line.argv, "dry_run": line.dry_run, "commands": commands}
+        print_json("place-create", {"file": workload.file, **body, "audit": [asdict(row) for row in rows]})
+    else:
+        sys.stdout.writelines(f"{text}\n" for text in _lines(line, commands, rows))
+    return 0
+
+
+def _refuse_losses(rows: tuple[AuditRow, ...], *, file: str) -> None:
+    """Raise SpecError if the cluster would differ from what the workload needs."""
+    lost = [row for row in rows if row.outcome != "landed"]
+    if lost:
+        said = "; ".join(f"{row.field}: {row.requested} requested, xpk gives {row.rendered}" for row in lost)
+        fix = "Use another TPU type or capacity; the installed xpk does not make this cluster."
+        raise SpecError(
+            (error("xpk-cluster-differs", "", f"xpk would make another cluster: {said}.", fix).in_file(file),)
+        )
+
+
+def _lines(line: ClusterLine, commands: tuple[Command, ...], rows: tuple[AuditRow, ...]) -> Iterator[str]:
+    yield shlex.join(line.argv)
+    yield ""
+    yield f"# {len(rows)} values audited in the dry run of xpk; it would execute {len(commands)} commands, among them:"
+    yield from (f"# {shlex.join(one)}" for one in commands if one[:1] == ("gcloud",) and "create" in one)
+    if line.dry_run[:-1] != line.argv:
+        yield "# xpk's dry run shows one slice of a reservation; the line above makes all of them."
