@@ -19,10 +19,12 @@ from tests.fakes.clusters import ClusterApi
 from tests.killing import Killed, dying
 from tests.stories import ROOT
 from tests.until import until
+from xsft.commands.interface_evaluation import EvaluationDocument
 from xsft.commands.interface_run import RunDocument
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.export.record import FILE, ExportRecord, to_json
 from xsft.export.verification import Verification
+from xsft.launchers.encoding import command_in_wrapper, decode_command
 from xsft.launchers.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
 
 NIGHTLY = ROOT / "docs" / "examples" / "nightly.yaml"
@@ -59,6 +61,57 @@ def converted(here: Machine, jobset: str = CONVERT, *, model: str = "gemma2-2b")
     path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
     here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files(model).items()}
     here.api.world.end(jobset, "Completed")
+
+
+def trained(here: Machine, name: str, *, steps: int) -> None:
+    here.bucket.objects[f"runs/{name}/checkpoints/{steps}/commit_success.txt"] = b""
+
+
+def measured(here: Machine, jobset: str, *, says: str) -> None:
+    """What the first host of the evaluation would write: the answer is what the pod was asked with, and `says`."""
+    held = here.api.world.jobsets()[jobset]
+    pod = held["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    _, argv = decode_command(command_in_wrapper(pod["containers"][0]["command"][2]))
+    job = json.loads(argv[3])["notes"]
+    answer = {"tokens": [1], "text": says, "ended": "stop", "prompt_cut": False}
+    weights = {"answers": [answer], "loss": None, "targets": 0, "rows": 0}
+    found = {"prompts": job["prompts"], "models": {"base": weights, "tuned": weights}, **job["noted"]}
+    path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
+    here.bucket.objects[path] = json.dumps({**found, "finished_at": "2026-11-23T03:00:00Z"}).encode()
+
+
+def test_each_call_starts_what_can_start_and_finds_what_is_done(here: Machine) -> None:
+    assert run(here, "--no-wait") == [("convert", "created", "running"), ("train", "waiting", None)]
+    assert run(here, "--no-wait") == [("convert", "adopted", "running"), ("train", "waiting", None)]
+    converted(here)
+    assert run(here, "--no-wait") == [("convert", "done", "done"), ("train", "created", "running")]
+    assert run(here, "--no-wait") == [("convert", "done", "done"), ("train", "adopted", "running")]
+    assert run(here, "--timeout", "1s", status=7) == [("convert", "done", "done"), ("train", "adopted", "running")]
+    trained(here, NAME, steps=1000)
+    here.api.world.end(NAME, "Completed")
+    assert run(here) == [("convert", "done", "done"), ("train", "done", "done")]
+    assert len(here.jobsets) == 2
+    evaluated_once_and_missed(here)
+    exported_once(here)
+
+
+def evaluated_once_and_missed(here: Machine) -> None:
+    """A stage that is added later; another rule is another evaluation."""
+    asked = {"stages": {"evaluate": EVALUATE}}
+    before = [("convert", "done", "done"), ("train", "done", "done")]
+    assert run(here, "--no-wait", **asked) == [*before, ("evaluate", "created", "running")]
+    assert run(here, "--no-wait", **asked) == [*before, ("evaluate", "adopted", "running")]
+    here.api.world.end(EVALUATION, "Failed")
+    assert run(here, "--no-wait", **asked) == [*before, ("evaluate", "attempt", "running")]
+    measured(here, f"{EVALUATION}-2", says="1 plus 1 is 3.")
+    here.api.world.end(f"{EVALUATION}-2", "Completed")
+    for _ in range(2):
+        assert run(here, status=6, **asked) == [*before, ("evaluate", "done", "done")]
+    (report,) = (json.loads(held) for path, held in here.bucket.objects.items() if path.endswith("/evaluation.json"))
+    EvaluationDocument.model_validate_json(json.dumps(report), strict=True)
+    assert report["judgement"]["verdict"] == "failed"
+    (row,) = json.loads(here.xsft("status", EVALUATION, "--json").stdout)["runs"]
+    assert (row["pipeline"], row["stage"], row["steps"]) == (NAME, "evaluate", None)
 
 
 def exported(here: Machine, jobset: str = EXPORT) -> str:
