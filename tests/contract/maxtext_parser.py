@@ -53,7 +53,7 @@ def answer(job: dict[str, Any]) -> Any:
     try:
         outcome = outcome_of(job, slices)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
-        outcome = {"error": f"{type(problem).__name__}: {str(problem)[:1000]}"}
+        outcome = {"error": f"{type(problem).__name__}: {str(problem)[:1_000_000]}"}
     finally:
         logging.getLogger().removeHandler(heard)
     return {**outcome, "ignored": heard.ignored}

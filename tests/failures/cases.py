@@ -162,6 +162,7 @@ CASES: Mapping[str, Case] = {
     "mesh.product": workload(parallelism={"ici": {"fsdp": 3}}),
     "mesh.heads": workload(parallelism={"ici": {"tensor": 16, "fsdp": 1}}, tpu={"type": "v6e-16"}),
     "keys.renamed": keys(enable_profiler=True),
+    "keys.value": keys(remat_policy="fulll"),
     "keys.moved": an_image_of_another_release,
     "keys.full-state": keys(load_full_state_path="gs://my-bucket/full"),
     "checkpoint.scan": stored(CONVERTED, "0/items", UNSCANNED),

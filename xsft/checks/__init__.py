@@ -18,6 +18,7 @@ from xsft.checks import (
     environment,
     hub_data,
     image,
+    key_values,
     lora,
     memory,
     mesh,
@@ -62,6 +63,7 @@ def subjects() -> tuple[Check, ...]:
     """Return the entry function of every check module."""
     return (
         trainer_keys.check,
+        key_values.check,
         unsupported.check,
         model.check,
         special_tokens.check,

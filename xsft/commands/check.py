@@ -14,8 +14,10 @@ from xsft.problems import Problem
 
 def run(args: argparse.Namespace) -> int:
     loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name)
-    intents = zip(loaded, api.intend(loaded), strict=True)
-    checked = tuple(p.in_file(one.file) for one, intent in intents for p in intent.problems)
+    intents = api.intend(loaded)
+    deep = api.ask_maxtext(intents) if args.deep else ((),) * len(intents)
+    found = zip(loaded, intents, deep, strict=True)
+    checked = tuple(p.in_file(one.file) for one, intent, said in found for p in (*intent.problems, *said))
     problems = (*unread, *checked)
     status = status_of(problems)
     if args.json:

@@ -12,3 +12,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
     add_json(parser)
     parser.add_argument("--notes", action="store_true", help="print the notes too, not only errors and warnings")
+    parser.add_argument(
+        "--deep", action="store_true", help="pass the arguments to the installed MaxText's own parser too (about 5 s)"
+    )

@@ -1,0 +1,43 @@
+"""Run by MaxText's own Python: type, allowed values and bounds of each key, as xsft/catalog/key_types.txt has them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+from enum import Enum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+sys.stdout = sys.stderr  # imports print; only the document goes out
+from maxtext.configs.types import MaxTextConfig  # noqa: E402
+
+sys.stdout = sys.__stdout__
+
+
+def kinds(annotation: Any) -> list[str]:
+    """Names of plain types, `=value` for each allowed value; nothing for what is not judged."""
+    origin, given = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return kinds(given[0])
+    if origin in (Union, types.UnionType):
+        parts = [kinds(one) if one is not type(None) else ["null"] for one in given]
+        return [kind for part in parts for kind in part] if all(parts) else []
+    if origin is Literal:
+        return [f"={one}" for one in given]
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return [f"={one.value}" for one in annotation]
+    return (
+        [annotation.__name__] if annotation in (int, float, bool, str) else ["list"] * ((origin or annotation) is list)
+    )
+
+
+def row(name: str, field: Any) -> str | None:
+    found = kinds(field.annotation)
+    plain = ",".join(kind for kind in found if kind[0] != "=")
+    values = "|".join(kind[1:] for kind in found if kind[0] == "=")
+    bounds = [re.sub(r"^\w+\((.*)\)$", r"\1", str(one)) for one in field.metadata]
+    return " ".join((name, plain or "-", values or "-", *bounds)) if found else None
+
+
+print(json.dumps([line for name, field in sorted(MaxTextConfig.model_fields.items()) if (line := row(name, field))]))

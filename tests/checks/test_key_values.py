@@ -1,0 +1,76 @@
+"""Values of overrides that MaxText's parser, or its model, does not take."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from xsft.catalog.data import text
+from xsft.checks.key_values import check
+from xsft.spec.base import Value
+
+DUMP = Path(__file__).parents[1] / "catalog" / "dumps" / "maxtext_types.py"
+
+
+def told(key: str, value: Value) -> list[str]:
+    return [problem.fix for problem in problems(check, spec(overrides={"maxtext": {key: value}}))]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fix"),
+    [
+        ("adam_b1", "many", "Give a number."),
+        ("use_multimodal", "maybe", "Give true or false."),
+        ("num_vocab_tiling", 1.5, "Give a whole number."),
+        ("lr_schedule_type", "linear", "Give one of cosine, wsd."),
+        ("warmup_steps_fraction", 100, "Give at most 1."),
+        ("attention", "flashh", "Give one of autoselected, dot_product, flash,"),
+        ("remat_policy", "fulll", "Give one of none, full, minimal,"),
+        ("hf_lora_adapter_path", 7, "Give a text."),
+    ],
+)
+def test_a_value_that_does_not_fit(key: str, value: Value, fix: str) -> None:
+    (given,) = told(key, value)
+    assert given.startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("adam_b1", "0.9"),
+        ("adam_b1", 1),
+        ("use_multimodal", "yes"),
+        ("use_multimodal", 0),
+        ("num_vocab_tiling", 2.0),
+        ("remat_policy", "save_out_proj"),
+        ("lr_schedule_type", "wsd"),
+        ("xprof_tpu_power_trace_level", 1),
+        ("adamw_mask", "bias"),
+        ("quantization", None),
+        ("nothing_known", "x"),
+    ],
+)
+def test_a_value_that_fits(key: str, value: Value) -> None:
+    assert told(key, value) == []
+
+
+def test_only_the_release_whose_types_are_known_is_judged() -> None:
+    wrong = {"overrides": {"maxtext": {"adam_b1": "many"}}}
+    assert ids(check, spec(image={"maxtext": "0.2.3"}, **wrong)) == set()
+    (problem,) = problems(check, spec(**wrong))
+    assert (problem.id, problem.severity, problem.where) == ("maxtext-value", "error", "overrides.maxtext.adam_b1")
+
+
+def test_good_workloads_are_silent() -> None:
+    assert ids(check, spec(FLAGSHIP)) == set()
+
+
+@pytest.mark.maxtext
+def test_the_types_are_those_of_the_installed_maxtext(maxtext_python: Path) -> None:
+    done = subprocess.run([str(maxtext_python), str(DUMP)], capture_output=True, text=True, check=True)
+    kept = [line for line in text("key_types.txt").splitlines() if not line.startswith("#")]
+    assert json.loads(done.stdout.splitlines()[-1]) == kept

@@ -1,0 +1,49 @@
+"""What MaxText's own parser says becomes problems; what a check said before is not said twice."""
+
+from __future__ import annotations
+
+from tests.checks.factory import run_of, spec
+from xsft.checks.parsed import ParserAnswer, parser_problems, question_of
+from xsft.problems import Problem, error
+
+REFUSAL = (
+    "ValidationError: 1 validation error for MaxTextConfig\nadam_b1\n  Input should be a valid number\n"
+    "    For further information visit https://errors.pydantic.dev/2.12/v/float_parsing"
+)
+WORKLOAD = spec(overrides={"maxtext": {"adam_b1": "many"}})
+
+
+def said(answer: ParserAnswer, *found: Problem) -> list[Problem]:
+    return list(parser_problems(run_of(WORKLOAD), answer, found=found))
+
+
+def test_a_refusal_names_its_key() -> None:
+    (problem,) = said(ParserAnswer(refused=REFUSAL))
+    assert (problem.id, problem.severity, problem.where) == ("maxtext-refuses", "error", "overrides.maxtext.adam_b1")
+    assert "adam_b1 Input should be a valid number" in problem.message
+    assert "pydantic.dev" not in problem.message
+
+
+def test_an_error_that_was_told_is_not_told_again() -> None:
+    known = error("maxtext-value", "overrides.maxtext.adam_b1", "adam_b1 takes a number.", "Give one.")
+    other = error("steps-beyond-data", "train.steps", "500 steps need 4,000 rows.", "Use 10.")
+    assert said(ParserAnswer(refused=REFUSAL), known) == []
+    assert len(said(ParserAnswer(refused=REFUSAL), other)) == 1
+    assert said(ParserAnswer(refused="AssertionError"), other) == [], "MaxText stops at the first thing it finds"
+
+
+def test_what_was_not_asked_is_a_note_that_says_what_is_unknown() -> None:
+    (problem,) = said(ParserAnswer(unanswered="its environment is not built"))
+    assert (problem.id, problem.severity) == ("maxtext-not-asked", "note")
+    assert problem.fix.startswith("Unknown:")
+
+
+def test_ignored_keys_are_warnings() -> None:
+    (problem,) = said(ParserAnswer(ignored=("Ignoring the key foo",)))
+    assert (problem.id, problem.severity) == ("maxtext-ignores", "warning")
+
+
+def test_each_night_asks_the_same_question() -> None:
+    asked = [question_of(run_of(WORKLOAD), ("python3", "-m", "m", f"run_name=a-{day}")) for day in (1, 2)]
+    assert asked[0] == asked[1]
+    assert asked[0].slices == (("compile_topology", "v6e-8"), ("compile_topology_num_slices", "1"))

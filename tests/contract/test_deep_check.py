@@ -1,0 +1,38 @@
+"""`xsft check --deep`: the installed MaxText's own parser has the last word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.checks.factory import FLAGSHIP, GOOD, spec
+from xsft import api
+from xsft.facts import Facts
+from xsft.planner import make_intent
+from xsft.spec.model import WorkloadSpec
+
+pytestmark = pytest.mark.maxtext
+
+OLD = {"image": {"maxtext": "0.2.3"}}
+WORKLOADS: dict[str, WorkloadSpec] = {
+    "good": spec(GOOD),
+    "flagship": spec(FLAGSHIP),
+    "keys that exclude each other": spec(overrides={"maxtext": {"num_moe_token_chunks": 2}}),
+    "another release": spec(**OLD),
+}
+
+
+def test_what_the_parser_refuses_is_reported(maxtext_python: Path) -> None:
+    """One process answers all."""
+    said = api.ask_maxtext([make_intent(workload, Facts()) for workload in WORKLOADS.values()])
+    ids = dict(zip(WORKLOADS, ([problem.id for problem in found] for found in said), strict=True))
+    assert ids == {
+        "good": [],
+        "flagship": [],
+        "keys that exclude each other": ["maxtext-refuses"],
+        "another release": ["maxtext-not-asked"],
+    }
+    (excluded,) = said[2]
+    assert excluded.where == "overrides.maxtext.num_moe_token_chunks"
+    assert "requires use_ring_of_experts=True" in excluded.message

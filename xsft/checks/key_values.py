@@ -1,0 +1,80 @@
+"""Check the values of overrides against the types that MaxText's own parser has for its keys. Pure.
+
+Values are judged as pydantic judges them: a number may be written as text, 1 and `yes` are true, no number is a text.
+tests/contract/test_key_values.py compares with the parser.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+
+from xsft.catalog.key_types import KeyType, key_types
+from xsft.catalog.releases import DEFAULT
+from xsft.checks.trainer_keys import where_of
+from xsft.checks.values import number
+from xsft.facts import Facts
+from xsft.problems import Problem, error
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+SWITCHES = frozenset({"0", "1", "on", "off", "t", "f", "true", "false", "y", "n", "yes", "no"})
+"""source: pydantic@2.14 docs, conversion table: str to bool."""
+HOLDS = {"gt": operator.gt, "ge": operator.ge, "lt": operator.lt, "le": operator.le}
+SPLIT = frozenset({"adamw_mask", "train_data_columns", "eval_data_columns"})
+"""Lists that MaxText also takes as a text."""
+SIGNS = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Check the overrides of the release whose types are known; the workload's fields have types of their own."""
+    del keys, facts
+    if run.release.version != DEFAULT:
+        return
+    for key, value in run.spec.overrides.maxtext.items():
+        known = key_types().get(key) if key not in SPLIT else None
+        wanted = misfit(value, known) if known else None
+        if wanted:
+            message = f"MaxText {DEFAULT} takes {wanted} for {key}, and {value!r} is given; it would fail at its start."
+            yield error("maxtext-value", where_of(key, run), message, f"Give {wanted}.", kind="disputable")
+
+
+def misfit(value: Value, known: KeyType) -> str | None:
+    """Return what the key takes, in words, if the value is something else."""
+    if value is None:
+        return None  # MaxText reads null as its default, or as a text
+    if known.values is not None and not isinstance(value, list) and _as_text(value) in known.values:
+        return None
+    kinds = tuple(kind for kind in known.kinds if kind != "null" and not (kind == "str" and known.values))
+    if not any(_fits(value, kind) for kind in kinds):
+        return _in_words(known, kinds)
+    found = number(value)
+    broken = [(sort, limit) for sort, limit in known.bounds if found is not None and not HOLDS[sort](found, limit)]
+    return " and ".join(f"{SIGNS[sort]} {limit:g}" for sort, limit in broken) or None
+
+
+def _as_text(value: str | float) -> str:
+    """Return the value as it stands in a list of allowed ones, where True is 1."""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _fits(value: Value, kind: str) -> bool:
+    match kind:
+        case "bool":
+            return isinstance(value, bool) or str(value).lower() in SWITCHES or value in (0.0, 1.0)
+        case "int":
+            return isinstance(value, bool) or ((found := number(value)) is not None and found.is_integer())
+        case "float":
+            return isinstance(value, bool) or number(value) is not None
+        case "str":
+            return isinstance(value, str)
+        case _:
+            return isinstance(value, list)
+
+
+WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text", "list": "a list"}
+
+
+def _in_words(known: KeyType, kinds: tuple[str, ...]) -> str:
+    values = (f"one of {', '.join(value or repr('') for value in known.values)}",) if known.values else ()
+    return " or ".join((*values, *(WORDS[kind] for kind in kinds)))

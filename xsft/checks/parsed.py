@@ -1,0 +1,82 @@
+"""Ask MaxText's own parser about a run, and turn its answer into problems. Pure.
+
+The checks report most of what MaxText refuses, with its fix; the parser has the last word on the rest: types, allowed
+values, and keys that exclude each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from xsft.checks.trainer_keys import where_of
+from xsft.problems import Problem, error, errors_in, note, warning
+from xsft.spec.resolve import Run
+from xsft.trainers.trainer import trainer_of
+
+NAMELESS = "run"
+"""Run name in a question: a run of each night asks the same one."""
+
+
+class ParserQuestion(Struct, frozen=True, kw_only=True):
+    """A command line for MaxText's parser."""
+
+    release: str
+    argv: tuple[str, ...]
+    slices: tuple[tuple[str, str], ...]
+    """Keys that describe the hardware, which is not here."""
+
+
+class ParserAnswer(Struct, frozen=True, kw_only=True):
+    refused: str = ""
+    """What MaxText raised; empty if it accepts the command line."""
+    ignored: tuple[str, ...] = ()
+    """Its warnings about keys that it ignores."""
+    unanswered: str = ""
+    """Why it was not asked."""
+
+
+def question_of(run: Run, argv: Sequence[str]) -> ParserQuestion:
+    """Return the question for a run; ahead-of-time compilation's keys tell MaxText which chips there are."""
+    tpu = run.spec.tpu
+    slices = {"compile_topology": tpu.type, "compile_topology_num_slices": str(run.num_slices)} if tpu else {}
+    nameless = tuple(f"run_name={NAMELESS}" if one.startswith("run_name=") else one for one in argv)
+    return ParserQuestion(release=run.release.version, argv=nameless, slices=tuple(slices.items()))
+
+
+def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem]) -> Iterator[Problem]:
+    """Yield what MaxText says besides the problems that were `found` before."""
+    if answer.unanswered:
+        message = f"MaxText's own parser was not asked: {answer.unanswered}."
+        yield note("maxtext-not-asked", "", message, "Unknown: whether it takes the types and values of all keys.")
+    key = _key_in(answer.refused, run)
+    if answer.refused and not _is_known(key, found):
+        message = f"MaxText {run.release.version} refuses this command line: {_shortened(answer.refused)}"
+        fix = f"Correct {key}." if key else "Correct what it names; `xsft plan --notes` prints the command line."
+        yield error("maxtext-refuses", where_of(key, run) if key else "", message, fix, kind="disputable")
+    for said in answer.ignored:
+        yield warning("maxtext-ignores", "overrides.maxtext", f"MaxText says: {_shortened(said)}", "Remove that key.")
+
+
+def _key_in(text: str, run: Run) -> str:
+    """Return the key of the command line that the text names first; empty if it names none."""
+    words = re.findall(r"[A-Za-z_][A-Za-z0-9_.]*", text)
+    keys = trainer_of(run).trainer_keys(run)
+    given = [*run.spec.overrides.maxtext, *keys]
+    return next((word for word in words if word in given), "")
+
+
+def _is_known(key: str, found: Sequence[Problem]) -> bool:
+    """Return whether an error was reported before that says the same, or that MaxText would stop at, too."""
+    return any(not key or key in f"{problem.where} {problem.message}" for problem in errors_in(found))
+
+
+_NOISE: Mapping[str, str] = {r"\s*For further information visit \S+": "", r"\s+": " "}
+
+
+def _shortened(text: str) -> str:
+    for pattern, with_what in _NOISE.items():
+        text = re.sub(pattern, with_what, text)
+    return text.strip()[:600]

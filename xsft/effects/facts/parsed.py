@@ -1,0 +1,80 @@
+"""Asks the installed MaxText about command lines: its own parser, with the slices' topology. Each is asked once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from xsft.catalog.releases import DEFAULT
+from xsft.checks.parsed import ParserAnswer, ParserQuestion
+from xsft.effects.environments import environments
+from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.effects.machine import process
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
+from xsft.errors import XsftError
+
+WORKER = Path(__file__).with_name("parser_worker.py")
+TIMEOUT_S = 180.0
+"""About 5 s on a quiet machine, mostly imports, and 0.1 s more for each command line; a busy one took 90 s."""
+
+
+def ask_parser(questions: Sequence[ParserQuestion]) -> tuple[ParserAnswer, ...]:
+    """Return MaxText's answers, in the same order. Raises nothing: `unanswered` says why there is none."""
+    maxtext = environments.find("maxtext")
+    if maxtext is None:
+        return tuple(ParserAnswer(unanswered=NOT_BUILT) for _ in questions)
+    files = {one: own_cache() / "parser-answers" / f"{_digest(one, maxtext)}.json" for one in questions}
+    known = {one: found for one, file in files.items() if (found := _kept(file))}
+    asked = [one for one in files if one not in known and one.release == DEFAULT]
+    known |= dict(zip(asked, _answers(maxtext, asked), strict=True)) if asked else {}
+    for one in asked:
+        _keep(files[one], known[one])
+    return tuple(known.get(one, _another(one)) for one in questions)
+
+
+NOT_BUILT = "MaxText's environment is not built: `xsft setup maxtext`"
+
+
+def _another(question: ParserQuestion) -> ParserAnswer:
+    return ParserAnswer(unanswered=f"this machine has MaxText {DEFAULT}, the image {question.release}")
+
+
+def _answers(maxtext: BuiltEnvironment, asked: Sequence[ParserQuestion]) -> list[ParserAnswer]:
+    # -I: neither the user's site nor the checkout can shadow a library.
+    argv, env = (str(maxtext.python), "-I", str(WORKER)), own_environment(JAX_PLATFORMS="cpu", HF_HUB_OFFLINE="1")
+    wanted = json.dumps([{"argv": one.argv, "slices": dict(one.slices)} for one in asked])
+    try:
+        done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S, stdin=wanted)
+        found = msgspec.json.decode(done.stdout.splitlines()[-1], type=list[ParserAnswer])
+    except (XsftError, msgspec.MsgspecError, IndexError) as failed:
+        return [ParserAnswer(unanswered=f"its parser did not answer: {failed}")] * len(asked)
+    return found
+
+
+def _kept(file: Path) -> ParserAnswer | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=ParserAnswer)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _keep(file: Path, answer: ParserAnswer) -> None:
+    if answer.unanswered:
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(file, msgspec.json.encode(answer), durable=False)
+    except (XsftError, OSError):
+        return  # the next check asks again
+
+
+def _digest(question: ParserQuestion, maxtext: BuiltEnvironment) -> str:
+    source = hashlib.sha256(WORKER.read_bytes()).hexdigest()
+    asked = json.dumps([maxtext.digest, source, msgspec.to_builtins(question)])
+    return hashlib.sha256(asked.encode()).hexdigest()
