@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -9,7 +10,7 @@ import yaml
 
 from tests.stories import ROOT, intent_of, spec_of, varied
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.launchers.encoding import command_in_wrapper
+from xsft.launchers.encoding import command_in_wrapper, decode_command
 from xsft.launchers.slicejob import SliceJob, evaluation_job
 from xsft.planner import make_slice_plan, slice_rendering
 from xsft.steps import Intent, SlicePlan
@@ -47,3 +48,14 @@ def planned(**changes: Any) -> SlicePlan:
     container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)
     rendering = slice_rendering(wanted)
     return make_slice_plan(wanted, rendered=rendered, xpk_argv=getattr(rendering, "argv", None), file="w.yaml")
+
+
+def measured_by_pod(jobset: dict[str, Any], *, says: str) -> bytes:
+    """What the first host of an evaluation's JobSet would write, if each answer were `says`."""
+    pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    _, argv = decode_command(command_in_wrapper(pod["containers"][0]["command"][2]))
+    job = json.loads(argv[3])["notes"]
+    answer = {"tokens": [1], "text": says, "ended": "stop", "prompt_cut": False}
+    weights = {"answers": [answer] * len(job["prompts"]), "loss": None, "targets": 0, "rows": 0}
+    found = {"prompts": job["prompts"], "models": {"base": weights, "tuned": weights}, **job["noted"]}
+    return json.dumps({**found, "finished_at": "2026-11-23T03:00:00Z"}).encode()

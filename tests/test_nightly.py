@@ -110,7 +110,8 @@ def test_a_night_that_is_not_sure_submits_again(
 ) -> None:
     done = submitted(host, *statuses)
     assert (done.returncode, len(host.calls), host.pauses) == (status, calls, pauses)
-    assert done.stdout == '{"schema": "xsft.run/1"}\n'
+    assert done.stdout.startswith('{"schema": "xsft.run/1"}\n')
+    assert ("run_name qwen3-gsm8k-20261121" in done.stdout) == (status == 7)
     assert len({tuple(call) for call in host.calls}) == 1
 
 
@@ -119,24 +120,29 @@ def test_the_run_is_named_by_the_date_or_by_hand(host: Host, asked: str, name: s
     submitted(host, 0, asked=asked)
     (call,) = host.calls
     args = parser().parse_args(call)
-    assert (args.verb, args.run_name, args.json) == ("run", name, True)
-    assert (ROOT / args.file).is_file()
+    assert (args.verb, args.run_name, args.json, args.last) == ("run", name, True, "evaluate")
+    spec = read_spec((ROOT / args.file).read_text())
+    assert spec.image.name == "post_training"  # of the committed images/post_training.lock.json
 
 
 def test_the_summary_is_a_table_of_the_stages(host: Host) -> None:
-    stage = {"name": "train", "run_name": "a", "action": "created", "state": "failed", "why": "a | b", "result": None}
-    problem = {"id": "run-failed", "message": "a: the data ended.", "fix": "Give more rows."}
-    (host.folder / "xsft" / "run.json").write_text(json.dumps({"stages": [stage], "problems": [problem]}))
+    train = {"name": "train", "run_name": "a", "action": "done", "state": "done", "why": "saved", "result": "gs://a"}
+    why = "verdict failed: a | b"
+    evaluate = {"name": "evaluate", "run_name": "a-evaluate", "action": "created", "state": "done", "why": why}
+    stages = [{**train, "verdict": None}, {**evaluate, "verdict": "failed", "result": "gs://b"}]
+    problem = {"id": "verdict-failed", "message": "a-evaluate: a | b.", "fix": "Train longer."}
+    (host.folder / "xsft" / "run.json").write_text(json.dumps({"stages": stages, "problems": [problem]}))
     (host.folder / "xsft" / ".venv" / "bin" / "python").symlink_to(sys.executable)
     summary = host.folder / "summary.md"
     done = host.run(step("Summary")["run"], GITHUB_STEP_SUMMARY=str(summary))
     assert done.returncode == 0, done.stderr
     assert summary.read_text().splitlines() == [
-        "| stage | run | action | state | why | result |",
-        "|---|---|---|---|---|---|",
-        "| train | a | created | failed | a \\| b |  |",
+        "| stage | run | action | state | verdict | why | result |",
+        "|---|---|---|---|---|---|---|",
+        "| train | a | done | done |  | saved | gs://a |",
+        "| evaluate | a-evaluate | created | done | failed | verdict failed: a \\| b | gs://b |",
         "",
-        "- run-failed: a: the data ended. Give more rows.",
+        "- verdict-failed: a-evaluate: a | b. Train longer.",
     ]
 
 
@@ -166,7 +172,15 @@ def test_the_cron_line_submits_the_same(host: Host) -> None:
     assert not re.search(r"(?<!\\)%", command)  # cron would end the command there
     done = host.run(command.replace("\\%", "%"), 4)
     (call,) = host.calls
-    assert call == ["run", "workloads/qwen3_gsm8k.yaml", "--run-name", "qwen3-gsm8k-20261121", "--json"]
+    assert call == [
+        "run",
+        "workloads/qwen3_gsm8k.yaml",
+        "--run-name",
+        "qwen3-gsm8k-20261121",
+        "--to",
+        "evaluate",
+        "--json",
+    ]
     assert done.returncode == 0
     assert (host.folder / "nightly.jsonl").read_text() == '{"schema": "xsft.run/1"}\n'
     assert (host.folder / "logged").read_text() == "-t xsft nightly: exit status 4\n"

@@ -19,7 +19,6 @@ from tests.cpujobs import NAME, planned
 from tests.effects.cluster.test_cluster import planned as training
 from tests.effects.submit.test_admission import plan as plan_of
 from tests.fakes.clusters import ClusterApi
-from tests.slicejobs import planned as evaluation_planned
 from xsft.catalog.cpu import GIB
 from xsft.effects.cluster.cluster import Cluster as Connected
 from xsft.effects.submit.admission import examine
@@ -123,19 +122,6 @@ def test_a_queue_of_chips_admits_one_on_a_slice_that_was_requested(
     assert sorted(int(pod["metadata"]["labels"][index]) for pod in pods) == list(range(64))
     names = {one["name"] for pod in pods for one in pod["spec"]["containers"][0]["env"]}
     assert "JOB_COMPLETION_INDEX" in names  # put there by Kubernetes
-
-
-def test_an_evaluation_is_admitted_on_the_slice_of_the_training(
-    real_cluster: Cluster, cluster_namespace: str, connected: Connected
-) -> None:
-    plan = evaluation_planned(namespace=cluster_namespace)
-    assert examine(connected, plan)[1] == ()
-    connected.dry_run_jobset(plan.manifest or {})
-    assert connected.dry_run_jobs(plan.manifest or {}) == ()
-    connected.create_jobset(plan.manifest or {})
-    real_cluster.wait_pods(cluster_namespace, f"jobset.sigs.k8s.io/jobset-name={plan.jobset}", count=2)
-    (job,) = real_cluster.api("GET", f"/apis/batch/v1/namespaces/{cluster_namespace}/jobs")["items"]
-    assert job["spec"]["activeDeadlineSeconds"] == plan.job.limit_s
 
 
 def test_a_queue_of_chips_is_reported_before_and_the_named_command_fixes_it(

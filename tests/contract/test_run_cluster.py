@@ -8,26 +8,23 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-import yaml
 
 from tests.checkpoints import small_files
 from tests.contract.commandline import XSFT, Machine, machine
 from tests.fakes.clusters import ClusterApi
 from tests.killing import Killed, dying
-from tests.stories import ROOT
+from tests.slicejobs import measured_by_pod
 from tests.until import until
 from xsft.commands.interface_evaluation import EvaluationDocument
 from xsft.commands.interface_run import RunDocument
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.export.record import FILE, ExportRecord, to_json
 from xsft.export.verification import Verification
-from xsft.launchers.encoding import command_in_wrapper, decode_command
 from xsft.launchers.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
 
-NIGHTLY = ROOT / "docs" / "examples" / "nightly.yaml"
 pytestmark = pytest.mark.contract
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat"
@@ -68,16 +65,10 @@ def trained(here: Machine, name: str, *, steps: int) -> None:
 
 
 def measured(here: Machine, jobset: str, *, says: str) -> None:
-    """What the first host of the evaluation would write: the answer is what the pod was asked with, and `says`."""
+    """What the first host of the evaluation would write."""
     held = here.api.world.jobsets()[jobset]
-    pod = held["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    _, argv = decode_command(command_in_wrapper(pod["containers"][0]["command"][2]))
-    job = json.loads(argv[3])["notes"]
-    answer = {"tokens": [1], "text": says, "ended": "stop", "prompt_cut": False}
-    weights = {"answers": [answer], "loss": None, "targets": 0, "rows": 0}
-    found = {"prompts": job["prompts"], "models": {"base": weights, "tuned": weights}, **job["noted"]}
     path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
-    here.bucket.objects[path] = json.dumps({**found, "finished_at": "2026-11-23T03:00:00Z"}).encode()
+    here.bucket.objects[path] = measured_by_pod(held, says=says)
 
 
 def test_each_call_starts_what_can_start_and_finds_what_is_done(here: Machine) -> None:
@@ -185,31 +176,3 @@ def test_waiting_goes_from_stage_to_stage_and_a_failed_training_ends_it(here: Ma
     document = json.loads(said)
     assert (process.returncode, document["exit_status"]) == (6, 6)
     assert [(one["action"], one["state"]) for one in document["stages"]] == [("created", "done"), ("created", "failed")]
-
-
-def test_a_night_is_red_when_its_training_fails_and_green_the_next_time(here: Machine) -> None:
-    """The shell of docs/examples/nightly.yaml: a failed training, then an attempt that ends well."""
-    file = here.workload("qwen3_gsm8k", tpu={**TPU, "capacity": "spot"})
-    (step,) = (s for s in yaml.safe_load(NIGHTLY.read_text())["jobs"]["run"]["steps"] if s.get("name") == "Run")
-    xsft = here.folder / ".venv" / "bin" / "xsft"
-    xsft.parent.mkdir(parents=True)
-    xsft.symlink_to(XSFT)
-    name = "qwen3-gsm8k-20261121"
-    env = {**here.env, "WORKLOAD": str(file), "ASKED": name, "LIMIT": "100s"}
-
-    def night(end: Literal["Failed", "Completed"], jobset: str) -> int:
-        argv = ("bash", "-eo", "pipefail", "-c", step["run"])
-        with subprocess.Popen(argv, env=env, cwd=here.folder) as process:
-            if f"{name}-convert" not in here.api.world.jobsets():
-                until(lambda: f"{name}-convert" in here.api.world.jobsets())
-                converted(here, f"{name}-convert", model="qwen3-0.6b")
-            until(lambda: jobset in here.api.world.jobsets())
-            if end == "Completed":
-                here.bucket.objects[f"runs/{name}/checkpoints/500/commit_success.txt"] = b""
-            here.api.world.end(jobset, end)
-            return process.wait(timeout=100)
-
-    assert night("Failed", name) == 6
-    assert night("Completed", f"{name}-2") == 0
-    document = json.loads((here.folder / "run.json").read_text())
-    assert [(one["action"], one["state"]) for one in document["stages"]] == [("done", "done"), ("attempt", "done")]
