@@ -29,6 +29,7 @@ from xsft.effects.records.records import RecordStore
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit.recording import Provenance
 from xsft.effects.submit.submission import Submitter, create_planned
+from xsft.image.contents import ImageConfiguration, ImageLook
 from xsft.planner import make_intent, make_plan
 from xsft.steps import Plan
 
@@ -55,6 +56,13 @@ def _planned(changes: str, attempt: int) -> Plan:
     return make_plan(intent, rendered=rendered, file="w.yaml")
 
 
+def good_image(ref: str, *, maxtext: str = "0.2.5") -> ImageLook:
+    """What a registry tells of an image of ours."""
+    labels = {"dev.xsft.maxtext.version": maxtext, "dev.xsft.packages": "jax==0.11.0 libtpu==0.0.44"}
+    told = ImageConfiguration(platforms=("linux/amd64",), size=2**32, labels=labels)
+    return ImageLook(ref=ref, status="there", configuration=told)
+
+
 def submitter(
     api: ClusterApi,
     *,
@@ -73,8 +81,7 @@ def submitter(
         **{
             "replan": lambda attempt: planned(changes, attempt=attempt, namespace=api.namespace),
             "writable": lambda output: check_writable(output, objects=objects),
-            "image": lambda _ref: (),
-            "maxtext": lambda _ref: None,
+            "image": good_image,
             **settings,
         },
     )

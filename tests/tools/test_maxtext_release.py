@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from tests.tools import maxtext_release as tool
 
 FILES = ("release_keys.txt", "release_models.txt", "releases.toml")
-VERSION, FACTS = "0.2.4", {"scan_layers_auto": "true"}
+VERSION = "0.2.4"
+FACTS = {
+    "scan_layers_auto": "true",
+    "requires": '{ jax = "0.11.0", libtpu = "0.0.44", google-tunix = "0.1.7" }',
+}
 """The one fact of it that no dump tells."""
 
 

@@ -52,6 +52,8 @@ class Release(Struct, frozen=True, kw_only=True):
     config_error_exit: int
     nested: Mapping[str, tuple[str, ...]]
     """Keys with sub-keys, written `lora.lora_rank` on the command line."""
+    requires: Mapping[str, str]
+    """The oldest version of each package that its SFT trainer is released for, by the package's name."""
 
 
 def release(version: str) -> Release:
@@ -160,7 +162,9 @@ def _releases() -> dict[str, Release]:
 
 
 def _frozen(value: object) -> object:
-    return {key: tuple(children) for key, children in value.items()} if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    return {key: tuple(inner) if isinstance(inner, list) else inner for key, inner in value.items()}
 
 
 def _bit(version: str) -> int:

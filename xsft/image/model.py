@@ -95,6 +95,8 @@ class Material(Struct, frozen=True, kw_only=True):
     dirty: bool | None = None
     maxtext_label: str = "pypi"
     """`pypi`, `git <commit>` or `tree <commit>[-dirty]`."""
+    packages: Mapping[str, str] = {}
+    """Version of each package in the lock, by name."""
 
 
 class BuildSecret(Struct, frozen=True, kw_only=True):

@@ -29,6 +29,10 @@ KIND_LABEL = "dev.xsft.kind"
 LOCK_LABEL = "dev.xsft.lock.sha256"
 MAXTEXT_LABEL = "dev.xsft.maxtext.version"
 """Label that tells `submit` the MaxText layout of an image that xsft did not push."""
+PACKAGES_LABEL = "dev.xsft.packages"
+"""Label that tells the versions of PACKAGES in an image, as pins: `jax==0.11.0 libtpu==0.0.44`."""
+PACKAGES = ("google-tunix", "jax", "jaxlib", "libtpu", "maxtext")
+"""Packages whose versions decide whether a run can start."""
 TAG_LABEL = "dev.xsft.tag"
 """Label with the tag the image was built for: anyone who may push can move a tag to another image."""
 
@@ -95,6 +99,13 @@ def _labels(options: BuildOptions, *, kind: str, lock: str) -> dict[str, str]:
     return {**said, LOCK_LABEL: lock} if lock else said
 
 
+def _packages_label(pinned: Mapping[str, str], args: Mapping[str, str]) -> dict[str, str]:
+    """Return the label; without a package that another requirement than the lock's replaces."""
+    replaced = {"maxtext": args.get("MAXTEXT_REQUIREMENT"), "google-tunix": args.get("TUNIX_REQUIREMENT")}
+    told = [f"{name}=={pinned[name]}" for name in PACKAGES if name in pinned and not replaced.get(name)]
+    return {PACKAGES_LABEL: " ".join(told)} if told else {}
+
+
 def _lock(material: Material) -> str:
     """Return the sha256 of the locked packages; empty for an image without a lock."""
     return next((f.sha256 for f in material.deps.files if f.path == "requirements.txt"), "")
@@ -110,7 +121,8 @@ def _deps(options: BuildOptions, material: Material) -> BuildStep:
         "VLLM_REQUIREMENT": options.vllm or "",
         **options.args,
     }
-    args, labels = _declared(given, material.deps), _labels(options, kind="deps", lock=lock)
+    args = _declared(given, material.deps)
+    labels = {**_labels(options, kind="deps", lock=lock), **_packages_label(material.packages, args)}
     tag = deps_tag(
         material.deps.files,
         dockerfile=material.deps.dockerfile,

@@ -21,7 +21,8 @@ from tests.engine.steps import step
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_push import pusher
-from xsft.effects.images.seen import image_exists, image_problems, maxtext_in
+from xsft.effects.images.seen import look_at_image
+from xsft.image.contents import contents_of
 
 NOWHERE = {"HOME": "/nowhere", "PATH": ""}
 DIGEST = "sha256:" + "0" * 64
@@ -29,7 +30,9 @@ DIGEST = "sha256:" + "0" * 64
 
 @contextmanager
 def registry(labels: dict[str, str] | None, *, status: int = 200) -> Iterator[str]:
-    config = json.dumps({"config": {"Labels": labels}}).encode()
+    env = ["ENV_DEVICE=tpu", "PATH=/bin"]
+    run = {"Labels": labels, "Env": env, "Entrypoint": ["/serve"]}
+    config = json.dumps({"os": "linux", "architecture": "arm64", "config": run}).encode()
     digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
     kind = "application/vnd.docker.distribution.manifest.v2+json"
     manifest = json.dumps({"mediaType": kind, "config": {"digest": digest, "size": len(config)}, "layers": []}).encode()
@@ -59,44 +62,39 @@ def registry(labels: dict[str, str] | None, *, status: int = 200) -> Iterator[st
 
 
 @pytest.mark.parametrize(
-    ("status", "there"), [(200, True), (404, False), (401, None), (403, None), (500, None), (301, None), (307, None)]
+    ("status", "found"),
+    [(200, "there"), (404, "missing"), *((code, "unread") for code in (401, 403, 500, 301, 307))],
 )
-def test_the_registrys_word(status: int, there: bool | None) -> None:
+def test_the_registrys_word(status: int, found: str) -> None:
     with registry({}, status=status) as host:
-        assert image_exists(f"{host}/team/image:v1", env=NOWHERE) is there
-
-
-def test_only_an_image_that_does_not_exist_is_a_problem() -> None:
-    with registry({}, status=404) as host:
-        (problem,) = image_problems(f"{host}/image@{DIGEST}", env=NOWHERE)
-    assert (problem.id, problem.severity, problem.where) == ("image-not-found", "error", "image.ref")
-    assert image_problems(f"{host}/image@{DIGEST}", env=NOWHERE) == ()  # it does not answer any more
+        look = look_at_image(f"{host}/team/image:v1", env=NOWHERE)
+    assert look.status == found
+    assert (look.why != "") is (found == "unread")
+    assert look.asked_with == "no login"
 
 
 @pytest.mark.parametrize("ref", ["python:3.12", "library/python:3.12", "no name", ""])
 def test_a_name_that_the_node_resolves_has_no_login(ref: str) -> None:
-    assert image_exists(ref, env=NOWHERE) is None
+    assert look_at_image(ref, env=NOWHERE).status == "unread"
 
 
-@pytest.mark.parametrize(
-    ("labels", "version"), [({"dev.xsft.maxtext.version": "0.2.4"}, "0.2.4"), ({}, None), (None, None)]
-)
-def test_the_label_is_read(labels: dict[str, str] | None, version: str | None) -> None:
+def test_platform_labels_and_packages_are_read() -> None:
+    labels = {"dev.xsft.maxtext.version": "0.2.4", "dev.xsft.packages": "jax==0.11.0 libtpu==0.0.44"}
     with registry(labels) as host:
-        assert maxtext_in(f"{host}/team/image:v1", env=NOWHERE) == version
-
-
-def test_a_registry_that_refuses_or_is_gone_says_nothing() -> None:
-    with registry({}, status=403) as host:
-        assert maxtext_in(f"{host}/team/image:v1", env=NOWHERE) is None
-    assert maxtext_in("image:v1", env=NOWHERE) is None
+        look = look_at_image(f"{host}/team/image:v1", env=NOWHERE)
+    assert look.configuration is not None
+    assert look.configuration.platforms == ("linux/arm64",)
+    assert look.configuration.entrypoint == ("/serve",)
+    assert look.configuration.env == {"ENV_DEVICE": "tpu"}, "not the others"
+    packages = contents_of(look.configuration, look.ref).packages
+    assert packages == {"maxtext": "0.2.4", "jax": "0.11.0", "libtpu": "0.0.44"}
 
 
 @pytest.mark.parametrize("ref", ["us-docker.pkg.dev/p/r/i:1", "gcr.io/p/i:1"])
 def test_googles_registries_are_not_asked_without_a_login(ref: str) -> None:
     env = {**NOWHERE, "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"}
-    assert maxtext_in(ref, env=env) is None
-    assert image_exists(ref, env=env) is None
+    look = look_at_image(ref, env=env)
+    assert (look.status, look.asked_with) == ("unread", "no login")
 
 
 @pytest.mark.engine
@@ -117,8 +115,10 @@ def test_a_netrc_neither_blinds_the_look_nor_is_it_sent(
     monkeypatch.setenv("HOME", str(tmp_path))
     bad_proxy.login, bad_proxy.seen[:] = own, []
     env = {"HOME": str(tmp_path)}
-    assert image_exists(f"{repository}:code-1", env=env) is True
-    assert maxtext_in(f"{repository}:code-1", env=env) == "0.2.5"
-    (problem,) = image_problems(f"{repository}:code-2", env=env)
-    assert problem.id == "image-not-found"
+    look = look_at_image(f"{repository}:code-1", env=env)
+    assert look.configuration is not None
+    assert (look.asked_with, look.configuration.platforms) == ("your login", ("linux/amd64",))
+    assert look.configuration.size > 0
+    assert contents_of(look.configuration, look.ref).packages == {"maxtext": "0.2.5"}
+    assert look_at_image(f"{repository}:code-2", env=env).status == "missing"
     assert {seen.login for seen in bad_proxy.seen} == {"", own}

@@ -26,7 +26,7 @@ from tests.fakes.gcs import serving as serving_bucket
 from xsft.effects.images import docker_client
 from xsft.effects.images.artifact_registry import ArtifactRegistry
 from xsft.effects.images.registry_client import Registries
-from xsft.effects.images.seen import image_exists
+from xsft.effects.images.seen import look_at_image
 from xsft.effects.machine.google_login import google_credentials, google_session, google_token
 from xsft.effects.machine.http_session import Session
 from xsft.effects.records.storage import gcs_storage
@@ -132,7 +132,7 @@ def test_a_token_service_gets_the_users_own_login_or_none(server: Server, regist
     challenge = {"WWW-Authenticate": f'Bearer realm="http://{server.address}/token",service="s"'}
     server.answers["/v2/team/image/manifests/v1"] = (401, challenge, b"")
     server.answers["/token"] = (200, {}, b'{"token": "anonymous"}')
-    assert image_exists(f"{server.address}/team/image:v1", env=registries.env) is None
+    assert look_at_image(f"{server.address}/team/image:v1", env=registries.env).status == "unread"
     assert [(path.partition("?")[0], login) for path, login in server.asked] == [
         ("/v2/team/image/manifests/v1", ""),
         ("/token", ""),
@@ -147,8 +147,8 @@ def test_submit_still_sees_an_image_of_a_registry_that_wants_the_users_login(ser
     server.wants = f"Basic {own}"
     server.answers["/v2/team/none/manifests/v1"] = (404, {}, b"{}")
     env = {"HOME": str(tmp_path)}
-    assert image_exists(f"{server.address}/team/image:v1", env=env) is True
-    assert image_exists(f"{server.address}/team/none:v1", env=env) is False
+    assert look_at_image(f"{server.address}/team/image:v1", env=env).status == "there"
+    assert look_at_image(f"{server.address}/team/none:v1", env=env).status == "missing"
     assert server.logins == {"", server.wants}
 
 

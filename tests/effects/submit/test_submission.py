@@ -19,7 +19,7 @@ from tests.fakes.gcs import Bucket, Failure, serving
 from tests.faults.world import deny
 from tests.observations import NOW, jobset, observed, said
 from tests.replacing import replace
-from tests.submissions import FOLDER, NAME, STEPS, submitter
+from tests.submissions import FOLDER, NAME, STEPS, good_image, submitter
 from tests.submissions import planned as shown
 from xsft.effects.cluster.create import Created
 from xsft.effects.records.records import RecordStore
@@ -27,9 +27,9 @@ from xsft.effects.submit.cancelling import record_worthless
 from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submission, Submitter, create_planned
 from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unknown, Unreachable, XsftError
+from xsft.image.contents import ImageLook
 from xsft.launchers.labels import DIGEST_ANNOTATION
 from xsft.launchers.pointers import put
-from xsft.problems import error
 from xsft.records.model import Record
 from xsft.spec.earlier import earlier_digest
 from xsft.states.model import Status
@@ -604,31 +604,38 @@ def test_a_name_taken_by_another_user(cluster_api: ClusterApi, bucket: Bucket, s
     assert (uids(cluster_api), bucket.objects) == (before, {})
 
 
+def missing(ref: str) -> ImageLook:
+    return ImageLook(ref=ref, status="missing")
+
+
+def older(ref: str) -> ImageLook:
+    return good_image(ref, maxtext="0.2.4")
+
+
 def test_an_image_that_does_not_exist(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
-    missing = error("image-not-found", "image.ref", "no such image", "Push it.", kind="disputable")
     with pytest.raises(SpecError) as caught:
-        submit(image=lambda ref: (missing,) if ref.startswith("us-docker.pkg.dev/") else ())
-    assert caught.value.problems == (missing,)
+        submit(image=missing)
+    (problem,) = caught.value.problems
+    assert problem.id == "image-not-found"
+    assert "no image us-docker.pkg.dev/" in problem.message
+    assert "asked with your login" in problem.message
     nothing_left(cluster_api, bucket)
 
 
 def test_an_image_of_another_maxtext(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
     with pytest.raises(SpecError) as caught:
-        submit(maxtext=lambda _ref: "0.2.4")
+        submit(image=older)
     assert [p.id for p in caught.value.problems] == ["image-maxtext-differs"]
     assert "0.2.4" in caught.value.problems[0].message
     nothing_left(cluster_api, bucket)
-    assert submit(maxtext=lambda _ref: "0.2.5").action == "created"
+    assert submit(image=good_image).action == "created"
 
 
-@pytest.mark.parametrize("id", ["image-maxtext-differs", "image-not-found"])
-def test_findings_about_an_image_can_be_accepted_by_id(id: str, submit: Submits) -> None:
-    missing = error("image-not-found", "image.ref", "no such image", "Push it.", kind="disputable")
-    said = {
-        "image-maxtext-differs": {"maxtext": lambda _ref: "0.2.4"},
-        "image-not-found": {"image": lambda _: (missing,)},
-    }
-    done = submit(**said[id], changes={"checks": {id: "I know better"}})
+@pytest.mark.parametrize(("id", "look"), [("image-maxtext-differs", older), ("image-not-found", missing)])
+def test_findings_about_an_image_can_be_accepted_by_id(
+    id: str, look: Callable[[str], ImageLook], submit: Submits
+) -> None:
+    done = submit(image=look, changes={"checks": {id: "I know better"}})
     assert done.action == "created"
     assert [(p.id, p.severity) for p in done.problems if p.id == id] == [(id, "note")]
 
@@ -636,8 +643,7 @@ def test_findings_about_an_image_can_be_accepted_by_id(id: str, submit: Submits)
 def test_a_private_image_is_not_ours_to_judge(cluster_api: ClusterApi, submit: Submits) -> None:
     secret = {"name": "pull", "namespace": cluster_api.namespace, "data": {".dockerconfigjson": b"{}"}}
     cluster_api.connect().create_secret(**secret)
-    missing = error("image-not-found", "image.ref", "no such image", "Push it.", kind="disputable")
-    assert submit(image=lambda _ref: (missing,), changes={"image.pull_secret": "pull"}).action == "created"
+    assert submit(image=missing, changes={"image.pull_secret": "pull"}).action == "created"
 
 
 def test_a_pod_template_that_jobset_would_accept_and_never_start(

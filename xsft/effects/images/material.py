@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 
@@ -17,6 +18,9 @@ from xsft.image.model import Base, BuildOptions, DockerfilePart, Material, Recip
 from xsft.image.problems import material_problems, option_problems
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, make_recipe
 from xsft.problems import Problem, errors_in
+
+LOCK = "requirements.txt"
+PIN = re.compile(r"^([a-z0-9][-a-z0-9.]*)==([0-9][0-9A-Za-z.]*)", re.MULTILINE)
 
 
 class PlannedImage(Struct, frozen=True, kw_only=True):
@@ -67,6 +71,7 @@ def plan_image(options: BuildOptions, by: Gathering) -> PlannedImage:
         revision=here.commit if here else None,
         dirty=here.dirty if here else None,
         maxtext_label=maxtext.label if maxtext else "pypi",
+        packages=_locked(folder / LOCK),
     )
     recipe = make_recipe(options, material)
     return PlannedImage(recipe=recipe, material=material, options=options, kept=_kept(options), problems=said)
@@ -98,6 +103,11 @@ def within_project(path: str, *, project: Path, cwd: Path) -> str:
     absolute = (cwd / path).resolve()
     home = project.resolve()
     return absolute.relative_to(home).as_posix() if absolute.is_relative_to(home) else str(absolute)
+
+
+def _locked(lock: Path) -> dict[str, str]:
+    """Return the versions that pip's lock pins; empty for an image without one."""
+    return dict(PIN.findall(lock.read_text(encoding="utf-8"))) if lock.is_file() else {}
 
 
 def _source(text: str, by: Gathering) -> SourceTree | None:

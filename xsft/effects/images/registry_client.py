@@ -19,6 +19,7 @@ from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.retries import retry_after_s
 from xsft.effects.records.storage import within
 from xsft.errors import Unknown
+from xsft.image.contents import ENV_NAMES, ImageConfiguration
 from xsft.image.recipe import PLATFORM
 from xsft.image.registry_names import ImageName, base_url, named
 
@@ -72,12 +73,21 @@ class _Document(Struct, rename="camel"):
 
 class _Run(Struct):
     labels: dict[str, str] | None = msgspec.field(default=None, name="Labels")
+    env: tuple[str, ...] | None = msgspec.field(default=None, name="Env")
+    entrypoint: tuple[str, ...] | None = msgspec.field(default=None, name="Entrypoint")
+
+
+class _History(Struct):
+    created_by: str = ""
 
 
 class _Configuration(Struct):
     """source: OCI image-spec v1.1 config.md."""
 
+    os: str = ""
+    architecture: str = ""
     config: _Run | None = None
+    history: tuple[_History, ...] | None = ()
 
 
 class _Tags(Struct):
@@ -89,7 +99,12 @@ class ImageThere(Struct, frozen=True, kw_only=True):
 
     digest: str
     """Digest of what the name points to: a manifest or an index."""
-    labels: Mapping[str, str]
+    configuration: ImageConfiguration | None
+    """None if the content is not an image."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.configuration.labels if self.configuration else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,24 +149,26 @@ class Registries:
         return found.labels if found else None
 
     def image(self, ref: str) -> ImageThere | None:
-        """Return the image, or None. For an index, the labels are those of the image for TPU hosts (linux/amd64)."""
+        """Return the image, or None. For an index, the configuration is that of the image for TPU hosts
+        (linux/amd64); one without such an image tells its platforms only.
+        """
         at, meant = named(ref), self.manifest(ref)
         manifest = meant
         if manifest and (of_platform := manifest.platforms.get(PLATFORM)):
             manifest = self.manifest(f"{at.repository}@{of_platform}")
         if meant is None or manifest is None:
             return None
-        return ImageThere(digest=meant.digest, labels=self._labels(at, manifest.config))
+        return ImageThere(digest=meant.digest, configuration=self._configuration(at, manifest))
 
-    def _labels(self, at: ImageName, config: str) -> Mapping[str, str]:
-        """Return the labels; empty if there is no configuration: the content is not an image then."""
-        answer = self._get(at, at.url("blobs", config)) if config else None
+    def _configuration(self, at: ImageName, manifest: Manifest) -> ImageConfiguration | None:
+        if manifest.platforms:
+            return ImageConfiguration(platforms=tuple(sorted(manifest.platforms)))
+        answer = self._get(at, at.url("blobs", manifest.config)) if manifest.config else None
         if answer is None:
-            return {}
-        if digest_of(answer.content) != config:
-            raise _contradicts(at, f"the configuration {config} has another digest")
-        run = _read(at, answer.content, _Configuration).config
-        return (run.labels if run else None) or {}
+            return None
+        if digest_of(answer.content) != manifest.config:
+            raise _contradicts(at, f"the configuration {manifest.config} has another digest")
+        return _configured(_read(at, answer.content, _Configuration), size=manifest.size)
 
     def try_push(self, repository: str, *, budget_s: float | None = None) -> None:
         """Begin an upload and cancel it: checks the right to push, and the repository, before minutes of building.
@@ -197,7 +214,9 @@ def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:
         raise _contradicts(at, f"it claims {' and '.join(sorted(claims - {digest}))} for content with {digest}")
     found = _read(at, answer.content, _Document)
     platforms = {
-        f"{one.platform.os}/{one.platform.architecture}": one.digest for one in found.manifests or () if one.platform
+        f"{one.platform.os}/{one.platform.architecture}": one.digest
+        for one in found.manifests or ()
+        if one.platform and one.platform.os != "unknown"  # an attestation
     }
     return Manifest(
         digest=digest,
@@ -205,6 +224,20 @@ def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:
         config=found.config.digest if found.config else "",
         platforms=platforms,
         size=sum(part.size for part in (found.config, *(found.layers or ())) if part),
+    )
+
+
+def _configured(found: _Configuration, *, size: int) -> ImageConfiguration:
+    run = found.config or _Run()
+    pairs = (one.partition("=") for one in run.env or ())
+    platform = f"{found.os}/{found.architecture}" if found.os and found.architecture else ""
+    return ImageConfiguration(
+        platforms=(platform,) if platform else (),
+        size=size,
+        labels=run.labels or {},
+        env={name: value for name, _, value in pairs if name in ENV_NAMES},
+        entrypoint=run.entrypoint or (),
+        made_by=tuple(one.created_by for one in found.history or ()),
     )
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from xsft.checks import overridden
 from xsft.checks.admission import ClusterFacts
-from xsft.checks.image import maxtext_differs
+from xsft.checks.image_contents import image_problems
 from xsft.effects.machine import clock
 from xsft.errors import RunFailed
 from xsft.identity import LiveJobSet
+from xsft.image.contents import ImageLook
 from xsft.problems import Problem, warning
 from xsft.reading.jobsets import jobset_of
 from xsft.records.model import ReadBack
@@ -18,21 +19,17 @@ from xsft.states.causes import explain
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 from xsft.states.model import JobSet, Observation
-from xsft.steps import Planned
+from xsft.steps import Plan, Planned
 
 
-def image_notes(
-    plan: Planned, *, look: Callable[[str], tuple[Problem, ...]], maxtext: Callable[[str], str | None]
-) -> tuple[Problem, ...]:
-    """Return the problems of the image: whether it exists, and whether it holds the planned MaxText. A problem that the
-    user accepts by its id becomes a note. An image with a pull secret is not checked: its registry may report it as
-    missing without that login.
+def image_notes(plan: Planned, *, look: Callable[[str], ImageLook]) -> tuple[Problem, ...]:
+    """Return the problems of the image. A problem that the user accepts by its id becomes a note. An image with a pull
+    secret is not checked: its registry may report it as missing without that login.
     """
     image = plan.run.spec.image
-    found = () if image.pull_secret else look(str(image.ref))
-    if not found and not image.pull_secret:
-        holds = maxtext(str(image.ref))
-        found = (maxtext_differs(holds, plan.run),) if holds and holds != image.maxtext else ()
+    if image.pull_secret:
+        return ()
+    found = image_problems(look(str(image.ref)), plan.run, trains=isinstance(plan, Plan))
     return overridden(found, plan.run.spec.checks)
 
 

@@ -17,7 +17,7 @@ from xsft.checks.controllers import unmanaged_problems
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.create import Created, Exists, is_refusal
 from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.effects.images.seen import image_problems, maxtext_in
+from xsft.effects.images.seen import look_at_image
 from xsft.effects.machine import clock
 from xsft.effects.records.records import RecordRef, RecordStore, ref_of
 from xsft.effects.records.saved import latest_step
@@ -40,6 +40,7 @@ from xsft.identity import (
     decide_job,
     seen_of,
 )
+from xsft.image.contents import ImageLook
 from xsft.launchers.labels import WRITES_ANNOTATION
 from xsft.launchers.readback import lacking, lacking_of_xpk
 from xsft.naming import RowOrder, jobset_name
@@ -96,9 +97,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
     """Return the plan of a later attempt; its JobSet has another name."""
     progress: ShowLine = lambda _line: None
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
-    image: Callable[[str], tuple[Problem, ...]] = image_problems
-    maxtext: Callable[[str], str | None] = maxtext_in
-    """Return the MaxText release in an image; None if it is unknown."""
+    image: Callable[[str], ImageLook] = look_at_image
     create: Callable[[Cluster, Planned, str], Created | Exists] = create_planned
     compare: Callable[[Planned, JsonObject], list[str]] = differences_of_planned
     """Return the differences between the plan and what the cluster holds."""
@@ -135,7 +134,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 return self._finished(plan, world, steps=steps)
             case Start(attempt=attempt):
                 self._settle(plan, world)
-                image = notes.image_notes(plan, look=self.image, maxtext=self.maxtext)
+                image = notes.image_notes(plan, look=self.image)
                 said = (*unwritable, *image, *problems, *notes.resume_notes(latest, attempt=attempt), *passed_over)
                 done = self._start(plan, attempt, world=world, problems=_no_errors(said))
                 return replace(done, resumed_from=latest) if done.action in ("created", "attempt") else done

@@ -1,0 +1,126 @@
+"""Check an image by what its registry tells: that it is there, for TPU hosts, and holds what the run needs. Pure.
+
+A version is compared only if the image tells it; of an image that tells nothing, that is the finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.catalog.releases import release
+from xsft.checks.image import maxtext_differs
+from xsft.image.contents import (
+    ImageConfiguration,
+    ImageContents,
+    ImageLook,
+    contents_of,
+    jax_of_tag,
+    older,
+    same_minor,
+)
+from xsft.image.recipe import PLATFORM
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.resolve import Run
+
+LARGE = 25 * 2**30
+"""Bytes, compressed. Unpacked, about three times as much: the boot disk of a TPU host has 100 GB unless it was made
+larger. source: cloud.google.com/kubernetes-engine/docs/how-to/custom-boot-disks
+"""
+SHELLS = frozenset({"sh", "bash", "python", "python3", "env", "tini", "dumb-init"})
+
+
+def image_problems(look: ImageLook, run: Run, *, trains: bool) -> Iterator[Problem]:
+    """Yield the image's problems. `trains`: whether the pods train; those of a CPU job have no Pathways servers."""
+    match look.status:
+        case "missing":
+            message = (
+                f"The registry has no image {look.ref} (asked with {look.asked_with}): the pods would wait for it while"
+                " they hold their slices."
+            )
+            yield error("image-not-found", "image.ref", message, "Push it, or correct image.ref.", kind="disputable")
+        case "unread":
+            yield _unread(look, run)
+        case "there":
+            if look.configuration:
+                yield from _configured(look.ref, look.configuration, run, trains=trains)
+
+
+def _unread(look: ImageLook, run: Run) -> Problem:
+    message = (
+        f"Not established: whether the image {look.ref} is there, is for {PLATFORM} and has MaxText"
+        f" {run.spec.image.maxtext}. {look.why} (asked with {look.asked_with})"
+    )
+    return note("image-not-read", "image.ref", message, "Log in to its registry, and check again.")
+
+
+def _configured(ref: str, found: ImageConfiguration, run: Run, *, trains: bool) -> Iterator[Problem]:
+    if found.platforms and PLATFORM not in found.platforms:
+        message = f"{ref} is for {', '.join(found.platforms)}; TPU hosts are {PLATFORM}: no container would start."
+        fix = f"Build it with --platform={PLATFORM}; `make image push` does."
+        yield error("image-platform", "image.ref", message, fix, kind="disputable")
+    if found.size > LARGE:
+        message = (
+            f"{ref} is {found.size / 2**30:.0f} GiB compressed. Every host pulls and unpacks it before the first step,"
+            " onto a boot disk of 100 GB by default."
+        )
+        yield warning("image-large", "image.ref", message, "Leave out weights, data and build tools.")
+    contents = contents_of(found, ref)
+    if not contents.is_known:
+        message = f"Nothing is known of the packages in {ref}: its labels and configuration do not name MaxText or JAX."
+        yield note("image-contents-unknown", "image.ref", message, "Images of `make image push` list their packages.")
+    yield from _entrypoint(ref, found)
+    yield from _maxtext(ref, contents, run)
+    yield from _releases(ref, contents, run)
+    if trains and run.mode.single_controller:
+        yield from _pathways(contents, run)
+
+
+def _entrypoint(ref: str, found: ImageConfiguration) -> Iterator[Problem]:
+    program = found.entrypoint[0].rpartition("/")[2] if found.entrypoint else "sh"
+    if program not in SHELLS:
+        message = f"The entrypoint of {ref}, {' '.join(found.entrypoint)}, does not run: xpk starts bash in its place."
+        fix = "Nothing, unless it prepares what the trainer needs; then put that into the image (ENV, RUN)."
+        yield note("image-entrypoint", "image.ref", message, fix)
+
+
+def _maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
+    version, wanted = contents.packages.get("maxtext"), run.spec.image.maxtext
+    layout = release(wanted).layout
+    if version and version != wanted:
+        yield maxtext_differs(version, run)
+    elif contents.layout not in (None, layout):
+        message = (
+            f"{ref} has MaxText's layout of {contents.layout} releases, and the workload's release, {wanted}, has the"
+            f" {layout} one: the trainer's module would not be found."
+        )
+        fix = "Set image.maxtext to the release in the image, or use another image."
+        yield error("image-maxtext-differs", "image.maxtext", message, fix, kind="disputable")
+    if contents.device not in (None, "tpu"):
+        message = f"{ref} was built for {contents.device} (ENV_DEVICE): it has no libtpu."
+        fix = "Build it with DEVICE=tpu, or use another image."
+        yield error("image-device", "image.ref", message, fix, kind="disputable")
+    if contents.workflow == "pre-training":
+        message = f"{ref} was built for pre-training (ENV_WORKFLOW): it lacks Tunix, which the SFT trainer imports."
+        fix = "Build it with WORKFLOW=post-training, or use another image."
+        yield error("image-device", "image.ref", message, fix, kind="disputable")
+
+
+def _releases(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
+    wanted = run.spec.image.maxtext
+    for name, oldest in release(wanted).requires.items():
+        has = contents.packages.get(name)
+        if has and older(has, oldest):
+            message = f"{ref} has {name} {has}; MaxText {wanted} requires {oldest} or later."
+            fix = f"Build the image with {name}>={oldest}, or use the MaxText release that it was made for."
+            yield error("image-package-old", "image.ref", message, fix, kind="disputable")
+
+
+def _pathways(contents: ImageContents, run: Run) -> Iterator[Problem]:
+    jax = contents.packages.get("jax")
+    servers = {"proxy_image": run.servers.proxy_image, "server_image": run.servers.server_image}
+    for name, ref in servers.items():
+        of_server = jax_of_tag(ref) if ref else None
+        if jax and of_server and not same_minor(jax, of_server):
+            message = f"{ref} is for JAX {of_server}, and the image has JAX {jax}: proxy, workers and JAX must match."
+            fix = f"Use the tag jax-{jax} for pathways.{name}, here or in the place, or an image with JAX {of_server}."
+            yield error("pathways-jax-differs", f"pathways.{name}", message, fix, kind="disputable")

@@ -1,0 +1,124 @@
+"""What an image's configuration tells of its contents: platform, packages, and for what it was built. Pure.
+
+source: OCI image-spec v1.1 config.md; maxtext@0.2.4 src/dependencies/dockerfiles/maxtext_tpu_dependencies.Dockerfile
+(ENV_JAX_VERSION, ENV_LIBTPU_VERSION, ENV_DEVICE, ENV_WORKFLOW, MAXTEXT_PKG_DIR).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from xsft.catalog.releases import Layout
+from xsft.image.recipe import MAXTEXT_LABEL, PACKAGES, PACKAGES_LABEL
+from xsft.image.reference import parse_reference
+
+PINNED = re.compile(rf"(?<![\w.-])({'|'.join(PACKAGES)})(?:\[[\w, -]*\])?==([0-9]+(?:\.[0-9]+)+)")
+JAX_TAG = re.compile(r"jax-?([0-9]+(?:\.[0-9]+)+)")
+"""Tags of Pathways' images (jax-0.11.0) and of Google's JAX images (jax0.7.0-rev1)."""
+VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+FROM_ENV = {"ENV_JAX_VERSION": "jax", "ENV_LIBTPU_VERSION": "libtpu"}
+ENV_NAMES = frozenset({*FROM_ENV, "ENV_DEVICE", "ENV_WORKFLOW", "MAXTEXT_PKG_DIR"})
+"""The variables that are read; others may hold secrets."""
+LAYOUTS: Mapping[str, Layout] = {"/maxtext": "current", "/MaxText": "legacy"}
+
+
+class ImageConfiguration(Struct, frozen=True, kw_only=True):
+    """The parts of an image's configuration that describe it."""
+
+    platforms: tuple[str, ...]
+    """`linux/amd64`; several for an index."""
+    size: int = 0
+    """Bytes stored: compressed."""
+    labels: Mapping[str, str] = {}
+    env: Mapping[str, str] = {}
+    """Those of ENV_NAMES."""
+    entrypoint: tuple[str, ...] = ()
+    made_by: tuple[str, ...] = ()
+    """The command of each layer."""
+
+
+class ImageContents(Struct, frozen=True, kw_only=True):
+    """What is known of an image's contents; None or empty for what it does not tell."""
+
+    packages: Mapping[str, str]
+    """Version by the package's name, of PACKAGES."""
+    layout: Layout | None = None
+    device: str | None = None
+    """`tpu` or `gpu`: for which MaxText's own Dockerfile built it."""
+    workflow: str | None = None
+    """`pre-training` or `post-training`, of MaxText's own Dockerfile."""
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.packages) or self.layout is not None
+
+
+ImageStatus = Literal["there", "missing", "unread"]
+
+
+class ImageLook(Struct, frozen=True, kw_only=True):
+    """What a look into an image's registry gave."""
+
+    ref: str
+    status: ImageStatus
+    asked_with: str = "your login"
+    """Whose rights were used: `your login`, `no login`."""
+    why: str = ""
+    """Why it could not be read."""
+    configuration: ImageConfiguration | None = None
+    """None also for content without a configuration."""
+
+
+def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
+    """Return what labels, environment, commands and the tag tell; labels of xsft rank first."""
+    labels, env = configuration.labels, configuration.env
+    packages = {**_from_tag(ref), **_from_commands(configuration.made_by), **_from_env(env)}
+    packages |= dict(PINNED.findall(labels.get(PACKAGES_LABEL, "")))
+    if maxtext := labels.get(MAXTEXT_LABEL):
+        packages["maxtext"] = maxtext
+    folder = env.get("MAXTEXT_PKG_DIR", "")
+    return ImageContents(
+        packages=packages,
+        layout=next((layout for end, layout in LAYOUTS.items() if folder.endswith(end)), None),
+        device=env.get("ENV_DEVICE") or None,
+        workflow=env.get("ENV_WORKFLOW") or None,
+    )
+
+
+def jax_of_tag(ref: str) -> str | None:
+    """Return the JAX version in the reference's tag; None if it has none."""
+    tag = parse_reference(ref).tag
+    found = JAX_TAG.match(tag or "")
+    return found[1] if found else None
+
+
+def older(version: str, than: str) -> bool:
+    """Return whether a version of numbers and dots is older."""
+    return _numbers(version) < _numbers(than)
+
+
+def same_minor(one: str, other: str) -> bool:
+    """Return whether the first two numbers are the same."""
+    return _numbers(one)[:2] == _numbers(other)[:2]
+
+
+def _from_tag(ref: str) -> dict[str, str]:
+    version = jax_of_tag(ref)
+    return {"jax": version} if version else {}
+
+
+def _from_commands(commands: Iterable[str]) -> dict[str, str]:
+    return {name: version for command in commands for name, version in PINNED.findall(command)}
+
+
+def _from_env(env: Mapping[str, str]) -> dict[str, str]:
+    found = {package: env.get(name, "") for name, package in FROM_ENV.items()}
+    return {package: version for package, version in found.items() if VERSION.fullmatch(version)}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
