@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.checks.factory import run_of, spec
 from tests.inprocess import xsft
+from xsft import api
 from xsft.commands.fit_text import FitAnswer, fit_document, fit_text
 from xsft.commands.interface_fit import FitDocument, FitEntryDocument
+from xsft.effects.facts.fit_cache import compiler_versions, fit_cache
+from xsft.errors import SpecError
 from xsft.fit.derive import KnownStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, LargeBuffer, StepMemory, Verdict
+from xsft.trainers.fit_step import step_to_compile
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 
@@ -24,6 +30,33 @@ def test_every_cluster_workload_fits_by_the_catalogue() -> None:
     document = FitDocument.model_validate_json(done.stdout, strict=True)
     assert (done.returncode, len(document.fits)) == (0, 6)
     assert {(one.verdict, one.source) for one in document.fits} == {("fits", "catalogue")}
+
+
+def test_the_matrix_of_types_and_slices() -> None:
+    file = str(WORKLOADS / "llama31_lora.yaml")
+    full = [f"--set={one}" for one in ("lora=null", "train.weight_dtype=float32")]
+    done = xsft("fit", file, *full, "--types", "v6e-1,v6e-8", "--slices", "1")
+    assert done.returncode == 2
+    assert done.stdout.splitlines()[:4] == [
+        "llama31-lora, GiB per chip: peak / sum",
+        "                × 1",
+        "v6e-1           NO ≥ 119.66",
+        "v6e-8           FITS 17.86 / 18.51",
+    ]
+
+
+def test_a_kept_verdict_answers_check_and_refuses_a_submission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path))
+    file, changes = str(WORKLOADS / "qwen3_gsm8k.yaml"), ("--set", "train.max_target_length=1536")
+    (loaded,), _ = api.load_each([file], settings=changes[1:])
+    step = step_to_compile(api.intend((loaded,))[0].run)
+    assert step is not None
+    fit_cache().keep(step, CompiledStep(verdict=NO, tokens=1536, versions=compiler_versions(), made_at="2026-11-23"))
+    found = json.loads(xsft("check", file, *changes, "--json").stdout)["problems"]
+    assert [(one["severity"], one["where"]) for one in found if one["id"] == "fit-refused"] == [("error", "tpu")]
+    with pytest.raises(SpecError, match="fit-refused"):
+        api.admitted(api.intend((loaded,))[0].problems)
+    assert xsft("fit", file, *changes).stdout.startswith("qwen3-gsm8k: NO, does not fit v6e-8 × 1: needs 33.50 GiB")
 
 
 def test_arithmetic_refuses_with_status_2() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
@@ -71,6 +71,35 @@ def fit_text(answer: FitAnswer) -> Iterator[str]:
     yield from (f"  {line}" for line in answer.notes)
 
 
+def fit_matrix(answers: Sequence[FitAnswer]) -> Iterator[str]:
+    """Yield a table for each run: TPU types down, numbers of slices across."""
+    for name in dict.fromkeys(one.run.run_name for one in answers):
+        cells = {_cell_place(one): _cell(one) for one in answers if one.run.run_name == name}
+        slices = dict.fromkeys(count for _, count in cells)
+        width = max(len(text) for text in cells.values()) + 2
+        yield f"{name}, GiB per chip: peak / sum"
+        yield f"{'':<16}" + "".join(f"{f'× {count}':<{width}}" for count in slices).rstrip()
+        for tpu in dict.fromkeys(tpu for tpu, _ in cells):
+            yield f"{tpu:<16}" + "".join(f"{cells.get((tpu, count), ''):<{width}}" for count in slices).rstrip()
+    yield f"Not covered: {', '.join(NOT_COVERED)}."
+
+
+def _cell_place(answer: FitAnswer) -> tuple[str, int]:
+    return (answer.run.slice.xpk_type if answer.run.slice else "?", answer.run.num_slices)
+
+
+def _cell(answer: FitAnswer) -> str:
+    match answer.verdict:
+        case Fits() as one:
+            return f"FITS {one.peak_gib:.2f} / {one.sum_gib:.2f}"
+        case Marginal() as one:
+            return f"MARGINAL {one.peak_gib:.2f} / {one.sum_gib:.2f}"
+        case DoesNotFit() as one:
+            return f"NO {'≥ ' if one.told_by == 'bound' else ''}{one.needed_gib:.2f}"
+        case Invalid(because=because):
+            return f"INVALID ({because.where or 'keys'})"
+
+
 def headline(answer: FitAnswer) -> str:
     """Return the verdict with its figures."""
     place = answer.place
@@ -95,6 +124,8 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
     return {
         "file": answer.file,
         "run_name": answer.run.run_name,
+        "tpu_type": _cell_place(answer)[0],
+        "num_slices": answer.run.num_slices,
         "verdict": to_builtins(verdict)["verdict"],
         "peak_gib": accepted.peak_gib if accepted else None,
         "sum_gib": accepted.sum_gib if accepted else None,

@@ -51,6 +51,8 @@ class FitEntryDocument(Document):
 
     file: str
     run_name: str
+    tpu_type: str
+    num_slices: int
     verdict: Literal["fits", "marginal", "no", "invalid"]
     """`marginal`: the compiler accepts it, but arguments, outputs and temporaries together exceed the chip. `invalid`:
     it does not shard, or there is no such slice."""

@@ -21,4 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=duration, metavar="TIME", help="stop a compilation after this time, e.g. 90s, 20m, 1h"
     )
+    each = "print a table, with one verdict for each of these"
+    parser.add_argument("--types", type=_list, default=[], metavar="TYPE,…", help=f"{each} TPU types")
+    parser.add_argument("--slices", type=_list, default=[], metavar="N,…", help=f"{each} numbers of slices")
     parser.add_argument("--again", action="store_true", help="compile even if the verdict is known")
+
+
+def _list(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",") if one.strip()]
