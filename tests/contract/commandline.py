@@ -24,9 +24,11 @@ from tests.stories import ROOT
 XSFT = Path(sys.executable).with_name("xsft")
 IMAGE = {"ref": f"us-docker.pkg.dev/my-project/xsft/post-training@sha256:{'0' * 64}", "maxtext": "0.2.5"}
 """In place of the one under images/, which this machine never pushed."""
+ROWS = (ROOT / "tests" / "fakes" / "rows.parquet").read_bytes()
+"""One conversation, written by pyarrow."""
 INPUTS = {
     f"deepseek3-671b/0/items/{name}": content for name, content in small_files("deepseek3-671b", axis=0).items()
-} | {f"ultrachat_200k/train_sft-{shard:05}-of-01024.parquet": b"PAR1" for shard in range(1024)}
+} | {f"ultrachat_200k/train_sft-{shard:05}-of-01024.parquet": ROWS for shard in range(1024)}
 """What the shown workloads start from: weights, and the shards of rows that 128 hosts read."""
 
 

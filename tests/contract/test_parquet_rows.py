@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import xsft
+from tests.fakes.gcs import Bucket, serving
 from tests.pipeline import Pipeline
 from xsft.effects.facts import parquet
 
@@ -18,7 +19,7 @@ TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"
 GOOD = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
 
 
-def ids(file: Path, *more: str) -> set[str]:
+def ids(file: Path | str, *more: str) -> set[str]:
     settings = ("data.hf_path=parquet", f"data.hf_train_files={file}", "data.rows=480", *more)
     return {p.id for p in xsft.check(xsft.load(TINY, settings=settings)) if p.severity != "note"}
 
@@ -77,6 +78,31 @@ def test_large_lists(maxtext_python: Path, tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     subprocess.run([maxtext_python, "-I", "-c", LARGE, file], check=True)
     assert ids(file) == {"data-conversation"}
+
+
+GROUPS = """
+import os, sys, pyarrow as pa, pyarrow.parquet as pq
+said = [{"role": "user", "content": "hi"}]
+rows = [{"messages": said, "more": os.urandom(4000).hex()} for _ in range(1500)]
+pq.write_table(pa.Table.from_pylist(rows), sys.argv[1], row_group_size=int(sys.argv[2]))
+"""
+"""6 MB of rows without an answer."""
+
+
+@pytest.mark.parametrize(("rows_of_a_group", "found"), [(100, {"data-roles", "data-rows"}), (1500, {"data-rows"})])
+def test_parquet_in_a_bucket(
+    maxtext_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_of_a_group: int, found: set[str]
+) -> None:
+    """The beginning and the footer are read; the rows are those of the first row group, if it is not too large."""
+    file = tmp_path / "rows.parquet"
+    subprocess.run([maxtext_python, "-I", "-c", GROUPS, file, str(rows_of_a_group)], check=True)
+    assert file.stat().st_size > 3 * parquet.BUCKET_BYTES
+    with serving(Bucket({"d/a.parquet": file.read_bytes()})) as bucket:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
+        assert ids("gs://my-bucket/d/*.parquet") == found
+        assert len(bucket.questions) == 3, "the list, the beginning and the footer"
+        bucket.objects["d/a.parquet"] = b"PAR1 and no more"
+        assert ids("gs://my-bucket/d/*.parquet") == {"data-unreadable"}
 
 
 def test_a_broken_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reads the first rows of parquet files and array records on this machine, with MaxText's environment if that is
+"""Reads the first rows of parquet files, and of array records on this machine, with MaxText's environment if that is
 built.
 """
 
@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from xsft.effects.environments import environments
+from xsft.effects.facts.row_files import RowFile
 from xsft.effects.machine import process
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
+from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import XsftError
 from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.problems import Problem, error, note
@@ -27,40 +30,97 @@ ROWS = 200
 FILES = 8
 """Maximum number of files read; the others are not counted either."""
 TIMEOUT_S = 10.0
+BUCKET_FILES = 4
+BUCKET_BYTES = 2 * 2**20
+"""Maximum bytes read from the beginning of each object, where its first row group is."""
+FOOTER = 64 * 2**10
+"""Bytes read from the end of an object; a longer footer is read by a second request."""
+
+
+class _Copy(Struct, frozen=True, kw_only=True):
+    """A file that the worker reads."""
+
+    name: str
+    """Path in messages."""
+    path: Path
+    stamp: tuple[object, ...]
+    """Changes when its content does."""
 
 
 def read_parquet(files: Sequence[Path], *, of: str, where: str) -> DataFacts:
     """Return the facts of the files. Files that have not changed are not read again."""
+    try:
+        copies = tuple(_copy(file) for file in files[:FILES])
+    except OSError as failed:
+        return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
+    return _facts(copies, of=of, where=where, there=0, whole=len(files) <= FILES)
+
+
+def read_bucket_parquet(files: Sequence[RowFile], *, where: str) -> DataFacts:
+    """Return the facts of objects: of some of them the footer and the first row group are read. Raises Unreachable."""
+    with scratch_folder("parquet") as scratch:
+        copies = tuple(
+            _partial(file, scratch / str(number) / file.name) for number, file in enumerate(files[:BUCKET_FILES])
+        )
+        whole = len(files) <= BUCKET_FILES
+        return _facts(copies, of="parquet", where=where, there=BUCKET_BYTES, whole=whole)
+
+
+def _copy(file: Path) -> _Copy:
+    found = file.stat()
+    return _Copy(name=str(file), path=file, stamp=(str(file.absolute()), found.st_size, found.st_mtime_ns))
+
+
+def _partial(file: RowFile, path: Path) -> _Copy:
+    """Write the beginning and the footer of an object, with a hole between them."""
+    path.parent.mkdir()
+    with path.open("xb") as written:
+        written.write(file.read(0, min(file.size, BUCKET_BYTES)))
+        if file.size > BUCKET_BYTES:
+            footer = _footer(file)
+            written.seek(file.size - len(footer))
+            written.write(footer)
+    return _Copy(name=file.path, path=path, stamp=(file.path, file.size, file.crc32c))
+
+
+def _footer(file: RowFile) -> bytes:
+    """Return the end of a parquet file: metadata, its length in 4 bytes, and `PAR1`. source: parquet-format, File
+    format.
+    """
+    tail = file.read(file.size - FOOTER, FOOTER)
+    needed = int.from_bytes(tail[-8:-4], "little") + 8
+    return tail if needed <= FOOTER else file.read(file.size - needed, min(needed, BUCKET_BYTES))
+
+
+def _facts(copies: Sequence[_Copy], *, of: str, where: str, there: int, whole: bool) -> DataFacts:
     maxtext = environments.find("maxtext")
     if maxtext is None:
         return DataFacts(problem=_not_read(where, f"MaxText's environment, which reads {of}, is not built."))
     try:
-        found = _answers(str(maxtext.python), files[:FILES], of=of)
+        found = _answers(str(maxtext.python), copies, of=of, there=there)
     except (XsftError, OSError, ValueError) as failed:
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
-    large = next(
-        (_too_large(file, one, where) for file, one in zip(files, found, strict=False) if "group" in one), None
-    )
-    broken = next((_broken(file, one, where) for file, one in zip(files, found, strict=False) if "error" in one), None)
-    rows = tuple(_sampled(file, one, first=file == files[0]) for file, one in zip(files, found, strict=False))
-    whole = len(files) <= FILES and broken is None
+    pairs = tuple(zip(copies, found, strict=False))
+    large = next((_too_large(copy.name, one, where) for copy, one in pairs if "group" in one), None)
+    broken = next((_broken(copy.name, one, where) for copy, one in pairs if "error" in one), None)
+    rows = tuple(_sampled(copy.path, one, first=copy == copies[0]) for copy, one in pairs)
     return DataFacts(
         rows=tuple(row for of_file in rows for row in of_file),
-        counted=sum(one["counted"] for one in found) if whole else None,
-        digest=_digest(files),
+        counted=sum(one["counted"] for one in found) if whole and broken is None else None,
+        digest=_digest(copies),
         large=tuple(found[0].get("large", ())) if found else (),
         problem=broken or large,
     )
 
 
-def _answers(python: str, files: Sequence[Path], *, of: str) -> list[dict[str, Any]]:
+def _answers(python: str, files: Sequence[_Copy], *, of: str, there: int) -> list[dict[str, Any]]:
     kept = own_cache() / f"{of}-rows" / f"{_digest(files)}.json"
     try:
         return msgspec.json.decode(kept.read_bytes(), type=list[dict[str, Any]])
     except (OSError, msgspec.MsgspecError):
         pass
     # -I: neither the user's site nor the checkout can shadow pyarrow.
-    argv = (python, "-I", str(WORKER), of, str(ROWS), *(str(file.absolute()) for file in files))
+    argv = (python, "-I", str(WORKER), of, str(ROWS), str(there), *(str(file.path.absolute()) for file in files))
     done = process.run(argv, env=own_environment(), cwd=Path("/"), timeout_s=TIMEOUT_S)
     found = [json.loads(line) for line in done.stdout.splitlines()]  # NaN, too, which msgspec refuses
     if len(found) != len(files):
@@ -70,9 +130,8 @@ def _answers(python: str, files: Sequence[Path], *, of: str) -> list[dict[str, A
     return found
 
 
-def _digest(files: Sequence[Path]) -> str:
-    stats = [(str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return hashlib.sha256(repr((ROWS, stats)).encode()).hexdigest()
+def _digest(files: Sequence[_Copy]) -> str:
+    return hashlib.sha256(repr((ROWS, [file.stamp for file in files])).encode()).hexdigest()
 
 
 def _sampled(file: Path, found: dict[str, Any], *, first: bool) -> tuple[SampledRow, ...]:
@@ -81,12 +140,12 @@ def _sampled(file: Path, found: dict[str, Any], *, first: bool) -> tuple[Sampled
     return tuple(SampledRow(at=f"row {at} of {file.name}", row=row, keys=keys) for at, row in rows)
 
 
-def _broken(file: Path, found: dict[str, Any], where: str) -> Problem:
+def _broken(file: str, found: dict[str, Any], where: str) -> Problem:
     message = f"{file} cannot be read: {found['error'][:300]}"
     return error("data-unreadable", where, message, "Write it again: `xsft data prepare FILE` makes parquet files.")
 
 
-def _too_large(file: Path, found: dict[str, Any], where: str) -> Problem:
+def _too_large(file: str, found: dict[str, Any], where: str) -> Problem:
     message = f"The rows were not checked: the first row group of {file} has {found['group'] / 1e6:,.0f} MB."
     fix = "`xsft data prepare FILE` writes smaller ones; `xsft data inspect FILE` reads any."
     return note("data-not-read", where, message, fix)

@@ -1,7 +1,8 @@
 """Reads the first rows of parquet files or array records as JSON. Runs as a program in MaxText's environment.
 
-usage: parquet_worker.py parquet|arrayrecord ROWS FILE…. Prints one JSON object a file: `{"rows": [...], "counted": n}`,
-with `"group": bytes` if the first row group is too large to read, or `{"error": "…"}`.
+usage: parquet_worker.py parquet|arrayrecord ROWS BYTES FILE…. Prints one JSON object a file: `{"rows": [...],
+"counted": n}`, with `"group": bytes` if the first row group is too large to read, or `{"error": "…"}`. BYTES: number of
+bytes at the beginning of a parquet file that has a hole between them and its footer; 0 for a whole file.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ MAX_BYTES = 128 * 2**20
 """Maximum bytes of a file's first row group, decompressed; a larger one is not read."""
 
 
-def main(form: str, most: int, files: list[str]) -> None:
+def main(form: str, most: int, there: int, files: list[str]) -> None:
     for file in files:
         try:
-            found = FORMATS[form](file, most)
+            found = FORMATS[form](file, most, there)
         except Exception as failed:  # noqa: BLE001 - whatever the library says is the answer
             found = {"error": f"{type(failed).__name__}: {failed}"}
         sys.stdout.write(f"{json.dumps(found, default=str)}\n")
 
 
-def read_parquet(file: str, most: int) -> dict[str, Any]:
+def read_parquet(file: str, most: int, there: int) -> dict[str, Any]:
     import pyarrow as pa  # type: ignore[import-not-found]
     from pyarrow import parquet
 
@@ -33,14 +34,25 @@ def read_parquet(file: str, most: int) -> dict[str, Any]:
     found = {"rows": [], "counted": opened.metadata.num_rows, "large": large}
     if not opened.num_row_groups:
         return found
-    size = opened.metadata.row_group(0).total_byte_size
-    if size > MAX_BYTES:
+    group = opened.metadata.row_group(0)
+    size = group.total_byte_size
+    if size > MAX_BYTES or (there and end_of(group) > there):
         return {**found, "group": size}
     batches = opened.iter_batches(batch_size=most, row_groups=[0])
     return {**found, "rows": next((batch.to_pylist() for batch in batches), [])}
 
 
-def read_array_record(file: str, most: int) -> dict[str, Any]:
+def end_of(group: Any) -> int:
+    """Return the position in the file behind the last column of a row group."""
+    columns = (group.column(number) for number in range(group.num_columns))
+    return max((starts_of(column) + column.total_compressed_size for column in columns), default=0)
+
+
+def starts_of(column: Any) -> int:
+    return int(column.dictionary_page_offset or column.data_page_offset)
+
+
+def read_array_record(file: str, most: int, _there: int) -> dict[str, Any]:
     """As maxtext@0.2.5 input_pipeline/input_pipeline_utils.py [ParseFeatures, NormalizeFeatures]: of each column the
     first text.
     """
@@ -62,11 +74,11 @@ def value_of(feature: Any) -> Any:
     return texts[0].decode() if texts else [*feature.int64_list.value, *feature.float_list.value]
 
 
-FORMATS: Mapping[str, Callable[[str, int], dict[str, Any]]] = {
+FORMATS: Mapping[str, Callable[[str, int, int], dict[str, Any]]] = {
     "parquet": read_parquet,
     "arrayrecord": read_array_record,
 }
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from xsft.data import located
 from xsft.effects.facts.json_rows import BROKEN, UnfitRow, parse_array, parse_row
-from xsft.effects.facts.parquet import read_parquet
+from xsft.effects.facts.parquet import read_bucket_parquet, read_parquet
 from xsft.effects.facts.row_files import COMPRESSED, RowFile, bucket_files, content_of, local_file
 from xsft.effects.machine.clock import monotonic
 from xsft.effects.machine.process import own_environment
@@ -84,6 +84,9 @@ def _of_bucket(pattern: str, *, of: str, where: str) -> DataFacts | None:
         files = bucket_files(pattern, env=own_environment())
         if not files:
             return DataFacts(problem=_none(pattern, where))
+        if of == "parquet":
+            found = within(DEADLINE_S, lambda: read_bucket_parquet(files, where=where))
+            return replace(found, content=content_of(files))
         if not _is_json(of, [file.path for file in files]):
             return DataFacts(problem=_not_read(of, [file.path for file in files], where), content=content_of(files))
         found = within(DEADLINE_S, lambda: _sample(files[:FILES], where))
