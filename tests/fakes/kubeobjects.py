@@ -18,6 +18,7 @@ KINDS: dict[str, tuple[tuple[str, ...], str, bool]] = {
     # group/plural: (versions, kind, namespaced)
     "/namespaces": (("v1",), "Namespace", False),
     "/nodes": (("v1",), "Node", False),
+    "/serviceaccounts": (("v1",), "ServiceAccount", True),
     "/secrets": (("v1",), "Secret", True),
     "/pods": (("v1",), "Pod", True),
     "/events": (("v1",), "Event", True),

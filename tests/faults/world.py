@@ -21,6 +21,7 @@ GROUPS = {
     "nodes": "",
     "secrets": "",
     "pods": "",
+    "serviceaccounts": "",
     "deployments": "apps",
     "cohorts": "kueue.x-k8s.io",
     "workloads": "kueue.x-k8s.io",

@@ -15,6 +15,7 @@ from xsft.checks.controllers import controller_problems
 from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
 from xsft.checks.demand import Demand, SecretNeed
 from xsft.checks.node_pools import node_pool_problems
+from xsft.checks.pod_identity import identity_problems
 from xsft.checks.quota import quota_problems
 from xsft.checks.quota_in_use import QuotaHolder, QuotaState, Shortage, in_use_problems, shortages
 from xsft.problems import Problem, error, namespace_missing, note, warning
@@ -58,6 +59,8 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """Who holds quota; only read if the run would wait, and None if it may not be read."""
     controllers: Mapping[str, JsonObject] = {}
     """The Deployments of CONTROLLERS that could be read."""
+    service_account: JsonObject | Unseen | None = None
+    """The ServiceAccount of the pods."""
 
 
 def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ...]:
@@ -69,6 +72,7 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
         *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
         *node_pool_problems(_read(facts.selected), demand, context=facts.context),
         *controller_problems(facts.controllers, context=facts.context),
+        *_identity(facts, demand),
         *(problem for need in demand.secrets for problem in _secret(facts, demand, need)),
         *_unseen(facts),
         *_not_established(facts),
@@ -79,6 +83,11 @@ def shortages_in(facts: ClusterFacts, demand: Demand) -> tuple[Shortage, ...]:
     """Return what the queue could give, but not now; empty if that is not known."""
     state = _quota_state(facts)
     return shortages(state, facts.flavors, demand) if state else ()
+
+
+def _identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+    if isinstance(facts.service_account, dict):
+        yield from identity_problems(facts.service_account, _read(facts.selected), demand, context=facts.context)
 
 
 def _quota_state(facts: ClusterFacts) -> QuotaState | None:
@@ -226,6 +235,8 @@ def _not_established(facts: ClusterFacts) -> Iterator[Problem]:
     """
     nodes = next((found for found in facts.selected.values() if isinstance(found, Unseen)), None)
     known = {"whether nodes for all slices and for a Pathways head are there and can be used": nodes}
+    account = facts.service_account
+    known["with whose rights the pods reach the run's buckets"] = account if isinstance(account, Unseen) else None
     known["whether quota is left in the queue's cohort"] = facts.cohort if isinstance(facts.cohort, Unseen) else None
     for what, unseen in known.items():
         if unseen is not None:

@@ -54,6 +54,10 @@ class Demand(Struct, frozen=True, kw_only=True):
     run_name: str
     pod_sets: tuple[PodSet, ...]
     secrets: tuple[SecretNeed, ...]
+    service_account: str = "default"
+    """The pods' Kubernetes ServiceAccount."""
+    buckets: tuple[str, ...] = ()
+    """`gs://bucket` of output, checkpoint and data."""
 
     @property
     def asks_chips(self) -> bool:
@@ -75,6 +79,8 @@ def demand_of(manifest: JsonObject, run: Run) -> Demand:
         run_name=run.run_name,
         pod_sets=tuple(_pod_set(replicated) for replicated in manifest["spec"]["replicatedJobs"]),
         secrets=tuple(_secrets(run)),
+        service_account=_service_account(manifest),
+        buckets=tuple(_buckets(run)),
     )
 
 
@@ -133,6 +139,18 @@ def _requests(container: JsonObject) -> dict[str, Decimal]:
     resources = container.get("resources") or {}
     merged = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {str(name): quantity(amount) for name, amount in merged.items()}
+
+
+def _service_account(manifest: JsonObject) -> str:
+    pods = (replicated["template"]["spec"]["template"]["spec"] for replicated in manifest["spec"]["replicatedJobs"])
+    return next((str(pod["serviceAccountName"]) for pod in pods if pod.get("serviceAccountName")), "default")
+
+
+def _buckets(run: Run) -> Iterator[str]:
+    data = run.spec.data
+    paths = (run.output, run.spec.model.checkpoint, data.hf_train_files, data.hf_eval_files)
+    found = (str(path).split("/")[2] for path in paths if str(path).startswith("gs://"))
+    yield from (f"gs://{bucket}" for bucket in dict.fromkeys(found))
 
 
 def _secrets(run: Run) -> Iterator[SecretNeed]:

@@ -151,6 +151,9 @@ class Cluster:
         """Return the nodes that have these labels."""
         return self._api.items(kinds.NODES, selector=",".join(f"{key}={value}" for key, value in selector.items()))
 
+    def service_account(self, *, name: str, namespace: str) -> JsonObject | None:
+        return self._api.get(kinds.SERVICE_ACCOUNTS, name=name, namespace=namespace)
+
     def cohort(self, name: str) -> JsonObject | None:
         """Return Kueue's object of that cohort, which it need not have; None also if this Kueue knows no such kind."""
         try:

@@ -43,6 +43,7 @@ DISRUPTION_BUDGETS = Resource(plural="poddisruptionbudgets", group="policy")
 SERVER_VERSION = Resource(plural="version", version="", namespaced=False)
 """source: kubernetes.io/docs/reference/using-api/api-concepts, non-resource path /version"""
 NAMESPACES = Resource(plural="namespaces", namespaced=False)
+SERVICE_ACCOUNTS = Resource(plural="serviceaccounts")
 SECRETS = Resource(plural="secrets")
 NODES = Resource(plural="nodes", namespaced=False)
 PODS = Resource(plural="pods")

@@ -54,6 +54,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         selected=_selected(cluster, demand, cluster_queue) if demand.asks_chips else {},
         cohort=_cohort(cluster, cluster_queue),
         controllers=_controllers(cluster),
+        service_account=_account(cluster, demand) if demand.buckets else None,
         jobsets=cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
         same_name=cluster.get_jobset(name=demand.jobset, namespace=namespace),
     )
@@ -102,6 +103,10 @@ def _controllers(cluster: Cluster) -> dict[str, JsonObject]:
     """Return the controllers' Deployments that exist and may be read."""
     found = {name: unless_forbidden(partial(_deployment, cluster, where)) for name, where in CONTROLLERS.items()}
     return {name: deployment for name, deployment in found.items() if isinstance(deployment, dict)}
+
+
+def _account(cluster: Cluster, demand: Demand) -> JsonObject | Unseen | None:
+    return unless_forbidden(lambda: cluster.service_account(name=demand.service_account, namespace=demand.namespace))
 
 
 def _deployment(cluster: Cluster, where: Controller) -> JsonObject | None:
