@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from tests.export.test_inputs import INPUTS
 from tests.fakes.gcs import Bucket, serving
+from tests.fakes.hfhub import TOKEN, Hub, serving_hub
 from tests.hfmodels import write_safetensors
 from tests.stories import intent_of, spec_of
 from tests.until import until
@@ -51,6 +52,8 @@ class Pod:
 
     def __init__(self, root: str, bucket: Bucket, scratch: Path) -> None:
         self.root, self.bucket, self.scratch = root, bucket, scratch
+        self.python, self.token = sys.executable, scratch / "token"
+        self.token.write_text(TOKEN)
         self.directory = f"{root}/tiny-export/{INPUTS.digest[:12]}"
         model = scratch / "model"
         model.mkdir()
@@ -71,8 +74,9 @@ class Pod:
             trainer_argv=(),
         )
 
-    def start(self, *, status: object = 0, **changes: Any) -> subprocess.Popen[str]:
-        plan = self.plan()
+    def start(self, *, status: object = 0, hub: Hub | None = None, **changes: Any) -> subprocess.Popen[str]:
+        """`hub`: gets the files, instead of the directory."""
+        plan = self.plan(replace(INPUTS, hub=hub.repo) if hub else INPUTS)
         run = run_of(intent_of(spec_of("gemma2_ultrachat")).run, run_name=plan.run_name, attempt=2)
         plan = replace(plan, argv=(*plan.argv, str(status)))
         python, *rest = exported_argv(plan, run=replace(run, spec=run.spec.model_copy(update={"output": self.root})))
@@ -81,9 +85,10 @@ class Pod:
         sent["files"]["xsft/export/export_worker.py"] = WORKER.format(answer=answer)
         sent["files"]["xsft/export/tokenizer_worker.py"] = WORKER.format(answer={"ends": []})
         sent["notes"]["attempt_stem"] = f"{self.root}/tiny-export/xsft/attempt-2"
-        argv = (sys.executable, *rest[:2], json.dumps(sent), *rest[3:])
+        argv = (self.python, *rest[:2], json.dumps(sent), *rest[3:])
         assert python == "python3"
         env = {"STORAGE_EMULATOR_HOST": self.bucket.url, "PATH": os.environ["PATH"], "TMPDIR": str(self.scratch)}
+        env |= {"HF_ENDPOINT": hub.url, "HF_TOKEN_PATH": str(self.token), "HF_HUB_DISABLE_XET": "1"} if hub else {}
         return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
     def run(self, **how: Any) -> tuple[int, str]:
@@ -168,3 +173,30 @@ def test_sigterm_ends_the_exporter_and_is_recorded(in_bucket: Pod) -> None:
         assert process.wait(timeout=60) == 1
     assert (in_bucket.record.outcome, in_bucket.record.reason) == ("interrupted", "stopped by SIGTERM")
     assert in_bucket.attempt("failed") is None
+
+
+@pytest.mark.maxtext
+def test_the_hub_gets_one_commit_in_an_empty_repository(tmp_path: Path, maxtext_python: Path) -> None:
+    """By the huggingface_hub of MaxText's environment: written, found by a later start, never overwritten."""
+    with serving(Bucket({})) as bucket, serving_hub(Hub()) as hub:
+        pod = Pod(str(tmp_path / "runs"), bucket, tmp_path)
+        pod.python = str(maxtext_python)
+        status, said = pod.run(hub=hub)
+        assert status == 0, said
+        assert (hub.private, len(hub.commits), pod.file("model.safetensors")) == (True, 2, None)
+        record = pod.record
+        assert record.files == {name: len(hub.files[name]) for name in ("config.json", "model.safetensors")}
+        assert (record.outcome, record.commit) == ("completed", f"{1:040x}")
+        pod.directory += "-2"
+        status, said = pod.run(hub=hub)
+        assert status == 0, (said, hub.asked)
+        assert (pod.record.outcome, len(hub.commits)) == ("completed", 2)
+        hub.commits.append(("by hand", {**hub.files, "notes.txt": b"1"}))
+        pod.directory += "-3"
+        status, said = pod.run(hub=hub)
+        assert (status, pod.record.outcome, len(hub.commits)) == (1, "failed", 3)
+        assert "me/tiny holds files already" in said
+        pod.token.write_text("another")
+        pod.directory += "-4"
+        assert pod.run(hub=hub)[0] == 1
+        assert "401" in str(pod.record.reason)

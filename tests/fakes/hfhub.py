@@ -106,7 +106,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _create(self, asked: dict[str, Any]) -> None:
         if self.hub.made:
-            self._answer({"error": "You already created this model repo"}, status=409)
+            url = f"{self.hub.url}/{self.hub.repo}"
+            self._answer({"error": "You already created this model repo", "url": url}, status=409)
             return
         self.hub.made, self.hub.private = True, asked.get("private") is True or asked.get("visibility") == "private"
         self.hub.commits.append(("initial commit", {".gitattributes": b"*.safetensors filter=lfs"}))
