@@ -7,7 +7,7 @@ import pytest
 
 from tests.hfmodels import write_model
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.local.served_model import served_model
+from xsft.effects.local.served_model import refuse_unreadable, served_model
 from xsft.errors import UsageError
 
 
@@ -55,6 +55,18 @@ def test_a_type_that_the_engine_cannot_read_is_refused_before_it_starts(
 ) -> None:
     typed(folder, model_type)
     assert refused(folder, engine).problem_id == "engine-model-unknown"
+
+
+def test_an_export_whose_logits_the_engine_cannot_compute_is_refused_by_the_models_name(
+    engine: BuiltEnvironment,
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        refuse_unreadable("weaver_omni", named="weaver-7b", engine=engine)
+    assert caught.value.problem_id == "engine-model-unknown"
+    assert "cannot read weaver-7b" in caught.value.message
+    assert "--verify tensors" in caught.value.fix
+    refuse_unreadable("qwen4", named="qwen4-1b", engine=engine)
+    refuse_unreadable(None, named="unknown", engine=engine)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
