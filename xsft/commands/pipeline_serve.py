@@ -35,10 +35,14 @@ class ServeOnCluster:
 
     @property
     def digest(self) -> str:
-        return self._plan().digest
+        weights = self._weights()
+        if weights is None:
+            raise UsageError(f"{self.run_name} has no digest before there is an export.", fix="Export first.")
+        return self._plan(weights).digest
 
     def plan(self) -> StagePlan:
-        plan = self._plan()
+        """Return the plan as it is before the export is done, whose bucket is not read."""
+        plan = self._plan(self._ahead())
         shape = plan.inputs.shape
         machine = f"one {shape.machine}: {shape.count} of {shape.accelerator}"
         return StagePlan(
@@ -56,13 +60,13 @@ class ServeOnCluster:
 
     def find(self) -> StageFound:
         """Return what the cluster holds. Before the export is done its folder is unknown, and so is the server's."""
-        if self._weights() is None:
+        weights = self._weights()
+        if weights is None:
             return StageFound(state="missing", why="there is no export to serve")
-        return found(self._cluster(), self._plan())
+        return found(self._cluster(), self._plan(weights))
 
     def perform(self, progress: ShowLine) -> StageEnd:
-        plan = self._plan()
-        cluster = self._cluster()
+        plan, cluster = self._plan(self._exported_weights()), self._cluster()
         before = found(cluster, plan)
         self._confirm(plan)
         run = self._run()
@@ -74,7 +78,7 @@ class ServeOnCluster:
 
     def watch(self, timeout_s: float | None) -> None:
         """Return when /health answers: the readiness probe of its pod asks it, and the Deployment counts ready pods."""
-        cluster, plan = self._cluster(), self._plan()
+        cluster, plan = self._cluster(), self._plan(self._exported_weights())
         with when_interrupted(f"The server continues. To end it: {stop_line(cluster, plan)}"):
             wait_for_server(cluster, plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=told)
 
@@ -85,9 +89,19 @@ class ServeOnCluster:
         if ask and not confirm(question):
             raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
 
-    def _plan(self) -> ServingPlan:
-        weights = self._weights() or self._exported.plan().writes.removeprefix(HF_PREFIX)
+    def _plan(self, weights: str) -> ServingPlan:
         return plan_serving(self._run(), weights=weights, file=self._workload.file)
+
+    def _ahead(self) -> str:
+        """Return where the export will be; a folder of the bucket has the digits of its content only later."""
+        return self._exported.plan().writes.removeprefix(HF_PREFIX)
+
+    def _exported_weights(self) -> str:
+        """Raises Refused, stage-not-done, before there is an export."""
+        weights = self._weights()
+        if weights is None:
+            raise Refused("There is no export to serve.", fix="Begin with it: --from export.", id="stage-not-done")
+        return weights
 
     def _weights(self) -> str | None:
         """Return what the export wrote; None before it is done."""
