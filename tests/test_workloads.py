@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from tests.goldens import FOLDER, Golden
-from tests.stories import FILES, NAMES, ROOT, intent_of, plans_of, spec_of
+from tests.stories import FILES, NAMES, ROOT, intent_of, plans_of, spec_of, varied
 from xsft.catalog import models
 from xsft.commands.plan_text import plan_text
 from xsft.data import SCHEME, SHIPPED, located
+from xsft.effects.submit.serving import plan_serving
 from xsft.naming import ModeName
 from xsft.problems import errors_in
 from xsft.spec.reader import read_spec
@@ -32,6 +33,9 @@ STORIES = (
 
 MANIFESTS = ("deepseek_ultrachat", "deepseek_ultrachat_mcjax", "qwen3_gsm8k")
 """Workloads whose whole manifest is kept: both modes, and spot slices."""
+
+SERVED = ("gemma2_ultrachat", "qwen3_gsm8k")
+"""Workloads with stages after the training."""
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +98,23 @@ def test_the_manifest_is_the_golden_one(name: str, plans: dict[str, Plan], golde
     golden.check(f"{name}.manifest.yaml", _yaml(plans[name].manifest))
 
 
+@pytest.mark.parametrize("name", SERVED)
+def test_stages_are_not_in_the_digest_of_the_training(name: str) -> None:
+    alone = varied(spec_of(name), {"stages": {}})
+    assert intent_of(alone).spec_digest == intent_of(spec_of(name)).spec_digest
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_the_objects_of_the_server_are_the_golden_ones_in_both_modes(name: str, golden: Golden) -> None:
+    runs = [
+        intent_of(varied(spec_of(name), {"mode": mode, "tpu.capacity": "on-demand"})).run for mode in get_args(ModeName)
+    ]
+    plans = [plan_serving(run, weights=f"{run.output}/{run.run_name}-export/0123456789ab") for run in runs]
+    assert plans[0] == plans[1]
+    objects = (plans[0].manifest, *plans[0].dependents)
+    golden.check(f"{name}.serve.yaml", "---\n".join(_yaml(one) for one in objects))
+
+
 @pytest.mark.contract
 @pytest.mark.parametrize("name", NAMES)
 def test_everything_asked_for_is_in_the_manifest(name: str, plans: dict[str, Plan]) -> None:
@@ -105,6 +126,7 @@ def test_everything_asked_for_is_in_the_manifest(name: str, plans: dict[str, Pla
 
 def test_no_golden_is_left_over() -> None:
     kept = {f"{name}.txt" for name in (*NAMES, "status")} | {f"{name}.manifest.yaml" for name in MANIFESTS}
+    kept |= {f"{name}.serve.yaml" for name in SERVED}
     kept |= {file.name for file in FOLDER.glob("*.convert*.yaml") if file.name.partition(".")[0] in NAMES}
     assert {file.name for file in FOLDER.iterdir()} == kept
 
