@@ -20,7 +20,8 @@ NOT_COUNTING = frozenset(
         "formatting_func_path", "gcs_metrics", "hf_access_token", "hf_data_dir", "hf_eval_files", "hf_eval_split",
         "hf_name", "hf_path", "hf_train_files", "learning_rate", "load_parameters_path", "log_config", "log_period",
         "lora.lora_restore_path", "num_epoch", "profiler", "run_name", "sft_train_on_completion_only", "steps",
-        "tokenizer_path", "tokenizer_type", "train_data_columns", "train_split", "warmup_steps_fraction",
+        "jax_cache_dir", "tokenizer_path", "tokenizer_type", "train_data_columns", "train_split",
+        "warmup_steps_fraction",
     }
 )  # fmt: skip
 """MaxText keys that neither change the compiled step's memory nor its shapes: names, data, checkpoints, rates. Every
