@@ -46,6 +46,8 @@ def test_submitting_creates_what_plan_shows_and_again_adopts_it(here: Machine) -
     (sent,) = here.api.server.asked(CREATE)
     assert sent.body == shown["manifest"]
     (held,) = here.jobsets
+    notes = document.pop("problems")
+    assert {note["id"] for note in notes} == {"image-not-read"}, "no registry is asked without a login"
     assert document == {
         "schema": "xsft.submit/1",
         "run_name": NAME,
@@ -55,10 +57,9 @@ def test_submitting_creates_what_plan_shows_and_again_adopts_it(here: Machine) -
         "spec_digest": shown["spec_digest"],
         "record": f"gs://my-bucket/runs/{NAME}/xsft/attempt-1.json",
         "result": None,
-        "problems": [],
     }
     again = json.loads(here.xsft("submit", file, "--json", closed=True).stdout)
-    assert again == {**document, "action": "adopted"}
+    assert again == {**document, "action": "adopted", "problems": []}
     assert len(here.jobsets) == 1
 
 
