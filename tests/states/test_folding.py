@@ -197,7 +197,7 @@ def test_a_state_means_itself_and_no_other(state: State) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_the_words_for_several_states(state: State) -> None:
-    assert matches(state, "running") == (state in {"compiling", "training", "saving"})
+    assert matches(state, "running") == (state in {"compiling", "training", "saving", "serving"})
     assert matches(state, "ended") == (state in {"succeeded", "failed", "cancelled"})
     assert matches(state, "active") == (not matches(state, "ended"))
     assert all(isinstance(matches(state, word), bool) for word in WORDS)

@@ -34,7 +34,7 @@ def test_other_goals_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_done_is_success_only(state: State) -> None:
-    expected = "reached" if state == "succeeded" else ("ended" if state in ENDED else "waiting")
+    expected = "reached" if state in {"succeeded", "serving"} else ("ended" if state in ENDED else "waiting")
     assert verdict(DONE, row(state)) == expected
 
 

@@ -243,7 +243,11 @@ SENDERS = {
 """What can ask over HTTP, and the one module that does: its logins are tested above."""
 CLUSTER = {("urllib3", name) for name in ("connection", "oidc", "tls", "http")}
 """Clusters are asked by urllib3, which knows no ~/.netrc."""
-IN_PODS = {("google.cloud.storage", "container"), ("google.cloud.storage", "copy_weights")}
+IN_PODS = {
+    ("google.cloud.storage", "container"),
+    ("google.cloud.storage", "copy_weights"),
+    ("google.cloud.storage", "place"),
+}
 """Programs that run in a pod, alone and with the pod's own login."""
 HARMLESS = (
     *("requests.RequestException", "requests.exceptions", "requests.adapters", "requests.utils", "urllib3.exceptions"),

@@ -24,6 +24,8 @@ OURS_ALONE = {
     "local/engine_server.py": "the log of the process that xsft just started",
     "local/evaluate_": "the program that xsft ships, and files of a temporary folder that xsft just made",
     "local/export_work": "files of a temporary folder that xsft just made",
+    "local/fit": "files of a temporary folder that xsft just made",
+    "local/free_memory.py": "the kernel's, and reservations in a private folder",
     "local/killed.py": "the kernel's",
     "local/logits_worker.py": "files of a temporary folder that xsft just made",
     "local/namespace.py": "the kernel's",

@@ -73,8 +73,8 @@ def test_nothing_else_is_touched(temporary: Path) -> None:
 
 
 def test_every_temporary_folder_is_one_of_these() -> None:
-    """`make setup` runs before xsft is there; a login for a build is kept in memory where there is any."""
-    others = {"bootstrap.py", "docker_login.py", "managed_python.py", "scratch.py"}
+    """`make setup` runs before xsft is installed; a pod has its own disk; a build's login is in memory if possible."""
+    others = {"boot.py", "bootstrap.py", "container.py", "docker_login.py", "managed_python.py", "scratch.py"}
     makes = re.compile(r"TemporaryDirectory\(|mkdtemp\(|NamedTemporaryFile\([^)]*delete=False")
     found = {f.name for f in (ROOT / "xsft").rglob("*.py") if makes.search(f.read_text())}
     assert found == others

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from xsft.effects.images.context import code_part, deps_part, folder_under_images, hashed, image_names, images_folder
 from xsft.effects.images.source import SourceTree, source_of
 from xsft.effects.inputs.checkout import checkout
+from xsft.effects.machine.regular import read_text
 from xsft.errors import SpecError, UsageError
 from xsft.image.context import accepting, context_problems
 from xsft.image.model import Base, BuildOptions, DockerfilePart, Material, Recipe
@@ -107,7 +108,7 @@ def within_project(path: str, *, project: Path, cwd: Path) -> str:
 
 def _locked(lock: Path) -> dict[str, str]:
     """Return the versions that pip's lock pins; empty for an image without one."""
-    return dict(PIN.findall(lock.read_text(encoding="utf-8"))) if lock.is_file() else {}
+    return dict(PIN.findall(read_text(lock))) if lock.is_file() else {}
 
 
 def _source(text: str, by: Gathering) -> SourceTree | None:
