@@ -10,6 +10,11 @@ from typing import Any
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, spec
 from tests.checks.test_admission import facts as cluster_facts
 from tests.checks.test_admission import said
+from tests.checks.test_controllers import QUEUED
+from tests.checks.test_image_contents import OURS
+from tests.checks.test_image_contents import said as image_said
+from tests.checks.test_node_pools import pools
+from tests.checks.test_node_pools import said as nodes_said
 from tests.checks.test_weights import full
 from tests.effects.cluster.test_cluster import NO_ENDPOINTS, sent_to
 from tests.effects.facts.test_checkpoint import CONVERTED, Memory
@@ -18,6 +23,7 @@ from tests.effects.submit.test_admission import plan_for
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.gcs import Bucket
 from tests.fakes.gcs import serving as serving_bucket
+from xsft.checks.controllers import unmanaged_problems
 from xsft.checks.image import maxtext_differs
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.rows import read_rows
@@ -153,6 +159,14 @@ def a_queue_without_chips(_folder: Path) -> Raised:
     return printed(said(cluster_facts(cluster_queue=queue)))
 
 
+def an_unmanaged_jobset(_folder: Path) -> Raised:
+    return printed(tuple(unmanaged_problems({"metadata": QUEUED, "spec": {"suspend": False}}, context="c")))
+
+
+def image(**told: Any) -> Case:
+    return lambda _folder: printed(tuple(image_said(**told)))
+
+
 CASES: Mapping[str, Case] = {
     "attention.indexer": workload(
         FLAGSHIP, model={"name": "deepseek3.2-671b", "tokenizer": "deepseek-ai/DeepSeek-V3.2"}
@@ -189,6 +203,8 @@ CASES: Mapping[str, Case] = {
     "data.hub-disconnects": workload(tpu={"type": "v6e-256"}),
     "tokens.gated": workload(model={"name": "llama3.1-8b", "tokenizer": "meta-llama/Llama-3.1-8B-Instruct"}),
     "tokens.pad-is-eos": workload(FLAGSHIP, model={"pad_token": DROP}),
+    "image.platform": image(labels=OURS, platforms=("linux/arm64",)),
+    "image.libtpu": image(labels={**OURS, "dev.xsft.packages": "jax==0.11.0 libtpu==0.0.41"}),
     "rights.output": a_bucket_that_may_not_be_written,
     "start.timeout": workload(
         tpu={"type": "v6e-16", "num_slices": 2},
@@ -198,7 +214,10 @@ CASES: Mapping[str, Case] = {
     "cluster.jobset-down": without_webhook("jobset"),
     "cluster.kueue-down": without_webhook("kueue"),
     "cluster.old-jobset": dry_run(an_unknown_field),
+    "cluster.unmanaged": an_unmanaged_jobset,
+    "cluster.nodes": lambda _folder: printed(tuple(nodes_said(pools(0)))),
     "cluster.queue-of-nothing": lambda _folder: printed(said(cluster_facts(cluster_queue=None))),
     "cluster.quota": a_queue_without_chips,
     "cluster.namespace": the_queue_of_another_namespace,
+    "export.sft-checkpoint": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
 }
