@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 STAGES = {
-    "quick": "not contract and not cluster and not engine and not trainer",
+    "quick": "not contract and not maxtext and not cluster and not engine and not trainer",
     "contract": "contract and not maxtext and not cluster and not engine and not trainer",
     "maxtext": "maxtext and not cluster and not engine and not trainer",
     "engine": "engine and not trainer",

@@ -201,7 +201,7 @@ def _run(tests: list[str]) -> int:
     os.dup2(silent, 2)
     with contextlib.redirect_stdout(io.StringIO()):
         loaded = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis is, before pytest could rewrite it
-        markers = "not contract and not cluster and not engine and not trainer"
+        markers = "not contract and not maxtext and not cluster and not engine and not trainer"
         return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-W", loaded, "-m", markers, *tests]))
 
 

@@ -133,7 +133,7 @@ EVERYWHERE = {
     "override-has-field",
     "tokenizer-missing",
 }
-ON_A_CLUSTER = {"env-reserved", "image-missing", "mesh-ici-product", "place-unknown"}
+ON_A_CLUSTER = {"env-reserved", "image-missing", "mesh-ici-product", "place-unknown", "serve-size"}
 IN_PATHWAYS = {"pathways-image-missing", "pathways-scratch-missing"}
 
 
