@@ -121,3 +121,9 @@ def test_options_that_cannot_be_together(tmp_path: Path, options: tuple[str, ...
     done = xsft("run", str(written(tmp_path)), *options)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_a_stage_that_the_workload_lacks_is_refused(tmp_path: Path) -> None:
+    ended = xsft("run", str(written(tmp_path)), "--from", "serve")
+    assert ended.returncode == 2
+    assert "has no stage from serve to serve; it has train." in ended.stderr

@@ -71,8 +71,16 @@ def _stages(workload: api.Loaded, args: argparse.Namespace) -> tuple[Stage, ...]
 
 
 def _refuse_unplanned(stages: tuple[Stage, ...], args: argparse.Namespace) -> None:
-    """Raise the error of the first stage after the training that was asked for and cannot be planned."""
+    """Raise the error of the first stage after the training that was asked for and cannot be planned. Raises UsageError
+    if the workload has none of the stages that were asked for.
+    """
     asked = STAGES[STAGES.index(args.first) : STAGES.index(args.last) + 1]
+    names = [stage.name for stage in stages]
+    if not set(names) & set(asked):
+        raise UsageError(
+            f"{args.file} has no stage from {args.first} to {args.last}; it has {', '.join(names)}.",
+            fix="Name one of these, or add the stage under `stages:` of the workload.",
+        )
     for stage in stages:
         if stage.name in asked and stage.name not in ("convert", "train"):
             stage.plan()
