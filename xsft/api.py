@@ -102,7 +102,7 @@ def intend(workloads: Sequence[Loaded], *, attempt: int = 1, hub: HubReader | No
 
 
 def _with_fit(spec: WorkloadSpec, facts: Facts) -> Facts:
-    """Return the facts with what the TPU compiler said about this run's step, if `xsft fit` asked it."""
+    """Return the facts with the TPU compiler's cached verdict for this run's step, if `xsft fit` made one."""
     step = step_to_compile(resolve(spec, facts)[0]) if spec.on_cluster else None
     return replace(facts, fit=fit_cache().known(step)) if step else facts
 

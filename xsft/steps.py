@@ -70,13 +70,11 @@ class Plan(Targeted, Struct, frozen=True, kw_only=True):
         return not errors_in(self.problems)
 
 
-class CpuPlan(Targeted, Struct, frozen=True, kw_only=True):
-    """The plan of a CPU job: exactly what is put on a cluster."""
+class JobPlan(Targeted, Struct, frozen=True, kw_only=True):
+    """The plan of a job beside the training: exactly what is put on a cluster."""
 
     file: str
-    job: CpuJob
-    env: dict[str, str]
-    """Of its container."""
+    job: CpuJob | SliceJob
     xpk_argv: tuple[str, ...] | None
     manifest: dict[str, Any] | None
     audit: tuple[AuditRow, ...]
@@ -106,43 +104,23 @@ class CpuPlan(Targeted, Struct, frozen=True, kw_only=True):
         return self.job.digest
 
 
-class SlicePlan(Targeted, Struct, frozen=True, kw_only=True):
-    """The plan of a job on a training's slices: exactly what is put on a cluster."""
+class CpuPlan(JobPlan, frozen=True, kw_only=True):
+    """The plan of a job on one CPU node."""
 
-    file: str
+    job: CpuJob
+    env: dict[str, str]
+    """Variables of its container."""
+
+
+class SlicePlan(JobPlan, frozen=True, kw_only=True):
+    """The plan of a job on a training's slices."""
+
     job: SliceJob
-    xpk_argv: tuple[str, ...] | None
-    manifest: dict[str, Any] | None
-    audit: tuple[AuditRow, ...]
-    by_hand: tuple[str, ...]
-    """What the xpk line lacks, as in `Plan.by_hand`."""
-    problems: tuple[Problem, ...]
 
     @property
     def env(self) -> dict[str, str]:
         """Return the variables of its containers."""
         return self.job.env
-
-    @property
-    def run(self) -> Run:
-        return self.job.run
-
-    @property
-    def run_name(self) -> str:
-        return self.run.run_name
-
-    @property
-    def jobset(self) -> str:
-        return self.run.jobset
-
-    @property
-    def target(self) -> str:
-        return self.run.spec.target
-
-    @property
-    def spec_digest(self) -> str:
-        """Return the digest by which two jobs are the same."""
-        return self.job.digest
 
 
 Planned = Plan | CpuPlan | SlicePlan

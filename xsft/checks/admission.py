@@ -80,7 +80,7 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
 
 
 def shortages_in(facts: ClusterFacts, demand: Demand) -> tuple[Shortage, ...]:
-    """Return what the queue could give, but not now; empty if that is not known."""
+    """Return what the queue lacks now but could give later; empty if unknown."""
     state = _quota_state(facts)
     return shortages(state, facts.flavors, demand) if state else ()
 

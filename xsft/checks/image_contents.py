@@ -1,6 +1,6 @@
-"""Check an image by what its registry tells: that it is there, for TPU hosts, and holds what the run needs. Pure.
+"""Check the image's configuration in its registry: it exists, is for TPU hosts, and contains what the run needs. Pure.
 
-A version is compared only if the image tells it; of an image that tells nothing, that is the finding.
+A version is compared only if the image states it; an image that states none gets a note that its contents are unknown.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class ModeNeed(Struct, frozen=True, kw_only=True):
 
 
 def place_needs(name: str, place: Place, facts: PlaceFacts) -> tuple[ModeNeed, ...]:
-    """Return every need of both modes, those of both first."""
+    """Return the needs of both modes; those that the modes share come first."""
     return (
         *(_controller(controller, place, facts) for controller in CONTROLLERS),
         _namespace(place, facts),

@@ -66,7 +66,7 @@ class QuotaState(Struct, frozen=True, kw_only=True):
 
 
 def shortages(state: QuotaState, flavors: Mapping[str, JsonObject], demand: Demand) -> tuple[Shortage, ...]:
-    """Return what the queue could give, but not now; empty if the run would be admitted, or never would be. A group
+    """Return what the queue lacks now but could give later; empty if it admits the run now, or never can. A group
     with a flavor that could not be read is not checked.
     """
     spec = state.queue.get("spec") or {}

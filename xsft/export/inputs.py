@@ -76,8 +76,8 @@ class ExportInputs(Struct, frozen=True, kw_only=True):
 
 
 def destination(to: str | None) -> tuple[str | None, str | None]:
-    """Return the hub's repository and the folder of a destination; None for what it is not. Raises UsageError for an
-    address that is neither."""
+    """Return the destination's repository on the hub, and its folder: at most one of them. Raises UsageError for any
+    other address."""
     if to is None or "://" not in to or to.startswith("gs://"):
         return None, to
     repo = to.removeprefix(HF_PREFIX)

@@ -1,6 +1,6 @@
 """Translates errors of MaxText and JAX into the workload's words. Pure.
 
-An error that is not known here is no verdict: it may be the machine's, or a mistake of the harness.
+An unknown error is no verdict: the machine or xsft's own program may have caused it.
 """
 
 from __future__ import annotations

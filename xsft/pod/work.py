@@ -46,7 +46,7 @@ def run(command: list[str]) -> tuple[int, str]:
 def record_end(
     place: BucketPlace | FolderPlace, notes: dict[str, Any], record: dict[str, Any], end: dict[str, Any]
 ) -> None:
-    """Record the end beside the result and beside the run. The result counts, not its record: an error is only said."""
+    """Record the end beside the result and beside the run. An error while recording is only printed."""
     try:
         place.overwrite(notes["record_path"], json.dumps({**record, **end, "finished_at": now()}, indent=1))
         if end["outcome"] != "interrupted":  # cancel or the cluster stopped it and knows the reason

@@ -12,7 +12,7 @@ from xsft.states.model import SERVER_JOB, Condition, Container, JobSet, Observat
 from xsft.states.pods import IMAGE_PULL, trouble
 
 CRASHES = 3
-"""Restarts of a container after which a pipeline stops waiting for it; Kubernetes goes on trying."""
+"""Restarts of a container after which a pipeline stops waiting for it; Kubernetes itself keeps restarting it."""
 DEADLINE = "ProgressDeadlineExceeded"
 AVAILABLE = "NewReplicaSetAvailable"
 """Reasons of `Progressing`: the time of the Deployment is over, or its pod was ready once. source: kubernetes@v1.35
@@ -25,7 +25,7 @@ class ServerState(Struct, frozen=True, kw_only=True):
     """The state of a server and its evidence."""
 
     state: StageState
-    """For a pipeline: `failed` if waiting will not help, though Kubernetes goes on trying."""
+    """For a pipeline: `failed` if waiting will not help, although Kubernetes keeps restarting it."""
     status: Status
     """For `xsft status`: never an end while the Deployment exists and holds its accelerators."""
     why: str
