@@ -10,7 +10,7 @@ import pytest
 
 from tests.dataset.test_summary import summary
 from xsft.commands.arguments.data import SAMPLE, _rows
-from xsft.commands.data import _free, picked
+from xsft.commands.data import _free, picked, refuse_rows_beyond
 from xsft.commands.data_picture import lengths_picture
 from xsft.commands.data_text import visible
 from xsft.commands.verbs import parser
@@ -48,6 +48,12 @@ PICKS = {
 def test_examples_are_picked(options: tuple[str, ...]) -> None:
     args = parser(only="data").parse_args(("data", "show", "w.yaml", *options))
     assert [row for row, _one in picked(ANSWERS, args)] == PICKS[options]
+
+
+def test_a_row_beyond_the_last_is_refused_with_their_number() -> None:
+    refuse_rows_beyond(ANSWERS, parser(only="data").parse_args(("data", "show", "w.yaml", "--row", "0,3")))
+    with pytest.raises(UsageError, match="--row 4: the train split has 4 rows, numbered from 0"):
+        refuse_rows_beyond(ANSWERS, parser(only="data").parse_args(("data", "show", "w.yaml", "--row", "0,4")))
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "-1", "1;2", "9" * 12])

@@ -102,6 +102,7 @@ def test_a_good_workload_fills_tuples_and_enums() -> None:
     [
         ("trian: {steps: 1}", "unknown-key", "trian", "allowed: name", "Did you mean train?"),
         ("train: {stpes: 1, steps: 2}", "unknown-key", "train.stpes", "not a key of train", "Did you mean steps?"),
+        ("train: {stpes: 1}", "unknown-key", "train.stpes", "not a key of train", "Did you mean steps?"),
         ("steps: 1", "unknown-key", "steps", "not a key of the workload", "Did you mean train.steps?"),
         ("train: {}", "missing-key", "train.steps", "is required", "Add train.steps."),
         ("train: {steps: 0}", "out-of-range", "train.steps", "given 0; allowed: at least 1", "at least 1"),

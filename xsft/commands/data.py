@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,12 +40,15 @@ def run(args: argparse.Namespace) -> int:
 def _show(workload: api.Loaded, args: argparse.Namespace) -> int:
     with shown("data") as say:
         answers = show_data(workload, split=args.split, rows=_wanted(args), packed=args.packed, progress=say)
+    refuse_rows_beyond(answers, args)
     found = picked(answers, args)
     if args.json:
         _print_examples(found, answers.vocabulary, split=args.split)
     else:
         noun = "sequence" if args.packed else "example"
         print_examples(found, answers.vocabulary, noun=noun, with_ids=args.tokens)
+        if not found:
+            sys.stdout.write(f"none of the {len(answers.passes[0].rows):,} {noun}s read matches\n")
     return 0
 
 
@@ -54,6 +58,16 @@ def _wanted(args: argparse.Namespace) -> int | None:
         return None
     picks = args.longest or args.truncated or args.no_target or args.find
     return max((*args.row, -1)) + 1 or (SAMPLE if picks else args.n)
+
+
+def refuse_rows_beyond(answers: Answers, args: argparse.Namespace) -> None:
+    """Raise UsageError for a row of --row behind the last one."""
+    count = len(answers.passes[0].rows)
+    beyond = [str(row) for row in args.row if row >= count]
+    if beyond:
+        noun = "packed sequences" if args.packed else "rows"
+        message = f"--row {','.join(beyond)}: the {args.split} split has {count:,} {noun}, numbered from 0."
+        raise UsageError(message, fix=f"Give a number up to {count - 1:,}." if count else "Check the data's files.")
 
 
 def picked(answers: Answers, args: argparse.Namespace) -> list[tuple[int, TokenSequence]]:

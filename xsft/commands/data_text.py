@@ -25,8 +25,6 @@ def print_examples(found: Sequence[Numbered], vocabulary: Vocabulary, *, noun: s
     for row, one in found:
         for line in _example(row, one, vocabulary, noun, with_ids=with_ids):
             show(line)
-    if not found:
-        show(f"none of the {noun}s read matches")
 
 
 def _example(row: int, one: TokenSequence, vocabulary: Vocabulary, noun: str, *, with_ids: bool) -> Iterator[Text]:

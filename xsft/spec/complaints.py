@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -161,9 +161,25 @@ def _type_fix(value: object, expected: Sequence[str]) -> str:
     return f"Give {_or(expected)}."
 
 
+def without_misspelt(complaints: Sequence[Complaint]) -> list[Complaint]:
+    """Return the complaints without those of a missing key that is given misspelt: its unknown key is one problem."""
+    meant = {path for one in complaints if one.error["type"] == "extra_forbidden" for path in _meant_paths(one)}
+    return [one for one in complaints if one.error["type"] != "missing" or key_path(one.where.path) not in meant]
+
+
+def _meant_paths(complaint: Complaint) -> Iterator[str]:
+    keys = _keys_beside(complaint)
+    for near in _meant(str(complaint.where.path[-1]), keys, complaint.model):
+        yield key_path((*complaint.where.path[:-1], near)) if near in keys else near
+
+
+def _keys_beside(complaint: Complaint) -> tuple[str, ...]:
+    return keys_of(complaint.where.parent) if complaint.where.parent is not None else ()
+
+
 def _unknown_key(complaint: Complaint, at: str) -> Problem:
     key = str(complaint.where.path[-1])
-    keys = keys_of(complaint.where.parent) if complaint.where.parent is not None else ()
+    keys = _keys_beside(complaint)
     near = _meant(key, keys, complaint.model)
     section = key_path(complaint.where.path[:-1]) or "the workload"
     fix = f"Did you mean {_or(near)}?" if near else "Remove the key."

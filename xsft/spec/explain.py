@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from xsft.errors import SpecError
 from xsft.problems import Problem, error
-from xsft.spec.complaints import Complaint, describe
+from xsft.spec.complaints import Complaint, describe, without_misspelt
 from xsft.spec.modelkeys import Located, locate
 from xsft.spec.yamltext import ParsedYaml
 
@@ -60,7 +60,7 @@ def explain(
     errors = invalid.errors(include_url=False)
     found = [(locate(model_cls, e["loc"], given), e) for e in errors[:MAX_LOCATED]]
     complaints = [Complaint(where=where, error=e, model=model_cls) for where, e in found]
-    groups = _groups(complaints, level=0)
+    groups = _groups(without_misspelt(complaints), level=0)
     problems = tuple(_with_line(describe(group, parsed.raw), parsed) for group in groups[:MAX_PROBLEMS])
     rest = len(groups) - len(problems) + len(errors) - len(found)
     if rest == 0:

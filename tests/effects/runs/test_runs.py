@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.clusters import standing_in
 from tests.fakes.kuberuns import Runs as FakeRuns
 from tests.observations import jobset, local, observed
+from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.records.index import IndexEntry, keep
@@ -18,7 +19,9 @@ from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.runs import Runs, runs_for
 from xsft.effects.runs.sources import PlaceQuery, RunSource
 from xsft.errors import SpecError, UsageError
+from xsft.records.model import Attempt, Record
 from xsft.records.where import ClusterAddress
+from xsft.states.model import Observation, Status
 
 
 def entry(name: str = "gemma", **changed: Any) -> IndexEntry:
@@ -52,6 +55,24 @@ def test_a_local_run_without_a_process_or_with_two_is_not_interrupted(runs: Runs
     assert not runs.stop_local(local("tiny"))
     keep(runs.store.state / "runs", entry("tiny", target="local", output=str(tmp_path)))
     assert not runs.stop_local(local("tiny"))
+
+
+def test_a_failed_job_of_a_conversion_is_recorded_once_it_is_seen(runs: Runs, tmp_path: Path) -> None:
+    """A container that is killed for memory records nothing itself."""
+    attempt = Attempt(number=1, outcome="submitting", submitter="ab" * 8, jobset="gemma-convert", uid="uid-1")
+    runs.store.begin(Record(run_name="gemma-convert", target="xpk", output=str(tmp_path), attempts=(attempt,)))
+    there = jobset("gemma-convert", uid="uid-1", work="convert", output=str(tmp_path))
+    seen = observed("gemma-convert", jobset=there, progress=None)
+    assert recorded(runs, tmp_path, seen, Status(state="training")) == ("submitting", None)
+    assert recorded(runs, tmp_path, seen, Status(state="failed", reason="oom-killed")) == ("failed", "oom-killed")
+    later = replace(seen, jobset=replace(there, uid="uid-2"))
+    assert recorded(runs, tmp_path, later, Status(state="failed", reason="backoff")) == ("failed", "oom-killed")
+
+
+def recorded(runs: Runs, output: Path, seen: Observation, status: Status) -> tuple[str, str | None]:
+    runs.keep([(seen, status)])
+    (record,) = runs.store.read_run(str(output), "gemma-convert")
+    return record.last.outcome, record.last.reason
 
 
 def test_a_context_needs_no_places_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

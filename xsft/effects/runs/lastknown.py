@@ -80,6 +80,17 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
         _write(path, (*lines, *older), cluster=cluster, namespace=namespace, now=now)
 
 
+def newly_ended(state: Path, seen: Iterable[tuple[Observation, Status]]) -> Iterator[tuple[Observation, Status]]:
+    """Yield the jobs of conversions, exports and evaluations that ended since the last read was saved."""
+    for one, status in seen:
+        job = one.jobset
+        if not job or not job.work or job.serves or not one.cluster or one.last_known or status.state not in ENDED:
+            continue
+        before = recall(state, cluster=one.cluster, namespace=job.namespace).get(job.uid)
+        if before is None or not before.ended:
+            yield one, status
+
+
 def _with_told(known: LastKnown, line: Line | None) -> LastKnown:
     """Return the state with the findings and the progress of the saved line, if this read has none.
 

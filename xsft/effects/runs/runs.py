@@ -20,11 +20,12 @@ from xsft.effects.machine.process import user_name
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.effects.records.saved import latest_step
 from xsft.effects.runs.gather import Gathered, Look, Target, begin, gather_runs
-from xsft.effects.runs.lastknown import remember
+from xsft.effects.runs.lastknown import newly_ended, remember
 from xsft.effects.runs.local import lock_of
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, source_at, sources
 from xsft.effects.runs.wanted import Effort
 from xsft.effects.submit.cancelling import cancelled, record_cancel, record_worthless
+from xsft.effects.submit.job_end import record_failed_jobs
 from xsft.errors import Unreachable, XsftError
 from xsft.problems import Problem
 from xsft.records.where import ClusterAddress
@@ -98,8 +99,12 @@ class Runs(Struct, kw_only=True, eq=False):
         return RunsReading(gathered=self._gather(look), known=self._known if self.names else lambda: ())
 
     def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
-        """Save the states, to be shown if a cluster does not answer later."""
-        remember(self.store.state, seen, now=self.store.now())
+        """Save the states, to be shown if a cluster does not answer later; record the jobs that failed since the last
+        read beside their runs.
+        """
+        pairs = tuple(seen)
+        record_failed_jobs(self.store, newly_ended(self.store.state, pairs))
+        remember(self.store.state, pairs, now=self.store.now())
 
     def cluster(self, name: str) -> Cluster:
         """Return the connection to a cluster that was read. Raises as connecting does."""

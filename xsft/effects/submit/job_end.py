@@ -1,7 +1,10 @@
-"""Records beside a CPU job's run how the job ended: its JobSet is deleted some hours later."""
+"""Records beside a CPU job's run how the job ended: its JobSet is deleted some hours later, and a container that is
+killed for memory records nothing itself.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from xsft.effects.machine.chance import random_hex
@@ -9,6 +12,7 @@ from xsft.effects.records.records import RecordStore, ref_of
 from xsft.errors import XsftError
 from xsft.problems import Problem, warning
 from xsft.records.model import AttemptFacts
+from xsft.states.model import Observation, Status
 
 OPEN = frozenset({"submitting", "created", "unknown"})
 """Outcomes after which the end is not recorded yet."""
@@ -21,13 +25,14 @@ def record_job_end(
     run_name: str,
     outcome: Literal["completed", "failed"],
     reason: str | None = None,
+    uid: str | None = None,
 ) -> tuple[Problem, ...]:
-    """Record how the last attempt ended, unless its end is already recorded. Returns a warning if the record cannot be
-    written.
+    """Record how the last attempt ended, unless its end is already recorded, or it is not the JobSet with that `uid`.
+    Returns a warning if the record cannot be written.
     """
     try:
         last = next(iter(reversed(store.read_run(output, run_name))), None)
-        if last is None or last.last.outcome not in OPEN:
+        if last is None or last.last.outcome not in OPEN or (uid and last.last.uid not in (uid, None)):
             return ()
         facts = AttemptFacts(outcome=outcome, at=store.now(), submitter=random_hex(8), reason=reason)
         return store.finish(ref_of(last), facts).problems
@@ -35,3 +40,14 @@ def record_job_end(
         message = f"The end of {run_name} could not be recorded: {failed.message}"
         fix = "The result is at its path; the next call reads it there."
         return (warning("end-not-recorded", "", message, fix),)
+
+
+def record_failed_jobs(store: RecordStore, seen: Iterable[tuple[Observation, Status]]) -> None:
+    """Record the end of each failed job of a conversion, an export or an evaluation. An error in writing is ignored: it
+    does not concern the runs.
+    """
+    for one, status in seen:
+        job = one.jobset
+        if job and job.work and job.output and status.state == "failed":
+            at = {"output": job.output, "run_name": job.run_name, "uid": job.uid}
+            record_job_end(store, **at, outcome="failed", reason=status.reason)
