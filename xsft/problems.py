@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -21,6 +23,8 @@ Warnings of a plan that block a submission:
 - `unread`: unless it is accepted; it could not be looked at from here, and trying again may help.
 - `absent`: always; what the run needs does not exist yet, and accepting that does not make it exist.
 """
+
+_COMMAND_OF_FILE = re.compile(r"(`xsft (?:[a-z]+ )+)FILE\b")
 
 Again = Literal["helps", "unsure", "never"]
 """Whether trying again helps; `never` before a person has acted."""
@@ -65,7 +69,10 @@ class Problem:
                 return False
 
     def in_file(self, file: str) -> Problem:
-        return replace(self, file=file)
+        """Return the problem of this file. A check does not know the file, so its fix writes `xsft run FILE`; here that
+        becomes a command to copy."""
+        named = shlex.quote(file) if file not in ("", "-") else "FILE"
+        return replace(self, file=file, fix=_COMMAND_OF_FILE.sub(lambda found: f"{found[1]}{named}", self.fix))
 
     def as_warning_of(self, whose: str) -> Problem:
         """Return the problem as a warning of one of several sources; the others may still answer."""
