@@ -26,8 +26,8 @@ def here(tmp_path: Path, cluster_api: ClusterApi) -> Iterator[Machine]:
 
 
 def served(here: Machine, *options: str, **serve: Any) -> tuple[int, dict[str, Any]]:
-    file = here.workload(STORY, stages={"export": {"to": WEIGHTS}, "serve": {"image": IMAGE, **serve}})
-    done = here.verb("serve", file, "--json", *options)
+    file = here.workload(STORY, stages={"serve": {"image": IMAGE, **serve}})
+    done = here.verb("serve", file, "--json", "--weights", WEIGHTS, *options)
     document: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, document
 
@@ -67,7 +67,15 @@ def test_a_person_sees_the_plan_as_objects_for_kubectl(here: Machine) -> None:
     (deployment, *_) = yaml.safe_load_all(text)
     (copier,) = deployment["spec"]["template"]["spec"]["initContainers"]
     assert copier["command"][2].startswith('"""Copy a model')
-    assert here.verb("serve", file, "--dry-run").returncode == 2  # nothing says where the export is
+
+
+@pytest.mark.standin_only("no-request")
+def test_without_weights_the_export_of_the_workload_is_served_once_there_is_one(here: Machine) -> None:
+    file = here.workload(STORY, stages={"serve": {"image": IMAGE}})
+    done = here.verb("serve", file, "--json", "--yes")
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert (done.returncode, problem["id"]) == (4, "serve-no-weights")
+    assert problem["fix"].startswith(f"Export it first: xsft run {file} --to export")
 
 
 @pytest.mark.standin_only("no-request")

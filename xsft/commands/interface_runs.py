@@ -51,7 +51,8 @@ class StageOutline(Document):
     run_name: str
     """Run of the stage, `<run_name>-<stage>`."""
     digest: str | None
-    """Digest of all that decides the result, 64 hex digits; null if the stage cannot be planned, as for the next."""
+    """Digest of all that decides the result, 64 hex digits; null if the stage cannot be planned, or if what an earlier
+    stage will write decides too, as for export and serve."""
     writes: str | None
     """Path of the result; for `serve` the address."""
     argv: list[str]
@@ -60,6 +61,8 @@ class StageOutline(Document):
     """The `xpk workload create` line; null on this machine."""
     manifest: dict[str, Any] | None
     """The object that will be created; null on this machine."""
+    dependents: list[dict[str, Any]]
+    """Objects that are created after `manifest`, which it owns: the Service and the PodDisruptionBudget of a server."""
     notes: list[str]
     """What else to know before, one sentence each."""
     problems: list[Problem]

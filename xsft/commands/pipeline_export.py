@@ -37,9 +37,7 @@ class ExportHere:
 
     def plan(self) -> StagePlan:
         made = plan_ahead(self._trained(), self._request(), step=self._steps)
-        return StagePlan(
-            name=self.name, run_name=made.run_name, digest=made.digest, writes=made.directory, argv=made.argv
-        )
+        return StagePlan(name=self.name, run_name=made.run_name, digest=None, writes=made.directory, argv=made.argv)
 
     def find(self) -> StageFound:
         try:
@@ -103,7 +101,7 @@ class ServeHere:
         return StagePlan(
             name=self.name,
             run_name=self.run_name,
-            digest=self._exported.plan().digest,
+            digest=None,
             writes="http://127.0.0.1",
             notes=("on this machine the server is started by hand, by the command that xsft run prints",),
         )

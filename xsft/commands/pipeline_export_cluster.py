@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec.structs import replace
+
 from xsft import api, cpu_jobs
 from xsft.aliases import ShowLine
 from xsft.commands.export import intended
@@ -51,7 +53,8 @@ class ExportOnCluster:
         asked = ExportRequest(form=self._asked.what, hub=hub)
         steps = self._workload.spec.train.steps
         made = plan_ahead(intended(intent), asked, step=steps, output=output, folder=EXPORTED)
-        return job_plan(self._plan_job(made, intent, progress=lambda _line: None), name=self.name)
+        planned = job_plan(self._plan_job(made, intent, progress=lambda _line: None), name=self.name)
+        return replace(planned, digest=None)
 
     def find(self) -> StageFound:
         """Return what the records in the output say; the cluster is not asked."""

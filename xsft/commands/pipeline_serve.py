@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from xsft import api
 from xsft.aliases import ShowLine
-from xsft.commands.asking import at_terminal, confirm
 from xsft.commands.failure import print_problems
 from xsft.commands.pipeline_cluster import ClusterCall
-from xsft.commands.serving_wait import stop_line, wait_for_server
+from xsft.commands.serving_wait import confirm_server, stop_line, wait_for_server
 from xsft.commands.waiting import told
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.records.records import record_store
@@ -24,6 +23,17 @@ from xsft.spec.resolve import Run
 from xsft.stages.stage import Stage, StageEnd, StageFound, StageName, StagePlan
 
 
+def exported_weights(exported: Stage) -> str | None:
+    """Return what the export wrote; None before it is done."""
+    found = exported.find()
+    return found.result if found.state == "done" else None
+
+
+def weights_ahead(exported: Stage) -> str:
+    """Return where the export will be; a folder of the bucket has the digits of its content only later."""
+    return exported.plan().writes.removeprefix(HF_PREFIX)
+
+
 class ServeOnCluster:
     """The server of the workload's export, on its cluster."""
 
@@ -35,40 +45,41 @@ class ServeOnCluster:
 
     @property
     def digest(self) -> str:
-        weights = self._weights()
+        weights = exported_weights(self._exported)
         if weights is None:
             raise UsageError(f"{self.run_name} has no digest before there is an export.", fix="Export first.")
         return self._plan(weights).digest
 
     def plan(self) -> StagePlan:
         """Return the plan as it is before the export is done, whose bucket is not read."""
-        plan = self._plan(self._ahead())
+        plan = self._plan(weights_ahead(self._exported))
         shape = plan.inputs.shape
         machine = f"one {shape.machine}: {shape.count} of {shape.accelerator}"
         return StagePlan(
             name=self.name,
             run_name=self.run_name,
-            digest=plan.digest,
+            digest=None,
             writes=plan.output,
             argv=vllm_argv(plan.inputs),
             manifest=plan.manifest,
+            dependents=plan.dependents,
             notes=(
                 f"{machine}, outside the queue's quota, until it is cancelled",
-                "a Service and a PodDisruptionBudget, which its Deployment owns: xsft serve FILE --dry-run shows them",
+                "a Service and a PodDisruptionBudget, which its Deployment owns",
             ),
         )
 
     def find(self) -> StageFound:
         """Return what the cluster holds. Before the export is done its folder is unknown, and so is the server's."""
-        weights = self._weights()
+        weights = exported_weights(self._exported)
         if weights is None:
             return StageFound(state="missing", why="there is no export to serve")
         return found(self._cluster(), self._plan(weights))
 
     def perform(self, progress: ShowLine) -> StageEnd:
-        plan, cluster = self._plan(self._exported_weights()), self._cluster()
+        plan, cluster = self._plan(self._weights()), self._cluster()
         before = found(cluster, plan)
-        self._confirm(plan)
+        confirm_server(plan, yes=self._call.yes)
         run = self._run()
         record = ServerRecord(store=record_store(), provenance=gather_provenance(self._workload.file), run=run)
         with when_interrupted(NOTHING_CREATED):
@@ -78,35 +89,19 @@ class ServeOnCluster:
 
     def watch(self, timeout_s: float | None) -> None:
         """Return when /health answers: the readiness probe of its pod asks it, and the Deployment counts ready pods."""
-        cluster, plan = self._cluster(), self._plan(self._exported_weights())
+        cluster, plan = self._cluster(), self._plan(self._weights())
         with when_interrupted(f"The server continues. To end it: {stop_line(cluster, plan)}"):
             wait_for_server(cluster, plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=told)
-
-    def _confirm(self, plan: ServingPlan) -> None:
-        ask = at_terminal() and not self._call.yes
-        shape = plan.inputs.shape
-        question = f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
-        if ask and not confirm(question):
-            raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
 
     def _plan(self, weights: str) -> ServingPlan:
         return plan_serving(self._run(), weights=weights, file=self._workload.file)
 
-    def _ahead(self) -> str:
-        """Return where the export will be; a folder of the bucket has the digits of its content only later."""
-        return self._exported.plan().writes.removeprefix(HF_PREFIX)
-
-    def _exported_weights(self) -> str:
+    def _weights(self) -> str:
         """Raises Refused, stage-not-done, before there is an export."""
-        weights = self._weights()
+        weights = exported_weights(self._exported)
         if weights is None:
             raise Refused("There is no export to serve.", fix="Begin with it: --from export.", id="stage-not-done")
         return weights
-
-    def _weights(self) -> str | None:
-        """Return what the export wrote; None before it is done."""
-        export = self._exported.find()
-        return export.result if export.state == "done" else None
 
     def _run(self) -> Run:
         return api.intend((self._workload,))[0].run

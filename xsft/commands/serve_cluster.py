@@ -15,14 +15,16 @@ from msgspec.structs import asdict
 
 from xsft import api
 from xsft.checks import for_submission
-from xsft.commands.asking import at_terminal, confirm
 from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import print_problems, problem_documents
+from xsft.commands.pipeline_cluster import ClusterCall
+from xsft.commands.pipeline_export_cluster import ExportOnCluster
+from xsft.commands.pipeline_serve import exported_weights, weights_ahead
 from xsft.commands.plan_summary import cluster_text
 from xsft.commands.plan_text import audit_lines, block, problems_block, shell_line
 from xsft.commands.progress import shown
-from xsft.commands.serving_wait import stop_line, wait_for_server
+from xsft.commands.serving_wait import confirm_server, stop_line, wait_for_server
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
@@ -76,8 +78,7 @@ def serve_on_cluster(args: argparse.Namespace) -> int:
     if args.dry_run:
         _print_plan(asked, file=args.model, as_json=args.json)
         return 0
-    if at_terminal() and not (args.yes or args.json) and not confirm(_question(asked.plan)):
-        raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
+    confirm_server(asked.plan, yes=args.yes or args.json)
     assert asked.run.place is not None
     cluster = connect(asked.run.place)
     with when_interrupted(NOTHING_CREATED), shown("serve") as say:
@@ -105,25 +106,22 @@ def _asked(args: argparse.Namespace) -> ServeCall:
     own = tuple(p.in_file(workload.file) for p in intent.problems if p.where.startswith(ITS))
     if wrong := errors_in(own if args.dry_run else for_submission(own)):
         raise SpecError(wrong)
-    plan = plan_serving(intent.run, weights=_weights(args, intent.run), file=workload.file)
     if intent.run.place is None:
         raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+    weights = args.weights or _exported(workload, intent.run.run_name, args)
+    plan = plan_serving(intent.run, weights=weights, file=workload.file)
     return ServeCall(run=intent.run, plan=plan, audit=audit_server(plan, intent.run), problems=own)
 
 
-def _weights(args: argparse.Namespace, run: Run) -> str:
-    """Return the folder of the export. Raises UsageError if neither the command line nor the workload names one."""
-    export = run.spec.stages.export
-    named = args.weights or (export.to if export else None)
-    if named is None:
-        fix = "Give --weights gs://bucket/folder, or write stages.export.to."
-        raise UsageError("Nothing says where the export of this workload is.", fix=fix, id="serve-no-weights")
-    return str(named)
-
-
-def _question(plan: ServingPlan) -> str:
-    shape = plan.inputs.shape
-    return f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
+def _exported(workload: api.Loaded, training: str, args: argparse.Namespace) -> str:
+    """Return what the workload's export stage wrote; for a dry run also what it will write. Raises Refused,
+    serve-no-weights, before it is done."""
+    export = ExportOnCluster(workload, training=training, call=ClusterCall(yes=True, poll_s=args.poll))
+    weights = exported_weights(export) or (weights_ahead(export) if args.dry_run else None)
+    if weights is None:
+        fix = f"Export it first: xsft run {shlex.quote(args.model)} --to export; or give --weights gs://bucket/folder."
+        raise Refused(f"There is no export to serve: {export.find().why}.", fix=fix, id="serve-no-weights")
+    return weights
 
 
 def _lines(cluster: Cluster, plan: ServingPlan, begun: ServerBegun) -> Iterator[str]:

@@ -1,16 +1,25 @@
-"""Wait for a server on a cluster, for `xsft serve FILE` and `xsft run FILE`."""
+"""Ask about a server on a cluster and wait for it, for `xsft serve FILE` and `xsft run FILE`."""
 
 from __future__ import annotations
 
 import shlex
 
 from xsft.aliases import ShowLine
+from xsft.commands.asking import at_terminal, confirm
 from xsft.commands.durations import duration_text
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
 from xsft.effects.submit.serving import found, stop_argv
-from xsft.errors import RunFailed, TimedOut
+from xsft.errors import Refused, RunFailed, TimedOut
 from xsft.serving.plan import ServingPlan
+
+
+def confirm_server(plan: ServingPlan, *, yes: bool) -> None:
+    """Ask at a terminal before accelerators are taken. Raises Refused for any answer but yes."""
+    shape = plan.inputs.shape
+    question = f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
+    if at_terminal() and not yes and not confirm(question):
+        raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
 
 
 def wait_for_server(

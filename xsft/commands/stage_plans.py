@@ -51,7 +51,8 @@ def _summary(one: StageOutlook) -> str:
         why = "; ".join(problem.message for problem in one.problems)
         return f"{one.name:<10}{one.run_name}: not planned: {why}"
     notes = "".join(f"\n{'':<10}{note}" for note in one.plan.notes)
-    return f"{one.name:<10}{one.run_name}, digest {one.plan.digest[:12]}: {one.plan.writes}{notes}"
+    digest = f", digest {one.plan.digest[:12]}" if one.plan.digest else ""
+    return f"{one.name:<10}{one.run_name}{digest}: {one.plan.writes}{notes}"
 
 
 def stage_documents(found: Sequence[StageOutlook]) -> list[dict[str, Any]]:
@@ -68,6 +69,7 @@ def _document(one: StageOutlook) -> dict[str, Any]:
         "argv": list(plan.argv) if plan else [],
         "xpk_argv": list(plan.xpk_argv) if plan and plan.xpk_argv else None,
         "manifest": plan.manifest if plan else None,
+        "dependents": list(plan.dependents) if plan else [],
         "notes": list(plan.notes) if plan else [],
         "problems": problem_documents(one.problems),
     }

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
 
-from xsft.aliases import ShowLine
+from xsft.aliases import JsonObject, ShowLine
 from xsft.problems import Problem
 
 StageName = Literal["convert", "train", "evaluate", "export", "serve"]
@@ -39,8 +39,9 @@ class StagePlan(Struct, frozen=True, kw_only=True):
     name: StageName
     run_name: str
     """`<run_name>-<stage>`; the training has its own name."""
-    digest: str
-    """64 hex digits over what decides the result. Another digest is another result, at another path."""
+    digest: str | None
+    """64 hex digits over what decides the result. Another digest is another result, at another path. None: what an
+    earlier stage will write decides too."""
     writes: str
     """Path of the result; for `serve` the address."""
     argv: tuple[str, ...] = ()
@@ -48,6 +49,8 @@ class StagePlan(Struct, frozen=True, kw_only=True):
     xpk_argv: tuple[str, ...] | None = None
     manifest: dict[str, Any] | None = None
     """Object that is created on a cluster; None on this machine."""
+    dependents: tuple[JsonObject, ...] = ()
+    """Objects that are created after it, which it owns."""
     notes: tuple[str, ...] = ()
     """What else a user should know before, one sentence each: slices, time limits, sizes."""
     problems: tuple[Problem, ...] = ()

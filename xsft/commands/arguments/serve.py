@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " workload of a cluster (.yaml)",
     )
     parser.add_argument("--port", type=_port, metavar="N", help="port of 127.0.0.1 (default: a free one)")
-    weights = "cluster: folder of the export, or its repository on the hub (default: stages.export.to)"
+    weights = "cluster: folder of the export, or its repository on the hub (default: what its export stage wrote)"
     parser.add_argument("--weights", type=a_name, metavar="gs://PATH", help=weights)
     parser.add_argument("--dry-run", action="store_true", help="cluster: only print the plan and its objects")
     parser.add_argument("--yes", action="store_true", help="cluster: do not ask before a machine is used")
