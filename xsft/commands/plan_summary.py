@@ -33,6 +33,7 @@ def summary(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from _where(plan)
     yield from _fits(plan.problems)
     yield "restarts", _restarts(plan)
+    yield "compiled", _compiled(plan)
     yield "secrets", secrets_text(run)
     yield "results", f"{(run.output or '?').rstrip('/')}/{plan.run_name}/checkpoints"
 
@@ -106,6 +107,16 @@ def _restarts(plan: Plan) -> str:
     most = f"at most {plan.run.spec.restarts.max}; " if restarts_in_place(plan.run) else ""
     order = "in the same order" if plan.seeds is None else "in another order"
     return f"{most}each reads the rows again {order}"
+
+
+def _compiled(plan: Plan) -> str:
+    """Return where compiled programs are kept, so that a restart need not compile again, as text."""
+    if plan.mode.value == "pathways":
+        return f"by Pathways' servers, which keep programs in {plan.run.servers.scratch or 'their scratch bucket'}"
+    if folder := trainer_of(plan.run).trainer_keys(plan.run).get("jax_cache_dir"):
+        return f"programs are kept in {folder}"
+    kept = plan.on_this_machine and "jax_cache_dir" not in plan.run.spec.overrides.maxtext
+    return "programs are kept in xsft's cache folder" if kept else "a restart compiles again (jax_cache_dir is empty)"
 
 
 def secrets_text(run: Run) -> str:

@@ -56,8 +56,14 @@ def test_only_the_named_environment_is_passed(tmp_path: Path, fake: FakeTrainer)
     assert env["HF_HUB_OFFLINE"] == env["MY"] == "1"
     assert env["JAX_PLATFORMS"] == "cpu"
     assert "SECRET" not in env
+    assert env["JAX_COMPILATION_CACHE_DIR"] == str(fake.folder / "cache" / "jax")
     assert not Path(env["TMPDIR"]).exists()
     assert fake.seen()["cwd"] == os.getcwd()
+
+
+def test_a_workload_that_names_jax_cache_dir_decides_about_it(tmp_path: Path, fake: FakeTrainer) -> None:
+    ran(plan(tmp_path, overrides__maxtext__jax_cache_dir=""), fake)
+    assert "JAX_COMPILATION_CACHE_DIR" not in fake.seen()["env"]
 
 
 def test_status_sees_it_from_its_first_line_on(tmp_path: Path, fake: FakeTrainer) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from xsft.effects.local.folder import RunFolder
-from xsft.effects.local.machine import Machine, trainer_environment
+from xsft.effects.local.machine import Machine, compiled_folder, trainer_environment
 from xsft.effects.local.namespace import Containment, refuse_where_harmful
 from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine.paths import private_folder
@@ -42,13 +42,12 @@ def train(
     env, log = trainer_environment(plan, machine=machine, scratch=scratch), Path(attempt.log)
     if machine.container is None:
         return follow((*found.prefix, *attempt.argv), env=env, log=log, on_line=on_line, grace_s=grace_s)
-    hub = machine.cache / "huggingface"
-    private_folder(hub)
+    hub, compiled = private_folder(machine.cache / "huggingface"), private_folder(compiled_folder(machine))
     return machine.container.run(
         plan,
         argv=attempt.argv,
         env=env,
-        writable=(folder.path, hub, scratch),
+        writable=(folder.path, hub, compiled, scratch),
         log=log,
         on_line=on_line,
         grace_s=grace_s,
