@@ -25,6 +25,7 @@ from xsft.effects.local.convert_needs import lacks
 from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
 from xsft.effects.local.namespace import refuse_where_harmful
+from xsft.effects.local.stage_record import begun, ended, next_attempt, stage_record, usable
 from xsft.effects.local.trainer_process import GRACE_S, follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
@@ -34,7 +35,7 @@ from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.problems import Problem, errors_in, warning
-from xsft.records.model import Attempt, Outcome, Record
+from xsft.records.model import Outcome, Record
 from xsft.trainers.explain import reason
 
 TAIL_LINES = 2000
@@ -82,7 +83,7 @@ def convert_here(asked: Conversion, *, grace_s: float = GRACE_S) -> ConversionRe
     if plan.whole and not _unsaid(plan):
         return _found(plan)
     folder = convert_folder.folder_of(plan)
-    with _usable(folder.first), exclusive(folder.lock, waiting=asked.waiting):
+    with usable(folder.first), exclusive(folder.lock, waiting=asked.waiting):
         plan = asked.look()  # another process may have finished it
         folder = convert_folder.folder_of(plan)
         if plan.whole:
@@ -110,17 +111,6 @@ def _found(plan: ConversionPlan) -> ConversionResult:
 
 
 @contextmanager
-def _usable(folder: Path) -> Iterator[None]:
-    """Turn an error for a folder that cannot be written, or a full disk, into one that tells the user what to fix."""
-    try:
-        yield
-    except OSError as failed:
-        raise EnvironmentMissing(
-            f"{folder} cannot be used: {failed.strerror or failed}", fix="free some space or name another output"
-        ) from failed
-
-
-@contextmanager
 def _held(folder: ConversionFolder, plan: ConversionPlan) -> Iterator[None]:
     """Hold the lock of the conversion. `status` and `cancel` read this lock."""
 
@@ -139,14 +129,14 @@ def _held(folder: ConversionFolder, plan: ConversionPlan) -> Iterator[None]:
 def _converted(
     asked: Conversion, plan: ConversionPlan, folder: ConversionFolder, *, grace_s: float
 ) -> ConversionResult:
-    before, missing = convert_folder.run_record(plan, folder), lacks(plan, cache=asked.cache)
+    before, missing = stage_record(convert_folder.stage_run(plan)), lacks(plan, cache=asked.cache)
     refused = [problem for problem in errors_in(missing) if problem.id not in asked.accepted]
     if refused:
         raise EnvironmentMissing(refused[0].message, fix=refused[0].fix, id=refused[0].id)
     machine = asked.machine()
     contained = machine.contain()
     refuse_where_harmful(contained)
-    record = convert_folder.begun(before, _attempt(plan, folder, before, machine))
+    record = begun(before, next_attempt(before, plan.argv, folder=folder.run, machine=machine))
     convert_folder.save(record, plan, folder)
     record_store(machine.env).index(record, str(folder.run.record))
     end = _tried(_Try(asked=asked, plan=plan, folder=folder, machine=machine, record=record), grace_s=grace_s)
@@ -160,18 +150,6 @@ def _converted(
         record=folder.run.record,
         log=Path(record.last.log),
         warnings=(*contained.warnings, *missing, *end.warnings),
-    )
-
-
-def _attempt(plan: ConversionPlan, folder: ConversionFolder, before: Record, machine: Machine) -> Attempt:
-    number = 1 + max((one.number for one in before.attempts), default=0)
-    return Attempt(
-        number=number,
-        argv=(str(machine.python), *plan.argv[1:]),
-        log=str(folder.run.own / f"trainer-{number}.log"),
-        started_at=machine.now(),
-        spec_digest=plan.digest,
-        private_pids=machine.contain().private,
     )
 
 
@@ -309,7 +287,7 @@ def _judged(one: _Try, status: int) -> _End:
 
 
 def _save_end(one: _Try, end: _End, status: int | None) -> None:
-    done = convert_folder.ended(one.record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
+    done = ended(one.record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
     convert_folder.save(done, one.plan, one.folder)
 
 

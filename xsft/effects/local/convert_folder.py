@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec import Struct, to_builtins
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.record import FILE, SPEC_KEY, ConversionRecord, to_json
 from xsft.effects.local.folder import RunFolder
+from xsft.effects.local.stage_record import StageRun, ended, save_record, stage_record
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import private_folder
-from xsft.effects.machine.regular import read_text
-from xsft.errors import Refused, UsageError
-from xsft.records.document import to_json as run_to_json
-from xsft.records.model import Attempt, Outcome, Record
-from xsft.trainers.record import from_json
+from xsft.records.model import Record
 
 
 class ConversionFolder(Struct, frozen=True, kw_only=True):
@@ -39,53 +35,17 @@ class ConversionFolder(Struct, frozen=True, kw_only=True):
 
 def folder_of(plan: ConversionPlan) -> ConversionFolder:
     """Return the folder. Raises UsageError if the output is not a folder of this machine."""
-    for path in (plan.output, plan.directory):
-        if not Path(path).is_absolute():
-            raise UsageError(
-                f"{path} is not an absolute path, and a conversion here writes to this machine",
-                fix="name a folder, e.g. output: ./runs",
-            )
-    run = RunFolder(path=Path(plan.output) / plan.run_name)
-    return ConversionFolder(run=run, first=Path(plan.first), directory=Path(plan.directory))
+    return ConversionFolder(run=stage_run(plan).folder, first=Path(plan.first), directory=Path(plan.directory))
 
 
-def run_record(plan: ConversionPlan, folder: ConversionFolder) -> Record:
-    """Return the run's record with the earlier attempts. Raises Refused if the folder belongs to a training run."""
-    new = Record(
-        run_name=plan.run_name,
-        spec_digest=plan.digest,
-        spec={SPEC_KEY: {"training": plan.training, "directory": plan.directory, **_inputs(plan)}},
-        target="local",
-        output=plan.output,
-    )
-    try:
-        before = from_json(read_text(folder.run.record))
-    except FileNotFoundError:
-        return new
-    except ValueError as broken:
-        fix = "move the file away; nothing was changed"
-        raise Refused(f"{folder.run.record} cannot be read: {broken}", fix=fix) from broken
-    if SPEC_KEY not in before.spec:
-        raise Refused(
-            f"{folder.run.path} is the folder of another run, named {plan.run_name} as well",
-            fix="take another name for one of the two",
-            id="stage-name-taken",
-        )
-    return replace(new, attempts=tuple(map(_killed, before.attempts)))
-
-
-def begun(record: Record, attempt: Attempt) -> Record:
-    return replace(record, attempts=(*record.attempts, attempt))
-
-
-def ended(record: Record, *, outcome: Outcome, reason: str | None, status: int | None, at: str) -> Record:
-    last = replace(record.last, outcome=outcome, reason=reason, exit_status=status, finished_at=at)
-    return replace(record, attempts=(*record.attempts[:-1], last))
+def stage_run(plan: ConversionPlan) -> StageRun:
+    inputs = {"training": plan.training, "directory": plan.directory, **_inputs(plan)}
+    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=SPEC_KEY, inputs=inputs)
 
 
 def save(record: Record, plan: ConversionPlan, folder: ConversionFolder) -> None:
     """Write both records: the run's, then the one beside the result."""
-    write_atomic(folder.run.record, run_to_json(record))
+    save_record(record, folder.run)
     last = record.last
     beside = ConversionRecord(
         digest=plan.digest,
@@ -106,19 +66,13 @@ def mend(plan: ConversionPlan, folder: ConversionFolder, *, at: str) -> None:
     if plan.recorded is None or plan.whole is None:
         return
     beside = Path(plan.whole).parent.parent / FILE
-    write_atomic(beside, to_json(changed(plan.recorded, outcome="completed", finished_at=at)))
+    write_atomic(beside, to_json(replace(plan.recorded, outcome="completed", finished_at=at)))
     if not folder.run.record.is_file():
         return
-    record = run_record(plan, folder)
+    record = stage_record(stage_run(plan))
     if record.attempts and record.last.argv == plan.recorded.argv:
         saved = ended(record, outcome="completed", reason=None, status=record.last.exit_status, at=at)
-        write_atomic(folder.run.record, run_to_json(saved))
-
-
-def _killed(attempt: Attempt) -> Attempt:
-    if attempt.outcome != "running":
-        return attempt
-    return replace(attempt, outcome="failed", reason="xsft or the machine stopped")
+        save_record(saved, folder.run)
 
 
 def _inputs(plan: ConversionPlan) -> dict[str, object]:

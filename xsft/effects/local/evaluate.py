@@ -6,28 +6,27 @@ attempt keeps its folder, and the next one gets another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
 
 from xsft.catalog.releases import DEFAULT
-from xsft.effects.local.evaluate_folder import (
-    EvaluationFile,
-    attempts_of,
-    begun,
-    ended,
-    existing,
-    read_run,
-    run_folder,
-    save,
-)
+from xsft.effects.local.evaluate_folder import EvaluationFile, attempts_of, existing, run_folder, stage_run
 from xsft.effects.local.evaluate_process import Measuring, command, measure
 from xsft.effects.local.expression import matches
 from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.killed import memory_bytes
 from xsft.effects.local.machine import Machine
+from xsft.effects.local.stage_record import (
+    begun,
+    ended,
+    next_attempt,
+    read_stage,
+    save_record,
+    stage_record,
+    usable,
+)
 from xsft.effects.local.stop import is_held
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
@@ -36,12 +35,12 @@ from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused, UsageError
-from xsft.evaluation.inputs import next_directory
+from xsft.evaluation.inputs import SPEC_KEY, next_directory
 from xsft.evaluation.plan import FILE, EvaluationPlan
 from xsft.evaluation.program import job_of, program_digest
 from xsft.evaluation.report import judgement_of, report_of, to_json
 from xsft.evaluation.verdict import Judgement
-from xsft.records.model import Attempt, Record
+from xsft.records.model import Record
 from xsft.stages.stage import StageAction, StageEnd, StageFound
 
 FIX_VERDICT = "Read the answers in {path}. Train longer or on other data, or change the rules of stages.evaluate."
@@ -69,7 +68,7 @@ def found(plan: EvaluationPlan) -> StageFound:
     folder = run_folder(plan)
     if is_held(folder.lock):
         return StageFound(state="running", why=f"another xsft holds {folder.lock}")
-    record = read_run(folder)
+    record = read_stage(folder, key=SPEC_KEY)
     last = record.last if record and record.attempts else None
     if last is None or last.spec_digest != plan.digest:
         return StageFound(state="missing", why="no evaluation of these inputs has begun")
@@ -92,7 +91,7 @@ def perform(asked: LocalEvaluation) -> StageEnd:
     if there := existing(plan):
         return _found_end(there)
     _refuse_unfit(plan)
-    with _usable(folder), exclusive(folder.lock, waiting=lambda: asked.progress(_waiting(plan))):
+    with usable(folder.own), exclusive(folder.lock, waiting=lambda: asked.progress(_waiting(plan))):
         if there := existing(plan):  # another process may have made it
             return _found_end(there)
         return _measured(asked, folder)
@@ -147,23 +146,14 @@ def refuse_small_memory(weights: Path) -> None:
         )
 
 
-@contextmanager
-def _usable(folder: RunFolder) -> Iterator[None]:
-    """Turn an error for a folder that cannot be written, or a full disk, into one that tells the user what to fix."""
-    try:
-        yield
-    except OSError as failed:
-        raise EnvironmentMissing(
-            f"{folder.own} cannot be used: {failed.strerror or failed}", fix="free some space or name another output"
-        ) from failed
-
-
 def _measured(asked: LocalEvaluation, folder: RunFolder) -> StageEnd:
     plan, machine = asked.plan, asked.machine()
     directory = Path(next_directory(plan.directory, taken=frozenset(map(str, attempts_of(plan)))))
-    record = begun(plan, folder, _attempt(plan, folder, machine))
+    program = command(machine, job=Path("JOB"), answer=Path("ANSWER"))[len(machine.contain().prefix) :]
+    before = stage_record(stage_run(plan))
+    record = begun(before, next_attempt(before, program, folder=folder, machine=machine))
     private_folder(directory)
-    save(record, folder)
+    save_record(record, folder)
     record_store(machine.env).index(record, str(folder.record))
     action: StageAction = "created" if len(record.attempts) == 1 else "attempt"
     try:
@@ -173,37 +163,23 @@ def _measured(asked: LocalEvaluation, folder: RunFolder) -> StageEnd:
         return _ended(plan, folder, record, done, directory, action=action)
     except KeyboardInterrupt:
         why = "interrupted by the user"
-        save(ended(record, outcome="interrupted", reason=why, status=None, at=clock.now()), folder)
+        save_record(ended(record, outcome="interrupted", reason=why, status=None, at=clock.now()), folder)
         return StageEnd(action=action, state="torn", why=why, interrupted=True)
     except BaseException as failed:
-        save(ended(record, outcome="failed", reason=str(failed), status=None, at=clock.now()), folder)
+        save_record(ended(record, outcome="failed", reason=str(failed), status=None, at=clock.now()), folder)
         raise
-
-
-def _attempt(plan: EvaluationPlan, folder: RunFolder, machine: Machine) -> Attempt:
-    before = read_run(folder)
-    number = 1 + max((one.number for one in before.attempts), default=0) if before else 1
-    program = command(machine, job=Path("JOB"), answer=Path("ANSWER"))
-    return Attempt(
-        number=number,
-        argv=program[len(machine.contain().prefix) :],
-        log=str(folder.own / f"trainer-{number}.log"),
-        started_at=machine.now(),
-        spec_digest=plan.digest,
-        private_pids=machine.contain().private,
-    )
 
 
 def _ended(
     plan: EvaluationPlan, folder: RunFolder, record: Record, done: Measuring, directory: Path, *, action: StageAction
 ) -> StageEnd:
     if done.measured is None:
-        save(ended(record, outcome="failed", reason=done.why, status=done.status, at=clock.now()), folder)
+        save_record(ended(record, outcome="failed", reason=done.why, status=done.status, at=clock.now()), folder)
         fix = f"The whole output: {record.last.log}. The same command evaluates again."
         return StageEnd(action=action, state="failed", why=done.why, fix=fix)
     judgement, at, path = judgement_of(plan.inputs, done.measured, matches=matches), clock.now(), directory / FILE
     write_atomic(path, to_json(report_of(plan, done.measured, judgement, at=at, worker=program_digest())))
-    save(_closed(record, judgement, status=done.status, at=at), folder)
+    save_record(_closed(record, judgement, status=done.status, at=at), folder)
     return _end(action, judgement, path=path)
 
 

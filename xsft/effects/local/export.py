@@ -7,8 +7,7 @@ interrupted attempt keeps its folder, and the next one gets another.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -17,13 +16,13 @@ from msgspec.structs import replace
 
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.local import export_folder
-from xsft.effects.local.convert_folder import begun, ended
 from xsft.effects.local.export_needs import refuse_without_room, why_no_logits
 from xsft.effects.local.export_verify import verify, verify_logits, with_logits
 from xsft.effects.local.export_work import ExportShop, ask_worker, run
 from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import refuse_where_harmful
+from xsft.effects.local.stage_record import begun, ended, next_attempt, stage_record, usable
 from xsft.effects.local.stop import holder
 from xsft.effects.local.trainer_process import GRACE_S
 from xsft.effects.machine import clock
@@ -31,11 +30,11 @@ from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
-from xsft.errors import EnvironmentMissing, XsftError
+from xsft.errors import XsftError
 from xsft.export.inputs import ExportDtype, ExportForm
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import Verification, verification_text
-from xsft.records.model import Attempt, Outcome, Record
+from xsft.records.model import Outcome, Record
 from xsft.stages.stage import StageEnd, StageFound
 from xsft.trainers.explain import reason
 from xsft.trainers.export import tokenizer_job
@@ -86,7 +85,7 @@ def export_here(asked: ExportWork) -> ExportResult:
         return _found(plan)
     lock = export_folder.run_folder(plan).lock
     with (
-        _usable(Path(plan.output)),
+        usable(Path(plan.output)),
         exclusive(lock, waiting=lambda: asked.say("another xsft exports this run; waiting")),
     ):
         plan = asked.look()  # another process may have finished it
@@ -145,17 +144,6 @@ def _found(plan: ExportPlan) -> ExportResult:
     )
 
 
-@contextmanager
-def _usable(folder: Path) -> Iterator[None]:
-    """Turn an error for a folder that cannot be written, or a full disk, into one that tells the user what to fix."""
-    try:
-        yield
-    except OSError as failed:
-        raise EnvironmentMissing(
-            f"{folder} cannot be used: {failed.strerror or failed}", fix="free some space or name another output"
-        ) from failed
-
-
 class _ExportAttempt(Struct, frozen=True, kw_only=True):
     plan: ExportPlan
     asked: ExportWork
@@ -166,12 +154,13 @@ class _ExportAttempt(Struct, frozen=True, kw_only=True):
 
 def _exported(plan: ExportPlan, asked: ExportWork) -> ExportResult:
     refuse_without_room(plan)
-    before, machine = export_folder.run_record(plan), asked.machine()
+    run, machine = export_folder.stage_run(plan), asked.machine()
+    before = stage_record(run)
     refuse_where_harmful(machine.contain())
-    record = begun(before, _new_attempt(plan, before, machine))
+    record = begun(before, next_attempt(before, plan.argv, folder=run.folder, machine=machine))
     Path(plan.directory).mkdir(parents=True, exist_ok=True)
     export_folder.save(record, plan)
-    record_store(machine.env).index(record, str(export_folder.run_folder(plan).record))
+    record_store(machine.env).index(record, str(run.folder.record))
     with scratch_folder("export") as scratch:
         logs = Path(plan.directory) / "xsft"
         shop = ExportShop(machine=machine, scratch=scratch, logs=logs, grace_s=asked.grace_s)
@@ -185,20 +174,8 @@ def _exported(plan: ExportPlan, asked: ExportWork) -> ExportResult:
         plan=plan,
         folder=plan.directory if is_whole else None,
         verification=end.verification,
-        record=export_folder.run_folder(plan).record,
+        record=run.folder.record,
         log=Path(record.last.log),
-    )
-
-
-def _new_attempt(plan: ExportPlan, before: Record, machine: Machine) -> Attempt:
-    number = 1 + max((one.number for one in before.attempts), default=0)
-    return Attempt(
-        number=number,
-        argv=(str(machine.python), *plan.argv[1:]),
-        log=str(export_folder.run_folder(plan).own / f"trainer-{number}.log"),
-        started_at=machine.now(),
-        spec_digest=plan.digest,
-        private_pids=machine.contain().private,
     )
 
 

@@ -1,0 +1,115 @@
+"""The record of a stage's own run on this machine: a conversion, an evaluation or an export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.effects.local.folder import RunFolder
+from xsft.effects.local.machine import Machine
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.regular import read_text
+from xsft.errors import EnvironmentMissing, Refused, UsageError
+from xsft.records.document import to_json
+from xsft.records.model import Attempt, Outcome, Record
+from xsft.trainers.record import from_json
+
+
+class StageRun(Struct, frozen=True, kw_only=True):
+    """A stage's run on this machine, as its record names it."""
+
+    run_name: str
+    digest: str
+    output: str
+    key: str
+    """Key of the stage under `spec`; the record of another kind of run does not have it."""
+    inputs: Mapping[str, Any]
+
+    @property
+    def folder(self) -> RunFolder:
+        """`<output>/<run_name>`. Raises UsageError if the output is not a folder of this machine."""
+        if not Path(self.output).is_absolute():
+            raise UsageError(
+                f"{self.output!r} is not an absolute path, and this stage writes to this machine",
+                fix="name a folder, e.g. output: ./runs",
+            )
+        return RunFolder(path=Path(self.output) / self.run_name)
+
+
+def stage_record(run: StageRun) -> Record:
+    """Return the run's record with the earlier attempts. Raises Refused if another kind of run has the folder."""
+    before = read_stage(run.folder, key=run.key)
+    return Record(
+        run_name=run.run_name,
+        spec_digest=run.digest,
+        spec={run.key: dict(run.inputs)},
+        target="local",
+        output=run.output,
+        attempts=tuple(map(_killed, before.attempts)) if before else (),
+    )
+
+
+def read_stage(folder: RunFolder, *, key: str) -> Record | None:
+    """Return the record of a stage's run; None without one. Raises Refused if another kind of run has the folder."""
+    try:
+        record = from_json(read_text(folder.record))
+    except FileNotFoundError:
+        return None
+    except ValueError as broken:
+        fix = "move the file away; nothing was changed"
+        raise Refused(f"{folder.record} cannot be read: {broken}", fix=fix) from broken
+    if key in record.spec:
+        return record
+    raise Refused(
+        f"{folder.path} is the folder of another run, named {folder.path.name} as well",
+        fix="take another name for one of the two",
+        id="stage-name-taken",
+    )
+
+
+def next_attempt(record: Record, argv: tuple[str, ...], *, folder: RunFolder, machine: Machine) -> Attempt:
+    """Return the attempt that begins now: `argv` with the machine's Python, and a log file of its own."""
+    number = 1 + max((one.number for one in record.attempts), default=0)
+    return Attempt(
+        number=number,
+        argv=(str(machine.python), *argv[1:]),
+        log=str(folder.own / f"trainer-{number}.log"),
+        started_at=machine.now(),
+        spec_digest=record.spec_digest,
+        private_pids=machine.contain().private,
+    )
+
+
+def begun(record: Record, attempt: Attempt) -> Record:
+    return replace(record, attempts=(*record.attempts, attempt))
+
+
+def ended(record: Record, *, outcome: Outcome, reason: str | None, status: int | None, at: str) -> Record:
+    last = replace(record.last, outcome=outcome, reason=reason, exit_status=status, finished_at=at)
+    return replace(record, attempts=(*record.attempts[:-1], last))
+
+
+def save_record(record: Record, folder: RunFolder) -> None:
+    write_atomic(folder.record, to_json(record))
+
+
+@contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Turn an error for a folder that cannot be written, or a full disk, into one that tells the user what to fix."""
+    try:
+        yield
+    except OSError as failed:
+        raise EnvironmentMissing(
+            f"{folder} cannot be used: {failed.strerror or failed}", fix="free some space or name another output"
+        ) from failed
+
+
+def _killed(attempt: Attempt) -> Attempt:
+    if attempt.outcome != "running":
+        return attempt
+    return replace(attempt, outcome="failed", reason="xsft or the machine stopped")
