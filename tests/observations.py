@@ -8,7 +8,8 @@ from typing import Any
 
 from tests.replacing import replace
 from xsft.problems import Problem
-from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Progress, Recorded, State, Status
+from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Progress, Recorded, Status
+from xsft.states.names import State
 
 NOW = "2026-11-21T12:00:00+00:00"
 EARLIER = "2026-11-21T11:59:56Z"

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tests.observations import NOW, Read, finished, judged, local, observed, queued, said
-from xsft.commands.arguments.status import STATES, add_arguments
+from xsft.commands.arguments.status import add_arguments
 from xsft.commands.interface import DOCUMENTS
 from xsft.commands.status import report
 from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
 from xsft.run_query import RunQuery
-from xsft.states.folding import WORDS, RowFilter
+from xsft.states.folding import RowFilter
 
 (_SILENT,) = Unreachable("The cluster lab does not answer.", fix="Look at the VPN.").problems
 SILENT = replace(_SILENT, severity="warning")
@@ -166,10 +166,6 @@ def test_a_terminal_gets_a_table() -> None:
 
 def arguments(*given: str) -> Any:
     return parser(only="status").parse_args(("status", *given))
-
-
-def test_the_states_that_help_lists_are_the_filters_words() -> None:
-    assert sorted(STATES) == sorted(WORDS)
 
 
 @pytest.mark.parametrize("given", [("--watch", "--json"), ("--every", "5s")])

@@ -14,7 +14,8 @@ from tests.states.test_rows import observations
 from xsft.commands.status_screen import table
 from xsft.commands.status_table import COLUMNS, fitting, one_line_each, plain_lines
 from xsft.states.folding import fold
-from xsft.states.model import STATES, Observation, Progress, Recorded, Status, Unread
+from xsft.states.model import Observation, Progress, Recorded, Status, Unread
+from xsft.states.names import STATES
 from xsft.states.rows import Row
 
 STORY = (

@@ -16,7 +16,8 @@ from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, X
 from xsft.problems import Problem, warning
 from xsft.run_query import RunQuery
 from xsft.states.folding import RowFilter
-from xsft.states.model import Observation, State, Status, Unread
+from xsft.states.model import Observation, Status, Unread
+from xsft.states.names import State
 from xsft.states.rows import Row
 from xsft.states.waiting import DONE, Goal
 

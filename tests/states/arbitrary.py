@@ -21,6 +21,7 @@ from xsft.states.model import (
     Status,
     Unread,
 )
+from xsft.states.names import STATES
 
 T = TypeVar("T")
 
@@ -174,11 +175,11 @@ records = st.builds(
     alive=st.booleans(),
 )
 statuses = st.builds(
-    Status, state=st.sampled_from(model.STATES), reason=text, evidence=listed(st.sampled_from(("jobset", "log")))
+    Status, state=st.sampled_from(STATES), reason=text, evidence=listed(st.sampled_from(("jobset", "log")))
 )
 ends = statuses | st.just(Status(state="failed", reason="oom-killed", evidence=("jobset", "pods")))
 befores = st.builds(
-    Before, at=times, state=st.sampled_from(model.STATES), reason=text, step=steps, saved_step=steps, found=text
+    Before, at=times, state=st.sampled_from(STATES), reason=text, step=steps, saved_step=steps, found=text
 )
 unread = st.builds(Unread, what=st.sampled_from(get_args(get_type_hints(Unread)["what"])), why=text)
 observations = st.builds(

@@ -8,7 +8,8 @@ from tests.replacing import replace
 from tests.states.cases import CASES, LOCAL, absent
 from tests.states.seen import NOW, local, observation, training, unread, workload
 from xsft.states.classify import classify
-from xsft.states.model import Observation, State, Status
+from xsft.states.model import Observation, Status
+from xsft.states.names import State
 
 
 @pytest.mark.parametrize(("seen", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])

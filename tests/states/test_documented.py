@@ -7,8 +7,8 @@ from pathlib import Path
 
 from xsft.states import running
 from xsft.states.classify import BROKEN_AFTER_S
-from xsft.states.folding import WORDS, matches
-from xsft.states.model import STATES
+from xsft.states.folding import matches
+from xsft.states.names import STATES, WORDS
 from xsft.states.reasons import REASONS
 from xsft.states.rules import CLUES, groups
 

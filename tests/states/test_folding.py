@@ -10,8 +10,9 @@ from tests.observations import EARLIER, NOW, finished, jobset, judged, local, ob
 from tests.replacing import replace
 from tests.states.test_rows import observations
 from xsft.states.classify import classify
-from xsft.states.folding import WORDS, FoldedRun, RowFilter, chosen, fold, fold_parts, matches, named
-from xsft.states.model import ENDED, RUNNING, STATES, Observation, Recorded, State, Status, Unread
+from xsft.states.folding import FoldedRun, RowFilter, chosen, fold, fold_parts, matches, named
+from xsft.states.model import Observation, Recorded, Status, Unread
+from xsft.states.names import ENDED, RUNNING, STATES, WORDS, State
 
 
 def rows(*observations: Observation) -> tuple[FoldedRun, ...]:

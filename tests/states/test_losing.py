@@ -6,7 +6,8 @@ import pytest
 
 from tests.observations import NOW, observed, said
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
-from xsft.states.model import Observation, Progress, State, Status, Unread
+from xsft.states.model import Observation, Progress, Status, Unread
+from xsft.states.names import State
 from xsft.states.rows import Row, row_of
 
 NONE = SavedSteps()

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from tests.observations import NOW, observed
 from tests.replacing import replace
-from xsft.states.model import ENDED, RUNNING, STATES, State, Status
+from xsft.states.model import Status
+from xsft.states.names import ENDED, RUNNING, STATES, State
 from xsft.states.rows import Row, row_of
 from xsft.states.waiting import DONE, Goal, beyond, parse_goal, verdict
 from xsft.states.worth import WORTHLESS

@@ -7,21 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from xsft.commands.interface_base import Document, Problem
-
-State = Literal[
-    "queued",
-    "starting",
-    "compiling",
-    "training",
-    "saving",
-    "serving",
-    "succeeded",
-    "failed",
-    "cancelled",
-    "evicted",
-    "stalled",
-    "unknown",
-]
+from xsft.states.names import State
 
 
 class Progress(Document):

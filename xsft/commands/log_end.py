@@ -7,7 +7,8 @@ from collections.abc import Callable
 from xsft.commands.status_table import change
 from xsft.errors import XsftError
 from xsft.run_query import RunQuery, look
-from xsft.states.model import ENDED, Observation
+from xsft.states.model import Observation
+from xsft.states.names import ENDED
 from xsft.states.rows import Row, row_of
 
 LOOKS, AGAIN_S = 3, 1.0

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from xsft.commands.durations import duration_text
 from xsft.spec.keypath import printable
-from xsft.states.model import RUNNING
+from xsft.states.names import RUNNING
 from xsft.states.rows import Row
 
 GAP = 2

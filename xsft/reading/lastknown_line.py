@@ -11,7 +11,8 @@ from msgspec.structs import asdict, replace
 
 from xsft.reading.jobsets import conditions_of
 from xsft.reading.lenient import count, integer, mapping, rows, text, texts, whole
-from xsft.states.model import ENDED, STATES, Before, JobSet, Observation, Progress, Status, Unread
+from xsft.states.model import Before, JobSet, Observation, Progress, Status, Unread
+from xsft.states.names import ENDED, STATES
 
 LEFT_OUT = frozenset({"jobs", "suspended", "has_status", "deleting_at", "image", "conditions"})
 """Fields of a JobSet that are not kept, because they change quickly."""

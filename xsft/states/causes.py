@@ -11,8 +11,9 @@ from xsft.states.clues_queue import listed
 from xsft.states.clues_restart import restart_words
 from xsft.states.evidence import Evidence, Neighbour
 from xsft.states.failing import failed_in_place, first_failure, place
-from xsft.states.model import ENDED, Container, seconds_since
+from xsft.states.model import Container, seconds_since
 from xsft.states.moments import earliest, with_z
+from xsft.states.names import ENDED
 from xsft.states.pods import current
 from xsft.states.reasons import BY_SLUG
 from xsft.states.rule import Cause, Explanation, Rule, causes

@@ -5,7 +5,8 @@ MaxText exits 0 when its data runs out, so the end of a JobSet proves no step: t
 
 from __future__ import annotations
 
-from xsft.states.model import ENDED, Observation, Progress, State, Status, seconds_since
+from xsft.states.model import Observation, Progress, Status, seconds_since
+from xsft.states.names import ENDED, State
 from xsft.states.pods import current, oom_killed
 from xsft.states.worth import WORTHLESS, worthless
 

@@ -8,14 +8,13 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from xsft.states.model import ENDED, RUNNING, STATES, Observation, State, Status
+from xsft.states.model import Observation, Status
 from xsft.states.moments import seconds_between
+from xsft.states.names import ENDED, RUNNING, STATES, State
 from xsft.states.rows import Row, created_at, row_of
 
 DAY_S = 24 * 3600.0
 WEEK_S = 7 * DAY_S
-WORDS: tuple[str, ...] = (*STATES, "running", "active", "ended")
-"""The words that `matches` accepts."""
 
 
 class Classify(Protocol):

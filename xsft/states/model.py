@@ -5,33 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 from msgspec import Struct
 
 from xsft.naming import RowOrder
 from xsft.problems import Again
 from xsft.states.moments import before, moment, seconds_between
+from xsft.states.names import State
 from xsft.targets import Targeted
-
-State = Literal[
-    "queued",
-    "starting",
-    "compiling",
-    "training",
-    "saving",
-    "serving",
-    "succeeded",
-    "failed",
-    "cancelled",
-    "evicted",
-    "stalled",
-    "unknown",
-]
-STATES: tuple[State, ...] = get_args(State)
-RUNNING: frozenset[State] = frozenset({"compiling", "training", "saving", "serving"})
-"""The states that `running` means in filters and in `wait`."""
-ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 
 
 class Condition(Struct, frozen=True, kw_only=True):

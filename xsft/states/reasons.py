@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from xsft.states.model import State
+from xsft.states.names import State
 
 
 class Reason(Struct, frozen=True, kw_only=True):

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.naming import RowOrder
 from xsft.stages.stage import STAGES, StageName
-from xsft.states.model import ENDED, RUNNING, JobSet, Observation, State, Status
+from xsft.states.model import JobSet, Observation, Status
 from xsft.states.moments import seconds_between, with_z
+from xsft.states.names import ENDED, RUNNING, State
 from xsft.targets import Targeted
 
 

@@ -9,7 +9,8 @@ from typing import Literal
 from msgspec import Struct, field
 
 from xsft.states.evidence import Evidence
-from xsft.states.model import State, Status
+from xsft.states.model import Status
+from xsft.states.names import State
 
 MAX_QUOTED = 5
 """Lines quoted under a cause."""

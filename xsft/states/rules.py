@@ -10,7 +10,7 @@ from typing import Any
 
 from xsft.states import clues_failure, clues_pods, clues_queue, clues_restart, clues_server, clues_state
 from xsft.states.evidence import Evidence
-from xsft.states.model import STATES
+from xsft.states.names import STATES
 from xsft.states.rule import Clue, Rule
 
 CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {

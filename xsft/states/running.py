@@ -9,8 +9,9 @@ from __future__ import annotations
 from math import isfinite
 
 from xsft.states.ending import steps_asked
-from xsft.states.model import Observation, Progress, State, seconds_since
+from xsft.states.model import Observation, Progress, seconds_since
 from xsft.states.moments import earliest, latest
+from xsft.states.names import State
 from xsft.states.pods import current, started_at
 from xsft.states.worth import worthless
 

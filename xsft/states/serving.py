@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from xsft.serving.inputs import COPIER
 from xsft.stages.stage import StageState
-from xsft.states.model import SERVER_JOB, Condition, Container, JobSet, Observation, Pod, State, Status
+from xsft.states.model import SERVER_JOB, Condition, Container, JobSet, Observation, Pod, Status
+from xsft.states.names import State
 from xsft.states.pods import IMAGE_PULL, trouble
 
 CRASHES = 3

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.states.model import ENDED, RUNNING
+from xsft.states.names import ENDED, RUNNING
 from xsft.states.rows import Row
 from xsft.states.worth import WORTHLESS
 

@@ -7,23 +7,7 @@ import argparse
 from xsft.commands.arguments import add_json
 from xsft.commands.arguments.runs import a_run, add_where
 from xsft.commands.durations import duration
-
-STATES = (
-    *(
-        "queued",
-        "starting",
-        "compiling",
-        "training",
-        "saving",
-        "serving",
-        "succeeded",
-        "failed",
-        "cancelled",
-        "evicted",
-    ),
-    *("stalled", "unknown", "running", "active", "ended"),
-)
-"""Names of the states: `states.folding.WORDS`, which `--help` need not import; a test compares them."""
+from xsft.states.names import WORDS
 
 EPILOG = (
     "Without RUN: active runs and those that ended in the last day. If a cluster does not answer, the last known "
@@ -42,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--state",
         action="append",
         default=[],
-        choices=STATES,
+        choices=WORDS,
         metavar="STATE",
-        help=f"show only these states (repeatable): {', '.join(STATES)}",
+        help=f"show only these states (repeatable): {', '.join(WORDS)}",
     )
     parser.add_argument("--mode", choices=("mcjax", "pathways"), help="show only this mode")
     parser.add_argument("--watch", action="store_true", help="refresh in place until Ctrl-C")

@@ -23,8 +23,9 @@ from xsft.effects.machine.regular import open_regular
 from xsft.effects.runs.wanted import passed_over
 from xsft.errors import XsftError
 from xsft.reading.lastknown_line import LastKnown, Line, line_of, read_line
-from xsft.states.model import ENDED, RUNNING, JobSet, Observation, Status
+from xsft.states.model import JobSet, Observation, Status
 from xsft.states.moments import seconds_between
+from xsft.states.names import ENDED, RUNNING
 
 SCHEMA = "xsft.known/2"
 _FAMILY = SCHEMA.partition("/")[0]
