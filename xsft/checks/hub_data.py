@@ -35,7 +35,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 def _no_access(run: Run, found: HubDataFacts, path: str) -> Problem:
     """A run on a cluster reads with its own token, which is never asked with."""
     what = "is gated" if found.access == "gated" else "does not exist on the hub, or is private"
-    message = f"{path} {what}: your own login, or nobody without one, may not read it."
+    message = f"{path} {what}: your login (or, without one, an anonymous request) may not read it."
     if run.spec.on_cluster and run.spec.secrets.hf_token is not None:
         fix = f"Check that the account of secrets.hf_token may read it. {LOGIN}"
         return warning("hub-data-access", "data.hf_path", message, fix)

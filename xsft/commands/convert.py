@@ -223,7 +223,7 @@ def text(result: ConversionResult) -> Iterator[str]:
     yield f"{plan.inputs.source.repo} for {plan.inputs.model}: {found}; {result.why}"
     yield f"checkpoint  {result.checkpoint}"
     for broken in plan.broken:
-        yield f"not whole   {broken} (it stays; remove it when you like)"
+        yield f"incomplete  {broken} (kept; delete it if you like)"
     if result.record:
         yield f"record      {result.record}"
 

@@ -138,7 +138,7 @@ def _job_of(done: Submission) -> CpuJob:
 def _ended(done: Submission, waited: Waited) -> tuple[Problem, ...]:
     """Return the problems of the ended job, by the checkpoint in its output: no exit status is proof."""
     whole = read_checkpoint(_job_of(done).writes).status == "read"
-    return record_ended(done, waited, reason=None if whole else "what it wrote is not whole")
+    return record_ended(done, waited, reason=None if whole else "the checkpoint it wrote is not complete")
 
 
 def _owner(claim: ConversionClaim | None) -> dict[str, Any]:
@@ -149,8 +149,8 @@ def _why(made: ConversionPlan, action: Action | None = None) -> str:
     if action == "adopted":
         return f"{made.run_name} converts the same weights now"
     if made.broken:
-        return f"what lies at {', '.join(made.broken)} is not whole; it stays"
-    return "nothing was converted of these weights with these flags before"
+        return f"{', '.join(made.broken)} is not complete; it stays"
+    return "these weights were not converted with these flags before"
 
 
 def _document(

@@ -45,14 +45,14 @@ def _conversion(plan: CpuPlan, made: ConversionPlan) -> Iterator[tuple[str, str]
     revision = f" at {source.revision}" if source.revision else ""
     what = f"{source.repo}{revision} for {made.inputs.model}; MaxText {run.release.version}"
     yield from _job(plan, does=("converts", what), disk="the download", wasted="the conversion ends")
-    yield from (("not whole", f"{folder} (it stays)") for folder in made.broken)
+    yield from (("incomplete", f"{folder} (kept)") for folder in made.broken)
 
 
 def _export(plan: CpuPlan, made: ExportPlan) -> Iterator[tuple[str, str]]:
     inputs = made.inputs
     what = f"step {inputs.step} of {made.training}, {inputs.form}, {inputs.dtype}; MaxText {inputs.release}"
     yield from _job(plan, does=("exports", what), disk="the model, before it is copied", wasted="the export ends")
-    yield from (("not whole", f"{folder} (it stays)") for folder in made.broken)
+    yield from (("incomplete", f"{folder} (kept)") for folder in made.broken)
 
 
 def _job(plan: CpuPlan, *, does: tuple[str, str], disk: str, wasted: str) -> Iterator[tuple[str, str]]:

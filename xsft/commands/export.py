@@ -123,7 +123,7 @@ def text(result: ExportResult) -> Iterator[str]:
     yield f"folder    {result.folder}"
     yield f"verified  {result.why}"
     for broken in plan.broken:
-        yield f"not whole {broken} (it stays; remove it when you like)"
+        yield f"incomplete {broken} (kept; delete it if you like)"
     if result.record:
         yield f"record    {result.record}"
 

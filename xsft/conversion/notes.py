@@ -13,7 +13,7 @@ from xsft.pod.sent import sent_argv
 
 
 class ContainerNotes(Struct, frozen=True, kw_only=True):
-    """What the container records, so that the end is known though nobody waits for it."""
+    """What the container records, so that the end is known even if no xsft waits for it."""
 
     record: ConversionRecord
     """Written beside the result before the converter starts, and again at its end."""

@@ -130,7 +130,7 @@ def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> Fol
 
 
 def _may_live(status: Status, seen: Observation) -> bool:
-    """Whether the attempt may be running. Not if it has ended, even if nobody knows how; yes if its cluster does not
+    """Whether the attempt may be running. Not if it has ended, even if it is unknown how; yes if its cluster does not
     answer."""
     if status.state == "unknown":
         return any(one.what == "jobsets" for one in seen.unread)

@@ -126,7 +126,7 @@ def read_data(path: str, *, env: Mapping[str, str], token: str | None, viewer: s
 
 
 def _access(session: Session, endpoint: str, path: str) -> HubDataFacts | None:
-    """Return the facts of a gated data set that this login, or nobody without one, may read; None if it may."""
+    """Return the facts of a gated data set that this login, or an anonymous request, may not read; None if it may."""
     try:
         read_json(session, f"{endpoint}/api/datasets/{path}/auth-check")
     except HubAnswer as told:

@@ -293,5 +293,5 @@ def _save_end(one: _Try, end: _End, status: int | None) -> None:
 
 def _why(plan: ConversionPlan) -> str:
     if plan.broken:
-        return f"what lies at {', '.join(plan.broken)} is not whole; it stays"
-    return "nothing was converted of these weights with these flags before"
+        return f"{', '.join(plan.broken)} is not complete; it stays"
+    return "these weights were not converted with these flags before"
