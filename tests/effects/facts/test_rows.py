@@ -177,13 +177,3 @@ def test_files_that_are_missing_or_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize("elsewhere", [None, "https://a/b.jsonl"])
 def test_what_is_not_here_is_not_read(elsewhere: str | None) -> None:
     assert read_rows(elsewhere, of="json", where="data.hf_train_files") is None
-
-
-@pytest.mark.parametrize(("name", "of"), [("a.tar", "json"), ("a.jsonl.zst", "json"), ("a.csv", "csv")])
-def test_what_is_not_read_is_reported(tmp_path: Path, name: str, of: str) -> None:
-    (tmp_path / name).touch()
-    found = read_rows(str(tmp_path / name), of=of, where="data.hf_train_files")
-    assert found
-    assert found.problem
-    assert (found.problem.id, found.problem.severity) == ("data-not-read", "note")
-    assert "xsft data inspect" in found.problem.fix

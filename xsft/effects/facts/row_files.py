@@ -21,6 +21,8 @@ from xsft.errors import Unreachable
 OPENERS: Mapping[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 """By suffix. source: datasets@5.2.0 utils/file_utils.py COMPRESSION_EXTENSION_TO_PROTOCOL."""
 COMPRESSED = tuple(OPENERS)
+DEADLINE_S = 10.0
+"""Maximum time for the requests to a bucket."""
 
 
 class RowFile(Struct, frozen=True, kw_only=True):
@@ -40,6 +42,11 @@ class RowFile(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return PurePosixPath(self.path).name
+
+    @property
+    def unpacked_name(self) -> str:
+        """The name of what `read` returns."""
+        return PurePosixPath(self.path).stem if self.compressed else self.name
 
 
 def local_file(path: Path) -> RowFile:

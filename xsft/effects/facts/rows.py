@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from xsft.data import located
 from xsft.effects.facts.json_rows import BROKEN, UnfitRow, parse_array, parse_row
-from xsft.effects.facts.parquet import read_bucket_parquet, read_parquet
-from xsft.effects.facts.row_files import COMPRESSED, RowFile, bucket_files, content_of, local_file
+from xsft.effects.facts.library_rows import read_bucket_files, read_files
+from xsft.effects.facts.row_files import COMPRESSED, DEADLINE_S, RowFile, bucket_files, content_of, local_file
 from xsft.effects.machine.clock import monotonic
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import within
@@ -38,8 +38,6 @@ PIECE = 64 * 2**10
 BOM = codecs.BOM_UTF8
 TOLD = 10 * 2**20
 """Bytes of the first file that columns and types are told from. source: datasets@5.2.0 packaged_modules/json/json.py"""
-DEADLINE_S = 10.0
-"""Maximum time for the requests to a bucket."""
 FILES = 8
 """Maximum number of files of a bucket that are read."""
 PLAIN = (".json", ".jsonl", ".ndjson")
@@ -84,11 +82,9 @@ def _of_bucket(pattern: str, *, of: str, where: str) -> DataFacts | None:
         files = bucket_files(pattern, env=own_environment())
         if not files:
             return DataFacts(problem=_none(pattern, where))
-        if of == "parquet":
-            found = within(DEADLINE_S, lambda: read_bucket_parquet(files, where=where))
-            return replace(found, content=content_of(files))
         if not _is_json(of, [file.path for file in files]):
-            return DataFacts(problem=_not_read(of, [file.path for file in files], where), content=content_of(files))
+            found = read_bucket_files(files, of=of, where=where)
+            return replace(found, content=content_of(files))
         found = within(DEADLINE_S, lambda: _sample(files[:FILES], where))
     except Unreachable as failed:
         return None if failed.id == "place-placeholder" else DataFacts(problem=_unreachable(failed, where))
@@ -100,11 +96,9 @@ def _of_machine(path: str, pattern: str, *, of: str, where: str) -> DataFacts:
     files = matching_files(path)
     if not files:
         return DataFacts(problem=_none(pattern, where))
-    if of in ("parquet", "arrayrecord"):
-        return read_parquet(files, of=of, where=where)
     if _is_json(of, list(map(str, files))):
         return _sample([local_file(file) for file in files], where)
-    return DataFacts(problem=_not_read(of, list(map(str, files)), where))
+    return read_files(files, of=of, where=where)
 
 
 def _is_json(of: str, files: Sequence[str]) -> bool:
@@ -137,12 +131,6 @@ def _bad_glob(pattern: str, where: str) -> Problem:
 
 def _mixture(where: str) -> Problem:
     message = "The rows were not checked: a mixture of files with weights is not read here."
-    return note("data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.")
-
-
-def _not_read(of: str, files: Sequence[str], where: str) -> Problem:
-    suffixes = " and ".join(sorted({PurePosixPath(file).suffix or "no suffix" for file in files}))
-    message = f"The rows were not checked: files of the format {of} with {suffixes} are not read here."
     return note("data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.")
 
 

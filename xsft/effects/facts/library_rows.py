@@ -1,5 +1,5 @@
-"""Reads the first rows of parquet files, and of array records on this machine, with MaxText's environment if that is
-built.
+"""Reads the first rows of files with the libraries of MaxText's environment, if that is built: parquet, array records,
+and every other format and compression that datasets reads.
 """
 
 from __future__ import annotations
@@ -14,27 +14,32 @@ import msgspec
 from msgspec import Struct
 
 from xsft.effects.environments import environments
-from xsft.effects.facts.row_files import RowFile
+from xsft.effects.facts.row_files import DEADLINE_S, RowFile
 from xsft.effects.machine import process
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.effects.machine.scratch import scratch_folder
+from xsft.effects.records.storage import within
 from xsft.errors import XsftError
 from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.problems import Problem, error, note
+from xsft.trainers.local import OFFLINE
 
-WORKER = Path(__file__).with_name("parquet_worker.py")
+WORKER = Path(__file__).with_name("rows_worker.py")
 ROWS = 200
 """Rows read of each file."""
 FILES = 8
 """Maximum number of files read; the others are not counted either."""
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 BUCKET_FILES = 4
 BUCKET_BYTES = 2 * 2**20
 """Maximum bytes read from the beginning of each object, where its first row group is."""
 FOOTER = 64 * 2**10
 """Bytes read from the end of an object; a longer footer is read by a second request."""
+FOOTED = ("parquet", "arrayrecord")
+LINES = ("csv", "text")
+"""Formats whose beginning ends at a line if it is read alone."""
 
 
 class _Copy(Struct, frozen=True, kw_only=True):
@@ -45,9 +50,10 @@ class _Copy(Struct, frozen=True, kw_only=True):
     path: Path
     stamp: tuple[object, ...]
     """Changes when its content does."""
+    whole: bool = True
 
 
-def read_parquet(files: Sequence[Path], *, of: str, where: str) -> DataFacts:
+def read_files(files: Sequence[Path], *, of: str, where: str) -> DataFacts:
     """Return the facts of the files. Files that have not changed are not read again."""
     try:
         copies = tuple(_copy(file) for file in files[:FILES])
@@ -56,14 +62,13 @@ def read_parquet(files: Sequence[Path], *, of: str, where: str) -> DataFacts:
     return _facts(copies, of=of, where=where, there=0, whole=len(files) <= FILES)
 
 
-def read_bucket_parquet(files: Sequence[RowFile], *, where: str) -> DataFacts:
-    """Return the facts of objects: of some of them the footer and the first row group are read. Raises Unreachable."""
-    with scratch_folder("parquet") as scratch:
-        copies = tuple(
-            _partial(file, scratch / str(number) / file.name) for number, file in enumerate(files[:BUCKET_FILES])
-        )
+def read_bucket_files(files: Sequence[RowFile], *, of: str, where: str) -> DataFacts:
+    """Return the facts of objects: the beginning of some of them is read, and the footer. Raises Unreachable."""
+    with scratch_folder("rows") as scratch:
+        first = tuple((scratch / str(number), file) for number, file in enumerate(files[:BUCKET_FILES]))
+        copies = within(DEADLINE_S, lambda: tuple(_partial(file, folder, of=of) for folder, file in first))
         whole = len(files) <= BUCKET_FILES
-        return _facts(copies, of="parquet", where=where, there=BUCKET_BYTES, whole=whole)
+        return _facts(copies, of=of, where=where, there=BUCKET_BYTES, whole=whole)
 
 
 def _copy(file: Path) -> _Copy:
@@ -71,16 +76,19 @@ def _copy(file: Path) -> _Copy:
     return _Copy(name=str(file), path=file, stamp=(str(file.absolute()), found.st_size, found.st_mtime_ns))
 
 
-def _partial(file: RowFile, path: Path) -> _Copy:
-    """Write the beginning and the footer of an object, with a hole between them."""
-    path.parent.mkdir()
+def _partial(file: RowFile, folder: Path, *, of: str) -> _Copy:
+    """Write what is read of an object: its beginning, and, behind a hole, the footer of the formats that have one."""
+    folder.mkdir()
+    path, stamp = folder / file.unpacked_name, (file.path, file.size, file.crc32c)
+    start = file.read(0, BUCKET_BYTES)
+    whole = len(start) < BUCKET_BYTES or file.size == len(start)
     with path.open("xb") as written:
-        written.write(file.read(0, min(file.size, BUCKET_BYTES)))
-        if file.size > BUCKET_BYTES:
-            footer = _footer(file)
+        written.write(start if whole or of not in LINES else start[: start.rfind(b"\n") + 1])
+        if not whole and of in FOOTED:
+            footer = _footer(file) if of == "parquet" else file.read(file.size - BUCKET_BYTES, BUCKET_BYTES)
             written.seek(file.size - len(footer))
             written.write(footer)
-    return _Copy(name=file.path, path=path, stamp=(file.path, file.size, file.crc32c))
+    return _Copy(name=file.path, path=path, stamp=stamp, whole=whole)
 
 
 def _footer(file: RowFile) -> bytes:
@@ -102,15 +110,21 @@ def _facts(copies: Sequence[_Copy], *, of: str, where: str, there: int, whole: b
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
     pairs = tuple(zip(copies, found, strict=False))
     large = next((_too_large(copy.name, one, where) for copy, one in pairs if "group" in one), None)
-    broken = next((_broken(copy.name, one, where) for copy, one in pairs if "error" in one), None)
+    broken = next((_broken(copy, one, where) for copy, one in pairs if "error" in one), None)
     rows = tuple(_sampled(copy.path, one, first=copy == copies[0]) for copy, one in pairs)
     return DataFacts(
         rows=tuple(row for of_file in rows for row in of_file),
-        counted=sum(one["counted"] for one in found) if whole and broken is None else None,
+        counted=_count(pairs, of) if whole and broken is None else None,
         digest=_digest(copies),
         large=tuple(found[0].get("large", ())) if found else (),
         problem=broken or large,
     )
+
+
+def _count(found: Sequence[tuple[_Copy, dict[str, Any]]], of: str) -> int | None:
+    """Return the number of rows; None if not all of them are counted. A footer counts all."""
+    known: list[int | None] = [one["counted"] if copy.whole or of in FOOTED else None for copy, one in found]
+    return sum(count for count in known if count is not None) if None not in known else None
 
 
 def _answers(python: str, files: Sequence[_Copy], *, of: str, there: int) -> list[dict[str, Any]]:
@@ -119,9 +133,10 @@ def _answers(python: str, files: Sequence[_Copy], *, of: str, there: int) -> lis
         return msgspec.json.decode(kept.read_bytes(), type=list[dict[str, Any]])
     except (OSError, msgspec.MsgspecError):
         pass
+    env = own_environment(HF_HOME=str(own_cache() / "huggingface"), **OFFLINE)
     # -I: neither the user's site nor the checkout can shadow pyarrow.
     argv = (python, "-I", str(WORKER), of, str(ROWS), str(there), *(str(file.path.absolute()) for file in files))
-    done = process.run(argv, env=own_environment(), cwd=Path("/"), timeout_s=TIMEOUT_S)
+    done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S)
     found = [json.loads(line) for line in done.stdout.splitlines()]  # NaN, too, which msgspec refuses
     if len(found) != len(files):
         raise XsftError(f"its worker did not answer: {done.stderr.strip()[-200:]}")
@@ -140,8 +155,15 @@ def _sampled(file: Path, found: dict[str, Any], *, first: bool) -> tuple[Sampled
     return tuple(SampledRow(at=f"row {at} of {file.name}", row=row, keys=keys) for at, row in rows)
 
 
-def _broken(file: str, found: dict[str, Any], where: str) -> Problem:
-    message = f"{file} cannot be read: {found['error'][:300]}"
+def _broken(file: _Copy, found: dict[str, Any], where: str) -> Problem:
+    said = found["error"][:300]
+    if not file.whole:
+        return _not_read(where, f"the first {BUCKET_BYTES / 1e6:.0f} MB of {file.name} cannot be read alone: {said}")
+    if "not supported" in said and "Compression" in said:  # the library is missing; an image of the user's may have it
+        message = f"{file.name} cannot be read: MaxText's environment has no library for its compression ({said})."
+        fix = "Decompress the file, or compress it with gzip."
+        return error("data-unreadable", where, message, fix, kind="disputable")
+    message = f"{file.name} cannot be read: {said}"
     return error("data-unreadable", where, message, "Write it again: `xsft data prepare FILE` makes parquet files.")
 
 

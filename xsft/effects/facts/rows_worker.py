@@ -1,15 +1,17 @@
-"""Reads the first rows of parquet files or array records as JSON. Runs as a program in MaxText's environment.
+"""Reads the first rows of files as JSON. Runs as a program in MaxText's environment.
 
-usage: parquet_worker.py parquet|arrayrecord ROWS BYTES FILE…. Prints one JSON object a file: `{"rows": [...],
-"counted": n}`, with `"group": bytes` if the first row group is too large to read, or `{"error": "…"}`. BYTES: number of
-bytes at the beginning of a parquet file that has a hole between them and its footer; 0 for a whole file.
+usage: rows_worker.py FORMAT ROWS BYTES FILE…. FORMAT: parquet, arrayrecord, or a loader of datasets. Prints one JSON
+object a file: `{"rows": [...], "counted": n}` (null: there are more rows), with `"group": bytes` if the first row group
+is too large to read, or `{"error": "…"}`. BYTES: number of bytes at the beginning of a file of which the rest is a hole
+or missing, but for the footer of parquet files and array records; 0 for whole files.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 MAX_BYTES = 128 * 2**20
@@ -19,10 +21,20 @@ MAX_BYTES = 128 * 2**20
 def main(form: str, most: int, there: int, files: list[str]) -> None:
     for file in files:
         try:
-            found = FORMATS[form](file, most, there)
+            found = rows_of(form, file, most, there)
         except Exception as failed:  # noqa: BLE001 - whatever the library says is the answer
             found = {"error": f"{type(failed).__name__}: {failed}"}
         sys.stdout.write(f"{json.dumps(found, default=str)}\n")
+
+
+def rows_of(form: str, file: str, most: int, there: int) -> dict[str, Any]:
+    match form:
+        case "parquet":
+            return read_parquet(file, most, there)
+        case "arrayrecord":
+            return read_array_record(file, most, there)
+        case _:
+            return read_dataset(form, file, most, there)
 
 
 def read_parquet(file: str, most: int, there: int) -> dict[str, Any]:
@@ -52,7 +64,7 @@ def starts_of(column: Any) -> int:
     return int(column.dictionary_page_offset or column.data_page_offset)
 
 
-def read_array_record(file: str, most: int, _there: int) -> dict[str, Any]:
+def read_array_record(file: str, most: int, there: int) -> dict[str, Any]:
     """As maxtext@0.2.5 input_pipeline/input_pipeline_utils.py [ParseFeatures, NormalizeFeatures]: of each column the
     first text.
     """
@@ -61,11 +73,10 @@ def read_array_record(file: str, most: int, _there: int) -> dict[str, Any]:
 
     opened = ArrayRecordReader(file)
     count = opened.num_records()
-    rows = []
-    for record in opened.read(list(range(min(count, most)))) if count else ():
-        features = example_pb2.Example.FromString(record).features.feature
-        rows.append({name: value_of(feature) for name, feature in features.items()})
-    return {"rows": rows, "counted": count}
+    records = (opened.read([number])[0] for number in range(min(count, most)))
+    parsed = (example_pb2.Example.FromString(record).features.feature for record in records)
+    rows = ({name: value_of(feature) for name, feature in features.items()} for features in parsed)
+    return {"rows": readable(rows, there), "counted": count}
 
 
 def value_of(feature: Any) -> Any:
@@ -74,10 +85,24 @@ def value_of(feature: Any) -> Any:
     return texts[0].decode() if texts else [*feature.int64_list.value, *feature.float_list.value]
 
 
-FORMATS: Mapping[str, Callable[[str, int, int], dict[str, Any]]] = {
-    "parquet": read_parquet,
-    "arrayrecord": read_array_record,
-}
+def read_dataset(form: str, file: str, most: int, there: int) -> dict[str, Any]:
+    """As maxtext@0.2.5 input_pipeline/hf_data_processing.py [make_hf_train_iterator]; datasets decompresses files."""
+    import datasets  # type: ignore[import-not-found]
+
+    read = datasets.load_dataset(form, data_files=[file], split="train", streaming=True)
+    rows = readable(islice(read, most + 1), there)
+    return {"rows": rows[:most], "counted": len(rows) if len(rows) <= most else None}
+
+
+def readable(rows: Iterable[dict[str, Any]], there: int) -> list[dict[str, Any]]:
+    """Return the rows; of a file that is not whole, those before the first that cannot be read."""
+    found: list[dict[str, Any]] = []
+    try:
+        found.extend(rows)
+    except Exception:
+        if not (there and found):
+            raise
+    return found
 
 
 if __name__ == "__main__":
