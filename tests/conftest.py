@@ -16,6 +16,7 @@ from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
 from tests.maxtext import PARSER, Worker, worker
 from tests.pipeline import ROWS, Pipeline
+from tests.run import NAMED_BY
 from tests.tunedmodels import memorised
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
@@ -61,6 +62,15 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/ anew; read the diff afterwards")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test whose stage would not find its file (tests/run.py)."""
+    words = {path: path.read_text() for path in {item.path for item in items}}
+    for item in items:
+        for stage, named in NAMED_BY.items():
+            if item.get_closest_marker(stage) and not any(word in words[item.path] for word in named):
+                raise pytest.UsageError(f"{item.nodeid} has the marker {stage}; write one of {named} into its file")
 
 
 @pytest.fixture

@@ -23,11 +23,19 @@ STAGES = {
     "trainer": "trainer",
 }
 SIDE_BY_SIDE = (("quick", "contract", "maxtext"), ("engine", "cluster"), ("trainer",))
-"""In this order. Those of one row run at once, each as one process: they wait for servers and timeouts as much as they
-work.
+"""In this order. Those of one row run at once: they wait for servers and timeouts as much as they work."""
+PROCESSES = {"quick": 3}
+"""Of a stage whose files share nothing; a few quick tests wait for time-outs. Each collects its own files only."""
+NAMED_BY = {
+    "contract": ("mark.contract",),
+    "maxtext": ("mark.maxtext",),
+    "engine": ("mark.engine",),
+    "cluster": ("mark.cluster", "cluster_api"),
+    "trainer": ("mark.trainer",),
+}
+"""Words in each file that has a test with that marker (tests/conftest.py looks at every item): a stage collects those
+files only, because collecting all 13,000 tests takes 14 s of CPU. The quick stage collects all.
 """
-WORKERS = {"quick": ("-n", "3", "--dist", "worksteal")}
-"""Options of pytest-xdist. Quick tests share nothing, and a few of them wait for time-outs."""
 PREPARE = {"cluster": (sys.executable, "-m", "tests.cluster", "build", "--if-possible")}
 """What a stage needs made first; minutes, once per user, so not before the quick tests have had their say."""
 NO_TESTS = 5
@@ -35,6 +43,7 @@ NO_TESTS = 5
 
 
 def main(arguments: list[str]) -> int:
+    """`arguments`: options of pytest, for every stage."""
     passed, not_run = 0, Counter[str]()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as threads:
         for row in SIDE_BY_SIDE:
@@ -45,9 +54,10 @@ def main(arguments: list[str]) -> int:
                 print(f"\nRED in the {name} stage; later stages were not run")
                 return status
             for name in row:
-                ran, skipped = counted(Path(folder) / f"{name}.xml")
-                passed += ran
-                not_run.update(skipped)
+                for report in Path(folder).glob(f"{name}-*.xml"):
+                    ran, skipped = counted(report)
+                    passed += ran
+                    not_run.update(skipped)
     print_summary(passed, not_run)
     return 0 if passed else NO_TESTS
 
@@ -58,13 +68,25 @@ def stage(name: str, *, folder: Path, arguments: list[str], named: bool) -> int:
     began = time.monotonic()
     if name in PREPARE:
         subprocess.run(PREPARE[name], check=True)
-    report = f"--junitxml={folder / name}.xml"
-    argv = (sys.executable, "-m", "pytest", "-q", "-m", STAGES[name], *WORKERS.get(name, ()), report, *arguments)
-    status = (
-        told(argv, prefix=f"{name}: ") if named else subprocess.run(argv, env=environment(), check=False).returncode
-    )
+    files, number = files_of(name), PROCESSES.get(name, 1)
+    shares = [(folder / f"{name}-{i}.xml", files[i::number]) for i in range(number)]
+    argvs = [pytest_argv(name, report=report, files=share, arguments=arguments) for report, share in shares]
+    with ThreadPoolExecutor() as threads:
+        statuses = set(threads.map(partial(told, prefix=f"{name}: " if named else ""), argvs))
+    status = max(statuses - {NO_TESTS}, default=NO_TESTS)
     print(f"{name}: {time.monotonic() - began:.0f} s, exit status {status}", flush=True)
     return status
+
+
+def pytest_argv(name: str, *, report: Path, files: list[str], arguments: list[str]) -> tuple[str, ...]:
+    return (sys.executable, "-m", "pytest", "-q", "-m", STAGES[name], f"--junitxml={report}", *files, *arguments)
+
+
+def files_of(name: str) -> list[str]:
+    """The files in which a test of that stage can be, from the folder of the repository."""
+    words = NAMED_BY.get(name, ("",))
+    paths = sorted(Path("tests").rglob("test_*.py"))
+    return [str(path) for path in paths if any(word in path.read_text() for word in words)]
 
 
 def told(argv: tuple[str, ...], *, prefix: str) -> int:
