@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,13 +23,15 @@ from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.counted import kept
 from xsft.effects.facts.fit_cache import fit_cache
 from xsft.effects.facts.hub_check import HubReader, check_data, check_weights
+from xsft.effects.facts.offline import skip_checkpoint, skip_data, skip_names, skip_rows, skip_weights
 from xsft.effects.facts.parsed import ask_parser
-from xsft.effects.facts.rows import read_rows
+from xsft.effects.facts.rows import ReadRows, read_rows
 from xsft.effects.facts.templates import template_facts
-from xsft.effects.facts.tokenized import count_tokens
-from xsft.effects.facts.tries import folder_names
+from xsft.effects.facts.tokenized import CountTokens, count_tokens
+from xsft.effects.facts.tries import Names, ReadCheckpoint, folder_names
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import STDIN, read_workload_text
+from xsft.effects.machine.parallel import Questions, every
 from xsft.effects.machine.paths import own_cache
 from xsft.errors import SpecError, Unreachable, UsageError, XsftError
 from xsft.facts import Facts, TemplateFacts
@@ -85,20 +87,67 @@ def _refuse_stdin_twice(files: Sequence[str | Path]) -> None:
         raise UsageError("- is given twice; standard input can be read only once.", fix="Give it once.")
 
 
-def intend(workloads: Sequence[Loaded], *, attempt: int = 1, hub: HubReader | None = None) -> tuple[Intent, ...]:
-    """Gather the facts and decide everything, without rendering. Each checkpoint is read once.
+def intend(
+    workloads: Sequence[Loaded],
+    *,
+    attempt: int = 1,
+    hub: HubReader | None = None,
+    offline: bool = False,
+    progress: ShowLine = lambda _line: None,
+) -> tuple[Intent, ...]:
+    """Gather the facts and decide everything, without rendering. Looks run side by side, and each is sent once.
 
-    `hub`: what answers in place of the Hugging Face hub.
+    `hub`: what answers in place of the Hugging Face hub. `offline`: ask nothing outside this machine. `progress`: told
+    each second what is waited for.
     """
-    look, names, rows, today = cache(read_checkpoint), cache(folder_names), cache(read_rows), clock.today()
-    asked = hub or HubReader(cache(check_data), cache(check_weights))
-    facts = (
-        gather.gather(one.spec, file=one.file, today=today, look=look, names=names, rows=rows, hub=asked)
-        for one in workloads
+    asked, today = Questions(), clock.today()
+    looks = _each_once(asked, hub=hub, offline=offline)
+    intents = [partial(_intent, one, attempt=attempt, today=today, looks=looks) for one in workloads]
+    told = partial(_tell, asked, progress)
+    return tuple(every(intents, threads=WORKLOADS_AT_ONCE, meanwhile=told))
+
+
+WORKLOADS_AT_ONCE = 16
+"""Each has at most five looks under way; what they share is asked once."""
+
+
+class _SharedLooks(Struct, frozen=True, kw_only=True):
+    checkpoint: ReadCheckpoint
+    names: Names
+    rows: ReadRows
+    hub: HubReader
+    tokens: CountTokens
+
+
+def _each_once(asked: Questions, *, hub: HubReader | None, offline: bool) -> _SharedLooks:
+    if offline:
+        checkpoint, names, rows = skip_checkpoint, skip_names, skip_rows
+        hub = hub or HubReader(skip_data, skip_weights)
+    else:
+        checkpoint, names, rows = read_checkpoint, folder_names, read_rows
+        hub = hub or HubReader(check_data, check_weights)
+    return _SharedLooks(
+        checkpoint=asked.once(checkpoint, subject=str),
+        names=asked.once(names, subject=str),
+        rows=asked.once(rows, subject=lambda pattern, **_of: str(pattern)),
+        hub=HubReader(asked.once(hub.data, subject=str), asked.once(hub.weights, subject=lambda one: one.repo)),
+        tokens=asked.once(count_tokens, subject=lambda _texts, **_of: "the tokenizer"),
     )
-    pairs = zip(workloads, facts, strict=True)
-    whole = ((one, replace(f, template=one.template, attempt=attempt)) for one, f in pairs)
-    return tuple(make_intent(one.spec, _with_fit(one.spec, _with_counts(one.spec, f))) for one, f in whole)
+
+
+def _tell(asked: Questions, progress: ShowLine) -> None:
+    waiting = asked.waiting()
+    if waiting:
+        more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+        progress(f"waiting for {', '.join(waiting[:3])}{more}")
+
+
+def _intent(one: Loaded, *, attempt: int, today: str, looks: _SharedLooks) -> Intent:
+    facts = gather.gather(
+        one.spec, file=one.file, today=today, look=looks.checkpoint, names=looks.names, rows=looks.rows, hub=looks.hub
+    )
+    facts = _with_counts(one.spec, replace(facts, template=one.template, attempt=attempt), looks.tokens)
+    return make_intent(one.spec, _with_fit(one.spec, facts))
 
 
 def _with_fit(spec: WorkloadSpec, facts: Facts) -> Facts:
@@ -107,7 +156,7 @@ def _with_fit(spec: WorkloadSpec, facts: Facts) -> Facts:
     return replace(facts, fit=fit_cache().known(step)) if step else facts
 
 
-def _with_counts(spec: WorkloadSpec, facts: Facts) -> Facts:
+def _with_counts(spec: WorkloadSpec, facts: Facts, count: CountTokens) -> Facts:
     """Return the facts with the counts of `xsft data inspect` for the same rows and keys, else with the tokens of a
     sample; of the rows for evaluation always with those.
     """
@@ -118,7 +167,7 @@ def _with_counts(spec: WorkloadSpec, facts: Facts) -> Facts:
         return replace(facts, counted=counted)
     train = () if counted else sampled_texts(run, facts, split="train")
     evaluated = sampled_texts(run, facts, split="eval")
-    tokens = count_tokens((*train, *evaluated), tokenizer=facts.tokenizer.folder)
+    tokens = count((*train, *evaluated), tokenizer=facts.tokenizer.folder)
     return replace(
         facts,
         counted=counted,
@@ -147,7 +196,7 @@ def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: ShowLine = 
 
     `attempt` names the JobSet: 1 unless earlier attempts of the run ended.
     """
-    intents = intend(workloads, attempt=attempt)
+    intents = intend(workloads, attempt=attempt, progress=progress)
     _refuse_secrets(workloads, intents)
     manifests = _render_all(intents, progress=progress)
     return tuple(

@@ -78,6 +78,8 @@ class SourceFacts(Struct, frozen=True, kw_only=True):
     """Rows of the embedding; None if unknown."""
     problems: tuple[Problem, ...] = ()
     """Why it cannot be converted."""
+    unanswered: str = ""
+    """Why the hub was not asked, or did not answer."""
 
 
 class TriesFacts(Struct, frozen=True, kw_only=True):
@@ -253,5 +255,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     machine: MachineFacts = MachineFacts()
     taken: tuple[str, ...] = ()
     """Run names of stages that a training in the same output has already."""
+    taken_unread: str = ""
+    """Why that could not be read."""
     attempt: int = 1
     """Number of the planned attempt: 1 unless earlier attempts failed."""

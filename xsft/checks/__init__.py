@@ -120,6 +120,13 @@ AT_SUBMISSION = frozenset(
 unused."""
 
 
+NOT_LOOKED = frozenset(
+    {"checkpoint-unread", "data-not-read", "hub-data-unknown", "hub-weights-unknown", "lora-restore-unread"}
+    | {"stage-names-unknown"}
+)
+"""Ids of problems that state what was not looked at, and what is therefore unknown."""
+
+
 def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
     """Turn each problem that is accepted under `checks:` into a note with the reason.
 

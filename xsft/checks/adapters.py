@@ -33,7 +33,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     if found is None:
         if run.adapters.startswith("gs://"):
-            yield _unread(f"{run.adapters} was not read.")
+            yield _unread(f"{run.adapters} was not read. {UNKNOWN}")
         return
     match found.status:
         case "read":
@@ -45,7 +45,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             fix = right_level(found, WHERE)
             yield error("lora-restore-path", WHERE, f"{run.adapters} holds no adapters: {found.detail}.", fix)
         case "unreadable":
-            yield _unread(f"{run.adapters} could not be read: {found.detail.rstrip('.')}.")
+            yield _unread(f"{run.adapters} could not be read: {found.detail.rstrip('.')}. {UNKNOWN}")
+
+
+UNKNOWN = "Unknown: whether it exists and is complete, its rank and its modules."
 
 
 def _unread(message: str) -> Problem:

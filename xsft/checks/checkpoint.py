@@ -47,14 +47,17 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             message = f"{run.checkpoint} is not an Orbax checkpoint: {found.detail}."
             yield error("checkpoint-invalid", _where(run), message, right_level(found, "model.checkpoint"))
         case "unreadable":
-            message = f"{run.checkpoint} could not be read: {found.detail.rstrip('.')}."
+            message = f"{run.checkpoint} could not be read: {found.detail.rstrip('.')}. {UNKNOWN}"
             yield _unread(run, message)
+
+
+UNKNOWN = "Unknown: whether it exists and is complete, its format, and the names and shapes of its arrays."
 
 
 def _not_looked(run: Run) -> Iterator[Problem]:
     path = run.checkpoint or ""
     if path.startswith("gs://"):
-        yield _unread(run, f"{path} was not read, so its format is unknown.")
+        yield _unread(run, f"{path} was not read. {UNKNOWN}")
     elif run.spec.on_cluster and not path.startswith(("/", ".", "~", "xsft://")):  # reported by checks.data
         message = f"{path} is neither in a bucket nor a path in the image."
         fix = "Give gs://…/0/items; put Hugging Face weights under model.hf: {repo: …}."

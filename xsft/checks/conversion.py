@@ -6,17 +6,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xsft.facts import Facts
-from xsft.problems import Problem, error
+from xsft.problems import Problem, error, note
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
+UNKNOWN = "access, the revision, whether it has safetensors, whether they are quantised, and its vocabulary"
+"""What the hub's answer establishes."""
+
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Yield the problems that the files or the hub's answer show; none if neither was read."""
+    """Yield the problems that the files or the hub's answer show; a note if the hub did not answer."""
     del keys
     if run.conversion is None or facts.source is None:
         return
     yield from facts.source.problems
+    if facts.source.unanswered:
+        message = f"{run.conversion.source.repo} was not looked up on the hub: {facts.source.unanswered.rstrip('.')}."
+        yield note("hub-weights-unknown", "model.hf.repo", message, f"Unknown: {UNKNOWN}.")
     if facts.source.quantized:
         yield _quantized(run.conversion.source.repo, facts.source.quantized)
     yield from _tokenizer(run, facts)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from xsft.facts import Facts
 from xsft.naming import ATTEMPT_SUFFIX, MISREAD_NAMES, jobset_limit, run_name_limit, stage_name
-from xsft.problems import Problem, error
+from xsft.problems import Problem, error, note
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.stages import later_stages
@@ -30,6 +30,10 @@ def _stages(run: Run, facts: Facts) -> Iterator[Problem]:
     to_convert = facts.checkpoint is not None and facts.checkpoint.status == "missing" and run.conversion is not None
     later = (stage for stage in later_stages(run.spec.stages) if stage != "serve")  # `serve-name` is its own check
     stages = (*(("convert",) if to_convert else ()), *later)
+    if stages and facts.taken_unread:
+        message = f"{run.output} was not read: {facts.taken_unread.rstrip('.')}."
+        fix = "Unknown: whether a training already has the name of a stage; the stage's own submission refuses that."
+        yield note("stage-names-unknown", "name", message, fix)
     for name in (stage_name(run_name=run.run_name, stage=stage) for stage in stages):
         if len(name) > limit:
             message = f"{name!r}, the run of a stage, has {len(name)} characters; the limit is {limit}."

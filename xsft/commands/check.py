@@ -5,17 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from xsft import api
+from xsft.aliases import ShowLine
+from xsft.checks import NOT_LOOKED
 from xsft.commands.documents import print_json, status_of
 from xsft.commands.failure import print_problems, problem_documents
+from xsft.commands.progress import shown
+from xsft.effects.machine.parallel import every
 from xsft.problems import Problem
+from xsft.steps import Intent
 
 
 def run(args: argparse.Namespace) -> int:
     loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name)
-    intents = api.intend(loaded)
-    deep = api.ask_maxtext(intents) if args.deep else ((),) * len(intents)
+    with shown("check") as progress:
+        intents = api.intend(loaded, offline=args.offline, progress=progress)
+        deep = _deep(intents, progress=progress) if args.deep else ((),) * len(intents)
     found = zip(loaded, intents, deep, strict=True)
     checked = tuple(p.in_file(one.file) for one, intent, said in found for p in (*intent.problems, *said))
     problems = (*unread, *checked)
@@ -23,9 +30,16 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json("check", {"ok": status == 0, "problems": problem_documents(problems), "exit_status": status})
         return status
-    print_problems(p for p in problems if args.notes or p.severity != "note")
+    listed = NOT_LOOKED if args.offline else ()
+    print_problems(p for p in problems if args.notes or p.severity != "note" or p.id in listed)
     sys.stdout.write(_summary(files=len(args.files), problems=problems))
     return status
+
+
+def _deep(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[tuple[Problem, ...], ...]:
+    waiting = partial(progress, "waiting for MaxText's own parser")
+    (found,) = every([partial(api.ask_maxtext, intents)], threads=1, meanwhile=waiting)
+    return found
 
 
 def _summary(*, files: int, problems: Sequence[Problem]) -> str:

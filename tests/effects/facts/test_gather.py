@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from tests.checks.factory import DROP, spec
 from tests.effects.gitrepo import git, made_in
 from xsft.effects.facts.gather import folder_of, gather, machine
-from xsft.facts import CheckpointFacts, Facts
+from xsft.errors import Unreachable
+from xsft.facts import CheckpointFacts, DataFacts, Facts
 
 TODAY = "20261121"
 
@@ -119,3 +121,40 @@ def test_files_under_a_data_dir_are_not_looked_for_elsewhere(
 
 def test_standard_input_is_here() -> None:
     assert folder_of("-") == Path.cwd()
+
+
+def test_looks_that_need_no_other_answer_are_sent_before_any_is_answered(tmp_path: Path) -> None:
+    """Counted, not timed: each waits until the others are under way."""
+    under_way = threading.Barrier(4)
+
+    def look(path: str) -> CheckpointFacts:
+        under_way.wait(60)
+        return CheckpointFacts(path=path, status="missing")
+
+    def rows(_pattern: str | None, /, *, of: str, where: str) -> DataFacts:
+        under_way.wait(60)
+        return DataFacts(digest=f"{of} {where}")
+
+    data = {"hf_path": "json", "hf_train_files": "gs://my-bucket/*.jsonl", "hf_eval_files": "gs://my-bucket/e/*.jsonl"}
+    changes = {
+        "data": data,
+        "eval": {"interval": 100, "steps": 1},
+        "lora": {"rank": 4, "alpha": 8, "restore_path": "gs://my-bucket/lora"},
+    }
+    facts = gather(
+        spec(**changes), file=tmp_path / "w.yaml", today=TODAY, look=look, rows=rows, names=lambda _folder: ()
+    )
+    assert facts.data is not None
+    assert facts.eval_data is not None
+    assert facts.checkpoint is not None
+    assert facts.adapters is not None
+
+
+def test_names_of_stages_that_could_not_be_compared(tmp_path: Path) -> None:
+    def unreachable(folder: str) -> tuple[str, ...]:
+        raise Unreachable(folder, fix="")
+
+    stages = {"stages": {"export": {"to": "gs://my-bucket/out"}}}
+    looks = Looks()
+    facts = gather(spec(**stages), file=tmp_path / "w.yaml", today=TODAY, look=looks, names=unreachable)
+    assert facts.taken_unread.startswith("gs://my-bucket/runs/qwen-chat-")

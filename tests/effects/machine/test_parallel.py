@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from xsft.effects.machine.parallel import Hurry, answers, start
+from tests.until import until
+from xsft.effects.machine.parallel import Hurry, Questions, answers, every, start
 from xsft.errors import Unreachable
 
 
@@ -63,3 +64,38 @@ def test_in_a_hurry_the_first_are_asked_and_no_others(threads: int) -> None:
     assert answers(looks, threads=threads, timeout_s=30, hurry=late) == [*range(7), *[None] * 13]
     early = Hurry(first=0, until=time.monotonic() + 60)
     assert answers(looks, threads=threads, timeout_s=30, hurry=early) == list(range(20))
+
+
+def test_every_result_is_waited_for_and_the_caller_is_told_meanwhile() -> None:
+    told = threading.Event()
+    assert every([lambda: told.wait(60), lambda: 2], threads=2, meanwhile=told.set) == [True, 2]
+    assert every([], threads=2) == []
+
+
+def test_a_question_that_many_ask_is_sent_once() -> None:
+    sent: list[tuple[str, int]] = []
+    answer = threading.Event()
+
+    def look(path: str, *, limit: int) -> str:
+        sent.append((path, limit))
+        answer.wait(60)
+        return path.upper()
+
+    questions = Questions()
+    ask = questions.once(look, subject=lambda path, **_limit: path)
+    waiting = [start(partial(ask, "a", limit=limit)) for limit in (1, 1, 2)]
+    until(lambda: len(sent) == 2)
+    assert questions.waiting() == ("a",)
+    answer.set()
+    assert [one.result() for one in waiting] == ["A"] * 3
+    assert (sorted(sent), questions.waiting()) == ([("a", 1), ("a", 2)], ())
+
+
+def test_an_error_is_the_answer_for_all_who_ask() -> None:
+    def fails(path: str) -> str:
+        raise Unreachable(path, fix="")
+
+    ask = Questions().once(fails, subject=str)
+    for _ in range(2):
+        with pytest.raises(Unreachable, match="a"):
+            ask("a")

@@ -13,5 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     parser.add_argument("--notes", action="store_true", help="print the notes too, not only errors and warnings")
     parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="read nothing outside this machine, and list what was not read and what is therefore unknown",
+    )
+    parser.add_argument(
         "--deep", action="store_true", help="pass the arguments to the installed MaxText's own parser too (about 5 s)"
     )

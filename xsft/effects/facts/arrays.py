@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from xsft.checkpoint.files import (
     parse_json,
     saved_arrays,
 )
+from xsft.effects.machine.parallel import every
 from xsft.effects.records.storage import Storage
 from xsft.facts import SavedArray
 
@@ -27,6 +29,8 @@ MAX_METADATA = 16 * 1024 * 1024
 MAX_ARRAY_FILE = 64 * 1024
 MAX_NODES = 64
 """Maximum nodes read of an OCDBT store; Orbax writes one, until it would have 100 MB."""
+AT_ONCE = 8
+"""Files of arrays that are read side by side."""
 
 
 class ReadArrays(Struct, frozen=True, kw_only=True):
@@ -95,7 +99,9 @@ def json_at(path: str, storage: Storage) -> dict[str, Any]:
 def _beside(path: str, arrays: Sequence[SavedArray], storage: Storage, *, sampled: int) -> _Owns:
     """Read the own files of some arrays, spread over the whole list."""
     chosen = arrays[:: max(1, -(-len(arrays) // max(1, sampled)))]
-    contents = {name: _own_file(f"{path}/{name}", storage) for name in (".".join(array.path) for array in chosen)}
+    names = [".".join(array.path) for array in chosen]
+    looks = [partial(_own_file, f"{path}/{name}", storage) for name in names]
+    contents = dict(zip(names, every(looks, threads=AT_ONCE), strict=True))
     found = {name: own_metadata(content) for name, content in contents.items() if content is not None}
     if not any(own.dtype for own in found.values()):
         return _Owns(found={}, detail="no .zarray or zarr.json was found beside the arrays")

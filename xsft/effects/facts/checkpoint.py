@@ -22,14 +22,12 @@ from xsft.checkpoint.whole import interrupted, lacking
 from xsft.effects.facts.arrays import MAX_METADATA, ReadArrays, json_at, read_arrays
 from xsft.effects.facts.near import absent, no_commit, step_folder
 from xsft.effects.machine.process import own_environment
-from xsft.effects.records.storage import Storage, storage_for, within
+from xsft.effects.records.storage import DEADLINE_S, Storage, storage_for
 from xsft.errors import Unreachable
 from xsft.facts import CheckpointFacts
 
 SAMPLED = 4
 """How many arrays without OCDBT are read for a check, each from its own file; each is a request."""
-DEADLINE_S = 15.0
-"""Seconds from the first request; a request without an answer in 5 s is repeated once. Imports do not count."""
 
 
 def read_checkpoint(
@@ -40,15 +38,12 @@ def read_checkpoint(
     deadline_s: float = DEADLINE_S,
     sampled: int = SAMPLED,
 ) -> CheckpointFacts:
-    """Return the facts of the checkpoint at `path`, on this machine or at gs://. Returns within `deadline_s` and raises
-    nothing.
-
-    The time starts at the first request: on a busy machine the imports of Google's client alone take longer.
+    """Return the facts of the checkpoint at `path`, on this machine or at gs://. Raises nothing. `deadline_s`: for each
+    question; it starts when that is sent, for on a busy machine the imports of Google's client alone take longer.
     """
     where = path.rstrip("/") or "/"
     try:
-        asked = storage or storage_for(where, env=env or own_environment())
-        return within(deadline_s, lambda: _look(where, asked, sampled))
+        return _look(where, storage or storage_for(where, env=env or own_environment(), deadline_s=deadline_s), sampled)
     except Unreachable as failed:
         detail = f"{failed.message}. {failed.fix}".strip()
         return CheckpointFacts(path=path, status="unreadable", detail=detail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeGuard
 
@@ -22,10 +23,20 @@ from xsft.effects.inputs.checkout import git_commit
 from xsft.effects.inputs.places import load_places
 from xsft.effects.inputs.places_file import places_folders
 from xsft.effects.machine.files import STDIN
+from xsft.effects.machine.parallel import start
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Unreachable
-from xsft.facts import DataFacts, Facts, HubDataFacts, ImageFacts, MachineFacts, SourceFacts, TokenizerFacts
+from xsft.facts import (
+    CheckpointFacts,
+    DataFacts,
+    Facts,
+    HubDataFacts,
+    ImageFacts,
+    MachineFacts,
+    SourceFacts,
+    TokenizerFacts,
+)
 from xsft.naming import stage_name
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
@@ -47,11 +58,30 @@ def gather(
     hub: HubReader | None = None,
 ) -> Facts:
     """Return the facts for one workload; `today` is the UTC date, YYYYMMDD. `offline` skips reading the checkpoint.
+    What does not depend on another answer is asked at the same time.
 
-    Pass a cached `look` and `rows` for many workloads: they often share data and a checkpoint, and one that does not
-    answer costs fifteen seconds. `hub`: what answers about repositories on the Hugging Face hub; None: they are not
-    looked up. Raises SpecError if the places.yaml it names is invalid.
+    Pass looks that ask each question once (`parallel.Questions`) for many workloads: they often share data and a
+    checkpoint, and one that does not answer costs fifteen seconds. `hub`: what answers about repositories on the
+    Hugging Face hub; None: they are not looked up. Raises SpecError if the places.yaml it names is invalid.
     """
+    data = start(partial(_data, spec, rows, offline=offline))
+    eval_data = start(partial(_eval_data, spec, rows, offline=offline))
+    on_hub = start(partial(_hub_data, spec, hub)) if hub else None
+    facts = _of_this_machine(spec, file=file, today=today)
+    adapters = None if offline else start(partial(_adapters, spec, facts, look))
+    facts = replace(facts, source=_source(spec, facts, hub))
+    if not offline:
+        facts = _with_taken(spec, _with_checkpoint(spec, facts, look, names), names)
+    return replace(
+        facts,
+        adapters=adapters.result() if adapters else None,
+        data=data.result(),
+        eval_data=eval_data.result(),
+        hub_data=on_hub.result() if on_hub else None,
+    )
+
+
+def _of_this_machine(spec: WorkloadSpec, *, file: str | Path, today: str) -> Facts:
     folder = folder_of(file)
     places, places_file = load_places(folder) if isinstance(spec.place, str) else ({}, None)
     facts = Facts(
@@ -64,28 +94,22 @@ def gather(
         image=_image(spec, folder, places),
         machine=machine() if spec.on_this_machine else MachineFacts(),
     )
-    facts = replace(facts, source=_source(spec, facts, hub))
-    data, eval_data = _data(spec, rows, offline=offline), _eval_data(spec, rows, offline=offline)
-    on_hub = _hub_data(spec, hub) if hub else None
     facts = replace(facts, tokenizer_problem=_tokenizer_problem(spec, facts))
-    facts = replace(facts, tokenizer=_tokenizer(spec, facts), data=data, eval_data=eval_data, hub_data=on_hub)
-    if offline:
-        return facts
-    facts = replace(facts, taken=_taken(spec, facts, names))
-    return _with_adapters(spec, _with_checkpoint(spec, facts, look, names), look)
+    return replace(facts, tokenizer=_tokenizer(spec, facts))
 
 
-def _taken(spec: WorkloadSpec, facts: Facts, names: Names) -> tuple[str, ...]:
-    """Return the run names of stages whose folder holds the checkpoints of a training; none if it cannot be read."""
+def _with_taken(spec: WorkloadSpec, facts: Facts, names: Names) -> Facts:
+    """Return the facts with the names of stages whose folder holds the checkpoints of a training."""
     stages = later_stages(spec.stages) if spec.on_cluster else ()
     run = resolve(spec, facts)[0] if stages else None
     if run is None or not run.output:
-        return ()
+        return facts
     wanted = (stage_name(run_name=run.run_name, stage=stage) for stage in stages)
+    looks = {one: start(partial(names, f"{run.output.rstrip('/')}/{one}")) for one in wanted}
     try:
-        return tuple(one for one in wanted if "checkpoints/" in names(f"{run.output.rstrip('/')}/{one}"))
-    except Unreachable:
-        return ()
+        return replace(facts, taken=tuple(one for one, found in looks.items() if "checkpoints/" in found.result()))
+    except Unreachable as failed:
+        return replace(facts, taken_unread=failed.message)
 
 
 def _places_folders(start: Path) -> tuple[str, ...]:
@@ -180,9 +204,9 @@ def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint, nam
     return replace(facts, checkpoint=look(path))
 
 
-def _with_adapters(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint) -> Facts:
+def _adapters(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint) -> CheckpointFacts | None:
     path = resolve(spec, facts)[0].adapters
-    return replace(facts, adapters=look(path)) if _visible(path, spec) else facts
+    return look(path) if _visible(path, spec) else None
 
 
 def _visible(path: str | None, spec: WorkloadSpec) -> TypeGuard[str]:

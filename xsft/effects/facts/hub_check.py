@@ -50,8 +50,8 @@ def check_data(path: str) -> HubDataFacts:
         return HubDataFacts(unanswered=failed.message)
 
 
-def check_weights(source: ConversionSource) -> SourceFacts | None:
-    """Return what the hub says against a conversion; None if it does not answer: `xsft checkpoint convert` asks again.
+def check_weights(source: ConversionSource) -> SourceFacts:
+    """Return what the hub says against a conversion; `unanswered` states why it says nothing. Raises nothing.
 
     The commit is left out: it decides where the converted checkpoint is, and only a conversion settles that.
     """
@@ -59,8 +59,8 @@ def check_weights(source: ConversionSource) -> SourceFacts | None:
     token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
     try:
         found = within(DEADLINE_S, lambda: read_repository(source, env=env, token=token))
-    except Unreachable:
-        return None
+    except Unreachable as failed:
+        return SourceFacts(unanswered=failed.message)
     return SourceFacts(quantized=found.quantized, vocabulary=found.vocabulary, problems=found.problems)
 
 

@@ -31,15 +31,19 @@ def inspect(path: str, *, store: RecordStore) -> Report:
 
 
 class CountingStorage:
-    """A storage that counts how much was read through it."""
+    """A storage that counts how much was read through it, by any thread."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self.bytes_read = 0
+        self._sizes: list[int] = []
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(self._sizes)
 
     def read(self, path: str, *, limit: int, start: int = 0) -> bytes | None:
         content = self._storage.read(path, limit=limit, start=start)
-        self.bytes_read += len(content or b"")
+        self._sizes.append(len(content or b""))
         return content
 
     def names(self, folder: str) -> tuple[str, ...]:

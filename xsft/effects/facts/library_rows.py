@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ import msgspec
 from msgspec import Struct
 
 from xsft.effects.environments import environments
-from xsft.effects.facts.row_files import DEADLINE_S, RowFile
+from xsft.effects.facts.row_files import RowFile
 from xsft.effects.machine import process
 from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.parallel import every
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.records.storage import within
 from xsft.errors import XsftError
 from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.problems import Problem, error, note
@@ -66,7 +67,7 @@ def read_bucket_files(files: Sequence[RowFile], *, of: str, where: str) -> DataF
     """Return the facts of objects: the beginning of some of them is read, and the footer. Raises Unreachable."""
     with scratch_folder("rows") as scratch:
         first = tuple((scratch / str(number), file) for number, file in enumerate(files[:BUCKET_FILES]))
-        copies = within(DEADLINE_S, lambda: tuple(_partial(file, folder, of=of) for folder, file in first))
+        copies = every([partial(_partial, file, folder, of=of) for folder, file in first], threads=BUCKET_FILES)
         whole = len(files) <= BUCKET_FILES
         return _facts(copies, of=of, where=where, there=BUCKET_BYTES, whole=whole)
 

@@ -15,14 +15,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.effects.records.storage import GcsStorage, StoredObject, storage_for
+from xsft.effects.records.storage import DEADLINE_S, GcsStorage, StoredObject, storage_for
 from xsft.errors import Unreachable
 
 OPENERS: Mapping[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 """By suffix. source: datasets@5.2.0 utils/file_utils.py COMPRESSION_EXTENSION_TO_PROTOCOL."""
 COMPRESSED = tuple(OPENERS)
-DEADLINE_S = 10.0
-"""Maximum time for the requests to a bucket."""
 
 
 class RowFile(Struct, frozen=True, kw_only=True):
@@ -66,7 +64,7 @@ def local_file(path: Path) -> RowFile:
 
 def bucket_files(pattern: str, *, env: Mapping[str, str]) -> tuple[RowFile, ...]:
     """Return the objects that a gs:// pattern matches, in the order of their names. Raises Unreachable."""
-    storage = storage_for(pattern, env=env)
+    storage = storage_for(pattern, env=env, deadline_s=DEADLINE_S)
     if not isinstance(storage, GcsStorage):
         raise Unreachable(f"{pattern} is in no bucket", fix="Write gs://BUCKET/NAME.")
     matches = re.compile(glob_regex(pattern)).fullmatch

@@ -21,10 +21,9 @@ from msgspec.structs import replace
 from xsft.data import located
 from xsft.effects.facts.json_rows import BROKEN, UnfitRow, parse_array, parse_row
 from xsft.effects.facts.library_rows import read_bucket_files, read_files
-from xsft.effects.facts.row_files import COMPRESSED, DEADLINE_S, RowFile, bucket_files, content_of, local_file
+from xsft.effects.facts.row_files import COMPRESSED, RowFile, bucket_files, content_of, local_file
 from xsft.effects.machine.clock import monotonic
 from xsft.effects.machine.process import own_environment
-from xsft.effects.records.storage import within
 from xsft.errors import Unreachable
 from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.problems import Problem, error, note
@@ -85,9 +84,11 @@ def _of_bucket(pattern: str, *, of: str, where: str) -> DataFacts | None:
         if not _is_json(of, [file.path for file in files]):
             found = read_bucket_files(files, of=of, where=where)
             return replace(found, content=content_of(files))
-        found = within(DEADLINE_S, lambda: _sample(files[:FILES], where))
+        found = _sample(files[:FILES], where)
     except Unreachable as failed:
-        return None if failed.id == "place-placeholder" else DataFacts(problem=_unreachable(failed, where))
+        if failed.id == "place-placeholder":
+            return None
+        return DataFacts(problem=rows_unread(failed.message, where=where, fix=failed.fix))
     whole = len(files) <= FILES
     return replace(found, content=content_of(files), counted=found.counted if whole else None)
 
@@ -105,9 +106,13 @@ def _is_json(of: str, files: Sequence[str]) -> bool:
     return of == "json" and all(PurePosixPath(file).suffix in (*PLAIN, *COMPRESSED) for file in files)
 
 
-def _unreachable(failed: Unreachable, where: str) -> Problem:
-    message = f"The rows were not checked: {failed.message}."
-    return note("data-not-read", where, message, failed.fix)
+def rows_unread(why: str, *, where: str, fix: str = "") -> Problem:
+    """Return the note on rows that were not read."""
+    message = f"The rows were not checked: {why.rstrip('.')}. {UNKNOWN}"
+    return note("data-not-read", where, message, fix)
+
+
+UNKNOWN = "Unknown: whether there are files, their columns and types, the order of roles, and the number of rows."
 
 
 def matching_files(path: str) -> list[Path]:

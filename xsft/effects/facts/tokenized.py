@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -23,10 +24,17 @@ TIMEOUT_S = 15.0
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model")
 """Files of a tokenizer that decide how a text is split."""
 
+Texts = Sequence[Sequence[tuple[str, str]]]
 Rounds = tuple[tuple[RoundTokens, ...], ...]
 
 
-def count_tokens(texts: Sequence[Sequence[tuple[str, str]]], *, tokenizer: str) -> Rounds:
+class CountTokens(Protocol):
+    """The type of `count_tokens`, and of its form that asks once."""
+
+    def __call__(self, texts: Texts, /, *, tokenizer: str) -> Rounds: ...
+
+
+def count_tokens(texts: Texts, /, *, tokenizer: str) -> Rounds:
     """Return the tokens of each text; nothing if they could not be counted. `tokenizer`: its folder. The same texts are
     counted once.
     """

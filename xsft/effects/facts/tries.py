@@ -10,7 +10,7 @@ from xsft.checks import checkpoint, weights
 from xsft.conversion.inputs import ConversionInputs, earlier_directory, is_folder, items, number_of
 from xsft.conversion.record import FILE, MAX_BYTES, ConversionRecord, from_json
 from xsft.effects.machine.process import own_environment
-from xsft.effects.records.storage import storage_for, within
+from xsft.effects.records.storage import DEADLINE_S, storage_for
 from xsft.errors import Unreachable
 from xsft.facts import CheckpointFacts, Facts, TriesFacts
 from xsft.problems import Problem, errors_in
@@ -20,7 +20,6 @@ from xsft.trainers.trainer import trainer_of
 
 OWN = "xsft/"
 """Folder of a try that holds its record; MaxText's result is beside it."""
-DEADLINE_S = 15.0
 
 ReadCheckpoint = Callable[[str], CheckpointFacts]
 Names = Callable[[str], tuple[str, ...]]
@@ -29,14 +28,12 @@ ReadFile = Callable[[str], bytes | None]
 
 def folder_names(folder: str) -> tuple[str, ...]:
     """Return the names in the folder. Raises Unreachable, within seconds, if it cannot be read."""
-    storage = storage_for(folder, env=own_environment())
-    return within(DEADLINE_S, lambda: storage.names(folder))
+    return storage_for(folder, env=own_environment(), deadline_s=DEADLINE_S).names(folder)
 
 
 def read_small(path: str) -> bytes | None:
     """Return the content; None if there is no such file. Raises Unreachable, within seconds, if it cannot be read."""
-    storage = storage_for(path, env=own_environment())
-    return within(DEADLINE_S, lambda: storage.read(path, limit=MAX_BYTES))
+    return storage_for(path, env=own_environment(), deadline_s=DEADLINE_S).read(path, limit=MAX_BYTES)
 
 
 def with_tries(

@@ -10,13 +10,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
 from xsft.effects.machine import clock
 from xsft.errors import Unreachable
 
+P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -94,3 +95,43 @@ def answers(
         if answer is not None and (failure := answer.exception()):
             raise failure
     return [None if answer is None else answer.result() for answer in there]
+
+
+def every(looks: Sequence[Callable[[], T]], *, threads: int, meanwhile: Callable[[], None] = lambda: None) -> list[T]:
+    """Return what each function returned, in the same order, however long it takes. Raises as `answers` does.
+
+    `meanwhile`: called every second while the caller waits.
+    """
+    whole = start(lambda: answers(looks, threads=threads, timeout_s=threading.TIMEOUT_MAX / 2))
+    while not whole.ended(MEANWHILE_S):
+        meanwhile()
+    return cast("list[T]", whole.result())
+
+
+MEANWHILE_S = 1.0
+
+
+class Questions:
+    """Questions that many threads ask: each is sent once, and all who ask it get its answer."""
+
+    def __init__(self) -> None:
+        self._begun: dict[Any, tuple[str, Started[Any]]] = {}
+        self._lock = threading.Lock()
+
+    def once(self, look: Callable[P, T], *, subject: Callable[P, str]) -> Callable[P, T]:
+        """Return a function that returns what `look` does; its arguments are hashable. `subject`: of what it asks."""
+
+        def ask(*args: P.args, **named: P.kwargs) -> T:
+            key = (look, args, tuple(sorted(named.items())))
+            with self._lock:
+                if key not in self._begun:
+                    self._begun[key] = (subject(*args, **named), start(lambda: look(*args, **named)))
+            return cast("T", self._begun[key][1].result())
+
+        return ask
+
+    def waiting(self) -> tuple[str, ...]:
+        """Return the subjects of the questions without an answer, each once."""
+        with self._lock:
+            begun = tuple(self._begun.values())
+        return tuple(dict.fromkeys(subject for subject, one in begun if not one.ended(0)))

@@ -25,6 +25,9 @@ from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 5.0
+DEADLINE_S = 15.0
+"""Seconds for each question of a look, name resolution and one repetition included. A slow answer is no error: the
+number of questions is limited, the time of all of them is not."""
 PAUSES_S = (0.5,)
 """Seconds before each further try of a query without an answer (429, 503, a broken connection, a timeout)."""
 MAX_NAMES = 100_000
@@ -62,14 +65,16 @@ class Storage(Protocol):
         """Return the bytes of all files below the folder; None if there are more than MAX_FILES."""
 
 
-def storage_for(path: str, *, env: Mapping[str, str]) -> Storage:
-    """Return the place that holds a path. Raises Unreachable for a bucket that is a placeholder, or without a login."""
+def storage_for(path: str, *, env: Mapping[str, str], deadline_s: float | None = None) -> Storage:
+    """Return the place that holds a path. Raises Unreachable for a bucket that is a placeholder, or without a login.
+    `deadline_s`: for each question to a bucket, from when it is sent, repetition included.
+    """
     if not path.startswith("gs://"):
         return LocalStorage()
     name = placeholder_in(bucket_and_name(path)[0])
     if name and not is_emulated(env):  # an emulator accepts any bucket
         raise Unreachable(is_placeholder(name).rstrip("."), fix=FIX, id="place-placeholder", again="never")
-    return gcs_storage(env)
+    return gcs_storage(env, deadline_s=deadline_s)
 
 
 def within(seconds: float, look: Callable[[], T]) -> T:
@@ -221,9 +226,9 @@ def ask(path: str, question: Callable[[], T], **tries: Any) -> T | None:
     return gcs.ask(path, question, **tries)
 
 
-def gcs_storage(env: Mapping[str, str]) -> GcsStorage:
+def gcs_storage(env: Mapping[str, str], *, deadline_s: float | None = None) -> GcsStorage:
     """Return the storage. Raises Unreachable as `gcs_client` does."""
-    return GcsStorage(gcs_client(env))
+    return GcsStorage(gcs_client(env), deadline_s=deadline_s)
 
 
 def gcs_client(env: Mapping[str, str]) -> Any:

@@ -1,0 +1,76 @@
+"""`xsft check`: what it looks at, what it does not, and how often."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.checks.factory import GOOD, merged
+from tests.effects.facts.test_checkpoint import CONVERTED
+from tests.fakes.gcs import Bucket, serving
+from tests.inprocess import xsft
+from xsft.checks import NOT_LOOKED
+
+DATA = {"hf_path": "json", "hf_train_files": "gs://my-bucket/rows/*.jsonl", "train_split": "train"}
+ROW = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
+WORLD = {**CONVERTED, "rows/a.jsonl": f"{json.dumps(ROW)}\n".encode() * 8}
+LORA = {"rank": 4, "alpha": 8, "restore_path": "gs://my-bucket/lora/model_params"}
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    with serving(Bucket(dict(WORLD))) as served:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", served.url)
+        yield served
+
+
+def written(folder: Path, name: str = "a", **changes: Any) -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({**merged(GOOD, changes), "name": name}))
+    return str(path)
+
+
+def test_offline_sends_nothing_and_lists_what_was_not_looked_at(bucket: Bucket, tmp_path: Path) -> None:
+    changes: dict[str, Any] = {
+        "data": {**DATA, "hf_eval_files": "gs://my-bucket/eval.jsonl"},
+        "eval": {"interval": 100, "steps": 1},
+        "lora": LORA,
+        "stages": {"export": {"to": "gs://my-bucket/out"}},
+    }
+    of_files = written(tmp_path, **changes)
+    on_hub = written(tmp_path, "b", data={"hf_path": "me/rows"}, model={"hf": {"repo": "me/model"}})
+    done = xsft("check", of_files, on_hub, "--offline")
+    assert bucket.asked == []
+    for path in ("qwen3-0.6b/0/items", "rows/*.jsonl", "eval.jsonl", "lora/model_params", "runs"):
+        assert f"gs://my-bucket/{path}" in done.stderr
+    for name in ("me/rows", "me/model"):
+        assert f"{name} was not looked up on the hub: --offline was given" in done.stderr
+    document = json.loads(xsft("check", of_files, on_hub, "--offline", "--json").stdout)
+    assert {one["id"] for one in document["problems"]} >= NOT_LOOKED
+    said = [one for one in document["problems"] if one["id"] in NOT_LOOKED]
+    assert all("Unknown: " in one["message"] + one["fix"] for one in said)
+
+
+def test_what_workloads_share_is_asked_once(bucket: Bucket, tmp_path: Path) -> None:
+    files = [written(tmp_path, f"w{n}", data=DATA, model={"checkpoint": "gs://my-bucket/0/items"}) for n in range(50)]
+    alone = xsft("check", files[0], "--json")
+    asked = sorted(bucket.questions)
+    bucket.asked.clear()
+    together = xsft("check", *files, "--json")
+    assert sorted(bucket.questions) == asked
+    assert len(asked) > 5
+    ids = {one["id"] for one in json.loads(alone.stdout)["problems"]}
+    assert {one["id"] for one in json.loads(together.stdout)["problems"]} == ids
+
+
+def test_a_slow_answer_is_no_error_and_what_is_waited_for_is_named(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.delay_s = 0.4
+    path = written(tmp_path, data=DATA, model={"checkpoint": "gs://my-bucket/0/items"})
+    done = xsft("check", path)
+    assert "could not be read" not in done.stderr
+    assert "xsft: waiting for gs://my-bucket/" in done.stderr
