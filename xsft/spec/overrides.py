@@ -42,7 +42,7 @@ class _Setting(Struct, frozen=True):
 
 def _setting(text: str) -> _Setting:
     name, equals, value = text.partition("=")
-    path = _split(name.strip())
+    path = split_path(name.strip())
     if not equals:
         raise _bad(name, f"--set {key_part(name)[:60]!r} has no `=`", _FORM)
     if not all(path):
@@ -52,7 +52,8 @@ def _setting(text: str) -> _Setting:
     return _typed(path, value.strip())
 
 
-def _split(name: str) -> tuple[str, ...]:
+def split_path(name: str) -> tuple[str, ...]:
+    """Return the keys of a path with dots."""
     parts = tuple(name.split("."))
     for section in ONE_KEY_BELOW:
         if parts[: len(section)] == section and len(parts) > len(section):

@@ -9,6 +9,7 @@ import yaml
 
 from xsft.errors import Refused, SpecError
 from xsft.spec.loader import SAFE_LOADER
+from xsft.spec.yamledit import last_line
 from xsft.spec.yamltext import parse_yaml
 
 
@@ -46,17 +47,8 @@ def _lines_of(text: str, name: str) -> tuple[int, int] | None:
     pairs = root.value if isinstance(root, yaml.MappingNode) else []
     for key, value in pairs:
         if key.value == name:
-            return key.start_mark.line, _last_line(value) + 1
+            return key.start_mark.line, last_line(value) + 1
     return None
-
-
-def _last_line(node: yaml.Node) -> int:
-    """Return the last line of a value. A block mapping's own end is that of the blank lines and comments below it."""
-    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
-        last = node.value[-1]
-        return _last_line(last[1] if isinstance(last, tuple) else last)
-    is_block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
-    return int(node.end_mark.line) - (1 if is_block else 0)
 
 
 def _data(text: str) -> dict[str, object]:

@@ -1,0 +1,103 @@
+"""Sets values in the text of a workload; every other byte stays as it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from xsft.errors import Refused
+from xsft.spec.loader import SAFE_LOADER
+from xsft.spec.overrides import apply_overrides, split_path
+from xsft.spec.scalars import YamlScalar, same_value
+from xsft.spec.yamltext import parse_yaml
+
+INDENT = "  "
+
+
+def settings_of(values: Mapping[str, YamlScalar]) -> tuple[str, ...]:
+    """Return key paths and values as `--set` takes them."""
+    return tuple(f"{path}={_flow(value)}" for path, value in values.items())
+
+
+def with_values(text: str, values: Mapping[str, YamlScalar]) -> str:
+    """Return the text with the values, key path as in `--set` -> value: in the place of the old one, else after the
+    last key of its section.
+
+    `text` is valid YAML. Raises Refused if a value cannot be set without changing other lines, SpecError as `--set`
+    does.
+    """
+    settings = settings_of(values)
+    wanted = apply_overrides(parse_yaml(text), settings).data
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    changed = text.removeprefix(mark)
+    for path, value in values.items():
+        changed = _with_value(changed, split_path(path), value)
+    if not same_value(parse_yaml(changed).data, wanted):
+        raise Refused(
+            "The workload's text cannot take these values without changing other lines.",
+            fix=f"Set them by hand: {', '.join(settings)}.",
+        )
+    return mark + changed
+
+
+def _with_value(text: str, path: Sequence[str], value: YamlScalar) -> str:
+    node: Any = yaml.compose(text, Loader=SAFE_LOADER)
+    for depth, part in enumerate(path):
+        found = _child(node, part)
+        if found is None:
+            return _added(text, node, path[depth:], value)
+        node = found
+        if isinstance(node, yaml.ScalarNode):
+            return _replaced(text, node, path[depth + 1 :], value)
+    return text
+
+
+def _child(node: Any, name: str) -> Any:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return next((value for key, value in pairs if key.value == name), None)
+
+
+def _replaced(text: str, node: Any, rest: Sequence[str], value: YamlScalar) -> str:
+    """Return the text with a new value; an empty section becomes `{…}`."""
+    start, end = node.start_mark.index, node.end_mark.index
+    space = " " if start == end else ""
+    return f"{text[:start]}{space}{_nested_flow(rest, value)}{text[end:]}"
+
+
+def _added(text: str, node: Any, path: Sequence[str], value: YamlScalar) -> str:
+    if node.flow_style:
+        at = node.value[-1][1].end_mark.index if node.value else node.start_mark.index + 1
+        return f"{text[:at]}{', ' if node.value else ''}{path[0]}: {_nested_flow(path[1:], value)}{text[at:]}"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = text.splitlines(keepends=True)
+    after = last_line(node) + 1
+    if not lines[after - 1].endswith(("\n", "\r")):
+        lines[after - 1] += newline
+    indent = " " * node.value[0][0].start_mark.column
+    return "".join((*lines[:after], *(f"{indent}{line}{newline}" for line in _block(path, value)), *lines[after:]))
+
+
+def _block(path: Sequence[str], value: YamlScalar) -> list[str]:
+    """Return the lines of a value below its sections: `overrides:`, `  maxtext:`, `    mu_dtype: bfloat16`."""
+    sections = [f"{INDENT * depth}{part}:" for depth, part in enumerate(path)]
+    return [*sections[:-1], f"{sections[-1]} {_flow(value)}"]
+
+
+def _nested_flow(path: Sequence[str], value: YamlScalar) -> str:
+    return f"{{{path[0]}: {_nested_flow(path[1:], value)}}}" if path else _flow(value)
+
+
+def _flow(value: YamlScalar) -> str:
+    """Return a value that means the same in a block, in `{…}` and after `--set KEY=`."""
+    return yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=10**6).strip()[1:-1]
+
+
+def last_line(node: yaml.Node) -> int:
+    """Return the last line of a value. A block mapping's own end is that of the blank lines and comments below it."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return last_line(last[1] if isinstance(last, tuple) else last)
+    is_block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
+    return int(node.end_mark.line) - (1 if is_block else 0)
