@@ -142,6 +142,8 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
         "rss_gib": entry.rss_gib if entry else 0.0,
         "notes": list(answer.notes),
         "not_covered": list(NOT_COVERED),
+        "alternatives": [],
+        "search": None,
     }
 
 

@@ -46,6 +46,34 @@ class InvalidStepDocument(Document):
     """What MaxText or JAX said; empty if xsft's own checks decided."""
 
 
+class AlternativeDocument(Document):
+    """One alternative that `--search` looked at."""
+
+    settings: dict[str, str | int | float | bool]
+    """Key path -> value, as `--set` takes them."""
+    verdict: Literal["fits", "marginal", "no", "invalid"] | None
+    """null: not compiled; `why` says the reason."""
+    peak_gib: float | None
+    sum_gib: float | None
+    needed_gib: float | None
+    source: Literal["arithmetic", "catalogue", "cache", "compiler", ""]
+    why: str
+    """Why it is rejected; empty if it fits."""
+
+
+class FitSearchDocument(Document):
+    """The result of `--search`."""
+
+    settings: dict[str, str | int | float | bool] | None
+    """The changes that make it fit; null if none were found, or none are needed."""
+    stopped: Literal["done", "budget", "interrupted"]
+    """`done`: no preferred alternative is left."""
+    budget_s: float
+    diff: str
+    """The change of the file, as a unified diff."""
+    written: bool
+
+
 class FitEntryDocument(Document):
     """The verdict on one workload's step."""
 
@@ -80,6 +108,10 @@ class FitEntryDocument(Document):
     """Most memory that the compiler held."""
     notes: list[str]
     not_covered: list[str]
+    alternatives: list[AlternativeDocument]
+    """Of `--search`: those that were compiled, and those that would be preferred and were not."""
+    search: FitSearchDocument | None
+    """null without `--search`."""
 
 
 class FitDocument(Document):

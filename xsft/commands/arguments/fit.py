@@ -12,6 +12,8 @@ Exit status 0 if every step fits or is marginal, 2 if one does not fit or cannot
 minutes of CPU and up to 4 GiB of memory, 10 to 14 minutes and 7 GiB for deepseek3-671b; asking again takes none.
 """
 
+BUDGET_S = 1800.0
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
@@ -25,6 +27,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--types", type=_list, default=[], metavar="TYPE,…", help=f"{each} TPU types")
     parser.add_argument("--slices", type=_list, default=[], metavar="N,…", help=f"{each} numbers of slices")
     parser.add_argument("--again", action="store_true", help="compile even if the verdict is known")
+    _add_search(parser)
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("search")
+    group.add_argument(
+        "--search", action="store_true", help="find the nearest configuration that fits; --types and --slices limit it"
+    )
+    group.add_argument(
+        "--keep", nargs="+", default=[], metavar="KEY", help="keys that stay as they are, e.g. tpu max_target_length"
+    )
+    group.add_argument("--max-chips", type=int, metavar="N", help="chips of all slices; default: twice the workload's")
+    group.add_argument(
+        "--budget", type=duration, default=BUDGET_S, metavar="TIME", help="how long to search; default: 30m"
+    )
+    group.add_argument("--write", action="store_true", help="change the file; comments stay")
 
 
 def _list(text: str) -> list[str]:

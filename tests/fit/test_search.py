@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fit.test_alternatives import tunable
+from xsft.fit.alternatives import Alternative, SearchLimits, alternatives
+from xsft.fit.search import HOPELESS, FitCandidate, FitSearch, measured, takes_no_less
+from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, Verdict
+from xsft.fit.words import InvalidStep
+
+LIMIT = 32.0
+FOUND = alternatives(tunable(batch=4.0), SearchLimits(keep=("tpu.type",)))
+
+
+def verdict(share: float) -> Verdict:
+    gib = share * LIMIT
+    if share > 1.0:
+        return DoesNotFit(needed_gib=gib, limit_gib=LIMIT, told_by="compiler")
+    return Fits(peak_gib=gib, sum_gib=gib, limit_gib=LIMIT, by=None)
+
+
+def of(*shares: float) -> FitSearch:
+    pairs = zip(FOUND, shares, strict=False)
+    return FitSearch(candidates=tuple(FitCandidate(alternative=one, share=share) for one, share in pairs))
+
+
+def ended(search: FitSearch, real: list[float]) -> FitSearch:
+    while (place := search.next_place) is not None:
+        search = search.with_verdict(place, verdict(real[place]), source="compiler")
+    return search
+
+
+def test_one_that_is_likely_to_fit_is_tried_first_then_the_preferred_ones() -> None:
+    search = of(1.3, 1.2, 0.9, 0.5)
+    assert search.next_place == 2
+    search = search.with_verdict(2, verdict(0.9), source="compiler")
+    assert search.next_place == 0
+    search = search.with_verdict(0, verdict(1.3), source="compiler")
+    assert search.best is not None
+    assert (search.best.place, search.next_place) == (2, 1)
+
+
+def test_a_refusal_corrects_the_estimates() -> None:
+    search = of(0.9, 0.8, 0.4).with_verdict(0, verdict(1.35), source="compiler")
+    assert search.scale == (1.5,)
+    assert search.next_place == 2
+
+
+def test_without_one_that_is_likely_the_smallest_is_tried() -> None:
+    assert of(1.4, 1.1, 1.2).next_place == 1
+    assert of().next_place is None
+
+
+def test_what_is_marginal_or_without_a_verdict_is_not_the_best() -> None:
+    just = Marginal(peak_gib=30.0, sum_gib=33.0, limit_gib=LIMIT, by=None)
+    search = of(0.9, 0.9).with_verdict(0, just, source="compiler")
+    search = search.with_verdict(1, None, source="compiler", why="killed")
+    assert (search.best, search.next_place) == (None, None)
+    assert measured(Invalid(because=InvalidStep(where="", message="", fix="")), 0.5) == ()
+
+
+def by_settings(**wanted: object) -> Alternative:
+    return next(one for one in FOUND if {k.rpartition(".")[2]: v for k, v in one.settings.items()} == wanted)
+
+
+def test_an_alternative_that_takes_no_less_than_a_refused_one() -> None:
+    half, quarter = by_settings(per_device_batch_size=2), by_settings(per_device_batch_size=1)
+    short = by_settings(per_device_batch_size=1, max_target_length=512)
+    moments = by_settings(per_device_batch_size=2, mu_dtype="bfloat16")
+    assert takes_no_less(half, quarter)
+    assert takes_no_less(quarter, short)
+    assert takes_no_less(half, moments)
+    assert not takes_no_less(quarter, half)
+    assert not takes_no_less(moments, quarter)
+    assert not takes_no_less(by_settings(num_slices=2), quarter)
+
+
+REAL = st.lists(st.floats(0.2, 3.0), min_size=1, max_size=len(FOUND))
+
+
+@given(REAL, st.data())
+def test_the_search_ends_with_the_most_preferred_that_it_could_not_rule_out(
+    real: list[float], data: st.DataObject
+) -> None:
+    shares = [share * data.draw(st.floats(0.8, 1.2)) for share in real]
+    found = ended(of(*shares), real)
+    assert len({one.place for one in found.tried}) == len(found.tried)
+    best = found.best
+    for place in range(best.place if best else len(real)):
+        why = dict(found.untried()).get(place)
+        assert real[place] > 1.0 or why in ("takes-no-less", "hopeless")
+        assert why != "open"
+    assert not any(real[one.place] <= 1.0 for one in found.tried if best and one.place < best.place)
+    assert HOPELESS > 1.0

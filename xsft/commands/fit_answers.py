@@ -1,0 +1,72 @@
+"""The verdict on a step: the first answer of arithmetic, the catalogue, the cache and the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from xsft.checks.fit_known import shipped_verdict
+from xsft.checks.step import analytic_verdict
+from xsft.commands.fit_text import FitAnswer
+from xsft.effects.environments import environments
+from xsft.effects.facts.fit_cache import FitCache, fit_cache
+from xsft.effects.local.fit import CompileShop, compile_step
+from xsft.effects.machine.process import own_environment
+from xsft.errors import SpecError
+from xsft.fit.derive import KnownStep
+from xsft.fit.memory import needed_gib
+from xsft.fit.step import StepToCompile
+from xsft.fit.verdict import CompiledStep
+from xsft.problems import error
+from xsft.spec.resolve import Run
+from xsft.trainers.fit_step import step_to_compile
+
+
+def needed_step(file: str, run: Run) -> StepToCompile:
+    """Return the run's step. Raises SpecError, fit-no-step, for a run that no TPU compiler can be asked about."""
+    step = step_to_compile(run)
+    if step is None:
+        message = f"{run.run_name} has no TPU step to compile: it runs on this machine, or its tpu.type is wrong."
+        fix = "Give a workload with target: xpk and a TPU type that `xsft check` accepts."
+        raise SpecError((error("fit-no-step", "tpu", message, fix).in_file(file),))
+    return step
+
+
+class FitQuestions(Struct, frozen=True, kw_only=True):
+    """How verdicts are asked for."""
+
+    again: bool
+    """Whether to compile even if the verdict is known."""
+    timeout_s: float | None
+    say: Callable[[str], None]
+
+    def answer(self, file: str, run: Run, step: StepToCompile) -> FitAnswer:
+        """Return the verdict. Raises as `compile_step` does."""
+        return next(self._answers(file, run, step))
+
+    def _answers(self, file: str, run: Run, step: StepToCompile) -> Iterator[FitAnswer]:
+        decided, cache = analytic_verdict(run), fit_cache()
+        if decided is not None:
+            yield FitAnswer(file=file, run=run, verdict=decided, source="arithmetic")
+        yield from () if self.again else _known(file, run, step, cache)
+        known = KnownStep(entry=self._compiled(run, step, cache), derived=False)
+        yield FitAnswer(file=file, run=run, verdict=known.entry.verdict, source="compiler", known=known)
+
+    def _compiled(self, run: Run, step: StepToCompile, cache: FitCache) -> CompiledStep:
+        shop = CompileShop(
+            environment=environments.ensure("compiler", progress=self.say),
+            cache=cache,
+            env=own_environment(),
+            say=self.say,
+            timeout_s=self.timeout_s,
+        )
+        return compile_step(step, needed_gib=needed_gib(params_b=run.model.params_b if run.model else None), shop=shop)
+
+
+def _known(file: str, run: Run, step: StepToCompile, cache: FitCache) -> Iterator[FitAnswer]:
+    if shipped := shipped_verdict(run):
+        row, known = shipped
+        yield FitAnswer(file=file, run=run, verdict=known.entry.verdict, source="catalogue", row=row, known=known)
+    if (kept := cache.known(step)) is not None:
+        yield FitAnswer(file=file, run=run, verdict=kept.entry.verdict, source="cache", known=kept)

@@ -1,0 +1,112 @@
+"""The search for an alternative that fits: what was tried, and what is compiled next. Pure.
+
+First an alternative that is likely to fit, so that there is a best one early; then those that are preferred to it,
+most preferred first, until none is left. Refusals are quick, and the first that is accepted ends the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.fit.alternatives import Alternative
+from xsft.fit.verdict import DoesNotFit, Fits, Marginal, Verdict
+
+HOPELESS = 1.5
+"""An estimate of so many times the chip is not compiled; the estimate errs by half at most (fit/estimate.py)."""
+
+
+class FitCandidate(Struct, frozen=True, kw_only=True):
+    """An alternative that arithmetic does not refuse."""
+
+    alternative: Alternative
+    share: float
+    """Estimated memory as a share of the chip's; 0: no estimate."""
+
+
+class TriedAlternative(Struct, frozen=True, kw_only=True):
+    """An alternative with the compiler's verdict; without one, `why` says what happened."""
+
+    place: int
+    """Position in the order of preference."""
+    alternative: Alternative
+    verdict: Verdict | None
+    source: str
+    """`catalogue`, `cache`, `compiler`."""
+    why: str = ""
+
+
+Untried = Literal["takes-no-less", "hopeless", "open"]
+"""Why a candidate was not compiled: a refused one takes no more than it, its estimate is far above the chip, or its
+turn did not come."""
+SearchEnd = Literal["done", "budget", "interrupted"]
+
+
+class FitSearch(Struct, frozen=True, kw_only=True):
+    """The state of a search."""
+
+    candidates: tuple[FitCandidate, ...]
+    """The most preferred first."""
+    scale: tuple[float, ...] = ()
+    """Compiled figures over their estimates."""
+    tried: tuple[TriedAlternative, ...] = ()
+
+    @property
+    def best(self) -> TriedAlternative | None:
+        """Return the most preferred alternative that fits; None until there is one."""
+        accepted = [one for one in self.tried if isinstance(one.verdict, Fits)]
+        return min(accepted, key=lambda one: one.place, default=None)
+
+    @property
+    def next_place(self) -> int | None:
+        """Return the candidate to compile next; None if the best one is known to be the best, or nothing is left."""
+        places = [place for place, why in self.untried() if why == "open"]
+        if self.best is not None or not places:
+            return next(iter(places), None)
+        likely = [place for place in places if self._estimate(place) <= 1.0]
+        return likely[0] if likely else min(places, key=lambda place: self.candidates[place].share)
+
+    def untried(self) -> Iterator[tuple[int, Untried]]:
+        """Yield the candidates without a verdict that are preferred to the best, with why they are not compiled."""
+        best, done = self.best, {one.place for one in self.tried}
+        for place in range(best.place if best else len(self.candidates)):
+            if place not in done:
+                yield place, self._why(place)
+
+    def with_verdict(self, place: int, verdict: Verdict | None, *, source: str, why: str = "") -> FitSearch:
+        one = self.candidates[place]
+        found = TriedAlternative(place=place, alternative=one.alternative, verdict=verdict, source=source, why=why)
+        return replace(self, tried=(*self.tried, found), scale=(*self.scale, *measured(verdict, one.share)))
+
+    def _why(self, place: int) -> Untried:
+        one = self.candidates[place].alternative
+        if any(isinstance(t.verdict, DoesNotFit) and takes_no_less(one, t.alternative) for t in self.tried):
+            return "takes-no-less"
+        return "hopeless" if self._estimate(place) > HOPELESS else "open"
+
+    def _estimate(self, place: int) -> float:
+        return self.candidates[place].share * (median(self.scale) if self.scale else 1.0)
+
+
+def measured(verdict: Verdict | None, share: float) -> tuple[float, ...]:
+    """Return the compiler's figure over an estimate, if there are both. `share`: the estimate over the chip."""
+    match verdict:
+        case Fits() | Marginal() if share:
+            return (verdict.sum_gib / verdict.limit_gib / share,)
+        case DoesNotFit(told_by="compiler") if share:
+            return (verdict.needed_gib / verdict.limit_gib / share,)
+        case _:
+            return ()
+
+
+def takes_no_less(one: Alternative, refused: Alternative) -> bool:
+    """Return whether an alternative differs from a refused one only in what takes as much memory or more."""
+    a, b = one.run, refused.run
+    same = (a.tpu, a.num_slices, a.ici, a.dcn) == (b.tpu, b.num_slices, b.ici, b.dcn)
+    wider = all(x in (y, "float32") for x, y in ((a.weights, b.weights), (a.moment_dtype, b.moment_dtype)))
+    remat = a.remat == b.remat or b.offloaded or (b.remat == "full" and not a.offloaded)
+    return same and wider and remat and a.lora <= b.lora and a.batch >= b.batch and a.tokens >= b.tokens
