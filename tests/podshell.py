@@ -33,16 +33,21 @@ def environment_of(container: Json, *, metadata: Json) -> dict[str, str]:
     for entry in container.get("env") or ():
         path = entry.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
         if field := FIELD.fullmatch(path):
-            environment[entry["name"]] = metadata.get(field[1], {}).get(field[2], "")
+            environment[entry["name"]] = (metadata.get(field[1]) or {}).get(field[2], "")
         else:
             environment[entry["name"]] = kubernetes_expand(entry["value"], environment)
     return environment
 
 
+def command_of(container: Json, *, metadata: Json) -> tuple[list[str], dict[str, str]]:
+    """The container's command and environment, as the kubelet starts it."""
+    environment = environment_of(container, metadata=metadata)
+    return [kubernetes_expand(word, environment) for word in container["command"]], environment
+
+
 def received(container: Json, *, metadata: Json, stubs: Path, out: Path) -> tuple[str, ...]:
     """What the trainer's process gets, the interpreter first."""
-    environment = environment_of(container, metadata=metadata)
-    command = [kubernetes_expand(word, environment) for word in container["command"]]
+    command, environment = command_of(container, metadata=metadata)
     ran = {**environment, "PATH": f"{stubs}:/usr/bin:/bin", "OUT": str(out)}
     done = subprocess.run(command, env=ran, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

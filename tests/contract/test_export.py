@@ -13,11 +13,15 @@ import numpy as np
 import pytest
 from msgspec import Struct
 
+from tests.cpujobs import plan_of
 from tests.exports import LORA, recorded, trainer_argv
 from tests.hfmodels import write_model, write_safetensors
 from tests.maxtext import environment
+from tests.podshell import command_of, executable
+from tests.stories import intent_of, spec_of, varied
+from xsft.catalog.cpu import GIB
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.facts.exported import plan_export, training_of
+from xsft.effects.facts.exported import plan_export, sizes_in, training_of
 from xsft.effects.local.export import ExportResult, ExportWork, export_here
 from xsft.effects.local.export_verify import read_folder, verify_folders, verify_logits
 from xsft.effects.local.export_work import ExportShop
@@ -26,14 +30,18 @@ from xsft.effects.local.namespace import detect
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.export.engines import model_type
+from xsft.export.estimate import ExportEstimate
 from xsft.export.judging import read_headers
 from xsft.export.plan import ExportPlan
+from xsft.export.record import FILE, from_json, missing_files
+from xsft.launchers.cpujob import export_job
 from xsft.trainers.export import ExportRequest
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 WRITER = Path(__file__).parent / "write_trained.py"
 ENGINES = {"rms_norm_eps": 1e-6, "rope_theta": 1e6, "max_position_embeddings": 2048}
 TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+ADAPTERS = ExportRequest(form="adapters")
 
 
 class Lab(Struct, frozen=True, kw_only=True):
@@ -43,6 +51,11 @@ class Lab(Struct, frozen=True, kw_only=True):
     store: RecordStore
     machine: Machine
     engine: BuiltEnvironment
+
+    @property
+    def bucket(self) -> str:
+        """A folder that pods mount."""
+        return str(self.folder / "bucket")
 
     def plan(self, run_name: str, asked: ExportRequest) -> ExportPlan:
         return plan_export(training_of(run_name, self.store), asked, self.store)
@@ -88,6 +101,23 @@ def merged(lab: Lab) -> ExportResult:
     return lab.export("tinylora", ExportRequest(dtype="float32"), logits=True)
 
 
+@pytest.fixture(scope="module")
+def adapters(lab: Lab) -> Path:
+    """The folder that the command of a job's container writes, started as a kubelet starts it."""
+    trained = training_of("tinylora", lab.store)
+    made = plan_export(trained, ADAPTERS, lab.store, output=lab.bucket, folder=str(lab.folder / "pod"))
+    run = intent_of(varied(spec_of("gemma2_ultrachat"), {"output": lab.bucket})).run
+    job = export_job(made, run, ExportEstimate(memory=GIB, disk=GIB))
+    pod = plan_of(job).manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    command, env = command_of(pod["spec"]["containers"][0], metadata=pod["metadata"])
+    executable(lab.folder / "python3", f'#!/bin/sh\nexec {lab.machine.python} "$@"\n')
+    here = environment(str(lab.folder)) | {"PATH": f"{lab.folder}:/usr/bin:/bin", "HF_HOME": str(lab.folder / "hub")}
+    argv = (*lab.machine.contain().prefix, *command)
+    done = subprocess.run(argv, env={**env, **here}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
+    return Path(made.directory)
+
+
 def test_a_full_export_is_verified_and_gives_the_trained_answer(full: ExportResult, lab: Lab) -> None:
     assert (full.outcome, full.reason) == ("completed", None)
     assert full.verification is not None
@@ -117,16 +147,30 @@ def test_wrong_layouts_are_detected(full: ExportResult, lab: Lab) -> None:
     assert not any(one.agrees for path, one in zip(wrong, logits[1:], strict=True)), logits
 
 
-def test_adapters_times_their_scale_on_the_base_are_the_merged_model(merged: ExportResult, lab: Lab) -> None:
+def test_a_pod_exports_verifies_copies_and_records_the_end_last(adapters: Path, lab: Lab) -> None:
+    record = from_json((adapters / FILE).read_bytes())
+    assert record is not None
+    assert (record.outcome, record.reason) == ("completed", None)
+    assert record.verification is not None
+    assert (record.verification.tensors, record.verification.compared) == (2 * 196, 196)
+    assert not missing_files(record, sizes=sizes_in(adapters))
+    assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= record.files.keys()
+    last = max((adapters / name for name in (*record.files, FILE)), key=lambda file: file.stat().st_mtime_ns)
+    assert last == adapters / FILE
+    found = plan_export(training_of("tinylora", lab.store), ADAPTERS, lab.store, output=lab.bucket, folder="/pod")
+    assert found.whole == str(adapters)
+
+
+def test_adapters_times_their_scale_on_the_base_are_the_merged_model(
+    merged: ExportResult, adapters: Path, lab: Lab
+) -> None:
     assert (merged.outcome, merged.reason) == ("completed", None)
     assert merged.verification is not None
     assert merged.verification.logits is not None
     assert merged.verification.logits.agrees
     assert (merged.verification.trained, merged.verification.changed) == (196, 196)
-    adapters = lab.export("tinylora", ExportRequest(form="adapters"), logits=False)
-    assert (adapters.outcome, adapters.reason) == ("completed", None)
-    peft = arrays(Path(str(adapters.folder)))
-    scale = json.loads((Path(str(adapters.folder)) / "adapter_config.json").read_text())
+    peft = arrays(adapters)
+    scale = json.loads((adapters / "adapter_config.json").read_text())
     held = arrays(Path(str(merged.folder)))
     base = arrays(lab.folder / "model")
     assert len(peft) == 2 * 196

@@ -42,7 +42,7 @@ if status == "hang":
     time.sleep(600)
 sys.exit(int(status))
 """
-WORKER = "import json, sys; json.dump({answer!r}, open(sys.argv[2], 'w'))"
+WORKER = "import json, sys; json.dump({answer!r}, open(sys.argv[-1], 'w'))"
 SAME = {"compared": 1, "wrong": [], "unread": [], "trained": 1, "changed": 1, "base": ""}
 ANSWER = {"expected": {"w": [2, 3]}, "targets": 1, "all_targets": 1, "unexported": [], "folders": [SAME]}
 

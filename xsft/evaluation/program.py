@@ -34,9 +34,4 @@ def job_of(plan: EvaluationPlan) -> dict[str, Any]:
 def pod_argv(plan: EvaluationPlan) -> tuple[str, ...]:
     """Return the command that measures on a host of a cluster, and writes to the plan's output."""
     noted = {"digest": plan.digest, "worker": program_digest()}
-    return sent_argv(
-        "xsft.evaluation.container",
-        {**job_of(plan), "noted": noted},
-        (plan.measured,),
-        besides=("xsft.evaluation.measure_worker",),
-    )
+    return sent_argv("xsft.evaluation.container", {**job_of(plan), "noted": noted}, (plan.measured,))

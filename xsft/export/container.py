@@ -21,6 +21,8 @@ from xsft.export.judging import judged
 from xsft.pod.place import BucketPlace, FolderPlace, place_of
 from xsft.pod.work import REFUSED, claimed, ended_with, now, record_end, run, say
 
+BOOT = "xsft/pod/boot.py"
+"""File that starts another program of those that were sent."""
 COPIES = "xsft/copying.json"
 """File beside the record that is written before the first file of the model: from then on nobody else may begin."""
 AT_ONCE = 8
@@ -36,7 +38,8 @@ class ExportStopped(Exception):
     """A signal of this name stopped the export."""
 
 
-def main(notes: dict[str, Any], command: list[str]) -> int:
+def main(sent: dict[str, Any], command: list[str]) -> int:
+    notes = sent["notes"]
     beside, directory = notes["record_path"], notes["directory"]
     place = place_of(beside)
     record = {**notes["record"], "started_at": now()}
@@ -45,7 +48,7 @@ def main(notes: dict[str, Any], command: list[str]) -> int:
         return REFUSED
     end: dict[str, Any] = {"verification": None}
     try:
-        end |= exported(notes, command, place)
+        end |= exported(sent, command, place)
     except ExportStopped as stopped:
         end |= {"outcome": "interrupted", "reason": f"stopped by {stopped}"}
     except ExportFailed as failed:
@@ -57,16 +60,17 @@ def main(notes: dict[str, Any], command: list[str]) -> int:
     return 0 if end["outcome"] == "completed" else 1
 
 
-def exported(notes: dict[str, Any], command: list[str], place: BucketPlace | FolderPlace) -> dict[str, Any]:
+def exported(sent: dict[str, Any], command: list[str], place: BucketPlace | FolderPlace) -> dict[str, Any]:
     """Return the end of a complete export. Raises ExportFailed, ExportStopped."""
+    notes, files = sent["notes"], sent["files"]
     folder = Path(notes["folder"])
     _done(run(command), "MaxText's exporter")
-    ask("tokenizer_worker", notes["tokenizer"])
+    ask(notes["tokenizer"], files)
     say("comparing the tensors with the checkpoint")
-    seed = int.from_bytes(os.urandom(4), "big")
-    answer = ask("export_worker", {**notes["comparison"], "seed": seed})
+    job = {**notes["comparison"]["notes"], "seed": int.from_bytes(os.urandom(4), "big")}
+    answer = ask({**notes["comparison"], "notes": job}, files)
     sizes = sizes_in(folder)
-    found = judged(sizes, reader(folder), answer=answer, of=answer["folders"][0], dtype=notes["comparison"]["dtype"])
+    found = judged(sizes, reader(folder), answer=answer, of=answer["folders"][0], dtype=job["dtype"])
     if found["problems"]:
         raise ExportFailed("; ".join(found["problems"]))
     with _stoppable():
@@ -74,18 +78,18 @@ def exported(notes: dict[str, Any], command: list[str], place: BucketPlace | Fol
     return {"outcome": "completed", "files": sizes, "commit": commit, "verification": found}
 
 
-def ask(name: str, job: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of the program `<name>.py` beside this one. Raises ExportFailed, ExportStopped."""
-    program = Path(__file__).with_name(f"{name}.py")
+def ask(question: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
+    """Return the answer of one of the programs that were sent. `question`: `{"module", "notes"}`, as `pod.answering`
+    takes it. Raises ExportFailed, ExportStopped."""
+    program = question["module"]
     with tempfile.TemporaryDirectory() as scratch:
-        question, answer = Path(scratch, "question.json"), Path(scratch, "answer.json")
-        question.write_text(json.dumps(job), encoding="utf-8")
+        answer = Path(scratch, "answer.json")
         # -I: no module of this folder shadows a library.
-        ended = run([sys.executable, "-I", str(program), str(question), str(answer)])
+        ended = run([sys.executable, "-I", "-c", files[BOOT], json.dumps({**question, "files": files}), str(answer)])
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
     if "error" in found:
-        raise ExportFailed(f"{name}: {found['error']}")
-    _done(ended, name)
+        raise ExportFailed(f"{program}: {found['error']}")
+    _done(ended, program)
     return found
 
 
@@ -180,4 +184,4 @@ def _stoppable() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1])["notes"], sys.argv[2:]))
+    sys.exit(main(json.loads(sys.argv[1]), sys.argv[2:]))

@@ -1,8 +1,5 @@
 """Compares exported Hugging Face folders with the checkpoint they were made of. Runs as a program in MaxText's
-environment.
-
-usage: export_worker.py JOB ANSWER. Of the keys of JOB see `answer`; ANSWER becomes what it returns, or
-`{"error": "..."}`.
+environment (`pod.answering`).
 
 The checkpoint is read with TensorStore, array by array, and the exported tensors go through the hooks of MaxText's
 import (`to_maxtext`): no code that wrote the folder judges it, but for the table of names.
@@ -10,20 +7,18 @@ import (`to_maxtext`): no code that wrote the folder judges it, but for the tabl
 
 from __future__ import annotations
 
-import json
-import sys
-import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-CACHE_BYTES = 1 << 30
+from xsft.export.name_tables import ExportedTensor, Mapped
+from xsft.export.stored_weights import ExpectedSlice, Weights
+from xsft.pod.answering import answer_notes
+
 SLACK = {"bfloat16": 2.0**-7, "float32": 2.0**-20}
 """Relative difference that a hook which scales may leave after rounding there and back; a copied value has none."""
-LORA = ("_lora_a", "_lora_b")
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +37,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     folders = [Exported(Path(folder), form=job["form"], scaling=job["scaling"]) for folder in job["folders"]]
     compared = [Comparison(folder=folder, dtype=job["dtype"]) for folder in folders]
     for target in targets:
-        wanted = checkpoint.slice_of(target)
+        wanted = checkpoint.slice_of(target.key, target.at)
         for one in compared:
             one.add(target, wanted)
     found = {
@@ -52,232 +47,6 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
         "unexported": mapping.unexported(checkpoint),
     }
     return {**found, "folders": [one.answer(checkpoint) for one in compared]}
-
-
-@dataclass(frozen=True)
-class ExportedTensor:
-    """One slice of a MaxText array, and the tensor of the Hugging Face folder that must hold it."""
-
-    key: str
-    """MaxText's name, as `params-decoder-layers-mlp-wo-kernel`."""
-    at: tuple[tuple[int, int], ...]
-    """Stacked axis and position in it, the axes of the whole array."""
-    name: str | tuple[str, ...]
-    hook: Any
-    part: int | None = None
-    """Of a tensor from which MaxText makes several arrays: which of them."""
-
-
-@dataclass(frozen=True)
-class Mapped:
-    """MaxText's tables for one model."""
-
-    config: Any
-    names: Mapping[Any, Any]
-    shapes: Mapping[Any, Any]
-    hooks: Mapping[Any, Any]
-
-    @staticmethod
-    def of(argv: Sequence[str]) -> Mapped:
-        from maxtext.checkpoint_conversion import to_huggingface  # type: ignore[import-not-found]
-        from maxtext.checkpoint_conversion.utils import param_mapping  # type: ignore[import-not-found]
-
-        config = configured(argv)
-        hf = to_huggingface.HF_MODEL_CONFIGS[config.model_name]
-        to_huggingface._validate_or_update_architecture(hf, config, override=True)  # noqa: SLF001
-        shape = to_huggingface.HF_SHAPE[config.model_name](hf.to_dict())
-        arguments = (hf.to_dict(), config, config.scan_layers)
-        names = param_mapping.PARAM_MAPPING[config.model_name](*arguments)
-        hooks = param_mapping.HOOK_FNS[config.model_name](*arguments, saving_to_hf=False)
-        return Mapped(config=config, names=names, shapes=shape, hooks=hooks)
-
-    def expected(self, weights: Weights, *, form: str) -> dict[str, list[int]]:
-        """Return the shape of each tensor that the folder must hold."""
-        targets = list(self.targets(weights, form=form))
-        if form == "adapters":
-            return adapter_shapes(targets, weights, self.shapes)
-        names = {name for one in targets for name in ((one.name,) if isinstance(one.name, str) else one.name)}
-        table: dict[str, Any] = {}
-        for name, shape in self.shapes.items():
-            table.update(zip(name, shape, strict=True) if isinstance(name, tuple) else {name: shape}.items())
-        return {name: [int(size) for size in table[name]] for name in names}
-
-    def targets(self, weights: Weights, *, form: str) -> Iterator[ExportedTensor]:
-        for keys, names in self.names.items():
-            parts = keys if isinstance(keys, tuple) else (keys,)
-            for part, key in enumerate(parts):
-                if names is None or not weights.has(key, form=form):
-                    continue
-                own = self.hooks.get(keys, self.hooks.get(key))
-                yield from self._targets(key, names, weights, own, part if len(parts) > 1 else None)
-
-    def _targets(self, key: str, names: Any, weights: Weights, hook: Any, part: int | None) -> Iterator[ExportedTensor]:
-        if not isinstance(names, list):
-            yield ExportedTensor(key=key, at=(), name=names, hook=hook, part=part)
-            return
-        axes = self._axes(key, names, rank=weights.rank(key))
-        for positions, name in leaves(names):
-            at = tuple(zip(axes, positions, strict=True))
-            yield ExportedTensor(key=key, at=at, name=name, hook=hook, part=part)
-
-    def _axes(self, key: str, names: list[Any], *, rank: int) -> tuple[int, ...]:
-        """Return the axes along which layers or experts are stacked. source: maxtext@0.2.5
-        checkpoint_conversion/utils/tensor_handling.py"""
-        from maxtext.checkpoint_conversion.utils.tensor_handling import (  # type: ignore[import-not-found]
-            nesting_depth,
-            stacked_axes,
-        )
-
-        depth = nesting_depth(names)
-        if depth > 1:
-            return tuple(stacked_axes(key, self.config, depth))
-        axis = int(self.config.param_scan_axis) if self.config.scan_layers else 0
-        return (axis if rank > axis else 0,)
-
-    def unexported(self, weights: Weights) -> list[str]:
-        """Return arrays of the checkpoint that MaxText's table does not name, or maps to nothing."""
-        tables = (keys if isinstance(keys, tuple) else (keys,) for keys, names in self.names.items() if names)
-        named = {key for keys in tables for key in keys}
-        return [key for key in weights.changeable() if key not in named]
-
-
-def leaves(names: Any, positions: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Yield the positions in a nested list, with what stands there."""
-    if not isinstance(names, list):
-        yield positions, names
-        return
-    for position, inner in enumerate(names):
-        yield from leaves(inner, (*positions, position))
-
-
-class Stored:
-    """The arrays of one checkpoint, read with TensorStore."""
-
-    def __init__(self, path: str) -> None:
-        import tensorstore  # type: ignore[import-not-found]
-
-        self.path = path.rstrip("/")
-        metadata = json.loads(tensorstore.KvStore.open(f"{url(self.path)}/").result()["_METADATA"])
-        self.driver = "zarr3" if metadata.get("use_zarr3") else "zarr"
-        self.ocdbt = bool(metadata.get("use_ocdbt"))
-        self.paths = dict(named_arrays(metadata))
-        self.context = tensorstore.Context({"cache_pool": {"total_bytes_limit": CACHE_BYTES}})
-        self._last: tuple[str, Any] = ("", None)
-
-    def open(self, key: str) -> Any:
-        import tensorstore
-
-        name = self.paths[key]
-        inside = {"driver": "ocdbt", "base": f"{url(self.path)}/", "path": f"{name}/"}
-        store = inside if self.ocdbt else f"{url(self.path)}/{name}/"
-        return tensorstore.open({"driver": self.driver, "kvstore": store}, context=self.context).result()
-
-    def shape(self, key: str) -> tuple[int, ...]:
-        return tuple(self.open(key).shape)
-
-    def read(self, key: str, at: tuple[tuple[int, int], ...]) -> Any:
-        """Return a slice as float32. An array is kept until another is asked for: most are read slice by slice."""
-        if self._last[0] != key:
-            self._last = (key, self.open(key).read().result())
-        index: list[Any] = [slice(None)] * self._last[1].ndim
-        for axis, position in at:
-            index[axis] = position
-        return np.asarray(self._last[1][tuple(index)]).astype(np.float32)
-
-
-def url(path: str) -> str:
-    return path if path.startswith("gs://") else f"file://{path}"
-
-
-def named_arrays(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield MaxText's name of each array and its name in the store, without the state of random generators."""
-    for entry in metadata["tree_metadata"].values():
-        path = [str(part["key"]) for part in entry["key_metadata"]]
-        if not str(entry["value_metadata"].get("value_type", "")).endswith("Array") or "rngs" in path:
-            continue
-        own = path[:-1] if path[-1] == "value" else path
-        while own[0] in ("params", "base"):
-            own = own[1:]
-        yield "-".join(("params", *own)), ".".join(path)
-
-
-@dataclass(frozen=True)
-class Weights:
-    """The weights that the export must hold: a checkpoint, or a base with LoRA's update."""
-
-    trained: Stored
-    base: Stored | None
-    scaling: float | None
-    form: str
-    base_why: str = ""
-    """Why there is no base to compare with."""
-
-    @staticmethod
-    def of(job: Mapping[str, Any]) -> Weights:
-        base, why = None, "" if job["base"] else "the training began from random weights"
-        try:
-            base = Stored(job["base"]) if job["base"] else None
-        except (OSError, ValueError, KeyError) as failed:
-            if job["form"] != "full":
-                raise
-            why = f"{job['base']} cannot be read: {failed}"
-        return Weights(
-            trained=Stored(job["weights"]), base=base, scaling=job["scaling"], form=job["form"], base_why=why
-        )
-
-    @property
-    def whole(self) -> Stored:
-        """The checkpoint with the whole arrays."""
-        if self.scaling is None:
-            return self.trained
-        assert self.base is not None
-        return self.base
-
-    def changeable(self) -> list[str]:
-        """Return the arrays that the export is made of, LoRA's by the array that they change."""
-        changed = {without_lora(key) for key in self.trained.paths}
-        return sorted(changed if self.form == "adapters" else {*changed, *self.whole.paths})
-
-    def has(self, key: str, *, form: str) -> bool:
-        if form == "adapters":
-            return key + LORA[0] in self.trained.paths
-        return key in self.whole.paths
-
-    def is_trained(self, key: str) -> bool:
-        return self.scaling is None or key + LORA[0] in self.trained.paths
-
-    def rank(self, key: str) -> int:
-        return len(self.whole.shape(key))
-
-    def slice_of(self, target: ExportedTensor) -> ExpectedSlice:
-        """Return the values that the exported tensor must hold, and those of the base."""
-        if self.scaling is None:
-            before = self.base.read(target.key, target.at) if self.base and target.key in self.base.paths else None
-            return ExpectedSlice(values=self.trained.read(target.key, target.at), base=before)
-        before = self.whole.read(target.key, target.at)
-        update = self._update(target, before)
-        values = update if self.form == "adapters" else before + update
-        return ExpectedSlice(values=values, base=before, update=update, is_trained=self.is_trained(target.key))
-
-    def _update(self, target: ExportedTensor, like: Any) -> Any:
-        """Return alpha / rank times the product of the two matrices, in the array's shape."""
-        if not self.is_trained(target.key):
-            return np.zeros_like(like)
-        left, right = (self.trained.read(target.key + end, target.at) for end in LORA)
-        product = np.tensordot(left, right, axes=1)
-        return (product * self.scaling).reshape(like.shape)
-
-
-def without_lora(key: str) -> str:
-    return key.removesuffix(LORA[0]).removesuffix(LORA[1])
-
-
-@dataclass(frozen=True)
-class ExpectedSlice:
-    values: Any
-    base: Any
-    update: Any = None
-    is_trained: bool = True
 
 
 class Exported:
@@ -309,18 +78,6 @@ class Exported:
 
     def _matrix(self, name: str) -> Any:
         return self.files[name].get_tensor(name).astype(np.float32)
-
-
-def adapter_shapes(targets: list[ExportedTensor], weights: Weights, shapes: Mapping[Any, Any]) -> dict[str, list[int]]:
-    """Return the shapes of PEFT's matrices: A is [rank, in], B is [out, rank]."""
-    found = {}
-    for one in targets:
-        rank = weights.trained.shape(one.key + LORA[0])[-1]
-        outer, inner = shapes[one.name]
-        plain = str(one.name).removesuffix(".weight")
-        found[f"base_model.model.{plain}.lora_A.weight"] = [rank, int(inner)]
-        found[f"base_model.model.{plain}.lora_B.weight"] = [int(outer), rank]
-    return found
 
 
 @dataclass
@@ -388,26 +145,5 @@ class Comparison:
         }
 
 
-def configured(argv: Sequence[str]) -> Any:
-    from importlib.util import find_spec
-
-    from maxtext.configs import pyconfig  # type: ignore[import-not-found]
-
-    module, *arguments = argv[list(argv).index("-m") + 1 :]
-    found = find_spec(module)
-    keys = [one for one in arguments if not one.startswith("--")]
-    return pyconfig.initialize_pydantic([found.origin if found else module, *keys])
-
-
-def main() -> None:
-    question, target = map(Path, sys.argv[1:])
-    job = json.loads(question.read_text(encoding="utf-8"))
-    try:
-        found = answer(job)
-    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
-        found = {"error": f"{type(problem).__name__}: {problem}"}
-    target.write_text(json.dumps(found), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    answer_notes(answer)

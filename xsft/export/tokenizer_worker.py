@@ -1,8 +1,6 @@
 """Gives an exported model the tokenizer and the chat template of its training. Runs as a program in MaxText's
-environment.
-
-usage: tokenizer_worker.py JOB ANSWER. JOB is `{"folder", "tokenizer", "pad_token", "bos_token", "template"}`; ANSWER
-becomes `{"ends": [ids]}` or `{"error": "..."}`. Without a template the tokenizer keeps its own.
+environment (`pod.answering`): `{"folder", "tokenizer", "pad_token", "bos_token", "template"}` becomes `{"ends":
+[ids]}`. Without a template the tokenizer keeps its own.
 
 config.json and generation_config.json get the ids of this tokenizer: MaxText writes those of its own table, and an
 engine stops at them.
@@ -11,9 +9,10 @@ engine stops at them.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
+
+from xsft.pod.answering import answer_notes
 
 MARK = "the-answer-of-xsft"
 """An answer whose end is looked for in the rendered template."""
@@ -54,14 +53,5 @@ def write(path: Path, document: dict[str, Any]) -> None:
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def main() -> None:
-    question, target = map(Path, sys.argv[1:])
-    try:
-        found = answer(json.loads(question.read_text(encoding="utf-8")))
-    except Exception as problem:  # noqa: BLE001 - whatever the library says is the answer
-        found = {"error": f"{type(problem).__name__}: {problem}"}
-    target.write_text(json.dumps(found), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    answer_notes(answer)

@@ -9,24 +9,18 @@ from msgspec import to_builtins
 
 from xsft.export.plan import ExportPlan
 from xsft.export.record import FILE, ExportRecord, to_json
-from xsft.pod.sent import sent_argv
+from xsft.pod.sent import BOOT, sent_argv
 from xsft.records.document import facts_to_json
 from xsft.records.model import AttemptFacts
 from xsft.spec.resolve import Run
-from xsft.trainers.export import comparison_job, tokenizer_job
+from xsft.trainers.export import COMPARER, TOKENIZER, comparison_job, tokenizer_job
 
 PROGRAM = "xsft.export.container"
-BESIDES = (
-    "xsft.export.judging",
-    "xsft.export.safetensors",
-    "xsft.export.export_worker",
-    "xsft.export.tokenizer_worker",
-)
 
 
 def exported_argv(plan: ExportPlan, *, run: Run) -> tuple[str, ...]:
     """Return the command that exports, verifies, copies and records the end. `run`: of this attempt."""
-    return sent_argv(PROGRAM, export_notes(plan, run=run), plan.argv, besides=BESIDES)
+    return sent_argv(PROGRAM, export_notes(plan, run=run), plan.argv, besides=(BOOT, COMPARER, TOKENIZER))
 
 
 def export_notes(plan: ExportPlan, *, run: Run) -> dict[str, Any]:
@@ -45,6 +39,6 @@ def export_notes(plan: ExportPlan, *, run: Run) -> dict[str, Any]:
         "folder": plan.folder,
         "hub": hub,
         "title": f"xsft export {plan.digest}",
-        "tokenizer": tokenizer_job(plan.inputs, folder=plan.folder),
-        "comparison": comparison_job(plan, folders=(plan.folder,), seed=0),
+        "tokenizer": {"module": TOKENIZER, "notes": tokenizer_job(plan.inputs, folder=plan.folder)},
+        "comparison": {"module": COMPARER, "notes": comparison_job(plan, folders=(plan.folder,), seed=0)},
     }

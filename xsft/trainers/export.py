@@ -42,6 +42,10 @@ LOGITS_KEYS: Mapping[str, Any] = MappingProxyType(
     }
 )
 """Keys of a forward pass on this machine."""
+COMPARER = "xsft.export.export_worker"
+"""Program that answers `comparison_job`."""
+TOKENIZER = "xsft.export.tokenizer_worker"
+"""Program that answers `tokenizer_job`."""
 NOT_HERE = ("ici_", "dcn_", "lora.lora_restore_path=")
 """Keys of meshes, whose devices are not here."""
 
@@ -173,7 +177,7 @@ def checked_argv(inputs: ExportInputs) -> tuple[str, ...]:
 
 
 def comparison_job(plan: ExportPlan, *, folders: tuple[str, ...], seed: int) -> dict[str, Any]:
-    """Return the question to `export_worker`. `seed`: of the choice of tensors, where not all are compared."""
+    """Return the question to COMPARER. `seed`: of the choice of tensors, where not all are compared."""
     inputs = plan.inputs
     is_large = (plan.weights_bytes or 0) >= ALL_BELOW_BYTES
     return {
@@ -190,7 +194,7 @@ def comparison_job(plan: ExportPlan, *, folders: tuple[str, ...], seed: int) -> 
 
 
 def tokenizer_job(inputs: ExportInputs, *, folder: str) -> dict[str, str | None]:
-    """Return the question to `tokenizer_worker`. `folder`: of the exported model."""
+    """Return the question to TOKENIZER. `folder`: of the exported model."""
     own = {"tokenizer": inputs.tokenizer, "pad_token": inputs.pad_token, "bos_token": inputs.bos_token}
     return {"folder": folder, **own, "template": inputs.template}
 

@@ -36,7 +36,7 @@ FAKE = """\
 import json, os, shutil, sys, time
 home = os.path.dirname(os.path.abspath(__file__))
 does = json.load(open(os.path.join(home, "does.json")))
-step = os.path.basename(sys.argv[2]).removesuffix(".py") if sys.argv[1] == "-I" else "exporter"
+step = json.loads(sys.argv[4])["module"].rpartition(".")[2] if sys.argv[1] == "-I" else "exporter"
 open(os.path.join(home, "steps"), "a").write(step + "\\n")
 while os.path.exists(os.path.join(home, "hang-" + step)):
     time.sleep(0.01)
@@ -45,7 +45,7 @@ if step == "exporter":
     shutil.copytree(os.path.join(home, "model"), keys["base_output_directory"], dirs_exist_ok=True)
     print("ValueError: no room" if does.get("exit") else "saved", flush=True)
     sys.exit(does.get("exit", 0))
-json.dump(does.get(step, {"ends": [0]}), open(sys.argv[4], "w"))
+json.dump(does.get(step, {"ends": [0]}), open(sys.argv[5], "w"))
 """
 EXPECTED = {name: list(shape) for name, shape in shapes().items()}
 SAME = {"compared": 310, "wrong": [], "unread": [], "trained": 310, "changed": 310, "base": ""}

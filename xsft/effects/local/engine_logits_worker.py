@@ -1,18 +1,17 @@
-"""Compares logits of exported models with saved ones. Runs as a program in the engine's environment.
+"""Compares logits of exported models with saved ones. Runs as a program in the engine's environment (`pod.answering`).
 
-usage: engine_logits_worker.py JOB ANSWER. JOB is `{"folders", "file"}`: `file` holds `tokens_<n>` and `logits_<n>` of
-each prompt (`logits_worker.py`); ANSWER becomes `{"folders": [{"greatest_difference", "greatest_logit", "positions",
-"same_argmax"}]}` or `{"error": "..."}`. Computes in float32.
+`{"folders", "file"}` becomes `{"folders": [{"greatest_difference", "greatest_logit", "positions", "same_argmax"}]}`.
+`file` holds `tokens_<n>` and `logits_<n>` of each prompt (`logits_worker.py`). Computes in float32.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from xsft.pod.answering import answer_notes
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
@@ -47,14 +46,5 @@ def sizes(prompts: list[tuple[Any, Any]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    question, target = map(Path, sys.argv[1:])
-    try:
-        found = answer(json.loads(question.read_text(encoding="utf-8")))
-    except Exception as problem:  # noqa: BLE001 - whatever the engine says is the answer
-        found = {"error": f"{type(problem).__name__}: {problem}"}
-    target.write_text(json.dumps(found), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    answer_notes(answer)

@@ -37,7 +37,7 @@ from xsft.export.verification import Verification, verification_text
 from xsft.records.model import Outcome, Record
 from xsft.stages.stage import StageEnd, StageFound
 from xsft.trainers.explain import reason
-from xsft.trainers.export import tokenizer_job
+from xsft.trainers.export import TOKENIZER, tokenizer_job
 
 TAIL_LINES = 2000
 ROUNDED: Mapping[tuple[ExportForm, ExportDtype], str] = {
@@ -206,7 +206,7 @@ def _steps(one: _ExportAttempt) -> _ExportEnd:
         return _ExportEnd(outcome="failed", reason=why)
     try:
         job = tokenizer_job(one.plan.inputs, folder=one.plan.directory)
-        ask_worker("tokenizer_worker", job, one.shop, online=_is_online(one.plan))
+        ask_worker(TOKENIZER, job, one.shop, online=_is_online(one.plan))
         one.asked.say("comparing the tensors with the checkpoint")
         verified = verify(one.plan, one.shop)
         if verified.passed:

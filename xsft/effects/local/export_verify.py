@@ -16,7 +16,7 @@ from xsft.effects.machine.regular import open_regular
 from xsft.export.judging import ReadPart, judged
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import LogitsVerdict, Verification, logits_problems
-from xsft.trainers.export import comparison_job, logits_argv
+from xsft.trainers.export import COMPARER, comparison_job, logits_argv
 
 PROMPTS = ("What is 2 + 3?", "Name a colour of the sky.", "Write one short sentence about the sea.")
 """Prompts whose logits are compared."""
@@ -34,7 +34,7 @@ def verify_folders(plan: ExportPlan, folders: Iterable[Path], shop: ExportShop) 
     """Compare several folders with the checkpoint by one start of MaxText."""
     listed = tuple(folders)
     job = comparison_job(plan, folders=tuple(map(str, listed)), seed=int(random_hex(4), 16))
-    answer = ask_worker("export_worker", job, shop)
+    answer = ask_worker(COMPARER, job, shop)
     return tuple(_judged(plan, path, answer, one) for path, one in zip(listed, answer["folders"], strict=True))
 
 
@@ -45,9 +45,9 @@ def verify_logits(
     listed = tuple(folders)
     file = shop.scratch / "logits.npz"
     tokens = {"tokenizer": str(listed[0]), "prompts": list(PROMPTS), "length": LENGTH}
-    ask_worker("logits_worker", {"argv": list(logits_argv(plan)), "file": str(file), **tokens}, shop)
+    ask_worker("xsft.effects.local.logits_worker", {"argv": list(logits_argv(plan)), "file": str(file), **tokens}, shop)
     job = {"folders": list(map(str, listed)), "file": str(file)}
-    answer = ask_worker("engine_logits_worker", job, shop, python=engine.python)
+    answer = ask_worker("xsft.effects.local.engine_logits_worker", job, shop, python=engine.python)
     return tuple(_logits(one, engine) for one in answer["folders"])
 
 

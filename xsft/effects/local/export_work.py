@@ -9,18 +9,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft import export
 from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
 from xsft.effects.local.trainer_process import GRACE_S, follow
 from xsft.effects.machine.hub_login import hub_token
 from xsft.errors import RunFailed
+from xsft.pod.sent import sent_argv
 from xsft.spec.keypath import printable
 from xsft.spec.secrets import redact
 from xsft.trainers.local import OFFLINE
-
-HERE = Path(__file__).parent
-SENT = Path(export.__file__).parent
-"""Folder of the programs that a pod runs too."""
 
 
 class ExportShop(Struct, frozen=True, kw_only=True):
@@ -36,28 +32,22 @@ class ExportShop(Struct, frozen=True, kw_only=True):
 
 
 def ask_worker(
-    name: str, job: Mapping[str, Any], shop: ExportShop, *, python: Path | None = None, online: bool = False
+    program: str, job: Mapping[str, Any], shop: ExportShop, *, python: Path | None = None, online: bool = False
 ) -> dict[str, Any]:
-    """Return the answer of the worker `<name>.py`, run by MaxText's interpreter or by `python`.
+    """Return the answer of a program (`pod.answering`), a module that MaxText's interpreter runs, or `python`.
 
     Raises RunFailed, export-failed, if it ended without one, or with an error.
     """
-    question, answer = shop.scratch / f"{name}.json", shop.scratch / f"{name}.answer.json"
-    question.write_text(json.dumps(job), encoding="utf-8")
+    name = program.rpartition(".")[2]
+    answer, log = shop.scratch / f"{name}.json", shop.logs / f"{name}.log"
     # -I: neither the user's site nor the checkout can shadow a library.
-    argv = (str(python or shop.machine.python), "-I", str(_program(name)), str(question), str(answer))
-    log = shop.logs / f"{name}.log"
+    argv = (str(python or shop.machine.python), "-I", *sent_argv(program, job, (str(answer),))[1:])
     status = run(argv, shop, log=log, online=online)
     found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
     if not found or "error" in found:
         why = found.get("error") or f"it ended with status {status}"
         raise RunFailed(f"{name}: {printable(redact(why))}", fix=f"Its whole output: {log}.", id="export-failed")
     return found
-
-
-def _program(name: str) -> Path:
-    own = HERE / f"{name}.py"
-    return own if own.exists() else SENT / f"{name}.py"
 
 
 def run(argv: tuple[str, ...], shop: ExportShop, *, log: Path, online: bool) -> int:

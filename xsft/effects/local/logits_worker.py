@@ -1,23 +1,20 @@
-"""Computes MaxText's logits of a trained checkpoint. Runs as a program in MaxText's environment.
+"""Computes MaxText's logits of a trained checkpoint. Runs as a program in MaxText's environment (`pod.answering`).
 
-usage: logits_worker.py JOB ANSWER. JOB is `{"argv", "tokenizer", "prompts", "length", "file"}`: `argv` is the trainer's
-command with the checkpoint in place of its initial one. Writes `tokens_<n>` and `logits_<n>` of each prompt to `file`;
-ANSWER becomes `{"positions": n}` or `{"error": "..."}`.
+`{"argv", "tokenizer", "prompts", "length", "file"}` becomes `{"positions": n}`. `argv` is the trainer's command with
+the checkpoint in place of its initial one. Writes `tokens_<n>` and `logits_<n>` of each prompt to `file`.
 
 As maxtext@0.2.5 trainers/post_train/sft/train_sft.py builds the model, LoRA included.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
 from collections.abc import Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from xsft.export.name_tables import configured
+from xsft.pod.answering import answer_notes
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
@@ -66,22 +63,5 @@ def logits_of(config: Any, prompts: Sequence[Sequence[int]], *, length: int) -> 
     return found
 
 
-def configured(argv: Sequence[str]) -> Any:
-    from maxtext.configs import pyconfig  # type: ignore[import-not-found]
-
-    module, *arguments = argv[list(argv).index("-m") + 1 :]
-    found = find_spec(module)
-    return pyconfig.initialize_pydantic([found.origin if found else module, *arguments])
-
-
-def main() -> None:
-    question, target = map(Path, sys.argv[1:])
-    try:
-        found = answer(json.loads(question.read_text(encoding="utf-8")))
-    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
-        found = {"error": f"{type(problem).__name__}: {problem}"}
-    target.write_text(json.dumps(found), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    answer_notes(answer)
