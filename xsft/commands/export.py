@@ -15,8 +15,9 @@ from xsft.commands.export_document import KIND, export_fields
 from xsft.commands.progress import shown
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.facts.exported import plan_export, training_of
-from xsft.effects.local.export import ExportResult, ExportWork, export_here
+from xsft.effects.facts.exported import training_of
+from xsft.effects.local.export import ExportResult, ExportWork
+from xsft.effects.local.export_upload import ExportRoute, export_by
 from xsft.effects.local.served_model import refuse_unreadable
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
@@ -77,16 +78,16 @@ def _refuse_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
 
 
 def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
-    store, asked = record_store(), _asked(args)
+    route = ExportRoute(trained=trained, asked=_asked(args), to=args.output)
     with shown("export") as say:
         work = ExportWork(
-            look=lambda: plan_export(trained, asked, store, output=args.output),
+            look=route.here,
             machine=machine,
             say=say,
             engine=engine if args.verify == "logits" else None,
         )
         refuse_engine(work)
-        result = export_here(work)
+        result = export_by(route, work)
     match result.outcome:
         case "completed":
             _print(result, as_json=args.json)

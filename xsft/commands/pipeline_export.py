@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shlex
 
+from msgspec.structs import replace
+
 from xsft import api
 from xsft.aliases import ShowLine
 from xsft.commands.convert import machine
 from xsft.commands.export import engine
 from xsft.commands.pipeline_here import watch_here
-from xsft.effects.facts.exported import plan_ahead, plan_export
-from xsft.effects.local import export
-from xsft.effects.local.export import ExportWork
-from xsft.effects.records.records import record_store
+from xsft.effects.facts.exported import plan_ahead
+from xsft.effects.local import export_upload
+from xsft.effects.local.export import ExportWork, stage_end
+from xsft.effects.local.export_upload import ExportRoute, export_by
 from xsft.errors import UsageError
+from xsft.export.inputs import destination
 from xsft.export.plan import ExportPlan
 from xsft.naming import stage_name
 from xsft.spec.stages import ExportStage
@@ -36,39 +39,40 @@ class ExportHere:
         return self._plan().digest
 
     def plan(self) -> StagePlan:
-        made = plan_ahead(self._trained(), self._request(), step=self._steps)
-        return StagePlan(name=self.name, run_name=made.run_name, digest=None, writes=made.directory, argv=made.argv)
+        route, (hub, output) = self._route(), destination(self._asked.to)
+        here = plan_ahead(route.trained, route.asked, step=self._steps, output=None if route.is_remote else output)
+        asked = replace(route.asked, hub=hub)
+        made = plan_ahead(route.trained, asked, step=self._steps, output=output, folder=here.first)
+        return StagePlan(name=self.name, run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
 
     def find(self) -> StageFound:
         try:
             made = self._plan()
         except UsageError as unsaved:
             return StageFound(state="missing", why=unsaved.message)
-        found, verified = export.found(made), made.recorded.verification if made.recorded else None
+        found, verified = export_upload.found(self._route()), made.recorded.verification if made.recorded else None
         compared = verified is not None and (verified.logits or verified.logits_skipped)
         if found.state == "done" and self._asked.verify == "logits" and not compared:
             return StageFound(state="missing", why="it is exported, and its logits were not compared")
         return found
 
     def perform(self, progress: ShowLine) -> StageEnd:
-        return export.perform(
-            ExportWork(
-                look=self._plan,
-                machine=machine,
-                say=progress,
-                engine=engine if self._asked.verify == "logits" else None,
-            )
-        )
+        route = self._route()
+        compared = engine if self._asked.verify == "logits" else None
+        work = ExportWork(look=route.here, machine=machine, say=progress, engine=compared)
+        return stage_end(export_by(route, work))
+
+    @property
+    def folder(self) -> str:
+        """Return the folder on this machine, from which a remote destination gets its files."""
+        return self._route().here().directory
 
     def watch(self, timeout_s: float | None) -> None:
-        watch_here(output=self._plan().output, run_name=self.run_name, timeout_s=timeout_s)
+        watch_here(output=self._route().here().output, run_name=self.run_name, timeout_s=timeout_s)
 
     @property
     def _steps(self) -> int:
         return self._workload.spec.train.steps
-
-    def _request(self) -> ExportRequest:
-        return ExportRequest(form=self._asked.what, step=self._steps)
 
     def _trained(self) -> TrainedRun:
         (made,) = api.plan((self._workload,))
@@ -81,7 +85,11 @@ class ExportHere:
         )
 
     def _plan(self) -> ExportPlan:
-        return plan_export(self._trained(), self._request(), record_store(), output=self._asked.to)
+        return self._route().plan()
+
+    def _route(self) -> ExportRoute:
+        asked = ExportRequest(form=self._asked.what, step=self._steps)
+        return ExportRoute(trained=self._trained(), asked=asked, to=self._asked.to)
 
 
 class ServeHere:
@@ -111,8 +119,7 @@ class ServeHere:
 
     def perform(self, progress: ShowLine) -> StageEnd:
         del progress
-        folder = self._exported.find().result or "FOLDER"
-        command = shlex.join(("xsft", "serve", folder))
+        command = shlex.join(("xsft", "serve", self._exported.folder))
         return StageEnd(action="skipped", state="missing", why=f"start it by: {command}")
 
     def watch(self, timeout_s: float | None) -> None:

@@ -6,7 +6,6 @@ import argparse
 import json
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 
 from xsft.commands.convert import machine
@@ -14,9 +13,10 @@ from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
 from xsft.commands.serve_cluster import serve_on_cluster
 from xsft.effects.environments import environments
-from xsft.effects.facts.exported import plan_export, training_of
+from xsft.effects.facts.exported import training_of
 from xsft.effects.local.engine_server import NAMED, Server, serve
-from xsft.effects.local.export import ExportWork, perform
+from xsft.effects.local.export import ExportWork, export_here, stage_end
+from xsft.effects.local.export_upload import ExportRoute
 from xsft.effects.local.served_model import served_model
 from xsft.effects.machine.ports import free_port
 from xsft.effects.machine.scratch import scratch_folder
@@ -69,26 +69,15 @@ def _folder(given: str) -> Path:
     """
     if "/" in given or Path(given).exists():
         return Path(given)
-    store = record_store()
-    trained = training_of(given, store)
-    if trained.output.startswith("gs://"):
-        raise _is_remote(given, trained.output)
+    trained = training_of(given, record_store())
     with shown("export") as say:
-        look = partial(plan_export, trained, ExportRequest(), store)
-        end = perform(ExportWork(look=look, machine=machine, say=say))
+        route = ExportRoute(trained=trained, asked=ExportRequest())
+        end = stage_end(export_here(ExportWork(look=route.here, machine=machine, say=say)))
     if end.interrupted:
         raise KeyboardInterrupt
     if end.result is None:
         raise RunFailed(f"{given} could not be exported: {end.why}", fix=end.fix, id="export-failed")
     return Path(end.result)
-
-
-def _is_remote(run_name: str, output: str) -> UsageError:
-    fix = (
-        "Serve it on its cluster: `xsft serve FILE` with stages.serve (docs/guides/serving.md); or copy its export to a"
-        " folder of this machine and serve that."
-    )
-    return UsageError(f"{run_name} wrote its weights to {output}, not to this machine.", fix=fix, id="serve-remote")
 
 
 def _say(server: Server, *, as_json: bool) -> None:

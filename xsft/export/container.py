@@ -1,7 +1,8 @@
 """Export in a pod: write the model to the pod's own disk, add the tokenizer, verify it, and only then copy it to its
 destination. The record that makes it complete is written last. Sent to the image's Python, which has no xsft.
 
-Arguments: a JSON document with the `notes` (`launchers.export_notes`), then the exporter's command.
+Arguments: a JSON document with the `notes` (`launchers.export_notes`), then the exporter's command. Without a command
+the folder is written and verified already (on this machine), and is only copied.
 """
 
 from __future__ import annotations
@@ -62,20 +63,27 @@ def main(sent: dict[str, Any], command: list[str]) -> int:
 
 def exported(sent: dict[str, Any], command: list[str], place: BucketPlace | FolderPlace) -> dict[str, Any]:
     """Return the end of a complete export. Raises ExportFailed, ExportStopped."""
-    notes, files = sent["notes"], sent["files"]
+    notes = sent["notes"]
     folder = Path(notes["folder"])
+    verification = written(folder, sent, command) if command else notes["verification"]
+    sizes = sizes_in(folder)
+    with _stoppable():
+        commit = deliver(folder, sizes, notes, place)
+    return {"outcome": "completed", "files": sizes, "commit": commit, "verification": verification}
+
+
+def written(folder: Path, sent: dict[str, Any], command: list[str]) -> dict[str, Any]:
+    """Write the model into the folder, and return its verification. Raises ExportFailed, ExportStopped."""
+    notes, files = sent["notes"], sent["files"]
     _done(run(command), "MaxText's exporter")
     ask(notes["tokenizer"], files)
     say("comparing the tensors with the checkpoint")
     job = {**notes["comparison"]["notes"], "seed": int.from_bytes(os.urandom(4), "big")}
     answer = ask({**notes["comparison"], "notes": job}, files)
-    sizes = sizes_in(folder)
-    found = judged(sizes, reader(folder), answer=answer, of=answer["folders"][0], dtype=job["dtype"])
+    found = judged(sizes_in(folder), reader(folder), answer=answer, of=answer["folders"][0], dtype=job["dtype"])
     if found["problems"]:
         raise ExportFailed("; ".join(found["problems"]))
-    with _stoppable():
-        commit = deliver(folder, sizes, notes, place)
-    return {"outcome": "completed", "files": sizes, "commit": commit, "verification": found}
+    return found
 
 
 def ask(question: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from msgspec import to_builtins
 
 from xsft.export.plan import ExportPlan
 from xsft.export.record import FILE, ExportRecord, to_json
+from xsft.export.verification import Verification
 from xsft.pod.sent import BOOT, sent_argv
 from xsft.records.document import facts_to_json
 from xsft.records.model import AttemptFacts
@@ -20,25 +21,32 @@ PROGRAM = "xsft.export.container"
 
 def exported_argv(plan: ExportPlan, *, run: Run) -> tuple[str, ...]:
     """Return the command that exports, verifies, copies and records the end. `run`: of this attempt."""
-    return sent_argv(PROGRAM, export_notes(plan, run=run), plan.argv, besides=(BOOT, COMPARER, TOKENIZER))
+    end = AttemptFacts(outcome="completed", at="", submitter="container")
+    notes = {
+        **_notes(plan),
+        "attempt": json.loads(facts_to_json(end, run_name=run.run_name, number=run.attempt)),
+        "attempt_stem": f"{str(run.output).rstrip('/')}/{run.run_name}/xsft/attempt-{run.attempt}",
+        "tokenizer": {"module": TOKENIZER, "notes": tokenizer_job(plan.inputs, folder=plan.folder)},
+        "comparison": {"module": COMPARER, "notes": comparison_job(plan, folders=(plan.folder,), seed=0)},
+    }
+    return sent_argv(PROGRAM, notes, plan.argv, besides=(BOOT, COMPARER, TOKENIZER))
 
 
-def export_notes(plan: ExportPlan, *, run: Run) -> dict[str, Any]:
-    """Return what the program in the pod is told."""
+def uploaded_argv(plan: ExportPlan, verification: Verification | None) -> tuple[str, ...]:
+    """Return the command that copies the verified files of `plan.folder` to their destination, on this machine."""
+    return sent_argv(PROGRAM, {**_notes(plan), "verification": to_builtins(verification)}, ())
+
+
+def _notes(plan: ExportPlan) -> dict[str, Any]:
+    """Return what the program is told, wherever it runs."""
     record = ExportRecord(
         digest=plan.digest, run_name=plan.run_name, argv=plan.argv, inputs=dict(to_builtins(plan.inputs))
     )
-    end = AttemptFacts(outcome="completed", at="", submitter="container")
-    hub = plan.inputs.hub
     return {
         "record": json.loads(to_json(record)),
         "record_path": f"{plan.directory}/{FILE}",
-        "attempt": json.loads(facts_to_json(end, run_name=run.run_name, number=run.attempt)),
-        "attempt_stem": f"{str(run.output).rstrip('/')}/{run.run_name}/xsft/attempt-{run.attempt}",
         "directory": plan.directory,
         "folder": plan.folder,
-        "hub": hub,
+        "hub": plan.inputs.hub,
         "title": f"xsft export {plan.digest}",
-        "tokenizer": {"module": TOKENIZER, "notes": tokenizer_job(plan.inputs, folder=plan.folder)},
-        "comparison": {"module": COMPARER, "notes": comparison_job(plan, folders=(plan.folder,), seed=0)},
     }

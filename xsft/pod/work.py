@@ -49,7 +49,7 @@ def record_end(
     """Record the end beside the result and beside the run. An error while recording is only printed."""
     try:
         place.overwrite(notes["record_path"], json.dumps({**record, **end, "finished_at": now()}, indent=1))
-        if end["outcome"] != "interrupted":  # cancel or the cluster stopped it and knows the reason
+        if "attempt" in notes and end["outcome"] != "interrupted":  # cancel or the cluster stopped it and knows why
             known = {key: value for key, value in end.items() if key in ("outcome", "reason")}
             facts = {**notes["attempt"], **known, "at": now()}
             place.create(f"{notes['attempt_stem']}.{end['outcome']}.json", json.dumps(facts, indent=1))

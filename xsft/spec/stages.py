@@ -89,9 +89,9 @@ class ExportStage(Section):
     """Export to Hugging Face's format, with the tokenizer and the chat template of the training."""
 
     to: ExportTo | None = None
-    """Destination: a folder or gs:// below which `<run_name>-export/<12 hex digits of what is exported>` is made, or on
-    a cluster `hf://owner/name`, a new repository of the hub, written with the token of `secrets.hf_token`; if unset,
-    the output."""
+    """Destination: a folder or gs:// below which `<run_name>-export/<12 hex digits of what is exported>` is made, or
+    `hf://owner/name`, a new repository of the hub, written with the token of `secrets.hf_token`, on this machine with
+    that of `hf auth login`; if unset, the output."""
     what: Literal["full", "adapters", "merged"] | None = None
     """Weights to export; if unset, `full`, and `merged` for a workload with `lora`."""
     verify: Literal["tensors", "logits"] = "tensors"

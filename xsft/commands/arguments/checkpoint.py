@@ -19,7 +19,8 @@ EPILOG = (
     "PATH is a folder of this machine or gs://…, such as …/0/items of a conversion and "
     "…/checkpoints/N/model_params of a run; or a run's name: its newest checkpoint. No array is read. FILE is a "
     "workload. With target: local it is converted in MaxText's environment (`xsft setup maxtext`), else by a CPU "
-    "job of the cluster; a second call finds the result. RUN is a training of this machine; its export is in "
+    "job of the cluster; a second call finds the result. RUN is a training that was submitted from this machine. It is "
+    "exported on this machine; `export FILE` exports the training of a cluster by a job there. The result is in "
     "<output>/<RUN>-export/, with the tokenizer and chat template of the training, and is complete once it is "
     "verified. Exit status of inspect 0: a complete checkpoint; 2: torn "
     "or missing; 5: it could not be read."
@@ -49,6 +50,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     forms = "export: weights to write (default: full, and merged after LoRA)"
     parser.add_argument("--what", dest="form", choices=FORMS, help=forms)
     parser.add_argument("--dtype", choices=DTYPES, default="bfloat16", help="export: data type of the weights")
-    verify = "export: also compare logits with an independent engine (default: tensors)"
+    verify = "export: also compare logits with an independent engine, on this machine only (default: tensors)"
     parser.add_argument("--verify", choices=("tensors", "logits"), default="tensors", help=verify)
-    parser.add_argument("--output", metavar="FOLDER", help="export: put it below FOLDER, not below the run's output")
+    where = "export: put it below this folder or gs://… path, or into this empty repository, not below the run's output"
+    parser.add_argument("--output", metavar="FOLDER|gs://…|hf://OWNER/NAME", help=where)

@@ -67,8 +67,9 @@ def plan_export(
     storage = storage_for(path, env=own_environment())
     inputs = export_inputs(trained, asked, step=step, content=_content(path, storage))
     refuse_wrong_weights(inputs)
-    at = (output or trained.output) if folder else _folder(output or trained.output)
-    return _with_attempts(trained, inputs, output=at.rstrip("/"), size=_bytes_read(inputs), folder=folder)
+    at = output or trained.output
+    own = at if folder else str(Path(at).expanduser().absolute())
+    return _with_attempts(trained, inputs, output=own.rstrip("/"), size=_bytes_read(inputs), folder=folder)
 
 
 def plan_ahead(
@@ -125,16 +126,6 @@ def _step(trained: TrainedRun, asked: ExportRequest, store: RecordStore) -> int:
 
 def _content(path: str, storage: Storage) -> str:
     return content_of({name: storage.read(f"{path}/{name}", limit=LARGEST) or b"" for name in SMALL})
-
-
-def _folder(output: str) -> str:
-    if output.startswith("gs://"):
-        raise UsageError(
-            f"the run's output is {output}, and an export on this machine needs a folder here",
-            fix="Name one: --output FOLDER.",
-            id="export-output",
-        )
-    return str(Path(output).expanduser().absolute())
 
 
 def _with_attempts(

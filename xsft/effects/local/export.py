@@ -82,7 +82,7 @@ def export_here(asked: ExportWork) -> ExportResult:
     """
     plan = asked.look()
     if _is_enough(plan, asked) and not export_folder.is_open(plan):
-        return _found(plan)
+        return existing_result(plan)
     lock = export_folder.run_folder(plan).lock
     with (
         usable(Path(plan.output)),
@@ -91,7 +91,7 @@ def export_here(asked: ExportWork) -> ExportResult:
         plan = asked.look()  # another process may have finished it
         if plan.whole:
             export_folder.mend(plan, at=clock.now())
-            return _found(plan) if _is_enough(plan, asked) else _with_logits(plan, asked)
+            return existing_result(plan) if _is_enough(plan, asked) else _with_logits(plan, asked)
         return _exported(plan, asked)
 
 
@@ -99,7 +99,7 @@ def found(plan: ExportPlan) -> StageFound:
     """Return what exists of the export; reads small files only."""
     if plan.whole:
         verified = plan.recorded.verification if plan.recorded else None
-        return StageFound(state="done", why=verification_text(verified), result=plan.whole)
+        return StageFound(state="done", why=verification_text(verified), result=plan.writes)
     if holder(export_folder.run_folder(plan).lock) is not None:
         return StageFound(state="running", why="another xsft exports it")
     if plan.recorded is None:
@@ -109,9 +109,8 @@ def found(plan: ExportPlan) -> StageFound:
     return StageFound(state="torn", why=f"{plan.broken[-1]} is not complete; it stays")
 
 
-def perform(asked: ExportWork) -> StageEnd:
-    """Export, as a stage of a pipeline."""
-    done = export_here(asked)
+def stage_end(done: ExportResult) -> StageEnd:
+    """Return the end of a pipeline's stage."""
     actions: dict[str, Literal["done", "created", "attempt"]] = {"finished": "done"}
     is_done = done.outcome == "completed"
     return StageEnd(
@@ -132,14 +131,15 @@ def _is_enough(plan: ExportPlan, asked: ExportWork) -> bool:
     )
 
 
-def _found(plan: ExportPlan) -> ExportResult:
+def existing_result(plan: ExportPlan) -> ExportResult:
+    """Return the complete export that the plan found."""
     verified = plan.recorded.verification if plan.recorded else None
     return ExportResult(
         action="finished",
         why=f"step {plan.inputs.step} was exported before; {verification_text(verified)}",
         outcome="completed",
         plan=plan,
-        folder=plan.whole,
+        folder=plan.writes,
         verification=verified,
     )
 
@@ -230,8 +230,8 @@ def _write(one: _ExportAttempt) -> str:
 
 
 def _is_online(plan: ExportPlan) -> bool:
-    """Return whether the tokenizer is a repository of the hub."""
-    return not Path(plan.inputs.tokenizer).is_dir()
+    """Return whether the tokenizer is a repository of the hub, or the weights are in a bucket."""
+    return not Path(plan.inputs.tokenizer).is_dir() or plan.inputs.weights.startswith("gs://")
 
 
 def _logits(verified: Verification, plan: ExportPlan, asked: ExportWork, shop: ExportShop) -> Verification:
@@ -256,7 +256,7 @@ def _with_logits(plan: ExportPlan, asked: ExportWork) -> ExportResult:
     why = None if verified.passed else "; ".join(verified.problems)
     export_folder.rewrite(plan, replace(plan.recorded, verification=verified, outcome=outcome, reason=why))
     return replace(
-        _found(plan),
+        existing_result(plan),
         why=verification_text(verified),
         outcome=outcome,
         reason=why,

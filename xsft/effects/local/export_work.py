@@ -18,6 +18,9 @@ from xsft.spec.keypath import printable
 from xsft.spec.secrets import redact
 from xsft.trainers.local import OFFLINE
 
+OF_GOOGLE = ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GOOGLE_CLOUD_PROJECT", "STORAGE_EMULATOR_HOST")
+"""Variables with which Google's clients find their login, or an emulator."""
+
 
 class ExportShop(Struct, frozen=True, kw_only=True):
     """What the programs of one attempt need."""
@@ -60,7 +63,7 @@ def run(argv: tuple[str, ...], shop: ExportShop, *, log: Path, online: bool) -> 
 def environment(shop: ExportShop, *, online: bool) -> dict[str, str]:
     """Return a few of the user's variables, and private folders; no network unless `online`."""
     machine = shop.machine
-    names = (*PASSED_ON, *(PASSED_ON_ONLINE if online else ()))
+    names = (*PASSED_ON, *((*PASSED_ON_ONLINE, *OF_GOOGLE) if online else ()))
     return {
         **{name: machine.env[name] for name in names if name in machine.env},
         **(hub_token(machine.env) if online else OFFLINE),
