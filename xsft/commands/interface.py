@@ -25,7 +25,14 @@ from xsft.commands.interface_machine import (
 from xsft.commands.interface_prepare import PrepareDocument
 from xsft.commands.interface_run import RunDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
-from xsft.commands.interface_status import CancelDocument, CompareDocument, StatusDocument, WaitDocument, WhyDocument
+from xsft.commands.interface_status import (
+    CancelDocument,
+    CompareDocument,
+    ReceiptDocument,
+    StatusDocument,
+    WaitDocument,
+    WhyDocument,
+)
 
 DOCUMENTS: dict[str, type[Document]] = {
     "plan": PlanDocument,
@@ -35,6 +42,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "run": RunDocument,
     "status": StatusDocument,
     "why": WhyDocument,
+    "receipt": ReceiptDocument,
     "wait": WaitDocument,
     "cancel": CancelDocument,
     "compare": CompareDocument,

@@ -217,6 +217,52 @@ class Cause(Document):
     """Lines as the cluster or the trainer wrote them, without secrets."""
 
 
+class SpentDocument(Document):
+    """One figure for each state of a run."""
+
+    queued: float
+    """Before its chips were given; they were not held."""
+    starting: float
+    compiling: float
+    training: float
+    evaluating: float
+    saving: float
+    """Without the saving that ran beside the training."""
+    lost: float
+    """Steps that were trained again after a restart, and the time between two processes."""
+
+
+class ReceiptDocument(Document):
+    """`xsft receipt RUN --json`."""
+
+    schema_: Literal["xsft.receipt/1"] = Field(alias="schema")
+    run_name: str
+    jobset: str | None
+    cluster: str | None
+    state: State
+    chips: int | None
+    """Of all slices; null for a run on this machine."""
+    seconds: SpentDocument
+    chip_hours: SpentDocument | None
+    """null without chips."""
+    held_s: float
+    """Seconds of all states but `queued`."""
+    steps: int
+    """Steps whose result was kept."""
+    tokens: int | None
+    """Tokens of these steps, padding included; null if the log does not tell."""
+    target_tokens: int | None
+    """Tokens that the loss is taken over."""
+    tokens_per_chip_second: float | None
+    """`tokens` over the time in which the chips were held; for this machine, per second."""
+    mfu: float | None
+    """Share of the chips' bfloat16 peak while training, 0 to 1."""
+    notes: list[str]
+    """What the receipt cannot tell, one sentence each."""
+    problems: list[Problem]
+    exit_status: int
+
+
 class WhyDocument(Document):
     """`xsft why RUN --json`."""
 

@@ -78,13 +78,16 @@ class Logs(Struct, frozen=True, kw_only=True):
         lines = partial(self._printed, asked=LogRequest())
         return read_curve(seen, output=self.runs.output_of(seen), store=self.runs.store, lines=lines)
 
+    def printed(self, seen: Observation, asked: LogRequest | None = None) -> Iterator[LogLine]:
+        """Yield the lines of the process that prints steps, all of them so far by default; none if the JobSet is
+        gone.
+        """
+        if seen.jobset is not None:
+            roles = chosen_roles(seen.jobset, slice_index=None, host=None, every=False)
+            yield from self.lines(seen, seen.jobset, roles, asked or LogRequest())
+
     def _printed(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
-        """Yield the lines of the process that prints steps; none if the JobSet is gone."""
-        if seen.jobset is None:
-            return
-        roles = chosen_roles(seen.jobset, slice_index=None, host=None, every=False)
-        for line in self.lines(seen, seen.jobset, roles, asked):
-            yield line.text
+        return (line.text for line in self.printed(seen, asked))
 
 
 def _require_attempt(seen: Observation, records: Sequence[Record], asked: int | None) -> None:

@@ -15,6 +15,7 @@ from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.live import live
 from xsft.commands.loss_plot import picture, terminal_plot
 from xsft.commands.progress import shown
+from xsft.commands.receipt_text import receipt_line
 from xsft.commands.resumed_text import resumed_text
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.local.machine import Machine
@@ -103,6 +104,8 @@ def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator
         yield f"adapter      {adapter}"
     yield from tensorboard_lines(plan.run, folder=str(result.folder))
     yield from trace_lines(result.folder)
+    if result.receipt:
+        yield f"time         {receipt_line(result.receipt)}"
     if picture:
         yield f"loss curve   {picture}"
     yield f"record       {result.record}"

@@ -24,6 +24,7 @@ VERBS: dict[str, str] = {
     "run": "convert, train, evaluate, export and serve a workload, each stage once",
     "status": "show the state of every run: step, loss, pace, and the age of each",
     "why": "explain a run's state: the most likely cause first, then the next step",
+    "receipt": "show what a run's chips did by state, and the tokens they trained",
     "logs": "show a run's training log, or the logs of its other processes",
     "wait": "wait until a run is done, running or at a step; the exit status says which",
     "cancel": "end a run: show what that loses, then delete exactly its JobSet",

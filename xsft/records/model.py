@@ -59,6 +59,29 @@ class ReadBack:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """What an attempt used and trained. None: its lines do not tell."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """State (`trainers.receipt.Spent`) -> seconds, of all its chips together."""
+    steps: int = 0
+    """Steps whose result was kept."""
+    tokens_per_device: float | None = None
+    """Of those steps, padding included."""
+    target_tokens: int | None = None
+    """Tokens that their losses are taken over."""
+    tflops_per_device: float | None = None
+    """Median model TFLOP/s of a device."""
+    notes: tuple[str, ...] = ()
+    """What it cannot tell, one sentence each."""
+
+    @property
+    def held_s(self) -> float:
+        """Return the seconds in which the run held its chips."""
+        return sum(seconds for state, seconds in self.seconds.items() if state != "queued")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attempt:
     """One submission, or one start of the trainer on this machine."""
 
@@ -112,6 +135,8 @@ class Attempt:
     """The trainer's output; local runs only, like the fields below."""
     exit_status: int | None = None
     last_step: int | None = None
+    receipt: Receipt | None = None
+    """Its receipt, once it has ended; on a cluster once `xsft receipt` has read it."""
     private_pids: bool | None = None
     """Whether it ran in its own PID namespace."""
 
@@ -171,6 +196,7 @@ class AttemptFacts:
     manifest_digest: str | None = None
     """Digest of the manifest that this submitter sent."""
     read_back: ReadBack | None = None
+    receipt: Receipt | None = None
     problems: tuple[Problem, ...] = ()
     """Problems in addition to the attempt's."""
 
@@ -189,7 +215,7 @@ def with_facts(attempt: Attempt, said: tuple[AttemptFacts, ...]) -> Attempt:
 
 
 def _applied(attempt: Attempt, facts: AttemptFacts) -> Attempt:
-    kept = {name: getattr(facts, name) for name in ("action", "uid", "manifest_digest", "read_back")}
+    kept = {name: getattr(facts, name) for name in ("action", "uid", "manifest_digest", "read_back", "receipt")}
     learnt: dict[str, Any] = {name: value for name, value in kept.items() if value is not None}
     if facts.outcome == "created":
         learnt |= {"created_at": facts.at, "created_by": facts.submitter or None}

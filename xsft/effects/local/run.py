@@ -30,9 +30,11 @@ from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.naming import RowOrder
 from xsft.problems import Problem
+from xsft.records.model import Receipt
 from xsft.spec.digest import canonical
 from xsft.steps import Plan
 from xsft.trainers.lines import TrainerEvent
+from xsft.trainers.receipt import whole_receipt
 from xsft.trainers.record import Attempt, Outcome, Record
 from xsft.trainers.shuffling import order_of
 
@@ -60,6 +62,8 @@ class LocalResult(Struct, frozen=True, kw_only=True):
     record: Path
     log: Path | None
     private_pids: bool
+    receipt: Receipt | None = None
+    """Of all attempts; None if one is from an xsft without receipts."""
     warnings: tuple[Problem, ...] = ()
 
     @property
@@ -152,6 +156,7 @@ def _finished(plan: Plan, folder: RunFolder, record: Record) -> LocalResult:
         record=folder.record,
         log=Path(last.log) if last else None,
         private_pids=bool(last and last.private_pids),
+        receipt=whole_receipt(record.attempts),
     )
 
 
@@ -258,5 +263,6 @@ def _result(plan: Plan, watch: Watch, found: Containment) -> LocalResult:
         record=watch.folder.record,
         log=Path(attempt.log),
         private_pids=found.private,
+        receipt=whole_receipt(watch.record.attempts),
         warnings=(*found.warnings, *warnings_of(watch)),
     )

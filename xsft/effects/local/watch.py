@@ -17,6 +17,7 @@ from xsft.effects.machine.files import write_atomic
 from xsft.states.model import Progress
 from xsft.trainers.lines import Aborted, Saved, ShapePadding, Step, TrainerEvent, parse
 from xsft.trainers.losses import LossFold
+from xsft.trainers.receipt import ReceiptFold
 from xsft.trainers.record import Outcome, Record, merged, to_json
 from xsft.trainers.tally import Tally
 
@@ -48,6 +49,7 @@ class Watch(Struct, kw_only=True):
     """The step of the latest checkpoint when the attempt began."""
     padded_arrays: int = 0
     tally: Tally = field(default_factory=Tally)
+    spent: ReceiptFold = field(default_factory=lambda: ReceiptFold(at=clock.monotonic()))
     aborted: str | None = None
     began: float = field(default_factory=clock.monotonic)
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
@@ -59,6 +61,7 @@ class Watch(Struct, kw_only=True):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         event = parse(text)
         self.logged.take(event)
+        self.spent.take(event, at=clock.monotonic())
         match event:
             case None:
                 return
@@ -111,6 +114,7 @@ class Watch(Struct, kw_only=True):
             state_reason=end.state_reason,
             exit_status=status,
             finished_at=at,
+            receipt=self.spent.receipt(until=clock.monotonic()),
         )
         self.record = replace(self.whole(), attempts=(*self.record.attempts[:-1], last))
         write_atomic(self.folder.record, to_json(self.record))

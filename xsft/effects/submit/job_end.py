@@ -5,13 +5,14 @@ killed for memory records nothing itself.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Literal
 
 from xsft.effects.machine.chance import random_hex
 from xsft.effects.records.records import RecordStore, ref_of
 from xsft.errors import XsftError
 from xsft.problems import Problem, warning
-from xsft.records.model import AttemptFacts
+from xsft.records.model import AttemptFacts, Receipt
 from xsft.states.model import Observation, Status
 
 OPEN = frozenset({"submitting", "created", "unknown"})
@@ -40,6 +41,16 @@ def record_job_end(
         message = f"The end of {run_name} could not be recorded: {failed.message}"
         fix = "The result is at its path; the next call reads it there."
         return (warning("end-not-recorded", "", message, fix),)
+
+
+def record_receipt(store: RecordStore, *, output: str, run_name: str, receipt: Receipt, uid: str | None) -> None:
+    """Keep the receipt with the last attempt's record, whose outcome it does not change. An error in writing is
+    ignored: the receipt was shown."""
+    with suppress(XsftError):
+        last = next(iter(reversed(store.read_run(output, run_name))), None)
+        if last is not None and last.last.receipt is None and last.last.uid == uid:
+            facts = AttemptFacts(outcome="unknown", at=store.now(), submitter=random_hex(8), receipt=receipt)
+            store.finish(ref_of(last), facts)
 
 
 def record_failed_jobs(store: RecordStore, seen: Iterable[tuple[Observation, Status]]) -> None:

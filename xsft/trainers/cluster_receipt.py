@@ -1,0 +1,86 @@
+"""The receipt of a run on a cluster: what its objects and the log of the process that prints steps tell. Pure.
+
+A restart deletes the pods and their logs, so only the processes of the latest start are read. What the run held its
+chips for before is `lost`, except the steps that the latest start resumed from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from xsft.records.model import Receipt
+from xsft.states.model import KueueWorkload, Observation
+from xsft.states.moments import earliest, moment
+from xsft.states.rows import Row
+from xsft.trainers.lines import Restored, parse
+from xsft.trainers.progress import LoggedLine
+from xsft.trainers.receipt import ReceiptFold
+
+
+def cluster_receipt(seen: Observation, row: Row, lines: Iterable[LoggedLine]) -> Receipt | None:
+    """Return the receipt so far; None for a run without a JobSet, or whose chips were never given."""
+    created, began = _seconds(row.created_at), _seconds(_given_at(seen))
+    until = _seconds(row.ended_at) or _seconds(seen.observed_at)
+    if created is None or began is None or until is None:
+        return None
+    again = bool(seen.jobset and seen.jobset.restarts)
+    fold, resumed = ReceiptFold(at=began, state="lost" if again else "starting"), 0
+    for line in lines:
+        event = parse(line.text)
+        if (at := _seconds(line.at)) is not None:
+            fold.take(event, at=at)
+        resumed = event.step if isinstance(event, Restored) else resumed
+    receipt = fold.receipt(until=until)
+    told = replace(receipt, seconds={**receipt.seconds, "queued": max(0.0, began - created)})
+    counted = _with_earlier_steps(told, resumed) if resumed and again else told
+    return replace(counted, notes=tuple(_notes(seen, resumed=resumed, told=receipt.steps > 0)))
+
+
+def _given_at(seen: Observation) -> str | None:
+    """Return when Kueue admitted the run last; without Kueue, when its JobSet was created."""
+    if seen.jobset is None:
+        return None
+    return _admitted_at(seen.workload) if seen.workload else seen.jobset.created_at
+
+
+def _admitted_at(workload: KueueWorkload) -> str | None:
+    return earliest(*(one.at for one in workload.conditions if one.type == "Admitted" and one.at))
+
+
+def _with_earlier_steps(receipt: Receipt, resumed: int) -> Receipt:
+    """Return the receipt with the steps of earlier starts, at the pace and size of the steps that were read."""
+    if not receipt.steps:
+        return receipt
+    done: float = receipt.seconds["training"] / receipt.steps * resumed
+    training = min(receipt.seconds["lost"], done)
+    share = (receipt.steps + resumed) / receipt.steps
+    seconds = {
+        **receipt.seconds,
+        "lost": receipt.seconds["lost"] - training,
+        "training": receipt.seconds["training"] + training,
+    }
+    return replace(
+        receipt,
+        seconds=seconds,
+        steps=receipt.steps + resumed,
+        tokens_per_device=None if receipt.tokens_per_device is None else receipt.tokens_per_device * share,
+        target_tokens=None if receipt.target_tokens is None else round(receipt.target_tokens * share),
+    )
+
+
+def _notes(seen: Observation, *, resumed: int, told: bool) -> Iterator[str]:
+    if not told:
+        yield "No log line shows a step, so nothing is counted as trained."
+    if seen.jobset and seen.jobset.restarts:
+        yield (
+            f"Restarted {seen.jobset.restarts} times: the logs of earlier starts are gone. Their {resumed} saved steps "
+            "are counted at the pace of the latest start, and the rest of their time as lost."
+        )
+    if seen.workload and seen.workload.evictions:
+        yield f"Evicted {seen.workload.evictions} times: all time before the latest admission is counted as queued."
+
+
+def _seconds(time: str | None) -> float | None:
+    found = moment(time)
+    return found.timestamp() if found else None
