@@ -122,7 +122,7 @@ EVERYTHING: Mapping[str, Any] = {
     "checks": {"bf16-weights": "measured"},
 }
 
-ONE_CHOICE = frozenset({"trainer"})
+ONE_CHOICE = frozenset({"trainer", "place.fit"})
 """Keys for which there is one value so far: there is no other to change them to (tests/trainers/second.py is one)."""
 
 OTHER: Mapping[str, Any] = {

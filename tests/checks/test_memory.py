@@ -115,6 +115,28 @@ def test_experts_are_gathered_without_an_expert_axis():
     assert [p.severity for p in problems(check, inferred) if p.id == "experts-gathered"] == ["warning"]
 
 
+@pytest.mark.parametrize(
+    ("tokens", "release", "said"),
+    [
+        (1024, "0.2.5", None),
+        (1536, "0.2.5", "never compiled"),
+        (1024, "0.2.4", "of MaxText 0.2.5; the image has 0.2.4"),
+    ],
+)
+def test_a_place_can_require_a_verdict(tokens: int, release: str, said: str | None):
+    image = {**GOOD["image"], "maxtext": release}
+    wanted = spec(place={**GOOD["place"], "fit": "required"}, train={"max_target_length": tokens}, image=image)
+    found = [p for p in problems(check, wanted) if p.id == "fit-required"]
+    assert [(p.severity, p.where) for p in found] == ([("error", "place")] if said else [])
+    assert all(said in p.message for p in found if said)
+    assert "fit-required" not in ids(check, spec(train={"max_target_length": tokens}, image=image))
+
+
+def test_a_refusal_is_said_once_also_where_a_verdict_is_required():
+    large = {"place": {**GOOD["place"], "fit": "required"}, "model": {"name": "qwen3-14b", "tokenizer": DROP}}
+    assert ids(check, spec(**large, train={"max_target_length": 2048})) == {"fit-refused"}
+
+
 def test_an_uncompiled_run_is_not_claimed_to_fit():
     (problem,) = problems(check, spec(train={"max_target_length": 1536}))
     assert (problem.id, problem.severity) == ("fit-unknown", "note")

@@ -60,6 +60,9 @@ TOKENS = "max_target_length"
 DEFAULT_TOKENS = 2048
 """MaxText's default max_target_length. source: maxtext@0.2.5 maxtext/configs/base.yml"""
 
+DEFAULT_BLOCK = 512
+"""Tokens of the attention's blocks; a shorter sequence has shorter ones. source: maxtext@0.2.5 configs/base.yml"""
+
 ALSO_COUNTING = ("custom_mesh", "sa_", "lora.lora_weight")
 """Prefixes of other keys that change memory; no compiled run sets them."""
 
@@ -212,7 +215,9 @@ def _tokens(keys: Mapping[str, object]) -> float:
 
 
 def _tells(verdict: CompilerVerdict, tokens: float) -> bool:
-    """Return whether a verdict on a run that differs only in its tokens also applies to `tokens`."""
+    """Return whether a verdict on a run that differs only in its tokens, with the same blocks, applies to `tokens`."""
+    if tokens != verdict.tokens and min(tokens, verdict.tokens) < DEFAULT_BLOCK:
+        return False
     if verdict.outcome == "fits" and tokens < verdict.tokens:
         return True
     return tokens == verdict.tokens or (verdict.outcome == "no" and tokens > verdict.tokens)

@@ -6,7 +6,7 @@ memory. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from xsft.catalog.fit import (
@@ -48,7 +48,14 @@ FITS = {
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check memory, with one statement at most, and the layout that a checkpoint must have for it."""
     yield from _scan_axis(keys)
-    if facts.fit is not None and not _in_catalogue(run, keys):
+    said = tuple(_statement(run, keys, facts))
+    yield from said
+    if run.place is not None and run.place.fit == "required" and run.spec.on_cluster:
+        yield from _required(run, said, compiled_with=_compiled_with(run, keys, facts))
+
+
+def _statement(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    if facts.fit is not None and _in_catalogue(run, keys) is None:
         yield compiled_problem(facts.fit, release=run.release.version)
         return
     if run.model is None or is_on(keys.get("override_model_config", False)):
@@ -59,12 +66,35 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield from _accelerator(run, run.model, run.slice, keys)
 
 
-def _in_catalogue(run: Run, keys: Mapping[str, Value]) -> bool:
-    """Return whether the catalogue has a verdict on this run, which all users then see."""
+def _in_catalogue(run: Run, keys: Mapping[str, Value]) -> CompilerVerdict | None:
+    """Return the catalogue's verdict on this run, which all users then see."""
     if run.model is None or run.slice is None or is_on(keys.get("override_model_config", False)):
-        return False
+        return None
     tpu = run.slice.xpk_type
-    return known_verdict(model=run.model.name, tpu_type=tpu, num_slices=run.num_slices, keys=keys) is not None
+    return known_verdict(model=run.model.name, tpu_type=tpu, num_slices=run.num_slices, keys=keys)
+
+
+def _compiled_with(run: Run, keys: Mapping[str, Value], facts: Facts) -> str | None:
+    """Return the MaxText release of the verdict on this run; None without one."""
+    if (row := _in_catalogue(run, keys)) is not None:
+        return row.maxtext
+    return facts.fit.entry.versions.get("maxtext") if facts.fit else None
+
+
+def _required(run: Run, said: Sequence[Problem], *, compiled_with: str | None) -> Iterator[Problem]:
+    """Refuse what is not known to fit; a refusal by the compiler is an error of its own."""
+    release = run.release.version
+    if compiled_with == release or any(problem.severity == "error" for problem in said):
+        return
+    if compiled_with is None:
+        message = "The place says fit: required, and this run was never compiled for it."
+        fix = "Ask the TPU compiler: xsft fit FILE says it in minutes, without a TPU."
+    else:
+        message = (
+            f"The place says fit: required, and the verdict is of MaxText {compiled_with}; the image has {release}."
+        )
+        fix = f"Use an image with MaxText {compiled_with}."
+    yield error("fit-required", "place", message, fix)
 
 
 def compiled_problem(known: KnownStep, *, release: str) -> Problem:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from xsft.catalog.fit import COUNTING_KEYS, DEFAULT_TOKENS, TOKENS
+from xsft.catalog.fit import COUNTING_KEYS, DEFAULT_BLOCK, DEFAULT_TOKENS, TOKENS
 from xsft.catalog.tpu import Slice
 
 NOT_COUNTING = frozenset(
@@ -37,7 +37,6 @@ BLOCKS = tuple(
     f"sa_block_{name}" for name in ("q", "kv", "kv_compute", "q_dkv", "kv_dkv", "kv_dkv_compute", "q_dq", "kv_dq")
 )
 """Keys of splash attention's blocks. source: maxtext@0.2.5 configs/base.yml"""
-DEFAULT_BLOCK = 512
 SHORTEST_FLASH = 128
 """From this length on attention=autoselected is flash. source: maxtext@0.2.5 layers/attention_op.py"""
 

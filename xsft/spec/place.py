@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -51,4 +51,6 @@ class Place(Section):
     """Bucket for runs, e.g. `gs://my-bucket/runs`: MaxText's base_output_directory if the workload names none."""
     registry: Annotated[str, StringConstraints(pattern=forms.REGISTRY)] | None = None
     """Artifact Registry repository for images, e.g. `us-docker.pkg.dev/my-project/xsft`."""
+    fit: Literal["required"] | None = None
+    """`required`: refuse runs of which the TPU compiler has not said that they fit (`xsft fit`)."""
     pathways: PathwaysImages = Field(default_factory=PathwaysImages)
