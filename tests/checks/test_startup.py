@@ -1,6 +1,8 @@
-"""The time in which all hosts must have started."""
+"""The hosts of a run find each other, and in time."""
 
 from __future__ import annotations
+
+import pytest
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
 from xsft.checks.startup import TIMEOUT, check
@@ -31,3 +33,26 @@ def test_spot_slices_that_come_apart_are_noted() -> None:
     (found,) = problems(check, spec(tpu=spot))
     assert (found.id, found.severity, found.where) == ("initialization-timeout", "note", "tpu.num_slices")
     assert ids(check, spec(tpu=spot, **limited(900))) == set()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("skip_jax_distributed_system", "true"),
+        ("enable_checkpointing", False),
+        ("inference_benchmark_test", True),
+        ("compile_topology", "v6e-16"),
+    ],
+)
+def test_a_key_that_leaves_the_hosts_apart(key: str, value: object) -> None:
+    given = {"overrides": {"maxtext": {key: value}}}
+    (found,) = problems(check, spec(**given))
+    assert (found.id, found.where) == ("hosts-not-connected", f"overrides.maxtext.{key}")
+    assert "does not connect the 2 hosts" in found.message
+    assert ids(check, spec(tpu={"type": "v6e-4"}, **given)) == set(), "one host"
+    assert ids(check, spec(FLAGSHIP, **given)) == set(), "one process"
+
+
+def test_keys_that_keep_the_hosts_connected() -> None:
+    kept = {"enable_checkpointing": "true", "skip_jax_distributed_system": False, "compile_topology": ""}
+    assert ids(check, spec(overrides={"maxtext": kept})) == set()

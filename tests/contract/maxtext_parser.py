@@ -7,7 +7,9 @@ all of them. A job is one of
 - `{"trainer": argv}`, `{"conversion": argv}`: MaxText's configuration, as the module named in argv would load it;
   `slices` are keys that describe the hardware it would find;
 - `{"mapping": argv}`: the conversion up to its first weight, so that every array of the model has a source;
-- `{"arrays": [model, key=value, …]}`: names and shapes of the model that fine-tuning builds, without weights.
+- `{"arrays": [model, key=value, …]}`: names and shapes of the model that fine-tuning builds, without weights;
+- `{"connects": {key: value}}`: whether it would connect the hosts of a TPU slice, by these keys;
+- `{"rates": {"steps": n, "learning_rate_schedule_steps": m}}`: the learning rate of each step.
 """
 
 from __future__ import annotations
@@ -61,6 +63,10 @@ def answer(job: dict[str, Any]) -> Any:
 
 def outcome_of(job: dict[str, Any], slices: list[str]) -> dict[str, Any]:
     match job:
+        case {"connects": keys}:
+            return {"connects": connects(keys)}
+        case {"rates": keys}:
+            return {"rates": rates(keys)}
         case {"arrays": asked}:
             return {"arrays": arrays(*asked)}
         case {"mapping": argv}:
@@ -94,6 +100,37 @@ def value_of(argument: str) -> Any:
     except Exception as problem:  # noqa: BLE001
         return {"error": f"{type(problem).__name__}: {str(problem)[:300]}"}
     return {"value": container["key"]}
+
+
+def connects(keys: dict[str, Any]) -> bool:
+    """Whether MaxText calls jax.distributed.initialize."""
+    from maxtext.utils import max_utils
+
+    defaults = {
+        "hardware": "tpu",
+        "enable_checkpointing": True,
+        "compile_topology": "",
+        "compile_topology_num_slices": -1,
+        **dict.fromkeys(("skip_jax_distributed_system", "enable_single_controller", "inference_benchmark_test"), False),
+        **dict.fromkeys(("enable_multi_tier_checkpointing", "enable_emergency_checkpoint"), False),
+        "jax_distributed_initialization_timeout": 1,
+    }
+    with patch("jax.distributed.initialize") as initialize:
+        max_utils.maybe_initialize_jax_distributed_system({**defaults, **keys})
+    return bool(initialize.called)
+
+
+def rates(keys: dict[str, Any]) -> list[float]:
+    from types import SimpleNamespace
+
+    from maxtext.configs import types
+    from maxtext.utils import maxtext_utils
+
+    defaults = {"learning_rate": 1.0, "learning_rate_final_fraction": 0.1, "warmup_steps_fraction": 0.0}
+    cosine = types.LearningRateScheduleType.COSINE
+    config = SimpleNamespace(**{**defaults, "lr_schedule_type": cosine, **keys})
+    schedule = maxtext_utils.create_learning_rate_schedule(config)
+    return [float(schedule(step)) for step in range(config.steps)]
 
 
 def trainer(argv: list[str], *slices: str) -> dict[str, Any]:

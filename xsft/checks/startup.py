@@ -1,4 +1,4 @@
-"""Check the time in which the processes of a run must find each other. Pure.
+"""Check that the processes of a run find each other, and in time. Pure.
 
 source: maxtext@0.2.5 configs/base.yml and utils/max_utils.py: `jax_distributed_initialization_timeout` is what JAX's
 coordinator waits for all processes, counted from the start of each; jax@0.11.0 _src/distributed.py.
@@ -9,22 +9,49 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import number
+from xsft.checks.values import is_on, number
 from xsft.facts import Facts
-from xsft.problems import Problem, note, warning
+from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
 TIMEOUT = "jax_distributed_initialization_timeout"
 DEFAULT_S = 300
+UNCONNECTED = {
+    "skip_jax_distributed_system": True,
+    "enable_checkpointing": False,
+    "inference_benchmark_test": True,
+}
+"""Switches with which MaxText does not call jax.distributed.initialize. source: maxtext@0.2.5 utils/max_utils.py
+[maybe_initialize_jax_distributed_system]."""
+TOPOLOGY = "compile_topology"
+"""Key of MaxText's ahead-of-time compiler; any value has the same effect."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check the time limit of McJAX, where each host is a process; under Pathways there is one."""
+    """Check McJAX, where each host is a process; under Pathways there is one."""
     del facts
     if not run.spec.on_cluster or run.slice is None or run.mode.single_controller:
         return
-    hosts, given = run.slice.hosts * run.num_slices, number(keys.get(TIMEOUT))
+    yield from _connected(run, keys, hosts=run.slice.hosts * run.num_slices)
+    yield from _in_time(run, keys, hosts=run.slice.hosts * run.num_slices)
+
+
+def _connected(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Problem]:
+    """Check for keys that leave the hosts apart. source: orbax-checkpoint@0.12.8 _src/multihost/multihost.py
+    [get_jax_distributed_client]."""
+    found = [key for key, value in UNCONNECTED.items() if key in keys and is_on(keys[key]) is value]
+    found += [TOPOLOGY] if keys.get(TOPOLOGY) else []
+    for key in found if hosts > 1 else ():
+        message = (
+            f"With {key}={keys[key]} MaxText does not connect the {hosts} hosts, and Orbax stops with `Distributed "
+            "system is not available` before it restores or saves."
+        )
+        yield error("hosts-not-connected", where_of(key, run), message, "Remove it.", kind="disputable")
+
+
+def _in_time(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Problem]:
+    given = number(keys.get(TIMEOUT))
     if hosts > 1 and given is not None and given < DEFAULT_S:
         message = (
             f"{hosts} hosts must have pulled the image and started within {given:g} s of each other, else all of them "

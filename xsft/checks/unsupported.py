@@ -70,7 +70,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 def _no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     for key, (default, why) in NO_OPS.items():
         if key in keys and not same(keys[key], default):
-            message = f"{key}={keys[key]} changes nothing: {why}."
+            message = f"{key}={keys[key]} has no effect on SFT's checkpoints or data: {why}."
             yield warning("no-op-key", where_of(key, run), message, "Remove it.")
     if not run.release.gradient_clipping and "gradient_clipping_threshold" in keys:
         message = f"gradient_clipping_threshold changes nothing in MaxText {run.release.version}'s SFT trainer."
@@ -142,6 +142,15 @@ def _multimodal(value: Value, run: Run) -> bool:
     return is_on(value) and (data.packing is not False or data.completion_only is False)
 
 
+def _on_tpu_cluster(value: Value, run: Run) -> bool:
+    return run.spec.on_cluster and value != "tpu"
+
+
+def _below_one(value: Value, _run: Run) -> bool:
+    found = number(value)
+    return found is not None and found < 1
+
+
 def _several_streams(value: Value, run: Run) -> bool:
     return (number(value) or 0) > 1 and run.spec.data.pipeline != "grain"
 
@@ -209,6 +218,20 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
         applies=_multimodal,
         why="MaxText refuses multimodal SFT with packing or with loss on the prompt, and sft.yml packs.",
         fix="Set data.packing: false and keep data.completion_only true; or use_multimodal: false for text alone.",
+    ),
+    UnsupportedKey(
+        id="hardware-not-tpu",
+        key="hardware",
+        applies=_on_tpu_cluster,
+        why="MaxText would connect the hosts as those of another platform, and the slices are TPUs.",
+        fix="Remove it; tpu is MaxText's default.",
+    ),
+    UnsupportedKey(
+        id="log-period",
+        key="log_period",
+        applies=_below_one,
+        why="MaxText divides each step's number by it, and stops with ZeroDivisionError after the first step.",
+        fix="Set at least 1, or remove it (100).",
     ),
     UnsupportedKey(
         id="grain-workers",

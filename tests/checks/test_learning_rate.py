@@ -1,0 +1,33 @@
+"""A learning rate that destroys the weights, and a schedule that ends before the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
+from xsft.checks.learning_rate import SCHEDULE, check
+
+
+def test_no_problems_on_good_workloads() -> None:
+    assert ids(check, spec()) == ids(check, spec(FLAGSHIP)) == set()
+
+
+@pytest.mark.parametrize(("rate", "lora", "is_high"), [(1e-3, False, False), (2e-3, False, True), (2e-3, True, False)])
+def test_a_rate_above_what_fine_tunings_use(rate: float, lora: bool, is_high: bool) -> None:
+    adapters = {"lora": {"rank": 8, "alpha": 16}} if lora else {}
+    found = problems(check, spec(train={"learning_rate": rate}, **adapters))
+    assert [p.id for p in found] == (["learning-rate-high"] if is_high else [])
+    assert [p.where for p in found] == (["train.learning_rate"] if is_high else [])
+
+
+def test_random_weights_and_this_machine_take_any_rate() -> None:
+    assert ids(check, spec(train={"learning_rate": 0.1}, model={"checkpoint": DROP})) == set()
+    assert ids(check, spec(train={"learning_rate": 0.1}, target="local")) == set()
+
+
+def test_a_schedule_that_ends_before_the_run() -> None:
+    (found,) = problems(check, spec(overrides={"maxtext": {SCHEDULE: 100}}))
+    assert (found.id, found.severity) == ("schedule-ends-early", "warning")
+    assert "the last 400 of 500 train nothing" in found.message
+    for length in (500, 900, -1):
+        assert ids(check, spec(overrides={"maxtext": {SCHEDULE: length}})) == set()
