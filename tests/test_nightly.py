@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import yaml
 
-from xsft.commands.durations import duration
 from xsft.commands.verbs import parser
 from xsft.naming import run_name_limit
 from xsft.spec.reader import read_spec
@@ -85,9 +84,8 @@ def step(name: str) -> dict[str, Any]:
 
 def submitted(host: Host, *statuses: int, asked: str = "") -> subprocess.CompletedProcess[str]:
     chosen = step("Run")
-    return host.run(
-        chosen["run"], *statuses, WORKLOAD=chosen["env"]["WORKLOAD"], LIMIT=chosen["env"]["LIMIT"], ASKED=asked
-    )
+    env = {"WORKLOAD": chosen["env"]["WORKLOAD"], "MINUTES": str(chosen["env"]["MINUTES"]), "ASKED": asked}
+    return host.run(chosen["run"], *statuses, **env)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +145,14 @@ def test_the_summary_is_a_table_of_the_stages(host: Host) -> None:
 
 
 def test_its_own_limit_ends_the_wait_before_the_runner_is_stopped() -> None:
-    limit = duration(step("Run")["env"]["LIMIT"])
-    assert limit < 60 * (workflow()["jobs"]["run"]["timeout-minutes"] - 20)
+    """With the pauses, which no wait counts."""
+    assert step("Run")["env"]["MINUTES"] < workflow()["jobs"]["run"]["timeout-minutes"] - 20
+
+
+def test_all_tries_together_take_no_longer_than_the_limit(host: Host) -> None:
+    run = step("Run")["run"].replace("name=", "SECONDS=18000; name=", 1)
+    host.run(run, 5, 0, WORKLOAD="w.yaml", MINUTES="330", ASKED="a")
+    assert [parser().parse_args(call).timeout for call in host.calls] == [30 * 60, 30 * 60]
 
 
 def test_the_dated_name_fits() -> None:

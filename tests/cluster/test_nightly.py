@@ -41,7 +41,7 @@ class Nights:
 
     def start(self) -> subprocess.Popen[bytes]:
         (step,) = (s for s in yaml.safe_load(NIGHTLY.read_text())["jobs"]["run"]["steps"] if s.get("name") == "Run")
-        env = {**self.here.env, "WORKLOAD": str(self.file), "ASKED": NAME, "LIMIT": "400s"}
+        env = {**self.here.env, "WORKLOAD": str(self.file), "ASKED": NAME, "MINUTES": "7"}
         argv = ("bash", "-eo", "pipefail", "-c", step["run"])
         return subprocess.Popen(argv, env=env, cwd=self.here.folder)
 

@@ -12,6 +12,8 @@ from xsft.launchers.serving_expect import audit_server
 from xsft.launchers.serving_manifest import owned_by, vllm_argv
 from xsft.serving.plan import ServingPlan
 
+COMMIT = "0123456789" * 4
+
 
 def pod(plan: ServingPlan) -> dict[str, Any]:
     return dict(plan.manifest["spec"]["template"]["spec"])
@@ -40,9 +42,10 @@ def test_the_bucket_is_mounted_where_the_workload_asks_for_fuse() -> None:
 
 
 def test_a_token_is_a_mounted_file_and_only_for_weights_of_the_hub() -> None:
-    plan = server(source="me/gemma-chat")
+    plan = server(source=f"me/gemma-chat@{COMMIT}")
     (vllm,) = pod(plan)["containers"]
-    assert vllm["args"][1] == "me/gemma-chat"
+    assert vllm["args"][1:4] == ["me/gemma-chat", f"--revision={COMMIT}", f"--tokenizer-revision={COMMIT}"]
+    assert "--revision" not in json.dumps(server(source="me/gemma-chat").manifest)
     env = {one["name"]: one["value"] for one in vllm["env"]}
     assert env["HF_TOKEN_PATH"] == "/etc/xsft/hf-token/token"
     assert "HF_HUB_OFFLINE" not in env

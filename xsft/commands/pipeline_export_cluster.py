@@ -69,7 +69,7 @@ class ExportOnCluster:
         if made.whole:
             print_problems(self._ended(intent, None))
             verified = verification_text(recorded.verification if recorded else None)
-            return StageFound(state="done", why=verified, result=made.inputs.hub or made.whole)
+            return StageFound(state="done", why=verified, result=made.served)
         if recorded is None:
             return StageFound(state="missing", why=f"step {made.inputs.step} was not exported")
         if recorded.outcome == "failed":

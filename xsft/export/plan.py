@@ -45,5 +45,11 @@ class ExportPlan(Struct, frozen=True, kw_only=True):
         return f"{HF_PREFIX}{self.inputs.hub}" if self.inputs.hub else self.directory
 
     @property
+    def served(self) -> str:
+        """Return what a server reads: the folder, or `owner/name@commit` of a complete export on the hub."""
+        commit = f"@{self.recorded.commit}" if self.recorded and self.recorded.commit else ""
+        return f"{self.inputs.hub}{commit}" if self.inputs.hub else self.directory
+
+    @property
     def training(self) -> str:
         return self.inputs.training

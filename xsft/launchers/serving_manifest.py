@@ -83,6 +83,7 @@ def vllm_argv(inputs: ServingInputs) -> tuple[str, ...]:
         "vllm",
         "serve",
         model_path(inputs),
+        *((f"--revision={inputs.commit}", f"--tokenizer-revision={inputs.commit}") if inputs.commit else ()),
         f"--served-model-name={inputs.served_model_name}",
         f"--max-model-len={inputs.max_model_len}",
         f"--tensor-parallel-size={inputs.shape.count}",
@@ -94,7 +95,7 @@ def vllm_argv(inputs: ServingInputs) -> tuple[str, ...]:
 def model_path(inputs: ServingInputs) -> str:
     """Return what vLLM loads: a folder of the pod, or a repository of the hub."""
     if not inputs.is_in_bucket:
-        return inputs.weights
+        return inputs.repository
     return WEIGHTS if inputs.is_copied else f"{BUCKETS}/{inputs.folder}"
 
 

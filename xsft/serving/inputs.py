@@ -33,7 +33,7 @@ class ServingInputs(Struct, frozen=True, kw_only=True):
     """All that decides how a model is served."""
 
     weights: str
-    """Folder `gs://…` of the export, or `owner/name` on the Hugging Face hub."""
+    """Folder `gs://…` of the export, or `owner/name@commit` on the Hugging Face hub; without a commit its newest."""
     weights_bytes: int
     """Estimated bytes of the weights, in bfloat16."""
     weights_by: WeightsBy
@@ -66,6 +66,16 @@ class ServingInputs(Struct, frozen=True, kw_only=True):
     def is_copied(self) -> bool:
         """Return whether a container copies the weights before the server starts."""
         return self.is_in_bucket and self.weights_by == "copy"
+
+    @property
+    def repository(self) -> str:
+        """Return `owner/name` of weights on the hub."""
+        return self.weights.partition("@")[0]
+
+    @property
+    def commit(self) -> str:
+        """Return the commit of weights on the hub; empty for the newest."""
+        return "" if self.is_in_bucket else self.weights.partition("@")[2]
 
     @property
     def bucket(self) -> str:
