@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.cluster.fixtures import cluster_namespace, cluster_tools, real_cluster
+from tests.cluster.fixtures import chip, cluster_namespace, cluster_tools, real_cluster
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
@@ -32,6 +32,7 @@ settings.load_profile("xsft")
 __all__ = [
     "bad_proxy",
     "base_image",
+    "chip",
     "cluster_api",
     "cluster_namespace",
     "cluster_tools",

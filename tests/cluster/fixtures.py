@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import build, tools
+from tests.cluster.nodes import Slices, nodes, ready
 from tests.cluster.tools import Tools
 
 if TYPE_CHECKING:
@@ -59,6 +60,15 @@ def cluster_namespace(real_cluster: Cluster) -> Iterator[str]:
     real_cluster.create_namespace(name)
     yield name
     real_cluster.empty_namespace(name)
+
+
+@pytest.fixture(scope="module")
+def chip(real_cluster: Cluster) -> Iterator[None]:
+    """A node with one v6e chip."""
+    (node,) = (one for one in nodes((Slices(tpu_type="v6e-1", count=1),)) if "v6e-1-" in one["metadata"]["name"])
+    real_cluster.api("POST", "/api/v1/nodes", ready(node, port=real_cluster.layout.ports["kwok"]))
+    yield
+    real_cluster.api("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
 
 
 def say(line: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster.api import Cluster
-from tests.cluster.nodes import Slices, nodes, ready
 from tests.cluster.rest import ApiError
 from tests.contract.commandline import machine
 from tests.fakes.clusters import ClusterApi
@@ -25,15 +24,6 @@ pytestmark = pytest.mark.cluster
 Json = dict[str, Any]
 Starts = Callable[[ServingPlan], ServerBegun]
 PODS = f"xsft.dev/run={NAME}"
-
-
-@pytest.fixture(scope="module")
-def chip(real_cluster: Cluster) -> Iterator[None]:
-    """A node with one v6e chip."""
-    (node,) = (one for one in nodes((Slices(tpu_type="v6e-1", count=1),)) if "v6e-1-" in one["metadata"]["name"])
-    real_cluster.api("POST", "/api/v1/nodes", ready(node, port=real_cluster.layout.ports["kwok"]))
-    yield
-    real_cluster.api("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
 
 
 @pytest.fixture

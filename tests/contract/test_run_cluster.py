@@ -16,6 +16,7 @@ from tests.checkpoints import small_files
 from tests.contract.commandline import XSFT, Machine, machine
 from tests.fakes.clusters import ClusterApi
 from tests.killing import Killed, dying
+from tests.servers import IMAGE
 from tests.slicejobs import measured_by_pod
 from tests.until import until
 from xsft.commands.interface_evaluation import EvaluationDocument
@@ -28,7 +29,7 @@ from xsft.launchers.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
 pytestmark = pytest.mark.contract
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat"
-CONVERT, EVALUATION, EXPORT = (f"{NAME}-{stage}" for stage in ("convert", "evaluate", "export"))
+CONVERT, EVALUATION, EXPORT, SERVER = (f"{NAME}-{stage}" for stage in ("convert", "evaluate", "export", "serve"))
 TPU = {"type": "v6e-256", "num_slices": 1}
 EVALUATE = {"prompts": ["What is 1 plus 1?"], "require": [{"prompt": 0, "matches": "is 2"}], "limit_s": 1800}
 
@@ -60,8 +61,13 @@ def converted(here: Machine, jobset: str = CONVERT, *, model: str = "gemma2-2b")
     here.api.world.end(jobset, "Completed")
 
 
-def trained(here: Machine, name: str, *, steps: int) -> None:
-    here.bucket.objects[f"runs/{name}/checkpoints/{steps}/commit_success.txt"] = b""
+def saved(here: Machine, *, steps: int) -> None:
+    """What the trainer leaves at its end, with the weights that an export reads."""
+    step = f"runs/{NAME}/checkpoints/{steps}"
+    here.bucket.objects[f"{step}/commit_success.txt"] = b""
+    weights = small_files("gemma2-2b").items()
+    here.bucket.objects |= {f"{step}/model_params/{name}": content for name, content in weights}
+    here.api.world.end(NAME, "Completed")
 
 
 def measured(here: Machine, jobset: str, *, says: str) -> None:
@@ -78,8 +84,7 @@ def test_each_call_starts_what_can_start_and_finds_what_is_done(here: Machine) -
     assert run(here, "--no-wait") == [("convert", "done", "done"), ("train", "created", "running")]
     assert run(here, "--no-wait") == [("convert", "done", "done"), ("train", "adopted", "running")]
     assert run(here, "--timeout", "1s", status=7) == [("convert", "done", "done"), ("train", "adopted", "running")]
-    trained(here, NAME, steps=1000)
-    here.api.world.end(NAME, "Completed")
+    saved(here, steps=1000)
     assert run(here) == [("convert", "done", "done"), ("train", "done", "done")]
     assert len(here.jobsets) == 2
     evaluated_once_and_missed(here)
@@ -124,8 +129,6 @@ def exported(here: Machine, jobset: str = EXPORT) -> str:
 
 def exported_once(here: Machine) -> None:
     """By another job after the first one failed; then it is found, by both verbs, until a file of it is gone."""
-    step = f"runs/{NAME}/checkpoints/1000/model_params"
-    here.bucket.objects |= {f"{step}/{name}": content for name, content in small_files("gemma2-2b").items()}
     before = [("convert", "done", "done"), ("train", "done", "done")]
     assert run(here, "--no-wait", stages={"export": {}}) == [*before, ("export", "created", "running")]
     here.api.world.end(EXPORT, "Failed")
@@ -144,9 +147,11 @@ def exported_once(here: Machine) -> None:
     assert document["not_whole"] == [folder]
 
 
+@pytest.mark.standin_only("walked")
 def test_a_walk_that_is_killed_before_each_write_is_continued(here: Machine) -> None:
     """Each call comes one write further than the one before it."""
-    file = here.workload(STORY, stages=None, tpu=TPU)
+    stages = {"evaluate": EVALUATE, "export": {}, "serve": {"image": IMAGE}}
+    file = here.workload(STORY, stages=stages, tpu=TPU)
 
     def killed() -> int:
         """How many calls were killed before the first that came to its end."""
@@ -159,12 +164,25 @@ def test_a_walk_that_is_killed_before_each_write_is_continued(here: Machine) -> 
     assert killed() > 2
     converted(here)
     assert killed() > 2
-    assert [one["metadata"]["name"] for one in here.jobsets] == [CONVERT, NAME]
+    saved(here, steps=1000)
+    assert killed() > 2
+    measured(here, EVALUATION, says="1 plus 1 is 2.")
+    here.api.world.end(EVALUATION, "Completed")
+    assert killed() > 2
+    exported(here)
+    assert killed() > 2
+    jobs = [CONVERT, NAME, EVALUATION, EXPORT]
+    assert [one["metadata"]["name"] for one in here.jobsets] == jobs
+    kinds = ("apps/deployments", "/services", "policy/poddisruptionbudgets")
+    assert [name for kind in kinds for _, name in here.api.standin.objects.of(kind)] == [SERVER] * 3
     records = [name for name in here.bucket.objects if name.endswith("/attempt-1.json")]
-    assert sorted(records) == [f"runs/{CONVERT}/xsft/attempt-1.json", f"runs/{NAME}/xsft/attempt-1.json"]
-    assert f"runs/{CONVERT}/xsft/attempt-1.completed.json" in here.bucket.objects
+    assert sorted(records) == sorted(f"runs/{name}/xsft/attempt-1.json" for name in (*jobs, SERVER))
+    ends = {name for name in here.bucket.objects if name.endswith("/attempt-1.completed.json")}
+    assert ends == {f"runs/{name}/xsft/attempt-1.completed.json" for name in (CONVERT, EVALUATION, EXPORT)}
+    assert not [name for name in here.bucket.objects if "/attempt-2" in name]
 
 
+@pytest.mark.standin_only("walked")
 def test_waiting_goes_from_stage_to_stage_and_a_failed_training_ends_it(here: Machine) -> None:
     argv = (str(XSFT), "run", str(here.workload(STORY, stages=None, tpu=TPU)), "--json", "--poll", "1s")
     with subprocess.Popen(argv, env=here.env, cwd=here.folder, stdout=subprocess.PIPE, text=True) as process:

@@ -11,13 +11,14 @@ from tests.fakes.clusters import REASONS
 
 TESTS = Path(__file__).parents[1]
 COUNTED = {
-    "no-request": 19,
+    "no-request": 20,
     "not-installed": 4,
     "other-version": 1,
     "before-server": 1,
     "xpk": 3,
     "silence": 3,
     "tls": 32,
+    "walked": 2,
 }
 """Test functions, by reason."""
 

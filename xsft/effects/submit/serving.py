@@ -68,6 +68,9 @@ def found(cluster: Cluster, plan: ServingPlan) -> StageFound:
         return StageFound(state="missing", why=f"there is no Deployment {plan.run_name} in {plan.namespace}")
     if server.spec_digest != plan.digest:
         return StageFound(state="missing", why=f"the Deployment {plan.run_name} serves something else")
+    for body in plan.dependents:
+        if cluster.servers.get(body) is None:  # its creator was killed before it came to this
+            return StageFound(state="torn", why=f"the Deployment {plan.run_name} has no {body['kind']}")
     seen = server_state(server, cluster.servers.pods(namespace=plan.namespace, labels=_pods(plan)))
     return StageFound(state=seen.state, why=_with_log(cluster, plan, seen), result=plan.output)
 

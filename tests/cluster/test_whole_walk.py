@@ -1,0 +1,71 @@
+"""`xsft run FILE` from a repository of the hub to a server, on a real control plane: two callers, each stage once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.api import Cluster
+from tests.cluster.played import EVALUATE, PlayedPods, playing
+from tests.servers import IMAGE
+from xsft.commands.interface_run import RunDocument
+from xsft.effects.environments.installed import BuiltEnvironment
+
+pytestmark = pytest.mark.cluster
+NAME = "qwen3-gsm8k"
+STAGES = ("convert", "train", "evaluate", "export", "serve")
+
+
+@pytest.fixture
+def pods(real_cluster: Cluster, tmp_path: Path, xpk_environment: BuiltEnvironment, chip: None) -> Iterator[PlayedPods]:
+    with playing(real_cluster, tmp_path, name=NAME, xpk=xpk_environment) as made:
+        yield made
+
+
+def ended(caller: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """What the caller printed, once all stages are done."""
+    said, _ = caller.communicate(timeout=300)
+    RunDocument.model_validate_json(said, strict=True)
+    document = json.loads(said)
+    assert (caller.returncode, document["exit_status"]) == (0, 0), said
+    stages: list[dict[str, Any]] = document["stages"]
+    assert [(one["name"], one["state"]) for one in stages] == [(name, "done") for name in STAGES]
+    return stages
+
+
+def test_two_callers_go_through_all_stages_and_each_is_done_once(pods: PlayedPods) -> None:
+    file = pods.workload(evaluate=EVALUATE, export={}, serve={"image": IMAGE})
+    asked = ("run", str(file), "--json", "--poll", "3s")
+    callers = [pods.here.start(*asked) for _ in range(2)]
+    pods.converts()
+    pods.trains()
+    pods.evaluates(says="1 plus 1 is 2.")
+    folder = pods.exports()
+    first, second = (ended(caller) for caller in callers)
+    for one, other in zip(first, second, strict=True):
+        assert sorted((one["action"], other["action"])) in (["adopted", "created"], ["created", "done"])
+        assert one["digest"] == other["digest"] is not None
+    assert (first[2]["verdict"], first[3]["result"]) == ("passed", folder)
+    made = objects(pods)
+    assert [name for name, _ in made] == [f"{NAME}{end}" for end in ("-convert", "", "-evaluate", "-export", "-serve")]
+    records = [name for name in pods.here.bucket.objects if "/xsft/attempt-" in name and name.endswith(".json")]
+    again = [name for name in records if "attempt-2" in name]
+    assert all("-serve/" in name for name in again), again  # a caller that was second to create the server notes that
+    second_pass = ended(pods.here.start(*asked))
+    assert {one["action"] for one in second_pass} == {"done"}
+    assert [one["result"] for one in second_pass] == [one["result"] for one in first]
+    assert objects(pods) == made
+    served = json.loads(pods.here.verb("serve", file, "--json").stdout)
+    assert (served["action"], served["uid"], served["folder"]) == ("adopted", made[-1][1], folder)
+
+
+def objects(pods: PlayedPods) -> list[tuple[str, str]]:
+    """Names and UIDs of what was created, in that order."""
+    namespace = pods.here.api.namespace
+    servers = pods.cluster.api("GET", f"/apis/apps/v1/namespaces/{namespace}/deployments")["items"]
+    return [(one["metadata"]["name"], one["metadata"]["uid"]) for one in (*pods.here.jobsets, *servers)]
