@@ -15,7 +15,7 @@ from tests.fakes.clusters import standing_in
 from tests.servers import IMAGE, NAME, STORY, WEIGHTS
 from tests.stages.test_walk import Recorded
 from xsft import api as workloads
-from xsft.commands.pipeline_cluster import ClusterCall
+from xsft.commands.pipeline_cluster import ClusterCall, SharedIntent
 from xsft.commands.pipeline_serve import ServeOnCluster
 from xsft.errors import Refused, RunFailed
 from xsft.stages.stage import StageFound
@@ -48,7 +48,7 @@ def stage(here: Machine, *, exported: Exported | None = None, image: str = IMAGE
     loaded = workloads.load(str(file))
     call = ClusterCall(yes=True, poll_s=0.05)
     export = exported or Exported(name="export", state="done")
-    return ServeOnCluster(loaded, exported=export, training=TRAINING, call=call)
+    return ServeOnCluster(SharedIntent(loaded), exported=export, training=TRAINING, call=call)
 
 
 def walked(one: ServeOnCluster, *, waits: bool = False) -> StageReport:

@@ -29,12 +29,8 @@ class Recorded:
     def run_name(self) -> str:
         return f"tiny-{self.name}"
 
-    @property
-    def digest(self) -> str:
-        return "d" * 64
-
     def plan(self) -> StagePlan:
-        return StagePlan(name=self.name, run_name=self.run_name, digest=self.digest, writes=f"/out/{self.name}")
+        return StagePlan(name=self.name, run_name=self.run_name, digest="d" * 64, writes=f"/out/{self.name}")
 
     def find(self) -> StageFound:
         return StageFound(state=self.state, why=f"it is {self.state}", result=self._result, verdict=self._verdict)

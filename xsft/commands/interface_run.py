@@ -24,7 +24,8 @@ class StageResult(Document):
     state: Literal["done", "running", "torn", "failed", "missing"] | None
     """State of the stage now; null if it was not looked at."""
     digest: str | None
-    """Digest of all that decides the result, 64 hex digits; null if the stage could not be planned."""
+    """Digest of all that decides the result, 64 hex digits; null if the stage was not looked at, or could not be
+    planned."""
     result: str | None
     """Path or address of the result; null without one."""
     verdict: Literal["passed", "failed", "not-judged"] | None

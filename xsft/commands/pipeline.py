@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.api import Loaded
-from xsft.commands.pipeline_cluster import ClusterCall, ConvertOnCluster, TrainOnCluster
+from xsft.commands.pipeline_cluster import ClusterCall, ConvertOnCluster, SharedIntent, TrainOnCluster
 from xsft.commands.pipeline_evaluate import EvaluateHere, EvaluateOnCluster
 from xsft.commands.pipeline_export import ExportHere, ServeHere
 from xsft.commands.pipeline_export_cluster import ExportOnCluster
@@ -28,7 +28,8 @@ def stages_of(workload: Loaded, *, run_name: str, call: ClusterCall) -> tuple[St
     """Return the stages of a workload. `run_name`: of the training."""
     if workload.spec.on_this_machine:
         return tuple(_here(name, workload, run_name) for name in names_of(workload.spec))
-    return tuple(_on_cluster(name, workload, run_name, call) for name in names_of(workload.spec))
+    asked = SharedIntent(workload)
+    return tuple(_on_cluster(name, asked, run_name, call) for name in names_of(workload.spec))
 
 
 def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
@@ -45,16 +46,16 @@ def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
             return ServeHere(ExportHere(workload, training=run_name))
 
 
-def _on_cluster(name: StageName, workload: Loaded, run_name: str, call: ClusterCall) -> Stage:
+def _on_cluster(name: StageName, asked: SharedIntent, run_name: str, call: ClusterCall) -> Stage:
     match name:
         case "convert":
-            return ConvertOnCluster(workload, training=run_name, call=call)
+            return ConvertOnCluster(asked, training=run_name, call=call)
         case "train":
-            return TrainOnCluster(workload, run_name=run_name, call=call)
+            return TrainOnCluster(asked, run_name=run_name, call=call)
         case "evaluate":
-            return EvaluateOnCluster(workload, training=run_name, call=call)
+            return EvaluateOnCluster(asked, training=run_name, call=call)
         case "export":
-            return ExportOnCluster(workload, training=run_name, call=call)
+            return ExportOnCluster(asked, training=run_name, call=call)
         case "serve":
-            exported = _on_cluster("export", workload, run_name, call)
-            return ServeOnCluster(workload, exported=exported, training=run_name, call=call)
+            exported = _on_cluster("export", asked, run_name, call)
+            return ServeOnCluster(asked, exported=exported, training=run_name, call=call)

@@ -48,11 +48,29 @@ class ClusterCall(Struct, frozen=True, kw_only=True):
     poll_s: float
 
 
+class SharedIntent:
+    """What a workload asks for, with the facts that its stages share: gathered once, until a stage has ended."""
+
+    def __init__(self, workload: Loaded) -> None:
+        self.workload = workload
+        self._known: Intent | None = None
+
+    def now(self) -> Intent:
+        if self._known is None:
+            (self._known,) = api.intend((self.workload,))
+        return self._known
+
+    def forget(self) -> None:
+        """Gather the facts again when they are asked for next."""
+        self._known = None
+
+
 class _Job(Protocol):
     """What the functions below need of a stage."""
 
     run_name: str
     call: ClusterCall
+    asked: SharedIntent
 
 
 def submit_job(plan: Planned, stage: _Job, *, connect: Connect, warnings: tuple[Problem, ...]) -> Submission:
@@ -91,6 +109,7 @@ def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None
     )
     with when_interrupted(goes_on(stage.run_name)):
         waited = after.wait(done)
+    stage.asked.forget()
     print_problems(waited.problems)
     failed = error_of(stage.run_name, DONE, waited)
     if isinstance(failed, TimedOut):
@@ -104,17 +123,13 @@ class ConvertOnCluster:
 
     name: StageName = "convert"
 
-    def __init__(self, workload: Loaded, *, training: str, call: ClusterCall) -> None:
-        self._workload, self.call = workload, call
+    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
+        self.asked, self._workload, self.call = asked, asked.workload, call
         self.run_name = stage_name(run_name=training, stage=self.name)
         self._done: Submission | None = None
 
-    @property
-    def digest(self) -> str:
-        return asked_of(self._workload, self._intend()).digest
-
     def plan(self) -> StagePlan:
-        intent = self._intend()
+        intent = self.asked.now()
         made = asked_of(self._workload, intent)  # the hub is asked when the conversion is submitted
         with shown("xsft") as progress:
             plan = cpu_jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=(), progress=progress)
@@ -153,11 +168,8 @@ class ConvertOnCluster:
 
     def _made(self) -> ConversionPlan:
         """Return the conversion under the name of the run that makes it, which another workload may have begun."""
-        made = asked_of(self._workload, self._intend())
+        made = asked_of(self._workload, self.asked.now())
         return under_claim(made, read_claim(record_store(), made))
-
-    def _intend(self) -> Intent:
-        return api.intend((self._workload,))[0]
 
 
 def job_plan(plan: CpuPlan, *, name: StageName) -> StagePlan:
@@ -181,30 +193,27 @@ class TrainOnCluster:
 
     name: StageName = "train"
 
-    def __init__(self, workload: Loaded, *, run_name: str, call: ClusterCall) -> None:
-        self._workload, self.call, self.run_name = workload, call, run_name
+    def __init__(self, asked: SharedIntent, *, run_name: str, call: ClusterCall) -> None:
+        self.asked, self._workload, self.call, self.run_name = asked, asked.workload, call, run_name
         self._done: Submission | None = None
-
-    @property
-    def digest(self) -> str:
-        return self._intend().spec_digest
 
     def plan(self) -> StagePlan:
         return training_plan(self._plan())
 
     def find(self) -> StageFound:
         """Return whether the last checkpoint is saved by this very workload; the cluster is not asked."""
-        intent, store = self._intend(), record_store()
-        output, asked = str(intent.run.output), intent.run.spec.train.steps
+        intent, store = self.asked.now(), record_store()
+        output, asked, digest = str(intent.run.output), intent.run.spec.train.steps, intent.spec_digest
         step = latest_step(store.objects_at(output), output=output, run_name=self.run_name)
         if step is None:
-            return StageFound(state="missing", why="no checkpoint is saved")
+            return StageFound(state="missing", why="no checkpoint is saved", digest=digest)
         last = next(iter(reversed(store.read_run(output, self.run_name))), None)
-        same = last is not None and last.spec_digest == intent.spec_digest
+        same = last is not None and last.spec_digest == digest
         if step < asked or not same or (last and last.last.state_reason in WORTHLESS):
-            return StageFound(state="missing", why=f"its last checkpoint is of step {step}, {asked} are asked for")
+            why = f"its last checkpoint is of step {step}, {asked} are asked for"
+            return StageFound(state="missing", why=why, digest=digest)
         saved = f"{output.rstrip('/')}/{self.run_name}/checkpoints/{step}"
-        return StageFound(state="done", why=f"its checkpoint of step {step} is saved", result=saved)
+        return StageFound(state="done", why=f"its checkpoint of step {step} is saved", result=saved, digest=digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         made = self._plan(progress)
@@ -218,9 +227,6 @@ class TrainOnCluster:
     def watch(self, timeout_s: float | None) -> None:
         if self._done is not None:
             watch_job(self._done, self, timeout_s=timeout_s)
-
-    def _intend(self) -> Intent:
-        return api.intend((self._workload,))[0]
 
     def _plan(self, progress: ShowLine = lambda _line: None) -> Plan:
         return api.plan((self._workload,), progress=progress)[0]

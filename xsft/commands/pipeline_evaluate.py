@@ -15,7 +15,7 @@ from xsft.commands import convert
 from xsft.commands.durations import duration_text
 from xsft.commands.evaluation_text import print_evaluation
 from xsft.commands.failure import print_problems
-from xsft.commands.pipeline_cluster import ClusterCall, begun, submit_job, watch_job
+from xsft.commands.pipeline_cluster import ClusterCall, SharedIntent, begun, submit_job, watch_job
 from xsft.commands.pipeline_here import watch_here
 from xsft.commands.progress import shown
 from xsft.effects.local import evaluate
@@ -46,15 +46,12 @@ class EvaluateHere:
         self._workload, self._machine = workload, machine
         self.run_name = stage_name(run_name=training, stage=self.name)
 
-    @property
-    def digest(self) -> str:
-        return self._plan().digest
-
     def plan(self) -> StagePlan:
         return stage_plan(self._plan())
 
     def find(self) -> StageFound:
-        return evaluate.found(self._plan())
+        plan = self._plan()
+        return replace(evaluate.found(plan), digest=plan.digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         plan, intent = self._plan(), self._intent()
@@ -87,14 +84,10 @@ class EvaluateOnCluster:
 
     name: StageName = "evaluate"
 
-    def __init__(self, workload: api.Loaded, *, training: str, call: ClusterCall) -> None:
-        self._workload, self.call = workload, call
+    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
+        self.asked, self.call = asked, call
         self.run_name = stage_name(run_name=training, stage=self.name)
         self._done: Submission | None = None
-
-    @property
-    def digest(self) -> str:
-        return self._plan().digest
 
     def plan(self) -> StagePlan:
         plan = self._plan()
@@ -108,11 +101,17 @@ class EvaluateOnCluster:
         plan, store = self._plan(), record_store()
         report = read_report(plan, store=store)
         if report is None:
-            return StageFound(state="missing", why="these weights were not measured with these prompts and rules")
+            why = "these weights were not measured with these prompts and rules"
+            return StageFound(state="missing", why=why, digest=plan.digest)
         print_problems(record_end(plan, report, store=store))
         judgement = report.judgement
-        why = f"verdict {judgement.summary}"
-        return StageFound(state="done", why=why, result=plan.result, verdict=judgement.verdict)
+        return StageFound(
+            state="done",
+            why=f"verdict {judgement.summary}",
+            result=plan.result,
+            verdict=judgement.verdict,
+            digest=plan.digest,
+        )
 
     def perform(self, progress: ShowLine) -> StageEnd:
         made = self._job(self._plan(), progress)
@@ -140,15 +139,12 @@ class EvaluateOnCluster:
             raise failed
 
     def _job(self, plan: EvaluationPlan, progress: ShowLine) -> SlicePlan:
-        run, file = self._intent().run, self._workload.file
+        run, file = self.asked.now().run, self.asked.workload.file
         return slice_jobs.plan_evaluation(plan, run, file=file, progress=progress)
 
     def _plan(self) -> EvaluationPlan:
-        intent = self._intent()
-        return plan_evaluate(intent.run, digest=intent.spec_digest, file=Path(self._workload.file))
-
-    def _intent(self) -> Intent:
-        return api.intend((self._workload,))[0]
+        intent = self.asked.now()
+        return plan_evaluate(intent.run, digest=intent.spec_digest, file=Path(self.asked.workload.file))
 
 
 def _takes(made: SlicePlan) -> Iterator[str]:

@@ -34,10 +34,6 @@ class ExportHere:
         self._asked = workload.spec.stages.export or ExportStage()
         self.run_name = stage_name(run_name=training, stage=self.name)
 
-    @property
-    def digest(self) -> str:
-        return self._plan().digest
-
     def plan(self) -> StagePlan:
         route, (hub, output) = self._route(), destination(self._asked.to)
         here = plan_ahead(route.trained, route.asked, step=self._steps, output=None if route.is_remote else output)
@@ -54,7 +50,7 @@ class ExportHere:
         compared = verified is not None and (verified.logits or verified.logits_skipped)
         if found.state == "done" and self._asked.verify == "logits" and not compared:
             return StageFound(state="missing", why="it is exported, and its logits were not compared")
-        return found
+        return replace(found, digest=made.digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         route = self._route()
@@ -100,10 +96,6 @@ class ServeHere:
     def __init__(self, exported: ExportHere) -> None:
         self._exported = exported
         self.run_name = exported.run_name.removesuffix("export") + self.name
-
-    @property
-    def digest(self) -> str:
-        return self._exported.digest
 
     def plan(self) -> StagePlan:
         return StagePlan(

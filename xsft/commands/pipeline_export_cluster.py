@@ -6,12 +6,12 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from xsft import api, cpu_jobs
+from xsft import cpu_jobs
 from xsft.aliases import ShowLine
 from xsft.commands.export import intended
 from xsft.commands.export_cluster import no_logits, plan_for_pod
 from xsft.commands.failure import print_problems
-from xsft.commands.pipeline_cluster import ClusterCall, begun, job_plan, submit_job, watch_job
+from xsft.commands.pipeline_cluster import ClusterCall, SharedIntent, begun, job_plan, submit_job, watch_job
 from xsft.effects.facts.exported import plan_ahead
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.job_end import record_job_end
@@ -34,21 +34,17 @@ class ExportOnCluster:
 
     name: StageName = "export"
 
-    def __init__(self, workload: api.Loaded, *, training: str, call: ClusterCall) -> None:
-        self._workload, self.call = workload, call
-        self._asked = workload.spec.stages.export or ExportStage()
+    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
+        self.asked, self._workload, self.call = asked, asked.workload, call
+        self._asked = asked.workload.spec.stages.export or ExportStage()
         self.run_name = stage_name(run_name=training, stage=self.name)
         self._done: Submission | None = None
-
-    @property
-    def digest(self) -> str:
-        return self._made(self._intend()).digest
 
     def plan(self) -> StagePlan:
         """Return the plan as it is before the training: the digits of the folder's name come with the checkpoint."""
         if self._asked.verify == "logits":
             raise no_logits()
-        intent = self._intend()
+        intent = self.asked.now()
         hub, output = destination(self._asked.to)
         asked = ExportRequest(form=self._asked.what, hub=hub)
         steps = self._workload.spec.train.steps
@@ -58,32 +54,25 @@ class ExportOnCluster:
 
     def find(self) -> StageFound:
         """Return what the records in the output say; the cluster is not asked."""
-        intent = self._intend()
+        intent = self.asked.now()
         try:
             made = self._made(intent)
         except SpecError:
             raise
         except UsageError as unsaved:
             return StageFound(state="missing", why=unsaved.message)
-        recorded = made.recorded
         if made.whole:
             print_problems(self._ended(intent, None))
-            verified = verification_text(recorded.verification if recorded else None)
-            return StageFound(state="done", why=verified, result=made.served)
-        if recorded is None:
-            return StageFound(state="missing", why=f"step {made.inputs.step} was not exported")
-        if recorded.outcome == "failed":
-            return StageFound(state="failed", why=recorded.reason or "the exporter failed")
-        return StageFound(state="torn", why=f"{', '.join(made.broken)} is not complete; it stays")
+        return replace(_found(made), digest=made.digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
-        intent = self._intend()
-        plan = self._plan_job(self._made(intent), intent, progress=progress)
+        intent = self.asked.now()
+        made = self._made(intent)
+        plan = self._plan_job(made, intent, progress=progress)
         warnings = tuple(p for p in plan.problems if p.severity == "warning")
         connect = partial(cpu_jobs.submitter_for, plan)
-        before = self.find()
         self._done = submit_job(plan, self, connect=connect, warnings=warnings)
-        return begun(self._done, why=before.why)
+        return begun(self._done, why=_found(made).why)
 
     def watch(self, timeout_s: float | None) -> None:
         """Wait for the job's end; a job that failed after its export was complete is done."""
@@ -92,7 +81,7 @@ class ExportOnCluster:
         try:
             watch_job(self._done, self, timeout_s=timeout_s)
         except (RunFailed, Unknown) as failed:
-            intent = self._intend()
+            intent = self.asked.now()
             made = self._made(intent)
             if made.whole is None:
                 why = (made.recorded and made.recorded.reason) or failed.message
@@ -117,5 +106,14 @@ class ExportOnCluster:
         file = self._workload.file
         return cpu_jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
 
-    def _intend(self) -> Intent:
-        return api.intend((self._workload,))[0]
+
+def _found(made: ExportPlan) -> StageFound:
+    recorded = made.recorded
+    if made.whole:
+        verified = verification_text(recorded.verification if recorded else None)
+        return StageFound(state="done", why=verified, result=made.served)
+    if recorded is None:
+        return StageFound(state="missing", why=f"step {made.inputs.step} was not exported")
+    if recorded.outcome == "failed":
+        return StageFound(state="failed", why=recorded.reason or "the exporter failed")
+    return StageFound(state="torn", why=f"{', '.join(made.broken)} is not complete; it stays")

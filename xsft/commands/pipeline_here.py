@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from msgspec.structs import replace
+
 from xsft import api
 from xsft.aliases import ShowLine
 from xsft.commands import convert
@@ -49,10 +51,6 @@ class ConvertHere:
         self._workload = workload
         self.run_name = stage_name(run_name=training, stage=self.name)
 
-    @property
-    def digest(self) -> str:
-        return self._look().digest
-
     def plan(self) -> StagePlan:
         made = self._look()
         return StagePlan(
@@ -62,7 +60,7 @@ class ConvertHere:
     def find(self) -> StageFound:
         made = self._look()
         if is_held(lock_of(made.output, made.run_name)):
-            return StageFound(state="running", why="another xsft process converts these weights")
+            return StageFound(state="running", why="another xsft process converts these weights", digest=made.digest)
         return conversion_found(made)
 
     def perform(self, progress: ShowLine) -> StageEnd:
@@ -85,11 +83,14 @@ def conversion_found(made: ConversionPlan) -> StageFound:
     if made.whole:
         unsaid = made.recorded is not None and made.recorded.outcome != "completed"
         if unsaid:
-            return StageFound(state="torn", why=f"{made.whole} is complete, and its record does not say so")
-        return StageFound(state="done", why=f"{made.whole} is complete", result=made.whole)
+            why = f"{made.whole} is complete, and its record does not say so"
+            return StageFound(state="torn", why=why, digest=made.digest)
+        return StageFound(state="done", why=f"{made.whole} is complete", result=made.whole, digest=made.digest)
     if made.broken:
-        return StageFound(state="torn", why=f"{', '.join(made.broken)} is not complete: {made.why_not}")
-    return StageFound(state="missing", why="these weights were not converted with these flags before")
+        why = f"{', '.join(made.broken)} is not complete: {made.why_not}"
+        return StageFound(state="torn", why=why, digest=made.digest)
+    why = "these weights were not converted with these flags before"
+    return StageFound(state="missing", why=why, digest=made.digest)
 
 
 def _conversion_end(result: ConversionResult) -> StageEnd:
@@ -129,20 +130,13 @@ class TrainHere:
         self._workload, self._machine = workload, machine
         self.run_name = run_name
 
-    @property
-    def digest(self) -> str:
-        return self._plan().spec_digest
-
     def plan(self) -> StagePlan:
         return training_plan(self._plan())
 
     def find(self) -> StageFound:
         made = self._plan()
         folder = folder_of(made)
-        if is_held(folder.lock):
-            return StageFound(state="running", why="another xsft process trains it")
-        done = already_done(made)
-        return _trained(done) if done else _untrained(folder)
+        return replace(_found(made, folder), digest=made.spec_digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         del progress  # the stage has a display of its own
@@ -174,6 +168,13 @@ def training_plan(made: Plan) -> StagePlan:
         xpk_argv=made.xpk_argv,
         manifest=made.manifest,
     )
+
+
+def _found(made: Plan, folder: RunFolder) -> StageFound:
+    if is_held(folder.lock):
+        return StageFound(state="running", why="another xsft process trains it")
+    done = already_done(made)
+    return _trained(done) if done else _untrained(folder)
 
 
 def _trained(done: LocalResult) -> StageFound:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from xsft import api
+from msgspec.structs import replace
+
 from xsft.aliases import ShowLine
 from xsft.commands.failure import print_problems
-from xsft.commands.pipeline_cluster import ClusterCall
+from xsft.commands.pipeline_cluster import ClusterCall, SharedIntent
 from xsft.commands.serving_wait import confirm_server, stop_line, wait_for_server
 from xsft.commands.waiting import told
 from xsft.effects.cluster.cluster import Cluster, connect
@@ -39,16 +40,9 @@ class ServeOnCluster:
 
     name: StageName = "serve"
 
-    def __init__(self, workload: api.Loaded, *, exported: Stage, training: str, call: ClusterCall) -> None:
-        self._workload, self._exported, self._call = workload, exported, call
+    def __init__(self, asked: SharedIntent, *, exported: Stage, training: str, call: ClusterCall) -> None:
+        self._asked, self._exported, self._call = asked, exported, call
         self.run_name = stage_name(run_name=training, stage=self.name)
-
-    @property
-    def digest(self) -> str:
-        weights = exported_weights(self._exported)
-        if weights is None:
-            raise UsageError(f"{self.run_name} has no digest before there is an export.", fix="Export first.")
-        return self._plan(weights).digest
 
     def plan(self) -> StagePlan:
         """Return the plan as it is before the export is done, whose bucket is not read."""
@@ -70,18 +64,21 @@ class ServeOnCluster:
         )
 
     def find(self) -> StageFound:
-        """Return what the cluster holds. Before the export is done its folder is unknown, and so is the server's."""
+        """Return what the cluster holds; a server that starts is adopted by `perform`, which completes its objects and
+        its record. Before the export is done its folder is unknown, and so is the server's."""
         weights = exported_weights(self._exported)
         if weights is None:
             return StageFound(state="missing", why="there is no export to serve")
-        return found(self._cluster(), self._plan(weights))
+        plan = self._plan(weights)
+        seen = replace(found(self._cluster(), plan), digest=plan.digest)
+        return replace(seen, state="torn") if seen.state == "running" else seen
 
     def perform(self, progress: ShowLine) -> StageEnd:
         plan, cluster = self._plan(self._weights()), self._cluster()
         before = found(cluster, plan)
-        confirm_server(plan, yes=self._call.yes)
+        confirm_server(plan, yes=self._call.yes or before.state != "missing")
         run = self._run()
-        record = ServerRecord(store=record_store(), provenance=gather_provenance(self._workload.file), run=run)
+        record = ServerRecord(store=record_store(), provenance=gather_provenance(self._asked.workload.file), run=run)
         with when_interrupted(NOTHING_CREATED):
             begun = begin(cluster, plan, record=record, progress=progress)
         print_problems(begun.problems)
@@ -94,7 +91,7 @@ class ServeOnCluster:
             wait_for_server(cluster, plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=told)
 
     def _plan(self, weights: str) -> ServingPlan:
-        return plan_serving(self._run(), weights=weights, file=self._workload.file)
+        return plan_serving(self._run(), weights=weights, file=self._asked.workload.file)
 
     def _weights(self) -> str:
         """Raises Refused, stage-not-done, before there is an export."""
@@ -104,7 +101,7 @@ class ServeOnCluster:
         return weights
 
     def _run(self) -> Run:
-        return api.intend((self._workload,))[0].run
+        return self._asked.now().run
 
     def _cluster(self) -> Cluster:
         place = self._run().place

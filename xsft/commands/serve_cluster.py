@@ -18,7 +18,7 @@ from xsft.checks import for_submission
 from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import print_problems, problem_documents
-from xsft.commands.pipeline_cluster import ClusterCall
+from xsft.commands.pipeline_cluster import ClusterCall, SharedIntent
 from xsft.commands.pipeline_export_cluster import ExportOnCluster
 from xsft.commands.pipeline_serve import exported_weights, weights_ahead
 from xsft.commands.plan_summary import cluster_text
@@ -116,7 +116,7 @@ def _asked(args: argparse.Namespace) -> ServeCall:
 def _exported(workload: api.Loaded, training: str, args: argparse.Namespace) -> str:
     """Return what the workload's export stage wrote; for a dry run also what it will write. Raises Refused,
     serve-no-weights, before it is done."""
-    export = ExportOnCluster(workload, training=training, call=ClusterCall(yes=True, poll_s=args.poll))
+    export = ExportOnCluster(SharedIntent(workload), training=training, call=ClusterCall(yes=True, poll_s=args.poll))
     weights = exported_weights(export) or (weights_ahead(export) if args.dry_run else None)
     if weights is None:
         fix = f"Export it first: xsft run {shlex.quote(args.model)} --to export; or give --weights gs://bucket/folder."

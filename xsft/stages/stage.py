@@ -67,6 +67,8 @@ class StageFound(Struct, frozen=True, kw_only=True):
     """Path or address of the result; None without one."""
     verdict: StageVerdict | None = None
     """Of an evaluation that is done; None for other stages."""
+    digest: str | None = None
+    """As `StagePlan.digest`."""
 
 
 class StageEnd(Struct, frozen=True, kw_only=True):
@@ -84,6 +86,7 @@ class StageEnd(Struct, frozen=True, kw_only=True):
     interrupted: bool = False
     """Whether the user interrupted it."""
     warnings: tuple[Problem, ...] = ()
+    digest: str | None = None
 
 
 class Stage(Protocol):
@@ -95,11 +98,6 @@ class Stage(Protocol):
     @property
     def run_name(self) -> str:
         """Return the name of the stage's own run."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """Return `StagePlan.digest`, without rendering anything. Raises as `plan` does."""
         ...
 
     def plan(self) -> StagePlan:

@@ -11,7 +11,17 @@ from msgspec.structs import replace
 
 from xsft.aliases import ShowLine
 from xsft.errors import Refused, RunFailed, TimedOut, XsftError
-from xsft.stages.stage import NEEDS, STAGES, Stage, StageAction, StageEnd, StageName, StageState, StageVerdict
+from xsft.stages.stage import (
+    NEEDS,
+    STAGES,
+    Stage,
+    StageAction,
+    StageEnd,
+    StageFound,
+    StageName,
+    StageState,
+    StageVerdict,
+)
 
 
 class StageReport(Struct, frozen=True, kw_only=True):
@@ -24,7 +34,7 @@ class StageReport(Struct, frozen=True, kw_only=True):
     state: StageState | None = None
     """None: it was not looked at."""
     digest: str | None = None
-    """None: it could not be planned."""
+    """None: it was not looked at, or could not be planned."""
     result: str | None = None
     verdict: StageVerdict | None = None
 
@@ -115,6 +125,10 @@ def _refuse_without_input(stage: Stage, stages: Sequence[Stage], asked: Walk) ->
 def _done(stage: Stage, asked: Walk) -> StageEnd:
     """Do the stage unless it is done, or another process does it."""
     found = stage.find()
+    return replace(_begun(stage, found, asked), digest=found.digest)
+
+
+def _begun(stage: Stage, found: StageFound, asked: Walk) -> StageEnd:
     match found.state:
         case "done":
             return StageEnd(action="done", state="done", why=found.why, result=found.result, verdict=found.verdict)
@@ -152,10 +166,6 @@ def _blocked(report: StageReport, failed: XsftError | None) -> str:
 
 
 def _report(stage: Stage, end: StageEnd) -> StageReport:
-    try:
-        digest: str | None = stage.digest
-    except XsftError:
-        digest = None
     looked = end.action not in ("skipped", "waiting") or bool(end.state != "missing")
     return StageReport(
         name=stage.name,
@@ -163,7 +173,7 @@ def _report(stage: Stage, end: StageEnd) -> StageReport:
         action=end.action,
         why=end.why,
         state=end.state if looked else None,
-        digest=digest,
+        digest=end.digest,
         result=end.result,
         verdict=end.verdict,
     )
