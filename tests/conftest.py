@@ -14,6 +14,7 @@ from tests.cluster.fixtures import chip, cluster_namespace, cluster_tools, real_
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
+from tests.localruns import private_pids, trainer_machine
 from tests.maxtext import PARSER, Worker, worker
 from tests.pipeline import ROWS, Pipeline
 from tests.run import NAMED_BY
@@ -40,10 +41,12 @@ __all__ = [
     "engine",
     "engine_slot",
     "memorised",
+    "private_pids",
     "pytest_generate_tests",
     "real_cluster",
     "registry",
     "registry_server",
+    "trainer_machine",
 ]
 
 # Read once, before any fixture empties the environment that a test sees.

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from xsft.effects.local.machine import Machine
-from xsft.effects.local.namespace import Containment
+from xsft.effects.local.namespace import Containment, detect
+from xsft.effects.machine.paths import own_cache
 from xsft.facts import Facts
 from xsft.planner import make_intent, make_plan
 from xsft.spec.model import WorkloadSpec
@@ -87,6 +89,27 @@ class FakeTrainer:
 
     def seen(self) -> dict[str, Any]:
         return dict(json.loads((self.folder / "seen.json").read_text()))
+
+
+@pytest.fixture(scope="session")
+def private_pids() -> Containment:
+    """How a process gets a PID namespace of its own: MaxText ends other people's processes otherwise."""
+    if not (found := detect()).private:
+        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def trainer_machine(
+    private_pids: Containment, maxtext_python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Machine:
+    """The real trainer's, with the user's cache: no program of XLA's is compiled twice."""
+    env = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(tmp_path_factory.mktemp("home")),
+        "XSFT_STATE_DIR": os.environ["XSFT_STATE_DIR"],
+    }
+    return Machine(python=maxtext_python, env=env, cache=own_cache(), contain=lambda: private_pids)
 
 
 def local_plan(output: Path | str, *, workload: str = "tiny_local.yaml", **changes: Any) -> Plan:

@@ -5,7 +5,6 @@ def test_x(memorised: Memorised) -> None: ...
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from msgspec import Struct
 from xsft import api
 from xsft.data import packaged
 from xsft.effects.local.machine import Machine
-from xsft.effects.local.namespace import detect
 from xsft.effects.local.run import LocalResult, run_local
 from xsft.steps import Plan
 
@@ -85,20 +83,11 @@ def workload(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def memorised(maxtext_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Memorised:
+def memorised(trainer_machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Memorised:
     folder = tmp_path_factory.mktemp("memorised")
-    if not (found := detect()).private:
-        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
     file = folder / "memorised.yaml"
     file.write_text(yaml.safe_dump(workload(folder)))
-    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder), **state()}
-    machine = Machine(python=maxtext_python, env=env, cache=folder / "cache")
     (plan,) = api.plan((api.load(str(file)),))
-    result = run_local(plan, machine=machine, on_event=lambda _event: None)
+    result = run_local(plan, machine=trainer_machine, on_event=lambda _event: None)
     assert result.outcome == "completed", result.reason
-    return Memorised(file=file, plan=plan, result=result, machine=machine)
-
-
-def state() -> dict[str, str]:
-    """The session's own index of runs."""
-    return {"XSFT_STATE_DIR": os.environ["XSFT_STATE_DIR"]}
+    return Memorised(file=file, plan=plan, result=result, machine=trainer_machine)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.hfmodels import SIZES, write_model
-from xsft.effects.local.namespace import detect
+from xsft.effects.local.namespace import Containment
 
 WORKLOAD = {
     "name": "tiny",
@@ -78,9 +78,7 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, maxtext_python: Path) -> Lab:
-    if not (found := detect()).private:
-        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
+def lab(tmp_path: Path, maxtext_python: Path, private_pids: Containment) -> Lab:
     return Lab(tmp_path)
 
 

@@ -26,7 +26,7 @@ from xsft.effects.local.export import ExportResult, ExportWork, export_here
 from xsft.effects.local.export_verify import read_folder, verify_folders, verify_logits
 from xsft.effects.local.export_work import ExportShop
 from xsft.effects.local.machine import Machine
-from xsft.effects.local.namespace import detect
+from xsft.effects.local.namespace import Containment
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.export.engines import model_type
@@ -74,9 +74,12 @@ class Lab(Struct, frozen=True, kw_only=True):
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, maxtext_python: Path, inference_engine: BuiltEnvironment) -> Lab:
-    if not (found := detect()).private:
-        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
+def lab(
+    tmp_path_factory: pytest.TempPathFactory,
+    maxtext_python: Path,
+    inference_engine: BuiltEnvironment,
+    private_pids: Containment,
+) -> Lab:
     folder = tmp_path_factory.mktemp("export")
     model = write_model(folder / "model", config=ENGINES)
     argv = (maxtext_python, "-I", WRITER, model, folder)

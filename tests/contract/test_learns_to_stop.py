@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from tests.pipeline import with_keys
 from tests.tokenizers import tiny
 from xsft.data import packaged
 from xsft.effects.local.machine import Machine
-from xsft.effects.local.namespace import detect
 from xsft.effects.local.run import run_local
 from xsft.effects.machine import process
 from xsft.steps import Plan
@@ -29,12 +27,8 @@ STEPS = 40
 
 
 def test_the_model_learns_to_stop_only_where_the_answer_s_end_is_trained(
-    tmp_path: Path, maxtext_python: Path, tmp_path_factory: pytest.TempPathFactory
+    tmp_path: Path, trainer_machine: Machine
 ) -> None:
-    if not (contained := detect()).private:
-        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {contained.why_not}")
-    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(tmp_path)}
-    machine = Machine(python=maxtext_python, env=env, cache=tmp_path_factory.mktemp("cache"))
     folder = str(tiny(tmp_path / "tokenizer", pad_token="<|end|>"))
     own = local_plan(tmp_path / "own", model__tokenizer=folder, train__steps=STEPS, train__checkpoint_period=STEPS)
     mended = local_plan(
@@ -45,9 +39,9 @@ def test_the_model_learns_to_stop_only_where_the_answer_s_end_is_trained(
         train__checkpoint_period=STEPS,
     )
     for plan in (own, mended):
-        assert run_local(plan, machine=machine, on_event=lambda _: None).outcome == "completed"
+        assert run_local(plan, machine=trainer_machine, on_event=lambda _: None).outcome == "completed"
     texts = [ANSWERED.format(**json.loads(line)) for line in _rows()[:QUESTIONS]]
-    said_own, said_mended = _likeliest([own, mended], texts, python=maxtext_python, prefix=contained.prefix)
+    said_own, said_mended = _likeliest([own, mended], texts, machine=trainer_machine)
     assert said_own.count("<|end|>") == 0
     assert said_mended.count("<|end|>") >= QUESTIONS * 3 // 4
 
@@ -56,11 +50,11 @@ def _rows() -> list[str]:
     return Path(packaged("xsft://tiny/chat.jsonl")).read_text(encoding="utf-8").splitlines()
 
 
-def _likeliest(plans: list[Plan], texts: list[str], *, python: Path, prefix: tuple[str, ...]) -> list[list[str]]:
+def _likeliest(plans: list[Plan], texts: list[str], *, machine: Machine) -> list[list[str]]:
     folder = Path(plans[0].run.output or "")
     asked, answered = folder / "asked.json", folder / "answered.json"
     asked.write_text(json.dumps([{"argv": _trained(plan), "texts": texts} for plan in plans]))
-    argv = (*prefix, str(python), "-I", str(SCRIPT), str(asked), str(answered))
+    argv = (*machine.contain().prefix, str(machine.python), "-I", str(SCRIPT), str(asked), str(answered))
     done = process.run(argv, env=environment(str(folder)), timeout_s=300)
     assert answered.exists(), done.stderr[-3000:]
     return list(json.loads(answered.read_text()))

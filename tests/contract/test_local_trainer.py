@@ -18,7 +18,7 @@ import yaml
 from tests.localruns import WORKLOADS, local_plan
 from xsft.commands.submit_local import adapter_text
 from xsft.effects.local.machine import Machine
-from xsft.effects.local.namespace import detect, orphans
+from xsft.effects.local.namespace import orphans
 from xsft.effects.local.run import LocalResult, run_local
 from xsft.steps import Plan
 from xsft.trainers.lines import Restored, Saved, Step, TrainerEvent
@@ -28,12 +28,8 @@ pytestmark = pytest.mark.trainer
 
 
 @pytest.fixture
-def machine(maxtext_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    found = detect()
-    if not found.private:
-        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
-    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(tmp_path_factory.mktemp("home"))}
-    return Machine(python=maxtext_python, env=env, cache=tmp_path_factory.mktemp("cache"))
+def machine(trainer_machine: Machine) -> Machine:
+    return trainer_machine
 
 
 @pytest.fixture

@@ -206,14 +206,15 @@ FILES: Mapping[str, list[str]] = {
 
 def test_files_are_judged_as_maxtext_does(maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
     rules = Rules(columns=("messages",), render=renderer(template("messages"), {}))
-    wrong = []
-    for number, (name, contents) in enumerate(FILES.items()):
-        folder = tmp_path / str(number)
-        folder.mkdir()
+    patterns = {name: tmp_path / str(number) / "*.json" for number, name in enumerate(FILES)}
+    for name, contents in FILES.items():
+        patterns[name].parent.mkdir()
         for at, content in enumerate(contents):
-            (folder / f"{at}.json").write_text(content, encoding="utf-8")
-        (verdict,) = maxtext_pipeline.verdicts(argv("messages", tmp_path), [folder / "*.json"], HERE)
-        found = read_rows(str(folder / "*.json"), of="json", where="")
+            patterns[name].with_name(f"{at}.json").write_text(content, encoding="utf-8")
+    said = maxtext_pipeline.verdicts(argv("messages", tmp_path), list(patterns.values()), HERE)
+    wrong = []
+    for (name, pattern), verdict in zip(patterns.items(), said, strict=True):
+        found = read_rows(str(pattern), of="json", where="")
         assert found
         if verdict.startswith("refused") != bool(found.problem or list(problems_of(found, rules, where=""))):
             wrong.append((name, verdict))

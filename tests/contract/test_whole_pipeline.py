@@ -10,7 +10,7 @@ import pytest
 
 from tests.wholepipeline import NAME, Chain
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.local.namespace import detect
+from xsft.effects.local.namespace import Containment
 
 pytestmark = pytest.mark.trainer
 
@@ -25,9 +25,12 @@ KILLED_AT = {
 
 
 @pytest.fixture(scope="module")
-def chain(tmp_path_factory: pytest.TempPathFactory, maxtext_python: Path, inference_engine: BuiltEnvironment) -> Chain:
-    if not (found := detect()).private:
-        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
+def chain(
+    tmp_path_factory: pytest.TempPathFactory,
+    maxtext_python: Path,
+    inference_engine: BuiltEnvironment,
+    private_pids: Containment,
+) -> Chain:
     made = Chain(tmp_path_factory.mktemp("pipeline"))
     made.write()
     return made

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.effects.local.killed import signal_text, true_status
-from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
+from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, compiled_folder
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
@@ -80,6 +80,7 @@ def _environment(machine: Machine, scratch: Path, *, online: bool) -> dict[str, 
         **(hub_token(machine.env) if online else OFFLINE),
         "HF_HOME": str(machine.cache / "huggingface"),
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "JAX_COMPILATION_CACHE_DIR": str(compiled_folder(machine)),
         "JAX_PLATFORMS": "cpu",
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch),

@@ -71,7 +71,9 @@ def trainer_environment(plan: Plan, *, machine: Machine, scratch: Path) -> dict[
 
 
 def compiled_folder(machine: Machine) -> Path:
-    """Return the folder of JAX's compiled programs, shared by all local runs; JAX's keys contain its version."""
+    """Return the folder of JAX's compiled programs, shared by all runs and evaluations here; JAX's keys contain its
+    version.
+    """
     return machine.cache / "jax"
 
 
