@@ -59,13 +59,14 @@ def main() -> int:
 def measure(*, rounds: int, folder: Path) -> tuple[Budget, ...]:
     environments.ensure("xpk", progress=lambda _line: None)
     many = hundred_files(folder)
-    seconds: dict[str, list[float]] = {"help": [], "bare": [], "new": [], "again": [], "hundred": []}
+    seconds: dict[str, list[float]] = {"help": [], "bare": [], "new": [], "again": [], "fit": [], "hundred": []}
     for number in range(rounds):
         cache = folder / f"cache-{number}"
         seconds["help"].append(cpu_s((str(XSFT), "--help"), cache=cache))
         seconds["bare"].append(cpu_s(bare_xpk(folder), cache=cache))
         seconds["new"].append(cpu_s((str(XSFT), "plan", str(WORKLOAD)), cache=cache))
         seconds["again"].append(cpu_s((str(XSFT), "plan", str(WORKLOAD)), cache=cache))
+        seconds["fit"].append(cpu_s((str(XSFT), "fit", str(WORKLOAD)), cache=cache))
         if number < 3:
             seconds["hundred"].append(cpu_s((str(XSFT), "plan", "--json", *many), cache=folder / f"many-{number}"))
     return budgets(seconds)
@@ -85,6 +86,12 @@ def budgets(seconds: dict[str, list[float]]) -> tuple[Budget, ...]:
         ),
         Budget(
             what="plan of 100 new specs / plan of one", measured=ratio(seconds, "hundred", "new"), limit=5, unit="x"
+        ),
+        Budget(
+            what="fit of a known verdict - plan of the same spec",
+            measured=statistics.median(a - b for a, b in zip(seconds["fit"], seconds["again"], strict=True)),
+            limit=0.2,
+            unit="CPU-s",
         ),
         Budget(
             what="(bare xpk dry run)", measured=statistics.median(seconds["bare"]), limit=float("inf"), unit="CPU-s"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.checks.factory import run_of, spec
 from tests.inprocess import xsft
@@ -73,6 +74,12 @@ def test_a_local_workload_has_no_step() -> None:
     assert [one["id"] for one in json.loads(done.stdout)["problems"]] == ["fit-no-step"]
 
 
+def test_a_topology_of_libtpu_that_no_slice_has() -> None:
+    done = xsft("fit", str(WORKLOADS / "qwen3_gsm8k.yaml"), "--set", "tpu.type=v6e-16x32")
+    assert done.returncode == 2
+    assert "'v6e-16x32' is not a TPU type that xpk accepts" in done.stderr
+
+
 def answer(verdict: Verdict, *, tokens: int = 1024, tpu: str = "v6e-8", maxtext: str = "0.2.5") -> FitAnswer:
     entry = CompiledStep(
         verdict=verdict,
@@ -126,6 +133,13 @@ def test_what_a_verdict_does_not_hold_for_is_said() -> None:
     )
     assert any("Only the figures of v6e" in one for one in answer(FITS, tpu="v5p-8").notes)
     assert not any("Only the figures" in one for one in answer(FITS).notes)
+
+
+def test_the_answer_about_an_evaluation() -> None:
+    found = replace(answer(FITS), kind="eval")
+    assert next(fit_text(found)).startswith("qwen-chat, evaluation: FITS v6e-8 × 1: ")
+    assert "the eval step" not in found.not_covered
+    assert fit_document(found)["step"] == "eval"
 
 
 def test_the_document_is_the_described_one() -> None:

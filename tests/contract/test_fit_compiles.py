@@ -65,6 +65,16 @@ def test_a_step_is_compiled_and_its_memory_told(shop: CompileShop) -> None:
 
 @pytest.mark.maxtext
 @pytest.mark.contract
+def test_the_step_of_an_evaluation_has_no_gradients(shop: CompileShop) -> None:
+    found = compile_step(replace(TINY, kind="eval"), needed_gib=4.0, shop=shop)
+    assert isinstance(found.verdict, Fits)
+    assert found.verdict.by is not None
+    assert found.verdict.by.gradients < 0.001
+    assert found.verdict.by.optimizer == pytest.approx(2 * found.verdict.by.weights, rel=0.1), "it stays on the device"
+
+
+@pytest.mark.maxtext
+@pytest.mark.contract
 def test_a_slice_that_maxtext_lacks_is_invalid(shop: CompileShop) -> None:
     found = compile_step(replace(TINY, topology="v6e-512"), needed_gib=4.0, shop=shop)
     assert isinstance(found.verdict, Invalid)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, run_of, spec
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.fit.step import StepToCompile, blocks_at, compiler_name
-from xsft.trainers.fit_step import step_to_compile
+from xsft.trainers.fit_step import eval_step, step_to_compile
 
 
 def step(*arguments: dict[str, Any], **changes: Any) -> StepToCompile:
@@ -34,6 +34,19 @@ def test_the_flagships_step() -> None:
         "ragged_buffer_factor=2",
         "use_iota_embed=True",
     )
+
+
+def test_the_step_of_an_evaluation_has_its_own_batch_and_family() -> None:
+    evaluation = {"interval": 100, "per_device_batch_size": 4}
+    run = run_of(spec(eval=evaluation))
+    trained = step(eval=evaluation)
+    found = eval_step(run, trained)
+    assert found is not None
+    assert (found.kind, found.tokens) == ("eval", trained.tokens)
+    assert set(found.arguments) - set(trained.arguments) == {"eval_per_device_batch_size=4"}
+    assert found.family != trained.family == step().family
+    assert eval_step(run_of(spec()), step()) is None
+    assert eval_step(run_of(spec(overrides={"maxtext": {"eval_interval": -1}})), step()) is None
 
 
 def test_names_data_checkpoints_and_rates_do_not_count() -> None:

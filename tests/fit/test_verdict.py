@@ -42,6 +42,22 @@ def test_two_devices_share_a_chip_of_tpu7x() -> None:
     assert (two.peak_gib, two.limit_gib) == (pytest.approx(2 * one.peak_gib, abs=0.001), 62.48)
 
 
+def test_the_state_that_stays_beside_an_evaluation_counts() -> None:
+    """The compiler is given the model and the batch; the optimizer's state is on the device, too."""
+    optimizer = ACCEPTED["arguments"]["optimizer"]
+    memory = {**ACCEPTED["memory"], "arguments": 298256076 + 1000, "output": 4, "alias": 0}
+    answer = {**ACCEPTED, "memory": memory, "resident": optimizer}
+    found = verdict_of(answer, devices_per_chip=1)
+    assert isinstance(found, Fits)
+    assert found.peak_gib == pytest.approx((2165714688 + optimizer) / GIB, abs=0.001)
+    assert found.by is not None
+    assert (found.by.optimizer, found.by.batch) == (pytest.approx(optimizer / GIB, abs=0.001), 0.0)
+    beside = verdict_of({**answer, "limit": int(2.1 * GIB)}, devices_per_chip=1)
+    assert beside == DoesNotFit(needed_gib=found.peak_gib, limit_gib=2.1, told_by="compiler")
+    refused = verdict_of({"needed": 2 * GIB, "limit": 2 * GIB, "resident": GIB}, devices_per_chip=1)
+    assert refused == DoesNotFit(needed_gib=3.0, limit_gib=2.0, told_by="compiler")
+
+
 def test_a_refused_step_has_one_total_and_no_buffers() -> None:
     found = verdict_of({"needed": int(33.5 * GIB), "limit": int(31.24 * GIB)}, devices_per_chip=1)
     assert found == DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler")

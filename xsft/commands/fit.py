@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 
 from xsft import api
@@ -12,10 +12,13 @@ from xsft.commands.documents import print_json
 from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.fit_answers import FitQuestions, needed_step
 from xsft.commands.fit_search import search
-from xsft.commands.fit_text import fit_document, fit_matrix, fit_text
+from xsft.commands.fit_text import FitAnswer, fit_document, fit_matrix, fit_text
 from xsft.commands.progress import shown
 from xsft.errors import UsageError
+from xsft.fit.step import StepToCompile
 from xsft.problems import Problem
+from xsft.spec.resolve import Run
+from xsft.trainers.fit_step import eval_step
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,10 +33,11 @@ def run(args: argparse.Namespace) -> int:
         for (file, intent), step in zip(intents, steps, strict=True):
             say = _named(progress, intent.run.run_name)
             ask = FitQuestions(again=args.again, timeout_s=args.timeout, say=say)
-            answers.append(ask.answer(file, intent.run, step))
-            if not args.json and not matrix:
-                progress.pause()
-                _print(fit_text(answers[-1]))
+            for answer in _asked(ask, file, intent.run, step, evaluates=args.eval):
+                answers.append(answer)
+                if not args.json and not matrix:
+                    progress.pause()
+                    _print(fit_text(answer))
     status = UsageError.exit_status if unread or any(one.refused for one in answers) else 0
     if args.json:
         extra = {"problems": problem_documents(unread), "exit_status": status}
@@ -53,6 +57,15 @@ def _load(args: argparse.Namespace) -> tuple[tuple[api.Loaded, ...], tuple[Probl
         for place in product(types, slices)
     ]
     return tuple(one for loaded, _ in found for one in loaded), tuple(p for _, unread in found for p in unread)
+
+
+def _asked(ask: FitQuestions, file: str, run: Run, step: StepToCompile, *, evaluates: bool) -> Iterator[FitAnswer]:
+    """Yield the verdict on the training's step, and on the evaluation's if the first one is accepted."""
+    trained = ask.answer(file, run, step)
+    yield trained
+    evaluation = eval_step(run, step) if evaluates and not trained.refused else None
+    if evaluation is not None:
+        yield ask.eval_answer(file, run, evaluation)
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.fit_known import shipped_verdict
 from xsft.checks.step import analytic_verdict
-from xsft.commands.fit_text import FitAnswer
+from xsft.commands.fit_text import FitAnswer, FitSource
 from xsft.effects.environments import environments
-from xsft.effects.facts.fit_cache import FitCache, fit_cache
+from xsft.effects.facts.fit_cache import FitCache, compiler_versions, fit_cache
 from xsft.effects.local.fit import CompileShop, compile_step
 from xsft.effects.machine.process import own_environment
 from xsft.errors import SpecError
@@ -27,10 +28,24 @@ def needed_step(file: str, run: Run) -> StepToCompile:
     """Return the run's step. Raises SpecError, fit-no-step, for a run that no TPU compiler can be asked about."""
     step = step_to_compile(run)
     if step is None:
-        message = f"{run.run_name} has no TPU step to compile: it runs on this machine, or its tpu.type is wrong."
+        message = (
+            f"{run.run_name} has no TPU step to compile: it runs on this machine, or has no tpu or no valid length."
+        )
         fix = "Give a workload with target: xpk and a TPU type that `xsft check` accepts."
-        raise SpecError((error("fit-no-step", "tpu", message, fix).in_file(file),))
+        wrong = _wrong_type(run)
+        raise SpecError((error("fit-no-step", "tpu", wrong or message, fix).in_file(file),))
     return step
+
+
+def _wrong_type(run: Run) -> str:
+    """Return what is wrong with tpu.type; empty if nothing is."""
+    if run.spec.tpu is None:
+        return ""
+    try:
+        parse_tpu_type(run.spec.tpu.type)
+    except ValueError as unknown:
+        return str(unknown)
+    return ""
 
 
 class FitQuestions(Struct, frozen=True, kw_only=True):
@@ -44,6 +59,14 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
     def answer(self, file: str, run: Run, step: StepToCompile) -> FitAnswer:
         """Return the verdict. Raises as `compile_step` does."""
         return next(self._answers(file, run, step))
+
+    def eval_answer(self, file: str, run: Run, step: StepToCompile) -> FitAnswer:
+        """Return the verdict on the step of the evaluation; arithmetic and the catalogue know nothing of it."""
+        cache = fit_cache()
+        kept = None if self.again else cache.known(step)
+        known = kept or KnownStep(entry=self._compiled(run, step, cache), derived=False)
+        source: FitSource = "cache" if kept else "compiler"
+        return FitAnswer(file=file, run=run, verdict=known.entry.verdict, source=source, known=known, kind="eval")
 
     def _answers(self, file: str, run: Run, step: StepToCompile) -> Iterator[FitAnswer]:
         decided, cache = analytic_verdict(run), fit_cache()
@@ -65,7 +88,9 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
 
 
 def _known(file: str, run: Run, step: StepToCompile, cache: FitCache) -> Iterator[FitAnswer]:
-    if shipped := shipped_verdict(run):
+    """Yield what the catalogue and the cache say; rows of another MaxText than the compiler's are out of date."""
+    shipped = shipped_verdict(run)
+    if shipped is not None and shipped[1].entry.versions["maxtext"] == compiler_versions()["maxtext"]:
         row, known = shipped
         yield FitAnswer(file=file, run=run, verdict=known.entry.verdict, source="catalogue", row=row, known=known)
     if (kept := cache.known(step)) is not None:

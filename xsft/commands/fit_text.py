@@ -9,16 +9,18 @@ from msgspec import Struct, to_builtins
 
 from xsft.commands.durations import duration_text
 from xsft.fit.derive import KnownStep
+from xsft.fit.step import StepKind
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict
 from xsft.spec.resolve import Run
 
 FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]
 
+EVAL_STEP = "the eval step"
 NOT_COVERED = (
     "restoring the checkpoint",
     "a second step in flight",
     "the runtime's own memory",
-    "the eval step",
+    EVAL_STEP,
 )
 """What no verdict speaks of. source: aot_fit.md §4"""
 COMPARED = "v6e"
@@ -39,6 +41,7 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
     """Id of the catalogue's row."""
     known: KnownStep | None = None
     """The compiled step; None if arithmetic decided."""
+    kind: StepKind = "train"
 
     @property
     def refused(self) -> bool:
@@ -50,6 +53,10 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
         return f"{tpu} × {self.run.num_slices}"
 
     @property
+    def not_covered(self) -> tuple[str, ...]:
+        return tuple(one for one in NOT_COVERED if one != EVAL_STEP or self.kind == "train")
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Return what the reader must know besides the figures, one sentence each."""
         return tuple(_notes(self))
@@ -57,7 +64,8 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
 
 def fit_text(answer: FitAnswer) -> Iterator[str]:
     """Yield the lines of one answer."""
-    yield f"{answer.run.run_name}: {headline(answer)}"
+    step = ", evaluation" if answer.kind == "eval" else ""
+    yield f"{answer.run.run_name}{step}: {headline(answer)}"
     match answer.verdict:
         case Fits(by=by) | Marginal(by=by):
             yield from _parts(by) if by else ()
@@ -124,6 +132,7 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
     return {
         "file": answer.file,
         "run_name": answer.run.run_name,
+        "step": answer.kind,
         "tpu_type": _cell_place(answer)[0],
         "num_slices": answer.run.num_slices,
         "verdict": to_builtins(verdict)["verdict"],
@@ -141,7 +150,7 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
         "cpu_s": entry.cpu_s if entry else 0.0,
         "rss_gib": entry.rss_gib if entry else 0.0,
         "notes": list(answer.notes),
-        "not_covered": list(NOT_COVERED),
+        "not_covered": list(answer.not_covered),
         "alternatives": [],
         "search": None,
     }
@@ -182,7 +191,7 @@ def _notes(answer: FitAnswer) -> Iterator[str]:
     if answer.run.slice and answer.run.slice.generation != COMPARED:
         yield f"Only the figures of {COMPARED} were compared with published facts; this limit is the compiler's own."
     if not answer.refused:
-        yield f"Not covered: {', '.join(NOT_COVERED)}."
+        yield f"Not covered: {', '.join(answer.not_covered)}."
 
 
 def _origin(answer: FitAnswer) -> str:

@@ -79,6 +79,7 @@ class FitEntryDocument(Document):
 
     file: str
     run_name: str
+    step: Literal["train", "eval"]
     tpu_type: str
     num_slices: int
     verdict: Literal["fits", "marginal", "no", "invalid"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Struct
 
@@ -41,8 +42,13 @@ SHORTEST_FLASH = 128
 """From this length on attention=autoselected is flash. source: maxtext@0.2.5 layers/attention_op.py"""
 
 
+StepKind = Literal["train", "eval"]
+
+
 class StepToCompile(Struct, frozen=True, kw_only=True):
     """Everything that decides the memory of a run's step."""
+
+    kind: StepKind = "train"
 
     topology: str
     """The slice by MaxText's name, `v6e-256`."""
@@ -60,7 +66,8 @@ class StepToCompile(Struct, frozen=True, kw_only=True):
     def family(self) -> str:
         """Return the digest of all but the tokens, 64 hex digits: steps of one family differ only in their length."""
         parts = (self.topology, self.num_slices, self.devices_per_chip, self.arguments, self.xla_flags, self.blocks)
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        named = parts if self.kind == "train" else (*parts, self.kind)
+        return hashlib.sha256(json.dumps(named).encode()).hexdigest()
 
 
 def counting(keys: Mapping[str, object]) -> dict[str, object]:

@@ -109,25 +109,30 @@ def verdict_of(answer: Mapping[str, Any], *, devices_per_chip: int) -> Verdict |
         return Invalid(because=because) if because else None
     limit = _gib(devices_per_chip, answer["limit"])
     if "needed" in answer:
-        return DoesNotFit(needed_gib=_gib(devices_per_chip, answer["needed"]), limit_gib=limit, told_by="compiler")
+        needed = _gib(devices_per_chip, answer["needed"] + answer.get("resident", 0))
+        return DoesNotFit(needed_gib=needed, limit_gib=limit, told_by="compiler")
     return _accepted(answer, limit=limit, devices_per_chip=devices_per_chip)
 
 
-def _accepted(answer: Mapping[str, Any], *, limit: float, devices_per_chip: int) -> Fits | Marginal:
-    stats, arguments = answer["memory"], answer["arguments"]
-    total = stats["arguments"] + stats["output"] - stats["alias"] + stats["temporaries"]
+def _accepted(answer: Mapping[str, Any], *, limit: float, devices_per_chip: int) -> Fits | Marginal | DoesNotFit:
+    """Return the verdict on what the compiler accepted: it does not know of the state that stays beside the step."""
+    stats, arguments, resident = answer["memory"], answer["arguments"], answer.get("resident", 0)
+    total = stats["arguments"] + stats["output"] - stats["alias"] + stats["temporaries"] + resident
+    peak = _gib(devices_per_chip, stats["peak"] + resident)
+    if resident and peak > limit:
+        return DoesNotFit(needed_gib=peak, limit_gib=limit, told_by="compiler")
     by = StepMemory(
         weights=_gib(devices_per_chip, arguments["model"]),
         optimizer=_gib(devices_per_chip, arguments["optimizer"]),
         gradients=_gib(devices_per_chip, stats["output"] - stats["alias"]),
-        batch=_gib(devices_per_chip, stats["arguments"] - arguments["model"] - arguments["optimizer"]),
+        batch=_gib(devices_per_chip, stats["arguments"] + resident - arguments["model"] - arguments["optimizer"]),
         temporaries=_gib(devices_per_chip, stats["temporaries"]),
         host=_gib(devices_per_chip, stats["host_temporaries"]),
         buffers=tuple(_buffer(one, devices_per_chip) for one in answer["buffers"]),
     )
     kind = Fits if _gib(devices_per_chip, total) <= limit else Marginal
     return kind(
-        peak_gib=_gib(devices_per_chip, stats["peak"]),
+        peak_gib=peak,
         sum_gib=_gib(devices_per_chip, total),
         limit_gib=limit,
         by=by,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from msgspec.structs import replace
+
 from xsft.fit.alternatives import TunableRun
 from xsft.fit.estimate import estimated_gib
 from xsft.fit.step import StepToCompile, blocks_at, compiler_name, counting, tokens_of
@@ -13,6 +15,7 @@ from xsft.spec.resolve import Run
 from xsft.trainers.arguments import argument
 from xsft.trainers.trainer import trainer_of
 
+EVAL_BATCH = "eval_per_device_batch_size"
 TUNABLE = ("per_device_batch_size", "max_target_length", "weight_dtype")
 """Keys that a search may change, and that an override may hold in place of the section `train`."""
 
@@ -32,6 +35,16 @@ def step_to_compile(run: Run) -> StepToCompile | None:
         xla_flags=tuple(run.spec.xla_flags),
         blocks=blocks_at(keys, tokens),
     )
+
+
+def eval_step(run: Run, step: StepToCompile) -> StepToCompile | None:
+    """Return the step of the run's evaluation; None if it does not evaluate while it trains. `step`: its training's."""
+    keys = trainer_of(run).trainer_keys(run)
+    interval, batch = keys.get("eval_interval"), keys.get(EVAL_BATCH)
+    if not isinstance(interval, int | float) or interval <= 0:
+        return None
+    more = (argument(EVAL_BATCH, batch),) if batch else ()
+    return replace(step, kind="eval", arguments=tuple(sorted((*step.arguments, *more))))
 
 
 def tunable_run(run: Run) -> TunableRun | None:

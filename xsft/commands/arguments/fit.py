@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--types", type=_list, default=[], metavar="TYPE,…", help=f"{each} TPU types")
     parser.add_argument("--slices", type=_list, default=[], metavar="N,…", help=f"{each} numbers of slices")
     parser.add_argument("--again", action="store_true", help="compile even if the verdict is known")
+    parser.add_argument("--eval", action="store_true", help="compile the step of the evaluation too, if there is one")
     _add_search(parser)
 
 

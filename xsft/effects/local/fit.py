@@ -133,7 +133,13 @@ def job_of(step: StepToCompile, *, scratch: Path) -> dict[str, Any]:
         "jax_cache_dir=",
     )
     keys = [*step.arguments, *own]
-    return {"config": CONFIG, "keys": keys, "topology": step.topology, "xla_flags": list(step.xla_flags)}
+    return {
+        "config": CONFIG,
+        "keys": keys,
+        "topology": step.topology,
+        "xla_flags": list(step.xla_flags),
+        "step": step.kind,
+    }
 
 
 def prefix(contained: Containment) -> tuple[str, ...]:

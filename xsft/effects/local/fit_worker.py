@@ -74,28 +74,31 @@ def answer(job: Mapping[str, Any], phases: Phases) -> dict[str, Any]:
     """Return the memory of the compiled step in bytes per device, or what the compiler refused it for.
 
     `config`: MaxText's yml of SFT, relative to its folder of configurations; `keys`: MaxText's keys as `key=value`;
-    `topology`: the slice; `xla_flags`: of the compiler.
+    `topology`: the slice; `xla_flags`: of the compiler; `step`: `train` or `eval`. In the answer `resident` is the
+    state that stays on the device beside the step's arguments: for `eval` the optimizer's.
     """
     phases.begin("importing")
     refuse_slice(job["topology"])
     phases.begin("configuring")
-    step = SftStep.of(job["config"], job["keys"])
+    step = SftStep.of(job["config"], job["keys"], evaluates=job["step"] == "eval")
     limit = compiler_limit(step.mesh)
     phases.begin("tracing")
     arguments = step.arguments()
     phases.begin("lowering")
     lowered = step.lower(arguments)
     phases.begin("compiling")
+    sizes = {"model": per_device(arguments[0]), "optimizer": per_device(arguments[1])}
+    resident = sizes["optimizer"] if step.evaluates else 0
     try:
         compiled = lowered.compile(compiler_options=compiler_options(job["xla_flags"]))
     except Exception as problem:
         refused = REFUSED.search(str(problem))
         if refused is None:
             raise
-        return {"needed": in_bytes(refused["needed"]), "limit": limit}
-    sizes = {"model": per_device(arguments[0]), "optimizer": per_device(arguments[1])}
+        return {"needed": in_bytes(refused["needed"]), "limit": limit, "resident": resident}
     buffers = largest_buffers(compiled.as_text() or "")
-    return {"memory": memory(compiled.memory_analysis()), "arguments": sizes, "limit": limit, "buffers": buffers}
+    stats = {"memory": memory(compiled.memory_analysis()), "arguments": sizes, "resident": resident}
+    return {**stats, "limit": limit, "buffers": buffers}
 
 
 def refuse_slice(name: str) -> None:
@@ -148,9 +151,11 @@ class SftStep:
 
     config: Any
     mesh: Any
+    evaluates: bool
+    """Whether it is the step of evaluation, not of training."""
 
     @staticmethod
-    def of(config: str, keys: list[str]) -> SftStep:
+    def of(config: str, keys: list[str], *, evaluates: bool) -> SftStep:
         import jax
         import maxtext
         from maxtext.configs import pyconfig
@@ -159,7 +164,7 @@ class SftStep:
         jax.config.update("jax_default_prng_impl", "unsafe_rbg")
         yml = Path(maxtext.__file__).parent / "configs" / config
         configured = pyconfig.initialize_pydantic(["", str(yml), *keys])
-        return SftStep(config=configured, mesh=get_topology_mesh(configured))
+        return SftStep(config=configured, mesh=get_topology_mesh(configured), evaluates=evaluates)
 
     def arguments(self) -> tuple[Any, Any, dict[str, Any]]:
         """Return the model, the optimizer and the batch, as shapes with their shardings."""
@@ -168,7 +173,7 @@ class SftStep:
 
         state = self._abstract(self._state)
         shards = sharding.get_input_data_sharding(self.config, self.mesh)
-        batch = maxtext_utils.get_shaped_batch(self.config, batch_sharding=shards)
+        batch = maxtext_utils.get_shaped_batch(self.config, batch_sharding=shards, is_eval=self.evaluates)
         nnx.pop(state.model, nnx.Intermediate)
         return state.model, state.optimizer, {name: batch[name] for name in BATCH}
 
@@ -178,7 +183,10 @@ class SftStep:
         from flax.core.spmd import logical_axis_rules
 
         with jax.set_mesh(self.mesh), logical_axis_rules(self.config.logical_axis_rules):
-            step = self._trainer(arguments[0]).create_train_step_fn()
+            trainer = self._trainer(arguments[0])
+            if self.evaluates:
+                return nnx.jit(trainer.create_eval_step_fn()).lower(arguments[0], arguments[2])
+            step = trainer.create_train_step_fn()
             return nnx.jit(step, donate_argnames=("optimizer",)).lower(*arguments)
 
     def _abstract(self, create: Callable[[], Any]) -> Any:
