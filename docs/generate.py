@@ -11,10 +11,12 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from xsft import errors
 from xsft.catalog import models
 from xsft.catalog.data import toml
+from xsft.catalog.fit import row_keys
 from xsft.catalog.tokenizers import SpecialTokens, row_tokens, special_tokens
 from xsft.checks.special_tokens import masked, trained
 from xsft.commands.interface import DOCUMENTS, published
@@ -46,6 +48,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "exit-status.md": exit_status_page(),
         REFERENCE / "machine-interface.md": machine_interface_page(),
         REFERENCE / "tokenizers.md": tokenizers_page(),
+        REFERENCE / "fit.md": fit_page(),
         FAILURES.with_suffix(".md"): failures_page(),
         **schemas,
     }
@@ -74,6 +77,35 @@ def cli_page() -> str:
         lines += ["| argument | |", "|---|---|", *argument_rows(sub), ""]
         lines += [str(sub.epilog), ""] if sub.epilog else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+FIT_HEAD = """\
+# Compiled runs
+
+Generated from [xsft/catalog/fit.toml](../../xsft/catalog/fit.toml) by `make docs`; do not edit. `make fit` compiles
+every row and every cluster workload anew, and compares. [Does it fit?](../guides/fit.md) explains the verdicts.
+
+MaxText {maxtext}; GiB per chip of v6e, of which the compiler allows {limit}; for `no`, the peak is what the step would
+need. A row speaks of a run with exactly these keys, and MaxText's defaults for all others.
+
+| model | TPU | keys | verdict | peak | sum |
+|---|---|---|---|---|---|
+"""
+
+
+def fit_page() -> str:
+    known = toml("fit.toml")
+    head = FIT_HEAD.format(maxtext=known["maxtext"], limit=known["limit_gib"])
+    return head + "".join(f"| {' | '.join(_fit_cells(row))} |\n" for row in known["rows"])
+
+
+def _fit_cells(row: Mapping[str, Any]) -> Iterator[str]:
+    keys = {key: value for key, value in row_keys(row).items() if key != "lora.lora_module_path"}
+    yield f"`{row['model']}`"
+    yield f"{row['tpu']} × {row['slices']}"
+    yield " ".join(f"{key}={value}" for key, value in keys.items())
+    yield row["verdict"] + (" (pre-training step)" if row.get("step") == "pretrain" else "")
+    yield from (f"{row[name]:.2f}" if name in row else "" for name in ("peak", "sum"))
 
 
 def subparsers() -> dict[str, argparse.ArgumentParser]:

@@ -27,7 +27,7 @@ from xsft.commands.progress import ProgressView, shown
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import STDIN, write_atomic
 from xsft.effects.machine.regular import read_text
-from xsft.errors import RunFailed, TimedOut, UsageError
+from xsft.errors import RunFailed, SpecError, TimedOut, UsageError
 from xsft.fit.alternatives import CHANGEABLE, Alternative, SearchLimits, alternatives, is_changeable
 from xsft.fit.search import FitCandidate, FitSearch, SearchEnd, measured
 from xsft.fit.verdict import Fits
@@ -93,12 +93,22 @@ def _candidates(args: argparse.Namespace, run: Run, text: str) -> tuple[FitSearc
     candidates: list[FitCandidate] = []
     refused: list[RefusedAlternative] = []
     for one in alternatives(tuned, _limits(args, run)) if tuned else ():
-        changed = _changed_run(run, text, one, settings=args.settings)
-        if (verdict := analytic_verdict(changed)) is not None:
-            refused.append(RefusedAlternative(alternative=one, place=len(candidates), why=rejection(verdict)))
+        found = _judged(run, text, one, settings=args.settings)
+        if isinstance(found, str):
+            refused.append(RefusedAlternative(alternative=one, place=len(candidates), why=found))
         else:
-            candidates.append(FitCandidate(alternative=one, share=estimate(changed)))
+            candidates.append(found)
     return FitSearch(candidates=tuple(candidates)), tuple(refused)
+
+
+def _judged(run: Run, text: str, one: Alternative, *, settings: list[str]) -> FitCandidate | str:
+    """Return the alternative with its estimate, or why the workload or its step would be wrong."""
+    try:
+        changed = _changed_run(run, text, one, settings=settings)
+    except SpecError as wrong:
+        return wrong.problems[0].message
+    verdict = analytic_verdict(changed)
+    return rejection(verdict) if verdict else FitCandidate(alternative=one, share=estimate(changed))
 
 
 def _limits(args: argparse.Namespace, run: Run) -> SearchLimits:
