@@ -164,6 +164,8 @@ class HubDataFacts(Struct, frozen=True, kw_only=True):
     """By configuration; empty if the hub did not tell."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By configuration."""
+    default: str | None = None
+    """The configuration that the data set marks as its default."""
     unanswered: str = ""
     """Why the hub was not asked, or did not answer."""
 

@@ -90,6 +90,7 @@ def test_pathways_servers_of_another_jax() -> None:
     [
         ("us-docker.pkg.dev/cloud-tpu-images/jax-ai-image/tpu:jax0.8.1-rev1", "0.8.1"),
         ("us-docker.pkg.dev/cloud-tpu-v2-images/pathways/server:jax-0.11.0", "0.11.0"),
+        ("us-docker.pkg.dev/cloud-tpu-v2-images/pathways/server:20250819-jax_0.7.0", "0.7.0"),
         ("us-docker.pkg.dev/p/r/image:latest", None),
         ("us-docker.pkg.dev/p/r/image:v1.2.3", None),
     ],

@@ -22,12 +22,14 @@ def pools(count: int) -> tuple[Json, ...]:
     return tuple({**node, "status": {**node["status"], **READY}} for node in made)
 
 
-def said(found: tuple[Json, ...], name: str = "deepseek_ultrachat") -> list[Problem]:
+def said(
+    found: tuple[Json, ...], name: str = "deepseek_ultrachat", *, flavors: dict[str, Json] | None = None
+) -> list[Problem]:
     """The problems of the flagship, which asks for two slices and one head."""
     hosts = tuple(node for node in found if "google.com/tpu" in node["status"]["allocatable"])
     rest = tuple(node for node in found if node not in hosts)
     selected = {"worker": hosts, "slice-job": hosts, "pathways-head": rest}
-    return list(node_pool_problems(selected, demand(name), context="c"))
+    return list(node_pool_problems(selected, demand(name), context="c", flavors=flavors or {}))
 
 
 @pytest.mark.parametrize("name", ["deepseek_ultrachat", "deepseek_ultrachat_mcjax"])
@@ -51,6 +53,14 @@ def test_no_slice_of_the_type() -> None:
 
 def spoilt(change: Json, *, at: int) -> tuple[Json, ...]:
     return tuple({**node, **change} if index == at else node for index, node in enumerate(pools(2)))
+
+
+def test_a_taint_that_the_queues_flavor_tolerates() -> None:
+    """Kueue adds the tolerations of the flavor to the pods."""
+    flavor = {"spec": {"tolerations": [{"key": "team", "operator": "Equal", "value": "other"}]}}
+    tainted = spoilt({"spec": {"taints": [TAINT]}}, at=0)
+    assert [one.id for one in said(tainted)] == ["slices-unavailable"]
+    assert said(tainted, flavors={"tpu": flavor}) == []
 
 
 BROKEN: dict[str, tuple[Json, str, str]] = {
@@ -118,4 +128,4 @@ def test_nodes_for_heads_that_are_all_closed() -> None:
 
 
 def test_a_pod_set_whose_nodes_were_not_read_is_not_checked() -> None:
-    assert list(node_pool_problems({}, demand("deepseek_ultrachat"), context="c")) == []
+    assert list(node_pool_problems({}, demand("deepseek_ultrachat"), context="c", flavors={})) == []

@@ -70,7 +70,7 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
         *_queue(facts, demand),
         *_priority(facts),
         *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
-        *node_pool_problems(_read(facts.selected), demand, context=facts.context),
+        *node_pool_problems(_read(facts.selected), demand, context=facts.context, flavors=facts.flavors),
         *controller_problems(facts.controllers, context=facts.context),
         *_identity(facts, demand),
         *(problem for need in demand.secrets for problem in _secret(facts, demand, need)),

@@ -64,8 +64,9 @@ def _configuration(run: Run, found: HubDataFacts, path: str) -> Iterator[Problem
 
 
 def _default(found: HubDataFacts) -> str:
-    """Return the configuration that datasets takes if none is named: the only one, or `default`."""
-    return next(iter(found.splits)) if len(found.splits) == 1 else "default"
+    """Return the configuration that datasets takes if none is named: the only one, the one that the data set marks, or
+    `default`."""
+    return next(iter(found.splits)) if len(found.splits) == 1 else found.default or "default"
 
 
 def _split(split: str | None, where: str, known: tuple[str, ...], path: str) -> Iterator[Problem]:

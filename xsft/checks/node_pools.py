@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.aliases import JsonObject
 from xsft.catalog.tpu import Slice
@@ -37,12 +38,18 @@ class Obstacle(Struct, frozen=True, kw_only=True):
 
 
 def node_pool_problems(
-    nodes: Mapping[str, tuple[JsonObject, ...]], demand: Demand, *, context: str
+    nodes: Mapping[str, tuple[JsonObject, ...]],
+    demand: Demand,
+    *,
+    context: str,
+    flavors: Mapping[str, JsonObject],
 ) -> Iterator[Problem]:
     """Yield the problems of the nodes. `nodes`: for each pod set, by name, the nodes that its node selector selects; a
-    pod set whose nodes could not be read is not checked.
+    pod set whose nodes could not be read is not checked. `flavors`: the queue's; Kueue adds the tolerations of the one
+    that it assigns to the pods. source: kueue@0.15 apis/kueue/v1beta1/resourceflavor_types.go, tolerations.
     """
-    for pods in demand.pod_sets:
+    added = tuple(one for flavor in flavors.values() for one in (flavor.get("spec") or {}).get("tolerations") or ())
+    for pods in (replace(one, tolerations=(*one.tolerations, *added)) for one in demand.pod_sets):
         found = nodes.get(pods.name)
         if found is None:
             continue

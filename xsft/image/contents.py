@@ -17,8 +17,8 @@ from xsft.image.recipe import MAXTEXT_LABEL, PACKAGES, PACKAGES_LABEL
 from xsft.image.reference import parse_reference
 
 PINNED = re.compile(rf"(?<![\w.-])({'|'.join(PACKAGES)})(?:\[[\w, -]*\])?==([0-9]+(?:\.[0-9]+)+)")
-JAX_TAG = re.compile(r"jax-?([0-9]+(?:\.[0-9]+)+)")
-"""Tags of Pathways' images (jax-0.11.0) and of Google's JAX images (jax0.7.0-rev1)."""
+JAX_TAG = re.compile(r"(?:^|[-_.])jax[-_]?([0-9]+(?:\.[0-9]+)+)")
+"""Tags of Pathways' images (jax-0.11.0, 20250819-jax_0.7.0) and of Google's JAX images (jax0.7.0-rev1)."""
 VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 FROM_ENV = {"ENV_JAX_VERSION": "jax", "ENV_LIBTPU_VERSION": "libtpu"}
 ENV_NAMES = frozenset({*FROM_ENV, "ENV_DEVICE", "ENV_WORKFLOW", "MAXTEXT_PKG_DIR"})
@@ -92,7 +92,7 @@ def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
 def jax_of_tag(ref: str) -> str | None:
     """Return the JAX version in the reference's tag; None if it has none."""
     tag = parse_reference(ref).tag
-    found = JAX_TAG.match(tag or "")
+    found = JAX_TAG.search(tag or "")
     return found[1] if found else None
 
 

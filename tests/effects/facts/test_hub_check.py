@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import xsft
 from tests.effects.machine.test_http_session import Server, serving
@@ -54,6 +55,13 @@ def test_configurations_splits_and_columns() -> None:
         answers(server, {INFO: {"gated": False}, "/info": TABLE})
         assert read(server, token=token) == FOUND
         assert server.logins == {f"Bearer {token}"}
+
+
+def test_the_configuration_that_the_card_marks_as_default() -> None:
+    with serving() as server:
+        configs = [{"config_name": "en"}, {"config_name": "de", "default": True}]
+        answers(server, {INFO: {"gated": False, "cardData": {"configs": configs}}, "/info": TABLE})
+        assert read(server) == replace(FOUND, default="de")
 
 
 @pytest.mark.parametrize("table", [{**TABLE, "partial": True}, {**TABLE, "failed": ["de"]}, {"error": "x"}, []])
@@ -134,6 +142,7 @@ GOOD = ("data.hf_name=en", "data.train_split=train", "data.columns=[messages]")
     [
         (FOUND, GOOD, []),
         (FOUND, GOOD[1:], ["dataset-configuration"]),
+        (replace(FOUND, default="en"), GOOD[1:], []),
         (FOUND, (*GOOD[:1], "data.train_split=train_sft", GOOD[2]), ["dataset-split"]),
         (FOUND, ("data.hf_name=de", *GOOD[1:]), ["columns-dataset"]),
         (HubDataFacts(), GOOD, ["hub-data-unknown"]),

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
+from msgspec.structs import replace
 from requests import RequestException
 
 from xsft.conversion.inputs import ConversionSource
@@ -115,7 +116,8 @@ def read_data(path: str, *, env: Mapping[str, str], token: str | None, viewer: s
             info = read_json(session, f"{endpoint}/api/datasets/{path}")
             if info.get("gated") and (refused := _access(session, endpoint, path)):
                 return refused
-            return _configured(session, f"{viewer}/info?dataset={quote(path, safe='')}")
+            found = _configured(session, f"{viewer}/info?dataset={quote(path, safe='')}")
+            return replace(found, default=_default_of(info))
         except HubAnswer as told:
             if told.status >= 500 or told.status == 429:
                 raise Unreachable(f"The hub answers {told} for {path}.", fix="Try again in a minute.") from None
@@ -152,6 +154,15 @@ def _configured(session: Session, url: str) -> HubDataFacts:
         splits={name: tuple(_names(one, "splits")) for name, one in configurations.items()},
         columns={name: tuple(_names(one, "features")) for name, one in configurations.items()},
     )
+
+
+def _default_of(info: Mapping[str, Any]) -> str | None:
+    """Return the configuration that the data set's card marks with `default: true`. source: datasets@5.2.0
+    utils/metadata.py MetadataConfigs.get_default_config_name."""
+    card = info.get("cardData")
+    configurations = card.get("configs") if isinstance(card, dict) else None
+    found = (one for one in configurations or () if isinstance(one, dict) and one.get("default") is True)
+    return next((str(one.get("config_name")) for one in found), None)
 
 
 def _names(configuration: Mapping[str, Any], key: str) -> tuple[str, ...]:
