@@ -69,7 +69,7 @@ test: environments
 .PHONY: golden
 golden: setup
 	@$(BIN)/xsft setup xpk
-	$(PYTEST) -q --update-golden tests/test_workloads.py tests/contract/test_cpu_through_xpk.py
+	$(PYTEST) -q --update-golden tests/test_workloads.py tests/contract/test_cpu_through_xpk.py tests/contract/test_stages_through_xpk.py
 
 .PHONY: fix
 fix: setup

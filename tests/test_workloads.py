@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import yaml
 
-from tests.goldens import FOLDER, Golden
+from tests.goldens import FOLDER, Golden, readable
 from tests.stories import FILES, NAMES, ROOT, intent_of, plans_of, spec_of, varied
 from xsft.catalog import models
 from xsft.commands.plan_text import plan_text
@@ -95,7 +95,7 @@ def test_the_plan_is_the_golden_one(name: str, plans: dict[str, Plan], golden: G
 @pytest.mark.contract
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_the_manifest_is_the_golden_one(name: str, plans: dict[str, Plan], golden: Golden) -> None:
-    golden.check(f"{name}.manifest.yaml", _yaml(plans[name].manifest))
+    golden.check(f"{name}.manifest.yaml", readable(plans[name].manifest))
 
 
 @pytest.mark.parametrize("name", SERVED)
@@ -112,7 +112,7 @@ def test_the_objects_of_the_server_are_the_golden_ones_in_both_modes(name: str, 
     plans = [plan_serving(run, weights=f"{run.output}/{run.run_name}-export/0123456789ab") for run in runs]
     assert plans[0] == plans[1]
     objects = (plans[0].manifest, *plans[0].dependents)
-    golden.check(f"{name}.serve.yaml", "---\n".join(_yaml(one) for one in objects))
+    golden.check(f"{name}.serve.yaml", "---\n".join(readable(one) for one in objects))
 
 
 @pytest.mark.contract
@@ -126,7 +126,7 @@ def test_everything_asked_for_is_in_the_manifest(name: str, plans: dict[str, Pla
 
 def test_no_golden_is_left_over() -> None:
     kept = {f"{name}.txt" for name in (*NAMES, "status")} | {f"{name}.manifest.yaml" for name in MANIFESTS}
-    kept |= {f"{name}.serve.yaml" for name in SERVED}
+    kept |= {f"{name}.{stage}.yaml" for name in SERVED for stage in ("evaluate", "export", "serve")}
     kept |= {file.name for file in FOLDER.glob("*.convert*.yaml") if file.name.partition(".")[0] in NAMES}
     assert {file.name for file in FOLDER.iterdir()} == kept
 
@@ -135,31 +135,4 @@ def _portable(text: str) -> str:
     """What ships with xsft lies where xsft is installed."""
     for name in SHIPPED:
         text = text.replace(located(SCHEME + name), SCHEME + name)
-    return text
-
-
-class _Readable(yaml.SafeDumper):
-    """Scripts as blocks, and the same list written out twice instead of by reference."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
-    """128 exit codes on one line."""
-    numbers = bool(items) and all(isinstance(item, int) for item in items)
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=numbers)
-
-
-_Readable.add_representer(str, _text)
-_Readable.add_representer(list, _list)
-
-
-def _yaml(manifest: object) -> str:
-    text = yaml.dump(manifest, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=10_000)
-    assert yaml.safe_load(text) == manifest
     return text

@@ -1,0 +1,126 @@
+"""The evaluation and the export of the workloads that have them, rendered by the real xpk: golden manifests, in which a
+program that is sent stands by its name.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.goldens import Golden, readable
+from tests.stories import intent_of, spec_of, varied
+from xsft.commands.export import intended
+from xsft.effects.environments import render
+from xsft.effects.facts.exported import plan_ahead
+from xsft.export.estimate import estimate_export
+from xsft.launchers.cpujob import EXPORTED, CpuJob, export_job
+from xsft.launchers.encoding import command_in_wrapper, decode_command
+from xsft.launchers.launcher import XpkRendering
+from xsft.launchers.serving import BF16_BYTES, weights_bytes
+from xsft.launchers.slicejob import SliceJob, evaluation_job
+from xsft.planner import cpu_rendering, make_cpu_plan, make_slice_plan, slice_rendering
+from xsft.spec.stages import EvaluateStage
+from xsft.steps import CpuPlan, Intent, SlicePlan
+from xsft.trainers.evaluation import evaluation_plan
+from xsft.trainers.export import ExportRequest
+
+pytestmark = pytest.mark.contract
+NAMES = ("gemma2_ultrachat", "qwen3_gsm8k")
+STAGES = [*product(NAMES, ("evaluate", "export"))]
+KEYS = [*STAGES, *((name, "export-pathways") for name in NAMES)]
+PATHWAYS = {"mode": "pathways", "tpu.capacity": "on-demand"}
+
+
+@pytest.fixture(scope="module")
+def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], CpuPlan | SlicePlan]:
+    """By workload and stage; all rendered in one process."""
+    jobs = {key: _job(*key) for key in KEYS}
+    lines = {key: _line(job) for key, job in jobs.items()}
+    cache = tmp_path_factory.mktemp("renders")
+    texts = render.render(tuple(dict.fromkeys(lines.values())), python=xpk_python, lock_digest="tests", cache=cache)
+    rendered = dict(zip(dict.fromkeys(lines.values()), texts, strict=True))
+    return {key: _plan(job, yaml.safe_load(rendered[lines[key]]), lines[key]) for key, job in jobs.items()}
+
+
+def _job(name: str, stage: str) -> CpuJob | SliceJob:
+    changes = PATHWAYS if stage.endswith("pathways") else {}
+    intent = intent_of(varied(spec_of(name), changes))
+    return _evaluation(intent) if stage == "evaluate" else _export(intent)
+
+
+def _evaluation(intent: Intent) -> SliceJob:
+    stage = intent.run.spec.stages.evaluate or EvaluateStage()
+    return evaluation_job(evaluation_plan(intent.run, digest="ab" * 32), intent.run, limit_s=stage.limit_s)
+
+
+def _export(intent: Intent) -> CpuJob:
+    made = plan_ahead(intended(intent), ExportRequest(), step=intent.run.spec.train.steps, folder=EXPORTED)
+    size = weights_bytes(intent.run)
+    assert size is not None
+    needs = estimate_export(made.inputs, parameters=size // BF16_BYTES, weights_bytes=None)
+    assert needs is not None
+    return export_job(made, intent.run, needs)
+
+
+def _line(job: CpuJob | SliceJob) -> tuple[str, ...]:
+    rendering = cpu_rendering(job) if isinstance(job, CpuJob) else slice_rendering(job)
+    assert isinstance(rendering, XpkRendering)
+    return rendering.argv
+
+
+def _plan(job: CpuJob | SliceJob, rendered: dict[str, Any], line: tuple[str, ...]) -> CpuPlan | SlicePlan:
+    if isinstance(job, CpuJob):
+        return make_cpu_plan(job, rendered=rendered, xpk_argv=line, file="w.yaml", problems=())
+    return make_slice_plan(job, rendered=rendered, xpk_argv=line, file="w.yaml")
+
+
+@pytest.mark.parametrize(("name", "stage"), STAGES)
+def test_its_manifest_is_the_golden_one(
+    plans: dict[tuple[str, str], CpuPlan | SlicePlan], name: str, stage: str, golden: Golden
+) -> None:
+    manifest = _without_programs(plans[name, stage].manifest or {})
+    golden.check(f"{name}.{stage}.yaml", readable(manifest))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_training_under_pathways_has_the_same_export(
+    plans: dict[tuple[str, str], CpuPlan | SlicePlan], name: str
+) -> None:
+    one, other = (_without_programs(plans[name, stage].manifest or {}) for stage in ("export", "export-pathways"))
+    assert _pod(one)["containers"][0]["resources"] == _pod(other)["containers"][0]["resources"]
+    assert one["metadata"]["labels"] == other["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_everything_asked_for_arrived(plans: dict[tuple[str, str], CpuPlan | SlicePlan], key: tuple[str, str]) -> None:
+    assert {row.outcome for row in plans[key].audit} == {"landed", "patched"}
+    assert plans[key].problems == ()
+
+
+def _without_programs(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest, with the decoded command of its container."""
+    manifest = copy.deepcopy(manifest)
+    (container,) = _pod(manifest)["containers"]
+    pairs, argv = decode_command(command_in_wrapper(container["command"][2]))
+    container["command"] = {"env": dict(pairs), "argv": [_shown(word) for word in argv]}
+    return manifest
+
+
+def _shown(word: str) -> Any:
+    if word.startswith('{"module":'):
+        sent = json.loads(word)
+        if "noted" in sent["notes"]:
+            sent["notes"]["noted"]["worker"] = "sha256 of the program that measures"
+        return {**sent, "files": sorted(name for name, text in sent["files"].items() if text)}
+    return word.partition("\n")[0]
+
+
+def _pod(manifest: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    return pod
