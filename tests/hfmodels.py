@@ -40,13 +40,17 @@ CONFIG: Mapping[str, Any] = {
 }
 
 
-def write_model(folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, dtype: str = "BF16") -> Path:
-    """config.json, model.safetensors and the tiny tokenizer; 2.1 MB."""
+def write_model(
+    folder: Path, *, seed: int = 0, config: Mapping[str, Any] | None = None, dtype: str = "BF16", unused: int = 0
+) -> Path:
+    """config.json, model.safetensors and the tiny tokenizer; 2.1 MB. `unused`: numbers in an array that no model
+    reads, for a larger file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({**CONFIG, **(config or {})}))
     random = np.random.default_rng(seed)
     arrays = {name: random.normal(0, 0.02, shape).astype(np.float32) for name, shape in shapes().items()}
-    write_safetensors(folder / "model.safetensors", arrays, dtype=dtype)
+    more = {"unused.weight": np.zeros(unused, np.float32)} if unused else {}
+    write_safetensors(folder / "model.safetensors", {**arrays, **more}, dtype=dtype)
     tokenizer = Path(packaged("xsft://tiny/tokenizer"))
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(tokenizer / name, folder / name)

@@ -17,6 +17,7 @@ from xsft.effects.facts import gather
 from xsft.effects.facts.counted import keep
 from xsft.effects.facts.row_content import local_content
 from xsft.effects.local import data_sample
+from xsft.effects.local.data_online import refuse_unreachable_data
 from xsft.effects.local.data_sample import DataInspection
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.preparing import PreparedAt, Workshop, prepare
@@ -84,6 +85,7 @@ def prepare_data(
     """
     run = _offline(workload)
     wanted = preparation(run, options)
+    refuse_unreachable_data(run)
     python = environments.ensure("maxtext", progress=progress).python
     machine = Machine(python=python, env=own_environment(), cache=own_cache())
     made = prepare(wanted, output=run.output, to=to, workshop=Workshop(machine=machine, say=progress))

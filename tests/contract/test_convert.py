@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.fakes.hubfiles import COMMIT, HubFiles, files_in, serving_files
 from tests.hfmodels import SIZES, write_model
 from xsft.effects.local.namespace import Containment
+from xsft.effects.machine.paths import own_cache
 
 WORKLOAD = {
     "name": "tiny",
@@ -60,6 +62,16 @@ class Lab:
         (folder / "w.yaml").write_text(yaml.safe_dump(WORKLOAD))
         self.env = {**os.environ, "XSFT_STATE_DIR": str(folder / "state"), "HF_HUB_OFFLINE": "1"}
 
+    def with_hub(self, url: str) -> None:
+        """Take the weights from a hub, into a cache without downloads."""
+        (self.folder / "cache").mkdir()
+        for kept in own_cache().iterdir():
+            if kept.name != "huggingface":
+                (self.folder / "cache" / kept.name).symlink_to(kept)
+        self.env |= {"HF_ENDPOINT": url, "XSFT_CACHE_DIR": str(self.folder / "cache"), "HF_HUB_OFFLINE": "0"}
+        model = {**WORKLOAD["model"], "hf": {"repo": "me/tiny"}}
+        (self.folder / "w.yaml").write_text(yaml.safe_dump({**WORKLOAD, "model": model}))
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         argv = (sys.executable, "-m", "xsft", *arguments)
         pipe = subprocess.PIPE
@@ -84,6 +96,31 @@ def lab(tmp_path: Path, maxtext_python: Path, private_pids: Containment) -> Lab:
 
 @pytest.mark.trainer
 def test_converted_killed_converted_found_and_trained(lab: Lab, maxtext_python: Path) -> None:
+    """From a hub, whose connection breaks in the middle of the download."""
+    weights = write_model(lab.folder / "model", unused=12_000_000) / "model.safetensors"
+    with serving_files(HubFiles(files_in(weights.parent), cut_after={weights.name: CUT})) as hub:
+        lab.with_hub(hub.url)
+        made = converted_after_a_kill(lab)
+        downloads = [one for one in hub.asked if one.startswith("GET") and "safetensors" in one]
+        assert downloads == [f"GET /me/tiny/resolve/{COMMIT}/{weights.name}{more}" for more in ("", RESUMED)]
+        subprocess.run((maxtext_python, "-I", "-c", SAME, made["checkpoint"], weights), check=True)
+        status, found = lab.said("checkpoint", "convert", "w.yaml")
+        assert (status, found["action"], found["checkpoint"]) == (0, "finished", made["checkpoint"])
+        status, inspected = lab.said("checkpoint", "inspect", made["checkpoint"])
+        assert (status, inspected["status"], inspected["modes"]) == (0, "complete", ["mcjax", "pathways"])
+        assert inspected["written_by"]["source"] == f"me/tiny@{COMMIT}"
+
+        status, trained = lab.said("submit", "w.yaml")
+        assert (status, trained["result"]["steps"]) == (0, 2)
+        record = json.loads(Path(trained["record"]).read_text())
+        assert f"load_parameters_path={made['checkpoint']}" in record["attempts"][0]["argv"]
+
+
+CUT, RESUMED = 22_000_000, f" bytes={20 * 2**20}-"
+"""huggingface_hub writes pieces of 10 MiB, and asks for the rest of the file after the last whole one."""
+
+
+def converted_after_a_kill(lab: Lab) -> dict[str, Any]:
     with lab.start("checkpoint", "convert", "w.yaml") as killed:
         end = time.monotonic() + 300
         while not lab.written:
@@ -103,17 +140,7 @@ def test_converted_killed_converted_found_and_trained(lab: Lab, maxtext_python: 
     assert (status, made["action"]) == (0, "attempt")
     assert (made["checkpoint"], made["not_whole"]) == (f"{torn}-2/0/items", [str(torn)])
     assert set(held) <= set(torn.rglob("*"))
-    weights = lab.folder / "model" / "model.safetensors"
-    subprocess.run((maxtext_python, "-I", "-c", SAME, made["checkpoint"], weights), check=True)
-    status, found = lab.said("checkpoint", "convert", "w.yaml")
-    assert (status, found["action"], found["checkpoint"]) == (0, "finished", made["checkpoint"])
-    status, inspected = lab.said("checkpoint", "inspect", made["checkpoint"])
-    assert (status, inspected["status"], inspected["modes"]) == (0, "complete", ["mcjax", "pathways"])
-
-    status, trained = lab.said("submit", "w.yaml")
-    assert (status, trained["result"]["steps"]) == (0, 2)
-    record = json.loads(Path(trained["record"]).read_text())
-    assert f"load_parameters_path={made['checkpoint']}" in record["attempts"][0]["argv"]
+    return made
 
 
 @pytest.mark.contract

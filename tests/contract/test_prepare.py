@@ -9,17 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.fakes.gcs import Bucket, Failure, serving
+from tests.fakes.hubfiles import COMMIT, HubFiles, serving_files
 from tests.pipeline import Pipeline
 from tests.stories import intent_of
 from xsft.cli import main
@@ -256,43 +254,25 @@ def test_two_at_once_make_it_once(tmp_path: Path, workload: Callable[..., Path])
     assert len(list(Path(documents[0]["to"]).iterdir())) == 2, "one attempt, and prepared.json"
 
 
-@contextmanager
-def hub(status: int) -> Iterator[str]:
-    """Answers each question with this status, as the hub does for a data set that is gated or unknown."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("X-Error-Code", "GatedRepo" if status == 403 else "RepoNotFound")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def log_message(self, *_: object) -> None:
-            """Tests stay quiet."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-
-
-@pytest.mark.parametrize(("status", "exits", "words"), [(403, 2, "hf auth login"), (404, 2, "Correct data.hf_path")])
-def test_a_hub_that_refuses_says_what_to_do(
-    status: int,
-    exits: int,
-    words: str,
-    workload: Callable[..., Path],
-    prepared: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_data_set_of_the_hub_is_read_at_one_commit(
+    workload: Callable[..., Path], prepared: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with hub(status) as endpoint:
-        monkeypatch.setenv("HF_ENDPOINT", endpoint)
-        (problem,) = prepared(workload(hf_path="org/chat"), status=exits)
-    assert problem["id"] == "data-unreadable"
-    assert words in problem["fix"]
+    """By the real datasets; the connection breaks in the middle of the file. A gate and an unknown name are refused."""
+    rows = write(tmp_path / "rows.jsonl", [chat(f"question {n}") for n in range(500)]).read_bytes()
+    file = workload(hf_path="me/tiny")
+    with serving_files(HubFiles({"train.jsonl": rows}, cut_after={"train.jsonl": 20_000})) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        made = prepared(file)
+        assert (made["rows"], made["found"]) == ({"train": 500}, False)
+        assert hub.cut_after == {}, "the first connection was cut"
+        assert {path.split("/")[5] for path in hub.asked if "/resolve/" in path and "train" in path} == {COMMIT}
+        assert prepared(file)["found"]
+        hub.token = "none"
+        (gated,) = prepared(file, status=2)
+        (unknown,) = prepared(workload(hf_path="me/none"), status=2)
+    assert (gated["id"], unknown["id"]) == ("hub-data-access", "hub-data-access")
+    assert "terms at https://huggingface.co/datasets/me/tiny, and log in" in gated["fix"]
+    assert "Check the spelling" in unknown["fix"]
 
 
 def test_a_hub_that_does_not_answer_is_unreachable(

@@ -9,7 +9,7 @@ from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
 from xsft.conversion.inputs import earlier_directory, items
 from xsft.facts import CheckpointFacts, Facts
-from xsft.problems import Problem, error, warning
+from xsft.problems import Problem, error, errors_in, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
@@ -84,6 +84,7 @@ def _conversion(run: Run, facts: Facts) -> Iterator[Problem]:
     if found is None or hf is None:
         return
     broken = facts.tries.broken if facts.tries else ()
+    refused = errors_in(facts.source.problems) if facts.source else ()
     if found.status == "read" and not hf.converted and run.checkpoint == items(_by_hand(run)):
         message = (
             f"{run.checkpoint} has the names and shapes of {run.spec.model.name}, but xsft did not convert it, so "
@@ -93,7 +94,7 @@ def _conversion(run: Run, facts: Facts) -> Iterator[Problem]:
         yield warning("checkpoint-unrecorded", "model.hf", message, fix)
     elif found.status == "read":
         return
-    elif found.status != "unreadable":
+    elif found.status != "unreadable" and not refused:  # else `convert` would only repeat the hub's refusal
         cut_off = f" (incomplete: {', '.join(broken)})" if broken else ""
         message = f"{run.checkpoint} does not exist: {hf.repo} has not been converted yet{cut_off}."
         fix = "Run `xsft run FILE`, which converts and trains, or `xsft checkpoint convert FILE` first."

@@ -11,7 +11,7 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
 TABLE = "configuration, splits and columns"
-LOGIN = "Log in with `hf auth login`, and accept its terms on the hub if it has any."
+HUB = "https://huggingface.co"
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -37,12 +37,18 @@ def _no_access(run: Run, found: HubDataFacts, path: str) -> Problem:
     what = "is gated" if found.access == "gated" else "does not exist on the hub, or is private"
     message = f"{path} {what}: your login (or, without one, an anonymous request) may not read it."
     if run.spec.on_cluster and run.spec.secrets.hf_token is not None:
-        fix = f"Check that the account of secrets.hf_token may read it. {LOGIN}"
+        fix = f"Check that the account of secrets.hf_token may read it. {_login(found, path)}"
         return warning("hub-data-access", "data.hf_path", message, fix)
-    fix = f"Check the spelling. {LOGIN}"
+    fix = _login(found, path)
     if run.spec.on_cluster:
         fix = f"{fix} The pods need a token, too: secrets.hf_token."
     return error("hub-data-access", "data.hf_path", message, fix, kind="disputable")
+
+
+def _login(found: HubDataFacts, path: str) -> str:
+    if found.access == "gated":
+        return f"Accept its terms at {HUB}/datasets/{path}, and log in: `hf auth login`."
+    return "Check the spelling. If it is private, log in with `hf auth login`."
 
 
 def _configuration(run: Run, found: HubDataFacts, path: str) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from requests import RequestException
 
 from xsft.conversion.inputs import ConversionSource
-from xsft.effects.facts.hub import HubAnswer, endpoint_of, read_json, read_repository, read_token
+from xsft.effects.facts.hub import ENDPOINT, HubAnswer, endpoint_of, read_json, read_repository, read_token
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.process import own_environment
@@ -99,7 +99,9 @@ def _no_tokenizer(name: str, told: HubAnswer) -> Problem | None:
     gated = told.code == "GatedRepo" or told.status == 403
     what = "is gated" if gated else "does not exist on the hub, or is private"
     message = f"{name} {what}: your own login, or an anonymous reader, may not read it."
-    fix = "Check the spelling. Log in with `hf auth login`, and accept its terms on the hub if it has any."
+    fix = "Check the spelling. If it is private, log in with `hf auth login`."
+    if gated:
+        fix = f"Accept its terms at {ENDPOINT}/{name}, and log in: `hf auth login`."
     return error("tokenizer-unreadable", "model.tokenizer", message, fix)
 
 

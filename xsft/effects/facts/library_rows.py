@@ -165,7 +165,7 @@ def _broken(file: _Copy, found: dict[str, Any], where: str) -> Problem:
         fix = "Decompress the file, or compress it with gzip."
         return error("data-unreadable", where, message, fix, kind="disputable")
     message = f"{file.name} cannot be read: {said}"
-    return error("data-unreadable", where, message, "Write it again: `xsft data prepare FILE` makes parquet files.")
+    return error("data-unreadable", where, message, "Copy or write the file again.")
 
 
 def _too_large(file: str, found: dict[str, Any], where: str) -> Problem:

@@ -25,15 +25,17 @@ def refuse_unreachable(run: Run) -> None:
     """Raise Unreachable if the data or the tokenizer is on the hub and the hub does not answer, SpecError if it refuses
     this login.
     """
-    path = run.spec.data.hf_path
-    if path not in FILE_FORMATS and not is_local(path) and "://" not in path:
-        _refuse_data(run, path)
+    refuse_unreachable_data(run)
     name = run.tokenizer
     if name and not is_local(name) and "://" not in name and not Path(name).is_dir():
         _refuse_tokenizer(name)
 
 
-def _refuse_data(run: Run, path: str) -> None:
+def refuse_unreachable_data(run: Run) -> None:
+    """Raise as `refuse_unreachable` does, for the data only."""
+    path = run.spec.data.hf_path
+    if path in FILE_FORMATS or is_local(path) or "://" in path:
+        return
     found = check_data(path)
     if found.unanswered:
         raise Unreachable(f"{path} cannot be read: {found.unanswered}", fix=COPY)
