@@ -24,6 +24,8 @@ def test_no_problems_on_good_workloads():
         ("MEGASCALE_NUM_SLICES", "mcjax", {"env-reserved"}),
         ("TPU_WORKER_ID", "pathways", {"env-reserved"}),
         ("JOB_COMPLETION_INDEX", "mcjax", {"env-reserved"}),
+        ("JAX_LOCAL_DEVICE_IDS", "mcjax", {"env-reserved"}),
+        ("JAX_COORDINATOR_ADDRESS", "pathways", set()),
         ("BASHOPTS", "mcjax", {"env-name"}),
         ("date", "mcjax", {"env-name"}),
         ("HF_TOKEN_PATH", "mcjax", set()),
@@ -84,3 +86,10 @@ def test_tpu_flags_are_omitted_locally_with_a_notice():
 def test_xla_flags_on_a_head_without_tpus():
     assert ids(check, spec(FLAGSHIP, env={"XLA_FLAGS": "--xla_a=1"})) == {"xla-flags-head"}
     assert ids(check, spec(env={"XLA_FLAGS": "--xla_a=1"})) == set()
+
+
+def test_flags_of_the_tpu_compiler_in_the_wrong_variable_or_form() -> None:
+    assert ids(check, spec(env={"XLA_FLAGS": "--xla_a=1 --xla_tpu_b=1"})) == {"xla-flags-tpu"}
+    assert ids(check, spec(FLAGSHIP, env={"XLA_FLAGS": "--xla_tpu_b=1"})) == {"xla-flags-head", "xla-flags-tpu"}
+    assert ids(check, spec(env={"LIBTPU_INIT_ARGS": "xla_tpu_b=1"})) == {"libtpu-flag-ignored"}
+    assert ids(check, spec(env={"LIBTPU_INIT_ARGS": "--xla_tpu_b=1 --megascale_c=5m"})) == set()

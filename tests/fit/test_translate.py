@@ -28,6 +28,9 @@ from xsft.fit.translate import invalid_because
         ),
         ("ValueError: LoRA enabled but no LoRA parameters found in decoder/model state.", "lora.module_path", "Name"),
         ("ValueError: bkv_compute=1 must be a multiple of 128", "overrides.maxtext.attention", "autoselected"),
+        ("JaxRuntimeError: INVALID_ARGUMENT: No such compile option: 'xla_tpu_x'", "xla_flags", "no flag --xla_tpu_x"),
+        ("JaxRuntimeError: ...: Failed to parse 'abc' into flag xla_tpu_x: ", "xla_flags", "'abc' is no value"),
+        ("JaxRuntimeError: ...: While setting option xla_x, 'abc' is not a valid bool value.", "xla_flags", "--xla_x"),
     ],
 )
 def test_known_errors(error: str, where: str, words: str) -> None:

@@ -22,6 +22,9 @@ INJECTED = re.compile(
 """Variables that GKE's TPU webhook and Kubernetes' Job controller put into the containers of a slice. Other MEGASCALE_
 and TPU_ names are settings of the user."""
 
+JAX_PROCESSES = frozenset({"JAX_COORDINATOR_ADDRESS", "JAX_LOCAL_DEVICE_IDS"})
+"""Variables that go before what JAX finds on GKE. source: jax@0.11.0 _src/distributed.py."""
+
 XLA_FLAG = re.compile(r"--[A-Za-z0-9_]+=[^\s'\"]+")
 
 MAX_ENV_BYTES = 131_000
@@ -73,6 +76,9 @@ def _names(run: Run) -> Iterator[Problem]:
                 "connect to each other."
             )
             yield error("env-reserved", where, message, "Remove it.")
+        elif name in JAX_PROCESSES and not run.mode.single_controller:
+            message = f"{name} is the same on all hosts; JAX on GKE finds hosts and coordinator itself."
+            yield error("env-reserved", where, message, "Remove it.")
         elif name in _pathways_names() and not run.mode.single_controller:
             message = f"{name} is for Pathways; in McJAX it prevents JAX from using the TPU."
             yield error("env-other-mode", where, message, "Remove it, or set mode: pathways, which sets it.")
@@ -107,9 +113,15 @@ def _libtpu(run: Run) -> Iterator[Problem]:
             "XLA_FLAGS affects only the head, which has no TPU; under Pathways programs are compiled in the proxy."
         )
         yield warning("xla-flags-head", "env.XLA_FLAGS", message, "Write TPU flags under xla_flags.")
+    if tpu_flags := [word for word in run.spec.env.get("XLA_FLAGS", "").split() if word.startswith("--xla_tpu_")]:
+        message = f"XLA_FLAGS has {redact(tpu_flags[0])}: jaxlib stops the process with `Unknown flag in XLA_FLAGS`."
+        yield error("xla-flags-tpu", "env.XLA_FLAGS", message, "Write flags of the TPU compiler under xla_flags.")
     if "LIBTPU_INIT_ARGS" not in run.spec.env:
         return
     where = "env.LIBTPU_INIT_ARGS"
+    if loose := [word for word in run.spec.env["LIBTPU_INIT_ARGS"].split() if not word.startswith("-")]:
+        message = f"libtpu ignores {redact(loose[0])!r} in LIBTPU_INIT_ARGS: a flag begins with --."
+        yield warning("libtpu-flag-ignored", where, message, "Write --xla_…=value, each flag once, under xla_flags.")
     if run.mode.single_controller:
         message = "LIBTPU_INIT_ARGS has no effect under Pathways: the trainer runs on the head, which has no TPU."
         yield error("libtpu-pathways", where, message, "Write the flags under xla_flags: they go to the proxy.")

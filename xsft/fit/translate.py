@@ -76,7 +76,20 @@ def _accumulator(_found: re.Match[str]) -> tuple[str, str, str]:
     return "train.gradient_accumulation_steps", message, "Set it to 1, and raise per_device_batch_size."
 
 
+def _flag(found: re.Match[str]) -> tuple[str, str, str]:
+    message = f"libtpu's compiler has no flag --{found['flag']}."
+    return "xla_flags", message, "Correct its name, or remove it: the run would stop when it starts."
+
+
+def _flag_value(found: re.Match[str]) -> tuple[str, str, str]:
+    message = f"{found['value']!r} is no value of the flag --{found['flag']}."
+    return "xla_flags", message, "Correct the value: the run would stop when it starts."
+
+
 KNOWN: tuple[tuple[str, Made], ...] = (
+    (r"No such compile option: '(?P<flag>xla_[^']*)'", _flag),
+    (r"Failed to parse '(?P<value>[^']*)' into flag (?P<flag>\w+)", _flag_value),
+    (r"While setting option (?P<flag>\w+), '(?P<value>[^']*)' is not a valid", _flag_value),
     (r"^NoSuchSlice: (?P<name>\S+) near (?P<near>.*)$", _topology),
     (r"partitioned (?P<ways>\d+) times, but the dimension size is (?P<size>\d+)", _indivisible),
     (r"dimension (?P<size>\d+).{0,40}not divisible by (?P<ways>\d+)", _indivisible),

@@ -137,7 +137,7 @@ def job_of(step: StepToCompile, *, scratch: Path) -> dict[str, Any]:
         "config": CONFIG,
         "keys": keys,
         "topology": step.topology,
-        "xla_flags": list(step.xla_flags),
+        "xla_flags": [flag for flag in step.xla_flags if flag.startswith("--xla_")],  # others are of libtpu's runtime
         "step": step.kind,
     }
 
