@@ -32,7 +32,8 @@ from xsft.spec.resolve import Run
 GIB = 2**30
 
 SHORTER = "Shorten max_target_length or add a slice, or try a few steps first."
-SMALLER = "Take more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh."
+NEAREST = "`xsft fit FILE --search` finds the nearest configuration that fits."
+SMALLER = f"Take more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh. {NEAREST}"
 
 FITS = {
     "fit-known": "yes",
@@ -193,7 +194,8 @@ def too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]
             f"{model.name} needs at least {need:.1f} GiB per chip of {tpu.hbm_gib:g} for its state alone "
             f"({bytes_per_parameter(keys):g} bytes × {model.params_b:g}e9 parameters over the chips that share a copy)."
         )
-        fix = "Take more chips, split the state over slices (parallelism.dcn.fsdp), mu_dtype: bfloat16, or LoRA."
+        smaller = "Take more chips, split the state over slices (parallelism.dcn.fsdp), mu_dtype: bfloat16, or LoRA."
+        fix = f"{smaller} {NEAREST}"
         yield error("does-not-fit", "tpu", message, fix)
 
 

@@ -16,6 +16,7 @@ from xsft.commands.fit_text import FitAnswer, fit_document, fit_matrix, fit_text
 from xsft.commands.progress import shown
 from xsft.errors import UsageError
 from xsft.fit.step import StepToCompile
+from xsft.fit.verdict import DoesNotFit
 from xsft.problems import Problem
 from xsft.spec.resolve import Run
 from xsft.trainers.fit_step import eval_step
@@ -44,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
         print_json("fit", {"fits": [fit_document(one) for one in answers], **extra})
     elif matrix:
         _print(fit_matrix(answers))
+    elif any(isinstance(one.verdict, DoesNotFit) for one in answers):
+        _print(("--search finds the nearest configuration that fits.",))
     print_problems(unread)
     return status
 
