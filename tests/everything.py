@@ -138,6 +138,7 @@ OTHER: Mapping[str, Any] = {
     "place.queue": "other-queue",
     "place.output": "gs://my-bucket/other",
     "place.registry": "us-docker.pkg.dev/my-project/other",
+    "place.chip_hour_price": 2.5,
     "place.pathways.proxy_image": "my.dev/place-proxy:2",
     "place.pathways.server_image": "my.dev/place-server:2",
     "place.pathways.scratch": "gs://my-bucket/place-scratch2",

@@ -35,6 +35,7 @@ NO_PLACE = {
     "place.cluster": "where the manifest is created",
     "place.context": "where the manifest is created",
     "place.registry": "where images are pushed",
+    "place.chip_hour_price": "what a run costs, not what it does",
     "image.name": "the image is known by its digest",
     "model.hf.repo": "an argument of the conversion, which runs before",
     "model.hf.revision": "an argument of the conversion",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from xsft.checks import check, silence
+from xsft.checks.step_time import run_time
 from xsft.errors import SpecError
 from xsft.facts import Facts
 from xsft.launchers.audit import audit, audit_problems
@@ -44,6 +45,7 @@ def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
         changes=launcher_of(spec.target).changes(run, digest=digest) if rendering else (),
         expectations=expectations(run, digest=digest) if rendering else (),
         problems=(*problems, *unencodable),
+        time=run_time(run, fit=facts.fit),
     )
 
 
@@ -71,6 +73,7 @@ def make_plan(intent: Intent, *, rendered: dict[str, Any] | None, file: str = ""
         by_hand=_by_hand(intent, rendered) if rendered is not None else (),
         problems=tuple(p.in_file(file) for p in (*intent.problems, *audit_problems(rows))),
         run=run,
+        time=intent.time,
     )
 
 

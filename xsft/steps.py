@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from xsft.checks.step_time import RunTime
 from xsft.conversion.plan import ConversionPlan
 from xsft.launchers.audit import AuditRow, Expectation
 from xsft.launchers.cpujob import CpuJob
@@ -35,6 +36,7 @@ class Intent(Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     expectations: tuple[Expectation, ...]
     problems: tuple[Problem, ...]
+    time: RunTime | None = None
 
     @property
     def xpk_argv(self) -> tuple[str, ...] | None:
@@ -64,6 +66,8 @@ class Plan(Targeted, Struct, frozen=True, kw_only=True):
     """What the xpk line lacks against the manifest, one sentence each."""
     problems: tuple[Problem, ...]
     run: Run
+    time: RunTime | None = None
+    """The least time of its steps; None on this machine, and for a model or a TPU that the catalogue lacks."""
 
     @property
     def ok(self) -> bool:

@@ -17,6 +17,7 @@ from xsft.effects.facts.fit_cache import compiler_versions, fit_cache
 from xsft.errors import SpecError
 from xsft.fit.derive import KnownStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, LargeBuffer, StepMemory, Verdict
+from xsft.fit.work import StepWork
 from xsft.trainers.fit_step import step_to_compile
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
@@ -80,6 +81,12 @@ def test_a_topology_of_libtpu_that_no_slice_has() -> None:
     assert "'v6e-16x32' is not a TPU type that xpk accepts" in done.stderr
 
 
+WORK = StepWork(
+    flops=918e10, kernel_flops=918e9, hbm_bytes=1638e6, ici_bytes=8e9, dcn_bytes=0.0, model_tflops=4.59,
+    unknown_kernels=("magic",),
+)  # fmt: skip
+
+
 def answer(verdict: Verdict, *, tokens: int = 1024, tpu: str = "v6e-8", maxtext: str = "0.2.5") -> FitAnswer:
     entry = CompiledStep(
         verdict=verdict,
@@ -89,6 +96,7 @@ def answer(verdict: Verdict, *, tokens: int = 1024, tpu: str = "v6e-8", maxtext:
         seconds={"tracing": 5.0, "compiling": 55.0},
         cpu_s=170.4,
         rss_gib=1.9,
+        work=WORK,
     )
     run = run_of(spec(tpu={"type": tpu}, image={"maxtext": maxtext}))
     known = KnownStep(entry=entry, derived=tokens != 1024)
@@ -115,7 +123,10 @@ def test_an_answer_as_text() -> None:
         "  temporaries     0.92 GiB",
         "  largest buffers that the program writes (they need not live at once):",
         "          0.29 GiB  bf16[151936,1024] × 3  jit(train_step)/jvp()",
+        "  time: at least 10s for 500 steps, 0.022 chip-hours (0.02 s each by the links between chips)",
         "  Compiled 2026-11-23 in 1m (170 CPU-s, 1.9 GiB) with maxtext 0.2.5, libtpu 0.0.44.",
+        "  10 % of the FLOPs are of kernels, computed from their shapes.",
+        "  Not counted: the FLOPs of magic.",
         "  Not covered: restoring the checkpoint, a second step in flight, the runtime's own memory, the eval step.",
     ]
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from xsft.fit.program import ProgramBuffer
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal, from_json, to_json, verdict_of
 
 GIB = 2**30
@@ -15,13 +16,13 @@ ACCEPTED: dict[str, Any] = {
     },
     "arguments": {"model": 298256076, "optimizer": 596508684},
     "limit": int(31.24 * GIB),
-    "buffers": [{"bytes": 311164928, "shape": "bf16[151936,1024]", "count": 3, "layer": "jit(train_step)/jvp()"}],
 }  # fmt: skip
 """What libtpu 0.0.44 said of qwen3-0.6b on v6e-8 with 1,024 tokens: row qwen3-0.6b-v6e-8 of the catalogue."""
 
 
 def test_a_step_that_fits() -> None:
-    found = verdict_of(ACCEPTED, devices_per_chip=1)
+    buffer = ProgramBuffer(bytes=311164928, shape="bf16[151936,1024]", count=3, layer="jit(train_step)/jvp()")
+    found = verdict_of(ACCEPTED, devices_per_chip=1, buffers=(buffer,))
     assert isinstance(found, Fits)
     assert (round(found.peak_gib, 2), round(found.sum_gib, 2), found.limit_gib) == (2.02, 2.03, 31.24)
     assert found.by is not None

@@ -28,6 +28,7 @@ NOT_IDENTITY = {
     "data.rows",
     "data.chat_template",
     "place.registry",
+    "place.chip_hour_price",
     "image.name",
     *(path for path in leaves() if path.startswith("stages.")),
 }

@@ -14,6 +14,7 @@ from xsft.errors import UsageError
 from xsft.problems import Problem
 
 if TYPE_CHECKING:
+    from xsft.checks.step_time import RunTime
     from xsft.steps import Plan
 
 
@@ -33,7 +34,25 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "manifest": plan.manifest,
         "audit": [asdict(row) for row in plan.audit],
         "by_hand": list(plan.by_hand),
+        "time": time_document(plan.time) if plan.time else None,
         "problems": problem_documents(plan.problems),
+    }
+
+
+def time_document(time: RunTime) -> dict[str, Any]:
+    """Return the least time of a run as a part of documents."""
+    bound = time.bound
+    return {
+        "steps": time.steps,
+        "step_time_bound_s": bound.seconds,
+        "bound_by": bound.by,
+        "resources_s": dict(bound.times),
+        "compiled": bound.compiled,
+        "tokens_per_second_bound": bound.tokens_per_second,
+        "mfu_bound": bound.mfu,
+        "chip_hours_bound": time.chip_hours,
+        "cost_bound": time.cost,
+        "measured_over_bound": list(time.ratios),
     }
 
 

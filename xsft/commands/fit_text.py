@@ -7,10 +7,14 @@ from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
 
+from xsft.checks.step_time import RunTime, run_time
+from xsft.commands.documents import time_document
 from xsft.commands.durations import duration_text
+from xsft.commands.plan_summary import time_text
 from xsft.fit.derive import KnownStep
 from xsft.fit.step import StepKind
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict
+from xsft.fit.work import StepWork
 from xsft.spec.resolve import Run
 
 FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]
@@ -57,6 +61,11 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
         return tuple(one for one in NOT_COVERED if one != EVAL_STEP or self.kind == "train")
 
     @property
+    def time(self) -> RunTime | None:
+        """Return the least time of an accepted training step."""
+        return None if self.refused or self.kind == "eval" else run_time(self.run, fit=self.known)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Return what the reader must know besides the figures, one sentence each."""
         return tuple(_notes(self))
@@ -69,6 +78,7 @@ def fit_text(answer: FitAnswer) -> Iterator[str]:
     match answer.verdict:
         case Fits(by=by) | Marginal(by=by):
             yield from _parts(by) if by else ()
+            yield from (f"  time: {time_text(time)}" for time in (answer.time,) if time)
         case DoesNotFit(told_by="compiler"):
             yield "  The compiler names one total for a refused step, and no buffers."
         case DoesNotFit():
@@ -129,6 +139,7 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
     verdict, known = answer.verdict, answer.known
     accepted = verdict if isinstance(verdict, Fits | Marginal) else None
     entry = known.entry if known else None
+    time = answer.time
     return {
         "file": answer.file,
         "run_name": answer.run.run_name,
@@ -149,6 +160,9 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
         "seconds": entry.seconds if entry else {},
         "cpu_s": entry.cpu_s if entry else 0.0,
         "rss_gib": entry.rss_gib if entry else 0.0,
+        "step_time_bound_s": time.bound.seconds if time else None,
+        "bound_by": time.bound.by if time else None,
+        "time": time_document(time) if time else None,
         "notes": list(answer.notes),
         "not_covered": list(answer.not_covered),
         "alternatives": [],
@@ -190,8 +204,21 @@ def _notes(answer: FitAnswer) -> Iterator[str]:
         yield f"The image has MaxText {image}, and the compiled step is MaxText {compiled}'s: unknown for the image."
     if answer.run.slice and answer.run.slice.generation != COMPARED:
         yield f"Only the figures of {COMPARED} were compared with published facts; this limit is the compiler's own."
+    if known is not None and known.entry.work is not None and not known.derived:
+        yield from _kernels(known.entry.work)
     if not answer.refused:
         yield f"Not covered: {', '.join(answer.not_covered)}."
+
+
+def _kernels(work: StepWork) -> Iterator[str]:
+    """Yield what the step's count rests on besides the program's own instructions."""
+    if work.kernel_flops:
+        share = 100 * work.kernel_flops / work.flops
+        yield f"{share:.0f} % of the FLOPs are of kernels, computed from their shapes."
+    if work.unknown_kernels:
+        yield f"Not counted: the FLOPs of {', '.join(work.unknown_kernels)}."
+    if work.unknown_loops:
+        yield f"{work.unknown_loops} loops without a known number of trips count once."
 
 
 def _origin(answer: FitAnswer) -> str:

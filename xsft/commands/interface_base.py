@@ -38,3 +38,27 @@ class ErrorDocument(Document):
     problems: list[Problem]
     exit_status: int
     """Exit status of the verb; docs/reference/exit-status.md."""
+
+
+class RunTimeDocument(Document):
+    """The least time of a run's steps on its TPUs: a roofline, never a promise."""
+
+    steps: int
+    step_time_bound_s: float
+    """No step can be faster, seconds."""
+    bound_by: Literal["compute", "hbm", "ici", "dcn"]
+    """The resource that needs that long: arithmetic, the chips' memory, the links between chips, the network between
+    slices."""
+    resources_s: dict[str, float]
+    """Resource -> seconds at its full rate."""
+    compiled: bool
+    """Whether the compiled program was counted; else only the model's matrix multiplications."""
+    tokens_per_second_bound: float
+    """Per device, at most, padding included."""
+    mfu_bound: float | None
+    """At most, 0 to 1, by MaxText's count of the model's FLOPs; without a compiled program by its weights alone."""
+    chip_hours_bound: float
+    cost_bound: float | None
+    """At the place's `chip_hour_price`; null without one."""
+    measured_over_bound: list[float]
+    """Measured step time over its bound, of published runs with bounds of the same kind."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from xsft.commands.interface_base import Document, Problem
+from xsft.commands.interface_base import Document, Problem, RunTimeDocument
 
 
 class LargeBufferDocument(Document):
@@ -107,6 +107,10 @@ class FitEntryDocument(Document):
     cpu_s: float
     rss_gib: float
     """Most memory that the compiler held."""
+    step_time_bound_s: float | None
+    """No step can be faster, seconds; null unless the compiler accepted, or the TPU's rates are unknown."""
+    bound_by: Literal["compute", "hbm", "ici", "dcn"] | None
+    time: RunTimeDocument | None
     notes: list[str]
     not_covered: list[str]
     alternatives: list[AlternativeDocument]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from xsft.commands.interface_base import Document, Problem
+from xsft.commands.interface_base import Document, Problem, RunTimeDocument
 from xsft.commands.interface_status import Run
 
 
@@ -102,6 +102,8 @@ class Plan(Document):
     """What running `xpk_argv` by hand would lack against `manifest`, one sentence each."""
     stages: list[StageOutline]
     """Stages beside the training; empty if the plan has errors."""
+    time: RunTimeDocument | None
+    """null on this machine, and for a model or a TPU that the catalogue lacks."""
     problems: list[Problem]
 
 

@@ -7,12 +7,22 @@ from collections.abc import Iterator
 from xsft.checks import for_submission
 from xsft.checks.data import rows_per_step
 from xsft.checks.memory import FITS
+from xsft.checks.step_time import RunTime
 from xsft.checks.values import number
+from xsft.commands.durations import duration_text
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Run
 from xsft.steps import Plan
 from xsft.trainers.shuffling import restarts_in_place
 from xsft.trainers.trainer import trainer_of
+
+LIMITS = {
+    "compute": "the chips' arithmetic",
+    "hbm": "the chips' memory",
+    "ici": "the links between chips",
+    "dcn": "the network between slices",
+}
+"""Resource of a roofline -> words."""
 
 DEFAULT_LENGTH = 2048
 """Default of MaxText's max_target_length; source: maxtext@0.2.5 configs/base.yml."""
@@ -32,6 +42,8 @@ def summary(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "mode", f"{plan.mode.value} ({plan.mode.reason})"
     yield from _where(plan)
     yield from _fits(plan.problems)
+    if plan.time:
+        yield "time", time_text(plan.time)
     yield "restarts", _restarts(plan)
     yield "compiled", _compiled(plan)
     yield "secrets", secrets_text(run)
@@ -107,6 +119,24 @@ def _restarts(plan: Plan) -> str:
     most = f"at most {plan.run.spec.restarts.max}; " if restarts_in_place(plan.run) else ""
     order = "in the same order" if plan.seeds is None else "in another order"
     return f"{most}each reads the rows again {order}"
+
+
+def time_text(time: RunTime) -> str:
+    """Return the least time of the steps, what it costs, and the time at the pace of published runs."""
+    bound, steps = time.bound, f"{time.steps:,} step{'s' if time.steps > 1 else ''}"
+    by = LIMITS[bound.by] if bound.compiled else "the model's matrix multiplications alone"
+    cost = f" and {time.cost:,.2f} at {time.price:g} per chip-hour" if time.cost is not None else ""
+    least = f"at least {duration_text(time.seconds)} for {steps}, {_amount(time.chip_hours)} chip-hours{cost}"
+    each = f"{bound.seconds:.3g} s each by {by}"
+    if not time.ratios:
+        return f"{least} ({each})"
+    low, high = time.ratios[0], time.ratios[-1]
+    span = " to ".join(duration_text(time.seconds * ratio) for ratio in (low, high))
+    return f"{least} ({each}); {len(time.ratios)} published runs took {low:.1f} to {high:.1f} times theirs, here {span}"
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def _compiled(plan: Plan) -> str:

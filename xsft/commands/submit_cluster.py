@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import print_problems, problem_documents
+from xsft.commands.plan_summary import time_text
 from xsft.commands.progress import ProgressView, shown
 from xsft.commands.resumed_text import ORDERS
 from xsft.commands.run_documents import finite, run_document
@@ -197,6 +198,8 @@ def _asks_for(plan: Planned) -> Iterator[str]:
             described = run.slice.describe if run.slice else "?"
             yield f"{plan.run_name}: {run.chips} chips, {run.num_slices} x {described}"
             yield f"{at}, mode {plan.mode.value}"
+            if plan.time:
+                yield time_text(plan.time)
         case SlicePlan(job=job):
             described = run.slice.describe if run.slice else "?"
             slices = f"{run.chips} chips, {run.num_slices} x {described}"

@@ -6,14 +6,16 @@ the sum is not known, so a sum above the limit is MARGINAL.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
 
+from xsft.fit.program import ProgramBuffer
 from xsft.fit.translate import invalid_because
 from xsft.fit.words import InvalidStep
+from xsft.fit.work import StepWork
 
 GIB = 2**30
 SCHEMA = "xsft.fit-entry/1"
@@ -98,12 +100,17 @@ class CompiledStep(Struct, frozen=True, kw_only=True):
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of each phase."""
     cpu_s: float = 0.0
+    work: StepWork | None = None
+    """What the compiled step computes and moves; None for a refused one."""
     rss_gib: float = 0.0
     """Most memory of this machine that the compiler held."""
 
 
-def verdict_of(answer: Mapping[str, Any], *, devices_per_chip: int) -> Verdict | None:
-    """Return the verdict in the worker's answer; None if it is none: the compiler itself failed."""
+def verdict_of(
+    answer: Mapping[str, Any], *, devices_per_chip: int, buffers: Sequence[ProgramBuffer] = ()
+) -> Verdict | None:
+    """Return the verdict in the worker's answer; None if it is none: the compiler itself failed. `buffers`: the
+    program's largest."""
     if "error" in answer:
         because = invalid_because(answer["error"], phase=answer["phase"])
         return Invalid(because=because) if because else None
@@ -111,10 +118,12 @@ def verdict_of(answer: Mapping[str, Any], *, devices_per_chip: int) -> Verdict |
     if "needed" in answer:
         needed = _gib(devices_per_chip, answer["needed"] + answer.get("resident", 0))
         return DoesNotFit(needed_gib=needed, limit_gib=limit, told_by="compiler")
-    return _accepted(answer, limit=limit, devices_per_chip=devices_per_chip)
+    return _accepted(answer, limit=limit, devices_per_chip=devices_per_chip, buffers=buffers)
 
 
-def _accepted(answer: Mapping[str, Any], *, limit: float, devices_per_chip: int) -> Fits | Marginal | DoesNotFit:
+def _accepted(
+    answer: Mapping[str, Any], *, limit: float, devices_per_chip: int, buffers: Sequence[ProgramBuffer]
+) -> Fits | Marginal | DoesNotFit:
     """Return the verdict on what the compiler accepted: it does not know of the state that stays beside the step."""
     stats, arguments, resident = answer["memory"], answer["arguments"], answer.get("resident", 0)
     total = stats["arguments"] + stats["output"] - stats["alias"] + stats["temporaries"] + resident
@@ -128,7 +137,7 @@ def _accepted(answer: Mapping[str, Any], *, limit: float, devices_per_chip: int)
         batch=_gib(devices_per_chip, stats["arguments"] + resident - arguments["model"] - arguments["optimizer"]),
         temporaries=_gib(devices_per_chip, stats["temporaries"]),
         host=_gib(devices_per_chip, stats["host_temporaries"]),
-        buffers=tuple(_buffer(one, devices_per_chip) for one in answer["buffers"]),
+        buffers=tuple(_buffer(one, devices_per_chip) for one in buffers),
     )
     kind = Fits if _gib(devices_per_chip, total) <= limit else Marginal
     return kind(
@@ -139,10 +148,8 @@ def _accepted(answer: Mapping[str, Any], *, limit: float, devices_per_chip: int)
     )
 
 
-def _buffer(one: Mapping[str, Any], devices_per_chip: int) -> LargeBuffer:
-    return LargeBuffer(
-        gib=_gib(devices_per_chip, one["bytes"]), shape=one["shape"], count=one["count"], layer=one["layer"]
-    )
+def _buffer(one: ProgramBuffer, devices_per_chip: int) -> LargeBuffer:
+    return LargeBuffer(gib=_gib(devices_per_chip, one.bytes), shape=one.shape, count=one.count, layer=one.layer)
 
 
 def _gib(devices_per_chip: int, count: float) -> float:

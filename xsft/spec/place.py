@@ -53,4 +53,6 @@ class Place(Section):
     """Artifact Registry repository for images, e.g. `us-docker.pkg.dev/my-project/xsft`."""
     fit: Literal["required"] | None = None
     """`required`: refuse runs of which the TPU compiler has not said that they fit (`xsft fit`)."""
+    chip_hour_price: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Price of one chip-hour in your currency, e.g. `2.7`; `plan` and `submit` print what a run costs at least."""
     pathways: PathwaysImages = Field(default_factory=PathwaysImages)

@@ -1,6 +1,6 @@
 """The verdicts of the TPU compiler in the cache folder: `fit/<versions>/<family>/<tokens>.json`.
 
-A folder of versions is the digest of the compiler environment's lock and of the program that asks the compiler: with
+A folder of versions is the digest of the compiler environment's lock and of the programs that ask the compiler: with
 another MaxText, libtpu or program nothing of it is found. Finding a verdict costs one folder and a few small files.
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from xsft import fit
 from xsft.effects.environments import environments
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import own_cache, private_folder
@@ -20,6 +21,8 @@ from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import CompiledStep, from_json, to_json
 
 WORKER = Path(__file__).parents[1] / "local" / "fit_worker.py"
+COUNTING = tuple(Path(fit.__file__).with_name(f"{name}.py") for name in ("groups", "kernels", "program", "work"))
+"""Modules that count what a compiled program does."""
 PACKAGES = ("maxtext", "google-tunix", "jax", "libtpu", "flax", "qwix")
 MOST_BYTES = 256 * 1024
 
@@ -56,9 +59,10 @@ def compiler_versions() -> dict[str, str]:
 
 @cache
 def versions_digest() -> str:
-    """Return the digest of the lock and of the program that asks the compiler, 64 hex digits."""
+    """Return the digest of the lock, of the program that asks the compiler and of what counts in its answer, 64 hex
+    digits."""
     lock = environments.environment_for("compiler").digest
-    return hashlib.sha256(lock.encode() + WORKER.read_bytes()).hexdigest()
+    return hashlib.sha256(lock.encode() + b"".join(file.read_bytes() for file in (WORKER, *COUNTING))).hexdigest()
 
 
 def _read(file: Path) -> CompiledStep | None:

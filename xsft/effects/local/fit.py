@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from xsft.effects.environments.installed import BuiltEnvironment
@@ -22,13 +23,17 @@ from xsft.effects.machine.process import run
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import interrupted_after
 from xsft.errors import EnvironmentMissing, RunFailed, TimedOut
+from xsft.fit.program import largest_buffers, read_program
 from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import GIB, CompiledStep, verdict_of
+from xsft.fit.work import ProgramContext, StepWork, work_of
 
 MARK = "xsft fit: "
 """Start of the program's own lines."""
 CONFIG = "post_train/sft.yml"
 """MaxText's yml of SFT, relative to its folder of configurations. source: maxtext@0.2.5"""
+PROGRAM = "program.txt"
+"""File in the scratch folder for the text of the compiled program."""
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 OFFLINE = ("unshare", "--net", "--")
 
@@ -104,7 +109,9 @@ def _ask(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
         status = follow(argv, env=_environment(shop, scratch), log=log, on_line=on_line, grace_s=min(GRACE_S, 2.0))
         if answer.is_file():
             found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-            return {**found, "log": str(log)}
+            program = scratch / PROGRAM
+            text = program.read_text(encoding="utf-8") if program.is_file() else ""
+            return {**found, "log": str(log), "program": read_program(text)}
     raise RunFailed(
         f"The compiler ended without a verdict: {_why(true_status(status, last), since=began)}.",
         fix=f"Its whole output: {log}.",
@@ -139,6 +146,7 @@ def job_of(step: StepToCompile, *, scratch: Path) -> dict[str, Any]:
         "topology": step.topology,
         "xla_flags": [flag for flag in step.xla_flags if flag.startswith("--xla_")],  # others are of libtpu's runtime
         "step": step.kind,
+        "program": str(scratch / PROGRAM),
     }
 
 
@@ -165,7 +173,8 @@ def _environment(shop: CompileShop, scratch: Path) -> dict[str, str]:
 
 
 def _entry(step: StepToCompile, answer: Mapping[str, Any], shop: CompileShop) -> CompiledStep:
-    verdict = verdict_of(answer, devices_per_chip=step.devices_per_chip)
+    buffers = largest_buffers(answer["program"])
+    verdict = verdict_of(answer, devices_per_chip=step.devices_per_chip, buffers=buffers)
     if verdict is None:
         said = " ".join(answer["error"].split())[:300]
         raise RunFailed(
@@ -180,5 +189,17 @@ def _entry(step: StepToCompile, answer: Mapping[str, Any], shop: CompileShop) ->
         made_at=shop.now(),
         seconds=answer["seconds"],
         cpu_s=answer["cpu_s"],
+        work=_work(answer) if step.kind == "train" else None,
         rss_gib=round(answer["rss_kib"] * 1024 / GIB, 2),
     )
+
+
+def _work(answer: Mapping[str, Any]) -> StepWork | None:
+    """Return what the compiled program computes and moves; None for a program of another form than those seen, which
+    is no reason to lose a verdict that took minutes."""
+    if "context" not in answer:
+        return None
+    try:
+        return work_of(answer["program"], msgspec.convert(answer["context"], ProgramContext))
+    except (LookupError, ValueError):
+        return None

@@ -17,7 +17,7 @@ import resource
 import sys
 import time
 import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,6 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 TOO_LARGE = (2**20, 2**24)
 """Shape of 64 TiB in float32: no chip holds it, so the compiler names its limit."""
-
-COMPUTATION = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.-]+) \(.*\{$")
-INSTRUCTION = re.compile(
-    r"^\s+(?:ROOT )?%?[\w.-]+ = (?P<type>[a-z]+\d*)\[(?P<shape>[\d,]+)\](?P<layout>\{[^}]*\})? (?P<opcode>[\w-]+)\("
-)
-CALLS = re.compile(r"\b(?:body|condition|true_computation|false_computation)=%?([\w.-]+)")
-OPERATION = re.compile(r'op_name="([^"]*)"')
-NO_BUFFER = frozenset({"parameter", "bitcast", "get-tuple-element", "constant", "tuple", "while"})
-WIDTHS = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "s32": 4, "u32": 4, "f32": 4, "f64": 8}
-"""Bytes of an element. source: the text form of openxla's HLO, as libtpu 0.0.44 writes it"""
-MOST_BUFFERS = 8
 
 
 class Phases:
@@ -74,8 +63,9 @@ def answer(job: Mapping[str, Any], phases: Phases) -> dict[str, Any]:
     """Return the memory of the compiled step in bytes per device, or what the compiler refused it for.
 
     `config`: MaxText's yml of SFT, relative to its folder of configurations; `keys`: MaxText's keys as `key=value`;
-    `topology`: the slice; `xla_flags`: of the compiler; `step`: `train` or `eval`. In the answer `resident` is the
-    state that stays on the device beside the step's arguments: for `eval` the optimizer's.
+    `topology`: the slice; `xla_flags`: of the compiler; `step`: `train` or `eval`; `program`: the file that the
+    compiled program's text is written to. In the answer `resident` is the state that stays on the device beside the
+    step's arguments: for `eval` the optimizer's.
     """
     phases.begin("importing")
     refuse_slice(job["topology"])
@@ -96,9 +86,9 @@ def answer(job: Mapping[str, Any], phases: Phases) -> dict[str, Any]:
         if refused is None:
             raise
         return {"needed": in_bytes(refused["needed"]), "limit": limit, "resident": resident}
-    buffers = largest_buffers(compiled.as_text() or "")
+    Path(job["program"]).write_text(compiled.as_text() or "", encoding="utf-8")
     stats = {"memory": memory(compiled.memory_analysis()), "arguments": sizes, "resident": resident}
-    return {**stats, "limit": limit, "buffers": buffers}
+    return {**stats, "limit": limit, "context": step.context()}
 
 
 def refuse_slice(name: str) -> None:
@@ -188,6 +178,18 @@ class SftStep:
                 return nnx.jit(trainer.create_eval_step_fn()).lower(arguments[0], arguments[2])
             step = trainer.create_train_step_fn()
             return nnx.jit(step, donate_argnames=("optimizer",)).lower(*arguments)
+
+    def context(self) -> dict[str, Any]:
+        """Return what the program's text does not tell, as `xsft.fit.work.ProgramContext`."""
+        from maxtext.utils import maxtext_utils
+
+        own = self.config
+        rows = own.per_device_batch_size * own.max_target_length * own.num_experts_per_tok
+        return {
+            "num_slices": own.compile_topology_num_slices,
+            "model_tflops": maxtext_utils.calculate_tflops_training_per_device(own, log=False)[0],
+            "routed_rows": int(rows) if own.num_experts > 1 else None,
+        }
 
     def _abstract(self, create: Callable[[], Any]) -> Any:
         """Return what `create` makes, traced, with shapes and shardings in place of arrays."""
@@ -283,50 +285,6 @@ def memory(stats: Any) -> dict[str, int]:
         "temporaries": stats.temp_size_in_bytes,
         "host_temporaries": stats.host_temp_size_in_bytes,
     }
-
-
-def largest_buffers(program: str) -> list[dict[str, Any]]:
-    """Return the largest kinds of buffers that the program writes outside of fusions, largest first."""
-    found: dict[str, dict[str, Any]] = {}
-    for line in _instructions(program):
-        one = INSTRUCTION.match(line)
-        if one is None or one["opcode"] in NO_BUFFER or one["type"] not in WIDTHS or _on_chip_cache(one["layout"]):
-            continue
-        shape = f"{one['type']}[{one['shape']}]"
-        named = OPERATION.search(line)
-        fresh = {"bytes": _bytes(one), "shape": shape, "count": 0, "layer": named[1] if named else ""}
-        found.setdefault(shape, fresh)["count"] += 1
-    return sorted(found.values(), key=lambda buffer: -buffer["bytes"])[:MOST_BUFFERS]
-
-
-def _on_chip_cache(layout: str | None) -> bool:
-    """Return whether the layout names another memory than HBM, `S(1)`."""
-    return "S(" in (layout or "")
-
-
-def _bytes(one: re.Match[str]) -> int:
-    return WIDTHS[one["type"]] * math.prod(int(size) for size in one["shape"].split(","))
-
-
-def _instructions(program: str) -> Iterator[str]:
-    """Yield the instructions of the entry computation and of loops; those inside a fusion write no buffer."""
-    blocks: dict[str, list[str]] = {}
-    entry = name = ""
-    for line in program.splitlines():
-        if begins := COMPUTATION.match(line):
-            name = begins["name"]
-            entry = name if begins["entry"] else entry
-            blocks[name] = []
-        elif name:
-            blocks[name].append(line)
-    waiting, seen = [entry], set[str]()
-    while waiting:
-        current = waiting.pop()
-        if current in seen or current not in blocks:
-            continue
-        seen.add(current)
-        yield from blocks[current]
-        waiting.extend(callee for line in blocks[current] for callee in CALLS.findall(line))
 
 
 def main(argv: list[str]) -> None:

@@ -1,0 +1,71 @@
+"""The least time of a run, against published measurements of MaxText's pre-training."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.stories import intent_of, spec_of, varied
+from xsft.checks.step_time import published_bound, run_time
+from xsft.fit.derive import KnownStep
+from xsft.fit.published import PublishedStep, published_steps
+from xsft.fit.verdict import CompiledStep, Fits
+from xsft.fit.work import StepWork
+
+MOST = 4.0
+"""No published step took longer than this times its bound."""
+
+
+@pytest.mark.parametrize("published", published_steps(), ids=lambda one: one.id)
+def test_no_published_step_is_faster_than_its_bound_or_far_from_it(published: PublishedStep) -> None:
+    for compiled in (True, False):
+        if bound := published_bound(published, compiled=compiled):
+            assert bound.seconds <= published.step_s <= MOST * bound.seconds
+
+
+WORK = StepWork(flops=918e12, kernel_flops=0.0, hbm_bytes=0.0, ici_bytes=0.0, dcn_bytes=0.0, model_tflops=459.0)
+STORY = spec_of("qwen3_gsm8k")
+
+
+def known(*, derived: bool = False, work: StepWork | None = WORK) -> KnownStep:
+    verdict = Fits(peak_gib=1.0, sum_gib=1.0, limit_gib=31.24, by=None)
+    entry = CompiledStep(verdict=verdict, tokens=1024, versions={}, made_at="", work=work)
+    return KnownStep(entry=entry, derived=derived)
+
+
+def test_a_compiled_step_decides() -> None:
+    time = run_time(intent_of(STORY).run, fit=known())
+    assert time is not None
+    assert (time.bound.compiled, time.bound.by, time.bound.seconds) == (True, "compute", 1.0)
+    assert (time.steps, time.seconds, time.chip_hours) == (500, 500.0, 500 * 8 / 3600)
+
+
+@pytest.mark.parametrize("fit", [None, known(derived=True), known(work=None)])
+def test_otherwise_the_weights_are_counted(fit: KnownStep | None) -> None:
+    time = run_time(intent_of(STORY).run, fit=fit)
+    assert time is not None
+    assert (time.bound.compiled, time.bound.by) == (False, "compute")
+    assert time.bound.seconds == pytest.approx(6 * 0.6e9 * 1024 / 918e12, rel=0.05)
+    assert len(time.ratios) == len(published_steps())
+    assert time.ratios == tuple(sorted(time.ratios))
+
+
+def test_lora_computes_no_gradients_of_the_weights() -> None:
+    full = run_time(intent_of(STORY).run, fit=None)
+    lora = run_time(intent_of(varied(STORY, {"lora": {"rank": 8, "alpha": 16}})).run, fit=None)
+    assert full is not None
+    assert lora is not None
+    assert lora.bound.seconds == pytest.approx(full.bound.seconds * 4 / 6)
+
+
+def test_the_places_price_gives_the_cost() -> None:
+    run = intent_of(STORY).run
+    assert run.place is not None
+    priced = replace(run, place=run.place.model_copy(update={"chip_hour_price": 2.0}))
+    time = run_time(priced, fit=known())
+    assert time is not None
+    assert time.cost == pytest.approx(2 * 500 * 8 / 3600)
+
+
+def test_a_run_on_this_machine_has_no_bound() -> None:
+    assert run_time(intent_of(spec_of("tiny_local")).run, fit=None) is None
