@@ -102,3 +102,15 @@ def test_a_terminal_is_asked_for_the_rest(tmp_path: Path, monkeypatch: pytest.Mo
     )
     assert "  1  us-docker.pkg.dev/my-project/xsft\nRegistry [none]: " in done.stderr
     assert "the clusters of my-project: ERROR: (gcloud) You do not currently have an active account" in done.stderr
+
+
+def test_a_terminal_is_asked_for_a_cluster_that_was_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place_add, "at_terminal", lambda: True)
+    answers = "\nmy-project\nus-east5-b\nbig\nteam\ngs://my-runs/runs\n\n"
+    done = xsft("place", "add", "--print", "--offline", stdin=answers)
+    assert done.returncode == 0, done.stderr
+    by_hand = "team:\n  project: my-project\n  zone: us-east5-b\n  cluster: big\n  output: gs://my-runs/runs\n"
+    assert done.stdout == by_hand
+    named = xsft("place", "add", "--print", "--offline", stdin="lab\n\n\n\n")
+    assert named.stdout == "lab:\n  context: lab\n"
+    assert xsft("place", "add", "--print", "--offline", stdin="\n\n\n\n").returncode == 2

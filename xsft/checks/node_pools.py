@@ -46,7 +46,7 @@ def node_pool_problems(
 ) -> Iterator[Problem]:
     """Yield the problems of the nodes. `nodes`: for each pod set, by name, the nodes that its node selector selects; a
     pod set whose nodes could not be read is not checked. `flavors`: the queue's; Kueue adds the tolerations of the one
-    that it assigns to the pods. source: kueue@0.15 apis/kueue/v1beta1/resourceflavor_types.go, tolerations.
+    that it assigns to the pods. source: kueue@v0.16.1 apis/kueue/v1beta1/resourceflavor_types.go, tolerations.
     """
     added = tuple(one for flavor in flavors.values() for one in (flavor.get("spec") or {}).get("tolerations") or ())
     for pods in (replace(one, tolerations=(*one.tolerations, *added)) for one in demand.pod_sets):

@@ -106,11 +106,22 @@ def _cluster(args: argparse.Namespace, found: ProjectView) -> JsonObject:
         picked = choose("Cluster", tuple(known), default=next(iter(known)))
         if picked in known:
             return known[picked]
+    if at_terminal() and (asked := _asked_cluster(given, found)):
+        return asked
     raise UsageError(
         f"{len(known)} clusters could be meant{': ' if known else ''}{', '.join(known)}."
         f" {' '.join(f'({why})' for why in found.unread)}".rstrip(),
         fix="Give --project, --zone and --cluster, or --context NAME of your kubeconfig.",
     )
+
+
+def _asked_cluster(given: JsonObject, found: ProjectView) -> JsonObject | None:
+    """Return the keys of a cluster that was not found, as the user names it; None if an answer is empty."""
+    if not given and (context := choose("Kubeconfig context (empty: a GKE cluster)", (), default="")):
+        return {"context": context}
+    defaults = {"project": found.project or "", "zone": "", "cluster": ""}
+    asked = {key: given.get(key) or choose(key.title(), (), default=default) for key, default in defaults.items()}
+    return asked if all(asked.values()) else None
 
 
 def _candidates(found: ProjectView) -> Iterator[tuple[str, JsonObject]]:

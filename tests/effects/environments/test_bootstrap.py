@@ -78,6 +78,23 @@ def test_a_venv_whose_making_was_interrupted_is_created_again(tmp_path: Path, mo
     assert Path(".venv/pyvenv.cfg").stat().st_mtime_ns == made
 
 
+@pytest.mark.contract
+def test_an_index_that_cannot_be_reached_ends_the_setup_with_both_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    base = Path(sys.base_prefix) / "bin" / "python3"  # it has pip, and no uv
+    put(tmp_path / ".venv" / "bin" / "python", f'#!/bin/sh\nexec {base} "$@"\n')
+    bootstrap.LOCK.parent.mkdir(parents=True)
+    shutil.copy(CHECKOUT / bootstrap.LOCK, bootstrap.LOCK)
+    with pytest.raises(EnvironmentMissing) as caught:
+        bootstrap.install_uv()
+    assert "connect to the network, or set PIP_INDEX_URL to your mirror" in caught.value.fix
+    timeout_s, retries = (int(bootstrap.TRIES[at]) for at in (1, 3))
+    assert timeout_s * (retries + 1) <= 16
+
+
 def test_the_series_it_asks_for_is_the_one_pyproject_declares() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
     assert project["project"]["requires-python"] == ">=3.11"

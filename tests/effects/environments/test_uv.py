@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from xsft.effects.environments.uv import find_uv, uv_environment
+from xsft.effects.environments.uv import PATIENCE, find_uv, uv_environment
 
 
 def test_uv_is_here_and_runs() -> None:
@@ -21,7 +21,7 @@ def test_a_pip_mirror_is_passed_to_uv_unless_uv_has_its_own() -> None:
 
 def test_other_environments_are_forgotten_and_the_rest_is_kept() -> None:
     given = {"VIRTUAL_ENV": "x", "PYTHONPATH": "y", "CONDA_PREFIX": "z", "HTTPS_PROXY": "http://proxy.example"}
-    assert uv_environment(given, bundles=()) == {"HTTPS_PROXY": "http://proxy.example", "NO_COLOR": "1"}
+    assert uv_environment(given, bundles=()) == {**PATIENCE, "HTTPS_PROXY": "http://proxy.example", "NO_COLOR": "1"}
 
 
 def test_the_systems_certificates_are_used_unless_uv_is_configured(tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ from xsft.errors import INTERRUPTED, EnvironmentMissing, Refused, XsftError
 VENV = Path(".venv")
 MARKER = VENV / ".xsft-set-up"
 """Written last; holds the digest of the installed set."""
+TRIES = ("--timeout", "8", "--retries", "1")
+"""pip's patience in seconds: an index that does not answer is reported within 20 s; pip's own default is 90 s and more.
+"""
 MADE = VENV / ".xsft-made"
 """Written once .venv has its Python and pip."""
 
@@ -127,6 +130,7 @@ def install_uv() -> None:
                 "pip",
                 "install",
                 "-q",
+                *TRIES,
                 "--require-hashes",
                 "--no-deps",
                 "-r",
@@ -156,7 +160,8 @@ def install(argv: tuple[str, ...]) -> None:
     if not done.ok:
         raise EnvironmentMissing(
             f"{Path(argv[0]).name} ended with status {done.status} (see its output above)",
-            fix="check the network to the package index and the free disk space, then run `make setup` again",
+            fix="connect to the network, or set PIP_INDEX_URL to your mirror of the package index, and check the free"
+            " disk space; then run `make setup` again",
         )
 
 

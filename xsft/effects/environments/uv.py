@@ -39,6 +39,12 @@ not.
 """
 
 
+PATIENCE = {"UV_HTTP_CONNECT_TIMEOUT": "4", "UV_HTTP_RETRIES": "2"}
+"""An index that cannot be reached is reported within 20 s; a connected one may be slow. source: uv docs,
+reference/environment.
+"""
+
+
 def find_uv() -> str:
     """Return the path of the uv executable. Raises EnvironmentMissing."""
     try:
@@ -61,4 +67,4 @@ def uv_environment(env: Mapping[str, str], *, bundles: Sequence[Path] = SYSTEM_B
     handed_on = {ours: env[pips] for pips, ours in FROM_PIP if env.get(pips) and not env.get(ours)}
     kept = {name: value for name, value in env.items() if name not in NOT_OURS}
     trust = {"UV_SYSTEM_CERTS": "1"} if any(bundle.is_file() for bundle in bundles) else {}
-    return {**trust, **kept, **handed_on, "NO_COLOR": "1"}
+    return {**PATIENCE, **trust, **kept, **handed_on, "NO_COLOR": "1"}
