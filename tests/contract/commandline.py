@@ -100,10 +100,14 @@ class Machine:
 
 @contextmanager
 def machine(folder: Path, *, environments: Path, api: ClusterApi) -> Iterator[Machine]:
-    """`environments`: the folder that holds xpk's environment."""
-    cache = folder / "cache"
+    """`environments`: the folder that holds xpk's environment. Beside it is what xpk rendered for other tests: the same
+    line gives the same manifest.
+    """
+    cache, rendered = folder / "cache", environments.with_name("renders")
     cache.mkdir()
+    rendered.mkdir(exist_ok=True)
     (cache / "envs").symlink_to(environments)
+    (cache / "renders").symlink_to(rendered)
     with serving(Bucket(dict(INPUTS))) as bucket:
         env = {
             "PATH": os.environ["PATH"],

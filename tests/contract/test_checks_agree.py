@@ -77,9 +77,18 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def answers(maxtext: Worker) -> dict[str, Any]:
-    workloads = {**{name: workload for name, (_, workload) in REFUSED.items()}, **TAKEN, **MODELS}
+    workloads = {**{name: workload for name, (_, workload) in REFUSED.items()}, **TAKEN, **passing(MODELS)}
     jobs = [{"trainer": trainer_argv(run_of(workload))} for workload in workloads.values()]
     return dict(zip(workloads, ask(jobs, of=maxtext), strict=True))
+
+
+def passing(workloads: Mapping[str, WorkloadSpec]) -> dict[str, WorkloadSpec]:
+    """Those in which the checks find no error."""
+    return {
+        name: workload
+        for name, workload in workloads.items()
+        if not any(p.severity == "error" for p in check(run_of(workload), Facts()))
+    }
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -96,8 +105,8 @@ def test_what_passes_is_taken(name: str, answers: dict[str, Any]):
     assert "error" not in answers[name], answers[name].get("error")
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_model_that_maxtext_refuses_is_refused(name: str, answers: dict[str, Any]):
+def test_every_model_that_maxtext_refuses_is_refused(answers: dict[str, Any]):
     """The reverse does not hold: checks also know what the configuration does not look at."""
-    refused = any(p.severity == "error" for p in check(run_of(MODELS[name]), Facts()))
-    assert refused or "error" not in answers[name], answers[name]["error"]
+    passed = passing(MODELS)
+    assert len(passed) > 40
+    assert {name: answers[name]["error"] for name in passed if "error" in answers[name]} == {}

@@ -315,6 +315,7 @@ def everything(here: Machine, *printed: str) -> str:
     """All that xsft printed, sent and wrote; not what the user wrote."""
     own = {here.folder / "w.yaml", here.api.kubeconfig, here.folder / "token"}
     files = [f for f in here.folder.rglob("*") if f.is_file() and f not in own and "envs" not in f.parts]
+    files += (here.folder / "cache" / "renders").iterdir()  # a link, which rglob does not follow
     written = [f.read_bytes().decode("utf-8", "replace") + str(f) for f in files]
     kept = [name + content.decode("utf-8", "replace") for name, content in here.bucket.objects.items()]
     sent = [json.dumps([str(one), one.query, one.body]) for one in here.api.server.seen]

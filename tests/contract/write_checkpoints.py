@@ -8,6 +8,7 @@ whoever ends this process with SIGKILL leaves them as a killed writer does.
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import json
 import os
@@ -92,11 +93,17 @@ def configured(name: str, *keys: str) -> Any:
     return pyconfig.initialize([SFT, f"model_name={name}", *HERE, *SIZES, *keys])
 
 
-def built(name: str, *keys: str) -> tuple[Any, Any, nnx.Module]:
-    """The model that fine-tuning builds, with random values: initialising it would take longer than all the rest."""
+@functools.cache
+def shaped(name: str, *keys: str) -> tuple[Any, Any, nnx.Module]:
+    """A model's configuration, mesh and arrays without values; tracing it takes seconds."""
     config = configured(name, *keys)
     mesh = jax.sharding.Mesh(maxtext_utils.create_device_mesh(config), config.mesh_axes)
-    _, abstract = model_creation_utils.create_nnx_abstract_model(config, mesh)
+    return config, mesh, model_creation_utils.create_nnx_abstract_model(config, mesh)[1]
+
+
+def built(name: str, *keys: str) -> tuple[Any, Any, nnx.Module]:
+    """The model that fine-tuning builds, with random values: initialising it would take longer than all the rest."""
+    config, mesh, abstract = shaped(name, *keys)
     graph, state = nnx.split(abstract)
     return config, mesh, nnx.merge(graph, jax.tree.map(filled, state))
 
@@ -123,9 +130,7 @@ def said(arrays: Any) -> dict[str, Any]:
 
 def converted(folder: Path, model: tuple[str, ...], how: dict[str, Any]) -> dict[str, Any]:
     """`to_maxtext` ends in this function."""
-    config = configured(*model)
-    mesh = jax.sharding.Mesh(maxtext_utils.create_device_mesh(config), config.mesh_axes)
-    _, abstract = model_creation_utils.create_nnx_abstract_model(config, mesh)
+    config, _, abstract = shaped(*model)
     name = how.get("dtype", "float32")
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     weights = jax.tree.map(lambda one: noise(one.shape, dtype), nnx.to_pure_dict(nnx.state(abstract, nnx.Param)))
