@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.records.index import IndexEntry, keep
-from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.runs import Runs, runs_for
 from xsft.effects.runs.sources import PlaceQuery, RunSource
-from xsft.errors import SpecError, UsageError
+from xsft.effects.submit import job_end
+from xsft.errors import SpecError, Unreachable, UsageError
 from xsft.records.model import Attempt, Record
 from xsft.records.where import ClusterAddress
 from xsft.states.model import Observation, Status
@@ -67,6 +69,32 @@ def test_a_failed_job_of_a_conversion_is_recorded_once_it_is_seen(runs: Runs, tm
     assert recorded(runs, tmp_path, seen, Status(state="failed", reason="oom-killed")) == ("failed", "oom-killed")
     later = replace(seen, jobset=replace(there, uid="uid-2"))
     assert recorded(runs, tmp_path, later, Status(state="failed", reason="backoff")) == ("failed", "oom-killed")
+
+
+def test_recording_a_failed_job_delays_no_status(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bucket does not answer, or refuses: once for each job, for a short time, and silently."""
+    asked: list[str] = []
+
+    def refuse(path: str) -> Objects:
+        asked.append(path)
+        raise Unreachable("permission denied")
+
+    closed = replace(runs, store=RecordStore(state=runs.store.state, objects_at=refuse))
+    there = jobset("gemma-convert", work="convert")
+    failed = (observed("gemma-convert", jobset=there, progress=None), Status(state="failed", reason="oom-killed"))
+    closed.keep([failed])
+    closed.keep([failed])
+    assert len(asked) == 1
+    monkeypatch.setattr(job_end, "LIMIT_S", 0.05)
+    ended = Event()
+    silent = RecordStore(state=runs.store.state / "new", objects_at=lambda _: _after(ended))
+    replace(runs, store=silent).keep([failed])
+    ended.set()
+
+
+def _after(ended: Event) -> Objects:
+    ended.wait()
+    return LocalObjects()
 
 
 def recorded(runs: Runs, output: Path, seen: Observation, status: Status) -> tuple[str, str | None]:

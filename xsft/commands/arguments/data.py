@@ -6,6 +6,7 @@ import argparse
 
 from xsft.commands.arguments import a_name, add_json, add_settings
 from xsft.commands.arguments.data_prepare import add_prepare
+from xsft.commands.arguments.runs import a_count
 
 ACTIONS = {
     "show": "print whole examples as the model sees them: what is trained, what is masked",
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--split", choices=("train", "eval"), default="train", help="split to read (default: %(default)s)"
     )
     shown = parser.add_argument_group("for show")
-    shown.add_argument("-n", type=int, default=3, metavar="N", help="examples to show (default: %(default)s)")
+    shown.add_argument("-n", type=a_count, default=3, metavar="N", help="examples to show (default: %(default)s)")
     shown.add_argument("--row", type=_rows, default=(), metavar="N,M", help="show these rows, numbered from 0")
     shown.add_argument("--longest", action="store_true", help="show the longest examples first")
     shown.add_argument("--truncated", action="store_true", help="show examples that fill max_target_length")

@@ -81,15 +81,20 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
         _write(path, (*lines, *older), cluster=cluster, namespace=namespace, now=now)
 
 
-def newly_ended(state: Path, seen: Iterable[tuple[Observation, Status]]) -> Iterator[tuple[Observation, Status]]:
-    """Yield the jobs of conversions, exports and evaluations that ended since the last read was saved."""
-    for one, status in seen:
-        job = one.jobset
-        if not job or not job.work or job.serves or not one.cluster or one.last_known or status.state not in ENDED:
-            continue
-        before = recall(state, cluster=one.cluster, namespace=job.namespace).get(job.uid)
-        if before is None or not before.ended:
-            yield one, status
+def newly_failed_jobs(state: Path, seen: Iterable[tuple[Observation, Status]]) -> tuple[tuple[JobSet, str], ...]:
+    """Return the jobs of conversions, exports and evaluations that failed since the last read was saved, with the
+    reason. Each cluster's file is read once, and only if a job of it has failed.
+    """
+    failed = [
+        (one.cluster, one.jobset, status.reason)
+        for one, status in seen
+        if one.cluster and one.jobset and one.jobset.work and not one.jobset.serves
+        if one.last_known is None and status.state == "failed"
+    ]
+    places = {(cluster, job.namespace) for cluster, job, _ in failed}
+    before = {place: recall(state, cluster=place[0], namespace=place[1]) for place in places}
+    known = ((before[cluster, job.namespace].get(job.uid), job, reason) for cluster, job, reason in failed)
+    return tuple((job, reason) for last, job, reason in known if last is None or not last.ended)
 
 
 def _with_told(known: LastKnown, line: Line | None) -> LastKnown:

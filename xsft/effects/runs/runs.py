@@ -20,7 +20,7 @@ from xsft.effects.machine.process import user_name
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.effects.records.saved import latest_step
 from xsft.effects.runs.gather import Gathered, Look, Target, begin, gather_runs
-from xsft.effects.runs.lastknown import newly_ended, remember
+from xsft.effects.runs.lastknown import newly_failed_jobs, remember
 from xsft.effects.runs.local import lock_of
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, source_at, sources
 from xsft.effects.runs.wanted import Effort
@@ -103,7 +103,7 @@ class Runs(Struct, kw_only=True, eq=False):
         read beside their runs.
         """
         pairs = tuple(seen)
-        record_failed_jobs(self.store, newly_ended(self.store.state, pairs))
+        record_failed_jobs(self.store, newly_failed_jobs(self.store.state, pairs))
         remember(self.store.state, pairs, now=self.store.now())
 
     def cluster(self, name: str) -> Cluster:

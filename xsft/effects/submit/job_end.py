@@ -4,19 +4,22 @@ killed for memory records nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
 from xsft.effects.machine.chance import random_hex
 from xsft.effects.records.records import RecordStore, ref_of
-from xsft.errors import XsftError
+from xsft.effects.records.storage import within
+from xsft.errors import Unreachable, XsftError
 from xsft.problems import Problem, warning
 from xsft.records.model import AttemptFacts, Receipt
-from xsft.states.model import Observation, Status
+from xsft.states.model import JobSet
 
 OPEN = frozenset({"submitting", "created", "unknown"})
 """Outcomes after which the end is not recorded yet."""
+LIMIT_S = 3.0
+"""Maximum time that `xsft status` spends on recording; it does so once for each job."""
 
 
 def record_job_end(
@@ -53,12 +56,17 @@ def record_receipt(store: RecordStore, *, output: str, run_name: str, receipt: R
             store.finish(ref_of(last), facts)
 
 
-def record_failed_jobs(store: RecordStore, seen: Iterable[tuple[Observation, Status]]) -> None:
-    """Record the end of each failed job of a conversion, an export or an evaluation. An error in writing is ignored: it
-    does not concern the runs.
+def record_failed_jobs(store: RecordStore, failed: Sequence[tuple[JobSet, str]]) -> None:
+    """Record the end of each failed job, with its reason. What cannot be written, or not within the limit, is left out:
+    it does not concern the runs, and the next conversion, export or evaluation records it.
     """
-    for one, status in seen:
-        job = one.jobset
-        if job and job.work and job.output and status.state == "failed":
+    if failed:
+        with suppress(Unreachable):
+            within(LIMIT_S, lambda: _record_failed(store, failed))
+
+
+def _record_failed(store: RecordStore, failed: Sequence[tuple[JobSet, str]]) -> None:
+    for job, reason in failed:
+        if job.output:
             at = {"output": job.output, "run_name": job.run_name, "uid": job.uid}
-            record_job_end(store, **at, outcome="failed", reason=status.reason)
+            record_job_end(store, **at, outcome="failed", reason=reason)
