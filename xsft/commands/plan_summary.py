@@ -44,8 +44,7 @@ def summary(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from _fits(plan.problems)
     if plan.time:
         yield "time", time_text(plan.time)
-    yield "restarts", _restarts(plan)
-    yield "compiled", _compiled(plan)
+    yield "restarts", f"{_restarts(plan)}; {_compiled(plan)}"
     yield "secrets", secrets_text(run)
     yield "results", f"{(run.output or '?').rstrip('/')}/{plan.run_name}/checkpoints"
 
@@ -142,11 +141,11 @@ def _amount(value: float) -> str:
 def _compiled(plan: Plan) -> str:
     """Return where compiled programs are kept, so that a restart need not compile again, as text."""
     if plan.mode.value == "pathways":
-        return f"by Pathways' servers, which keep programs in {plan.run.servers.scratch or 'their scratch bucket'}"
+        return f"Pathways keeps compiled programs in {plan.run.servers.scratch or 'its scratch bucket'}"
     if folder := trainer_of(plan.run).trainer_keys(plan.run).get("jax_cache_dir"):
-        return f"programs are kept in {folder}"
+        return f"compiled programs are kept in {folder}"
     kept = plan.on_this_machine and "jax_cache_dir" not in plan.run.spec.overrides.maxtext
-    return "programs are kept in xsft's cache folder" if kept else "a restart compiles again (jax_cache_dir is empty)"
+    return "compiled programs are kept in xsft's cache folder" if kept else "it compiles again (jax_cache_dir is empty)"
 
 
 def secrets_text(run: Run) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from xsft.catalog.tpu import Slice
 from xsft.fit.work import StepWork
 
-Resource = Literal["compute", "hbm", "ici", "dcn"]
+StepLimit = Literal["compute", "hbm", "ici", "dcn"]
 
 GIGA = 1e9
 TERA = 1e12
@@ -19,10 +19,10 @@ class StepBound(Struct, frozen=True, kw_only=True):
     """What no step can be faster than."""
 
     seconds: float
-    by: Resource
+    by: StepLimit
     """The resource that needs that long."""
-    times: dict[Resource, float]
-    """Resource -> seconds at its full rate; a bound by arithmetic has `compute` only."""
+    times: dict[StepLimit, float]
+    """Limit -> seconds at its full rate; a bound by arithmetic has `compute` only."""
     tokens: float
     """Per device and step, padding included."""
     mfu: float | None
@@ -41,7 +41,7 @@ def compiled_bound(work: StepWork, *, tpu: Slice, tokens: float) -> StepBound | 
     peak, rates, share = tpu.device_tflops, tpu.bandwidth, tpu.chips / tpu.devices
     if peak is None or rates is None:
         return None
-    times: dict[Resource, float] = {
+    times: dict[StepLimit, float] = {
         "compute": work.flops / (peak * TERA),
         "hbm": work.hbm_bytes / (rates.hbm * share * GIGA),
         "ici": work.ici_bytes / (rates.ici * share * GIGA),
@@ -55,12 +55,12 @@ def arithmetic_bound(*, flops: float, tpu: Slice, tokens: float) -> StepBound | 
     peak = tpu.device_tflops
     if peak is None or flops <= 0:
         return None
-    times: dict[Resource, float] = {"compute": flops / (peak * TERA)}
+    times: dict[StepLimit, float] = {"compute": flops / (peak * TERA)}
     return _slowest(times, tokens=tokens, model_tflops=flops / TERA, peak=peak, compiled=False)
 
 
 def _slowest(
-    times: dict[Resource, float], *, tokens: float, model_tflops: float | None, peak: float, compiled: bool
+    times: dict[StepLimit, float], *, tokens: float, model_tflops: float | None, peak: float, compiled: bool
 ) -> StepBound:
     by = max(times, key=lambda resource: times[resource])
     mfu = model_tflops / times[by] / peak if model_tflops is not None else None

@@ -1,0 +1,30 @@
+"""What is recorded when a run has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.effects.records.test_records import CREATED, begun, intent, store
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.submit.job_end import record_receipt
+from xsft.records.model import Receipt
+
+RECEIPT = Receipt(seconds={"training": 10.0}, steps=4, notes=("One.",))
+
+
+def test_a_receipt_joins_the_record_and_changes_no_outcome(tmp_path: Path) -> None:
+    records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
+    records.finish(begun(records, intent(output)), CREATED)
+    for _twice in range(2):
+        record_receipt(records, output=output, run_name="a-run", receipt=RECEIPT, uid="u-1")
+    (read,) = records.read_run(output, "a-run")
+    assert (read.outcome, read.last.receipt, read.last.created_by) == ("created", RECEIPT, "a" * 16)
+
+
+def test_the_receipt_of_another_jobset_is_not_kept(tmp_path: Path) -> None:
+    records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
+    records.finish(begun(records, intent(output)), CREATED)
+    record_receipt(records, output=output, run_name="a-run", receipt=RECEIPT, uid="u-2")
+    record_receipt(records, output=output, run_name="unknown", receipt=RECEIPT, uid=None)
+    (read,) = records.read_run(output, "a-run")
+    assert read.last.receipt is None
