@@ -98,13 +98,13 @@ def intend(
     """Gather the facts and decide everything, without rendering. Looks run side by side, and each is sent once.
 
     `hub`: what answers in place of the Hugging Face hub. `offline`: ask nothing outside this machine. `progress`: told
-    each second what is waited for.
+    what is waited for after a second, and when that changes.
     """
     asked, today = Questions(), clock.today()
     looks = _each_once(asked, hub=hub, offline=offline)
     intents = [partial(_intent, one, attempt=attempt, today=today, looks=looks) for one in workloads]
-    told = partial(_tell, asked, progress)
-    return tuple(every(intents, threads=WORKLOADS_AT_ONCE, meanwhile=told))
+    waiting = partial(_waiting_for, asked)
+    return tuple(every(intents, threads=WORKLOADS_AT_ONCE, waiting=waiting, progress=progress))
 
 
 WORKLOADS_AT_ONCE = 16
@@ -135,11 +135,11 @@ def _each_once(asked: Questions, *, hub: HubReader | None, offline: bool) -> _Sh
     )
 
 
-def _tell(asked: Questions, progress: ShowLine) -> None:
+def _waiting_for(asked: Questions) -> str:
+    """Return a line on the first questions without an answer; empty if there are none."""
     waiting = asked.waiting()
-    if waiting:
-        more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
-        progress(f"waiting for {', '.join(waiting[:3])}{more}")
+    more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+    return f"waiting for {', '.join(waiting[:3])}{more}" if waiting else ""
 
 
 def _intent(one: Loaded, *, attempt: int, today: str, looks: _SharedLooks) -> Intent:

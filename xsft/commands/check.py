@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _deep(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[tuple[Problem, ...], ...]:
-    waiting = partial(progress, "waiting for MaxText's own parser")
-    (found,) = every([partial(api.ask_maxtext, intents)], threads=1, meanwhile=waiting)
+    ask = partial(api.ask_maxtext, intents)
+    (found,) = every([ask], threads=1, waiting=lambda: "waiting for MaxText's own parser", progress=progress)
     return found
 
 

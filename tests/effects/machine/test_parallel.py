@@ -66,9 +66,17 @@ def test_in_a_hurry_the_first_are_asked_and_no_others(threads: int) -> None:
     assert answers(looks, threads=threads, timeout_s=30, hurry=early) == list(range(20))
 
 
-def test_every_result_is_waited_for_and_the_caller_is_told_meanwhile() -> None:
-    told = threading.Event()
-    assert every([lambda: told.wait(60), lambda: 2], threads=2, meanwhile=told.set) == [True, 2]
+def test_every_result_is_waited_for_and_a_change_of_what_is_waited_for_is_told_once() -> None:
+    asked, told, done = iter(("", "a", "a")), list[str](), threading.Event()
+
+    def waiting() -> str:
+        line = next(asked, None)
+        if line is None:
+            done.set()
+        return line or "a"
+
+    assert every([lambda: done.wait(60), lambda: 2], threads=2, waiting=waiting, progress=told.append) == [True, 2]
+    assert told == ["a"]
     assert every([], threads=2) == []
 
 

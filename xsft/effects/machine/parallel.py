@@ -14,6 +14,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
+from xsft.aliases import ShowLine
 from xsft.effects.machine import clock
 from xsft.errors import Unreachable
 
@@ -97,18 +98,27 @@ def answers(
     return [None if answer is None else answer.result() for answer in there]
 
 
-def every(looks: Sequence[Callable[[], T]], *, threads: int, meanwhile: Callable[[], None] = lambda: None) -> list[T]:
+def every(
+    looks: Sequence[Callable[[], T]],
+    *,
+    threads: int,
+    waiting: Callable[[], str] = lambda: "",
+    progress: ShowLine = lambda _line: None,
+) -> list[T]:
     """Return what each function returned, in the same order, however long it takes. Raises as `answers` does.
 
-    `meanwhile`: called every second while the caller waits.
+    `waiting`: what is waited for, asked each second; `progress` is told if that changed and is not empty.
     """
-    whole = start(lambda: answers(looks, threads=threads, timeout_s=threading.TIMEOUT_MAX / 2))
-    while not whole.ended(MEANWHILE_S):
-        meanwhile()
+    whole, told = start(lambda: answers(looks, threads=threads, timeout_s=threading.TIMEOUT_MAX / 2)), ""
+    while not whole.ended(TOLD_EVERY_S):
+        line = waiting()
+        if line not in ("", told):
+            told = line
+            progress(line)
     return cast("list[T]", whole.result())
 
 
-MEANWHILE_S = 1.0
+TOLD_EVERY_S = 1.0
 
 
 class Questions:
