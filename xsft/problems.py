@@ -24,7 +24,7 @@ Warnings of a plan that block a submission:
 - `absent`: always; what the run needs does not exist yet, and accepting that does not make it exist.
 """
 
-_COMMAND_OF_FILE = re.compile(r"(`xsft (?:[a-z]+ )+)FILE\b")
+_COMMAND_OF_FILE = re.compile(r"(\bxsft (?:[a-z]+ )+)FILE\b")
 
 Again = Literal["helps", "unsure", "never"]
 """Whether trying again helps; `never` before a person has acted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -183,14 +184,25 @@ def test_a_walk_that_is_killed_before_each_write_is_continued(here: Machine) -> 
 
 
 @pytest.mark.standin_only("walked")
-def test_waiting_goes_from_stage_to_stage_and_a_failed_training_ends_it(here: Machine) -> None:
+def test_ctrl_c_ends_the_watching_only_and_a_failed_training_ends_the_next_call(here: Machine) -> None:
     argv = (str(XSFT), "run", str(here.workload(STORY, stages=None, tpu=TPU)), "--json", "--poll", "1s")
-    with subprocess.Popen(argv, env=here.env, cwd=here.folder, stdout=subprocess.PIPE, text=True) as process:
-        until(lambda: CONVERT in here.api.world.jobsets())
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True}
+    log = here.folder / "stderr.txt"
+    with (
+        log.open("w", encoding="utf-8") as stderr,
+        subprocess.Popen(argv, env=here.env, cwd=here.folder, stderr=stderr, **streams) as process,
+    ):
+        until(lambda: "queued" in log.read_text(encoding="utf-8"))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"{CONVERT} is unaffected and continues" in log.read_text(encoding="utf-8")
+    with subprocess.Popen(argv, env=here.env, cwd=here.folder, **streams) as process:
         converted(here)
         until(lambda: NAME in here.api.world.jobsets())
         here.api.world.end(NAME, "Failed")
         said, _ = process.communicate(timeout=60)
     document = json.loads(said)
     assert (process.returncode, document["exit_status"]) == (6, 6)
-    assert [(one["action"], one["state"]) for one in document["stages"]] == [("created", "done"), ("created", "failed")]
+    assert document["stages"][0]["state"] == "done"
+    assert [(one["action"], one["state"]) for one in document["stages"][1:]] == [("created", "failed")]

@@ -126,6 +126,7 @@ def test_a_missed_verdict_ends_the_walk_each_time(state: StageState) -> None:
     found = walked(Recorded("evaluate", state=state, verdict="failed"), Recorded("export"))
     assert isinstance(found.failed, RunFailed)
     assert found.failed.problem_id == "verdict-failed"
+    assert "Read the answers in /out/evaluate" in found.failed.fix
     assert actions(found)[1] == "waiting"
 
 

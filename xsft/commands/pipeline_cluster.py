@@ -20,6 +20,7 @@ from xsft.commands.failure import print_problems
 from xsft.commands.pipeline_here import conversion_found, training_plan
 from xsft.commands.progress import shown
 from xsft.commands.run_sources import runs_at
+from xsft.commands.status_table import change
 from xsft.commands.submit_cluster import Connect, submitted
 from xsft.commands.submit_wait import After
 from xsft.commands.waiting import WaitLimits, error_of, told
@@ -112,8 +113,10 @@ def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None
     stage.asked.forget()
     print_problems(waited.problems)
     failed = error_of(stage.run_name, DONE, waited)
-    if isinstance(failed, TimedOut):
-        raise TimedOut(failed.message, fix="It continues without this process; the same command finds it.")
+    if isinstance(failed, TimedOut):  # earlier stages used up a part of the time
+        seen = change(waited.row) if waited.row else stage.run_name
+        fix = "It continues without this process; the same command finds it."
+        raise TimedOut(f"--timeout is reached, and {stage.run_name} is not done: {seen}.", fix=fix)
     if failed:
         raise failed
 

@@ -82,7 +82,7 @@ class StageEnd(Struct, frozen=True, kw_only=True):
     result: str | None = None
     verdict: StageVerdict | None = None
     fix: str = ""
-    """Next step for the user after a failure or a missed verdict."""
+    """Next step for the user after a failure."""
     interrupted: bool = False
     """Whether the user interrupted it."""
     warnings: tuple[Problem, ...] = ()

@@ -152,7 +152,10 @@ def _error_of(stage: Stage, end: StageEnd) -> XsftError | None:
     if end.state != "done":
         return RunFailed(f"{stage.run_name}: {end.why}", fix=end.fix)
     if end.verdict == "failed":
-        return RunFailed(f"{stage.run_name}: {end.why}", fix=end.fix, id="verdict-failed")
+        fix = (
+            f"Read the answers in {end.result}. Train longer or on other data, or change the rules of stages.evaluate."
+        )
+        return RunFailed(f"{stage.run_name}: {end.why}", fix=fix, id="verdict-failed")
     return None
 
 

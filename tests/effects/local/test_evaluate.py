@@ -133,7 +133,6 @@ def test_a_failed_verdict_stays_failed_without_another_measurement(evaluated: Ev
     end = missed.performed()
     assert (end.action, end.verdict) == ("created", "failed")
     assert "is 3" in end.why
-    assert end.fix
     assert (missed.record.outcome, missed.record.last.reason) == ("failed", end.why)
     again = missed.performed()
     assert (again.action, again.verdict, again.why) == ("done", "failed", end.why)

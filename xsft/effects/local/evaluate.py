@@ -43,7 +43,6 @@ from xsft.evaluation.verdict import Judgement
 from xsft.records.model import Record
 from xsft.stages.stage import StageAction, StageEnd, StageFound
 
-FIX_VERDICT = "Read the answers in {path}. Train longer or on other data, or change the rules of stages.evaluate."
 MEMORY_FACTOR = 1.2
 """Of the weights' files: arrays and activations of one set of weights at a time."""
 PROCESS_BYTES = 1 << 30
@@ -112,7 +111,6 @@ def _end(action: StageAction, judgement: Judgement, *, path: Path) -> StageEnd:
         why=f"verdict {judgement.summary}",
         result=str(path),
         verdict=judgement.verdict,
-        fix=FIX_VERDICT.format(path=path) if judgement.verdict == "failed" else "",
     )
 
 
