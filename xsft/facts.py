@@ -139,6 +139,8 @@ class DataFacts(Struct, frozen=True, kw_only=True):
     """The first ones of each file, and some of the rest."""
     counted: int | None = None
     """Number of all rows; None if not all were read."""
+    files: int | None = None
+    """Number of files; None if they were not listed."""
     digest: str = ""
     """Digest of the files' sizes and of what was read of them."""
     content: str = ""

@@ -152,7 +152,8 @@ def test_nothing_there(told: Told, tmp_path: Path) -> None:
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    with serving(Bucket({f"runs/0/{name}": data for name, data in files().items()})) as served:
+    saved = {**files(), "commit_success.txt": b""}
+    with serving(Bucket({f"runs/0/{name}": data for name, data in saved.items()})) as served:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", served.url)
         yield served
 
@@ -162,6 +163,15 @@ def test_in_a_bucket(told: Told, bucket: Bucket) -> None:
     assert (status, said["status"], said["dtypes"]) == (0, "complete", ["float32"])
     held = [data for name, data in bucket.objects.items() if name.startswith("runs/0/items/")]
     assert said["bytes"] == sum(map(len, held))
+
+
+def test_a_save_that_was_copied_to_a_bucket_without_its_marker(told: Told, bucket: Bucket) -> None:
+    del bucket.objects["runs/0/commit_success.txt"]
+    status, said = told.document("gs://my-bucket/runs/0/items")
+    assert (status, said["status"]) == (2, "torn")
+    assert "gcloud storage cp - gs://my-bucket/runs/0/commit_success.txt" in said["detail"]
+    bucket.objects["runs/0/items/commit_success.txt"] = b""
+    assert told.document("gs://my-bucket/runs/0/items")[1]["status"] == "complete"
 
 
 def test_an_array_of_a_bucket_without_its_own_file_is_torn(told: Told, bucket: Bucket) -> None:

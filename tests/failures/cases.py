@@ -30,7 +30,7 @@ from xsft.effects.facts.rows import read_rows
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit.admission import examine
 from xsft.errors import XsftError
-from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.facts import CheckpointFacts, DataFacts, Facts, SavedArray
 from xsft.planner import make_intent
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
@@ -41,6 +41,7 @@ Case = Callable[[Path], Raised]
 
 LORA = {"rank": 8, "alpha": 16, "restore_path": "gs://my-bucket/runs/a/checkpoints/2/model_params"}
 UNSCANNED = {**GOOD, "model": {**GOOD["model"], "scan_layers": False}}
+FILES = {"hf_path": "json", "hf_train_files": "gs://my-bucket/rows.jsonl", "train_split": "train"}
 CHAT = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
 
 
@@ -69,10 +70,17 @@ def rows(*found: object, file: str = "rows.jsonl", **changes: Any) -> Case:
         path = folder / file
         path.write_text("".join(f"{json.dumps(row)}\n" for row in found))
         read = read_rows(str(path), of="json", where="data.hf_train_files")
-        data = {"hf_path": "json", "hf_train_files": "gs://my-bucket/rows.jsonl", "train_split": "train"}
-        return said_of(spec(data=data, **changes), Facts(data=read))
+        return said_of(spec(data=FILES, **changes), Facts(data=read))
 
     return raised
+
+
+def rows_of_two_files(folder: Path) -> Raised:
+    """A column without a value in the first file, and with one in the second."""
+    for number, note in enumerate((None, "checked by Ann")):
+        (folder / f"{number}.jsonl").write_text(f"{json.dumps({**CHAT, 'note': note})}\n" * 500)
+    read = read_rows(f"{folder}/*.jsonl", of="json", where="data.hf_train_files")
+    return said_of(spec(data=FILES), Facts(data=read))
 
 
 def stored(files: Mapping[str, bytes], path: str, base: Mapping[str, Any] = GOOD) -> Case:
@@ -182,6 +190,9 @@ CASES: Mapping[str, Case] = {
     "checkpoint.scan": stored(CONVERTED, "0/items", UNSCANNED),
     "checkpoint.shape": workload(facts=full("qwen3-8b")),
     "checkpoint.incomplete": a_torn_save,
+    "checkpoint.copied": stored(
+        {name: content for name, content in CONVERTED.items() if not name.endswith("commit_success.txt")}, "0/items"
+    ),
     "checkpoint.ocdbt": an_ocdbt_checkpoint,
     "checkpoint.unreadable": a_refused_checkpoint,
     "adapters.rank": workload(lora=LORA, facts=saved_adapters("self_attention.query", rank=16)),
@@ -193,6 +204,13 @@ CASES: Mapping[str, Case] = {
     "data.column": rows({"MESSAGES": CHAT["messages"]}),
     "data.column-known": workload(data={"columns": ["text"]}),
     "data.role": rows({"messages": [{"role": "bing", "content": "?"}, *CHAT["messages"]]}),
+    "data.first-null": rows_of_two_files,
+    "data.eval-small": workload(
+        data={**FILES, "hf_eval_files": "gs://my-bucket/eval.jsonl"},
+        eval={"interval": 100, "steps": 1},
+        facts=Facts(eval_data=DataFacts(counted=7)),
+    ),
+    "data.few-files": workload(data=FILES, tpu={"type": "v6e-256"}, facts=Facts(data=DataFacts(files=10))),
     "data.no-target": lambda _folder: said_of(spec(), Facts(tokenized=(((5000, 20),),) * 20)),
     "data.split-of-files": workload(
         data={"hf_path": "json", "hf_train_files": "gs://my-bucket/a.jsonl", "train_split": "all_examples"}

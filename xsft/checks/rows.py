@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from xsft.checks.values import is_on, number
+from xsft.dataset.kinds import retyped
 from xsft.dataset.passes import Split
 from xsft.dataset.rules import Render, Rules
 from xsft.dataset.verdicts import Round, length_problems, problems_of, texts_of
@@ -25,6 +26,8 @@ LIMIT = 2048
 MARKS = ("add_bos", "add_eos")
 """Keys, on by default, with which Grain's pipeline adds tokens to each text; Hugging Face's does not read them."""
 COMPLETION_ONLY = "sft_train_on_completion_only"
+FEW_TOLD = 20
+"""Number of first rows below which a sample tells no type."""
 SEPARATOR = f"{QUESTION_TEXTS}.REASONING_ANSWER_SEPARATOR"
 
 
@@ -37,6 +40,7 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     for found, where, split in sampled:
         if found is not None:
             yield from _of_files(found, where, _rules(_columns(run, split), keys, facts.tokenizer))
+            yield from _retyped(found, where) if keys.get("hf_path") == "json" else ()
     if facts.counted is not None:
         yield from _counted_before(facts.counted)
     elif facts.tokenized:
@@ -84,6 +88,31 @@ def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Pro
         yield _not_judged(where)
     elif found.problem is None:
         yield from problems_of(found, rules, where=where)
+
+
+def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:
+    """Check that the rows of later files, or behind the first ones, fit the types that the first ones tell. Of a sample
+    only a column without any value in the first rows is judged.
+    """
+    told = [row.row for row in found.rows if row.keys != "cast"]
+    clash = retyped(told, [row.row for row in found.rows if row.keys == "cast"])
+    sampled = found.counted is None
+    if found.problem or clash is None or (sampled and (clash.told != "null" or len(told) < FEW_TOLD)):
+        return
+    given = "is null in all first rows" if clash.told == "null" else f"is of the type {clash.told} in the first rows"
+    message = (
+        f"{clash.path} {given}{' that were looked at' if sampled else ''}, from which datasets tells its type, and"
+        f" {_shown(clash.found)} in later ones: MaxText stops with `Couldn't cast array` or `ArrowInvalid`."
+    )
+    fix = f"Remove {clash.path}, give it one type, or write the rows as parquet: `xsft data prepare FILE`."
+    if sampled:
+        yield warning("data-retyped", where, message, fix)
+    else:
+        yield error("data-retyped", where, message, fix, kind="disputable")
+
+
+def _shown(value: object) -> str:
+    return f"text ({value[:20]!r})" if isinstance(value, str) else f"{type(value).__name__} ({str(value)[:20]})"
 
 
 def _not_judged(where: str) -> Problem:

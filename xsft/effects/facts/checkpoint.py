@@ -80,7 +80,7 @@ def _with_layers(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> 
     recorded = recorded_scan(step)
     scan = told_scan(array.path for array in read.arrays) if recorded is None else recorded
     axis = told_axis(read.arrays) if scan else None
-    torn = _torn(found, read, storage) or no_commit(folder, step, storage)
+    torn = _torn(found, read, storage) or no_commit(folder, step, storage, item=found.path)
     return replace(
         found,
         status="torn" if torn else found.status,

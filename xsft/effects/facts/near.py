@@ -47,11 +47,22 @@ def step_folder(path: str) -> str:
     return parent if f"{last}/" in ITEMS or last == OPTIMIZER else path
 
 
-def no_commit(folder: str, step_metadata: Mapping[str, Any], storage: Storage) -> str | None:
-    """Return why the save of the step in `folder` is unfinished; None if nothing shows that."""
-    if not uncommitted(step_metadata) or storage.read(f"{folder}/{COMMITTED}", limit=1) is not None:
+def no_commit(
+    folder: str, step_metadata: Mapping[str, Any], storage: Storage, *, item: str | None = None
+) -> str | None:
+    """Return why the save of the step in `folder` is unfinished; None if nothing shows that. `item`: the part of it
+    that was read; of a bucket MaxText before 0.2.5 asks that folder for the marker.
+    """
+    unfinished = uncommitted(step_metadata)
+    in_bucket = folder.startswith("gs://") and item is not None
+    if not (unfinished or in_bucket) or storage.read(f"{folder}/{COMMITTED}", limit=1) is not None:
         return None
-    return f"its {STEP_METADATA} has no commit time, and {COMMITTED} is missing"
+    if unfinished:
+        return f"its {STEP_METADATA} has no commit time, and {COMMITTED} is missing"
+    if storage.read(f"{item}/{COMMITTED}", limit=1) is not None:
+        return None
+    mend = f"echo copied | gcloud storage cp - {folder}/{COMMITTED}"
+    return f"{folder} has no {COMMITTED}, which Orbax asks for in a bucket; if it was copied whole from a disk: {mend}"
 
 
 def _uncommitted(folder: str, storage: Storage) -> str | None:

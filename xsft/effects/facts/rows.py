@@ -83,14 +83,14 @@ def _of_bucket(pattern: str, *, of: str, where: str) -> DataFacts | None:
             return DataFacts(problem=_none(pattern, where))
         if not _is_json(of, [file.path for file in files]):
             found = read_bucket_files(files, of=of, where=where)
-            return replace(found, content=content_of(files))
+            return replace(found, content=content_of(files), files=len(files))
         found = _sample(files[:FILES], where)
     except Unreachable as failed:
         if failed.id == "place-placeholder":
             return None
         return DataFacts(problem=rows_unread(failed.message, where=where, fix=failed.fix))
     whole = len(files) <= FILES
-    return replace(found, content=content_of(files), counted=found.counted if whole else None)
+    return replace(found, content=content_of(files), files=len(files), counted=found.counted if whole else None)
 
 
 def _of_machine(path: str, pattern: str, *, of: str, where: str) -> DataFacts:
@@ -98,8 +98,8 @@ def _of_machine(path: str, pattern: str, *, of: str, where: str) -> DataFacts:
     if not files:
         return DataFacts(problem=_none(pattern, where))
     if _is_json(of, list(map(str, files))):
-        return _sample([local_file(file) for file in files], where)
-    return read_files(files, of=of, where=where)
+        return replace(_sample([local_file(file) for file in files], where), files=len(files))
+    return replace(read_files(files, of=of, where=where), files=len(files))
 
 
 def _is_json(of: str, files: Sequence[str]) -> bool:

@@ -1,0 +1,51 @@
+"""Values of a later file that the pinned datasets casts, or stops at: the copy of the rule says the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipeline import Pipeline, PipelineError
+from tests.stories import intent_of, spec_of, varied
+from xsft.dataset.kinds import retyped
+
+pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
+
+CASTS = Path(__file__).with_name("datasets_casts.py")
+ARGV = intent_of(varied(spec_of("tiny_local"), {"train.per_device_batch_size": 1})).trainer_argv
+CHAT = {"messages": [{"role": "user", "content": "1 plus 2?"}, {"role": "assistant", "content": "3."}]}
+VALUES: tuple[object, ...] = (None, 1, 1.5, True, "x", "7", ["a"], [], {"k": 1})
+PAIRS = list(permutations(VALUES, 2))
+NOT_JUDGED = [(True, "x"), (True, "7")]
+"""Which texts are booleans is not copied."""
+
+
+def test_the_rule_says_what_datasets_does(tmp_path: Path, maxtext_python: Path) -> None:
+    judged = [retyped([{"n": one}], [{"n": other}]) is None for one, other in PAIRS]
+    casts = _casts([[{"n": one}, {"n": other}] for one, other in PAIRS], tmp_path, maxtext_python)
+    told = zip(PAIRS, judged, casts, strict=True)
+    assert [pair for pair, said, cast in told if said != cast] == NOT_JUDGED
+
+
+def test_a_null_inside_messages_stops_the_pipeline(tmp_path: Path, maxtext_pipeline: Pipeline) -> None:
+    first, later = ([{**one, "name": name} for one in CHAT["messages"]] for name in (None, "x"))
+    clash = retyped([{"messages": first}], [{"messages": later}])
+    assert clash is not None
+    assert clash.path == "messages[].name"
+    (tmp_path / "0.jsonl").write_text(json.dumps({"messages": first}) + "\n")
+    (tmp_path / "1.jsonl").write_text(json.dumps({"messages": later}) + "\n")
+    with pytest.raises(PipelineError, match="Couldn't cast"):
+        maxtext_pipeline.rows(ARGV, {"hf_train_files": f"{tmp_path}/*.jsonl"})
+
+
+def _casts(pairs: list[list[dict[str, Any]]], folder: Path, python: Path) -> list[bool]:
+    argv = [str(python), "-I", str(CASTS), str(folder)]
+    env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hf")}
+    done = subprocess.run(argv, input=json.dumps(pairs), env=env, capture_output=True, text=True, check=True)
+    found: list[bool] = json.loads(done.stdout.splitlines()[-1])
+    return found

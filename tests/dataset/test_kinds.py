@@ -1,0 +1,14 @@
+"""Kinds of values; tests/contract/test_kinds.py compares them with datasets itself."""
+
+from __future__ import annotations
+
+from xsft.dataset.kinds import Retyped, retyped
+
+
+def test_a_column_is_null_first_and_text_later() -> None:
+    assert retyped([{"note": None}] * 2, [{"note": None}, {"note": "x"}]) == Retyped("note", "null", "x")
+    assert retyped([{"note": None}, {"note": "y"}], [{"note": "x"}]) is None
+
+
+def test_a_column_of_several_kinds_is_not_judged() -> None:
+    assert retyped([{"note": 1}, {"note": "x"}], [{"note": ["a"]}]) is None

@@ -1,0 +1,94 @@
+"""Check how the data is shared: files between the processes that read them, rows between the evaluations. Pure.
+
+source: maxtext@0.2.5 input_pipeline/input_pipeline_utils.py [HFDataSource]: process i of n reads the files i, i+n, …,
+and ends when they do; with fewer files than processes each reads all rows, and keeps every n-th.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.catalog.datasets import dataset
+from xsft.checks.data import rows_of, rows_per_step
+from xsft.checks.resumption import files, readers
+from xsft.checks.trainer_keys import where_of
+from xsft.checks.values import is_on, number
+from xsft.facts import Facts
+from xsft.problems import Problem, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+MANY_READERS = 16
+"""Number of processes from which on reading all rows in each of them is worth a warning."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Check shares that leave processes or evaluations without rows."""
+    if run.spec.on_cluster and run.slice is None:
+        return
+    listed = facts.data.files if facts.data else None
+    found = listed or files(run)
+    if found is not None and keys.get("dataset_type", "hf") == "hf":
+        if found >= readers(run):
+            yield from _uneven(run, keys, facts, found)
+        elif listed:  # of the hub's `hub-streaming` speaks
+            yield from _fewer_files(run, listed)
+    yield from _evaluated(run, keys, facts)
+
+
+def _fewer_files(run: Run, found: int) -> Iterator[Problem]:
+    many = readers(run)
+    if many < MANY_READERS:
+        return
+    message = (
+        f"The data has {found} file{'s' if found != 1 else ''} for {many} processes: each of them reads and tokenises"
+        f" all rows, and drops {many - 1} of {many}."
+    )
+    fix = f"Split the data into {many} files, or a multiple of that: `xsft data prepare FILE`; or use mode: pathways."
+    yield warning("data-few-files", "data", message, fix)
+
+
+def _uneven(run: Run, keys: Mapping[str, Value], facts: Facts, found: int) -> Iterator[Problem]:
+    """Check for files of which some processes get one more than the others, whose rows end first."""
+    rows = (facts.data.counted if facts.data else None) or rows_of(run)
+    many, per_step = readers(run), rows_per_step(run, keys)
+    if rows is None or not found % many or not per_step or is_on(keys.get("generate_padding_batch_train", False)):
+        return
+    epochs = run.spec.data.num_epoch or 1
+    even = rows * epochs * (found // many * many) // found
+    if even // per_step < run.spec.train.steps <= rows * epochs // per_step:
+        message = (
+            f"{found} files are no multiple of the {many} processes that read them: those with {found // many} end"
+            f" first, and the run with them, after about {even // per_step} of {run.spec.train.steps} steps."
+        )
+        fix = f"Split the data into a multiple of {many} files, or use at most {even // per_step} steps."
+        yield warning("data-uneven-files", "data", message, fix)
+
+
+def _evaluated(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Check that the rows make a batch. source: google-tunix@0.1.7 sft/peft_trainer.py [_run_eval]: "No eval examples
+    found. Skipping eval metrics logging."
+    """
+    if (number(keys.get("eval_interval")) or -1) <= 0 or is_on(keys.get("generate_padding_batch_eval", False)):
+        return
+    rows, batch = _eval_rows(run, facts), _eval_batch(run, keys)
+    if rows is None or rows >= batch:
+        return
+    message = (
+        f"The data for evaluation has {rows:,} rows, and one batch takes {batch:,}: MaxText drops what makes no whole"
+        " batch, so no evaluation takes place."
+    )
+    fix = "Use more rows, a smaller eval.per_device_batch_size, or remove the eval section."
+    yield warning("eval-beyond-data", where_of("eval_interval", run), message, fix)
+
+
+def _eval_rows(run: Run, facts: Facts) -> int | None:
+    data, known = run.spec.data, dataset(run.spec.data.hf_path)
+    if data.hf_eval_files is not None:
+        return facts.eval_data.counted if facts.eval_data else None
+    return known.rows(data.hf_eval_split or "", hf_name=data.hf_name or "") if known else None
+
+
+def _eval_batch(run: Run, keys: Mapping[str, Value]) -> int:
+    per_device = number(keys.get("eval_per_device_batch_size")) or number(keys.get("per_device_batch_size")) or 1.0
+    return int(run.devices * max(1.0, per_device))

@@ -1,0 +1,93 @@
+"""Kinds of values in rows of JSON: datasets tells each column's type from the first rows, and casts later files. Pure.
+
+source: datasets@5.2.0 packaged_modules/json/json.py, table.py [array_cast]; tests/contract/test_kinds.py asks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+JsonKind = Literal["null", "int", "float", "bool", "text", "list", "object"]
+
+
+_KINDS: Mapping[type, JsonKind] = {
+    type(None): "null",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    str: "text",
+    list: "list",
+}
+_CAST: Mapping[JsonKind, frozenset[JsonKind]] = {
+    "null": frozenset(("null",)),
+    "int": frozenset(("null", "int", "bool")),
+    "float": frozenset(("null", "int", "float", "bool")),
+    "bool": frozenset(("null", "int", "float", "bool", "text")),  # which texts it takes is not judged
+    "text": frozenset(("null", "int", "float", "bool", "text", "object")),
+    "list": frozenset(("null", "list")),
+    "object": frozenset(("null", "object")),
+}
+"""Kind that the first rows tell -> kinds that are cast to it."""
+
+
+class Retyped(Struct, frozen=True):
+    """A column of which a later value does not fit the type that the first rows tell."""
+
+    path: str
+    """`note`, `messages[].name`."""
+    told: JsonKind
+    found: object
+
+
+def retyped(told: Sequence[object], cast: Sequence[object]) -> Retyped | None:
+    """Return the first column of `cast`, rows of later files, that does not fit `told`, the rows of the first one.
+
+    A column whose first values are of several kinds is not judged.
+    """
+    kinds: dict[str, set[JsonKind]] = {}
+    for path, value in _values("", told):
+        kinds.setdefault(path, set()).add(_kind(value))
+    for path, value in _values("", cast):
+        known = kinds.get(path, set()) - {"null"} or kinds.get(path, set())
+        if len(known) == 1 and not _fits(first := next(iter(known)), value):
+            return Retyped(path, first, value)
+    return None
+
+
+def _values(path: str, rows: Sequence[object]) -> Iterator[tuple[str, object]]:
+    for row in rows:
+        if isinstance(row, dict):
+            for key, value in row.items():
+                yield from _below(f"{path}.{key}" if path else str(key), value)
+
+
+def _below(path: str, value: object) -> Iterator[tuple[str, object]]:
+    yield path, value
+    if isinstance(value, dict):
+        yield from _values(path, [value])
+    elif isinstance(value, list):
+        for one in value or [None]:  # an empty list tells the type null
+            yield from _below(f"{path}[]", one)
+
+
+def _kind(value: object) -> JsonKind:
+    return _KINDS.get(type(value), "object")
+
+
+def _fits(told: JsonKind, value: object) -> bool:
+    if told in ("int", "float") and isinstance(value, str):
+        return _is_number(value)
+    if told == "int" and isinstance(value, float):
+        return value.is_integer()
+    return _kind(value) in _CAST[told]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
