@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xsft.checks.controllers import controller_problems, unmanaged_problems
+from xsft.checks.controllers import controller_problems, unmanaged_problems, version_problems
 
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}, "creationTimestamp": "2026-11-21T10:00:00Z"}
 
@@ -38,3 +38,14 @@ def test_an_unsuspended_answer_shows_that_kueue_does_not_manage_it(
 ) -> None:
     found = list(unmanaged_problems({"metadata": metadata, "spec": {"suspend": suspend}}, context="c"))
     assert [p.id for p in found] == ids
+
+
+@pytest.mark.parametrize(
+    ("tag", "ids"), [(":v0.5.2", ["jobset-old"]), (":v0.6.0", []), (":v0.10.1@sha256:0", []), (":main", []), ("", [])]
+)
+def test_a_jobset_that_kueue_cannot_suspend(tag: str, ids: list[str]) -> None:
+    manager = {"name": "manager", "image": f"registry.k8s.io/jobset/jobset{tag}"}
+    installed = {"JobSet": {"spec": {"template": {"spec": {"containers": [manager]}}}}}
+    labelled = {"f": {"spec": {"nodeLabels": {"a": "b"}}}}
+    assert [p.id for p in version_problems(installed, labelled, context="c")] == ids
+    assert list(version_problems(installed, {"f": {"spec": {}}}, context="c")) == []

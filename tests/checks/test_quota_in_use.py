@@ -96,3 +96,13 @@ def test_a_workload_without_quota_holds_nothing() -> None:
     waiting = workload("w", 1)
     waiting["status"] = {}
     assert quota_holder_of(waiting) is None
+
+
+def test_a_cohort_object_adds_its_own_quota() -> None:
+    """kueue@v0.19.2 apis/kueue/v1beta1/cohort_types.go: on top of that of its ClusterQueues."""
+    mine = using(0, nominal=256, cohort="all")
+    shared = {"metadata": {"name": "all"}, "spec": {"resourceGroups": queue(256)["spec"]["resourceGroups"]}}
+    assert [p.id for p in said(cluster(mine))] == ["quota-too-small"]
+    assert said(cluster(mine, shared)) == ()
+    (problem,) = said(cluster(using(128, nominal=256, cohort="all"), shared))
+    assert "has 384 of 512 left" in problem.message

@@ -15,6 +15,7 @@ from tests.checks.test_image_contents import OURS
 from tests.checks.test_image_contents import said as image_said
 from tests.checks.test_node_pools import pools
 from tests.checks.test_node_pools import said as nodes_said
+from tests.checks.test_topology import with_blocks
 from tests.checks.test_weights import full
 from tests.effects.cluster.test_cluster import NO_ENDPOINTS, sent_to
 from tests.effects.facts.test_checkpoint import CONVERTED, Memory
@@ -167,6 +168,12 @@ def a_queue_without_chips(_folder: Path) -> Raised:
     return printed(said(cluster_facts(cluster_queue=queue)))
 
 
+def an_old_jobset(_folder: Path) -> Raised:
+    manager = {"name": "manager", "image": "registry.k8s.io/jobset/jobset:v0.5.2"}
+    installed = {"spec": {"template": {"spec": {"containers": [manager]}}}, "status": {"readyReplicas": 1}}
+    return printed(said(cluster_facts(controllers={"JobSet": installed})))
+
+
 def an_unmanaged_jobset(_folder: Path) -> Raised:
     return printed(tuple(unmanaged_problems({"metadata": QUEUED, "spec": {"suspend": False}}, context="c")))
 
@@ -233,6 +240,8 @@ CASES: Mapping[str, Case] = {
     "cluster.kueue-down": without_webhook("kueue"),
     "cluster.old-jobset": dry_run(an_unknown_field),
     "cluster.unmanaged": an_unmanaged_jobset,
+    "cluster.versions": an_old_jobset,
+    "cluster.topology": lambda _folder: printed(said(cluster_facts(**with_blocks(0)))),
     "cluster.nodes": lambda _folder: printed(tuple(nodes_said(pools(0)))),
     "cluster.queue-of-nothing": lambda _folder: printed(said(cluster_facts(cluster_queue=None))),
     "cluster.quota": a_queue_without_chips,

@@ -112,12 +112,16 @@ AT_SUBMISSION = frozenset(
         "image-not-found",
         "image-package-old",
         "image-platform",
+        "jobset-old",
         "kueue-not-managing",
         "limit-range-default",
+        "maxtext-ignores",
+        "maxtext-refuses",
         "pathways-jax-differs",
         "quota-in-use",
         "slices-missing",
         "slices-unavailable",
+        "topology-labels",
     }
 )
 """Ids of problems that may be found only just before something is created or converted: a plan does not call them
@@ -129,6 +133,9 @@ NOT_LOOKED = frozenset(
     | {"stage-names-unknown"}
 )
 """Ids of problems that state what was not looked at, and what is therefore unknown."""
+
+NOT_ESTABLISHED = NOT_LOOKED | {"cluster-not-read", "maxtext-not-asked", "pod-rights-not-checked", "pods-not-checked"}
+"""Ids of notes that `submit` prints: what it could not establish before it created something."""
 
 
 def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:

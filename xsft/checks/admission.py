@@ -11,13 +11,14 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.checks.controllers import controller_problems
+from xsft.checks.controllers import controller_problems, version_problems
 from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
 from xsft.checks.demand import Demand, SecretNeed
 from xsft.checks.node_pools import node_pool_problems
 from xsft.checks.pod_identity import identity_problems
 from xsft.checks.quota import quota_problems
 from xsft.checks.quota_in_use import QuotaHolder, QuotaState, Shortage, in_use_problems, shortages
+from xsft.checks.topology import topology_problems
 from xsft.problems import Problem, error, namespace_missing, note, warning
 
 
@@ -59,6 +60,8 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """Who holds quota; only read if the run would wait, and None if it may not be read."""
     controllers: Mapping[str, JsonObject] = {}
     """The Deployments of CONTROLLERS that could be read."""
+    topologies: Mapping[str, JsonObject] = {}
+    """Kueue's Topologies that the flavors name, by name; only those that could be read."""
     service_account: JsonObject | Unseen | None = None
     """The ServiceAccount of the pods."""
 
@@ -71,7 +74,9 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
         *_priority(facts),
         *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
         *node_pool_problems(_read(facts.selected), demand, context=facts.context, flavors=facts.flavors),
+        *_topologies(facts, demand),
         *controller_problems(facts.controllers, context=facts.context),
+        *version_problems(facts.controllers, facts.flavors, context=facts.context),
         *_identity(facts, demand),
         *(problem for need in demand.secrets for problem in _secret(facts, demand, need)),
         *_unseen(facts),
@@ -88,6 +93,14 @@ def shortages_in(facts: ClusterFacts, demand: Demand) -> tuple[Shortage, ...]:
 def _identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if isinstance(facts.service_account, dict):
         yield from identity_problems(facts.service_account, _read(facts.selected), demand, context=facts.context)
+
+
+def _topologies(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+    if isinstance(facts.cluster_queue, dict) and facts.topologies:
+        nodes = _read(facts.selected)
+        yield from topology_problems(
+            facts.cluster_queue, facts.flavors, facts.topologies, nodes, demand, context=facts.context
+        )
 
 
 def _quota_state(facts: ClusterFacts) -> QuotaState | None:

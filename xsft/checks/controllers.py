@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 from xsft.aliases import JsonObject
 from xsft.checks.demand import QUEUE_LABEL
 from xsft.problems import Problem, error, warning
+from xsft.reading.lenient import mapping, rows
 
 
 class Controller(Struct, frozen=True, kw_only=True):
@@ -33,6 +35,47 @@ def controller_problems(deployments: Mapping[str, JsonObject], *, context: str) 
     for name, deployment in deployments.items():
         if not (deployment.get("status") or {}).get("readyReplicas"):
             yield _not_ready(name, deployment, context)
+
+
+def version_problems(
+    deployments: Mapping[str, JsonObject], flavors: Mapping[str, JsonObject], *, context: str
+) -> Iterator[Problem]:
+    """Yield a warning for a JobSet that Kueue cannot suspend, once it gave the pods the labels of a flavor.
+
+    source: github.com/kubernetes-sigs/kueue/issues/2691; jobset@v0.6.0, pull request 644.
+    """
+    version = version_of(deployments["JobSet"]) if "JobSet" in deployments else None
+    labelled = sorted(name for name, flavor in flavors.items() if (flavor.get("spec") or {}).get("nodeLabels"))
+    if version is None or not labelled or not _is_before(version, SUSPENDABLE):
+        return
+    message = (
+        f"JobSet {version} refuses to suspend a run that Kueue started with the node labels of a flavor"
+        f" ({', '.join(labelled)}): a run that Kueue evicts goes on, and those that wait for its quota never start."
+    )
+    look = shlex.join(("kubectl", "--context", context, "-n", CONTROLLERS["JobSet"].namespace, "get", "deployment"))
+    fix = f"Ask the administrator to upgrade JobSet to v{_dotted(SUSPENDABLE)} or later; {look} -o wide shows it."
+    yield warning("jobset-old", "", message, fix)
+
+
+SUSPENDABLE = (0, 6, 0)
+
+
+def version_of(deployment: JsonObject) -> str | None:
+    """Return the tag of the controller's image, `v0.10.1`; None without one."""
+    containers = rows(mapping(deployment, "spec", "template", "spec").get("containers"))
+    image = next((str(c.get("image", "")) for c in containers if c.get("name") == "manager"), "")
+    tag = image.partition("@")[0].rpartition(":")[2]
+    return tag if tag and "/" not in tag else None
+
+
+def _is_before(version: str, release: tuple[int, ...]) -> bool:
+    """Return whether the version is older; False for a tag that is no release."""
+    numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
+    return numbers is not None and tuple(map(int, numbers.groups())) < release
+
+
+def _dotted(release: tuple[int, ...]) -> str:
+    return ".".join(map(str, release))
 
 
 def unmanaged_problems(stored: JsonObject, *, context: str) -> Iterator[Problem]:

@@ -185,6 +185,12 @@ def cohort_name(queue: JsonObject) -> str | None:
     return spec.get("cohort") or spec.get("cohortName") or None
 
 
+def has_parent(cohort: JsonObject) -> bool:
+    """Return whether a Cohort is below another. source: Kueue's `parent` (v1alpha1), `parentName` (since v1beta1)."""
+    spec = cohort.get("spec") or {}
+    return bool(spec.get("parentName") or spec.get("parent"))
+
+
 def nominal_quotas(queue: JsonObject) -> dict[tuple[str, str], Decimal]:
     """Return the queue's own quota by flavor and resource."""
     return {key: quantity(resource.get("nominalQuota", 0)) for key, resource in _quotas(queue)}
@@ -222,6 +228,10 @@ def _borrowable(queue: JsonObject, cohort: tuple[JsonObject, ...] | None, key: t
         return Decimal(0)
     if cohort is None:
         return UNBOUNDED
-    name = queue["metadata"]["name"]
-    others = [resource for one in cohort if one["metadata"]["name"] != name for k, resource in _quotas(one) if k == key]
+    others = [resource for one in cohort if not _is_same(one, queue) for k, resource in _quotas(one) if k == key]
     return sum((quantity(r.get("lendingLimit") or r.get("nominalQuota", 0)) for r in others), Decimal(0))
+
+
+def _is_same(one: JsonObject, queue: JsonObject) -> bool:
+    """Return whether it is the queue: a Cohort may have its name."""
+    return bool(one["metadata"]["name"] == queue["metadata"]["name"] and cohort_name(one) == cohort_name(queue))

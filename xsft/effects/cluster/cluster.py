@@ -161,6 +161,13 @@ class Cluster:
         except EnvironmentMissing:
             return None
 
+    def topology(self, name: str) -> JsonObject | None:
+        """Return Kueue's Topology; None also if this Kueue knows no such kind."""
+        try:
+            return self._api.get(self._kueue("topologies", namespaced=False), name=name)
+        except EnvironmentMissing:
+            return None
+
     def cluster_queues(self) -> tuple[JsonObject, ...]:
         return self._api.items(self._kueue("clusterqueues", namespaced=False))
 

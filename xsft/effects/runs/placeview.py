@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from xsft.aliases import JsonObject
 from xsft.checks.admission import Unseen
-from xsft.checks.controllers import CONTROLLERS, Controller
+from xsft.checks.controllers import CONTROLLERS, Controller, version_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.machine.parallel import start
-from xsft.reading.lenient import mapping, rows, text
+from xsft.reading.lenient import mapping, text
 from xsft.reading.queue import quotas_of
 from xsft.reading.supply import TPU, SliceSupply, supplies
 from xsft.states.evidence import Quota
@@ -75,19 +75,14 @@ def _queue(json: JsonObject) -> QueueQuota:
 
 
 def _versions(cluster: Cluster) -> dict[str, str | None]:
-    images = {name: _image_tag(cluster, where) for name, where in CONTROLLERS.items()}
+    images = {name: _version(cluster, where) for name, where in CONTROLLERS.items()}
     return {"Kubernetes": cluster.kubernetes_version(), **images}
 
 
-def _image_tag(cluster: Cluster, where: Controller) -> str | None:
-    """Return the tag of the controller's image; None without the Deployment, a tag, or the permission."""
+def _version(cluster: Cluster, where: Controller) -> str | None:
+    """Return the controller's release; None without the Deployment, a tag, or the permission."""
     found = unless_forbidden(lambda: cluster.deployment(name=where.deployment, namespace=where.namespace))
-    if found is None or isinstance(found, Unseen):
-        return None
-    containers = rows(mapping(found, "spec", "template", "spec").get("containers"))
-    image = next((str(c.get("image", "")) for c in containers if c.get("name") == "manager"), "")
-    tag = image.partition("@")[0].rpartition(":")[2]
-    return tag if tag and "/" not in tag else None
+    return version_of(found) if isinstance(found, dict) else None
 
 
 UNKNOWN = {

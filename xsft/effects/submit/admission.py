@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -12,8 +12,9 @@ from xsft.aliases import JsonObject
 from xsft.checks.admission import ClusterFacts, Unseen, admission_problems, shortages_in
 from xsft.checks.controllers import CONTROLLERS, Controller
 from xsft.checks.demand import Demand, demand_of
-from xsft.checks.quota import cohort_name
+from xsft.checks.quota import cohort_name, has_parent
 from xsft.checks.quota_in_use import QuotaHolder, quota_holder_of
+from xsft.checks.topology import topology_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.problems import Problem
@@ -39,6 +40,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
     namespace = demand.namespace
     queue = unless_forbidden(lambda: cluster.local_queue(name=demand.queue, namespace=namespace))
     cluster_queue = _cluster_queue(cluster, queue)
+    flavors = _flavors(cluster, cluster_queue)
     classes = {name: _has_class(cluster, name) for name in demand.priority_classes}
     return ClusterFacts(
         context=cluster.context,
@@ -46,7 +48,8 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         local_queue=queue,
         known_queues=_names(lambda: cluster.local_queues(namespace=namespace)) if queue is None else (),
         cluster_queue=cluster_queue,
-        flavors=_flavors(cluster, cluster_queue),
+        flavors=flavors,
+        topologies=_topologies(cluster, flavors),
         priority_classes=classes,
         known_priorities=_names(cluster.priority_classes) if False in classes.values() else (),
         secrets={need.name: _keys(cluster, need.name, namespace) for need in demand.secrets},
@@ -82,16 +85,21 @@ def _selected(
 
 
 def _cohort(cluster: Cluster, queue: JsonObject | Unseen | None) -> tuple[JsonObject, ...] | Unseen | None:
-    """Return the ClusterQueues that share quota; None if a Cohort object adds to it, which is not counted here."""
+    """Return the objects that share quota: the ClusterQueues of the cohort, and the Cohort itself if it adds some; None
+    if the Cohort has a parent, whose quota is not counted here.
+    """
     if not isinstance(queue, dict):
         return None
     name = cohort_name(queue)
     if name is None:
         return (queue,)
-    if unless_forbidden(lambda: cluster.cohort(name)) is not None:
-        return None
+    own = unless_forbidden(lambda: cluster.cohort(name))
+    if isinstance(own, Unseen) or (own and has_parent(own)):
+        return own if isinstance(own, Unseen) else None
     found = unless_forbidden(cluster.cluster_queues)
-    return found if isinstance(found, Unseen) else tuple(one for one in found if cohort_name(one) == name)
+    if isinstance(found, Unseen):
+        return found
+    return (*(one for one in found if cohort_name(one) == name), *((own,) if own else ()))
 
 
 def _holders(cluster: Cluster) -> tuple[QuotaHolder, ...] | None:
@@ -121,6 +129,13 @@ def _flavors(cluster: Cluster, queue: JsonObject | Unseen | None) -> dict[str, J
     names = dict.fromkeys(str(flavor["name"]) for group in groups for flavor in group.get("flavors") or ())
     found = {name: _flavor(cluster, name) for name in names}
     return {name: flavor for name, flavor in found.items() if isinstance(flavor, dict)}
+
+
+def _topologies(cluster: Cluster, flavors: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+    """Return the Topologies that the flavors name, as far as they exist and may be read."""
+    names = dict.fromkeys(name for flavor in flavors.values() if (name := topology_of(flavor)))
+    found = {name: unless_forbidden(partial(cluster.topology, name)) for name in names}
+    return {name: topology for name, topology in found.items() if isinstance(topology, dict)}
 
 
 def _flavor(cluster: Cluster, name: str) -> JsonObject | Unseen | None:
