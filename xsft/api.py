@@ -177,7 +177,7 @@ def _with_counts(spec: WorkloadSpec, facts: Facts, count: CountTokens) -> Facts:
     )
 
 
-def ask_maxtext(intents: Sequence[Intent]) -> tuple[tuple[Problem, ...], ...]:
+def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], ...]:
     """Return what the installed MaxText's own parser says of each intent, besides its problems. One process answers
     all that it has not been asked before: about 5 s on a quiet machine."""
     answers = ask_parser([question_of(intent.run, intent.trainer_argv) for intent in intents])

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from xsft.aliases import ShowLine
-from xsft.api import Loaded, accepted, plan
+from xsft.api import Loaded, accepted, ask_maxtext, plan
+from xsft.checks.parsed import not_asked
 from xsft.effects.cluster import cluster
 from xsft.effects.environments import environments
 from xsft.effects.local.machine import Machine, in_image
 from xsft.effects.local.run import LocalResult, already_done, run_local
+from xsft.effects.machine.parallel import Started, start
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records import records
@@ -19,6 +21,7 @@ from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submission, Submitter
 from xsft.effects.submit.through_xpk import NOTE, ThroughXpk, differences, refuse_losses
 from xsft.errors import UsageError
+from xsft.problems import Problem
 from xsft.steps import Plan
 
 
@@ -55,6 +58,7 @@ def submitter_for(
         raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Omit it.")
     if through_xpk:
         refuse_losses(made)
+    asked = start(lambda: ask_maxtext((made,))[0])
     return Submitter(
         cluster=cluster.connect(made.run.place),
         store=records.record_store(),
@@ -62,8 +66,21 @@ def submitter_for(
         replan=lambda attempt: plan((workload,), attempt=attempt)[0],
         progress=progress,
         confirm=confirm,
+        parsed=lambda: _parsed(asked),
         **(_by_xpk(progress) if through_xpk else {}),
     )
+
+
+PARSER_WAIT_S = 10.0
+"""Time that a submission waits for MaxText's parser, which was asked beside its other looks."""
+
+
+def _parsed(asked: Started[tuple[Problem, ...]]) -> tuple[Problem, ...]:
+    """Return what MaxText's parser says, which was asked before the cluster; a note if it takes too long."""
+    if asked.ended(PARSER_WAIT_S):
+        return asked.result()
+    why = f"it did not answer within {PARSER_WAIT_S:g} s; `xsft check --deep FILE` waits longer"
+    return tuple(not_asked(f"{why}, and its answer is kept for the next submission"))
 
 
 def _by_xpk(progress: ShowLine) -> dict[str, Any]:

@@ -5,7 +5,8 @@ the stand-in where its programs are not built. Its queue stands behind a gate, s
 the pinned one with the real kubectl and a gcloud that answers at once (tests/fakes/xpktools.py); it is spared what it
 would ask the network (its latest version, its telemetry, the project's number). Ten of its seconds are a sleep between
 two looks at kubectl: the factor is told with it and without. xsft renders anew, looks at the queue, the quota and the
-bucket, makes its dry runs, writes the record and reads back.
+bucket, makes its dry runs, writes the record and reads back. MaxText's parser is asked in the first round, whose time
+is told on its own, too; its answer serves the others, which differ in their names alone.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def main() -> int:
         (here.folder / "site").mkdir()
         (here.folder / "site" / "sitecustomize.py").write_text(SLEEPLOG, encoding="utf-8")
         here.env |= {**OFF, "PATH": f"{tools.folder}:{here.env['PATH']}", "KUBECONFIG": str(here.folder / "none")}
+        (here.folder / "cache" / "parser-answers").unlink()
         rounds = [(by_xsft(here, n), *by_xpk(here, n, xpk.script("xpk"))) for n in range(given.rounds)]
         made = len(here.jobsets)
     if made != 2 * given.rounds:
@@ -110,11 +112,17 @@ def told(rounds: list[tuple[Took, Took, float]], *, where: str, as_json: bool) -
     awake = statistics.median((b.wall_s - sleep_s) / a.wall_s for a, b, sleep_s in rounds)
     kept = factor >= LIMIT
     if as_json:
-        times = {"xsft": xsft._asdict(), "xpk": xpk._asdict(), "xpk_sleep_s": slept}
+        times = {
+            "xsft": xsft._asdict(),
+            "xsft_first": rounds[0][0]._asdict(),
+            "xpk": xpk._asdict(),
+            "xpk_sleep_s": slept,
+        }
         print(json.dumps({"where": where, **times, "factor": factor, "factor_without_sleep": awake, "kept": kept}))
         return 0 if kept else 1
     print(f"on {where}, medians of {len(rounds)}:")
     print(f"xsft submit          {xsft.wall_s:6.2f} s, {xsft.cpu_s:.2f} s of CPU")
+    print(f"  the first of them  {rounds[0][0].wall_s:6.2f} s, with MaxText's parser")
     print(f"xpk workload create  {xpk.wall_s:6.2f} s, {xpk.cpu_s:.2f} s of CPU, {slept:.1f} s asleep")
     print(f"{factor:.1f} x, limit {LIMIT:g} {'kept' if kept else 'MISSED'}; without xpk's sleep {awake:.1f} x")
     return 0 if kept else 1

@@ -100,14 +100,20 @@ class Machine:
 
 @contextmanager
 def machine(folder: Path, *, environments: Path, api: ClusterApi) -> Iterator[Machine]:
-    """`environments`: the folder that holds xpk's environment. Beside it is what xpk rendered for other tests: the same
-    line gives the same manifest.
+    """`environments`: the folder that holds xpk's environment. Beside it is what xpk rendered for other tests, and what
+    MaxText's parser answered: the same line gives the same manifest.
     """
-    cache, rendered = folder / "cache", environments.with_name("renders")
+    cache, rendered, answers = (
+        folder / "cache",
+        environments.with_name("renders"),
+        environments.with_name("parser-answers"),
+    )
     cache.mkdir()
     rendered.mkdir(exist_ok=True)
+    answers.mkdir(exist_ok=True)
     (cache / "envs").symlink_to(environments)
     (cache / "renders").symlink_to(rendered)
+    (cache / "parser-answers").symlink_to(answers)
     with serving(Bucket(dict(INPUTS))) as bucket:
         env = {
             "PATH": os.environ["PATH"],

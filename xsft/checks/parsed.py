@@ -49,8 +49,7 @@ def question_of(run: Run, argv: Sequence[str]) -> ParserQuestion:
 def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem]) -> Iterator[Problem]:
     """Yield what MaxText says besides the problems that were `found` before."""
     if answer.unanswered:
-        message = f"MaxText's own parser was not asked: {answer.unanswered}."
-        yield note("maxtext-not-asked", "", message, "Unknown: whether it takes the types and values of all keys.")
+        yield from not_asked(answer.unanswered)
     key = _key_in(answer.refused, run)
     if answer.refused and not _is_known(key, found):
         message = f"MaxText {run.release.version} refuses this command line: {_shortened(answer.refused)}"
@@ -58,6 +57,11 @@ def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem])
         yield error("maxtext-refuses", where_of(key, run) if key else "", message, fix, kind="disputable")
     for said in answer.ignored:
         yield warning("maxtext-ignores", "overrides.maxtext", f"MaxText says: {_shortened(said)}", "Remove that key.")
+
+
+def not_asked(why: str) -> Iterator[Problem]:
+    message = f"MaxText's own parser was not asked: {why}."
+    yield note("maxtext-not-asked", "", message, "Unknown: whether it takes the types and values of all keys.")
 
 
 def _key_in(text: str, run: Run) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,6 @@ from xsft.checks.parsed import ParserAnswer, ParserQuestion
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.machine import process
-from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import XsftError
@@ -32,9 +31,7 @@ def ask_parser(questions: Sequence[ParserQuestion]) -> tuple[ParserAnswer, ...]:
     files = {one: own_cache() / "parser-answers" / f"{_digest(one, maxtext)}.json" for one in questions}
     known = {one: found for one, file in files.items() if (found := _kept(file))}
     asked = [one for one in files if one not in known and one.release == DEFAULT]
-    known |= dict(zip(asked, _answers(maxtext, asked), strict=True)) if asked else {}
-    for one in asked:
-        _keep(files[one], known[one])
+    known |= dict(zip(asked, _answers(maxtext, {one: files[one] for one in asked}), strict=True)) if asked else {}
     return tuple(known.get(one, _another(one)) for one in questions)
 
 
@@ -45,12 +42,12 @@ def _another(question: ParserQuestion) -> ParserAnswer:
     return ParserAnswer(unanswered=f"this machine has MaxText {DEFAULT}, the image {question.release}")
 
 
-def _answers(maxtext: BuiltEnvironment, asked: Sequence[ParserQuestion]) -> list[ParserAnswer]:
+def _answers(maxtext: BuiltEnvironment, asked: Mapping[ParserQuestion, Path]) -> list[ParserAnswer]:
     # -I: neither the user's site nor the checkout can shadow a library.
     argv, env = (str(maxtext.python), "-I", str(WORKER)), own_environment(JAX_PLATFORMS="cpu", HF_HUB_OFFLINE="1")
-    wanted = json.dumps([{"argv": one.argv, "slices": dict(one.slices)} for one in asked])
+    questions = [{"argv": one.argv, "slices": dict(one.slices), "file": str(file)} for one, file in asked.items()]
     try:
-        done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S, stdin=wanted)
+        done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S, stdin=json.dumps(questions))
         found = msgspec.json.decode(done.stdout.splitlines()[-1], type=list[ParserAnswer])
     except (XsftError, msgspec.MsgspecError, IndexError) as failed:
         return [ParserAnswer(unanswered=f"its parser did not answer: {failed}")] * len(asked)
@@ -62,16 +59,6 @@ def _kept(file: Path) -> ParserAnswer | None:
         return msgspec.json.decode(file.read_bytes(), type=ParserAnswer)
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def _keep(file: Path, answer: ParserAnswer) -> None:
-    if answer.unanswered:
-        return
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(file, msgspec.json.encode(answer), durable=False)
-    except (XsftError, OSError):
-        return  # the next check asks again
 
 
 def _digest(question: ParserQuestion, maxtext: BuiltEnvironment) -> str:

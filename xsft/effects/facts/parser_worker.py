@@ -1,20 +1,25 @@
 """Passes command lines to MaxText's own parser. Runs as a program in MaxText's environment.
 
-usage: parser_worker.py. Reads `[{"argv": [...], "slices": {...}}, ...]` from stdin and prints
-`[{"refused": text, "ignored": [text, ...]}, ...]` as its last line; MaxText prints above it.
+usage: parser_worker.py. Reads `[{"argv": [...], "slices": {...}, "file": path}, ...]` from stdin and prints
+`[{"refused": text, "ignored": [text, ...]}, ...]` as its last line; MaxText prints above it. Each answer is
+also written to its file: a submission that does not wait for it leaves it to the next one.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import sys
 import unittest  # noqa: F401 - MaxText ends the process on an error of the configuration unless it sees this module
 from pathlib import Path
 from typing import Any
 
-from maxtext.configs import pyconfig  # type: ignore[import-not-found]
-from maxtext.utils.globals import MAXTEXT_PKG_DIR  # type: ignore[import-not-found]
+PARENT = os.getppid()
+
+from maxtext.configs import pyconfig  # type: ignore[import-not-found]  # noqa: E402 - takes seconds
+from maxtext.utils.globals import MAXTEXT_PKG_DIR  # type: ignore[import-not-found]  # noqa: E402
 
 HERE = ("skip_jax_distributed_system=True", "log_config=False")
 """Added because no slice is here: no coordinator to wait for, no page of settings in the log."""
@@ -32,8 +37,25 @@ class Listener(logging.Handler):
             self.ignored.append(record.getMessage())
 
 
-def main(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [answer(one["argv"], one["slices"]) for one in asked]
+MAX_S = 180
+"""Time after which it ends, whoever waits for it."""
+
+
+def main(asked: list[dict[str, Any]], *, parent: int) -> list[dict[str, Any]]:
+    return [kept(answer(one["argv"], one["slices"]), one["file"], parent=parent) for one in asked]
+
+
+def kept(found: dict[str, Any], file: str, *, parent: int) -> dict[str, Any]:
+    """Write the answer; not a refusal without a parent: MaxText may have failed to print."""
+    if os.getppid() == parent or not found["refused"]:
+        part = Path(f"{file}.{os.getpid()}")
+        try:
+            part.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part.write_text(json.dumps(found), encoding="utf-8")
+            part.replace(file)
+        except OSError:
+            return found  # the next check asks again
+    return found
 
 
 def answer(argv: list[str], slices: dict[str, Any]) -> dict[str, Any]:
@@ -60,5 +82,6 @@ def script_of(module: str) -> str:
 
 
 if __name__ == "__main__":
-    found = main(json.load(sys.stdin))
+    signal.alarm(MAX_S)
+    found = main(json.load(sys.stdin), parent=PARENT)
     sys.stdout.write(json.dumps(found) + "\n")

@@ -105,6 +105,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
     """Notes on how the JobSet is created; they are part of the record."""
     made: Callable[[str], bool] = is_whole
     """Return whether the output of a CPU job exists."""
+    parsed: Callable[[], tuple[Problem, ...]] = lambda: ()
+    """Return what MaxText's own parser says of the command line; it was asked beside the other looks."""
     confirm: Callable[[Proposal], None] = lambda _proposal: None
     """Called once, just before something is created. Raises Refused if the user declines."""
 
@@ -203,6 +205,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         manifest = manifest_of(plan)
         self.progress("validating the JobSet and its Jobs with a dry run")
         said = (*problems, *_no_errors(self._dry_runs(manifest, accepted=plan.run.spec.checks)))
+        self.progress("waiting for MaxText's own parser")
+        said = (*said, *_no_errors(self.parsed()))
         self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=said))
         action: Action = "created" if attempt == 1 else "attempt"
         record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
