@@ -7,7 +7,9 @@ from typing import Any
 
 from xsft.aliases import ShowLine
 from xsft.api import Loaded, accepted, ask_maxtext, plan
+from xsft.checks.demand import Demand
 from xsft.checks.parsed import not_asked
+from xsft.checks.pod_identity import PodRights, member_of
 from xsft.effects.cluster import cluster
 from xsft.effects.environments import environments
 from xsft.effects.local.machine import Machine, in_image
@@ -66,9 +68,17 @@ def submitter_for(
         replan=lambda attempt: plan((workload,), attempt=attempt)[0],
         progress=progress,
         confirm=confirm,
+        rights=_rights,
         parsed=lambda: _parsed(asked),
         **(_by_xpk(progress) if through_xpk else {}),
     )
+
+
+def _rights(email: str, demand: Demand) -> PodRights | None:
+    from xsft.effects.submit.pod_rights import connect_iam  # through google-auth
+
+    iam = connect_iam(own_environment())
+    return iam.rights(email, member=member_of(demand), buckets=demand.buckets) if iam else None
 
 
 PARSER_WAIT_S = 10.0

@@ -15,6 +15,7 @@ from tests.checks.test_image_contents import OURS
 from tests.checks.test_image_contents import said as image_said
 from tests.checks.test_node_pools import pools
 from tests.checks.test_node_pools import said as nodes_said
+from tests.checks.test_pod_identity import with_rights
 from tests.checks.test_topology import with_blocks
 from tests.checks.test_weights import full
 from tests.effects.cluster.test_cluster import NO_ENDPOINTS, sent_to
@@ -26,6 +27,7 @@ from tests.fakes.gcs import Bucket
 from tests.fakes.gcs import serving as serving_bucket
 from xsft.checks.controllers import unmanaged_problems
 from xsft.checks.image import maxtext_differs
+from xsft.checks.pod_identity import PodRights
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.rows import read_rows
 from xsft.effects.records.writable import check_writable
@@ -231,6 +233,7 @@ CASES: Mapping[str, Case] = {
     "image.platform": image(labels=OURS, platforms=("linux/arm64",)),
     "image.libtpu": image(labels={**OURS, "dev.xsft.packages": "jax==0.11.0 libtpu==0.0.41"}),
     "rights.output": a_bucket_that_may_not_be_written,
+    "rights.pod": lambda _folder: printed(tuple(with_rights(PodRights(bound=False)))),
     "start.timeout": workload(
         tpu={"type": "v6e-16", "num_slices": 2},
         overrides={"maxtext": {"jax_distributed_initialization_timeout": 60}},

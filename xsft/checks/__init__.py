@@ -118,10 +118,13 @@ AT_SUBMISSION = frozenset(
         "maxtext-ignores",
         "maxtext-refuses",
         "pathways-jax-differs",
+        "pod-permission",
         "quota-in-use",
         "slices-missing",
         "slices-unavailable",
         "topology-labels",
+        "workload-identity-off",
+        "workload-identity-unbound",
     }
 )
 """Ids of problems that may be found only just before something is created or converted: a plan does not call them

@@ -15,7 +15,7 @@ from xsft.checks.controllers import controller_problems, version_problems
 from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
 from xsft.checks.demand import Demand, SecretNeed
 from xsft.checks.node_pools import node_pool_problems
-from xsft.checks.pod_identity import identity_problems
+from xsft.checks.pod_identity import PodRights, identity_problems
 from xsft.checks.quota import quota_problems
 from xsft.checks.quota_in_use import QuotaHolder, QuotaState, Shortage, in_use_problems, shortages
 from xsft.checks.topology import topology_problems
@@ -64,6 +64,8 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """Kueue's Topologies that the flavors name, by name; only those that could be read."""
     service_account: JsonObject | Unseen | None = None
     """The ServiceAccount of the pods."""
+    rights: PodRights | None = None
+    """The rights of the Google service account it is annotated with; None if nobody could be asked."""
 
 
 def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ...]:
@@ -92,7 +94,8 @@ def shortages_in(facts: ClusterFacts, demand: Demand) -> tuple[Shortage, ...]:
 
 def _identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if isinstance(facts.service_account, dict):
-        yield from identity_problems(facts.service_account, _read(facts.selected), demand, context=facts.context)
+        nodes = _read(facts.selected)
+        yield from identity_problems(facts.service_account, nodes, demand, context=facts.context, rights=facts.rights)
 
 
 def _topologies(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:

@@ -14,12 +14,14 @@ from msgspec import Struct
 
 from xsft.aliases import JsonObject
 from xsft.checks.demand import Demand
-from xsft.problems import Problem, note, warning
+from xsft.problems import Problem, error, note, warning
 from xsft.reading.supply import NODE_POOL
 
 ANNOTATION = "iam.gke.io/gcp-service-account"
 METADATA_SERVER = "iam.gke.io/gke-metadata-server-enabled"
 """Label of nodes with Workload Identity."""
+
+USER_ROLE = "roles/iam.workloadIdentityUser"
 
 
 class PodIdentity(Struct, frozen=True, kw_only=True):
@@ -29,20 +31,60 @@ class PodIdentity(Struct, frozen=True, kw_only=True):
     commands: tuple[str, str]
 
 
+class PodRights(Struct, frozen=True, kw_only=True):
+    """The rights of the Google service account that the pods use, as far as the user's login may know them."""
+
+    bound: bool | None = None
+    """Whether the Kubernetes ServiceAccount may use it; None if its policy may not be read."""
+    lacking: Mapping[str, tuple[str, ...]] = {}
+    """By bucket: the permissions that the account lacks, tested with its own token; empty if they were not tested."""
+
+
+def google_account(account: JsonObject) -> str | None:
+    """Return the Google service account that a ServiceAccount is annotated with."""
+    return (account["metadata"].get("annotations") or {}).get(ANNOTATION)
+
+
+def member_of(demand: Demand) -> str:
+    """Return how a policy names the pods' ServiceAccount: `[namespace/name]`, behind the pool of its project."""
+    return f"[{demand.namespace}/{demand.service_account}]"
+
+
+def is_bound(policy: JsonObject, member: str) -> bool:
+    """Return whether a policy lets the ServiceAccount use the account; also if it names a set of principals."""
+    members = [
+        str(name)
+        for binding in policy.get("bindings") or ()
+        if binding.get("role") == USER_ROLE
+        for name in binding.get("members") or ()
+    ]
+    return any(name.endswith(f".svc.id.goog{member}") or name.startswith("principal") for name in members)
+
+
 def identity_problems(
-    account: JsonObject, nodes: Mapping[str, tuple[JsonObject, ...]], demand: Demand, *, context: str
+    account: JsonObject,
+    nodes: Mapping[str, tuple[JsonObject, ...]],
+    demand: Demand,
+    *,
+    context: str,
+    rights: PodRights | None = None,
 ) -> Iterator[Problem]:
-    """Yield a note that names the pods' identity, and a warning if its annotation has no effect. `account`: the
+    """Yield the problems of the pods' identity; a note that names it if its rights were not tested. `account`: the
     ServiceAccount; `nodes`: those of each pod set. Nothing is known of nodes that are not GKE's.
     """
     labels = [node["metadata"].get("labels") or {} for node in chain.from_iterable(nodes.values())]
     pools = sorted({str(found[NODE_POOL]) for found in labels if NODE_POOL in found})
     if not demand.buckets or not pools:
         return
-    email = (account["metadata"].get("annotations") or {}).get(ANNOTATION)
+    email = google_account(account)
     without = sorted({str(found.get(NODE_POOL)) for found in labels if found.get(METADATA_SERVER) != "true"})
     if email and without:
         yield _no_effect(email, without, demand)
+    elif email and rights:
+        yield from _unbound(email, demand) if rights.bound is False else ()
+        yield from _lacking(email, rights, demand)
+        if rights.lacking:
+            return
     identity = _of_node_pool(without[0], demand) if without else _of_account(email, demand, context)
     message = (
         f"The pods reach {', '.join(demand.buckets)} with the rights of {identity.who}. Not established: whether these"
@@ -58,6 +100,33 @@ def _no_effect(email: str, pools: list[str], demand: Demand) -> Problem:
     )
     fix = f"gcloud container node-pools update {pools[0]} --cluster=… --workload-metadata=GKE_METADATA"
     return warning("workload-identity-off", "output", message, f"Ask the administrator to run it for each pool: {fix}")
+
+
+def _unbound(email: str, demand: Demand) -> Iterator[Problem]:
+    """source: cloud.google.com/kubernetes-engine/docs/how-to/workload-identity, "iam.serviceAccounts.getAccessToken
+    denied"; a role on the whole project counts too, which is not read here."""
+    message = (
+        f"The policy of {email} does not let the Kubernetes ServiceAccount {demand.service_account} of the namespace"
+        f" {demand.namespace} use it ({USER_ROLE}): the pods would get 403 from {', '.join(demand.buckets)}."
+    )
+    member = f"--member=serviceAccount:PROJECT.svc.id.goog{member_of(demand)}"
+    grant = ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", email, f"--role={USER_ROLE}", member)
+    yield warning("workload-identity-unbound", "output", message, f"Ask its owner to run: {shlex.join(grant)}")
+
+
+def _lacking(email: str, rights: PodRights, demand: Demand) -> Iterator[Problem]:
+    """Yield an error per bucket: of the first, the output's, every permission is needed; the others are only read."""
+    for bucket, names in rights.lacking.items():
+        needed = names if bucket == demand.buckets[0] else tuple(n for n in names if not n.endswith(".create"))
+        if needed:
+            message = (
+                f"The pods reach {bucket} as {email} (of the Kubernetes ServiceAccount {demand.service_account}), which"
+                f" lacks {', '.join(needed)} there; this was tested with its own token, not with your login."
+            )
+            role = "objectUser" if bucket == demand.buckets[0] else "objectViewer"
+            flags = (f"--member=serviceAccount:{email}", f"--role=roles/storage.{role}")
+            grant = shlex.join(("gcloud", "storage", "buckets", "add-iam-policy-binding", bucket, *flags))
+            yield error("pod-permission", "output", message, f"Ask its owner to run: {grant}", kind="disputable")
 
 
 def _of_account(email: str | None, demand: Demand, context: str) -> PodIdentity:

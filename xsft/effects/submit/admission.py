@@ -12,6 +12,7 @@ from xsft.aliases import JsonObject
 from xsft.checks.admission import ClusterFacts, Unseen, admission_problems, shortages_in
 from xsft.checks.controllers import CONTROLLERS, Controller
 from xsft.checks.demand import Demand, demand_of
+from xsft.checks.pod_identity import PodRights, google_account
 from xsft.checks.quota import cohort_name, has_parent
 from xsft.checks.quota_in_use import QuotaHolder, quota_holder_of
 from xsft.checks.topology import topology_of
@@ -23,14 +24,24 @@ from xsft.steps import Planned
 T = TypeVar("T")
 
 
-def examine(cluster: Cluster, plan: Planned) -> tuple[ClusterFacts, tuple[Problem, ...]]:
+RightsOf = Callable[[str, Demand], PodRights | None]
+"""Function that returns the rights of a Google service account; None if nobody can be asked."""
+
+
+def examine(
+    cluster: Cluster, plan: Planned, *, rights: RightsOf = lambda _email, _demand: None
+) -> tuple[ClusterFacts, tuple[Problem, ...]]:
     """Return the cluster's facts, and the problems that prevent the plan. Creates nothing. The plan must have a
-    manifest. Raises as `Cluster` does, except for what may not be read: that is a problem in the result.
+    manifest. `rights`: asks for the rights of the account that the pods are annotated with.
+
+    Raises as `Cluster` does, except for what may not be read: that is a problem in the result.
     """
     if plan.manifest is None:
         raise ValueError("a plan without a manifest cannot go to a cluster")
     demand = demand_of(plan.manifest, plan.run)
     facts = inspect(cluster, demand)
+    if isinstance(facts.service_account, dict) and (email := google_account(facts.service_account)):
+        facts = replace(facts, rights=rights(email, demand))
     if shortages_in(facts, demand):
         facts = replace(facts, holders=_holders(cluster))
     return facts, admission_problems(facts, demand)

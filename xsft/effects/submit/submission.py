@@ -23,7 +23,7 @@ from xsft.effects.records.records import RecordRef, RecordStore, ref_of
 from xsft.effects.records.saved import latest_step
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit import notes
-from xsft.effects.submit.admission import examine
+from xsft.effects.submit.admission import RightsOf, examine
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.effects.submit.proposal import Proposal, proposal_of
 from xsft.effects.submit.recording import Provenance, manifest_digest, record_of
@@ -105,6 +105,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
     """Notes on how the JobSet is created; they are part of the record."""
     made: Callable[[str], bool] = is_whole
     """Return whether the output of a CPU job exists."""
+    rights: RightsOf = lambda _email, _demand: None
+    """Returns the rights of the Google service account that the pods use, if somebody can be asked."""
     parsed: Callable[[], tuple[Problem, ...]] = lambda: ()
     """Return what MaxText's own parser says of the command line; it was asked beside the other looks."""
     confirm: Callable[[Proposal], None] = lambda _proposal: None
@@ -122,7 +124,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         records = self.store.read_run(output, plan.run_name)
         latest = self._latest_step(plan)
         self.progress("reading the cluster")
-        facts, found = examine(self.cluster, plan)
+        facts, found = examine(self.cluster, plan, rights=self.rights)
         problems = overridden(found, plan.run.spec.checks)
         jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
         world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=self._is_made(plan))

@@ -1,0 +1,95 @@
+"""The rights of the pods' Google service account, asked of stand-ins of Google's APIs, which cannot run here.
+
+Answers as in the REST references of IAM, Service Account Credentials and Cloud Storage.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from google.auth.credentials import AnonymousCredentials
+
+from xsft.checks.pod_identity import PodRights
+from xsft.effects.machine.google_login import google_session
+from xsft.effects.records.writable import OBJECT_PERMISSIONS
+from xsft.effects.submit.pod_rights import GoogleIam, connect_iam
+
+EMAIL = "trainer@my-project.iam.gserviceaccount.com"
+MEMBER = "serviceAccount:my-project.svc.id.goog[default/default]"
+POLICY = {"bindings": [{"role": "roles/iam.workloadIdentityUser", "members": [MEMBER]}]}
+TOKEN = {"accessToken": "of-the-pod", "expireTime": "2026-11-23T08:00:00Z"}
+
+
+@contextmanager
+def google(answers: dict[str, dict[str, Any]]) -> Iterator[tuple[GoogleIam, list[str]]]:
+    """APIs that answer by the last word of the path, and 403 where they have no answer; what was asked, with whose
+    token.
+    """
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            word = self.path.partition("?")[0].replace(":", "/").rsplit("/", 1)[1]
+            asked.append(f"{word} {self.headers.get('Authorization', '')}".strip())
+            body = json.dumps(answers.get(word, {"error": {"code": 403}})).encode()
+            self.send_response(200 if word in answers else 403)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    session = google_session(AnonymousCredentials())  # type: ignore[no-untyped-call]
+    try:
+        yield GoogleIam(session=session, iam=url, credentials=url, storage=url), asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def held(*names: str) -> dict[str, Any]:
+    return {"permissions": list(names)} if names else {}
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        ({}, PodRights()),
+        ({"getIamPolicy": POLICY}, PodRights(bound=True)),
+        ({"getIamPolicy": {"etag": "x"}}, PodRights(bound=False)),
+        (
+            {"generateAccessToken": TOKEN, "testPermissions": held(*OBJECT_PERMISSIONS)},
+            PodRights(lacking={"gs://my-bucket": ()}),
+        ),
+        (
+            {"generateAccessToken": TOKEN, "testPermissions": held("storage.objects.get")},
+            PodRights(lacking={"gs://my-bucket": ("storage.objects.create", "storage.objects.list")}),
+        ),
+        ({"generateAccessToken": TOKEN}, PodRights()),
+    ],
+    ids=["nothing may be asked", "bound", "unbound", "enough", "too few", "no answer from the bucket"],
+)
+def test_what_the_account_may_do(answers: dict[str, Any], found: PodRights) -> None:
+    with google(answers) as (iam, asked):
+        assert iam.rights(EMAIL, member="[default/default]", buckets=("gs://my-bucket",)) == found
+    assert [one for one in asked if one.startswith("testPermissions")] == [
+        "testPermissions Bearer of-the-pod" for _ in answers if "generateAccessToken" in answers
+    ][:1]
+
+
+def test_without_a_login_nobody_is_asked() -> None:
+    assert connect_iam({"HOME": "/nowhere", "NO_GCE_CHECK": "true"}) is None
