@@ -242,7 +242,11 @@ feeds each to xsft ([tests/failures/](../tests/failures/)). `missed`: xsft says 
 def failures_page() -> str:
     rows = [(kind, row) for kind, named in tomllib.loads(FAILURES.read_text("utf-8")).items() for row in named.values()]
     reported = sum("id" in row for _, row in rows)
-    head = f"{FAILURES_HEAD}{reported} of {len(rows)} are reported before a submission.\n\n"
+    blind = [row["blind"] for _, row in rows if "blind" in row]
+    head = (
+        f"{FAILURES_HEAD}{reported} of {len(rows)} are reported before a submission. {len(blind)} of them were listed"
+        f" before xsft was tried on them; {blind.count('reported')} of these were reported then.\n\n"
+    )
     table = (table_row(kind, f"[{row['what']}]({row['link']})", *outcome_cells(row)) for kind, row in rows)
     return f"{head}{table_row('class', 'failure', 'reported as', 'found in', 'cost')}{'|---' * 5}|\n{''.join(table)}"
 

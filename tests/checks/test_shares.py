@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.factory import GOOD, ids, problems, spec
+from tests.checks.factory import DROP, GOOD, ids, problems, spec
 from xsft.checks.shares import check
 from xsft.facts import DataFacts, Facts
 
@@ -44,3 +44,10 @@ def test_rows_for_evaluation_make_a_batch(rows: int, found: set[str]) -> None:
     evaluated = spec(GOOD, data=files, eval={"interval": 50, "steps": 1})
     assert ids(check, evaluated, Facts(eval_data=DataFacts(counted=rows))) == found
     assert ids(check, spec(data=files), Facts(eval_data=DataFacts(counted=rows))) == set()
+
+
+@pytest.mark.parametrize(("workers", "found"), [(2, set()), (3, {"grain-workers-files"})])
+def test_data_workers_of_grain_need_a_file_each(workers: int, found: set[str]) -> None:
+    grain = {**FILES, "pipeline": "grain", "hf_path": "parquet", "train_split": DROP}
+    workload = spec(**{**FOUR_HOSTS, "data": grain}, overrides={"maxtext": {"grain_worker_count": workers}})
+    assert ids(check, workload, facts(files=8)) == found

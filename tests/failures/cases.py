@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, spec
+from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, said
 from tests.checks.test_admission import facts as cluster_facts
-from tests.checks.test_admission import said
 from tests.checks.test_controllers import QUEUED
 from tests.checks.test_image_contents import OURS
 from tests.checks.test_image_contents import said as image_said
-from tests.checks.test_node_pools import pools
+from tests.checks.test_node_pools import TAINT, pools, spoilt
 from tests.checks.test_node_pools import said as nodes_said
 from tests.checks.test_pod_identity import with_rights
 from tests.checks.test_topology import with_blocks
@@ -46,6 +46,9 @@ LORA = {"rank": 8, "alpha": 16, "restore_path": "gs://my-bucket/runs/a/checkpoin
 UNSCANNED = {**GOOD, "model": {**GOOD["model"], "scan_layers": False}}
 FILES = {"hf_path": "json", "hf_train_files": "gs://my-bucket/rows.jsonl", "train_split": "train"}
 CHAT = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
+
+
+TAINTED = {"spec": {**TPU_FLAVOR["spec"], "nodeTaints": [{"key": "team", "value": "other", "effect": "NoSchedule"}]}}
 
 
 def said_of(workload: WorkloadSpec, facts: Facts | None = None) -> Raised:
@@ -176,6 +179,13 @@ def an_old_jobset(_folder: Path) -> Raised:
     return printed(said(cluster_facts(controllers={"JobSet": installed})))
 
 
+def a_small_head(_folder: Path) -> Raised:
+    allocatable = {"allocatable": {"cpu": "16", "memory": "64Gi"}}
+    heads = [node for node in pools(2) if "google.com/tpu" not in node["status"]["allocatable"]]
+    small = tuple({**node, "status": {**node["status"], **allocatable}} for node in heads)
+    return printed(tuple(nodes_said((*(node for node in pools(2) if node not in heads), *small))))
+
+
 def an_unmanaged_jobset(_folder: Path) -> Raised:
     return printed(tuple(unmanaged_problems({"metadata": QUEUED, "spec": {"suspend": False}}, context="c")))
 
@@ -202,6 +212,10 @@ CASES: Mapping[str, Case] = {
     "checkpoint.copied": stored(
         {name: content for name, content in CONVERTED.items() if not name.endswith("commit_success.txt")}, "0/items"
     ),
+    "checkpoint.own-output": workload(
+        model={"checkpoint": "gs://my-bucket/runs/qwen-chat/checkpoints/100/model_params"}
+    ),
+    "checkpoint.local-folder": workload(output="/tmp/checkpoints"),
     "checkpoint.ocdbt": an_ocdbt_checkpoint,
     "checkpoint.unreadable": a_refused_checkpoint,
     "adapters.rank": workload(lora=LORA, facts=saved_adapters("self_attention.query", rank=16)),
@@ -220,6 +234,13 @@ CASES: Mapping[str, Case] = {
         facts=Facts(eval_data=DataFacts(counted=7)),
     ),
     "data.few-files": workload(data=FILES, tpu={"type": "v6e-256"}, facts=Facts(data=DataFacts(files=10))),
+    "data.grain-workers": workload(
+        data={**FILES, "pipeline": "grain", "hf_path": "parquet", "train_split": DROP},
+        overrides={"maxtext": {"grain_worker_count": 8}},
+        facts=Facts(data=DataFacts(files=8)),
+        tpu={"type": "v6e-16"},
+    ),
+    "data.other-column": rows({"conversations": CHAT["messages"], "system": "be kind"}),
     "data.no-target": lambda _folder: said_of(spec(), Facts(tokenized=(((5000, 20),),) * 20)),
     "data.split-of-files": workload(
         data={"hf_path": "json", "hf_train_files": "gs://my-bucket/a.jsonl", "train_split": "all_examples"}
@@ -242,9 +263,18 @@ CASES: Mapping[str, Case] = {
     "cluster.jobset-down": without_webhook("jobset"),
     "cluster.kueue-down": without_webhook("kueue"),
     "cluster.old-jobset": dry_run(an_unknown_field),
+    "cluster.unknown-field": dry_run(an_unknown_field),
+    "cluster.no-such-topology": workload(tpu={"type": "v6e-6"}),
+    "cluster.pool-in-error": lambda _folder: printed(tuple(nodes_said(pools(1)))),
+    "data.columns-of-known": workload(data={"columns": ["question", "answer"]}),
     "cluster.unmanaged": an_unmanaged_jobset,
     "cluster.versions": an_old_jobset,
     "cluster.topology": lambda _folder: printed(said(cluster_facts(**with_blocks(0)))),
+    "cluster.taint": lambda _folder: printed(
+        said(cluster_facts(flavors={"2xv6e-256": TAINTED, "cpu-user": CPU_FLAVOR}))
+    ),
+    "cluster.node-taint": lambda _folder: printed(tuple(nodes_said(spoilt({"spec": {"taints": [TAINT]}}, at=64)))),
+    "cluster.head": a_small_head,
     "cluster.nodes": lambda _folder: printed(tuple(nodes_said(pools(0)))),
     "cluster.queue-of-nothing": lambda _folder: printed(said(cluster_facts(cluster_queue=None))),
     "cluster.quota": a_queue_without_chips,

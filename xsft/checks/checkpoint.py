@@ -21,6 +21,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
     if run.checkpoint is None:
         return
+    yield from _own_output(run)
     found = facts.checkpoint
     if found is None:
         yield from _not_looked(run)
@@ -52,6 +53,19 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 UNKNOWN = "Unknown: whether it exists and is complete, its format, and the names and shapes of its arrays."
+
+
+def _own_output(run: Run) -> Iterator[Problem]:
+    """Check for weights that the run itself saves: it resumes from them, or deletes them when it keeps newer ones.
+    source: github.com/marin-community/marin/issues/5319."""
+    own = f"{str(run.output).rstrip('/')}/{run.run_name}/"
+    if run.output and str(run.checkpoint).startswith(own):
+        message = (
+            f"{run.checkpoint} is in the output of this run itself, which would resume from its newest save and may"
+            " delete these weights."
+        )
+        fix = "Use another name for this run, or remove model.checkpoint to go on with the run."
+        yield warning("checkpoint-own-output", _where(run), message, fix)
 
 
 def _not_looked(run: Run) -> Iterator[Problem]:

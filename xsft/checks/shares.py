@@ -14,7 +14,7 @@ from xsft.checks.resumption import files, readers
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
 from xsft.facts import Facts
-from xsft.problems import Problem, warning
+from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
@@ -28,6 +28,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     listed = facts.data.files if facts.data else None
     found = listed or files(run)
+    if listed and keys.get("dataset_type") == "grain":
+        yield from _grain(run, keys, listed)
     if found is not None and keys.get("dataset_type", "hf") == "hf":
         if found >= readers(run):
             yield from _uneven(run, keys, facts, found)
@@ -46,6 +48,24 @@ def _fewer_files(run: Run, found: int) -> Iterator[Problem]:
     )
     fix = f"Split the data into {many} files, or a multiple of that: `xsft data prepare FILE`; or use mode: pathways."
     yield warning("data-few-files", "data", message, fix)
+
+
+def _grain(run: Run, keys: Mapping[str, Value], found: int) -> Iterator[Problem]:
+    """Check Grain's workers. source: maxtext@0.2.5 input_pipeline/grain_data_processing.py: ValueError, and
+    github.com/AI-Hypercomputer/maxtext/issues/4335."""
+    workers, each = int(number(keys.get("grain_worker_count")) or 0), max(1, found // readers(run))
+    if keys.get("grain_file_type") == "parquet" and workers > each:
+        message = (
+            f"grain_worker_count {workers} is more than the {each} of {found} files that each of {readers(run)}"
+            " processes reads: MaxText stops with ValueError."
+        )
+        yield error(
+            "grain-workers-files",
+            where_of("grain_worker_count", run),
+            message,
+            f"Use at most {each}, or split the data into {workers * readers(run)} files.",
+            kind="disputable",
+        )
 
 
 def _uneven(run: Run, keys: Mapping[str, Value], facts: Facts, found: int) -> Iterator[Problem]:
