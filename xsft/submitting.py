@@ -69,7 +69,7 @@ def submitter_for(
         progress=progress,
         confirm=confirm,
         rights=_rights,
-        parsed=lambda: _parsed(asked),
+        parsed=lambda: parser_answer(asked),
         **(_by_xpk(progress) if through_xpk else {}),
     )
 
@@ -85,7 +85,7 @@ PARSER_WAIT_S = 10.0
 """Time that a submission waits for MaxText's parser, which was asked beside its other looks."""
 
 
-def _parsed(asked: Started[tuple[Problem, ...]]) -> tuple[Problem, ...]:
+def parser_answer(asked: Started[tuple[Problem, ...]]) -> tuple[Problem, ...]:
     """Return what MaxText's parser says, which was asked before the cluster; a note if it takes too long."""
     if asked.ended(PARSER_WAIT_S):
         return asked.result()

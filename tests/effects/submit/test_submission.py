@@ -30,6 +30,7 @@ from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unkno
 from xsft.image.contents import ImageLook
 from xsft.launchers.labels import DIGEST_ANNOTATION
 from xsft.launchers.pointers import put
+from xsft.problems import error
 from xsft.records.model import Record
 from xsft.spec.earlier import earlier_digest
 from xsft.states.model import Status
@@ -667,6 +668,16 @@ def test_an_unknown_field_is_refused_by_the_server(
     with pytest.raises(SpecError) as caught:
         submit(replace(plan, manifest={**plan.manifest, "spec": {**plan.manifest["spec"], "foo": 1}}))
     assert "unknown field" in caught.value.problems[0].message
+    nothing_left(cluster_api, bucket)
+
+
+def test_what_maxtexts_parser_refuses_is_not_created(
+    cluster_api: ClusterApi, bucket: Bucket, ready: Any, planned: Plans
+) -> None:
+    refused = error("maxtext-refuses", "", "MaxText 0.2.5 refuses this command line: …", "Correct it.")
+    with pytest.raises(SpecError) as caught:
+        ready(parsed=lambda: (refused,)).submit(planned())
+    assert caught.value.problems == (refused,)
     nothing_left(cluster_api, bucket)
 
 

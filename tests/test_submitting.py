@@ -1,0 +1,32 @@
+"""What a submission asks beside its looks at the cluster."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import pytest
+
+from xsft import submitting
+from xsft.effects.machine.parallel import start
+from xsft.problems import Problem, error
+from xsft.submitting import parser_answer
+
+REFUSED = error("maxtext-refuses", "", "MaxText refuses it.", "")
+
+
+def test_the_parsers_answer_is_taken_when_it_is_there() -> None:
+    assert parser_answer(start(lambda: (REFUSED,))) == (REFUSED,)
+
+
+def test_a_parser_that_takes_longer_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitting, "PARSER_WAIT_S", 0.01)
+    done = Event()
+
+    def asked() -> tuple[Problem, ...]:
+        done.wait()
+        return ()
+
+    (said,) = parser_answer(start(asked))
+    done.set()
+    assert (said.id, said.severity) == ("maxtext-not-asked", "note")
+    assert "is kept for the next submission" in said.message
