@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from tests.stories import ROOT, intent_of, spec_of, varied
+from xsft.evaluation.container import judged, report
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.launchers.encoding import command_in_wrapper, decode_command
 from xsft.launchers.slicejob import SliceJob, evaluation_job
@@ -57,5 +58,5 @@ def measured_by_pod(jobset: dict[str, Any], *, says: str) -> bytes:
     job = json.loads(argv[3])["notes"]
     answer = {"tokens": [1], "text": says, "ended": "stop", "prompt_cut": False}
     weights = {"answers": [answer] * len(job["prompts"]), "loss": None, "targets": 0, "rows": 0}
-    found = {"prompts": job["prompts"], "models": {"base": weights, "tuned": weights}, **job["noted"]}
-    return json.dumps({**found, "finished_at": "2026-11-23T03:00:00Z"}).encode()
+    found = {"prompts": job["prompts"], "models": {"base": weights, "tuned": weights}}
+    return json.dumps(report(found, judged(found, job["rules"]), job["noted"])).encode()

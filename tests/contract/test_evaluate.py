@@ -124,10 +124,13 @@ def test_two_hosts_of_a_cluster_measure_the_same_and_one_writes(
 ) -> None:
     """As in the pods of a slice: one command on two hosts, with two devices each. Six rows fill no batch of four."""
     here = replace(planned(memorised), directory=str(tmp_path / "result"))
-    statuses = measured_by(2, pod_argv(here), memorised=memorised, folder=tmp_path)
+    stem = str(tmp_path / "attempt-1")
+    argv = pod_argv(here, end={"attempt": {"attempt": 1}, "attempt_stem": stem})
+    statuses = measured_by(2, argv, memorised=memorised, folder=tmp_path)
     assert statuses == [0, 0], [(tmp_path / f"host-{host}").read_text()[-3000:] for host in range(2)]
-    said = [(tmp_path / f"host-{host}").read_text().count(f"xsft evaluate: wrote {here.measured}") for host in range(2)]
+    said = [(tmp_path / f"host-{host}").read_text().count(f"xsft evaluate: wrote {here.result}") for host in range(2)]
     assert said == [1, 0]
+    assert json.loads(Path(f"{stem}.completed.json").read_text())["outcome"] == "completed"
     found = read_report(here, store=record_store({"HOME": str(tmp_path)}))
     assert found is not None
     assert found.judgement.verdict == "passed"

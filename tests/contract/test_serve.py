@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openai
 import pytest
 
 from tests.effects.local.test_export import FAKE, Lab
 from tests.exports import recorded, trainer_argv
-from tests.hfmodels import write_model
+from tests.hfmodels import write_model, write_safetensors
 from xsft.effects.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
@@ -94,7 +95,7 @@ def test_weights_that_the_engine_cannot_load_end_with_its_last_lines(
     tmp_path: Path, inference_engine: BuiltEnvironment
 ) -> None:
     broken = write_model(tmp_path / "broken", config=SERVED)
-    (broken / "model.safetensors").write_bytes(b"not safetensors")
+    write_safetensors(broken / "model.safetensors", {"model.norm.weight": np.zeros(64, np.float32)})
     with start(broken) as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (6, "")

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.evaluation.factory import INPUTS, inputs
-from xsft.evaluation.inputs import AnswerPattern, directory_of, next_directory, turn
+from xsft.evaluation.inputs import directory_of, next_directory, turn
+from xsft.evaluation.verdict import AnswerPattern
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from tests.evaluation.factory import inputs
-from xsft.evaluation.inputs import AnswerPattern
-from xsft.evaluation.verdict import Judgement, Losses, judge
+from xsft.evaluation.verdict import AnswerPattern, Judgement, Losses, judge
 
 NONE = Losses(base=None, tuned=None)
 
@@ -16,7 +15,7 @@ def matches(expression: str, text: str) -> bool | None:
 
 
 def judged(losses: Losses = NONE, answers: tuple[str, ...] = ("it is 2.",), **changes: object) -> Judgement:
-    return judge(inputs(**changes), answers=answers, losses=losses, matches=matches)
+    return judge(inputs(**changes).rules, answers=answers, losses=losses, matches=matches)
 
 
 def test_nothing_compared_is_not_judged() -> None:

@@ -34,19 +34,20 @@ def test_each_host_receives_the_program_and_its_job_byte_for_byte() -> None:
     plan = planned()
     pod = (plan.manifest or {})["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     _, argv = decode_command(command_in_wrapper(pod["containers"][0]["command"][2]))
-    assert argv == plan.job.process
+    assert argv == plan.job.argv
     document = json.loads(argv[3])
     assert (document["module"], document["notes"]["prompts"][0][0]["content"]) == (
         "xsft.evaluation.container",
         "What is 1 plus 1?",
     )
-    assert document["notes"]["noted"] == {"digest": plan.spec_digest, "worker": plan.job.program}
+    noted = document["notes"]["noted"]
+    assert (noted["digest"], noted["worker"], noted["run_name"]) == (plan.spec_digest, plan.job.program, NAME)
     assert argv[4] == plan.job.writes
     assert [one["name"] for one in document["notes"]["models"]] == ["base", "tuned"]
 
 
 def test_the_copied_tokenizer_of_the_training_is_made_on_each_host_too() -> None:
-    process = job(model__pad_token="<|vision_pad|>").process
+    process = job(model__pad_token="<|vision_pad|>").argv
     assert process[:2] == ("python3", "-c")
     assert process[6] == FOLDER
     assert process[7] == "-c"
@@ -56,5 +57,6 @@ def test_a_later_attempt_has_another_name_and_the_same_work() -> None:
     first = job()
     second = attempt_of_slice_job(first, 2)
     assert (second.run.jobset, second.run.run_name) == (f"{NAME}-2", NAME)
-    assert (second.process, second.digest) == (first.process, first.digest)
+    assert (second.plan, second.digest) == (first.plan, first.digest)
+    assert second.argv[3].replace("/attempt-2", "/attempt-1").replace('"attempt":2', '"attempt":1') == first.argv[3]
     assert f"--workload={NAME}-2" in slice_rendering(second).argv  # type: ignore[union-attr]

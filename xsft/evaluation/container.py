@@ -1,19 +1,23 @@
-"""Measures weights in the pods of a training's slices, one process per host; the first one writes the result. Sent to
-the image's Python, which has no xsft, with `measure_worker` and the modules of `xsft.pod`.
+"""Measures and judges weights in the pods of a training's slices, one process per host; the first one writes the report
+and the end of the run's attempt. Sent to the image's Python, which has no xsft.
 
-Arguments: a JSON document with the `notes`, and the path of the result, `{"digest", "worker", "finished_at", …}`. The
-notes are a job of `measure_worker`, and under `noted` what the result repeats.
+Arguments: a JSON document with the `notes`, and the path of the report. The notes are a job of `measure_worker`, with
+the rules, what the report says besides (`noted`), and how the end is recorded (`launchers.pod_end`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from xsft.evaluation.measure_worker import ending, evaluated, say
+from xsft.evaluation.verdict import AnswerPattern, EvaluationRules, Judgement, Losses, judge
+from xsft.pod.expression import matches
 from xsft.pod.place import place_of
-from xsft.pod.work import now
+from xsft.pod.work import now, record_attempt
 
 
 def main(job: dict[str, Any], into: str) -> None:
@@ -22,8 +26,36 @@ def main(job: dict[str, Any], into: str) -> None:
 
     if jax.process_index() != 0:
         return
-    written = place_of(into).create(into, json.dumps({**found, **job["noted"], "finished_at": now()}))
+    judgement, place = judged(found, job["rules"]), place_of(into)
+    written = place.create(into, json.dumps(report(found, judgement, job["noted"]), indent=1, allow_nan=False))
     say(f"wrote {into}" if written else f"{into} exists already, of the same inputs; it stays")
+    say(f"verdict {judgement.summary}")
+    record_attempt(place, job, end_of(judgement))
+
+
+def judged(found: dict[str, Any], given: dict[str, Any]) -> Judgement:
+    """Return the verdict over what `measure_worker` found. `given`: the rules."""
+    rules = EvaluationRules(**{**given, "require": tuple(AnswerPattern(**one) for one in given["require"])})
+    base, tuned = found["models"]["base"], found["models"]["tuned"]
+    losses = Losses(base=base["loss"], tuned=tuned["loss"])
+    return judge(rules, answers=tuple(one["text"] for one in tuned["answers"]), losses=losses, matches=matches)
+
+
+def report(found: dict[str, Any], judgement: Judgement, noted: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of evaluation.json."""
+    models = {name: {**one, "loss": finite(one["loss"])} for name, one in found["models"].items()}
+    return {**noted, "finished_at": now(), "prompts": found["prompts"], **models, "judgement": asdict(judgement)}
+
+
+def finite(loss: float | None) -> float | None:
+    """Return a loss that JSON can hold: NaN and infinity become null; the rule on it kept the value."""
+    return loss if loss is not None and math.isfinite(loss) else None
+
+
+def end_of(judgement: Judgement) -> dict[str, Any]:
+    if judgement.verdict == "failed":
+        return {"outcome": "failed", "reason": f"verdict {judgement.summary}"}
+    return {"outcome": "completed"}
 
 
 if __name__ == "__main__":

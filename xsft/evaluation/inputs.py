@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from xsft.evaluation.verdict import AnswerPattern, EvaluationRules
+
 DIGITS = 12
 SPEC_KEY = "evaluation"
 """Key of an evaluation's record under `spec`; a training run's record has none."""
@@ -27,15 +29,6 @@ class PromptTurn(Struct, frozen=True, kw_only=True):
 
 Conversation = tuple[PromptTurn, ...]
 """The messages before the answer, the user's last one at the end."""
-
-
-class AnswerPattern(Struct, frozen=True, kw_only=True):
-    """One requirement on the tuned model's answers."""
-
-    prompt: int
-    """Number of the prompt, from 0."""
-    matches: str
-    """Regular expression that the answer must contain."""
 
 
 class EvaluationInputs(Struct, frozen=True, kw_only=True):
@@ -58,6 +51,11 @@ class EvaluationInputs(Struct, frozen=True, kw_only=True):
     """Rows of the held-out split whose loss is measured, from the first one; 0 without a split."""
     require: tuple[AnswerPattern, ...] = ()
     max_eval_loss: float | None = None
+
+    @property
+    def rules(self) -> EvaluationRules:
+        """Return what the measurement is compared with."""
+        return EvaluationRules(require=self.require, rows=self.rows, max_eval_loss=self.max_eval_loss)
 
     @property
     def digest(self) -> str:

@@ -7,7 +7,6 @@ from msgspec import Struct
 from xsft.evaluation.inputs import EvaluationInputs
 
 FILE = "evaluation.json"
-MEASURED = "measurement.json"
 
 
 class EvaluationPlan(Struct, frozen=True, kw_only=True):
@@ -32,11 +31,6 @@ class EvaluationPlan(Struct, frozen=True, kw_only=True):
     def result(self) -> str:
         """Return the path of the report of the first attempt."""
         return f"{self.directory}/{FILE}"
-
-    @property
-    def measured(self) -> str:
-        """Return the path of what a cluster's pod measured, from which the report is made."""
-        return f"{self.directory}/{MEASURED}"
 
     @property
     def digest(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 
 from xsft.evaluation.inputs import FIRST_TURNS
 from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.report import SCHEMA, known_before
 from xsft.pod.sent import sent_argv
 
 PROGRAM = files("xsft.evaluation").joinpath("measure_worker.py")
@@ -31,7 +33,9 @@ def job_of(plan: EvaluationPlan) -> dict[str, Any]:
     }
 
 
-def pod_argv(plan: EvaluationPlan) -> tuple[str, ...]:
-    """Return the command that measures on a host of a cluster, and writes to the plan's output."""
-    noted = {"digest": plan.digest, "worker": program_digest()}
-    return sent_argv("xsft.evaluation.container", {**job_of(plan), "noted": noted}, (plan.measured,))
+def pod_argv(plan: EvaluationPlan, *, end: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the command that measures on a host of a cluster, judges, and writes to the plan's output. `end`: how the
+    program records the end of the run's attempt (`launchers.pod_end`)."""
+    noted = {"schema": SCHEMA, **known_before(plan, worker=program_digest())}
+    notes = {**job_of(plan), **end, "noted": noted, "rules": msgspec.to_builtins(plan.inputs.rules)}
+    return sent_argv("xsft.evaluation.container", notes, (plan.result,))

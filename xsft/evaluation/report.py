@@ -54,17 +54,6 @@ class Measurement(Struct, frozen=True, kw_only=True):
     tuned: MeasuredWeights
 
 
-class ClusterMeasurement(Struct, frozen=True, kw_only=True):
-    """The content of measurement.json, which the program writes on a cluster."""
-
-    measured: Measurement
-    digest: str
-    worker: str
-    """sha256 of the program, 64 hex digits."""
-    finished_at: str
-    """UTC, ISO 8601."""
-
-
 class EvaluationReport(Struct, frozen=True, kw_only=True):
     """The content of evaluation.json. Unknown keys are ignored."""
 
@@ -92,20 +81,11 @@ def measurement_of(found: dict[str, Any]) -> Measurement:
     return msgspec.convert(told, Measurement)
 
 
-def cluster_measurement_of(content: bytes) -> ClusterMeasurement | None:
-    """Return what a cluster measured; None for other or incomplete content."""
-    try:
-        found = json.loads(content)
-        noted = {key: found[key] for key in ("digest", "worker", "finished_at")}
-        return ClusterMeasurement(measured=measurement_of(found), **noted)
-    except (ValueError, TypeError, KeyError):  # msgspec's and JSON's errors are ValueErrors
-        return None
-
-
 def judgement_of(inputs: EvaluationInputs, measured: Measurement, *, matches: Matches) -> Judgement:
     """Return the verdict over a measurement."""
     losses = Losses(base=measured.base.loss if measured.base else None, tuned=measured.tuned.loss)
-    return judge(inputs, answers=tuple(one.text for one in measured.tuned.answers), losses=losses, matches=matches)
+    answers = tuple(one.text for one in measured.tuned.answers)
+    return judge(inputs.rules, answers=answers, losses=losses, matches=matches)
 
 
 def report_of(
@@ -115,20 +95,27 @@ def report_of(
     if measured.base is None:
         raise ValueError("the base weights were not measured")
     return EvaluationReport(
-        run_name=plan.run_name,
-        training=plan.training,
-        step=plan.inputs.step,
-        digest=plan.digest,
-        weights=plan.weights,
-        base_weights=plan.base,
-        max_new_tokens=plan.inputs.max_new_tokens,
+        **known_before(plan, worker=worker),
         finished_at=at,
         prompts=measured.prompts,
         base=_finite(measured.base),
         tuned=_finite(measured.tuned),
         judgement=judgement,
-        worker=worker,
     )
+
+
+def known_before(plan: EvaluationPlan, *, worker: str) -> dict[str, Any]:
+    """Return the fields of the report that are known before the measurement."""
+    return {
+        "run_name": plan.run_name,
+        "training": plan.training,
+        "step": plan.inputs.step,
+        "digest": plan.digest,
+        "weights": plan.weights,
+        "base_weights": plan.base,
+        "max_new_tokens": plan.inputs.max_new_tokens,
+        "worker": worker,
+    }
 
 
 def _finite(measured: MeasuredWeights) -> MeasuredWeights:

@@ -1,20 +1,40 @@
-"""The verdict over a measurement: each rule of the workload, and what follows of them. Pure."""
+"""The verdict over a measurement: each rule of the workload, and what follows of them. Pure, and without any library: a
+pod has no xsft, and gets this module with its program.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-
-from msgspec import Struct
-
-from xsft.evaluation.inputs import AnswerPattern, EvaluationInputs
-from xsft.stages.stage import StageVerdict
+from dataclasses import dataclass
+from typing import Literal
 
 Matches = Callable[[str, str], bool | None]
 """(regular expression, text) -> whether it is found; None if that took too long."""
 
 
-class RuleOutcome(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class AnswerPattern:
+    """One requirement on the tuned model's answers."""
+
+    prompt: int
+    """Number of the prompt, from 0."""
+    matches: str
+    """Regular expression that the answer must contain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRules:
+    """What a measurement is compared with."""
+
+    require: tuple[AnswerPattern, ...] = ()
+    rows: int = 0
+    """Rows of the held-out split whose loss is measured; 0 without a split."""
+    max_eval_loss: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleOutcome:
     """One rule, and whether it holds."""
 
     rule: str
@@ -23,8 +43,9 @@ class RuleOutcome(Struct, frozen=True, kw_only=True):
     """The values compared."""
 
 
-class Judgement(Struct, frozen=True, kw_only=True):
-    verdict: StageVerdict
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    verdict: Literal["passed", "failed", "not-judged"]
     """`not-judged`: nothing was compared, because there is neither a rule nor a held-out split."""
     rules: tuple[RuleOutcome, ...] = ()
 
@@ -44,24 +65,25 @@ class Judgement(Struct, frozen=True, kw_only=True):
                 return f"failed: {'; '.join(f'{rule.rule}: {rule.why}' for rule in self.missed)}"
 
 
-class Losses(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Losses:
     """Losses of the held-out split; None if it was not measured."""
 
     base: float | None
     tuned: float | None
 
 
-def judge(inputs: EvaluationInputs, *, answers: tuple[str, ...], losses: Losses, matches: Matches) -> Judgement:
+def judge(rules: EvaluationRules, *, answers: tuple[str, ...], losses: Losses, matches: Matches) -> Judgement:
     """Return the verdict. `answers`: the tuned model's, one a prompt. Without `max_eval_loss` the tuned loss must be
     below the base's."""
-    rules = (*_answer_rules(inputs, answers, matches), *_loss_rules(inputs, losses))
-    if not rules:
+    outcomes = (*_answer_rules(rules, answers, matches), *_loss_rules(rules, losses))
+    if not outcomes:
         return Judgement(verdict="not-judged")
-    return Judgement(verdict="passed" if all(rule.passed for rule in rules) else "failed", rules=rules)
+    return Judgement(verdict="passed" if all(one.passed for one in outcomes) else "failed", rules=outcomes)
 
 
-def _answer_rules(inputs: EvaluationInputs, answers: tuple[str, ...], matches: Matches) -> Iterator[RuleOutcome]:
-    for required in inputs.require:
+def _answer_rules(rules: EvaluationRules, answers: tuple[str, ...], matches: Matches) -> Iterator[RuleOutcome]:
+    for required in rules.require:
         rule = f"answer to prompt {required.prompt} matches {required.matches!r}"
         if required.prompt >= len(answers):
             yield RuleOutcome(rule=rule, passed=False, why=f"there are {len(answers)} prompts, numbered from 0")
@@ -79,15 +101,15 @@ def _matched(required: AnswerPattern, rule: str, answer: str, matches: Matches) 
             return RuleOutcome(rule=rule, passed=False, why="the regular expression took too long")
 
 
-def _loss_rules(inputs: EvaluationInputs, losses: Losses) -> Iterator[RuleOutcome]:
+def _loss_rules(rules: EvaluationRules, losses: Losses) -> Iterator[RuleOutcome]:
     tuned, base = losses.tuned, losses.base
-    if not inputs.rows:
+    if not rules.rows:
         return
     if tuned is None:
         yield RuleOutcome(rule="eval loss", passed=False, why="no row of the split has a target to predict")
-    elif inputs.max_eval_loss is not None:
-        rule = f"eval loss at most {inputs.max_eval_loss:g}"
-        yield RuleOutcome(rule=rule, passed=tuned <= inputs.max_eval_loss, why=f"it is {tuned:.4f}")
+    elif rules.max_eval_loss is not None:
+        rule = f"eval loss at most {rules.max_eval_loss:g}"
+        yield RuleOutcome(rule=rule, passed=tuned <= rules.max_eval_loss, why=f"it is {tuned:.4f}")
     elif base is not None:
         why = f"{tuned:.4f}, the base's {base:.4f}"
         yield RuleOutcome(rule="eval loss below the base's", passed=tuned < base and math.isfinite(tuned), why=why)

@@ -3,7 +3,6 @@ first host of a TPU slice. Pure data."""
 
 from __future__ import annotations
 
-import json
 import math
 
 from msgspec import Struct, to_builtins
@@ -19,9 +18,8 @@ from xsft.export.estimate import ExportEstimate
 from xsft.export.plan import ExportPlan
 from xsft.launchers.encoding import encode_command
 from xsft.launchers.export_notes import exported_argv
+from xsft.launchers.pod_end import noted_end
 from xsft.naming import StageWork, jobset_name
-from xsft.records.document import facts_to_json
-from xsft.records.model import AttemptFacts
 from xsft.spec.resolve import Mode, Run
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
@@ -128,13 +126,7 @@ def _notes(job: CpuJob, inputs: ConversionInputs) -> ContainerNotes:
     """Return what the container records. A commit that only the hub named is in the record, as on this machine."""
     run = job.run
     record = ConversionRecord(digest=job.digest, run_name=run.run_name, argv=job.argv, inputs=dict(to_builtins(inputs)))
-    end = AttemptFacts(outcome="completed", at="", submitter="container")
-    return ContainerNotes(
-        record=record,
-        attempt=json.loads(facts_to_json(end, run_name=run.run_name, number=run.attempt)),
-        attempt_stem=f"{str(run.output).rstrip('/')}/{run.run_name}/xsft/attempt-{run.attempt}",
-        checkpoint=job.writes,
-    )
+    return ContainerNotes(record=record, **noted_end(run), checkpoint=job.writes)
 
 
 def attempt_of_job(job: CpuJob, attempt: int) -> CpuJob:

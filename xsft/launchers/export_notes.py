@@ -10,9 +10,8 @@ from msgspec import to_builtins
 from xsft.export.plan import ExportPlan
 from xsft.export.record import FILE, ExportRecord, to_json
 from xsft.export.verification import Verification
+from xsft.launchers.pod_end import noted_end
 from xsft.pod.sent import BOOT, sent_argv
-from xsft.records.document import facts_to_json
-from xsft.records.model import AttemptFacts
 from xsft.spec.resolve import Run
 from xsft.trainers.export import COMPARER, TOKENIZER, comparison_job, tokenizer_job
 
@@ -21,11 +20,9 @@ PROGRAM = "xsft.export.container"
 
 def exported_argv(plan: ExportPlan, *, run: Run) -> tuple[str, ...]:
     """Return the command that exports, verifies, copies and records the end. `run`: of this attempt."""
-    end = AttemptFacts(outcome="completed", at="", submitter="container")
     notes = {
         **_notes(plan),
-        "attempt": json.loads(facts_to_json(end, run_name=run.run_name, number=run.attempt)),
-        "attempt_stem": f"{str(run.output).rstrip('/')}/{run.run_name}/xsft/attempt-{run.attempt}",
+        **noted_end(run),
         "tokenizer": {"module": TOKENIZER, "notes": tokenizer_job(plan.inputs, folder=plan.folder)},
         "comparison": {"module": COMPARER, "notes": comparison_job(plan, folders=(plan.folder,), seed=0)},
     }

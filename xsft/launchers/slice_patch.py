@@ -47,7 +47,7 @@ def slice_job_expectations(job: SliceJob) -> tuple[Expectation, ...]:
 
 
 def _process(job: SliceJob, at: JobSetPaths) -> Iterator[Expectation]:
-    command, asked = (*at.trainer, "command"), list(job.process)
+    command, asked = (*at.trainer, "command"), list(job.argv)
     yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=job.run.spec.image.ref)
     yield Expectation(field="command", path=command, value=job.command, requested=asked, reads="command")
     for name, value in job.env.items():

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.program import pod_argv, program_digest
 from xsft.launchers.encoding import encode_command
+from xsft.launchers.pod_end import noted_end
 from xsft.naming import StageWork, jobset_name
 from xsft.spec.resolve import Mode, Run
 from xsft.trainers.tokenizer_copy import copying
@@ -24,8 +25,8 @@ class SliceJob(Struct, frozen=True, kw_only=True):
     """run_name of the workload."""
     digest: str
     """Digest of its inputs, 64 hex digits: two jobs with one digest are the same job."""
-    process: tuple[str, ...]
-    """Arguments of the process on each host."""
+    plan: EvaluationPlan
+    """What is evaluated."""
     program: str
     """sha256 of the program that the process runs, 64 hex digits."""
     limit_s: int
@@ -35,12 +36,14 @@ class SliceJob(Struct, frozen=True, kw_only=True):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        return self.process
+        """Return the process on each host, behind the one that copies the tokenizer where the training does so."""
+        python, *rest = pod_argv(self.plan, end=noted_end(self.run))
+        return (python, *copying(self.run), *rest)
 
     @property
     def command(self) -> str:
         """Return the encoded command, as `xsft.launchers.xpk.command`. Raises ValueError if it cannot be sent."""
-        return encode_command(argv=self.process, env=trainer_of(self.run).command_env(self.run), mode="mcjax")
+        return encode_command(argv=self.argv, env=trainer_of(self.run).command_env(self.run), mode="mcjax")
 
     @property
     def env(self) -> dict[str, str]:
@@ -55,17 +58,11 @@ def evaluation_job(plan: EvaluationPlan, run: Run, *, limit_s: int) -> SliceJob:
         run=_run_of(run, run_name=plan.run_name, attempt=1),
         training=plan.training,
         digest=plan.digest,
-        process=_copied(run, pod_argv(plan)),
+        plan=plan,
         program=program_digest(),
         limit_s=limit_s,
-        writes=plan.measured,
+        writes=plan.result,
     )
-
-
-def _copied(run: Run, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the command behind that which copies the tokenizer, where the training does so."""
-    python, *rest = argv
-    return (python, *copying(run), *rest)
 
 
 def attempt_of_slice_job(job: SliceJob, attempt: int) -> SliceJob:

@@ -49,10 +49,19 @@ def record_end(
     """Record the end beside the result and beside the run. An error while recording is only printed."""
     try:
         place.overwrite(notes["record_path"], json.dumps({**record, **end, "finished_at": now()}, indent=1))
-        if "attempt" in notes and end["outcome"] != "interrupted":  # cancel or the cluster stopped it and knows why
-            known = {key: value for key, value in end.items() if key in ("outcome", "reason")}
-            facts = {**notes["attempt"], **known, "at": now()}
-            place.create(f"{notes['attempt_stem']}.{end['outcome']}.json", json.dumps(facts, indent=1))
+    except Exception as failed:
+        say(f"the end could not be recorded: {failed}")
+        return
+    if "attempt" in notes and end["outcome"] != "interrupted":  # cancel or the cluster stopped it and knows why
+        record_attempt(place, notes, end)
+
+
+def record_attempt(place: BucketPlace | FolderPlace, notes: dict[str, Any], end: dict[str, Any]) -> None:
+    """Record the end of the run's attempt, once. An error while recording is only printed."""
+    known = {key: value for key, value in end.items() if key in ("outcome", "reason")}
+    facts = {**notes["attempt"], **known, "at": now()}
+    try:
+        place.create(f"{notes['attempt_stem']}.{end['outcome']}.json", json.dumps(facts, indent=1))
     except Exception as failed:
         say(f"the end could not be recorded: {failed}")
 

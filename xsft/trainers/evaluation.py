@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 
 from xsft.catalog.releases import DEFAULT
 from xsft.data import located
-from xsft.evaluation.inputs import AnswerPattern, Conversation, EvaluationInputs, directory_of, turn
+from xsft.evaluation.inputs import Conversation, EvaluationInputs, directory_of, turn
 from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.verdict import AnswerPattern
 from xsft.naming import stage_name
 from xsft.problems import Problem, error
 from xsft.spec.base import Value

@@ -95,3 +95,11 @@ def test_a_folder_without_a_readable_config_is_not_a_model(
 
 def test_a_folder_that_does_not_exist_is_not_a_model(tmp_path: Path, engine: BuiltEnvironment) -> None:
     assert refused(tmp_path / "nothing", engine).problem_id == "not-a-model"
+
+
+@pytest.mark.parametrize(("kept", "said"), [(-5, "the file is cut off"), (3, "it is not a safetensors file")])
+def test_weights_that_are_cut_off_are_named(folder: Path, engine: BuiltEnvironment, kept: int, said: str) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:kept])
+    problem = refused(folder, engine)
+    assert (problem.problem_id, said in problem.message) == ("model-incomplete", True)

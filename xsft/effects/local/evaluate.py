@@ -14,7 +14,6 @@ from msgspec import Struct
 from xsft.catalog.releases import DEFAULT
 from xsft.effects.local.evaluate_folder import EvaluationFile, attempts_of, existing, run_folder, stage_run
 from xsft.effects.local.evaluate_process import Measuring, command, measure
-from xsft.effects.local.expression import matches
 from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.killed import memory_bytes
 from xsft.effects.local.machine import Machine
@@ -40,6 +39,7 @@ from xsft.evaluation.plan import FILE, EvaluationPlan
 from xsft.evaluation.program import job_of, program_digest
 from xsft.evaluation.report import judgement_of, report_of, to_json
 from xsft.evaluation.verdict import Judgement
+from xsft.pod.expression import matches
 from xsft.records.model import Record
 from xsft.stages.stage import StageAction, StageEnd, StageFound
 

@@ -13,8 +13,10 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.effects.local.export_verify import read_folder
 from xsft.effects.machine.regular import read_bytes
 from xsft.errors import UsageError
+from xsft.export.judging import read_headers
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model")
@@ -34,9 +36,9 @@ class ServedModel(Struct, frozen=True, kw_only=True):
 def served_model(folder: Path, *, engine: BuiltEnvironment) -> ServedModel:
     """Return the model. Raises UsageError: not-a-model, model-incomplete or engine-model-unknown."""
     config = _json(folder / "config.json", folder=folder)
-    if lacking := _lacking(folder):
+    if why := _why_incomplete(folder):
         raise UsageError(
-            f"{folder} is not a whole model: {', '.join(lacking)} missing",
+            f"{folder} is not a whole model: {why}",
             fix="Export or download it again, to a new folder.",
             id="model-incomplete",
         )
@@ -58,6 +60,17 @@ def refuse_unreadable(model_type: str | None, *, named: str, engine: BuiltEnviro
             fix="Compare its tensors only: --verify tensors.",
             id="engine-model-unknown",
         )
+
+
+def _why_incomplete(folder: Path) -> str:
+    """Return which file is missing or cut off; empty if none is."""
+    if lacking := _lacking(folder):
+        return f"{', '.join(lacking)} missing"
+    try:
+        read_headers(*read_folder(folder))
+    except (OSError, ValueError) as wrong:
+        return str(wrong)
+    return ""
 
 
 def _lacking(folder: Path) -> tuple[str, ...]:

@@ -1,22 +1,15 @@
-"""The result of an evaluation on a cluster: its pod writes measurement.json, and the first xsft that reads it writes
-evaluation.json with the verdict beside it, once."""
+"""The result of an evaluation on a cluster, which its pod wrote."""
 
 from __future__ import annotations
 
-from xsft.effects.local.expression import matches
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.effects.submit.job_end import record_job_end
 from xsft.errors import Refused
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.report import (
     MAX_BYTES,
-    ClusterMeasurement,
     EvaluationReport,
-    cluster_measurement_of,
     from_json,
-    judgement_of,
-    report_of,
-    to_json,
 )
 from xsft.problems import Problem
 
@@ -27,19 +20,14 @@ def is_measured(path: str) -> bool:
 
 
 def read_report(plan: EvaluationPlan, *, store: RecordStore) -> EvaluationReport | None:
-    """Return the report, which is written if only the measurement exists; None without one.
+    """Return the report; None without one.
 
     Raises Unreachable if the output cannot be read, Refused for a file of other content.
     """
     objects = store.objects_at(plan.result)
     content = objects.read(plan.result, limit=MAX_BYTES)
     if content is None:
-        measured = _measured(plan, objects.read(plan.measured, limit=MAX_BYTES))
-        if measured is None:
-            return None
-        report = _judged(plan, measured)
-        objects.create(plan.result, to_json(report).encode())
-        return report
+        return None
     found = from_json(content)
     if found is None or found.digest != plan.digest:
         raise _unknown(plan.result)
@@ -47,25 +35,12 @@ def read_report(plan: EvaluationPlan, *, store: RecordStore) -> EvaluationReport
 
 
 def record_end(plan: EvaluationPlan, report: EvaluationReport, *, store: RecordStore) -> tuple[Problem, ...]:
-    """Record the end of the run; one whose verdict failed has failed. Returns a warning if that is not possible."""
+    """Record the end of the run unless its pod did; one whose verdict failed has failed. Returns a warning if that is
+    not possible."""
     at, judgement = {"output": plan.output, "run_name": plan.run_name}, report.judgement
     if judgement.verdict == "failed":
         return record_job_end(store, **at, outcome="failed", reason=f"verdict {judgement.summary}")
     return record_job_end(store, **at, outcome="completed")
-
-
-def _measured(plan: EvaluationPlan, content: bytes | None) -> ClusterMeasurement | None:
-    if content is None:
-        return None
-    found = cluster_measurement_of(content)
-    if found is None or found.digest != plan.digest:
-        raise _unknown(plan.measured)
-    return found
-
-
-def _judged(plan: EvaluationPlan, found: ClusterMeasurement) -> EvaluationReport:
-    judgement = judgement_of(plan.inputs, found.measured, matches=matches)
-    return report_of(plan, found.measured, judgement, at=found.finished_at, worker=found.worker)
 
 
 def _unknown(path: str) -> Refused:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsft.effects.local.expression import matches
+from xsft.pod.expression import matches
 
 
 @pytest.mark.parametrize(("text", "found"), [("it is 2.", True), ("it is 3.", False)])
