@@ -113,7 +113,9 @@ def test_what_was_converted_by_hand_of_another_model_does_not_count(tmp_path: Pa
 
 def test_a_folder_of_weights_is_never_what_was_converted_by_hand(tmp_path: Path) -> None:
     _write(tmp_path / "converted" / MODEL)
-    assert "checkpoint-to-convert" in _seen(_spec(tmp_path, repo="./mine"), tmp_path)[2]
+    run, _, ids = _seen(_spec(tmp_path, repo="./mine"), tmp_path)
+    assert run.checkpoint != f"{tmp_path}/converted/{MODEL}/0/items"
+    assert "checkpoint-unrecorded" not in ids
 
 
 def test_a_whole_try_comes_before_what_was_converted_by_hand(tmp_path: Path) -> None:
