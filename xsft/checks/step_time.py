@@ -57,7 +57,7 @@ def run_time(run: Run, *, fit: KnownStep | None) -> RunTime | None:
     if bound is None:
         return None
     price = run.place.chip_hour_price if run.place else None
-    ratios = tuple(sorted(_ratios(compiled=bound.compiled)))
+    ratios = () if bound.compiled else tuple(sorted(_ratios()))  # no published run was compiled
     return RunTime(bound=bound, steps=run.spec.train.steps, chips=run.chips, price=price, ratios=ratios)
 
 
@@ -90,14 +90,12 @@ def _tokens(keys: Mapping[str, Value]) -> float | None:
     return None if length is None else length * batch * accumulated
 
 
-def _ratios(*, compiled: bool) -> list[float]:
-    bounds = ((one, published_bound(one, compiled=compiled)) for one in published_steps())
+def _ratios() -> list[float]:
+    bounds = ((one, published_bound(one)) for one in published_steps())
     return [one.step_s / bound.seconds for one, bound in bounds if bound is not None]
 
 
-def published_bound(one: PublishedStep, *, compiled: bool) -> StepBound | None:
-    """Return the bound of a published run; None for a compiled one if it was not compiled."""
-    tpu = parse_tpu_type(one.tpu_type)
-    if compiled:
-        return compiled_bound(one.work, tpu=tpu, tokens=one.tokens) if one.work else None
-    return arithmetic_bound(flops=model_flops(catalog_model(one.model), tokens=one.tokens), tpu=tpu, tokens=one.tokens)
+def published_bound(one: PublishedStep) -> StepBound | None:
+    """Return the bound of a published run, by its model's FLOPs; None if the catalogue does not know them."""
+    flops = model_flops(catalog_model(one.model), tokens=one.tokens)
+    return arithmetic_bound(flops=flops, tpu=parse_tpu_type(one.tpu_type), tokens=one.tokens)

@@ -1,4 +1,4 @@
-"""Step times that others measured and published, with what their compiled steps compute and move. Pure."""
+"""Step times of MaxText's pre-training that others measured and published. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Struct
 
 from xsft.catalog.data import toml
-from xsft.fit.work import StepWork
 
 
 class PublishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,9 +22,6 @@ class PublishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     step_s: float
     """Measured, seconds."""
     source: str
-    keys: tuple[str, ...] = ()
-    """MaxText's keys with which the step was compiled, as MaxText's pre-training step; empty if it was not."""
-    work: StepWork | None = None
 
 
 @cache
