@@ -1,4 +1,4 @@
-"""Reading a checkpoint's format where it lies."""
+"""Reading the format of a checkpoint."""
 
 from __future__ import annotations
 
@@ -217,3 +217,12 @@ def test_slow_imports_do_not_use_up_the_time_limit(bucket: Bucket) -> None:
     """On a busy machine they took longer than the whole limit, and submit refused a healthy bucket."""
     done = subprocess.run([sys.executable, "-c", SLOW_IMPORT], capture_output=True, text=True, check=True)
     assert "status='read'" in done.stdout
+
+
+def test_a_folder_with_nothing_but_an_interrupted_save_is_torn(tmp_path: Path) -> None:
+    (tmp_path / "mine" / "0.orbax-checkpoint-tmp" / "items").mkdir(parents=True)
+    found = read_checkpoint(str(tmp_path / "mine"))
+    assert (found.status, found.near) == ("torn", None)
+    assert found.detail == (
+        "0.orbax-checkpoint-tmp is a temporary folder of an interrupted save, and no other save is beside it"
+    )

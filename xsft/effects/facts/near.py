@@ -31,7 +31,11 @@ def absent(path: str, storage: Storage) -> CheckpointFacts:
     torn = interrupted(path) or (_uncommitted(step_folder(path), storage) if names else None)
     if torn:
         return CheckpointFacts(path=path, status="torn", detail=torn)
-    near = _inside(path, names, storage, depth=0) or _around(path, storage)
+    inside = _inside(path, names, storage, depth=0)
+    cut_off = next((told for name in names if (told := interrupted(name.rstrip("/")))), None)
+    if cut_off and inside is None:
+        return CheckpointFacts(path=path, status="torn", detail=f"{cut_off}, and no other save is beside it")
+    near = inside or _around(path, storage)
     holds = _listed(names) if names else _file(path, storage)
     weights = near is None and bool(holds) and _is_hugging_face(names or (path.rpartition("/")[2],))
     told = f"; there is a checkpoint at {near}" if near else TO_CONVERT if weights else ""
