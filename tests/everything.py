@@ -25,6 +25,7 @@ EVERYTHING: Mapping[str, Any] = {
         "queue": "place-queue",
         "output": "gs://my-bucket/place-runs",
         "registry": "us-docker.pkg.dev/my-project/xsft",
+        "chip_hour_price": 2.7,
         "pathways": {
             "proxy_image": "my.dev/place-proxy:1",
             "server_image": "my.dev/place-server:1",

@@ -84,7 +84,7 @@ def test_under_any_name_of_a_secret(name: str) -> None:
     assert_refused(planted(("env", name), lambda _none: secret), secret)
 
 
-@pytest.mark.parametrize("field", sorted(Place.model_fields))
+@pytest.mark.parametrize("field", sorted(set(Place.model_fields) - {"chip_hour_price"}))  # a number holds no secret
 def test_in_the_place_that_a_workload_names(field: str) -> None:
     secret = secrets.token_hex(20)
     value: Any = f"gs://bucket/{SHAPES['token'](secret)}"

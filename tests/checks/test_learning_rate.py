@@ -28,6 +28,6 @@ def test_random_weights_and_this_machine_take_any_rate() -> None:
 def test_a_schedule_that_ends_before_the_run() -> None:
     (found,) = problems(check, spec(overrides={"maxtext": {SCHEDULE: 100}}))
     assert (found.id, found.severity) == ("schedule-ends-early", "warning")
-    assert "the last 400 of 500 train nothing" in found.message
+    assert "the last 400 of 500 steps train nothing" in found.message
     for length in (500, 900, -1):
         assert ids(check, spec(overrides={"maxtext": {SCHEDULE: length}})) == set()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
@@ -58,7 +59,7 @@ def test_an_answer_is_text_and_no_command_to_the_terminal() -> None:
 
 
 def test_a_loss_that_is_not_finite_and_a_missed_rule_say_so() -> None:
-    missed = Judgement(verdict="failed", rules=(replace(RULE, passed=False),))
+    missed = Judgement(verdict="failed", rules=(changed(RULE, passed=False),))
     text = printed(replace(REPORT, tuned=replace(REPORT.tuned, loss=None), judgement=missed))
     assert "not finite" in text
     assert "missed  answer to prompt 0" in text
