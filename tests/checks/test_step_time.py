@@ -46,8 +46,16 @@ def test_otherwise_the_weights_are_counted(fit: KnownStep | None) -> None:
     assert time is not None
     assert (time.bound.compiled, time.bound.by) == (False, "compute")
     assert time.bound.seconds == pytest.approx(6 * 0.6e9 * 1024 / 918e12, rel=0.05)
+    assert time.ratios == (), "no published step is as short"
+
+
+def test_steps_as_long_as_published_ones_get_their_range() -> None:
+    long = varied(STORY, {"train.per_device_batch_size": 1024, "train.max_target_length": 8192})
+    time = run_time(intent_of(long).run, fit=None)
+    assert time is not None
     assert len(time.ratios) == len(published_steps())
     assert time.ratios == tuple(sorted(time.ratios))
+    assert 1 < time.ratios[0] < time.ratios[-1] < MOST
 
 
 def test_lora_computes_no_gradients_of_the_weights() -> None:

@@ -30,7 +30,9 @@ class RunTime(Struct, frozen=True, kw_only=True):
     price: float | None
     """Of one chip-hour, in the place's currency."""
     ratios: tuple[float, ...]
-    """Measured time over its bound, of published runs with bounds of the same kind; ascending."""
+    """Measured time over its bound, of published runs; ascending. Empty for a compiled bound, which none of them has,
+    and for a step shorter than all of theirs: there latency and communication decide, which no such bound counts.
+    """
 
     @property
     def seconds(self) -> float:
@@ -57,8 +59,7 @@ def run_time(run: Run, *, fit: KnownStep | None) -> RunTime | None:
     if bound is None:
         return None
     price = run.place.chip_hour_price if run.place else None
-    ratios = () if bound.compiled else tuple(sorted(_ratios()))  # no published run was compiled
-    return RunTime(bound=bound, steps=run.spec.train.steps, chips=run.chips, price=price, ratios=ratios)
+    return RunTime(bound=bound, steps=run.spec.train.steps, chips=run.chips, price=price, ratios=_ratios(bound))
 
 
 def _bound(run: Run, keys: Mapping[str, Value], fit: KnownStep | None) -> StepBound | None:
@@ -90,9 +91,11 @@ def _tokens(keys: Mapping[str, Value]) -> float | None:
     return None if length is None else length * batch * accumulated
 
 
-def _ratios() -> list[float]:
-    bounds = ((one, published_bound(one)) for one in published_steps())
-    return [one.step_s / bound.seconds for one, bound in bounds if bound is not None]
+def _ratios(bound: StepBound) -> tuple[float, ...]:
+    pairs = [(one.step_s, found.seconds) for one in published_steps() if (found := published_bound(one))]
+    if bound.compiled or bound.seconds < min(least for _, least in pairs):
+        return ()
+    return tuple(sorted(measured / least for measured, least in pairs))
 
 
 def published_bound(one: PublishedStep) -> StepBound | None:

@@ -61,4 +61,4 @@ class RunTimeDocument(Document):
     cost_bound: float | None
     """At the place's `chip_hour_price`; null without one."""
     measured_over_bound: list[float]
-    """Measured step time over its bound, of published runs with bounds of the same kind."""
+    """Measured step time over its bound, of published runs; empty for a compiled bound and for shorter steps."""

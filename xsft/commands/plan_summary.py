@@ -128,7 +128,7 @@ def time_text(time: RunTime) -> str:
     least = f"at least {duration_text(time.seconds)} for {steps}, {_amount(time.chip_hours)} chip-hours{cost}"
     each = f"{bound.seconds:.3g} s each by {by}"
     if not time.ratios:
-        return f"{least} ({each})"
+        return f"{least} ({each}{'' if bound.compiled else '; real steps this short take several times as long'})"
     low, high = time.ratios[0], time.ratios[-1]
     span = " to ".join(duration_text(time.seconds * ratio) for ratio in (low, high))
     return f"{least} ({each}); {len(time.ratios)} published runs took {low:.1f} to {high:.1f} times theirs, here {span}"
