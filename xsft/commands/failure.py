@@ -33,12 +33,13 @@ def print_problems(problems: Iterable[Problem]) -> None:
 
 
 def problem_lines(p: Problem) -> tuple[str, ...]:
-    """Return the lines `file: where: message [id]` and the next step."""
+    """Return the lines `file: where: message [id]` and the next step, or what a note leaves unknown."""
     p = redacted(p)
     file = printable(p.file)
     place = ": ".join(part for part in ("" if p.message.startswith(file) else file, p.where) if part)
     head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
-    return (head, f"  fix: {p.fix}") if p.fix else (head,)
+    after = p.fix if p.fix.startswith("Unknown: ") else f"fix: {p.fix}"
+    return (head, f"  {after}") if p.fix else (head,)
 
 
 def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
