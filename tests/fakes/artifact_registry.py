@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.fakes.loopback import serving_http
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 PARENT = r"/v1/(projects/[^/]+/locations/[^/]+)/repositories"
@@ -150,16 +151,9 @@ def artifact_registry(upstream: str = "") -> Iterator[FakeArtifactRegistry]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    fake.host = f"127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with serving_http(Handler) as url:
+        fake.host = url.removeprefix("http://")
         yield fake
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _error(code: int, status: str, message: str, reason: str = "") -> dict[str, Any]:

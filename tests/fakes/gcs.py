@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.parser import BytesParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import google_crc32c
+
+from tests.fakes.loopback import serving_http
 
 ALL = frozenset(
     {"storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.buckets.get"},
@@ -103,18 +105,8 @@ class Bucket:
 
 @contextmanager
 def serving(bucket: Bucket) -> Iterator[Bucket]:
-    handler = type("Handler", (_Handler,), {"bucket": bucket})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    bucket.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving_http(_Handler, bucket=bucket) as bucket.url:
         yield bucket
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Cut(Exception):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.fakes.loopback import serving_http
 
 TOKEN = "only-for-tests"
 
@@ -40,18 +41,8 @@ class Hub:
 
 @contextmanager
 def serving_hub(hub: Hub) -> Iterator[Hub]:
-    handler = type("HubHandler", (_Handler,), {"hub": hub})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving_http(_Handler, hub=hub) as hub.url:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import unquote
+
+from tests.fakes.loopback import serving_http
 
 COMMIT = "5" * 40
 
@@ -45,17 +46,8 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 @contextmanager
 def serving_files(hub: HubFiles) -> Iterator[HubFiles]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("HubFilesHandler", (_Handler,), {"hub": hub}))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving_http(_Handler, hub=hub) as hub.url:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

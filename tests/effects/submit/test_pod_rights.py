@@ -6,15 +6,15 @@ Answers as in the REST references of IAM, Service Account Credentials and Cloud 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 from google.auth.credentials import AnonymousCredentials
 
+from tests.fakes.loopback import serving_http
 from xsft.checks.pod_identity import PodRights
 from xsft.effects.machine.google_login import google_session
 from xsft.effects.records.writable import OBJECT_PERMISSIONS
@@ -50,15 +50,9 @@ def google(answers: dict[str, dict[str, Any]]) -> Iterator[tuple[GoogleIam, list
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
     session = google_session(AnonymousCredentials())  # type: ignore[no-untyped-call]
-    try:
+    with serving_http(Handler) as url:
         yield GoogleIam(session=session, iam=url, credentials=url, storage=url), asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def held(*names: str) -> dict[str, Any]:
