@@ -164,7 +164,7 @@ def test_a_save_that_was_killed_is_torn(written: Written, save: str) -> None:
         assert ids(checkpoint.check, tiny("qwen3"), Facts(checkpoint=found)) == {"checkpoint-torn"}
         assert ids(weights.check, tiny("qwen3"), Facts(checkpoint=found)) == set()
     above = read_checkpoint(str(folder))
-    assert (above.status, above.near) == ("not-a-checkpoint", None)
+    assert (above.status, above.near) == ("torn", None)
 
 
 def test_what_was_lost_later_is_torn(written: Written, tmp_path: Path) -> None:

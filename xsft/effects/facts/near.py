@@ -32,8 +32,7 @@ def absent(path: str, storage: Storage) -> CheckpointFacts:
     if torn:
         return CheckpointFacts(path=path, status="torn", detail=torn)
     inside = _inside(path, names, storage, depth=0)
-    cut_off = next((told for name in names if (told := interrupted(name.rstrip("/")))), None)
-    if cut_off and inside is None:
+    if inside is None and (cut_off := _interrupted_below(path, names, storage)):
         return CheckpointFacts(path=path, status="torn", detail=f"{cut_off}, and no other save is beside it")
     near = inside or _around(path, storage)
     holds = _listed(names) if names else _file(path, storage)
@@ -73,6 +72,15 @@ def _uncommitted(folder: str, storage: Storage) -> str | None:
     return no_commit(folder, json_at(f"{folder}/{STEP_METADATA}", storage), storage)
 
 
+def _interrupted_below(path: str, names: tuple[str, ...], storage: Storage) -> str | None:
+    """Return why a save in this folder is unfinished: its name says so on a disk, its missing marker in a bucket."""
+    for name in names:
+        if told := interrupted(name.rstrip("/")):
+            return told
+    unfinished = ((step, _uncommitted(f"{path}/{step.rstrip('/')}", storage)) for step in _steps(names))
+    return next((f"in {step} {told}" for step, told in unfinished if told), None)
+
+
 def _file(path: str, storage: Storage) -> str:
     return "it is a file" if storage.read(path, limit=1) is not None else ""
 
@@ -110,9 +118,14 @@ def _inside(path: str, names: tuple[str, ...], storage: Storage, *, depth: int) 
 
 
 def _below(names: tuple[str, ...]) -> Iterator[str]:
-    steps = (name for name in names if name.endswith("/") and name[:-1].isascii() and name[:-1].isdecimal())
-    yield from sorted(steps, key=lambda name: int(name[:-1]), reverse=True)[:_NEWEST]
+    yield from _steps(names)
     yield from (name for name in names if name == "checkpoints/")
+
+
+def _steps(names: tuple[str, ...]) -> list[str]:
+    """Return the folders of the newest steps, the newest first."""
+    steps = (name for name in names if name.endswith("/") and name[:-1].isascii() and name[:-1].isdecimal())
+    return sorted(steps, key=lambda name: int(name[:-1]), reverse=True)[:_NEWEST]
 
 
 def _is_hugging_face(names: tuple[str, ...]) -> bool:
