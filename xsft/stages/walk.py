@@ -4,7 +4,7 @@ themselves act.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -110,16 +110,27 @@ def _one(stage: Stage, stages: Sequence[Stage], asked: Walk) -> tuple[StageEnd, 
 
 def _refuse_without_input(stage: Stage, stages: Sequence[Stage], asked: Walk) -> None:
     """Raise Refused if the stage reads the result of one that --from leaves out and that is not done."""
-    needed = next((one for one in stages if one.name == NEEDS.get(stage.name)), None)
+    undone = tuple(_undone_needs(stage.name, stages, asked))
+    if not undone:
+        return
+    (needed, why), (first, _) = undone[0], undone[-1]
+    raise Refused(
+        f"{stage.name} reads the result of {needed}, which is not done: {why}.",
+        fix=f"Begin with {first}: --from {first}. Without --from, all that is missing is done.",
+        id="stage-not-done",
+    )
+
+
+def _undone_needs(name: StageName, stages: Sequence[Stage], asked: Walk) -> Iterator[tuple[StageName, str]]:
+    """Yield the stage whose result is read, then the one that it needs itself, and so on, up to the first that is done
+    or was not left out; with the reason why it is not done."""
+    needed = next((one for one in stages if one.name == NEEDS.get(name)), None)
     if needed is None or not _left_out(needed.name, asked):
         return
     found = needed.find()
     if found.state != "done":
-        raise Refused(
-            f"{stage.name} reads the result of {needed.name}, which is not done: {found.why}.",
-            fix=f"Begin with it: --from {needed.name}.",
-            id="stage-not-done",
-        )
+        yield needed.name, found.why
+        yield from _undone_needs(needed.name, stages, asked)
 
 
 def _done(stage: Stage, asked: Walk) -> StageEnd:
