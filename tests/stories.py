@@ -15,6 +15,7 @@ from xsft.effects.environments import render
 from xsft.effects.facts.templates import template_facts
 from xsft.effects.facts.tokenizer import read_tokenizer
 from xsft.effects.inputs.places import load_places
+from xsft.evaluation.program import program_digest
 from xsft.facts import CheckpointFacts, Facts, ImageFacts, MachineFacts, TokenizerFacts
 from xsft.planner import make_intent, make_plan
 from xsft.spec.model import WorkloadSpec
@@ -60,7 +61,8 @@ def _shipped(tokenizer: str | None) -> TokenizerFacts | None:
 def _pushed(name: str) -> ImageFacts:
     """As if it had been pushed to the registry of places.yaml's main."""
     repository = f"us-docker.pkg.dev/my-project/xsft/{name.replace('_', '-')}"
-    return ImageFacts(name=name, repository=repository, digest=f"sha256:{'0123456789abcdef' * 4}", maxtext="0.2.5")
+    digest = f"sha256:{'0123456789abcdef' * 4}"
+    return ImageFacts(name=name, repository=repository, digest=digest, maxtext="0.2.5", evaluate=program_digest())
 
 
 def intent_of(spec: WorkloadSpec) -> Intent:

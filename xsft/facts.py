@@ -199,6 +199,8 @@ class ImageFacts(Struct, frozen=True, kw_only=True):
     """Digest that was last pushed there; None: never pushed."""
     maxtext: str | None = None
     """MaxText release in the pushed image."""
+    evaluate: str | None = None
+    """sha256 of the evaluation program in the pushed image; None: it has none."""
     stale: bool | None = None
     """Whether the current files of images/ would make another image; None if unknown."""
     pushed_to: tuple[str, ...] = ()

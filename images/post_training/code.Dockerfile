@@ -12,6 +12,9 @@ RUN --mount=type=bind,source=place.py,target=/run/place.py \
     --mount=type=bind,source=maxtext,target=/run/tree \
     python3 /run/place.py /run/tree maxtext
 
+# The programs of xsft that run in it; a pod checks their digest.
+COPY xsft/ /usr/share/xsft/programs/
+
 ENV PYTHONPATH=/app/code
 COPY code/ /app/code/
 
@@ -22,7 +25,9 @@ USER ${RUN_AS}
 ARG REVISION=""
 ARG DIRTY=""
 ARG MAXTEXT_SOURCE=pypi
+ARG EVALUATE_SHA256=""
 LABEL org.opencontainers.image.revision="${REVISION}" \
     dev.xsft.dirty="${DIRTY}" \
     dev.xsft.kind="code" \
+    dev.xsft.evaluate.sha256="${EVALUATE_SHA256}" \
     dev.xsft.maxtext.source="${MAXTEXT_SOURCE}"

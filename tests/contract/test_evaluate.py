@@ -21,7 +21,7 @@ from xsft.effects.machine.ports import free_port
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.evaluation import read_report
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.program import pod_argv
+from xsft.evaluation.program import ARCHIVE, FOLDER_IN_IMAGE, pod_argv, program_archive, program_digest
 from xsft.evaluation.report import EvaluationReport, from_json
 from xsft.stages.stage import StageEnd
 
@@ -122,10 +122,13 @@ def test_it_is_done_once(report: EvaluationReport, memorised: Memorised) -> None
 def test_two_hosts_of_a_cluster_measure_the_same_and_one_writes(
     report: EvaluationReport, memorised: Memorised, tmp_path: Path
 ) -> None:
-    """As in the pods of a slice: one command on two hosts, with two devices each. Six rows fill no batch of four."""
+    """As in the pods of a slice, whose image carries the program: one command on two hosts, with two devices each. Six
+    rows fill no batch of four."""
     here = replace(planned(memorised), directory=str(tmp_path / "result"))
     stem = str(tmp_path / "attempt-1")
-    argv = pod_argv(here, end={"attempt": {"attempt": 1}, "attempt_stem": stem})
+    (tmp_path / ARCHIVE).write_bytes(program_archive())
+    named = pod_argv(here, end={"attempt": {"attempt": 1}, "attempt_stem": stem}, carried=program_digest())
+    argv = tuple(word.replace(FOLDER_IN_IMAGE, str(tmp_path)) for word in named)
     statuses = measured_by(2, argv, memorised=memorised, folder=tmp_path)
     assert statuses == [0, 0], [(tmp_path / f"host-{host}").read_text()[-3000:] for host in range(2)]
     said = [(tmp_path / f"host-{host}").read_text().count(f"xsft evaluate: wrote {here.result}") for host in range(2)]

@@ -22,6 +22,7 @@ from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
 from tests.images.tiny import Index, index, uv_wheel
 from xsft.effects.machine.paths import own_cache
+from xsft.evaluation.program import ARCHIVE, FOLDER_IN_IMAGE, program_digest
 
 pytestmark = pytest.mark.engine
 
@@ -104,6 +105,8 @@ def test_make_image_push_in_a_clean_clone_ends_with_a_lock_that_runs_and_again_d
     engine.docker("pull", ref)
     ran = engine.docker("run", "--rm", ref, "python3", "-c", "import maxtext.train as t; print(t.LOSS)")
     assert ran.stdout == "2\n"
+    held = engine.docker("run", "--rm", ref, "sha256sum", f"{FOLDER_IN_IMAGE}/{ARCHIVE}").stdout.split()[0]
+    assert held == locked["evaluate"] == program_digest()
 
     before = (clone / LOCK).read_bytes()
     assert "nothing to push" in make()

@@ -51,7 +51,7 @@ def context(tmp_path: Path) -> Path:
     """Context of the code image, everything in it unused."""
     for name in ("code.Dockerfile", "place.py"):
         shutil.copy(BUILD / name, tmp_path / name)
-    for name in ("maxtext", "tunix", "code"):
+    for name in ("maxtext", "tunix", "code", "xsft"):
         (tmp_path / name).mkdir()
     return tmp_path
 
@@ -176,6 +176,7 @@ def test_the_labels_are_those_of_the_readme(engine: Engine, deps: str, context: 
         "org.opencontainers.image.revision": "0123abcd",
         "dev.xsft.dirty": "true",
         "dev.xsft.kind": "code",
+        "dev.xsft.evaluate.sha256": "",
         "dev.xsft.lock.sha256": "lock",
         "dev.xsft.maxtext.version": "0.2.5",
         "dev.xsft.maxtext.source": "tree 4567-dirty",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+from tests.replacing import replace
 from tests.slicejobs import NAME, job, planned
+from xsft.evaluation.program import program_digest
 from xsft.launchers.encoding import command_in_wrapper, decode_command
 from xsft.launchers.slicejob import attempt_of_slice_job
 from xsft.planner import slice_rendering
@@ -44,6 +46,18 @@ def test_each_host_receives_the_program_and_its_job_byte_for_byte() -> None:
     assert (noted["digest"], noted["worker"], noted["run_name"]) == (plan.spec_digest, plan.job.program, NAME)
     assert argv[4] == plan.job.writes
     assert [one["name"] for one in document["notes"]["models"]] == ["base", "tuned"]
+
+
+def test_the_programs_text_is_in_the_command_only_if_the_image_carries_another() -> None:
+    carried = job()
+    named = json.loads(carried.argv[3])
+    assert (named["sha256"], named["archive"]) == (program_digest(), "/usr/share/xsft/programs/evaluate.zip")
+    assert "files" not in named
+    older = replace(carried, run=replace(carried.run, evaluation_program="0" * 64))
+    sent = json.loads(older.argv[3])
+    assert (carried.is_carried, older.is_carried) == (True, False)
+    assert "xsft/evaluation/measure_worker.py" in sent["files"]
+    assert (sent["notes"], older.digest) == (named["notes"], carried.digest)
 
 
 def test_the_copied_tokenizer_of_the_training_is_made_on_each_host_too() -> None:

@@ -148,9 +148,13 @@ class EvaluateOnCluster:
 
 
 def _takes(made: SlicePlan) -> Iterator[str]:
-    """Yield which slices the evaluation takes, and for how long at most."""
+    """Yield which slices the evaluation takes, for how long at most, and where its program comes from."""
     run, limit = made.run, duration_text(made.job.limit_s)
     described = run.slice.xpk_type if run.slice else "?"
     yield f"{run.chips} chips ({run.num_slices} x {described}) for at most {limit} from the start of its pods"
     if run.spec.restarts.max:
         yield f"a preemption starts it again, with the same limit, at most {run.spec.restarts.max} times"
+    if made.job.is_carried:
+        yield f"the image carries its program, sha256 {made.job.program[:12]}"
+    else:
+        yield "its program is sent with the command: the image's lock does not name this version (make image push)"

@@ -1,4 +1,4 @@
-"""The program that measures (`measure_worker`), its digest, and the job of an evaluation. Pure."""
+"""The programs of an evaluation, their digest, and the job that they do. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,25 @@ import msgspec
 from xsft.evaluation.inputs import FIRST_TURNS
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.report import SCHEMA, known_before
-from xsft.pod.sent import sent_argv
+from xsft.pod.sent import archive_of, carried_argv, sent_argv
 
 PROGRAM = files("xsft.evaluation").joinpath("measure_worker.py")
+"""The program that measures on this machine."""
+IN_POD = "xsft.evaluation.container"
+"""The program that measures and judges on a cluster; it runs the same functions."""
+FOLDER_IN_IMAGE = "/usr/share/xsft/programs"
+"""source: images/post_training/code.Dockerfile"""
+ARCHIVE = "evaluate.zip"
+
+
+def program_archive() -> bytes:
+    """Return the file that an image carries for evaluations."""
+    return archive_of(IN_POD)
 
 
 def program_digest() -> str:
-    """Return the sha256 of the program, 64 hex digits."""
-    return hashlib.sha256(PROGRAM.read_bytes()).hexdigest()
+    """Return the sha256 of `program_archive`, 64 hex digits."""
+    return hashlib.sha256(program_archive()).hexdigest()
 
 
 def job_of(plan: EvaluationPlan) -> dict[str, Any]:
@@ -33,9 +44,13 @@ def job_of(plan: EvaluationPlan) -> dict[str, Any]:
     }
 
 
-def pod_argv(plan: EvaluationPlan, *, end: Mapping[str, Any]) -> tuple[str, ...]:
+def pod_argv(plan: EvaluationPlan, *, end: Mapping[str, Any], carried: str | None) -> tuple[str, ...]:
     """Return the command that measures on a host of a cluster, judges, and writes to the plan's output. `end`: how the
-    program records the end of the run's attempt (`launchers.pod_end`)."""
-    noted = {"schema": SCHEMA, **known_before(plan, worker=program_digest())}
+    program records the end of the run's attempt (`launchers.pod_end`); `carried`: the digest of the program in the
+    image. The pod runs that one if it is this xsft's; else the program is sent with the command."""
+    digest = program_digest()
+    noted = {"schema": SCHEMA, **known_before(plan, worker=digest)}
     notes = {**job_of(plan), **end, "noted": noted, "rules": msgspec.to_builtins(plan.inputs.rules)}
-    return sent_argv("xsft.evaluation.container", notes, (plan.result,))
+    if carried != digest:
+        return sent_argv(IN_POD, notes, (plan.result,))
+    return carried_argv(IN_POD, notes, (plan.result,), archive=f"{FOLDER_IN_IMAGE}/{ARCHIVE}", sha256=digest)

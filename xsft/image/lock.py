@@ -113,7 +113,7 @@ def _locked(image: str, repository: str, row: Mapping[str, Any]) -> Locked | Non
     }
     if not _DIGEST.fullmatch(str(known.get("deps_digest"))):
         known.pop("deps_digest", None)
-    texts = {"digest", "maxtext", "deps", "code", "pushed_at", "base"}
+    texts = {"digest", "maxtext", "deps", "code", "pushed_at", "base", "evaluate"}
     if any(not isinstance(value, str) for name, value in known.items() if name in texts):
         return None
     required = {f.name for f in fields(Locked) if f.default is NODEFAULT} - {"image", "repository"}

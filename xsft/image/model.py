@@ -159,6 +159,8 @@ class Locked(Struct, frozen=True, kw_only=True):
     dirty: bool | None = None
     base: str = ""
     """`Base.known`."""
+    evaluate: str | None = None
+    """sha256 of the evaluation program in the image; None: it has none."""
     options: BuildOptions | None = None
     """Options of the build; None if they cannot be repeated here (a folder outside the project)."""
 

@@ -33,12 +33,16 @@ PACKAGES_LABEL = "dev.xsft.packages"
 """Label that tells the versions of PACKAGES in an image, as pins: `jax==0.11.0 libtpu==0.0.44`."""
 PACKAGES = ("google-tunix", "jax", "jaxlib", "libtpu", "maxtext")
 """Packages whose versions decide whether a run can start."""
+EVALUATE_FILE = "xsft/evaluate.zip"
+"""Path of the evaluation program in the code's context."""
+EVALUATE_ARG = "EVALUATE_SHA256"
+"""Argument with which a Dockerfile says that its image carries the evaluation program."""
 TAG_LABEL = "dev.xsft.tag"
 """Label with the tag the image was built for: anyone who may push can move a tag to another image."""
 
 NOT_IDENTITY = frozenset({"DEPS_IMAGE", "REVISION", "DIRTY", "MAXTEXT_SOURCE"})
 """Arguments of the code layer that become labels, or that its identity already covers."""
-OWN = NOT_IDENTITY | {"BASE_IMAGE", "BASE_DIGEST", "LOCK_SHA256", "MAXTEXT_VERSION", "VLLM_REQUIREMENT"}
+OWN = NOT_IDENTITY | {"BASE_IMAGE", "BASE_DIGEST", "LOCK_SHA256", "MAXTEXT_VERSION", "VLLM_REQUIREMENT", EVALUATE_ARG}
 """Arguments that xsft sets itself."""
 DIGITS = 20
 """Number of hex digits of a tag's hash: 80 bits."""
@@ -106,9 +110,14 @@ def _packages_label(pinned: Mapping[str, str], args: Mapping[str, str]) -> dict[
     return {PACKAGES_LABEL: " ".join(told)} if told else {}
 
 
+def _sha256_of(path: str, part: DockerfilePart) -> str:
+    """Return the hash of a file of the context; empty if it has none of that path."""
+    return next((f.sha256 for f in part.files if f.path == path), "")
+
+
 def _lock(material: Material) -> str:
     """Return the sha256 of the locked packages; empty for an image without a lock."""
-    return next((f.sha256 for f in material.deps.files if f.path == "requirements.txt"), "")
+    return _sha256_of("requirements.txt", material.deps)
 
 
 def _deps(options: BuildOptions, material: Material) -> BuildStep:
@@ -151,6 +160,7 @@ def _code(options: BuildOptions, material: Material, *, deps: BuildStep) -> Buil
         "REVISION": material.revision or "",
         "DIRTY": dirty,
         "MAXTEXT_SOURCE": material.maxtext_label,
+        EVALUATE_ARG: _sha256_of(EVALUATE_FILE, material.code),
         **options.args,
     }
     args = _declared(given, material.code)

@@ -28,7 +28,7 @@ class SliceJob(Struct, frozen=True, kw_only=True):
     plan: EvaluationPlan
     """What is evaluated."""
     program: str
-    """sha256 of the program that the process runs, 64 hex digits."""
+    """sha256 of the program that the process runs, 64 hex digits (`evaluation.program`)."""
     limit_s: int
     """Maximum seconds from the start of its pods; afterwards Kubernetes ends them."""
     writes: str
@@ -37,8 +37,13 @@ class SliceJob(Struct, frozen=True, kw_only=True):
     @property
     def argv(self) -> tuple[str, ...]:
         """Return the process on each host, behind the one that copies the tokenizer where the training does so."""
-        python, *rest = pod_argv(self.plan, end=noted_end(self.run))
+        python, *rest = pod_argv(self.plan, end=noted_end(self.run), carried=self.run.evaluation_program)
         return (python, *copying(self.run), *rest)
+
+    @property
+    def is_carried(self) -> bool:
+        """Return whether the image carries that program; else the command contains it."""
+        return self.run.evaluation_program == self.program
 
     @property
     def command(self) -> str:

@@ -92,6 +92,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """base_output_directory of the conversion's first attempt; the checkpoint is in `<it>/0/items`."""
     next_try: str | None = None
     """base_output_directory of the next attempt: the first one's, unless that folder has content."""
+    evaluation_program: str | None = None
+    """sha256 of the evaluation program that the image carries, by its lock; None if unknown."""
 
     @property
     def tokenizer(self) -> str | None:
@@ -174,6 +176,7 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         next_try=next_directory(converted, taken=facts.tries.taken if facts.tries else frozenset())
         if converted
         else None,
+        evaluation_program=facts.image.evaluate if facts.image and spec.image.name else None,
     )
     return run, (*place_problems, *tpu_problems, *name_problems, *release_problems, *template_problems)
 

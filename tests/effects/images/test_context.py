@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from xsft.effects.images import context as image_context
 from xsft.effects.images.context import code_part, deps_part, hashed, image_names, images_folder, read_tree
 from xsft.errors import EnvironmentMissing, UsageError
+from xsft.evaluation.program import program_archive, program_digest
 from xsft.image.context import LIMIT, context_problems
 from xsft.image.model import ContextFile
+from xsft.image.recipe import EVALUATE_FILE
 
 NAMES = st.sampled_from(["a", "b.py", "ü", "with space"])
 
@@ -84,6 +86,14 @@ def test_code_and_packages_are_laid_over(folder: Path, tmp_path: Path) -> None:
         "maxtext/maxtext/train.py",
         "tunix/tunix/__init__.py",
     ]
+
+
+def test_a_dockerfile_that_takes_the_evaluation_program_gets_it(folder: Path) -> None:
+    assert EVALUATE_FILE not in paths(code_part(folder).files)
+    (folder / "code.Dockerfile").write_text('ARG DEPS_IMAGE\nFROM ${DEPS_IMAGE}\nARG EVALUATE_SHA256=""\n')
+    (program,) = (f for f in code_part(folder).files if f.path == EVALUATE_FILE)
+    assert program.sha256 == program_digest()
+    assert Path(program.source).read_bytes() == program_archive()
 
 
 def test_two_files_of_one_path_are_reported(folder: Path, tmp_path: Path) -> None:

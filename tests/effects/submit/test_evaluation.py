@@ -36,7 +36,7 @@ def measured(plan: EvaluationPlan, *, says: str, loss: float | None = None, **ch
     weights = {"answers": [answer], "loss": loss, "targets": 1, "rows": 1}
     prompts = [[{"role": "user", "content": "What is 1 plus 1?"}]]
     found = {"prompts": prompts, "models": {"base": weights, "tuned": weights}}
-    job = json.loads(pod_argv(plan, end={})[3])["notes"]
+    job = json.loads(pod_argv(plan, end={}, carried=None)[3])["notes"]
     judgement = judged(found, job["rules"])
     Path(plan.result).parent.mkdir(parents=True, exist_ok=True)
     Path(plan.result).write_text(json.dumps({**report(found, judgement, job["noted"]), **changes}, allow_nan=False))

@@ -15,7 +15,7 @@ from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Refused, Unknown, Unreachable, XsftError
 from xsft.image.model import Base, BuildOptions, BuildStep, Locked, Recipe
 from xsft.image.progress import BuildEvent
-from xsft.image.recipe import differs, local_name
+from xsft.image.recipe import EVALUATE_ARG, differs, local_name
 
 BuildOutcome = Literal["held", "in-registry", "pulled", "built", "not-needed"]
 
@@ -171,6 +171,7 @@ class Maker(Struct, frozen=True, kw_only=True):
             commit=commit,
             dirty=dirty,
             base=recipe.base,
+            evaluate=recipe.code.args.get(EVALUATE_ARG),
             options=options,
         )
         return PushDone(locked=locked, steps=steps, pushed=pushed, lock_written=keep(self.images, locked))

@@ -1,7 +1,8 @@
-"""Cache files: saved if possible, and never a reason to fail."""
+"""Cache files: saved if possible, and never a reason to fail; and files that are made for a build context."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
 from xsft.effects.machine.regular import read_text
 from xsft.errors import XsftError
+from xsft.image.model import ContextFile
 
 
 def kept(path: Path) -> dict[str, Any]:
@@ -20,6 +22,19 @@ def kept(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def context_file(content: bytes, *, path: str, cache: Path) -> ContextFile:
+    """Return content as a file of a context, which is sent from files. `path`: in the context.
+
+    Raises EnvironmentMissing as `write_atomic` does.
+    """
+    sha256 = hashlib.sha256(content).hexdigest()
+    at = cache / f"{sha256}{Path(path).suffix}"
+    if not at.exists() or at.read_bytes() != content:
+        private_folder(cache)
+        write_atomic(at, content)
+    return ContextFile(path=path, kind="file", size=len(content), sha256=sha256, source=str(at.absolute()))
 
 
 def keep(path: Path, content: dict[str, Any]) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from xsft.effects.images.cache import context_file
+from xsft.effects.machine.paths import own_cache
 from xsft.errors import EnvironmentMissing, UsageError
+from xsft.evaluation.program import program_archive
 from xsft.image.context import ALWAYS_IGNORED, LIMIT, arguments, secret_in
 from xsft.image.ignore import Ignored, ignoring
 from xsft.image.model import ContextFile, DockerfilePart
-from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE
+from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, EVALUATE_ARG, EVALUATE_FILE
 
 FOLDER = "images"
 OVERLAYS = ("code", "maxtext", "tunix")
@@ -61,8 +64,8 @@ def deps_part(folder: Path) -> DockerfilePart:
 def code_part(
     folder: Path, *, code: tuple[Path, ...] = (), maxtext: Path | None = None, tunix: Path | None = None
 ) -> DockerfilePart:
-    """Return the code's Dockerfile and its context, with the folders laid over it. Raises UsageError for two files with
-    one path, and for a source without its package.
+    """Return the code's Dockerfile and its context, with the folders laid over it, and the evaluation program if the
+    Dockerfile takes one. Raises UsageError for two files with one path, and for a source without its package.
     """
     laid = [
         *(_tree(path, prefix="code") for path in code),
@@ -75,7 +78,12 @@ def code_part(
             if f.path in files and f.kind != "folder":
                 raise _twice(f, files[f.path])
             files[f.path] = f
-    return _part(folder, CODE_DOCKERFILE, own=tuple(files.values()))
+    part = _part(folder, CODE_DOCKERFILE, own=tuple(files.values()))
+    return replace(part, files=(*part.files, _program())) if EVALUATE_ARG in part.args else part
+
+
+def _program() -> ContextFile:
+    return context_file(program_archive(), path=EVALUATE_FILE, cache=own_cache() / "image-programs")
 
 
 def read_tree(root: Path, *, prefix: str = "", ignored: Ignored = lambda _path: False) -> Iterator[ContextFile]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from xsft.effects.images.cache import keep, kept
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.paths import private_folder
+from xsft.effects.images.cache import context_file, keep, kept
 from xsft.effects.machine.process import run
 from xsft.errors import XsftError
-from xsft.image.model import BuildStep, ContextFile
+from xsft.image.model import BuildStep
 from xsft.image.thin import LISTED, OVERLAYS, Installed, left_out, listing, without
 
 ASK_TIMEOUT_S = 120.0
@@ -43,7 +40,8 @@ def thinned(step: BuildStep, *, image_id: str, docker: str, env: Mapping[str, st
     for package in laid:
         files = left_out(step, package, found.get(package, {}))
         if files:
-            step = without(step, files, instead=_package_list_file(listing(files, package), package, cache=cache))
+            content = listing(files, package).encode("utf-8", "surrogateescape")
+            step = without(step, files, instead=context_file(content, path=f"{package}/{LISTED}", cache=cache))
     return step
 
 
@@ -73,16 +71,3 @@ def _asked(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[str, I
         return dict(json.loads(done.stdout)) if done.ok else {}
     except (XsftError, ValueError):
         return {}
-
-
-def _package_list_file(text: str, package: str, *, cache: Path) -> ContextFile:
-    """Return the list as a file, because contexts are sent from files."""
-    content = text.encode("utf-8", "surrogateescape")
-    sha = hashlib.sha256(content).hexdigest()
-    path = cache / f"{sha}.txt"
-    if not path.exists() or path.read_bytes() != content:
-        private_folder(cache)
-        write_atomic(path, content)
-    return ContextFile(
-        path=f"{package}/{LISTED}", kind="file", size=len(content), sha256=sha, source=str(path.absolute())
-    )

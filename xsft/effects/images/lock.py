@@ -108,6 +108,7 @@ def image_facts(name: str, *, start: Path, registry: str | None) -> ImageFacts:
         repository=repository,
         digest=locked.digest if locked else None,
         maxtext=locked.maxtext if locked else None,
+        evaluate=locked.evaluate if locked else None,
         stale=is_stale(images, locked) if locked else None,
         pushed_to=tuple(sorted(held)),
     )

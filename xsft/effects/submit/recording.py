@@ -172,6 +172,7 @@ def _resolved_slice_job(plan: SlicePlan) -> dict[str, Any]:
         "for_run": job.training,
         "writes": job.writes,
         "program": job.program,
+        "program_in": "image" if job.is_carried else "command",
         "limit_s": job.limit_s,
         "tpu": run.slice.xpk_type if run.slice else None,
         "num_slices": run.num_slices,

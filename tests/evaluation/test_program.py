@@ -1,0 +1,24 @@
+"""The program that an image carries; tests/contract/test_evaluate.py runs it to its end on two hosts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xsft.evaluation.program import ARCHIVE, IN_POD, program_archive, program_digest
+from xsft.pod.sent import carried_argv
+
+
+@pytest.mark.parametrize(("content", "held"), [(program_archive() + b" ", "of the image is "), (b"", "is missing")])
+def test_a_pod_runs_no_other_program_than_the_planned_one(tmp_path: Path, content: bytes, held: str) -> None:
+    archive = tmp_path / ARCHIVE
+    if content:
+        archive.write_bytes(content)
+    _, *argv = carried_argv(IN_POD, {}, (), archive=str(archive), sha256=program_digest())
+    done = subprocess.run((sys.executable, "-I", *argv), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert held in done.stderr
+    assert f"planned is {program_digest()}" in done.stderr
