@@ -12,8 +12,8 @@ import pytest
 
 from tests.cluster.api import Cluster
 from tests.cluster.played import EVALUATE, PlayedPods, playing
+from tests.documents import read_document
 from tests.servers import IMAGE
-from xsft.commands.interface_run import RunDocument
 from xsft.effects.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.cluster
@@ -30,7 +30,7 @@ def pods(real_cluster: Cluster, tmp_path: Path, xpk_environment: BuiltEnvironmen
 def ended(caller: subprocess.Popen[str]) -> list[dict[str, Any]]:
     """What the caller printed, once all stages are done."""
     said, _ = caller.communicate(timeout=300)
-    RunDocument.model_validate_json(said, strict=True)
+    read_document("run", said)
     document = json.loads(said)
     assert (caller.returncode, document["exit_status"]) == (0, 0), said
     stages: list[dict[str, Any]] = document["stages"]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.commands.test_status import SILENT
+from tests.documents import read_document
 from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
 from xsft.commands.asking import confirm
 from xsft.commands.cancel import CancelWorld, cancel
-from xsft.commands.interface import DOCUMENTS
 from xsft.effects.cluster.delete import Deleted
 from xsft.errors import Refused, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
@@ -252,7 +252,7 @@ def test_a_run_on_this_machine_that_cannot_be_proven_is_left_alone() -> None:
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     (line,) = capsys.readouterr().out.splitlines()
-    DOCUMENTS["cancel"].model_validate_json(line)
+    read_document("cancel", line)
     found: dict[str, Any] = json.loads(line)
     return found
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import read_document
 from tests.observations import NOW, Read, judged, local, observed
 from tests.observations import said as said_of
 from tests.replacing import replace
 from xsft.commands.compare import CompareWorld, compare
-from xsft.commands.interface import DOCUMENTS
 from xsft.effects.runs.losses import Curve
 from xsft.errors import Refused, Unknown, UsageError
 from xsft.run_query import RunQuery
@@ -68,7 +68,7 @@ def test_a_run_that_learned_nothing_is_not_compared_silently(capsys: pytest.Capt
     query = RunQuery(read=lambda: found, classify=failed, wanted=RowFilter(everything=True), now=lambda: NOW)
     assert compare(("gemma", "tiny"), world=CompareWorld(query=query, read=read), target=None, json=True) == 0
     shown = capsys.readouterr().out
-    DOCUMENTS["compare"].model_validate_json(shown)
+    read_document("compare", shown)
     problems = json.loads(shown)["problems"]
     assert [(one["id"], one["where"]) for one in problems] == [("no-target-tokens", "gemma")]
     assert "40 steps in a row" in problems[0]["message"]
@@ -110,7 +110,7 @@ def test_all_names_that_do_not_exist_are_reported_at_once() -> None:
 def test_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("nan", "silent", target=tmp_path / "loss.png", json=True) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    DOCUMENTS["compare"].model_validate_json(line)
+    read_document("compare", line)
     made = json.loads(line)
     assert made["runs"][0]["points"] == [{"step": 2, "loss": 2.0}]
     assert made["runs"][1]["unread"] == ["log: timeout"]
@@ -126,7 +126,7 @@ def test_a_run_that_resumed_is_not_compared_silently(capsys: pytest.CaptureFixtu
     assert "After step 20 it read the same rows again" in said.err
     assert compared("gemma", "twice", "mixed", json=True) == 0
     made = json.loads(capsys.readouterr().out)
-    DOCUMENTS["compare"].model_validate(made)
+    read_document("compare", made)
     assert [one["resumed"] for one in made["runs"]] == [
         [],
         [{"step": 10, "order": "reshuffled"}, {"step": 20, "order": "repeated"}],
@@ -144,6 +144,6 @@ def test_differences_between_the_runs_are_reported(capsys: pytest.CaptureFixture
     assert lines[-2:] == ["b against a: train.learning_rate: unset -> 0.1", "c against a: the same workload"]
     assert compared("slow", "fast", "gemma", json=True) == 0
     shown = capsys.readouterr().out
-    DOCUMENTS["compare"].model_validate_json(shown)
+    read_document("compare", shown)
     differs = [run["differs"] for run in json.loads(shown)["runs"]]
     assert differs == [[], ["train.learning_rate: unset -> 0.1"], None]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.documents import read_document
 from xsft.cli import main
 from xsft.commands.interface import DOCUMENTS, published
-from xsft.commands.interface_base import Document
 from xsft.commands.verbs import VERBS, parser
 from xsft.effects.environments.installed import BuiltEnvironment
 
@@ -60,13 +60,9 @@ def written(path: Path, text: str) -> str:
     return str(path)
 
 
-def held(name: str, document: dict[str, Any]) -> Document:
-    return DOCUMENTS[name].model_validate_json(json.dumps(document), strict=True)
-
-
 def test_a_local_plan(said: Said, local: str) -> None:
     status, document = said("plan", local)
-    held("plan", document)
+    read_document("plan", document)
     (plan,) = document["plans"]
     assert status == 0
     assert (plan["target"], plan["xpk_argv"], plan["manifest"], plan["jobset"]) == ("local", None, None, None)
@@ -76,7 +72,7 @@ def test_a_local_plan(said: Said, local: str) -> None:
 @pytest.mark.contract
 def test_a_cluster_plan(said: Said, cluster: str, xpk_environment: BuiltEnvironment) -> None:
     _, document = said("plan", cluster)
-    held("plan", document)
+    read_document("plan", document)
     (plan,) = document["plans"]
     assert plan["manifest"]["kind"] == "JobSet"
     assert {row["outcome"] for row in plan["audit"]} == {"landed", "patched"}
@@ -84,7 +80,7 @@ def test_a_cluster_plan(said: Said, cluster: str, xpk_environment: BuiltEnvironm
 
 def test_a_plan_beside_a_file_that_cannot_be_read(said: Said, local: str) -> None:
     status, document = said("plan", local, "nosuch.yaml")
-    held("plan", document)
+    read_document("plan", document)
     assert (status, document["exit_status"], len(document["plans"])) == (2, 2, 1)
     assert [p["file"] for p in document["problems"]] == ["nosuch.yaml"]
 
@@ -92,27 +88,27 @@ def test_a_plan_beside_a_file_that_cannot_be_read(said: Said, local: str) -> Non
 def test_check(said: Said, cluster: str, tmp_path: Path) -> None:
     bad = written(tmp_path / "bad.yaml", CLUSTER.replace("steps", "stpes"))
     status, document = said("check", cluster, bad)
-    held("check", document)
+    read_document("check", document)
     assert (status, document["ok"], document["exit_status"]) == (2, False, 2)
     assert ("unknown-key", bad) in {(p["id"], p["file"]) for p in document["problems"]}
 
 
 def test_diff(said: Said, local: str) -> None:
     status, document = said("diff", local, local, "--set", "train.steps=7")
-    held("diff", document)
+    read_document("diff", document)
     assert (status, document["same"]) == (0, False)
     assert [d["key"] for d in document["differences"]["keys"]] == ["train.steps"]
 
 
 def test_doctor(said: Said) -> None:
     status, document = said("doctor")
-    held("doctor", document)
+    read_document("doctor", document)
     assert (status == 0) is document["ok"]
 
 
 def test_setup(said: Said, xpk_environment: BuiltEnvironment) -> None:
     status, document = said("setup", "xpk")
-    held("setup", document)
+    read_document("setup", document)
     assert status == 0
 
 
@@ -139,7 +135,7 @@ def test_submit(local: str, tmp_path: Path) -> None:
         private_pids=True,
     )
     printed = {"schema": "xsft.submit/1", **document(plan, result, picture=None)}
-    held("submit", json.loads(json.dumps(printed)))
+    read_document("submit", json.loads(json.dumps(printed)))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +145,7 @@ def test_submit(local: str, tmp_path: Path) -> None:
 )
 def test_an_error_is_the_verbs_document(said: Said, arguments: tuple[str, ...]) -> None:
     status, document = said(*arguments)
-    held("error", document)
+    read_document("error", document)
     assert (status, document["exit_status"], document["schema"]) == (2, 2, f"xsft.{arguments[0]}/1")
 
 

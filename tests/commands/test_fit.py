@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.checks.factory import run_of, spec
+from tests.documents import read_document
 from tests.inprocess import xsft
 from xsft import api
 from xsft.commands.fit_text import FitAnswer, fit_document, fit_text
-from xsft.commands.interface_fit import FitDocument, FitEntryDocument
 from xsft.effects.facts.fit_cache import compiler_versions, fit_cache
 from xsft.errors import SpecError
 from xsft.fit.derive import KnownStep
@@ -29,7 +29,7 @@ def on_a_cluster() -> list[str]:
 
 def test_every_cluster_workload_fits_by_the_catalogue() -> None:
     done = xsft("fit", *on_a_cluster(), "--json")
-    document = FitDocument.model_validate_json(done.stdout, strict=True)
+    document = read_document("fit", done.stdout)
     assert (done.returncode, len(document.fits)) == (0, 6)
     assert {(one.verdict, one.source) for one in document.fits} == {("fits", "catalogue")}
 
@@ -155,4 +155,5 @@ def test_the_answer_about_an_evaluation() -> None:
 
 def test_the_document_is_the_described_one() -> None:
     for one in (FITS, NO):
-        FitEntryDocument.model_validate_json(json.dumps(fit_document(answer(one))), strict=True)
+        whole = {"schema": "xsft.fit/1", "fits": [fit_document(answer(one))], "problems": [], "exit_status": 0}
+        read_document("fit", whole)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import read_document
 from tests.fit.test_search import of
 from tests.inprocess import xsft
 from xsft import api
 from xsft.commands.fit_search import searched
 from xsft.commands.fit_text import FitAnswer
-from xsft.commands.interface_fit import FitDocument
 from xsft.effects.facts.fit_cache import compiler_versions, fit_cache
 from xsft.errors import RunFailed, TimedOut
 from xsft.fit.alternatives import Alternative
@@ -55,7 +55,7 @@ def test_the_nearest_that_fits_is_shown_and_written(file: Path) -> None:
 
 def test_the_document_of_a_search(file: Path) -> None:
     done = xsft("fit", str(file), "--search", "--json", *KEEP)
-    (entry,) = FitDocument.model_validate_json(done.stdout, strict=True).fits
+    (entry,) = read_document("fit", done.stdout).fits
     assert entry.search is not None
     assert (entry.verdict, entry.search.settings, entry.search.stopped) == ("no", {MOMENTS: "bfloat16"}, "done")
     assert [(one.verdict, one.source, one.why) for one in entry.alternatives] == [("fits", "cache", "")]

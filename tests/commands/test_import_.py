@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import read_document
 from tests.importer.pastes import EXPORTS, TOKEN, paste
 from xsft.cli import main
-from xsft.commands.interface import DOCUMENTS
 from xsft.spec.reader import read_spec
 
 Capture = pytest.CaptureFixture[str]
@@ -46,7 +46,7 @@ def test_json(pasted: str, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "mine.yaml"
     assert main(("import", pasted, "-o", str(out), "--json")) == 0
     document = json.loads(capsys.readouterr().out)
-    DOCUMENTS["import"].model_validate_json(json.dumps(document), strict=True)
+    read_document("import", document)
     assert document["workload"] == out.read_text()
     assert {d["what"] for d in document["differences"]} >= {"hf_access_token", "exec", "checkpoint_period"}
 

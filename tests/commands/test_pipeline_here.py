@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.documents import read_document
 from tests.hfmodels import SIZES, write_model
 from tests.inprocess import xsft
 from tests.localruns import WORKLOADS, FakeTrainer
 from xsft import api
-from xsft.commands.interface_run import RunDocument
 from xsft.commands.pipeline_here import TrainHere
 from xsft.commands.run import document
 from xsft.errors import TimedOut
@@ -97,7 +97,7 @@ def test_a_training_of_another_process_is_waited_for(tmp_path: Path, fake: FakeT
 
 def test_the_document(tmp_path: Path, fake: FakeTrainer) -> None:
     found = {"schema": "xsft.run/1", **document(walked(training(tmp_path, fake))), "problems": [], "exit_status": 0}
-    RunDocument.model_validate_json(json.dumps(found), strict=True)
+    read_document("run", found)
 
 
 def test_errors_of_the_training_end_it_before_the_conversion(tmp_path: Path) -> None:

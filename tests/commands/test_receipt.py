@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands.test_runs_here import asked, folders  # noqa: F401 - a fixture
+from tests.documents import read_document
 from tests.observations import NOW, Read, finished, judged, observed
-from xsft.commands.interface import DOCUMENTS
 from xsft.commands.receipt import print_receipt
 from xsft.errors import Unknown
 from xsft.records.document import read_record
@@ -39,7 +39,7 @@ def test_chips_tokens_and_rates_of_a_cluster_run(capsys: pytest.CaptureFixture[s
     run = query(finished("gemma", at="2026-11-21T11:00:00Z"))
     assert print_receipt("gemma", query=run, read=lambda _: RECEIPT, json=True) == 0
     document = json.loads(capsys.readouterr().out)
-    DOCUMENTS["receipt"].model_validate(document)
+    read_document("receipt", document)
     assert (document["chips"], document["held_s"]) == (512, 3600.0)
     assert document["chip_hours"]["training"] == pytest.approx(512 * 3000 / 3600, abs=1e-3)
     assert document["tokens"] == 16_384_000 * 512
@@ -74,7 +74,7 @@ def test_a_local_run_has_its_receipt_in_its_record(
     assert record.last.receipt is not None
     status, out, _ = asked(capsys, "receipt", folders[0], "--json")
     document = json.loads(out)
-    DOCUMENTS["receipt"].model_validate(document)
+    read_document("receipt", document)
     assert status == 0
     assert (document["steps"], document["chips"], document["chip_hours"]) == (40, None, None)
     assert document["tokens"] == 40 * round(0.217 * 1181.694)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.documents import read_document
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.gcs import Bucket, serving
 from tests.fakes.kubelogs import Log
@@ -21,7 +22,6 @@ from tests.fakes.kubeobjects import Objects
 from tests.fakes.kuberuns import RUNNING, Runs, ended
 from tests.replacing import replace
 from xsft.cli import main
-from xsft.commands.interface import DOCUMENTS
 from xsft.effects.records.index import IndexEntry, keep
 from xsft.records.where import ClusterAddress
 
@@ -51,7 +51,7 @@ def said(api: ClusterApi, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def document(verb: str, text: str) -> dict[str, Any]:
-    DOCUMENTS[verb].model_validate_json(text)
+    read_document(verb, text)
     made: dict[str, Any] = json.loads(text)
     return made
 

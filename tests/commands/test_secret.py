@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.test_documents import held
+from tests.documents import read_document
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.standin import StandinWorld
 from tests.faults.world import World
@@ -91,7 +91,7 @@ def test_from_a_file_by_place(cluster_api: ClusterApi, xsft: Run, token: str, tm
         "create", "a", "--key", "k", "--from-file", str(tmp_path / "value"), "--place", "main", "--json"
     )
     document = json.loads(out)
-    held("secret", document)
+    read_document("secret", document)
     assert (status, document["namespace"], document["key"]) == (0, elsewhere(cluster_api).namespace, "k")
     assert "a" in elsewhere(cluster_api).secrets()
     (tmp_path / "value").unlink()

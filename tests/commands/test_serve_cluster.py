@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from tests.contract.commandline import Machine, machine
+from tests.documents import read_document
 from tests.fakes.clusters import ClusterApi
 from tests.servers import IMAGE, NAME, STORY, WEIGHTS
-from xsft.commands.interface_machine import ServeDocument
 
 POST = r"^POST /apis/apps/v1/namespaces/\S+/deployments\?fieldValidation=Strict&fieldManager"
 WAIT = ("--timeout", "1s", "--poll", "1s", "--yes")
@@ -34,7 +34,7 @@ def served(here: Machine, *options: str, **serve: Any) -> tuple[int, dict[str, A
 
 def test_a_dry_run_shows_the_objects_and_creates_nothing(here: Machine) -> None:
     status, shown = served(here, "--dry-run")
-    ServeDocument.model_validate(shown)
+    read_document("serve", shown)
     assert (status, shown["action"], shown["run_name"]) == (0, "planned", NAME)
     assert [one["kind"] for one in shown["objects"]] == ["Deployment", "Service", "PodDisruptionBudget"]
     assert here.api.server.asked(POST) == []

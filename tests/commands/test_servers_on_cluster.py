@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.documents import read_document
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kubeobjects import Json
 from tests.servers import NAME, recorded, server
 from xsft.cli import main
-from xsft.commands.interface import DOCUMENTS
 from xsft.effects.submit.serving import begin
 
 TRAINING = NAME.removesuffix("-serve")
@@ -46,7 +46,7 @@ def said(api: ClusterApi, capsys: pytest.CaptureFixture[str]) -> Any:
         told = capsys.readouterr()
         if "--json" not in arguments:
             return status, told.out, told.err
-        DOCUMENTS[arguments[0]].model_validate_json(told.out)
+        read_document(arguments[0], told.out)
         return status, json.loads(told.out), told.err
 
     return asked

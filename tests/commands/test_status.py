@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.documents import read_document
 from tests.observations import NOW, Read, finished, judged, local, observed, queued, said
 from xsft.commands.arguments.status import add_arguments
-from xsft.commands.interface import DOCUMENTS
 from xsft.commands.status import report
 from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
@@ -101,7 +101,7 @@ def test_runs_that_are_there_are_shown_beside_names_that_are_not(
     shown = capsys.readouterr()
     assert "No run is named exactly 'zzz'" in shown.err
     if json:
-        DOCUMENTS["status"].model_validate_json(shown.out)
+        read_document("status", shown.out)
         answer = loads(shown.out)
         assert [run["run_name"] for run in answer["runs"]] == ["gemma", "tiny"]
         assert [problem["id"] for problem in answer["problems"]] == ["run-missing"]
@@ -139,7 +139,7 @@ def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:
 def document(capsys: pytest.CaptureFixture[str], found: Read, wanted: RowFilter | None = None) -> dict[str, Any]:
     assert told(found, wanted, json=True) == ""
     (line,) = capsys.readouterr().out.splitlines()
-    DOCUMENTS["status"].model_validate_json(line)
+    read_document("status", line)
     answer: dict[str, Any] = json.loads(line)
     return answer
 

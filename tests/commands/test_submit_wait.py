@@ -14,11 +14,11 @@ import pytest
 from tests.commands.test_waiting import DEAF, EMPTY, Played, at, state_told
 from tests.commands.test_why import FAILED, pod
 from tests.commands.test_why import log as log_of
+from tests.documents import read_document
 from tests.observations import NOW, Read
 from tests.observations import said as said_of
 from tests.replacing import replace
 from tests.submissions import NAME, planned
-from xsft.commands.interface import DOCUMENTS
 from xsft.commands.submit_cluster import submit_cluster
 from xsft.commands.submit_wait import After
 from xsft.commands.verbs import parser
@@ -258,7 +258,7 @@ def test_a_silent_log_does_not_outlast_the_time() -> None:
 def test_one_document_at_the_end(answers: tuple[Read, ...], status: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert submit(at("training", 1), *answers, json=True) == status
     (line,) = capsys.readouterr().out.splitlines()
-    DOCUMENTS["submit"].model_validate_json(line)
+    read_document("submit", line)
     made = json.loads(line)
     assert (made["action"], made["exit_status"], made["run"]["state"]) == (
         "created",

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.commands.test_status import SILENT
+from tests.documents import read_document
 from tests.observations import NOW, Read, local, observed, said
-from xsft.commands.interface import DOCUMENTS
 from xsft.commands.verbs import parser
 from xsft.commands.waiting import Clock, Waited, WaitLimits, wait_and_report, wait_for
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
@@ -288,7 +288,7 @@ def test_every_outcome_prints_one_document(
 ) -> None:
     assert Played(*answers).status(json=True) == status
     (line,) = capsys.readouterr().out.splitlines()
-    DOCUMENTS["wait"].model_validate_json(line)
+    read_document("wait", line)
     document = json.loads(line)
     assert (document["exit_status"], document["outcome"], document["for"]) == (status, outcome, "done")
     assert bool(document["problems"]) == bool(status)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.commands.test_status import SILENT
+from tests.documents import read_document
 from tests.observations import EARLIER, NOW, Read, jobset, observed, queued, said
 from tests.replacing import replace
-from xsft.commands.interface import DOCUMENTS
 from xsft.commands.why import WhyWorld, why
 from xsft.errors import Unreachable, UsageError
 from xsft.run_query import RunQuery
@@ -130,7 +130,7 @@ def test_no_secret_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     (line,) = capsys.readouterr().out.splitlines()
-    DOCUMENTS["why"].model_validate_json(line)
+    read_document("why", line)
     made: dict[str, Any] = json.loads(line)
     return made
 

@@ -12,10 +12,10 @@ import pytest
 
 from tests.checkpoints import small_files
 from tests.contract.commandline import XSFT, Machine, machine
+from tests.documents import read_document
 from tests.effects.cluster.test_cluster import CREATE
 from tests.fakes.clusters import ClusterApi
 from tests.until import until
-from xsft.commands.interface_checkpoint import ConversionDocument
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.launchers.labels import WRITES_ANNOTATION
 
@@ -37,7 +37,7 @@ def convert(here: Machine, *options: str, **changes: Any) -> dict[str, Any]:
     done = here.xsft("checkpoint", "convert", file, "--json", *options, closed=True)
     assert done.returncode == 0, done.stderr + done.stdout
     document: dict[str, Any] = json.loads(done.stdout)
-    ConversionDocument.model_validate(document)
+    read_document("checkpoint-convert", document)
     return document
 
 
@@ -112,7 +112,7 @@ def test_waiting_ends_with_the_checkpoint_and_writes_that_down(here: Machine) ->
         here.api.world.end(NAME, "Completed")
         said, _ = process.communicate(timeout=60)
     document = json.loads(said)
-    ConversionDocument.model_validate(document)
+    read_document("checkpoint-convert", document)
     assert (process.returncode, document["exit_status"], document["run"]["state"]) == (0, 0, "succeeded")
     assert outcomes(here) == ["completed"]
 

@@ -15,10 +15,10 @@ import yaml
 
 import xsft
 from tests import data_guide
+from tests.documents import read_document
 from tests.pipeline import Pipeline
 from xsft import api
 from xsft.cli import main
-from xsft.commands.interface import DOCUMENTS
 from xsft.dataset.examples import pieces
 from xsft.dataset.passes import Pass
 from xsft.effects.environments.installed import BuiltEnvironment
@@ -55,7 +55,7 @@ def ask(tmp_path: Path, capfd: pytest.CaptureFixture[str], maxtext_environment: 
         assert main(("data", action, str(tmp_path / "w.yaml"), "--json", *options)) == status
         document: dict[str, Any] = json.loads(capfd.readouterr().out)
         if status == 0:
-            DOCUMENTS["data"].model_validate_json(json.dumps(document), strict=True)
+            read_document("data", document)
         return document
 
     return asked

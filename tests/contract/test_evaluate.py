@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tests.documents import read_document
 from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
 from xsft.cli import main
-from xsft.commands.interface import DOCUMENTS
 from xsft.data import packaged
 from xsft.effects.local.evaluate import LocalEvaluation, found, perform
 from xsft.effects.local.evaluate_plan import plan_evaluate
@@ -67,7 +67,7 @@ def report(memorised: Memorised) -> EvaluationReport:
     assert (end.action, end.state) == ("created", "done"), end
     assert end.result is not None
     content = Path(end.result).read_bytes()
-    DOCUMENTS["evaluation"].model_validate_json(content, strict=True)
+    read_document("evaluation", content)
     read = from_json(content)
     assert read is not None
     return read
@@ -180,7 +180,7 @@ def test_sample_gives_the_same_answer(report: EvaluationReport, memorised: Memor
     done = subprocess.run((*argv, "--max-new-tokens", "24"), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    DOCUMENTS["sample"].model_validate_json(done.stdout, strict=True)
+    read_document("sample", done.stdout)
     (sample,) = document["samples"]
     assert sample["tuned"]["tokens"] == list(report.tuned.answers[0].tokens)
     assert sample["base"]["tokens"] == list(report.base.answers[0].tokens)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.contract.imagelab import Project, project
+from tests.documents import read_document
 from tests.engine.badproxy import BadProxy, Fault
 from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
 from tests.stories import ROOT
 from tests.until import until
-from xsft.commands.interface import DOCUMENTS
 
 pytestmark = pytest.mark.engine
 
@@ -43,7 +43,7 @@ def bytes_of(registry: Registry, tag: str) -> dict[str, int]:
 
 
 def described(document: dict[str, Any]) -> dict[str, Any]:
-    DOCUMENTS["image"].model_validate_json(json.dumps(document))
+    read_document("image", document)
     return document
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
+from tests.documents import read_document
 from tests.inprocess import xsft
 from tests.stories import ROOT
-from xsft.commands.interface import DOCUMENTS
 from xsft.effects.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
@@ -28,7 +29,7 @@ def test_a_mcjax_line_makes_spot_slices_of_the_workloads_topology(
 ) -> None:
     done = xsft("place", "create", workload, "--set", "tpu.num_slices=2", "--json")
     assert done.returncode == 0, done.stderr
-    document = DOCUMENTS["place-create"].model_validate_json(done.stdout, strict=True).model_dump()
+    document = to_builtins(read_document("place-create", done.stdout))
     where = ["--cluster=big", "--project=my-project", "--zone=us-east5-b"]
     assert document["xpk_argv"][:6] == ["xpk", "cluster", "create", *where]
     assert document["xpk_argv"][7:] == ["--num-slices=2", "--spot"]

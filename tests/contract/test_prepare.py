@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.documents import read_document
 from tests.fakes.gcs import Bucket, Failure, serving
 from tests.fakes.hubfiles import COMMIT, HubFiles, serving_files
 from tests.pipeline import Pipeline
 from tests.stories import intent_of
 from xsft.cli import main
-from xsft.commands.interface import DOCUMENTS
 from xsft.dataset.preparing import Options, preparation
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.preparing import Workshop, prepare
@@ -71,7 +71,7 @@ def prepared(capfd: pytest.CaptureFixture[str]) -> Callable[..., Any]:
         document = json.loads(capfd.readouterr().out)
         if status:
             return document["problems"]
-        DOCUMENTS["data-prepare"].model_validate_json(json.dumps(document), strict=True)
+        read_document("data-prepare", document)
         return document
 
     return asked

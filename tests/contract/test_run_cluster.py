@@ -15,13 +15,12 @@ import pytest
 
 from tests.checkpoints import small_files
 from tests.contract.commandline import XSFT, Machine, machine
+from tests.documents import read_document
 from tests.fakes.clusters import ClusterApi
 from tests.killing import Killed, dying
 from tests.servers import IMAGE
 from tests.slicejobs import measured_by_pod
 from tests.until import until
-from xsft.commands.interface_evaluation import EvaluationDocument
-from xsft.commands.interface_run import RunDocument
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.export.record import FILE, ExportRecord, to_json
 from xsft.export.verification import Verification
@@ -50,7 +49,7 @@ def run(
     done = here.verb("run", file, "--json", "--poll", "1s", *options)
     assert done.returncode == status, done.stderr + done.stdout
     document: dict[str, Any] = json.loads(done.stdout)
-    RunDocument.model_validate_json(done.stdout, strict=True)
+    read_document("run", done.stdout)
     return [(stage["name"], stage["action"], stage["state"]) for stage in document["stages"]]
 
 
@@ -105,7 +104,7 @@ def evaluated_once_and_missed(here: Machine) -> None:
     for _ in range(2):
         assert run(here, status=6, **asked) == [*before, ("evaluate", "done", "done")]
     (report,) = (json.loads(held) for path, held in here.bucket.objects.items() if path.endswith("/evaluation.json"))
-    EvaluationDocument.model_validate_json(json.dumps(report), strict=True)
+    read_document("evaluation", report)
     assert report["judgement"]["verdict"] == "failed"
     (row,) = json.loads(here.xsft("status", EVALUATION, "--json").stdout)["runs"]
     assert (row["pipeline"], row["stage"], row["steps"]) == (NAME, "evaluate", None)

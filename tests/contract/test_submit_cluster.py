@@ -17,13 +17,12 @@ import yaml
 
 from tests.commands.test_secret import to
 from tests.contract.commandline import INPUTS, XSFT, Machine, machine
+from tests.documents import read_document
 from tests.effects.cluster.test_cluster import CREATE
 from tests.effects.runs.test_logs import until
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny
-from xsft.commands.interface_base import ErrorDocument
-from xsft.commands.interface_runs import SubmitDocument
 from xsft.effects.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
@@ -42,7 +41,7 @@ def test_submitting_creates_what_plan_shows_and_again_adopts_it(here: Machine) -
     first = here.xsft("submit", file, "--json", closed=True)
     assert first.returncode == 0, first.stderr
     document = json.loads(first.stdout)
-    SubmitDocument.model_validate(document)
+    read_document("submit", document)
     (sent,) = here.api.server.asked(CREATE)
     assert sent.body == shown["manifest"]
     (held,) = here.jobsets
@@ -140,7 +139,7 @@ def test_a_failed_run_is_tried_again_and_a_finished_one_is_left(here: Machine) -
     here.bucket.objects[f"runs/{NAME}/checkpoints/1000/commit_success.txt"] = b""
     third = here.xsft("submit", file, "--json")
     document = json.loads(third.stdout)
-    SubmitDocument.model_validate(document)
+    read_document("submit", document)
     assert (third.returncode, document["action"], len(here.jobsets)) == (0, "finished", 2)
     assert document["result"] == {"steps": 1000, "first_loss": None, "last_loss": None}
 
@@ -199,7 +198,7 @@ def test_exit_statuses(here: Machine, case: str) -> None:
     document = json.loads(done.stdout)
     assert (done.returncode, document["exit_status"]) == (status, status), done.stderr
     assert document["schema"] == "xsft.submit/1"
-    ErrorDocument.model_validate(document)
+    read_document("error", document)
     assert problem in [p["id"] for p in document["problems"]], done.stderr
     assert all(p["fix"] and "`xsft run FILE`" not in p["fix"] for p in document["problems"])
     assert "Traceback" not in done.stderr

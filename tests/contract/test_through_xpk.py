@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from tests.contract.commandline import Machine, machine
+from tests.documents import read_document
 from tests.fakes.clusters import REAL, STANDIN, ClusterApi, reaching, standing_in
 from tests.fakes.xpktools import Server, Tools, furnish, serving_xpk
 from tests.faults import real
 from tests.stories import ROOT
-from xsft.commands.interface_runs import SubmitDocument
 from xsft.effects.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
@@ -89,7 +89,7 @@ def made(
 def test_xpk_makes_the_jobset_that_its_line_says(made: Made) -> None:
     assert made.done.returncode == 0, made.done.stderr
     document = json.loads(made.done.stdout)
-    SubmitDocument.model_validate(document)
+    read_document("submit", document)
     (held,) = made.here.jobsets
     assert (document["action"], document["uid"]) == ("created", held["metadata"]["uid"])
     assert "kubectl-client-side-apply" in [one["manager"] for one in held["metadata"]["managedFields"]]

@@ -34,7 +34,7 @@ def row(key: str) -> list[str]:
         ("maybe", "integer ≥ 1", "", ""),
         ("must", "text or `null`", "*required*", ""),
         ("choice", "one of `a`, `b¦c`", "`a`", ""),
-        ("axes", "mapping of one of `x` to integer", "", ""),
+        ("axes", "mapping of `x` to integer", "", ""),
         ("leaf", "`true` or `false`", "", ""),
     ],
 )

@@ -31,18 +31,25 @@ class Writer(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
+    """What the small files of a checkpoint say of it."""
+
     path: str
     status: CheckpointStatus
+    """`torn`: a save that did not end."""
     detail: str
-    """Why it is incomplete or unreadable, or what the path contains instead."""
+    """Why it is torn or could not be read; or what the path holds instead, and where a checkpoint is."""
     layout: LayoutName | None
     step: int | None
+    """Step of the checkpoint; a conversion saves as step 0."""
     use_zarr3: bool | None
     use_ocdbt: bool | None
     scan_layers: bool | None
     param_scan_axis: int | None
+    """Axis along which layers are stacked; None if they are not stacked, or the shapes do not show the axis."""
     dtypes: tuple[str, ...] | None
+    """Data types by NumPy's names; None if unknown."""
     dtypes_detail: str
+    """Why they are unknown, or of how many arrays they were read."""
     parameters: int | None
     """Number of parameters; None if the files do not give every shape."""
     arrays: int
@@ -53,6 +60,7 @@ class Report(Struct, frozen=True, kw_only=True):
     bytes: int | None
     """Total size of its files in bytes; None if there are too many to count."""
     bytes_read: int
+    """Bytes read by this command; no array's data is among them."""
     written_by: Writer | None
 
 

@@ -55,6 +55,7 @@ class ModeNeed(Struct, frozen=True, kw_only=True):
     """One thing that runs of a mode need in a place."""
 
     id: str
+    """Stable, e.g. `head-nodes`."""
     modes: tuple[ModeName, ...]
     ok: bool | None
     """None if it could not be read."""

@@ -18,7 +18,6 @@ def conversion_fields(
     made: ConversionPlan, *, action: str, why: str, checkpoint: str | None, problems: Iterable[Problem]
 ) -> dict[str, Any]:
     """Return the document's fields. `action`: as `ConversionDocument` explains it."""
-    source = made.inputs.source
     return {
         "run_name": made.run_name,
         "training": made.training,
@@ -27,12 +26,7 @@ def conversion_fields(
         "digest": made.digest,
         "checkpoint": checkpoint,
         "not_whole": list(made.broken),
-        "source": {
-            "repo": source.repo,
-            "revision": source.revision,
-            "commit": source.commit,
-            "content": source.content,
-        },
+        "source": to_builtins(made.inputs.source),
         "model": made.inputs.model,
         "argv": list(made.argv),
         "estimate": to_builtins(made.estimate),

@@ -5,7 +5,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any
+
+from msgspec import json
+from msgspec.inspect import CollectionType, DataclassType, DictType, StructType, TupleType, Type, UnionType, type_info
 
 from xsft.commands.interface_base import Document, ErrorDocument
 from xsft.commands.interface_checkpoint import CheckpointDocument, ConversionDocument, ExportDocument
@@ -70,17 +79,57 @@ DOCUMENTS: dict[str, type[Document]] = {
 
 def published(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a document, for readers: further fields may come in the same version, so none is
-    forbidden."""
-    schema = DOCUMENTS[name].model_json_schema(by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_open(schema)}
+    forbidden. The docstring below a field is its description."""
+    kinds = {kind.__name__: kind for kind in _classes(type_info(DOCUMENTS[name]))}
+    _, parts = json.schema_components((DOCUMENTS[name],), ref_template="#/$defs/{name}")
+    described = {part: _described(node, kinds[part]) for part, node in parts.items()}
+    top = described.pop(DOCUMENTS[name].__name__)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": described, **top}
 
 
-def _open(node: Any) -> Any:
-    match node:
-        case dict():
-            closed = node.get("additionalProperties") is False
-            return {k: _open(v) for k, v in node.items() if not (closed and k == "additionalProperties")}
-        case list():
-            return [_open(part) for part in node]
+def _classes(info: Type) -> Iterator[type]:
+    """Yield the classes of a type and of all its parts."""
+    match info:
+        case StructType() | DataclassType():
+            yield info.cls
+            parts = [field.type for field in info.fields]
+        case CollectionType():
+            parts = [info.item_type]
+        case TupleType():
+            parts = list(info.item_types)
+        case UnionType():
+            parts = list(info.types)
+        case DictType():
+            parts = [info.value_type]
         case _:
-            return node
+            parts = []
+    for part in parts:
+        yield from _classes(part)
+
+
+def _described(node: dict[str, Any], kind: type) -> dict[str, Any]:
+    """Return the node with the descriptions of its fields. A part that the code has as a value is printed whole."""
+    texts = {key: text for base in reversed(kind.__mro__) for key, text in _field_texts(base).items()}
+    described = {key: {"description": texts[key]} if key in texts else {} for key in node["properties"]}
+    keys = sorted(node["properties"], key=lambda key: key != "schema")
+    properties = {key: {**node["properties"][key], **described[key]} for key in keys}
+    required = node["required"] if issubclass(kind, Document) else keys
+    about = {"description": _in_json(node["description"]).partition("\n\n")[0]} if "description" in node else {}
+    return {**node, **about, "properties": properties, "required": required}
+
+
+def _field_texts(kind: type) -> dict[str, str]:
+    if not kind.__module__.startswith("xsft."):
+        return {}
+    (source,) = ast.parse(dedent(inspect.getsource(kind))).body
+    assert isinstance(source, ast.ClassDef)
+    return {
+        field.target.id.rstrip("_"): _in_json(str(text.value.value))
+        for field, text in pairwise(source.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+
+
+def _in_json(text: str) -> str:
+    return re.sub(r"\bNone\b", "null", inspect.cleandoc(text))

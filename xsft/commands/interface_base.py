@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
-
-class Document(BaseModel):
-    """Base of all documents; strict, so that a field that is printed and not described is noticed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+from msgspec import Meta, Struct, field
 
 
-class Problem(Document):
+class Document(Struct, frozen=True, kw_only=True):
+    """Base of all documents. A part that the code has as a value is that value's own type."""
+
+
+class Problem(Document, frozen=True, kw_only=True):
     """One problem that was found."""
 
     id: str
@@ -30,17 +28,17 @@ class Problem(Document):
     """The file, as it was named; empty for a problem of the command itself."""
 
 
-class ErrorDocument(Document):
+class ErrorDocument(Document, frozen=True, kw_only=True):
     """Document that any verb prints under --json if it fails."""
 
-    schema_: str = Field(alias="schema", pattern=r"^xsft\.[a-z]+/1$")
+    schema_: Annotated[str, Meta(pattern=r"^xsft\.[a-z]+/1$")] = field(name="schema")
     """Schema name of the verb's own document."""
     problems: list[Problem]
     exit_status: int
     """Exit status of the verb; docs/reference/exit-status.md."""
 
 
-class RunTimeDocument(Document):
+class RunTimeDocument(Document, frozen=True, kw_only=True):
     """The least time of a run's steps on its TPUs: a roofline, never a promise."""
 
     steps: int

@@ -4,46 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from msgspec import field
 
+from xsft.checkpoint.report import Report
 from xsft.commands.interface_base import Document, Problem
-from xsft.commands.interface_status import Run
+from xsft.conversion.estimate import ConversionEstimate
+from xsft.conversion.inputs import ConversionSource
+from xsft.effects.submit.claims import ConversionClaim
+from xsft.export.verification import Verification
+from xsft.states.rows import Row
 
 
-class CheckpointWriter(Document):
-    """The training or the conversion that saved a checkpoint, by xsft's record beside its output."""
-
-    run_name: str
-    spec_digest: str
-    """Digest of the workload; of a conversion: over all that decides what it writes."""
-    steps: int | None
-    """Requested steps; null for a conversion."""
-    source: str | None
-    """Weights that were converted, `repository` or `repository@commit`; null for a training."""
-
-
-class ConversionSourceDocument(Document):
-    """The Hugging Face weights that are converted."""
-
-    repo: str
-    """`owner/name`, or the absolute path of a folder."""
-    revision: str | None
-    """Branch, tag or commit, as the workload writes it."""
-    commit: str | None
-    """Commit that the hub resolved it to; null for a folder, and if the hub was not asked."""
-    content: str | None
-    """sha256 over the files of a folder; null for a repository."""
-
-
-class ConversionEstimateDocument(Document):
-    """Estimated bytes at the peak, from the model's size."""
-
-    memory: int
-    output: int
-    download: int
-
-
-class CpuJobDocument(Document):
+class CpuJobDocument(Document, frozen=True, kw_only=True):
     """A job on a cluster: one pod on a CPU node, or a slice of which one host works."""
 
     jobset: str | None
@@ -69,21 +41,10 @@ class CpuJobDocument(Document):
     """The JobSet, for a dry run."""
 
 
-class ConversionOwner(Document):
-    """The run that converts some weights into an output, whoever asks for them."""
-
-    run_name: str
-    training: str
-    """Run for which the conversion was first planned."""
-    user: str
-    at: str
-    """Time of its first planning, UTC."""
-
-
-class ConversionDocument(Document):
+class ConversionDocument(Document, frozen=True, kw_only=True):
     """`xsft checkpoint convert FILE --json`."""
 
-    schema_: Literal["xsft.checkpoint-convert/1"] = Field(alias="schema")
+    schema_: Literal["xsft.checkpoint-convert/1"] = field(name="schema")
     run_name: str
     """Run name of the conversion: `<training>-convert`."""
     training: str
@@ -97,63 +58,30 @@ class ConversionDocument(Document):
     """load_parameters_path of the training."""
     not_whole: list[str]
     """Folders of interrupted conversions; they are kept."""
-    source: ConversionSourceDocument
+    source: ConversionSource
     model: str
     argv: list[str]
     """Arguments of MaxText's to_maxtext; empty if the checkpoint existed and has no record."""
-    estimate: ConversionEstimateDocument | None
+    estimate: ConversionEstimate | None
     """Estimated sizes; null if the model's size is unknown."""
     record: str | None
     """Path of the record; null if the checkpoint existed already."""
     log: str | None
     job: CpuJobDocument | None
     """The job on a cluster; null on this machine, and if the checkpoint existed."""
-    owner: ConversionOwner | None = None
+    owner: ConversionClaim | None = None
     """On a cluster: whose conversion it is; null before anything was sent, and if the checkpoint existed."""
     problems: list[Problem]
-    run: Run | None = None
+    run: Row | None = None
     """With --wait: the run, as `xsft status` shows it."""
     exit_status: int | None = None
     """Exit status of the wait, with --wait."""
 
 
-class LogitsDocument(Document):
-    """Logits of the checkpoint in MaxText against those of the export in the engine, both in float32."""
-
-    greatest_difference: float
-    greatest_logit: float
-    positions: int
-    """Token positions compared."""
-    same_argmax: int
-    """Positions at which both choose the same token."""
-    engine: str
-
-
-class VerificationDocument(Document):
-    """What was compared of an export."""
-
-    problems: list[str]
-    """Empty for an export that holds what the checkpoint holds."""
-    tensors: int
-    compared: int
-    """Tensors of which every value was compared."""
-    sampled: bool
-    """Whether only a part was compared, because the model is large."""
-    trained: int | None
-    """Compared tensors that the training may change; null if the base was not compared."""
-    changed: int | None
-    """Compared tensors that differ from the base."""
-    base: str
-    """Why the base was not compared; empty if it was."""
-    logits: LogitsDocument | None
-    logits_skipped: str
-    """Why logits were asked for and not compared."""
-
-
-class ExportDocument(Document):
+class ExportDocument(Document, frozen=True, kw_only=True):
     """`xsft checkpoint export RUN|FILE --json`."""
 
-    schema_: Literal["xsft.checkpoint-export/1"] = Field(alias="schema")
+    schema_: Literal["xsft.checkpoint-export/1"] = field(name="schema")
     run_name: str
     """Run name of the export: `<training>-export`."""
     training: str
@@ -172,7 +100,7 @@ class ExportDocument(Document):
     """Folders of attempts that did not complete; they are kept."""
     argv: list[str]
     """Arguments of MaxText's to_huggingface."""
-    verification: VerificationDocument | None
+    verification: Verification | None
     """What was compared; null before a job on a cluster has ended."""
     record: str | None
     """Path of the run's record; null if the export existed already."""
@@ -180,42 +108,14 @@ class ExportDocument(Document):
     job: CpuJobDocument | None = None
     """The job on a cluster; null on this machine, and if the export existed."""
     problems: list[Problem]
-    run: Run | None = None
+    run: Row | None = None
     """With --wait: the run, as `xsft status` shows it."""
     exit_status: int | None = None
     """Exit status of the wait, with --wait."""
 
 
-class CheckpointDocument(Document):
+class CheckpointDocument(Document, Report, frozen=True, kw_only=True):
     """`xsft checkpoint inspect PATH --json`."""
 
-    schema_: Literal["xsft.checkpoint/1"] = Field(alias="schema")
+    schema_: Literal["xsft.checkpoint/1"] = field(name="schema")
     action: Literal["inspect"]
-    path: str
-    status: Literal["complete", "torn", "missing", "not-a-checkpoint", "unreadable"]
-    """`torn`: a save that did not end."""
-    detail: str
-    """Why it is torn or could not be read; or what the path holds instead, and where a checkpoint is."""
-    layout: Literal["items", "model_params", "optimizer_state", "adapters", "hugging_face"] | None
-    step: int | None
-    """Step of the checkpoint; a conversion saves as step 0."""
-    use_zarr3: bool | None
-    use_ocdbt: bool | None
-    scan_layers: bool | None
-    param_scan_axis: int | None
-    """Axis along which layers are stacked; null if they are not stacked, or the shapes do not show the axis."""
-    dtypes: list[str] | None
-    """Data types by NumPy's names; null if unknown."""
-    dtypes_detail: str
-    """Why they are unknown, or of how many arrays they were read."""
-    parameters: int | None
-    arrays: int
-    models: list[str]
-    """Models of the catalogue whose arrays have these names and shapes."""
-    modes: list[Literal["mcjax", "pathways"]]
-    """Modes that can read it."""
-    bytes: int | None
-    """Bytes of all its files; null if there are too many files to add up."""
-    bytes_read: int
-    """Bytes read by this command; no array's data is among them."""
-    written_by: CheckpointWriter | None

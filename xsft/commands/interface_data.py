@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from msgspec import field
 
 from xsft.commands.interface_base import Document, Problem
+from xsft.dataset.summary import Lengths, Role
 
 
-class SpecialToken(Document):
+class SpecialToken(Document, frozen=True, kw_only=True):
     """A special token, which no text is split into."""
 
     at: int
@@ -18,7 +19,7 @@ class SpecialToken(Document):
     text: str
 
 
-class DataPart(Document):
+class DataPart(Document, frozen=True, kw_only=True):
     """Consecutive tokens of one example with the same treatment."""
 
     part: Literal["masked", "trained"]
@@ -30,7 +31,7 @@ class DataPart(Document):
     special: list[SpecialToken]
 
 
-class DataExample(Document):
+class DataExample(Document, frozen=True, kw_only=True):
     """One sequence as the model sees it."""
 
     row: int
@@ -46,31 +47,10 @@ class DataExample(Document):
     parts: list[DataPart]
 
 
-class DataLengths(Document):
-    """Lengths in tokens of the examples before they are cut."""
-
-    p50: int
-    p90: int
-    max: int
-    at_least: bool
-    """Whether counting stopped at `max`: the longest example has as many tokens or more."""
-
-
-class DataRole(Document):
-    """The messages of one role."""
-
-    role: str
-    turns: int
-    empty: int
-    """Messages without any text."""
-    dropped: int
-    """Messages whose text is missing from the template's output."""
-
-
-class DataDocument(Document):
+class DataDocument(Document, frozen=True, kw_only=True):
     """`xsft data show|inspect FILE --json`. For `show` all figures are null."""
 
-    schema_: Literal["xsft.data/1"] = Field(alias="schema")
+    schema_: Literal["xsft.data/1"] = field(name="schema")
     action: Literal["show", "inspect"]
     split: Literal["train", "eval"]
     examples: list[DataExample] | None
@@ -81,7 +61,7 @@ class DataDocument(Document):
     """Rows that were read, the first of the split; every figure is of these, unless its text says otherwise."""
     everything: bool | None
     """Whether the sample is the whole split."""
-    tokens: DataLengths | None
+    tokens: Lengths | None
     truncated: float | None
     """Share of examples that are longer than max_target_length, 0 to 1."""
     no_target: float | None
@@ -99,7 +79,7 @@ class DataDocument(Document):
     """Those of them that are equal as a whole."""
     other_sampled: int | None
     """Rows of the other split that were read."""
-    roles: list[DataRole] | None
+    roles: list[Role] | None
     packing: float | None
     """Share of positions of packed sequences that are tokens; null if the run does not pack."""
     packed_sequences: int | None

@@ -4,49 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from msgspec import field
 
 from xsft.commands.interface_base import Document, Problem, RunTimeDocument
+from xsft.fit.verdict import StepMemory
+from xsft.fit.words import InvalidStep
 
 
-class LargeBufferDocument(Document):
-    """One kind of buffer that the compiled program writes."""
-
-    gib: float
-    """Of one of them, GiB per chip."""
-    shape: str
-    count: int
-    """Number of them in the program; they need not live at once."""
-    layer: str
-    """The operation that makes the first, by the compiler's name; may be empty."""
-
-
-class StepMemoryDocument(Document):
-    """What takes the memory of an accepted step, GiB per chip; the parts add up to `sum_gib`."""
-
-    weights: float
-    optimizer: float
-    gradients: float
-    """Gradients, which become the new weights; with LoRA also the copy of the frozen ones."""
-    batch: float
-    temporaries: float
-    host: float
-    """Part of the temporaries that may be the host's memory."""
-    buffers: list[LargeBufferDocument]
-
-
-class InvalidStepDocument(Document):
-    """Why a step cannot be built."""
-
-    where: str
-    """Key path in the workload; may be empty."""
-    message: str
-    fix: str
-    said: str
-    """What MaxText or JAX said; empty if xsft's own checks decided."""
-
-
-class AlternativeDocument(Document):
+class AlternativeDocument(Document, frozen=True, kw_only=True):
     """One alternative that `--search` looked at."""
 
     settings: dict[str, str | int | float | bool]
@@ -61,7 +26,7 @@ class AlternativeDocument(Document):
     """Why it is rejected; empty if it fits."""
 
 
-class FitSearchDocument(Document):
+class FitSearchDocument(Document, frozen=True, kw_only=True):
     """The result of `--search`."""
 
     settings: dict[str, str | int | float | bool] | None
@@ -74,7 +39,7 @@ class FitSearchDocument(Document):
     written: bool
 
 
-class FitEntryDocument(Document):
+class FitEntryDocument(Document, frozen=True, kw_only=True):
     """The verdict on one workload's step."""
 
     file: str
@@ -93,9 +58,9 @@ class FitEntryDocument(Document):
     """For `no`: the compiler's total, or the lower bound of the state."""
     limit_gib: float | None
     """Memory per chip by the compiler; null for `invalid`."""
-    by: StepMemoryDocument | None
+    by: StepMemory | None
     """null for a refused step, and for a row of the catalogue."""
-    because: InvalidStepDocument | None
+    because: InvalidStep | None
     source: Literal["arithmetic", "catalogue", "cache", "compiler"]
     cached: bool
     derived_from_tokens: int | None
@@ -119,10 +84,10 @@ class FitEntryDocument(Document):
     """null without `--search`."""
 
 
-class FitDocument(Document):
+class FitDocument(Document, frozen=True, kw_only=True):
     """`xsft fit FILE… --json`."""
 
-    schema_: Literal["xsft.fit/1"] = Field(alias="schema")
+    schema_: Literal["xsft.fit/1"] = field(name="schema")
     fits: list[FitEntryDocument]
     problems: list[Problem]
     """Of files that could not be read."""

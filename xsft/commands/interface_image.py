@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from msgspec import field
 
 from xsft.commands.interface_base import Document, Problem
 
 
-class ContextEntry(Document):
+class ContextEntry(Document, frozen=True, kw_only=True):
     """A file of a build context."""
 
     path: str
@@ -17,7 +17,7 @@ class ContextEntry(Document):
     """Bytes."""
 
 
-class ImagePart(Document):
+class ImagePart(Document, frozen=True, kw_only=True):
     """One of the two images: dependencies, or the code on top of them."""
 
     tag: str
@@ -35,7 +35,7 @@ class ImagePart(Document):
     """Build arguments."""
 
 
-class ImageLock(Document):
+class ImageLock(Document, frozen=True, kw_only=True):
     """The entry of images/NAME.lock.json for the repository."""
 
     file: str
@@ -51,7 +51,7 @@ class ImageLock(Document):
     """Whether the current files would make the same image."""
 
 
-class ListedImage(Document):
+class ListedImage(Document, frozen=True, kw_only=True):
     """An image of the engine or of the registry."""
 
     where: Literal["local", "registry"]
@@ -68,10 +68,10 @@ class ListedImage(Document):
     """Whether the lock names this digest for the repository."""
 
 
-class ImageDocument(Document):
+class ImageDocument(Document, frozen=True, kw_only=True):
     """`xsft image ACTION --json`."""
 
-    schema_: Literal["xsft.image/1"] = Field(alias="schema")
+    schema_: Literal["xsft.image/1"] = field(name="schema")
     action: Literal["build", "push", "list", "show"]
     image: str
     repository: str | None

@@ -4,53 +4,29 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from msgspec import field
 
+from xsft.checks.placeneeds import ModeNeed
 from xsft.commands.interface_base import Document, Problem
-from xsft.commands.interface_runs import AuditRow
+from xsft.effects.environments.tools import ToolCheck
+from xsft.effects.runs.discovery import ClusterView, ProjectView
+from xsft.effects.runs.placeview import QueueQuota
+from xsft.launchers.audit import AuditRow
+from xsft.reading.supply import SliceUser
 
 
-class MachineCheck(Document):
-    """One check of this machine."""
-
-    id: str
-    """Stable id, e.g. `xpk-environment`."""
-    ok: bool
-    required: bool
-    """Whether planning and local runs need it."""
-    version: str
-    """Version; empty if it has none or it is unknown."""
-    needed_for: str
-    detail: str
-    fix: str
-    """The command that fixes it; empty if it is ok."""
-
-
-class ModeNeed(Document):
-    """One thing that runs of a mode need in a place."""
-
-    id: str
-    """Stable id, e.g. `head-nodes`."""
-    modes: list[Literal["mcjax", "pathways"]]
-    ok: bool | None
-    """Null if it could not be read."""
-    detail: str
-    fix: str
-    """The command that provides it, or the key of places.yaml to set; empty if it is ok."""
-
-
-class ModeGaps(Document):
+class ModeGaps(Document, frozen=True, kw_only=True):
     """Ids of the missing needs of each mode."""
 
     mcjax: list[str]
     pathways: list[str]
 
 
-class DoctorDocument(Document):
+class DoctorDocument(Document, frozen=True, kw_only=True):
     """`xsft doctor --json`; with `--place` the checks are those of the place."""
 
-    schema_: Literal["xsft.doctor/1"] = Field(alias="schema")
-    checks: list[MachineCheck]
+    schema_: Literal["xsft.doctor/1"] = field(name="schema")
+    checks: list[ToolCheck]
     needs: list[ModeNeed] = []
     """With `--place`: what each mode needs there; empty if its cluster did not answer."""
     modes: ModeGaps | None = None
@@ -59,7 +35,7 @@ class DoctorDocument(Document):
     """Whether everything required is present; with `--place`: whether a mode is ready."""
 
 
-class Environment(Document):
+class Environment(Document, frozen=True, kw_only=True):
     """An environment that is ready."""
 
     name: Literal["xpk", "maxtext", "engine"]
@@ -71,18 +47,18 @@ class Environment(Document):
     """Path of its Python interpreter."""
 
 
-class SetupDocument(Document):
+class SetupDocument(Document, frozen=True, kw_only=True):
     """`xsft setup --json`."""
 
-    schema_: Literal["xsft.setup/1"] = Field(alias="schema")
+    schema_: Literal["xsft.setup/1"] = field(name="schema")
     environments: list[Environment]
 
 
-class ServeDocument(Document):
+class ServeDocument(Document, frozen=True, kw_only=True):
     """`xsft serve FOLDER|RUN|FILE --json`, printed when the server answers, and by `--dry-run`. `run_name` to `uid` are
     present for FILE only."""
 
-    schema_: Literal["xsft.serve/1"] = Field(alias="schema")
+    schema_: Literal["xsft.serve/1"] = field(name="schema")
     url: str
     """Base URL for OpenAI clients, e.g. `http://127.0.0.1:8080/v1`; for FILE inside the cluster."""
     model: str
@@ -103,17 +79,7 @@ class ServeDocument(Document):
     """Warnings and notes of the workload that concern the server."""
 
 
-class SliceUser(Document):
-    """A Kueue Workload that holds slices, or waits for them."""
-
-    jobset: str
-    """Name of its JobSet; of the Workload itself if it has none."""
-    namespace: str
-    slices: int
-    state: Literal["holds", "waits"]
-
-
-class SliceSupply(Document):
+class SliceSupply(Document, frozen=True, kw_only=True):
     """All slices of one TPU type."""
 
     tpu_type: str
@@ -129,27 +95,10 @@ class SliceSupply(Document):
     users: list[SliceUser]
 
 
-class FlavorQuota(Document):
-    """Quota of one flavor; numbers as Kubernetes writes them."""
-
-    flavor: str
-    resource: str
-    total: str
-    used: str
-
-
-class QueueQuota(Document):
-    """Quota of one ClusterQueue for TPU chips."""
-
-    queue: str
-    cohort: str | None
-    quotas: list[FlavorQuota]
-
-
-class PlaceDocument(Document):
+class PlaceDocument(Document, frozen=True, kw_only=True):
     """`xsft place show --json`."""
 
-    schema_: Literal["xsft.place/1"] = Field(alias="schema")
+    schema_: Literal["xsft.place/1"] = field(name="schema")
     action: Literal["show"]
     place: str | None
     """Name in places.yaml; null with --context, or if places.yaml has only one."""
@@ -163,48 +112,16 @@ class PlaceDocument(Document):
     """What this login may not read, and what is therefore unknown."""
 
 
-class GkeCluster(Document):
-    """A GKE cluster of the project."""
-
-    name: str
-    location: str
-    """Zone or region."""
-    status: str
-    """`RUNNING` if it can be used."""
-    slices: dict[str, int]
-    """TPU type to number of slices, at the initial size of the node pools."""
-
-
-class FoundCluster(Document):
-    """What the new place's cluster has for runs; empty if it could not be read."""
-
-    context: str
-    namespace_exists: bool
-    queues: list[str]
-    """LocalQueues of the namespace."""
-    priority_classes: list[str]
-    slices: dict[str, int]
-    """TPU type to number of slices, counted from nodes."""
-    unread: list[str]
-    """What could not be read, and why."""
-
-
-class FoundProject(Document):
+class FoundProject(ProjectView, frozen=True, kw_only=True):
     """What the kubeconfig and gcloud list."""
 
-    project: str | None
-    contexts: list[str]
-    clusters: list[GkeCluster]
-    buckets: list[str]
-    registries: list[str]
-    unread: list[str]
-    cluster: FoundCluster
+    cluster: ClusterView
 
 
-class PlaceAddDocument(Document):
+class PlaceAddDocument(Document, frozen=True, kw_only=True):
     """`xsft place add --json`."""
 
-    schema_: Literal["xsft.place-add/1"] = Field(alias="schema")
+    schema_: Literal["xsft.place-add/1"] = field(name="schema")
     action: Literal["added", "printed"]
     place: str
     """Name of the new place."""
@@ -221,10 +138,10 @@ class PlaceAddDocument(Document):
     """What could not be found or verified."""
 
 
-class PlaceCreateDocument(Document):
+class PlaceCreateDocument(Document, frozen=True, kw_only=True):
     """`xsft place create FILE --json`."""
 
-    schema_: Literal["xsft.place-create/1"] = Field(alias="schema")
+    schema_: Literal["xsft.place-create/1"] = field(name="schema")
     file: str
     xpk_argv: list[str]
     """The line of xpk that makes the cluster, or adds node pools to it."""
@@ -236,10 +153,10 @@ class PlaceCreateDocument(Document):
     """Values of the line that the commands hold; `where` names the command."""
 
 
-class SecretDocument(Document):
+class SecretDocument(Document, frozen=True, kw_only=True):
     """`xsft secret create NAME --json`. It never contains the value."""
 
-    schema_: Literal["xsft.secret/1"] = Field(alias="schema")
+    schema_: Literal["xsft.secret/1"] = field(name="schema")
     action: Literal["created"]
     """What was done; a Secret that exists is an error (exit status 4): nothing is overwritten."""
     name: str

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from msgspec import field
 
 from xsft.commands.interface_base import Document, Problem
+from xsft.dataset.preparing import Shard
 
 Split = Literal["train", "eval"]
 
 
-class PreparedShard(Document):
-    """One prepared file."""
-
-    split: Split
-    name: str
-    rows: int
-    bytes: int
-    sha256: str
-
-
-class PrepareDocument(Document):
+class PrepareDocument(Document, frozen=True, kw_only=True):
     """`xsft data prepare FILE --json`."""
 
-    schema_: Literal["xsft.data-prepare/1"] = Field(alias="schema")
+    schema_: Literal["xsft.data-prepare/1"] = field(name="schema")
     to: str
     """Folder of the data set, which holds `prepared.json`."""
     found: bool
@@ -37,7 +28,7 @@ class PrepareDocument(Document):
     rows: dict[Split, int]
     refused: int
     """Rows that were left out because of --skip-bad."""
-    shards: list[PreparedShard]
+    shards: list[Shard]
     data: dict[str, Any]
     """The workload's `data` section that reads these files."""
     problems: list[Problem]

@@ -4,47 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from msgspec import field
 
 from xsft.commands.interface_base import Document, Problem, RunTimeDocument
-from xsft.commands.interface_status import Run
+from xsft.importer.notes import PasteDifference
+from xsft.launchers.audit import AuditRow
+from xsft.states.rows import Row
+from xsft.trainers.shuffling import Seeds
 
 
-class Mode(Document):
+class Mode(Document, frozen=True, kw_only=True):
     """How JAX is driven, and the reason."""
 
     value: Literal["mcjax", "pathways"]
     reason: str
 
 
-class AuditRow(Document):
-    """One field of the workload, looked up in the manifest."""
-
-    field: str
-    """Key path in the workload."""
-    outcome: Literal["landed", "patched", "dropped", "altered"]
-    """landed: xpk rendered it · patched: xsft added it · dropped, altered: the manifest differs from the workload; the
-    plan is refused."""
-    where: str
-    """JSON pointer into `manifest`."""
-    requested: Any
-    """What the workload asks for."""
-    rendered: Any
-    """What the manifest holds."""
-
-
-class Seeds(Document):
-    """The value of `data_shuffle_seed` at every start of the run."""
-
-    first: int
-    """Seed at the first start of this attempt."""
-    per_restart: int
-    """Increment at each restart of the attempt's JobSet."""
-    per_attempt: int
-    """Increment at the first start of each later attempt."""
-
-
-class StageOutline(Document):
+class StageOutline(Document, frozen=True, kw_only=True):
     """A stage beside the training, as `xsft run` does it."""
 
     name: Literal["convert", "evaluate", "export", "serve"]
@@ -69,7 +45,7 @@ class StageOutline(Document):
     """Problems that only this stage has, and why it cannot be planned."""
 
 
-class Plan(Document):
+class Plan(Document, frozen=True, kw_only=True):
     """A plan: exactly what `xsft submit` does."""
 
     file: str
@@ -107,10 +83,10 @@ class Plan(Document):
     problems: list[Problem]
 
 
-class PlanDocument(Document):
+class PlanDocument(Document, frozen=True, kw_only=True):
     """`xsft plan FILE… --json`."""
 
-    schema_: Literal["xsft.plan/1"] = Field(alias="schema")
+    schema_: Literal["xsft.plan/1"] = field(name="schema")
     plans: list[Plan]
     """One per file that could be read, in the order given."""
     problems: list[Problem] = []
@@ -119,10 +95,10 @@ class PlanDocument(Document):
     """Exit status; present only with `problems`."""
 
 
-class CheckDocument(Document):
+class CheckDocument(Document, frozen=True, kw_only=True):
     """`xsft check FILE… --json`."""
 
-    schema_: Literal["xsft.check/1"] = Field(alias="schema")
+    schema_: Literal["xsft.check/1"] = field(name="schema")
     ok: bool
     """Whether no file has an error; warnings do not count."""
     problems: list[Problem]
@@ -131,7 +107,7 @@ class CheckDocument(Document):
     """Exit status: 0 or 2."""
 
 
-class Result(Document):
+class Result(Document, frozen=True, kw_only=True):
     """The result of a run that has ended."""
 
     steps: int
@@ -140,10 +116,10 @@ class Result(Document):
     last_loss: float | None
 
 
-class SubmitDocument(Document):
+class SubmitDocument(Document, frozen=True, kw_only=True):
     """`xsft submit FILE --json`. `checkpoints` to `private_pids` are present for `target: local` only."""
 
-    schema_: Literal["xsft.submit/1"] = Field(alias="schema")
+    schema_: Literal["xsft.submit/1"] = field(name="schema")
     run_name: str
     jobset: str | None
     """Name of the JobSet; null for `target: local`, and for a finished run whose JobSets are gone."""
@@ -171,13 +147,13 @@ class SubmitDocument(Document):
     """The loss curve, a picture."""
     private_pids: bool | None = None
     """Whether the trainer had a PID namespace of its own."""
-    run: Run | None = None
+    run: Row | None = None
     """With `--wait` or `--follow` on a cluster: the run as it was read last."""
     exit_status: int = 0
     """Exit status; present only with `run`. The last of `problems` explains one that is not 0."""
 
 
-class Difference(Document):
+class Difference(Document, frozen=True, kw_only=True):
     """One difference between A and B."""
 
     key: str
@@ -187,7 +163,7 @@ class Difference(Document):
     """Value in B; null if B has none."""
 
 
-class Differences(Document):
+class Differences(Document, frozen=True, kw_only=True):
     """The differences, grouped by where they appear."""
 
     keys: list[Difference]
@@ -198,10 +174,10 @@ class Differences(Document):
     manifest: list[Difference]
 
 
-class DiffDocument(Document):
+class DiffDocument(Document, frozen=True, kw_only=True):
     """`xsft diff A B --json`."""
 
-    schema_: Literal["xsft.diff/1"] = Field(alias="schema")
+    schema_: Literal["xsft.diff/1"] = field(name="schema")
     a: str
     b: str
     same: bool
@@ -209,27 +185,15 @@ class DiffDocument(Document):
     differences: Differences
 
 
-class ImportDifference(Document):
-    """One difference between the paste and the workload."""
-
-    what: str
-    """The flag, key, variable or command."""
-    given: str | None
-    """Value in the paste; null if it was not in it. Secrets are never shown."""
-    now: str | None
-    """Value in the workload; null if it is not in it."""
-    why: str
-
-
-class ImportDocument(Document):
+class ImportDocument(Document, frozen=True, kw_only=True):
     """`xsft import FILE --json`."""
 
-    schema_: Literal["xsft.import/1"] = Field(alias="schema")
+    schema_: Literal["xsft.import/1"] = field(name="schema")
     file: str | None
     """Path of the workload that was written; null without `-o`."""
     workload: str
     """Text of the workload."""
-    differences: list[ImportDifference]
+    differences: list[PasteDifference]
     problems: list[Problem]
     """What must be completed or corrected in the workload."""
     refused: list[Problem] = []

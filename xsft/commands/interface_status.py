@@ -4,137 +4,43 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from msgspec import field
 
 from xsft.commands.interface_base import Document, Problem
 from xsft.states.names import State
+from xsft.states.rows import Row
 
 
-class Progress(Document):
-    """The source of step, loss and other progress."""
-
-    read: bool
-    """Whether the trainer's output was read; if not, step and loss are null and mean nothing."""
-    why: str
-    """Why it was not read; empty if it was, or if there is nothing to read yet."""
-    source: str | None
-    """Source: log, metrics, record or checkpoints."""
-    said_at: str | None
-    """Time of the trainer's last output; UTC, ISO 8601."""
-    saved_step: int | None
-    """Latest complete checkpoint; null if it was not read or there is none."""
-    resumed_from: int | None
-    """Step of the checkpoint it resumed from."""
-    resumed_order: Literal["reshuffled", "repeated"] | None
-    """Order of the rows it reads since then, starting with the first row: another order than before, or the same; null
-    if it has not resumed, or it is unknown."""
-    no_target_steps: int
-    """Longest series of steps without a token to learn from; among the steps that were read, as for the next two."""
-    not_finite_steps: int
-    """Steps whose loss was NaN or infinite."""
-    zero_loss_steps: int
-    """Longest series of steps whose loss was printed as 0.000 although they had tokens to learn from."""
-
-
-class Run(Document):
-    """One run, with all its attempts folded into the newest. null: not read, or the run has none."""
-
-    run_name: str
-    pipeline: str | None
-    """run_name of the training that the run belongs to, its own for a training; null for a run of another tool."""
-    stage: Literal["convert", "train", "evaluate", "export", "serve"] | None
-    """What the run does of its pipeline; null for a run of another tool."""
-    jobset: str | None
-    """JobSet of the newest attempt; null for a run on this machine."""
-    namespace: str | None
-    cluster: str | None
-    """Project/zone/cluster, or the kubeconfig context; null for a run on this machine."""
-    target: str
-    """`local`, or the launcher that puts it on a cluster: `xpk`."""
-    mode: str | None
-    """Mode: mcjax or pathways."""
-    tpu: str | None
-    """TPU type of one slice, e.g. `v6e-256`."""
-    num_slices: int | None
-    state: State
-    """docs/states.md explains each; `stalled` and `unknown` are states too, and unreachable is never `failed`."""
-    reason: str
-    """Stable id of the reason; empty if the state is explanation enough."""
-    step: int | None
-    """The last finished step."""
-    steps: int | None
-    """Requested steps."""
-    loss: float | None
-    """Loss of `step`; null also if it is not a number."""
-    step_seconds: float | None
-    """Median seconds per step, without compilation."""
-    mfu: float | None
-    """Share of the chips' bfloat16 peak, 0 … 1; null off a TPU."""
-    tokens_per_second: float | None
-    """Tokens per second and device, padding included."""
-    eta_s: float | None
-    """Seconds until the last step, at the present pace; only while it runs."""
-    restarts: int | None
-    max_restarts: int | None
-    created_at: str | None
-    """Time of creation; UTC, ISO 8601, as all times."""
-    ended_at: str | None
-    age_s: float | None
-    """Seconds since `created_at`."""
-    queue: str | None
-    """Kueue LocalQueue."""
-    queue_position: int | None
-    """Workloads ahead of it in the queue; null if Kueue does not report it."""
-    evidence: list[str]
-    """Sources of the state: jobset, workload, pods, log, metrics, checkpoints, record."""
-    observed_at: str
-    """Time when they were read."""
-    evidence_age_s: float | None
-    """Seconds since `observed_at`; large if a cluster does not answer and its last known state is shown."""
-    progress: Progress
-    unread: list[str]
-    """`what: why` of evidence that could not be read."""
-    attempts: int
-    """Number of known submissions of this run."""
-    output: str | None
-    """base_output_directory."""
-    tensorboard: str | None
-    """Folder of the TensorBoard files; null for work without steps, and if the output is unknown."""
-    spec_digest: str | None
-    uid: str | None
-    """UID of the JobSet."""
-
-
-class StatusDocument(Document):
+class StatusDocument(Document, frozen=True, kw_only=True):
     """`xsft status [RUN…] --json`."""
 
-    schema_: Literal["xsft.status/1"] = Field(alias="schema")
-    runs: list[Run]
+    schema_: Literal["xsft.status/1"] = field(name="schema")
+    runs: list[Row]
     """Active ones first, then the newest first."""
     problems: list[Problem]
     """Problems of reading: a cluster that does not answer does not hide the others."""
 
 
-class WaitDocument(Document):
+class WaitDocument(Document, frozen=True, kw_only=True):
     """`xsft wait RUN --json`; printed also if the goal was not reached."""
 
-    schema_: Literal["xsft.wait/1"] = Field(alias="schema")
+    schema_: Literal["xsft.wait/1"] = field(name="schema")
     run_name: str
-    for_: str = Field(alias="for")
+    for_: str = field(name="for")
     """Goal: done, running or step=N."""
     outcome: Literal["reached", "ended", "timeout", "lost", "unreachable"]
     """ended: it failed, was cancelled or ended before the goal · lost: it is gone, and how it ended is unknown."""
     waited_s: float
-    run: Run | None
+    run: Row | None
     """The run as it was read last; null if nothing answered."""
     problems: list[Problem]
     exit_status: int
 
 
-class CancelDocument(Document):
+class CancelDocument(Document, frozen=True, kw_only=True):
     """`xsft cancel RUN --json`."""
 
-    schema_: Literal["xsft.cancel/1"] = Field(alias="schema")
+    schema_: Literal["xsft.cancel/1"] = field(name="schema")
     run_name: str
     action: Literal["cancelled", "nothing"]
     why: str
@@ -157,12 +63,12 @@ class CancelDocument(Document):
     problems: list[Problem]
 
 
-class Point(Document):
+class Point(Document, frozen=True, kw_only=True):
     step: int
     loss: float
 
 
-class Resumed(Document):
+class Resumed(Document, frozen=True, kw_only=True):
     """A start of a run that was not its first."""
 
     step: int
@@ -172,7 +78,7 @@ class Resumed(Document):
     unknown."""
 
 
-class Curve(Document):
+class Curve(Document, frozen=True, kw_only=True):
     """The losses of one run."""
 
     run_name: str
@@ -189,10 +95,10 @@ class Curve(Document):
     of both could be read."""
 
 
-class CompareDocument(Document):
+class CompareDocument(Document, frozen=True, kw_only=True):
     """`xsft compare RUN… --json`."""
 
-    schema_: Literal["xsft.compare/1"] = Field(alias="schema")
+    schema_: Literal["xsft.compare/1"] = field(name="schema")
     runs: list[Curve]
     """Curves of the runs, in the order given."""
     plot: str | None
@@ -200,7 +106,7 @@ class CompareDocument(Document):
     problems: list[Problem]
 
 
-class Cause(Document):
+class Cause(Document, frozen=True, kw_only=True):
     """One cause of the run's state."""
 
     id: str
@@ -217,7 +123,7 @@ class Cause(Document):
     """Lines as the cluster or the trainer wrote them, without secrets."""
 
 
-class SpentDocument(Document):
+class SpentDocument(Document, frozen=True, kw_only=True):
     """One figure for each state of a run."""
 
     queued: float
@@ -232,10 +138,10 @@ class SpentDocument(Document):
     """Steps that were trained again after a restart, and the time between two processes."""
 
 
-class ReceiptDocument(Document):
+class ReceiptDocument(Document, frozen=True, kw_only=True):
     """`xsft receipt RUN --json`."""
 
-    schema_: Literal["xsft.receipt/1"] = Field(alias="schema")
+    schema_: Literal["xsft.receipt/1"] = field(name="schema")
     run_name: str
     jobset: str | None
     cluster: str | None
@@ -263,10 +169,10 @@ class ReceiptDocument(Document):
     exit_status: int
 
 
-class WhyDocument(Document):
+class WhyDocument(Document, frozen=True, kw_only=True):
     """`xsft why RUN --json`."""
 
-    schema_: Literal["xsft.why/1"] = Field(alias="schema")
+    schema_: Literal["xsft.why/1"] = field(name="schema")
     run_name: str
     jobset: str | None
     cluster: str | None

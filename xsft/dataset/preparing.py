@@ -109,6 +109,8 @@ class SplitCount(Struct, frozen=True, kw_only=True):
 
 
 class Shard(Struct, frozen=True, kw_only=True):
+    """One prepared file."""
+
     split: SplitName
     name: str
     rows: int

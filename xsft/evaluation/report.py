@@ -60,9 +60,13 @@ class EvaluationReport(Struct, frozen=True, kw_only=True):
     run_name: str
     training: str
     step: int
+    """Step of the tuned checkpoint."""
     digest: str
+    """Digest of all that decides the evaluation, 64 hex digits; its folder's name has 12 of them."""
     weights: str
+    """The tuned checkpoint."""
     base_weights: str
+    """The checkpoint that the training started from, or that its weights were random."""
     max_new_tokens: int
     finished_at: str
     """UTC, ISO 8601."""

@@ -35,7 +35,7 @@ class LargeBuffer(Struct, frozen=True, kw_only=True):
 
 
 class StepMemory(Struct, frozen=True, kw_only=True):
-    """GiB per chip of an accepted step; the parts add up to the sum."""
+    """What takes the memory of an accepted step, GiB per chip; the parts add up to the sum."""
 
     weights: float
     optimizer: float

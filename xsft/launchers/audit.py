@@ -29,11 +29,17 @@ class Expectation(Struct, frozen=True, kw_only=True):
 
 
 class AuditRow(Struct, frozen=True, kw_only=True):
+    """One field of the workload, looked up in the manifest."""
+
     field: str
+    """Key path in the workload."""
     outcome: ArgumentOutcome
+    """landed: xpk rendered it · patched: xsft added it · dropped, altered: the manifest differs from the workload; the
+    plan is refused."""
     where: str
-    """JSON pointer into the manifest."""
+    """JSON pointer into the manifest; for a cluster that xpk would make, the command."""
     requested: Any
+    """What the workload asks for."""
     rendered: Any
     """Value at that pointer in the manifest that will be created."""
 

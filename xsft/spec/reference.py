@@ -90,7 +90,7 @@ def _sections(root: SchemaNode) -> dict[str, str]:
 def _references(node: SchemaNode) -> Iterator[str]:
     if "$ref" in node:
         yield node["$ref"].rpartition("/")[2]
-    for part in (*node.get("anyOf", ()), *([node["items"]] if "items" in node else ())):
+    for part in (*node.get("anyOf", ()), *filter(None, (node.get("items"),))):
         yield from _references(part)
 
 
@@ -101,10 +101,8 @@ def _type(node: SchemaNode, paths: Mapping[str, str]) -> str:
         return f"[section](#{anchor(path)})"
     if "anyOf" in node:
         return " or ".join(dict.fromkeys(_type(part, paths) for part in node["anyOf"] if part.get("type") != "null"))
-    if "const" in node:
-        return f"`{node['const']}`"
-    if "enum" in node:
-        return "one of " + ", ".join(f"`{value}`" for value in node["enum"])
+    if values := node.get("enum", [node["const"]] if "const" in node else []):
+        return ("one of " if len(values) > 1 else "") + ", ".join(f"`{value}`" for value in values)
     return _plain(node, paths)
 
 
@@ -120,7 +118,7 @@ def _plain(node: SchemaNode, paths: Mapping[str, str]) -> str:
         case "string":
             return f"text, at most {node['maxLength']} characters" if "maxLength" in node else "text"
         case "array":
-            return f"list of {_type(node.get('items', {}), paths)}"
+            return f"list of {_type(node.get('items') or {}, paths)}"
         case "object":
             return f"mapping{_names(node, paths)} to {_type(_values(node), paths)}"
         case "integer" | "number" as kind:

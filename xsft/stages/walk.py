@@ -29,14 +29,22 @@ class StageReport(Struct, frozen=True, kw_only=True):
 
     name: StageName
     run_name: str
+    """Run of the stage: `<run_name>-<stage>`; the training has its own name."""
     action: StageAction
+    """done: the result existed · created, attempt: done now, by the first or a later attempt · adopted: another process
+    or an earlier call does it · waiting: an earlier stage is not done · skipped: left out by --from or --to, or not
+    done on this machine."""
     why: str
+    """Evidence for the action; for a failure its reason."""
     state: StageState | None = None
-    """None: it was not looked at."""
+    """State of the stage now; None if it was not looked at."""
     digest: str | None = None
-    """None: it was not looked at, or could not be planned."""
+    """Digest of all that decides the result, 64 hex digits; None if the stage was not looked at, or could not be
+    planned."""
     result: str | None = None
+    """Path or address of the result; None without one."""
     verdict: StageVerdict | None = None
+    """Verdict of `evaluate`; None for other stages."""
 
 
 class Walk(Struct, frozen=True, kw_only=True):

@@ -17,26 +17,29 @@ from xsft.targets import Targeted
 
 
 class ProgressRead(Struct, frozen=True, kw_only=True):
-    """The source of step and loss."""
+    """The source of step, loss and other progress."""
 
     read: bool
+    """Whether the trainer's output was read; if not, step and loss are None and mean nothing."""
     why: str
-    """Why they were not read; empty if they were, or if there is nothing to read yet."""
+    """Why it was not read; empty if it was, or if there is nothing to read yet."""
     source: str | None = None
-    """log | metrics | record | checkpoints."""
+    """Source: log, metrics, record or checkpoints."""
     said_at: str | None = None
-    """When the trainer last printed a line; UTC, ISO 8601."""
+    """Time of the trainer's last output; UTC, ISO 8601."""
     saved_step: int | None = None
     """Latest complete checkpoint; None if it was not read or there is none."""
     resumed_from: int | None = None
+    """Step of the checkpoint it resumed from."""
     resumed_order: RowOrder | None = None
-    """Order of the rows since then; None if it has not resumed, or if unknown."""
+    """Order of the rows it reads since then, starting with the first row: another order than before, or the same; None
+    if it has not resumed, or it is unknown."""
     no_target_steps: int = 0
-    """Longest run of consecutive steps without a target token, in the steps that were read; so are the next two."""
+    """Longest series of steps without a token to learn from; among the steps that were read, as for the next two."""
     not_finite_steps: int = 0
     """Steps whose loss was NaN or infinite."""
     zero_loss_steps: int = 0
-    """Longest run of consecutive steps with a printed loss of 0.000 and with target tokens."""
+    """Longest series of steps whose loss was printed as 0.000 although they had tokens to learn from."""
 
 
 class Row(Targeted, Struct, frozen=True, kw_only=True):
@@ -48,60 +51,65 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
     stage: StageName | None
     """What the run does of its pipeline; None for a run of another tool."""
     jobset: str | None
+    """JobSet of the newest attempt; None for a run on this machine."""
     namespace: str | None
     cluster: str | None
-    """The cluster as the user names it; None for a run on this machine."""
+    """Project/zone/cluster, or the kubeconfig context; None for a run on this machine."""
     target: str
+    """`local`, or the launcher that puts it on a cluster: `xpk`."""
     mode: str | None
+    """Mode: mcjax or pathways."""
     tpu: str | None
-    """Of one slice, e.g. `v6e-256`."""
+    """TPU type of one slice, e.g. `v6e-256`."""
     num_slices: int | None
     state: State
+    """docs/states.md explains each; `stalled` and `unknown` are states too, and unreachable is never `failed`."""
     reason: str
-    """A slug; `docs/states.md`."""
+    """Stable id of the reason (docs/states.md); empty if the state is explanation enough."""
     step: int | None
-    """The last one done."""
+    """The last finished step."""
     steps: int | None
-    """Asked for."""
+    """Requested steps."""
     loss: float | None
+    """Loss of `step`; in JSON None also if it is not a number."""
     step_seconds: float | None
+    """Median seconds per step, without compilation."""
     mfu: float | None
-    """Share of the chips' bfloat16 peak, 0 … 1."""
+    """Share of the chips' bfloat16 peak, 0 … 1; None off a TPU."""
     tokens_per_second: float | None
-    """Per device, padding included."""
+    """Tokens per second and device, padding included."""
     eta_s: float | None
-    """Estimated seconds for the remaining steps, from the last ones; only while it runs."""
+    """Seconds until the last step, at the present pace; only while it runs."""
     restarts: int | None
     """Of the whole JobSet."""
     max_restarts: int | None
     created_at: str | None
+    """Time of creation; UTC, ISO 8601, as all times."""
     ended_at: str | None
     age_s: float | None
-    """Since `created_at`."""
+    """Seconds since `created_at`."""
     queue: str | None
+    """Kueue LocalQueue."""
     queue_position: int | None
-    """Workloads ahead of it in its queue; None if Kueue does not report it."""
+    """Workloads ahead of it in the queue; None if Kueue does not report it."""
     evidence: tuple[str, ...]
-    """The sources of the state."""
+    """Sources of the state: jobset, workload, pods, log, metrics, checkpoints, record."""
     observed_at: str
-    """When that was read."""
+    """Time when they were read."""
     evidence_age_s: float | None
-    """Seconds since `observed_at`."""
+    """Seconds since `observed_at`; large if a cluster does not answer and its last known state is shown."""
     progress: ProgressRead
     unread: tuple[str, ...]
-    """`what: why` of each source that could not be read."""
+    """`what: why` of evidence that could not be read."""
     attempts: int
     """Number of known submissions of this run."""
     output: str | None
+    """base_output_directory."""
+    tensorboard: str | None
+    """Folder of the TensorBoard files; None for work without steps, and if the output is unknown."""
     spec_digest: str | None
     uid: str | None
-    """Of the JobSet."""
-
-    @property
-    def tensorboard(self) -> str | None:
-        """Folder of MaxText's TensorBoard files; None for work without steps, and if the output is unknown. source:
-        maxtext@0.2.5 configs/types.py tensorboard_dir."""
-        return f"{self.output.rstrip('/')}/{self.run_name}/tensorboard" if self.output and self.steps else None
+    """UID of the JobSet."""
 
     @property
     def ended(self) -> bool:
@@ -123,6 +131,7 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
     pace = said.step_seconds if said else None
     created = created_at(seen)
     stage = stage_of(seen)
+    output = (held.output if held else None) or seen.output
     return Row(
         run_name=seen.run_name,
         pipeline=_pipeline(seen.run_name, stage),
@@ -156,7 +165,9 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         progress=_progress(seen),
         unread=tuple(f"{one.what}: {one.why}" for one in seen.unread),
         attempts=attempts,
-        output=(held.output if held else None) or seen.output,
+        output=output,
+        # source: maxtext@0.2.5 configs/types.py tensorboard_dir
+        tensorboard=f"{output.rstrip('/')}/{seen.run_name}/tensorboard" if output and steps else None,
         spec_digest=held.spec_digest if held else None,
         uid=jobset.uid if jobset else (seen.record.uid if seen.record else None),
     )

@@ -37,7 +37,7 @@ class ToolCheck(Struct, frozen=True, kw_only=True):
     needed_for: str
     detail: str
     fix: str
-    """The command that fixes it."""
+    """The command that fixes it; in JSON empty if it is ok."""
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "fix": self.next_step}
