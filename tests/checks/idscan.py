@@ -22,7 +22,7 @@ ERRORS = frozenset(
         "ClusterMissing",
     }
 )
-TABLES = frozenset({"BuildErrorRule", "UnsupportedKey", "Refusal", "RowVerdict", "Problem", *ERRORS})
+TABLES = frozenset({"BuildErrorRule", "EnvHabit", "UnsupportedKey", "Refusal", "RowVerdict", "Problem", *ERRORS})
 
 
 @cache

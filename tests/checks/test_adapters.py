@@ -39,7 +39,7 @@ def tiny(lora: object = None, /, *, model: object = None, **sizes: object) -> Wo
 def test_adapters_of_the_run_are_taken(saved: Facts) -> None:
     assert ids(check, tiny(), saved) == set()
     assert ids(check, tiny({"module_path": DROP}), saved) == set()
-    assert ids(check, tiny({"module_path": "(broken"}), saved) == set()
+    assert ids(check, tiny({"module_path": "(broken"}), saved) == {"lora-module-none"}
     assert ids(check, spec(), saved) == set()
     assert ids(check, tiny({"restore_path": "/in/the/image"}), Facts()) == set()
 
@@ -121,3 +121,18 @@ def test_shapes_that_are_unknown_are_not_compared(saved: Facts) -> None:
     bare = tuple(SavedArray(path=array.path) for array in saved.adapters.arrays)
     unknown = Facts(adapters=replace(saved.adapters, arrays=bare))
     assert ids(check, tiny({"rank": 8}, base_emb_dim=128), unknown) == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("model.layers.*.q_proj", {"lora-module-none"}),
+        ("decoder/layers/(", {"lora-module-none"}),
+        ("query", {"lora-module-none"}),
+        (".*query", set()),
+        ("decoder/layers/.*mlp/(wi_0|wi_1|wo)", set()),
+    ],
+)
+def test_a_module_path_that_matches_nothing(path: str, expected: set[str]) -> None:
+    assert ids(check, spec(lora={"rank": 8, "alpha": 16, "module_path": path})) == expected
+    assert ids(check, spec(lora={"rank": 8, "alpha": 16, "module_path": path}, model={"name": "a-model"})) <= expected

@@ -58,3 +58,12 @@ def test_what_is_not_known_is_left_alone() -> None:
 
 def test_every_block_is_cut_to_the_sequence() -> None:
     assert misfit(256, dict.fromkeys(BLOCKS, 512)) is None
+
+
+def test_more_positions_than_the_model_was_trained_for() -> None:
+    assert ids(check, spec(train={"max_target_length": 65536})) == {"sequence-beyond-context"}
+    assert ids(check, spec(train={"max_target_length": 40960})) == set()
+    assert ids(check, spec(FLAGSHIP, train={"max_target_length": 196608})) == {"sequence-beyond-context"}
+    yarn = {"rope_type": "yarn", "override_model_config": True}
+    assert ids(check, spec(train={"max_target_length": 65536}, overrides={"maxtext": yarn})) == set()
+    assert ids(check, spec(train={"max_target_length": 65536}, model={"name": "a-model"})) == set()

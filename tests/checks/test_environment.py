@@ -26,6 +26,7 @@ def test_no_problems_on_good_workloads():
         ("JOB_COMPLETION_INDEX", "mcjax", {"env-reserved"}),
         ("JAX_LOCAL_DEVICE_IDS", "mcjax", {"env-reserved"}),
         ("JAX_COORDINATOR_ADDRESS", "pathways", set()),
+        ("TPU_PROCESS_ADDRESSES", "mcjax", {"env-reserved"}),
         ("BASHOPTS", "mcjax", {"env-name"}),
         ("date", "mcjax", {"env-name"}),
         ("HF_TOKEN_PATH", "mcjax", set()),
@@ -68,17 +69,17 @@ def test_libtpu_flags_have_one_way():
 
 @pytest.mark.parametrize("flag", ["xla_a=1", "--xla_a", "--xla_a= 1", "--xla_a='1'", "--xla_a=1 --xla_b=2", ""])
 def test_a_flag_is_one_name_and_value(flag: str):
-    (problem,) = problems(check, spec(xla_flags=["--xla_tpu_a=true", flag]))
+    (problem,) = problems(check, spec(FLAGSHIP, xla_flags=["--xla_a=true", flag]))
     assert (problem.id, problem.where) == ("xla-flag", "xla_flags.1")
 
 
 def test_a_flag_given_twice():
-    (problem,) = problems(check, spec(xla_flags=["--xla_a=1", "--xla_b=1", "--xla_a=2"]))
+    (problem,) = problems(check, spec(FLAGSHIP, xla_flags=["--xla_a=1", "--xla_b=1", "--xla_a=2"]))
     assert (problem.id, problem.severity, problem.where) == ("xla-flag-twice", "warning", "xla_flags.2")
 
 
 def test_tpu_flags_are_omitted_locally_with_a_notice():
-    flags = {"xla_flags": ["--xla_tpu_a=1"]}
+    flags = {"xla_flags": ["--xla_tpu_scoped_vmem_limit_kib=98304"]}
     assert ids(check, spec(**flags, target="local")) == {"xla-flags-ignored"}
     assert ids(check, spec(**flags)) == set()
 
@@ -92,4 +93,39 @@ def test_flags_of_the_tpu_compiler_in_the_wrong_variable_or_form() -> None:
     assert ids(check, spec(env={"XLA_FLAGS": "--xla_a=1 --xla_tpu_b=1"})) == {"xla-flags-tpu"}
     assert ids(check, spec(FLAGSHIP, env={"XLA_FLAGS": "--xla_tpu_b=1"})) == {"xla-flags-head", "xla-flags-tpu"}
     assert ids(check, spec(env={"LIBTPU_INIT_ARGS": "xla_tpu_b=1"})) == {"libtpu-flag-ignored"}
-    assert ids(check, spec(env={"LIBTPU_INIT_ARGS": "--xla_tpu_b=1 --megascale_c=5m"})) == set()
+    known = "--xla_tpu_scoped_vmem_limit_kib=1 --noxla_tpu_rwb_fusion --megascale_graph_hang_threshold=5m --v=1"
+    assert ids(check, spec(env={"LIBTPU_INIT_ARGS": known})) == set()
+
+
+def test_a_flag_that_libtpu_does_not_have() -> None:
+    misspelt = "--xla_tpu_enable_latency_hiding_schduler=true"
+    (problem,) = problems(check, spec(xla_flags=[misspelt]))
+    assert (problem.id, problem.fix) == ("xla-flag-unknown", "Did you mean --xla_tpu_enable_latency_hiding_scheduler?")
+    assert ids(check, spec(env={"LIBTPU_INIT_ARGS": f"--v=1 {misspelt}"})) == {"xla-flag-unknown"}
+    assert ids(check, spec(xla_flags=[misspelt], image={"maxtext": "0.2.4"})) == set()
+    assert ids(check, spec(FLAGSHIP, xla_flags=[misspelt])) == set()
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"HF_HUB_OFFLINE": "1"}, {"env-offline"}),
+        ({"HF_HUB_OFFLINE": "0"}, set()),
+        ({"https_proxy": "http://proxy:3128"}, {"env-proxy"}),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "localhost"}, set()),
+        ({"PATH": "/opt/bin"}, {"env-replaces-image"}),
+        ({"GOOGLE_APPLICATION_CREDENTIALS": "/home/ann/key.json"}, {"env-credentials"}),
+        ({"JAX_DISABLE_JIT": "true"}, {"env-jax"}),
+        ({"JAX_DEBUG_NANS": "1", "HF_HOME": "/tmp/hub"}, set()),
+    ],
+)
+def test_variables_that_mean_something_else_in_a_pod(env: dict[str, str], expected: set[str]) -> None:
+    assert ids(check, spec(env=env)) == expected
+    assert ids(check, spec(env=env, target="local")) == set()
+
+
+def test_offline_pods_need_nothing_of_the_hub() -> None:
+    files = {"hf_path": "json", "hf_train_files": "gs://my-bucket/a.jsonl", "train_split": "train"}
+    offline = {"env": {"HF_HUB_OFFLINE": "1"}, "model": {"tokenizer": "/opt/tokenizer"}}
+    assert ids(check, spec(**offline, data=files)) == set()
+    assert ids(check, spec(**offline)) == {"env-offline"}

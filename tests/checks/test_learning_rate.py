@@ -31,3 +31,33 @@ def test_a_schedule_that_ends_before_the_run() -> None:
     assert "the last 400 of 500 steps train nothing" in found.message
     for length in (500, 900, -1):
         assert ids(check, spec(overrides={"maxtext": {SCHEDULE: length}})) == set()
+
+
+def test_a_rate_that_trains_nothing() -> None:
+    adapters = {"lora": {"rank": 8, "alpha": 16}}
+    assert ids(check, spec(train={"learning_rate": 5e-6}, **adapters)) == {"learning-rate-low"}
+    assert ids(check, spec(train={"learning_rate": 5e-6})) == set()
+    assert ids(check, spec(train={"learning_rate": 1e-9})) == {"learning-rate-low"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("adam_b1", 1.5, {"optimizer-value"}),
+        ("adam_b2", 1.0, {"optimizer-value"}),
+        ("adam_eps", 0.0, {"optimizer-value"}),
+        ("adam_b1", 0.0, set()),
+        ("adam_eps", 1e-8, set()),
+        ("warmup_steps_fraction", 0.99, {"warmup-long"}),
+        ("warmup_steps_fraction", 0.1, set()),
+        ("dtype", "float16", {"float16"}),
+        ("dropout_rate", 1.0, set()),
+    ],
+)
+def test_values_of_the_optimizer(key: str, value: float | str, expected: set[str]) -> None:
+    assert ids(check, spec(overrides={"maxtext": {key: value}})) == expected
+
+
+def test_a_dropout_of_everything_where_the_model_uses_it() -> None:
+    drop = {"overrides": {"maxtext": {"dropout_rate": 1.0}}}
+    assert ids(check, spec(**drop, model={"name": "a-model"})) == {"optimizer-value"}

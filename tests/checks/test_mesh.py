@@ -139,3 +139,9 @@ def test_a_free_axis_takes_exactly_what_is_left(others: list[int], total: int):
         assert prod(sizes.values()) == total
     else:
         assert sizes["fsdp"] == -1
+
+
+def test_a_ring_needs_axes_of_its_shape():
+    ring = {"overrides": {"maxtext": {"custom_mesh": "hybrid_ring_64x4"}}, "tpu": {"type": "v6e-256"}}
+    assert ids(check, spec(**ring)) == {"mesh-custom"}
+    assert ids(check, spec(**ring, parallelism={"ici": {"fsdp": 64, "tensor": 4}})) == set()

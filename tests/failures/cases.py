@@ -279,5 +279,13 @@ CASES: Mapping[str, Case] = {
     "cluster.queue-of-nothing": lambda _folder: printed(said(cluster_facts(cluster_queue=None))),
     "cluster.quota": a_queue_without_chips,
     "cluster.namespace": the_queue_of_another_namespace,
+    "start.libtpu-flag": workload(env={"LIBTPU_INIT_ARGS": "--xla_tpu_enable_latency_hiding_schduler=true"}),
+    "start.xla-flag": workload(env={"XLA_FLAGS": "--xla_tpu_spmd_rng_bit_generator_unsafe=1"}),
+    "start.process-addresses": workload(env={"TPU_PROCESS_ADDRESSES": "localhost:8479"}),
+    "start.megascale": workload(env={"MEGASCALE_COORDINATOR_ADDRESS": "10.0.0.1"}),
+    "tokens.offline": workload(env={"HF_HUB_OFFLINE": "1"}),
+    "tokens.context": workload(train={"max_target_length": 65536}),
+    "adapters.no-module": workload(lora={"rank": 8, "alpha": 16, "module_path": "model.layers.*.q_proj"}),
+    "adapters.rate": workload(lora={"rank": 8, "alpha": 16}, train={"learning_rate": 5e-6}),
     "export.sft-checkpoint": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
 }

@@ -19,7 +19,12 @@ KERNELS = (
     *("cudnn_flash_te", "cudnn_flash_jax", "vllm_rpa", "vllm_batched_rpa"),
 )
 """source: maxtext@0.2.5 layers/attention_op.py [apply_attention]."""
-LATER = {"remat_policy": POLICIES, "attention": KERNELS}
+MOMENTS = ("", "float32", "bfloat16", "float16")
+"""Floating-point types of Adam's first moment that NumPy knows by name and that hold it. source: maxtext@0.2.5
+configs/pyconfig.py: `jnp.dtype(mu_dtype)`."""
+RINGS = ("", "hybrid_ring_64x4", "hybrid_ring_32x8")
+"""source: maxtext@0.2.5 utils/max_utils.py [is_valid_custom_mesh]."""
+LATER = {"remat_policy": POLICIES, "attention": KERNELS, "mu_dtype": MOMENTS, "custom_mesh": RINGS}
 """Values of texts that MaxText's parser lets pass, and its model refuses."""
 
 

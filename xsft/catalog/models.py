@@ -118,6 +118,13 @@ def pins(name: str) -> Mapping[str, object]:
     return pinned
 
 
+def context_length(name: str) -> int | None:
+    """Return the number of positions that the model was trained for; None if unknown."""
+    pinned = pins(name).get("max_position_embeddings") or pins(name).get("trainable_position_size")
+    known = [prefix for prefix in toml("models.toml")["context"] if name.startswith(prefix)]
+    return int(str(pinned)) if pinned else toml("models.toml")["context"][max(known, key=len)] if known else None
+
+
 def _model(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str]) -> CatalogModel:
     pinned = pins(name)
     experts = _int(pinned, "num_experts", default=0)

@@ -17,7 +17,7 @@ from xsft.catalog.layers import ArrayShape
 from xsft.checkpoint.compare import kind, weights
 from xsft.checkpoint.files import certain
 from xsft.checks.checkpoint import right_level, scan_of
-from xsft.checks.values import number
+from xsft.checks.values import is_on, number
 from xsft.facts import CheckpointFacts, Facts, SavedArray
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
@@ -29,6 +29,7 @@ WHERE = "lora.restore_path"
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
     found = facts.adapters
+    yield from _unmatched(run, keys, facts)
     if run.adapters is None:
         return
     if found is None:
@@ -46,6 +47,26 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield error("lora-restore-path", WHERE, f"{run.adapters} holds no adapters: {found.detail}.", fix)
         case "unreadable":
             yield _unread(f"{run.adapters} could not be read: {found.detail.rstrip('.')}. {UNKNOWN}")
+
+
+def _unmatched(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Check for a path of no module. source: maxtext@0.2.5 utils/lora_utils.py: "no LoRA parameters found"."""
+    path, where = str(keys.get("lora.lora_module_path") or ""), "lora.module_path"
+    if not path or not is_on(keys.get("lora.enable_lora", False)) or not is_on(keys.get("scan_layers", True)):
+        return
+    try:
+        pattern = re.compile(path)
+    except re.error as broken:
+        yield error("lora-module-none", where, f"{path!r} is no regular expression: {broken}.", "Correct it.")
+        return
+    model = _model(run, keys, facts)
+    names = [name.split(".") for name in model.arrays] if model else []
+    paths = {"/".join(parts[:end]) for parts in names for end in range(1, len(parts) + 1)}
+    if paths and not any(map(pattern.fullmatch, paths)):
+        kernels = sorted("/".join(parts[:-1]) for parts in names if parts[-1] == "kernel")
+        message = f"{path!r} matches no module of {run.spec.model.name}: MaxText stops with `no LoRA parameters found`."
+        fix = f"Match whole paths, such as {kernels[0]}, or remove it if MaxText has a pattern for the model."
+        yield error("lora-module-none", where, message, fix, kind="disputable")
 
 
 UNKNOWN = "Unknown: whether it exists and is complete, its rank and its modules."

@@ -1,4 +1,4 @@
-"""Check the sequence length against the blocks of TPU's flash attention, which must divide it. Pure.
+"""Check the sequence length: TPU's flash attention must divide it, and the model must know as many positions. Pure.
 
 source: maxtext@0.2.5 layers/attention_op.py [tpu_flash_attention, create_sa_config]; jax@0.11.0
 experimental/pallas/ops/tpu/splash_attention. tests/contract/test_attention_blocks.py compares the rule with the kernel.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from xsft.catalog.models import pins
+from xsft.catalog.models import context_length, pins
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import number
 from xsft.facts import Facts
-from xsft.problems import Problem, error
+from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
@@ -30,6 +30,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check blocks that do not divide the sequence: the run would stop at its first compilation."""
     del facts
     length = number(keys.get("max_target_length"))
+    yield from _context(run, keys, length or 0)
     if not run.spec.on_cluster or length is None or not _uses_flash(run, keys, length):
         return
     why = misfit(int(length), {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)})
@@ -40,6 +41,19 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield error(
             "attention-blocks", where_of("max_target_length", run), message, _fix(int(length), keys), kind="disputable"
         )
+
+
+def _context(run: Run, keys: Mapping[str, Value], length: float) -> Iterator[Problem]:
+    """Check for more positions than the model was trained for. Rotary ones have no end, so MaxText says nothing."""
+    known = context_length(run.spec.model.name)
+    own = any(key.startswith("rope_") or key.endswith("position_embeddings") for key in keys)
+    if known and length > known and not own and (run.spec.model.checkpoint or run.spec.model.hf):
+        message = (
+            f"max_target_length {length:g} is more than the {known:,} positions that {run.spec.model.name} was trained"
+            " for: what it computes behind them is worth nothing, and MaxText does not say so."
+        )
+        fix = f"Set at most {known}, or give a reason under checks: if the run is to lengthen the context."
+        yield warning("sequence-beyond-context", where_of("max_target_length", run), message, fix)
 
 
 def _uses_flash(run: Run, keys: Mapping[str, Value], length: float) -> bool:

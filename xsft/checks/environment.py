@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Literal
 
+from msgspec import Struct
+
+from xsft.catalog.data import text
+from xsft.catalog.releases import DEFAULT
+from xsft.checks.values import is_on
 from xsft.facts import Facts
 from xsft.launchers.encoding import RESTARTS, encode_env_value, env_name_problem
 from xsft.launchers.xpk import command
@@ -22,9 +30,63 @@ INJECTED = re.compile(
 """Variables that GKE's TPU webhook and Kubernetes' Job controller put into the containers of a slice. Other MEGASCALE_
 and TPU_ names are settings of the user."""
 
-JAX_PROCESSES = frozenset({"JAX_COORDINATOR_ADDRESS", "JAX_LOCAL_DEVICE_IDS"})
-"""Variables that go before what JAX finds on GKE. source: jax@0.11.0 _src/distributed.py."""
+JAX_PROCESSES = re.compile(
+    r"JAX_(COORDINATOR_ADDRESS|LOCAL_DEVICE_IDS)|CLOUD_TPU_TASK_ID"
+    r"|TPU_(PROCESS_(ADDRESSES|BOUNDS|PORT)|CHIPS_PER_PROCESS_BOUNDS|VISIBLE_(CHIPS|DEVICES))"
+)
+"""Variables that go before what JAX and libtpu find on GKE. source: jax@0.11.0 _src/distributed.py; of libtpu's:
+github.com/huggingface/transformers/issues/28204, "Expected 4 worker addresses, got 1"."""
 
+
+class EnvHabit(Struct, frozen=True, kw_only=True):
+    """A variable that does something else in a pod than where it is usually set."""
+
+    id: Literal["env-offline", "env-proxy", "env-replaces-image", "env-credentials", "env-jax"]
+    names: str
+    """Regular expression of the whole name."""
+    switch: bool = False
+    """Whether it acts only if it is on."""
+    message: str
+    fix: str
+
+
+OFFLINE = EnvHabit(
+    id="env-offline",
+    names="(HF_HUB|HF_DATASETS|TRANSFORMERS)_OFFLINE",
+    switch=True,
+    message="the pods start with an empty cache, so tokenizer and data would not be found.",
+    fix="Remove it, or name a tokenizer and data that are in the image or on gs://.",
+)
+PROXY = EnvHabit(
+    id="env-proxy",
+    names="(?i)(all|http|https|grpc)_proxy",
+    message="gRPC sends the hosts' connections to each other, or to Pathways, through it too, and they may hang.",
+    fix="Remove it, or name the addresses that go without it in no_proxy.",
+)
+"""source: jax@0.11.0 _src/distributed.py [State.initialize], which warns of every such variable."""
+HABITS = (
+    EnvHabit(
+        id="env-replaces-image",
+        names="PATH|PYTHONHOME",
+        message="it replaces the image's own value; Kubernetes and xpk append nothing.",
+        fix="Remove it, or repeat the image's value in it.",
+    ),
+    EnvHabit(
+        id="env-credentials",
+        names="GOOGLE_APPLICATION_CREDENTIALS",
+        message="the pods have only the files of the image, and without this file nothing on gs:// can be read.",
+        fix="Remove it: the pods have the rights of their node pool or ServiceAccount.",
+    ),
+    EnvHabit(
+        id="env-jax",
+        names="JAX_DISABLE_JIT|JAX_ENABLE_X64",
+        switch=True,
+        message="it is for debugging: operations run one by one, or in 64 bits, which TPUs emulate.",
+        fix="Remove it.",
+    ),
+)
+
+LIBTPU_FLAG = re.compile(r"--?((?:no)?(?:xla|megascale)_[a-z0-9_]+)")
 XLA_FLAG = re.compile(r"--[A-Za-z0-9_]+=[^\s'\"]+")
 
 MAX_ENV_BYTES = 131_000
@@ -44,7 +106,9 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield from _local(run)
         return
     yield from _names(run)
+    yield from _habits(run)
     yield from _libtpu(run)
+    yield from _unknown_flags(run)
     yield from _xla_flags(run)
     yield from _size(run)
 
@@ -76,12 +140,27 @@ def _names(run: Run) -> Iterator[Problem]:
                 "connect to each other."
             )
             yield error("env-reserved", where, message, "Remove it.")
-        elif name in JAX_PROCESSES and not run.mode.single_controller:
-            message = f"{name} is the same on all hosts; JAX on GKE finds hosts and coordinator itself."
+        elif JAX_PROCESSES.fullmatch(name) and not run.mode.single_controller:
+            message = f"{name} is the same on all hosts; JAX on GKE finds hosts, chips and coordinator itself."
             yield error("env-reserved", where, message, "Remove it.")
         elif name in _pathways_names() and not run.mode.single_controller:
             message = f"{name} is for Pathways; in McJAX it prevents JAX from using the TPU."
             yield error("env-other-mode", where, message, "Remove it, or set mode: pathways, which sets it.")
+
+
+def _habits(run: Run) -> Iterator[Problem]:
+    names = {name.lower() for name in run.spec.env}
+    habits = (*HABITS, *((OFFLINE,) if _reads_hub(run) else ()), *(() if "no_proxy" in names else (PROXY,)))
+    for name, value in run.spec.env.items():
+        for habit in habits:
+            if re.fullmatch(habit.names, name) and (is_on(value) or not habit.switch):
+                yield warning(habit.id, f"env.{name}", f"{name} is set: {habit.message}", habit.fix)
+
+
+def _reads_hub(run: Run) -> bool:
+    """Return whether the pods load the tokenizer or the data by its name on the hub."""
+    tokenizer = run.spec.model.tokenizer or ""
+    return not tokenizer.startswith(("/", "gs://")) or not run.spec.data.hf_train_files
 
 
 def _pathways_names() -> frozenset[str]:
@@ -140,6 +219,30 @@ def _xla_flags(run: Run) -> Iterator[Problem]:
             yield error("xla-flag", where, message, "Write one flag per list item.")
         elif names[index] in names[:index]:
             yield warning("xla-flag-twice", where, f"{names[index]} is given twice; the last one wins.", "Remove one.")
+
+
+def _unknown_flags(run: Run) -> Iterator[Problem]:
+    """Check the flags against the libtpu that the release pins; Pathways' proxy has others. An unknown one ends libtpu
+    with `Unknown command line flag` (run with libtpu 0.0.44).
+    """
+    if run.release.version != DEFAULT or run.mode.single_controller:
+        return
+    given = [(f"xla_flags.{index}", flag) for index, flag in enumerate(run.spec.xla_flags)]
+    given += [("env.LIBTPU_INIT_ARGS", flag) for flag in run.spec.env.get("LIBTPU_INIT_ARGS", "").split()]
+    for where, flag in given:
+        found = LIBTPU_FLAG.match(flag)
+        if found and not {found[1], found[1].removeprefix("no")} & libtpu_flags():
+            near = next(iter(get_close_matches(found[1], libtpu_flags(), n=1, cutoff=0.85)), "")
+            message = f"libtpu 0.0.44, which MaxText {DEFAULT} pins, has no flag --{found[1]}, and would stop."
+            fix = f"Did you mean --{near}?" if near else "Remove it, or accept this if the image has another libtpu."
+            yield error("xla-flag-unknown", where, message, fix, kind="disputable")
+
+
+@cache
+def libtpu_flags() -> frozenset[str]:
+    """Return the names that libtpu's flags can have."""
+    lines = text("libtpu_flags.txt").splitlines()
+    return frozenset(" ".join(line for line in lines if not line.startswith("#")).split())
 
 
 def _size(run: Run) -> Iterator[Problem]:

@@ -1,13 +1,14 @@
-"""Check the learning rate: one that destroys the weights, and a schedule that ends before the run. Pure."""
+"""Check the learning rate and the optimizer: values that destroy the weights, or that train nothing. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xsft.catalog.models import pins
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
 from xsft.facts import Facts
-from xsft.problems import Problem, warning
+from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
@@ -15,6 +16,9 @@ HIGHEST = 1e-3
 """Published fine-tunings of all weights use 1e-6 to 1e-4, most tutorials 2e-5 (sft.yml's default)."""
 HIGHEST_LORA = 1e-2
 """Adapters take about ten times as much: 1e-4 to 1e-3."""
+LOWEST, LOWEST_LORA = 1e-8, 1e-5
+"""A tenth of the lowest published rates and less."""
+LONGEST_WARMUP = 0.5
 SCHEDULE = "learning_rate_schedule_steps"
 
 
@@ -24,14 +28,22 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.spec.on_cluster and (run.spec.model.checkpoint or run.spec.model.hf):
         yield from _rate(run, keys)
     yield from _schedule(run, keys)
+    yield from _warmup(run, keys)
+    yield from _adam(run, keys)
+    yield from _dropout(run, keys)
+    yield from _float16(run, keys)
 
 
 def _rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     rate, lora = number(keys.get("learning_rate")), is_on(keys.get("lora.enable_lora", False))
-    highest = HIGHEST_LORA if lora else HIGHEST
+    highest, lowest = (HIGHEST_LORA, LOWEST_LORA) if lora else (HIGHEST, LOWEST)
+    what = "adapters" if lora else "all weights"
+    if rate is not None and 0 < rate < lowest:
+        message = f"A learning rate of {rate:g} is below {lowest:g}: fine-tuning {what} with it learns almost nothing."
+        fix = f"Set train.learning_rate to {2e-4 if lora else 2e-5:g}, or give a reason under checks:."
+        yield warning("learning-rate-low", where_of("learning_rate", run), message, fix)
     if rate is None or rate <= highest:
         return
-    what = "adapters" if lora else "all weights"
     message = (
         f"A learning rate of {rate:g} is above {highest:g}, more than fine-tunings of {what} use: Adam moves every "
         "weight by about that much in a step, and the model forgets what it knew."
@@ -50,3 +62,43 @@ def _schedule(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     )
     fix = f"Set {SCHEDULE} to at least {steps}, or remove it."
     yield warning("schedule-ends-early", where_of(SCHEDULE, run), message, fix)
+
+
+def _warmup(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    share = number(keys.get("warmup_steps_fraction"))
+    if share is not None and LONGEST_WARMUP < share <= 1:
+        message = f"The learning rate rises for {share:.0%} of the steps, and is at its value only after them."
+        yield warning("warmup-long", where_of("warmup_steps_fraction", run), message, "Set it to 0.1 or less.")
+
+
+def _adam(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check Adam's numbers: it divides by 1 - beta^step, and by a root that is 0 for weights without a gradient.
+    source: optax@0.2.8 _src/transform.py [scale_by_adam].
+    """
+    wanted = {"adam_b1": (0, 1), "adam_b2": (0, 1), "adam_eps": (0, None)}
+    for key, (low, high) in wanted.items():
+        found = number(keys.get(key))
+        fits = found is None or (found < high and found >= low if high else found > low)
+        if not fits:
+            limits = "at least 0 and less than 1" if high else "more than 0"
+            message = f"{key} is {found:g}: Adam divides by 0, or grows without limit, and the loss is NaN."
+            yield error("optimizer-value", where_of(key, run), message, f"Give {limits}.", kind="disputable")
+
+
+def _dropout(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check for a rate that drops everything, in a model that uses it: most switch it off."""
+    rate, on = (
+        number(keys.get("dropout_rate")),
+        keys.get("enable_dropout", pins(run.spec.model.name).get("enable_dropout")),
+    )
+    if rate is not None and rate >= 1 and on is not False:
+        message = f"dropout_rate is {rate:g}: every activation is dropped, and nothing is trained."
+        yield error("optimizer-value", where_of("dropout_rate", run), message, "Give less than 1.", kind="disputable")
+
+
+def _float16(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check for float16, in which gradients below 6e-8 are 0 and activations above 65,504 infinite: MaxText has no loss
+    scaling."""
+    if run.spec.on_cluster and keys.get("dtype") == "float16":
+        message = "dtype is float16: without loss scaling, which MaxText lacks, gradients become 0 or the loss NaN."
+        yield warning("float16", where_of("dtype", run), message, "Remove it: TPUs compute in bfloat16.")

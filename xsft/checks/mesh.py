@@ -6,6 +6,7 @@ configs/types.py calculate_global_batch_sizes; jax@0.11.0 _src/mesh_utils.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import prod
@@ -14,6 +15,7 @@ from xsft.catalog.fit import fill_axes
 from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.releases import key_hint, key_ok
 from xsft.catalog.tpu import Slice
+from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note
@@ -31,6 +33,7 @@ WEIGHT_AXES = ("fsdp", "context", "expert")
 
 BATCH_AXES = ("data", "fsdp", "fsdp_transpose", "expert")
 HEAD_AXES = ("tensor", "tensor_sequence", "autoregressive")
+RING = re.compile(r"hybrid_ring_(\d+)x(\d+)")
 OWN_RULES = ("custom_mesh", "custom_mesh_and_rule", "logical_axis_rules", "mesh_axes", "optimize_mesh_for_tpu_v6e")
 """Keys, of the workload or the model's own configuration, that replace the rules these checks reason with."""
 
@@ -46,6 +49,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     wrong = tuple(_product(keys, "ici", run.slice.devices)) + tuple(_product(keys, "dcn", run.num_slices))
     yield from wrong
+    yield from () if wrong else _ring(run, keys)
     if wrong or any(keys.get(key) or pins(run.spec.model.name).get(key) for key in OWN_RULES):
         return
     ici, dcn = axes(keys, "ici", run.slice.devices), axes(keys, "dcn", run.num_slices)
@@ -86,6 +90,18 @@ def _unknown_axes(run: Run) -> Iterator[Problem]:
             if not key_ok(key, version=version):
                 message, fix = f"MaxText {version} has no {key}.", key_hint(key, version=version)
                 yield error("mesh-axis-unknown", f"parallelism.{group}.{axis}", message, fix)
+
+
+def _ring(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check that a ring's shape is that of the ici axes. source: maxtext@0.2.5 utils/max_utils.py
+    [is_valid_custom_mesh]."""
+    ring, sizes = RING.fullmatch(str(keys.get("custom_mesh"))), axes(keys, "ici", run.slice.devices if run.slice else 0)
+    if ring and {*sizes.values()} - {1} != {int(ring[1]), int(ring[2])}:
+        message = (
+            f"custom_mesh {ring[0]} needs ici axes of {ring[1]} and {ring[2]} ways, and not"
+            f" {', '.join(f'{axis} {size}' for axis, size in sizes.items())}: MaxText stops with `Invalid custom_mesh`."
+        )
+        yield error("mesh-custom", where_of("custom_mesh", run), message, "Remove it, or set such axes.")
 
 
 def _product(keys: Mapping[str, Value], group: str, total: int) -> Iterator[Problem]:
