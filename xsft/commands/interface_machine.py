@@ -151,6 +151,8 @@ class PlaceCreateDocument(Document, frozen=True, kw_only=True):
     """Commands that xpk would execute, as its dry run names them."""
     audit: list[AuditRow]
     """Values of the line that the commands hold; `where` names the command."""
+    created: bool
+    """Whether `--yes` ran the line, and Google Cloud lists the cluster."""
 
 
 class SecretDocument(Document, frozen=True, kw_only=True):

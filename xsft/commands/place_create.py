@@ -1,4 +1,6 @@
-"""`xsft place create FILE`: print the line of xpk that makes a cluster for a workload, and what xpk would execute."""
+"""`xsft place create FILE`: print the line of xpk that makes a cluster for a workload, and what xpk would execute;
+with `--yes`, run it.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,13 @@ from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
 from xsft.effects.environments import environments
 from xsft.effects.environments.render import dry_run
+from xsft.effects.runs.cluster_creation import make_cluster
 from xsft.errors import SpecError, UsageError
 from xsft.facts import Facts
 from xsft.launchers.audit import AuditRow
 from xsft.launchers.xpkcluster import ClusterLine, Command, audit_cluster, cluster_line, commands_in
 from xsft.problems import error
+from xsft.reading.gcloud import GkeCluster
 from xsft.spec.resolve import resolve
 
 
@@ -33,12 +37,27 @@ def run(args: argparse.Namespace) -> int:
         commands = commands_in(dry_run(line.dry_run, python=xpk.python))
     rows = audit_cluster(line, commands)
     _refuse_losses(rows, file=workload.file)
-    if args.json:
-        body = {"xpk_argv": line.argv, "dry_run": line.dry_run, "commands": commands}
-        print_json("place-create", {"file": workload.file, **body, "audit": [asdict(row) for row in rows]})
-    else:
+    if not args.json:
         sys.stdout.writelines(f"{text}\n" for text in _lines(line, commands, rows))
+        sys.stdout.flush()
+    made = make_cluster(line, python=xpk.python, on_line=_pass_on) if args.yes else None
+    if args.json:
+        body = {"xpk_argv": line.argv, "dry_run": line.dry_run, "commands": commands, "created": made is not None}
+        print_json("place-create", {"file": workload.file, **body, "audit": [asdict(row) for row in rows]})
+    elif made:
+        sys.stdout.write(f"{_made(made, line)}\n")
     return 0
+
+
+def _pass_on(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _made(made: GkeCluster, line: ClusterLine) -> str:
+    slices = ", ".join(f"{count} x {name}" for name, count in made.slices.items()) or "no TPU slices"
+    adding = shlex.join(("xsft", "place", "add", *line.argv[3:6]))
+    return f"{made.name}: {made.status}, {slices}. To use it: {adding}"
 
 
 def _refuse_losses(rows: tuple[AuditRow, ...], *, file: str) -> None:

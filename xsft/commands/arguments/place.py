@@ -10,7 +10,8 @@ from xsft.commands.arguments.runs import a_namespace
 ACTIONS = {
     "show": "print a cluster's slices by type (total, free, held, queued, by whom), its quota and its versions",
     "add": "find a cluster, verify it, and add it to places.yaml",
-    "create": "print the line of xpk that makes a cluster for the workload PLACE, a file, audited in xpk's dry run",
+    "create": "print the line of xpk that makes a cluster for the workload PLACE, a file, audited in xpk's dry run;"
+    " --yes runs it",
 }
 
 
@@ -19,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "show: slices are counted from nodes, their use from Kueue's Workloads: what runs without Kueue is not seen. A"
         " slice with a node that is cordoned or not Ready is unavailable. add: reads the kubeconfig, and the project by"
         " gcloud if it is installed; asks for the rest at a terminal. Everything else in places.yaml stays as it is."
-        " create: executes nothing; run the printed line yourself."
+        " create: executes nothing without --yes. With it, xpk runs here with your gcloud login, for up to an hour; a"
+        " cluster that exists is refused, and your kubeconfig stays as it is."
     )
     said = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
     parser.add_argument("action", choices=tuple(ACTIONS), help=said)
@@ -36,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--namespace", type=a_namespace, metavar="NAME", help="namespace of the runs; show: read if not all may be read"
     )
     add_set(parser)
+    parser.add_argument("--yes", action="store_true", help="create: run the printed line, which takes TPU capacity")
     _add_values(parser.add_argument_group("add"))
     add_json(parser)
 

@@ -97,9 +97,7 @@ def dry_run(argv: Argv, *, python: Path) -> str:
     output = done.stdout + done.stderr
     if done.ok:
         return output
-    raise SpecError(
-        (error("xpk-refused", "", f"xpk refuses to make the cluster: {_last_words(output)}", _CLUSTER_FIX),)
-    )
+    raise SpecError((error("xpk-refused", "", f"xpk refuses to make the cluster: {last_words(output)}", _CLUSTER_FIX),))
 
 
 def _require_renderable(argv: Argv) -> None:
@@ -175,9 +173,9 @@ def _plain(argv: Argv, xpk: Xpk) -> str | Problem:
     output = done.stdout + done.stderr
     spoke = "[XPK]" in output or "usage: xpk" in output
     if not spoke or done.status == _BROKEN or done.status < 0:
-        raise EnvironmentMissing(f"xpk cannot run in {xpk.python}: {_last_words(output)}", fix=_FIX)
+        raise EnvironmentMissing(f"xpk cannot run in {xpk.python}: {last_words(output)}", fix=_FIX)
     written = _text(manifest) if manifest.exists() else ""
-    return _refusal(argv, _last_words(output.replace(written, "") if written else output))
+    return _refusal(argv, last_words(output.replace(written, "") if written else output))
 
 
 def _refusal(argv: Argv, words: str) -> Problem:
@@ -185,13 +183,13 @@ def _refusal(argv: Argv, words: str) -> Problem:
     return error("xpk-refused", "", f"xpk refuses to render {name}: {words}", "change what xpk names, or report it")
 
 
-def _last_words(output: str) -> str:
+def last_words(output: str) -> str:
     """Return the last words of the output. After argparse's usage or a traceback the last line is enough; xpk's own
     messages span several lines.
     """
     lines = [line.strip().removeprefix("[XPK] ") for line in output.splitlines() if line.strip()]
     last = 1 if "usage: xpk" in output or "Traceback (most recent" in output else 3
-    return " | ".join(lines[-last:]) or "it said nothing"
+    return " | ".join(lines[-last:]) or "it printed nothing"
 
 
 def _environment(scratch: Path) -> Mapping[str, str]:

@@ -92,6 +92,11 @@ def view_project(project: str | None, *, gcloud: RunTool) -> ProjectView:
     )
 
 
+def list_clusters(project: str, *, gcloud: RunTool) -> tuple[GkeCluster, ...] | Unseen:
+    found = _listed(gcloud, LISTS["clusters"], project)
+    return found if isinstance(found, Unseen) else clusters_of(found)
+
+
 def view_cluster(place: Place, *, world: PlaceProbe) -> ClusterView:
     """Return what the place's cluster has. Raises ClusterMissing if the kubeconfig or Google Cloud has no such
     cluster.

@@ -8,7 +8,7 @@ name (xpk@1.16.0 commands/workload.py). Its exit status is not trusted: it can f
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import yaml
@@ -18,6 +18,7 @@ from xsft.aliases import JsonObject
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.create import Created, Exists
 from xsft.effects.cluster.kubeconfig import load_kubeconfig
+from xsft.effects.environments.render import last_words
 from xsft.effects.machine import process
 from xsft.effects.machine.process import Completed
 from xsft.effects.machine.scratch import scratch_folder
@@ -87,7 +88,7 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         """Run xpk and read the JobSet back. Raises EnvironmentMissing without gcloud or kubectl, SpecError if xpk
         created nothing, Unknown if the outcome cannot be determined.
         """
-        _require_tools(self.env)
+        require_tools(self.env, otherwise="submit without --through-xpk")
         there = cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
         if there is not None:
             return Exists(object=there)
@@ -102,14 +103,15 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         """Run xpk. Return the end of its output, and whether it exited by itself with an error."""
         with scratch_folder("through-xpk") as scratch:
             _copy_kubeconfig(cluster, scratch / "kubeconfig")
-            argv = (str(self.python), "-I", "-X", "utf8", "-c", _MAIN, *(plan.xpk_argv or ())[1:], *ADDED)
+            argv = (str(self.python), *XPK, *(plan.xpk_argv or ())[1:], *ADDED)
             env = environment(self.env, scratch=scratch)
-            number = _project_number(plan, env=env, run=self.run)
+            project = plan.run.place.project if plan.run.place else None
+            number = project_number(project, env=env, run=self.run)
             try:
                 done = self.run((*argv, *number), env=env, cwd=scratch, timeout_s=self.timeout_s)
             except TimedOut:
                 return f"it timed out after {self.timeout_s:g} s", False
-        return _last_words(done), not done.ok
+        return words_of(done), not done.ok
 
 
 def differences(plan: Planned, held: JsonObject) -> list[str]:
@@ -128,7 +130,8 @@ def environment(own: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
     return {**config, **private, **OFF}
 
 
-_MAIN = "import sys; from xpk.main import main; sys.exit(main())"
+XPK = ("-I", "-X", "utf8", "-c", "import sys; from xpk.main import main; sys.exit(main())")
+"""Arguments of xpk's Python, before xpk's own."""
 
 
 def _is_passed_on(name: str) -> bool:
@@ -137,13 +140,13 @@ def _is_passed_on(name: str) -> bool:
     return named and (upper.startswith(LOGIN) or not names_secret_variable(name))
 
 
-def _require_tools(env: Mapping[str, str]) -> None:
+def require_tools(env: Mapping[str, str], *, otherwise: str) -> None:
+    """Raise EnvironmentMissing without the programs that xpk calls. `otherwise`: the other way out."""
     missing = [tool for tool in TOOLS if shutil.which(tool, path=env.get("PATH")) is None]
     if missing:
         raise EnvironmentMissing(
             f"xpk needs {' and '.join(missing)} on PATH.",
-            fix="Install the Google Cloud CLI with kubectl (gcloud components install kubectl), or submit without"
-            " --through-xpk.",
+            fix=f"Install the Google Cloud CLI with kubectl (gcloud components install kubectl), or {otherwise}.",
             id="xpk-tools",
         )
 
@@ -157,11 +160,12 @@ def _copy_kubeconfig(cluster: Cluster, target: Path) -> None:
     target.write_text(yaml.safe_dump(content), encoding="utf-8")
 
 
-def _project_number(plan: Planned, *, env: Mapping[str, str], run: Callable[..., Completed]) -> tuple[str, ...]:
-    """Return the option with the project number. It saves xpk a second login (application default credentials), with
+def project_number(
+    project: str | None, *, env: Mapping[str, str], run: Callable[..., Completed] = process.run
+) -> tuple[str, ...]:
+    """Return xpk's option with the project number. It saves xpk a second login (application default credentials), with
     which it would look the number up itself.
     """
-    project = plan.run.place.project if plan.run.place else None
     if not project:
         return ()
     argv = ("gcloud", "projects", "describe", project, "--format=value(projectNumber)")
@@ -193,6 +197,6 @@ def _unclear(plan: Planned, said: str) -> Unknown:
     )
 
 
-def _last_words(done: Completed) -> str:
-    lines: Iterable[str] = (line.strip().removeprefix("[XPK] ") for line in (done.stdout + done.stderr).splitlines())
-    return redact(" | ".join([line for line in lines if line][-4:]))[-600:] or "it printed nothing"
+def words_of(done: Completed) -> str:
+    """Return the last lines of what xpk printed, without secrets."""
+    return redact(last_words(done.stdout + done.stderr))[-600:]
