@@ -6,9 +6,8 @@ from tests.observations import jobset, observed
 from tests.trainers.test_progress import BEGIN, LOOP_END, MODEL, exact
 from tests.trainers.test_receipt import spent
 from xsft.records.model import Receipt
-from xsft.states.model import Condition, KueueWorkload, Observation, Status
+from xsft.states.model import Condition, KueueWorkload, Observation
 from xsft.states.moments import before
-from xsft.states.rows import row_of
 from xsft.trainers.cluster_receipt import cluster_receipt
 from xsft.trainers.progress import LoggedLine
 
@@ -31,9 +30,8 @@ def ended(seconds: float, *, restarts: int = 0, workload: KueueWorkload | None =
     return observed(jobset=held, workload=workload or admitted(600))
 
 
-def receipt(seen: Observation, *lines: tuple[float, str]) -> Receipt:
-    row = row_of(seen, Status(state="succeeded"), now=at(9000))
-    found = cluster_receipt(seen, row, [LoggedLine(text=text, at=at(seconds)) for seconds, text in lines])
+def receipt(seen: Observation, *lines: tuple[float, str], first: int = 0) -> Receipt:
+    found = cluster_receipt(seen, [LoggedLine(text=text, at=at(seconds)) for seconds, text in lines], first=first)
     assert found is not None
     return found
 
@@ -55,6 +53,12 @@ def test_steps_saved_before_a_restart_are_training_and_the_rest_of_that_time_is_
     assert "logs of earlier starts are gone" in found.notes[0]
 
 
+def test_steps_of_an_earlier_submission_are_not_counted_again() -> None:
+    restored = (790.0, BEGIN.partition("System")[0] + "Restored params from step: 6 in 1.0 seconds")
+    found = receipt(ended(1131, restarts=1, workload=admitted(100)), *RAN[:1], restored, *RAN[1:], first=6)
+    assert (found.steps, spent(found)["lost"]) == (4, 600.0)
+
+
 def test_a_run_without_a_step_says_so() -> None:
     found = receipt(ended(900))
     assert spent(found) == {"queued": 600.0, "starting": 300.0}
@@ -68,6 +72,5 @@ def test_an_eviction_is_said() -> None:
 
 def test_a_run_that_never_held_a_chip_has_no_receipt() -> None:
     waiting = observed(workload=KueueWorkload(name="jobset-gemma"))
-    row = row_of(waiting, Status(state="queued"), now=at(60))
-    assert cluster_receipt(waiting, row, ()) is None
-    assert cluster_receipt(observed(jobset=None), row, ()) is None
+    assert cluster_receipt(waiting, ()) is None
+    assert cluster_receipt(observed(jobset=None), ()) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from xsft.commands.documents import print_json
@@ -19,6 +20,8 @@ from xsft.records.model import Attempt, Receipt
 from xsft.run_query import RunQuery, look, query_of
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import one_run
+from xsft.states.model import Observation
+from xsft.states.rows import ended_at
 from xsft.trainers.cluster_receipt import cluster_receipt
 from xsft.trainers.progress import LoggedLine
 from xsft.trainers.receipt import whole_receipt
@@ -53,22 +56,36 @@ def print_receipt(name: str, *, query: RunQuery, read: ReadReceipt, json: bool) 
 
 
 def read_receipt(runs: Runs, hit: FoldedRun) -> Receipt | None:
-    """Return the receipt of a local run from its record, of a cluster's run from its objects and log; from its record
-    if they are gone. The receipt of a run that is over is kept in its record."""
+    """Return the receipt of all attempts of a run. Those of this machine are in its records; a JobSet is read itself,
+    and its receipt is kept in its attempt's record once it is over."""
     output = runs.output_of(hit.seen)
-    attempts = _attempts(runs, hit, output)
+    recorded = _recorded(runs, hit, output)
     if hit.seen.on_this_machine:
-        return whole_receipt(attempts)
-    kept = attempts[-1].receipt if attempts else None
-    if kept is not None:
-        return kept
-    receipt = cluster_receipt(hit.seen, hit.row, _lines(runs, hit)) if hit.seen.jobset else None
-    if receipt is not None and receipt.steps and hit.row.ended and output:
-        record_receipt(runs.store, output=output, run_name=hit.row.run_name, receipt=receipt, uid=hit.row.uid)
-    return receipt
+        return whole_receipt(recorded)
+    there = {one.jobset.uid: one for one in hit.attempts if one.jobset}
+    known = {one.uid: one for one in recorded if one.uid}
+    attempts = [*known.values(), *(Attempt(number=0, uid=uid) for uid in there if uid not in known)]
+    read = [_with_receipt(runs, one, seen=there.get(one.uid or ""), output=output) for one in attempts]
+    gone = sum(one.receipt is None and one.uid not in there for one in read)
+    whole = whole_receipt([one for one in read if one.receipt])
+    return replace(whole, notes=(*whole.notes, _gone(gone))) if whole and gone else whole
 
 
-def _attempts(runs: Runs, hit: FoldedRun, output: str | None) -> tuple[Attempt, ...]:
+def _with_receipt(runs: Runs, attempt: Attempt, *, seen: Observation | None, output: str | None) -> Attempt:
+    """Return the attempt with the receipt of its JobSet, unless its record has one or the JobSet is gone."""
+    if attempt.receipt is not None or seen is None:
+        return attempt
+    receipt = cluster_receipt(seen, _lines(runs, seen), first=attempt.resumed_from or 0)
+    if receipt is not None and receipt.steps and ended_at(seen) and output and attempt.uid:
+        record_receipt(runs.store, output=output, run_name=seen.run_name, receipt=receipt, uid=attempt.uid)
+    return replace(attempt, receipt=receipt)
+
+
+def _gone(count: int) -> str:
+    return f"Nothing is left of {count} earlier submission{'s' if count > 1 else ''}: their time is not counted."
+
+
+def _recorded(runs: Runs, hit: FoldedRun, output: str | None) -> tuple[Attempt, ...]:
     """Return the recorded attempts, the oldest first; none if the records cannot be read."""
     try:
         records = runs.store.read_run(output, hit.row.run_name) if output else ()
@@ -77,6 +94,6 @@ def _attempts(runs: Runs, hit: FoldedRun, output: str | None) -> tuple[Attempt, 
     return tuple(one.last for one in records)
 
 
-def _lines(runs: Runs, hit: FoldedRun) -> Iterator[LoggedLine]:
-    for line in Logs(runs=runs).printed(hit.seen):
+def _lines(runs: Runs, seen: Observation) -> Iterator[LoggedLine]:
+    for line in Logs(runs=runs).printed(seen):
         yield LoggedLine(text=line.text, at=line.at)

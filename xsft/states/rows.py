@@ -155,7 +155,7 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         restarts=held.restarts if held else None,
         max_restarts=held.max_restarts if held else None,
         created_at=_time_text(created),
-        ended_at=_time_text(_ended_at(seen)),
+        ended_at=_time_text(ended_at(seen)),
         age_s=_age(created, now, ahead_s=seen.ahead_s),
         queue=(workload.queue if workload else None) or (jobset.queue if jobset else None),
         queue_position=workload.position if workload else None,
@@ -208,7 +208,7 @@ def _tpu(seen: Observation) -> str | None:
     return held.tpu if held else (seen.record.tpu if seen.record else None)
 
 
-def _ended_at(seen: Observation) -> str | None:
+def ended_at(seen: Observation) -> str | None:
     """When the JobSet's end was written, else the record's; None while it lives."""
     ends = [c for c in seen.jobset.conditions if c.type in ("Completed", "Failed")] if seen.jobset else []
     written = [c.at for c in ends if c.status == "True" and c.at]

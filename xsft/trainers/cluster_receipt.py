@@ -12,20 +12,21 @@ from dataclasses import replace
 from xsft.records.model import Receipt
 from xsft.states.model import KueueWorkload, Observation
 from xsft.states.moments import earliest, moment
-from xsft.states.rows import Row
+from xsft.states.rows import created_at, ended_at
 from xsft.trainers.lines import Restored, parse
 from xsft.trainers.progress import LoggedLine
 from xsft.trainers.receipt import ReceiptFold
 
 
-def cluster_receipt(seen: Observation, row: Row, lines: Iterable[LoggedLine]) -> Receipt | None:
-    """Return the receipt so far; None for a run without a JobSet, or whose chips were never given."""
-    created, began = _seconds(row.created_at), _seconds(_given_at(seen))
-    until = _seconds(row.ended_at) or _seconds(seen.observed_at)
+def cluster_receipt(seen: Observation, lines: Iterable[LoggedLine], *, first: int = 0) -> Receipt | None:
+    """Return the receipt of a JobSet so far; None without one, or if its chips were never given. `first`: the step that
+    its first start resumed from."""
+    created, began = _seconds(created_at(seen)), _seconds(_given_at(seen))
+    until = _seconds(ended_at(seen)) or _seconds(seen.observed_at)
     if created is None or began is None or until is None:
         return None
     again = bool(seen.jobset and seen.jobset.restarts)
-    fold, resumed = ReceiptFold(at=began, state="lost" if again else "starting"), 0
+    fold, resumed = ReceiptFold(at=began, state="lost" if again else "starting"), first
     for line in lines:
         event = parse(line.text)
         if (at := _seconds(line.at)) is not None:
@@ -33,8 +34,8 @@ def cluster_receipt(seen: Observation, row: Row, lines: Iterable[LoggedLine]) ->
         resumed = event.step if isinstance(event, Restored) else resumed
     receipt = fold.receipt(until=until)
     told = replace(receipt, seconds={**receipt.seconds, "queued": max(0.0, began - created)})
-    counted = _with_earlier_steps(told, resumed) if resumed and again else told
-    return replace(counted, notes=tuple(_notes(seen, resumed=resumed, told=receipt.steps > 0)))
+    counted = _with_earlier_steps(told, resumed - first) if resumed > first and again else told
+    return replace(counted, notes=tuple(_notes(seen, resumed=max(0, resumed - first), told=receipt.steps > 0)))
 
 
 def _given_at(seen: Observation) -> str | None:

@@ -160,9 +160,10 @@ def whole_receipt(attempts: Sequence[Attempt]) -> Receipt | None:
 
 def _kept(attempt: Attempt, *, later: Sequence[Attempt]) -> Receipt | None:
     """Return the attempt's receipt without the steps that a later attempt repeats."""
-    receipt, last = attempt.receipt, attempt.last_step
-    if receipt is None or last is None or not receipt.steps:
+    receipt = attempt.receipt
+    if receipt is None or not receipt.steps:
         return receipt
+    last = attempt.last_step or (attempt.resumed_from or 0) + receipt.steps
     first = min((one.resumed_from or 0 for one in later if one.receipt and one.receipt.steps), default=last)
     lost = min(receipt.steps, max(0, last - first)) / receipt.steps
     repeated = receipt.seconds.get("training", 0.0) * lost

@@ -25,6 +25,6 @@ def test_the_receipt_of_another_jobset_is_not_kept(tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     records.finish(begun(records, intent(output)), CREATED)
     record_receipt(records, output=output, run_name="a-run", receipt=RECEIPT, uid="u-2")
-    record_receipt(records, output=output, run_name="unknown", receipt=RECEIPT, uid=None)
+    record_receipt(records, output=output, run_name="unknown", receipt=RECEIPT, uid="u-1")
     (read,) = records.read_run(output, "a-run")
     assert read.last.receipt is None

@@ -46,14 +46,14 @@ def record_job_end(
         return (warning("end-not-recorded", "", message, fix),)
 
 
-def record_receipt(store: RecordStore, *, output: str, run_name: str, receipt: Receipt, uid: str | None) -> None:
-    """Keep the receipt with the last attempt's record, whose outcome it does not change. An error in writing is
-    ignored: the receipt was shown."""
+def record_receipt(store: RecordStore, *, output: str, run_name: str, receipt: Receipt, uid: str) -> None:
+    """Keep the receipt with the record of the attempt with that `uid`, whose outcome it does not change. An error in
+    writing is ignored: the receipt was shown."""
     with suppress(XsftError):
-        last = next(iter(reversed(store.read_run(output, run_name))), None)
-        if last is not None and last.last.receipt is None and last.last.uid == uid:
-            facts = AttemptFacts(outcome="unknown", at=store.now(), submitter=random_hex(8), receipt=receipt)
-            store.finish(ref_of(last), facts)
+        for one in store.read_run(output, run_name):
+            if one.last.receipt is None and one.last.uid == uid:
+                facts = AttemptFacts(outcome="unknown", at=store.now(), submitter=random_hex(8), receipt=receipt)
+                store.finish(ref_of(one), facts)
 
 
 def record_failed_jobs(store: RecordStore, failed: Sequence[tuple[JobSet, str]]) -> None:

@@ -1,0 +1,42 @@
+"""`xsft receipt` of a run that was submitted again, on a real control plane."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.api import Cluster as Real
+from tests.effects.clusterruns import Staged
+from tests.effects.records.test_records import store
+from tests.trainers.test_progress import BEGIN, MODEL, exact
+from xsft.commands.receipt import print_receipt, read_receipt
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.runs.runs import Runs
+from xsft.effects.runs.sources import RunSource
+from xsft.records.where import ClusterAddress
+from xsft.run_query import query_of
+
+pytestmark = pytest.mark.cluster
+
+
+def test_every_submission_of_a_run_counts(
+    real_cluster: Real, cluster_namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    staged = Staged(real=real_cluster, namespace=cluster_namespace)
+    for name, code in (("gemma", 1), ("gemma-2", 0)):
+        staged.submit(name, run="gemma")
+        staged.runs(name)
+        staged.says(name, BEGIN, MODEL, exact(1, 2.0), exact(2, 1.9))
+        staged.ends(name, code=code)
+        staged.wait(lambda: all(one.jobset and one.jobset.terminal for one in staged.seen("gemma")), "its end")
+    where = RunSource(name="real", where=ClusterAddress(context=staged.real.context), namespace=staged.namespace)
+    records = store(tmp_path, LocalObjects())
+    runs = Runs(sources=(where,), store=records, local=False, connect=lambda _: staged.cluster)
+    assert print_receipt("gemma", query=query_of(runs), read=partial(read_receipt, runs), json=True) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["jobset"], document["steps"], document["notes"]) == ("gemma-2", 2, [])
+    assert document["seconds"]["training"] > 0
+    assert document["seconds"]["lost"] > 0, "the first submission's steps, which the second did again"
