@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from difflib import unified_diff
 from typing import Any
@@ -142,11 +141,12 @@ def _ending(found: FoundFit) -> Iterator[str]:
 
 
 def _rejected(found: FoundFit) -> Iterator[str]:
-    """Yield why the alternatives that would be preferred were rejected; compiled ones had their line before."""
-    reasons = Counter(one.why for one in found.preferred)
-    reasons.update(UNTRIED[why] for _, why in found.search.untried())
-    for why, count in reasons.most_common():
-        yield f"  {count} alternative{'s' if count > 1 else ''}: {why}"
+    """Yield why each alternative that would be preferred was rejected; compiled ones had their line before."""
+    yield from (f"  {one.alternative.words}: {one.why}" for one in found.preferred)
+    untried = [(found.search.candidates[place].alternative.words, why) for place, why in found.search.untried()]
+    yield from (f"  {words}: {UNTRIED[why]}" for words, why in untried if why != "open")
+    if left := sum(why == "open" for _, why in untried):
+        yield f"  {left} alternatives were {UNTRIED['open']}."
 
 
 def _diff(file: str, texts: tuple[str, str]) -> Iterator[str]:
