@@ -9,7 +9,7 @@ from xsft.aliases import ShowLine
 from xsft.api import Loaded, accepted, ask_maxtext, plan
 from xsft.checks.demand import Demand
 from xsft.checks.parsed import not_asked
-from xsft.checks.pod_identity import PodRights, member_of
+from xsft.checks.pod_identity import PodRights
 from xsft.effects.cluster import cluster
 from xsft.effects.environments import environments
 from xsft.effects.local.machine import Machine, in_image
@@ -74,11 +74,11 @@ def submitter_for(
     )
 
 
-def _rights(email: str, demand: Demand) -> PodRights | None:
+def _rights(source: str, demand: Demand) -> PodRights | None:
     from xsft.effects.submit.pod_rights import connect_iam  # through google-auth
 
     iam = connect_iam(own_environment())
-    return iam.rights(email, member=member_of(demand), buckets=demand.buckets) if iam else None
+    return iam.rights(source, demand) if iam else None
 
 
 PARSER_WAIT_S = 10.0

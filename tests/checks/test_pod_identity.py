@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.checks.test_demand import demand
-from xsft.checks.pod_identity import PodRights, identity_problems, is_bound
+from xsft.checks.pod_identity import PodRights, identity_problems, is_bound, rights_source
 from xsft.problems import Problem
 
 EMAIL = "trainer@my-project.iam.gserviceaccount.com"
 ANNOTATED = {"metadata": {"annotations": {"iam.gke.io/gcp-service-account": EMAIL}}}
+NODES = "nodes@my-project.iam.gserviceaccount.com"
 PLAIN: dict[str, Any] = {"metadata": {}}
 
 
-def said(account: dict[str, Any], **labels: str) -> list[Problem]:
+def said(account: dict[str, Any], *, host_network: bool = False, **labels: str) -> list[Problem]:
     nodes = {"worker": ({"metadata": {"name": "n", "labels": labels}},)}
-    return list(identity_problems(account, nodes, demand(), context="c"))
+    return list(identity_problems(account, nodes, replace(demand(), host_network=host_network), context="c"))
 
 
 ON = {"cloud.google.com/gke-nodepool": "np-0", "iam.gke.io/gke-metadata-server-enabled": "true"}
@@ -57,7 +59,34 @@ def test_nothing_is_known_of_other_nodes() -> None:
 
 def with_rights(rights: PodRights) -> list[Problem]:
     nodes = {"worker": ({"metadata": {"name": "n", "labels": ON}},)}
-    return list(identity_problems(ANNOTATED, nodes, demand(), context="c", rights=rights))
+    return list(identity_problems(ANNOTATED, nodes, replace(demand(), host_network=False), context="c", rights=rights))
+
+
+def of_nodes(rights: PodRights, account: dict[str, Any] = PLAIN) -> list[Problem]:
+    """Return what is said of pods on the host's network, as xpk renders them."""
+    nodes = {"worker": ({"metadata": {"name": "n", "labels": ON}},)}
+    return list(identity_problems(account, nodes, demand(), context="c", rights=rights))
+
+
+def test_pods_on_the_hosts_network_use_the_account_of_their_nodes() -> None:
+    (note,) = of_nodes(PodRights(email=NODES))
+    assert f"the service account of the node pool np-0, {NODES}" in note.message
+    assert "gcloud artifacts repositories get-iam-policy xsft --project=my-project --location=us" in note.fix
+    off, _ = of_nodes(PodRights(email=NODES), ANNOTATED)
+    assert (off.id, "host's network" in off.message) == ("workload-identity-off", True)
+    machine = {"metadata": {}, "spec": {"providerID": "gce://p/z/m"}}
+    assert rights_source(ANNOTATED, {"worker": (machine,)}, demand()) == "gce://p/z/m"
+    assert rights_source(ANNOTATED, {}, demand()) is None
+
+
+def test_what_the_account_of_the_nodes_lacks() -> None:
+    enough = {"gs://my-bucket": ()}
+    assert of_nodes(PodRights(email=NODES, lacking=enough, pulls=True)) == []
+    (scopes,) = of_nodes(PodRights(email=NODES, lacking=enough, writes=False))
+    assert (scopes.id, scopes.severity) == ("node-scopes", "error")
+    (pull,) = of_nodes(PodRights(email=NODES, lacking=enough, pulls=False))
+    assert (pull.id, pull.where) == ("pod-permission", "image.ref")
+    assert f"--member=serviceAccount:{NODES} --role=roles/artifactregistry.reader" in pull.fix
 
 
 def test_rights_that_were_tested_need_no_note() -> None:

@@ -117,6 +117,7 @@ AT_SUBMISSION = frozenset(
         "limit-range-default",
         "maxtext-ignores",
         "maxtext-refuses",
+        "node-scopes",
         "pathways-jax-differs",
         "pod-permission",
         "quota-in-use",

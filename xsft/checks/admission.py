@@ -65,7 +65,7 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     service_account: JsonObject | Unseen | None = None
     """The ServiceAccount of the pods."""
     rights: PodRights | None = None
-    """The rights of the Google service account it is annotated with; None if nobody could be asked."""
+    """The rights of the Google service account that the pods use; None if nobody could be asked."""
 
 
 def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ...]:
@@ -75,7 +75,7 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
         *_queue(facts, demand),
         *_priority(facts),
         *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
-        *node_pool_problems(_read(facts.selected), demand, context=facts.context, flavors=facts.flavors),
+        *node_pool_problems(read_nodes(facts), demand, context=facts.context, flavors=facts.flavors),
         *_topologies(facts, demand),
         *controller_problems(facts.controllers, context=facts.context),
         *version_problems(facts.controllers, facts.flavors, context=facts.context),
@@ -94,13 +94,13 @@ def shortages_in(facts: ClusterFacts, demand: Demand) -> tuple[Shortage, ...]:
 
 def _identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if isinstance(facts.service_account, dict):
-        nodes = _read(facts.selected)
+        nodes = read_nodes(facts)
         yield from identity_problems(facts.service_account, nodes, demand, context=facts.context, rights=facts.rights)
 
 
 def _topologies(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if isinstance(facts.cluster_queue, dict) and facts.topologies:
-        nodes = _read(facts.selected)
+        nodes = read_nodes(facts)
         yield from topology_problems(
             facts.cluster_queue, facts.flavors, facts.topologies, nodes, demand, context=facts.context
         )
@@ -112,8 +112,9 @@ def _quota_state(facts: ClusterFacts) -> QuotaState | None:
     return None
 
 
-def _read(selected: Mapping[str, tuple[JsonObject, ...] | Unseen]) -> Mapping[str, tuple[JsonObject, ...]]:
-    return {name: nodes for name, nodes in selected.items() if isinstance(nodes, tuple)}
+def read_nodes(facts: ClusterFacts) -> Mapping[str, tuple[JsonObject, ...]]:
+    """Return the nodes of each pod set whose nodes could be read."""
+    return {name: nodes for name, nodes in facts.selected.items() if isinstance(nodes, tuple)}
 
 
 def _queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:

@@ -17,6 +17,8 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 TPU = "google.com/tpu"
 
 _QUANTITY = re.compile(r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)([A-Za-z]*)")
+_ARTIFACTS = re.compile(r"(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>[^/]+)/(?P<name>[^/:@]+)/")
+"""source: cloud.google.com/artifact-registry/docs/docker/names"""
 _UNITS = {
     **{unit: Decimal(1000) ** power for power, unit in enumerate(("", "k", "M", "G", "T", "P", "E"))},
     **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate(("", "K", "M", "G", "T", "P", "E")) if unit},
@@ -56,8 +58,12 @@ class Demand(Struct, frozen=True, kw_only=True):
     secrets: tuple[SecretNeed, ...]
     service_account: str = "default"
     """The pods' Kubernetes ServiceAccount."""
+    host_network: bool = False
+    """Whether pods use the network of their node, and so its Google service account."""
     buckets: tuple[str, ...] = ()
     """`gs://bucket` of output, checkpoint and data."""
+    repository: str | None = None
+    """`projects/…/locations/…/repositories/…` of Artifact Registry that the nodes pull from with their own account."""
 
     @property
     def asks_chips(self) -> bool:
@@ -80,7 +86,9 @@ def demand_of(manifest: JsonObject, run: Run) -> Demand:
         pod_sets=tuple(_pod_set(replicated) for replicated in manifest["spec"]["replicatedJobs"]),
         secrets=tuple(_secrets(run)),
         service_account=_service_account(manifest),
+        host_network=any(pod.get("hostNetwork") for pod in _pods(manifest)),
         buckets=tuple(_buckets(run)),
+        repository=_repository(run),
     )
 
 
@@ -142,8 +150,17 @@ def _requests(container: JsonObject) -> dict[str, Decimal]:
 
 
 def _service_account(manifest: JsonObject) -> str:
-    pods = (replicated["template"]["spec"]["template"]["spec"] for replicated in manifest["spec"]["replicatedJobs"])
-    return next((str(pod["serviceAccountName"]) for pod in pods if pod.get("serviceAccountName")), "default")
+    named = (str(pod["serviceAccountName"]) for pod in _pods(manifest) if pod.get("serviceAccountName"))
+    return next(named, "default")
+
+
+def _pods(manifest: JsonObject) -> Iterator[JsonObject]:
+    yield from (replicated["template"]["spec"]["template"]["spec"] for replicated in manifest["spec"]["replicatedJobs"])
+
+
+def _repository(run: Run) -> str | None:
+    found = _ARTIFACTS.match(run.spec.image.ref or "") if run.spec.image.pull_secret is None else None
+    return "projects/{project}/locations/{location}/repositories/{name}".format(**found.groupdict()) if found else None
 
 
 def _buckets(run: Run) -> Iterator[str]:

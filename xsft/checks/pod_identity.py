@@ -1,7 +1,8 @@
 """Tell with whose rights a run's pods reach its buckets: not the submitter's. Pure.
 
 source: cloud.google.com/kubernetes-engine/docs/how-to/workload-identity: the annotation of a Kubernetes ServiceAccount,
-the principal of one without it, and the node label, without which pods use the account of their node pool.
+the principal of one without it, and the node label, without which pods use the account of their node pool. So do pods
+on the host's network, as xpk renders all: the GKE metadata server serves the others only.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ class PodIdentity(Struct, frozen=True, kw_only=True):
 class PodRights(Struct, frozen=True, kw_only=True):
     """The rights of the Google service account that the pods use, as far as the user's login may know them."""
 
+    email: str = ""
+    """The account; empty if unknown."""
+    writes: bool = True
+    """False if the access scopes of the nodes allow nobody there to write to Cloud Storage."""
+    pulls: bool | None = None
+    """Whether the account may pull the image; None if it was not tested, or another account pulls."""
     bound: bool | None = None
     """Whether the Kubernetes ServiceAccount may use it; None if its policy may not be read."""
     lacking: Mapping[str, tuple[str, ...]] = {}
@@ -43,6 +50,21 @@ class PodRights(Struct, frozen=True, kw_only=True):
 def google_account(account: JsonObject) -> str | None:
     """Return the Google service account that a ServiceAccount is annotated with."""
     return (account["metadata"].get("annotations") or {}).get(ANNOTATION)
+
+
+def rights_source(account: JsonObject, nodes: Mapping[str, tuple[JsonObject, ...]], demand: Demand) -> str | None:
+    """Return whose rights to ask for: the email of the pods' Google service account, or `gce://project/zone/machine` of
+    a node, whose account they use; None if neither is known."""
+    if demand.host_network or _without(nodes):
+        ids = (str(node.get("spec", {}).get("providerID")) for node in chain.from_iterable(nodes.values()))
+        return next((found for found in ids if found.startswith("gce://")), None)
+    return google_account(account)
+
+
+def _without(nodes: Mapping[str, tuple[JsonObject, ...]]) -> list[str]:
+    """Return the node pools without Workload Identity."""
+    labels = [node["metadata"].get("labels") or {} for node in chain.from_iterable(nodes.values())]
+    return sorted({str(found.get(NODE_POOL)) for found in labels if found.get(METADATA_SERVER) != "true"})
 
 
 def member_of(demand: Demand) -> str:
@@ -76,33 +98,69 @@ def identity_problems(
     pools = sorted({str(found[NODE_POOL]) for found in labels if NODE_POOL in found})
     if not demand.buckets or not pools:
         return
-    email = google_account(account)
-    without = sorted({str(found.get(NODE_POOL)) for found in labels if found.get(METADATA_SERVER) != "true"})
+    email, found = google_account(account), rights or PodRights()
+    without = pools if demand.host_network else _without(nodes)
     if email and without:
         yield _no_effect(email, without, demand)
-    elif email and rights:
-        yield from _unbound(email, demand) if rights.bound is False else ()
-        yield from _lacking(email, rights, demand)
-        if rights.lacking:
-            return
-    identity = _of_node_pool(without[0], demand) if without else _of_account(email, demand, context)
+    elif email and found.bound is False:
+        yield _unbound(email, demand)
+    yield from _scopes(found, demand, pools)
+    yield from _lacking(found.email or email or "", found, demand, of_nodes=bool(without))
+    yield from _cannot_pull(found, demand)
+    if found.lacking:
+        return
+    identity = _of_node_pool(without[0], found, demand) if without else _of_account(email, demand, context)
     message = (
         f"The pods reach {', '.join(demand.buckets)} with the rights of {identity.who}. Not established: whether these"
         " suffice; what was asked of the buckets was asked with the rights of your login."
     )
-    yield note("pod-rights-not-checked", "output", message, f"To see them: {' ; '.join(identity.commands)}")
+    fix = f"To see them: {' ; '.join(identity.commands)}"
+    if demand.repository and found.pulls is None:
+        fix += f" ; and who may pull the image, which the nodes do as themselves: {_readers(demand.repository)}"
+    yield note("pod-rights-not-checked", "output", message, fix)
+
+
+def _scopes(rights: PodRights, demand: Demand, pools: list[str]) -> Iterator[Problem]:
+    """source: cloud.google.com/kubernetes-engine/docs/how-to/access-scopes: the default is devstorage.read_only."""
+    if not rights.writes:
+        message = (
+            f"The nodes of {', '.join(pools)} have access scopes that do not allow writing to Cloud Storage: the pods"
+            f" would get 403 from {demand.buckets[0]}, whatever their account ({rights.email}) may do."
+        )
+        fix = "Ask the administrator for a node pool with --scopes=storage-full,gke-default, as xpk creates them."
+        yield error("node-scopes", "output", message, fix, kind="disputable")
+
+
+def _cannot_pull(rights: PodRights, demand: Demand) -> Iterator[Problem]:
+    if rights.pulls is False and demand.repository:
+        message = f"The nodes pull the image as {rights.email}, which may not read {demand.repository}."
+        _, project, _, location, _, name = demand.repository.split("/")
+        flags = (f"--project={project}", f"--location={location}", f"--member=serviceAccount:{rights.email}")
+        role = "--role=roles/artifactregistry.reader"
+        grant = shlex.join(("gcloud", "artifacts", "repositories", "add-iam-policy-binding", name, *flags, role))
+        yield error("pod-permission", "image.ref", message, f"Ask its owner to run: {grant}", kind="disputable")
+
+
+def _readers(repository: str) -> str:
+    _, project, _, location, _, name = repository.split("/")
+    get = ("gcloud", "artifacts", "repositories", "get-iam-policy", name)
+    return shlex.join((*get, f"--project={project}", f"--location={location}"))
 
 
 def _no_effect(email: str, pools: list[str], demand: Demand) -> Problem:
+    why = "the pods use the host's network" if demand.host_network else "these nodes have no Workload Identity"
     message = (
-        f"The ServiceAccount {demand.service_account} is annotated with {email}, and the nodes of {', '.join(pools)}"
-        " have no Workload Identity: pods there use the node pool's account instead."
+        f"The ServiceAccount {demand.service_account} is annotated with {email}, which has no effect on nodes of"
+        f" {', '.join(pools)}: {why}, so they use the node pool's account instead."
     )
-    fix = f"gcloud container node-pools update {pools[0]} --cluster=… --workload-metadata=GKE_METADATA"
-    return warning("workload-identity-off", "output", message, f"Ask the administrator to run it for each pool: {fix}")
+    fix = f"Grant the node pool's account what the run needs; it is told by: {_describe(pools[0])}"
+    if not demand.host_network:
+        update = f"gcloud container node-pools update {pools[0]} --cluster=… --workload-metadata=GKE_METADATA"
+        fix = f"Ask the administrator to run it for each pool: {update}"
+    return warning("workload-identity-off", "output", message, fix)
 
 
-def _unbound(email: str, demand: Demand) -> Iterator[Problem]:
+def _unbound(email: str, demand: Demand) -> Problem:
     """source: cloud.google.com/kubernetes-engine/docs/how-to/workload-identity, "iam.serviceAccounts.getAccessToken
     denied"; a role on the whole project counts too, which is not read here."""
     message = (
@@ -111,16 +169,17 @@ def _unbound(email: str, demand: Demand) -> Iterator[Problem]:
     )
     member = f"--member=serviceAccount:PROJECT.svc.id.goog{member_of(demand)}"
     grant = ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", email, f"--role={USER_ROLE}", member)
-    yield warning("workload-identity-unbound", "output", message, f"Ask its owner to run: {shlex.join(grant)}")
+    return warning("workload-identity-unbound", "output", message, f"Ask its owner to run: {shlex.join(grant)}")
 
 
-def _lacking(email: str, rights: PodRights, demand: Demand) -> Iterator[Problem]:
+def _lacking(email: str, rights: PodRights, demand: Demand, *, of_nodes: bool) -> Iterator[Problem]:
     """Yield an error per bucket: of the first, the output's, every permission is needed; the others are only read."""
+    whose = "their nodes" if of_nodes else f"the Kubernetes ServiceAccount {demand.service_account}"
     for bucket, names in rights.lacking.items():
         needed = names if bucket == demand.buckets[0] else tuple(n for n in names if not n.endswith(".create"))
         if needed:
             message = (
-                f"The pods reach {bucket} as {email} (of the Kubernetes ServiceAccount {demand.service_account}), which"
+                f"The pods reach {bucket} as {email} (of {whose}), which"
                 f" lacks {', '.join(needed)} there; this was tested with its own token, not with your login."
             )
             role = "objectUser" if bucket == demand.buckets[0] else "objectViewer"
@@ -144,11 +203,14 @@ def _of_account(email: str | None, demand: Demand, context: str) -> PodIdentity:
     return PodIdentity(who=who, commands=(look, _bucket_policy(demand, subject)))
 
 
-def _of_node_pool(pool: str, demand: Demand) -> PodIdentity:
+def _of_node_pool(pool: str, rights: PodRights, demand: Demand) -> PodIdentity:
+    who = f"the service account of the node pool {pool}{f', {rights.email}' if rights.email else ''}"
+    return PodIdentity(who=who, commands=(_describe(pool), _bucket_policy(demand, rights.email or "ACCOUNT")))
+
+
+def _describe(pool: str) -> str:
     describe = ("gcloud", "container", "node-pools", "describe", pool, "--format=value(config.serviceAccount)")
-    look = f"{shlex.join(describe)} --cluster=… --location=…"
-    who = f"the service account of the node pool {pool}"
-    return PodIdentity(who=who, commands=(look, _bucket_policy(demand, "ACCOUNT")))
+    return f"{shlex.join(describe)} --cluster=… --location=…"
 
 
 def _bucket_policy(demand: Demand, member: str) -> str:

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from google.auth.credentials import AnonymousCredentials
 
+from tests.checks.test_demand import demand
 from tests.fakes.loopback import serving_http
 from xsft.checks.pod_identity import PodRights
 from xsft.effects.machine.google_login import google_session
 from xsft.effects.records.writable import OBJECT_PERMISSIONS
-from xsft.effects.submit.pod_rights import GoogleIam, connect_iam
+from xsft.effects.submit.pod_rights import PULL, GoogleIam, connect_iam
 
 EMAIL = "trainer@my-project.iam.gserviceaccount.com"
 MEMBER = "serviceAccount:my-project.svc.id.goog[default/default]"
@@ -52,7 +53,7 @@ def google(answers: dict[str, dict[str, Any]]) -> Iterator[tuple[GoogleIam, list
 
     session = google_session(AnonymousCredentials())  # type: ignore[no-untyped-call]
     with serving_http(Handler) as url:
-        yield GoogleIam(session=session, iam=url, credentials=url, storage=url), asked
+        yield GoogleIam(session=session, iam=url, credentials=url, storage=url, compute=url, artifacts=url), asked
 
 
 def held(*names: str) -> dict[str, Any]:
@@ -62,27 +63,53 @@ def held(*names: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("answers", "found"),
     [
-        ({}, PodRights()),
-        ({"getIamPolicy": POLICY}, PodRights(bound=True)),
-        ({"getIamPolicy": {"etag": "x"}}, PodRights(bound=False)),
+        ({}, PodRights(email=EMAIL)),
+        ({"getIamPolicy": POLICY}, PodRights(email=EMAIL, bound=True)),
+        ({"getIamPolicy": {"etag": "x"}}, PodRights(email=EMAIL, bound=False)),
         (
             {"generateAccessToken": TOKEN, "testPermissions": held(*OBJECT_PERMISSIONS)},
-            PodRights(lacking={"gs://my-bucket": ()}),
+            PodRights(email=EMAIL, lacking={"gs://my-bucket": ()}),
         ),
         (
             {"generateAccessToken": TOKEN, "testPermissions": held("storage.objects.get")},
-            PodRights(lacking={"gs://my-bucket": ("storage.objects.create", "storage.objects.list")}),
+            PodRights(email=EMAIL, lacking={"gs://my-bucket": ("storage.objects.create", "storage.objects.list")}),
         ),
-        ({"generateAccessToken": TOKEN}, PodRights()),
+        ({"generateAccessToken": TOKEN}, PodRights(email=EMAIL)),
     ],
     ids=["nothing may be asked", "bound", "unbound", "enough", "too few", "no answer from the bucket"],
 )
 def test_what_the_account_may_do(answers: dict[str, Any], found: PodRights) -> None:
     with google(answers) as (iam, asked):
-        assert iam.rights(EMAIL, member="[default/default]", buckets=("gs://my-bucket",)) == found
+        assert iam.rights(EMAIL, demand()) == found
     assert [one for one in asked if one.startswith("testPermissions")] == [
         "testPermissions Bearer of-the-pod" for _ in answers if "generateAccessToken" in answers
     ][:1]
+
+
+SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        ({}, PodRights()),
+        ({"gke-1": {"serviceAccounts": [{"email": EMAIL, "scopes": [SCOPE]}]}}, PodRights(email=EMAIL, writes=False)),
+        (
+            {
+                "gke-1": {"serviceAccounts": [{"email": EMAIL}]},
+                "generateAccessToken": TOKEN,
+                "testPermissions": held(*OBJECT_PERMISSIONS),
+                "testIamPermissions": held(PULL),
+            },
+            PodRights(email=EMAIL, lacking={"gs://my-bucket": ()}, pulls=True),
+        ),
+    ],
+    ids=["nothing may be asked", "scopes that only read", "enough"],
+)
+def test_what_the_account_of_a_node_may_do(answers: dict[str, Any], found: PodRights) -> None:
+    with google(answers) as (iam, asked):
+        assert iam.rights("gce://my-project/us-east5-b/gke-1", demand()) == found
+    assert asked[0] == "gke-1"
 
 
 def test_without_a_login_nobody_is_asked() -> None:

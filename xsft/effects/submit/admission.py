@@ -9,10 +9,10 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from xsft.aliases import JsonObject
-from xsft.checks.admission import ClusterFacts, Unseen, admission_problems, shortages_in
+from xsft.checks.admission import ClusterFacts, Unseen, admission_problems, read_nodes, shortages_in
 from xsft.checks.controllers import CONTROLLERS, Controller
 from xsft.checks.demand import Demand, demand_of
-from xsft.checks.pod_identity import PodRights, google_account
+from xsft.checks.pod_identity import PodRights, rights_source
 from xsft.checks.quota import cohort_name, has_parent
 from xsft.checks.quota_in_use import QuotaHolder, quota_holder_of
 from xsft.checks.topology import topology_of
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 RightsOf = Callable[[str, Demand], PodRights | None]
-"""Function that returns the rights of a Google service account; None if nobody can be asked."""
+"""Function that returns the rights of an account, given as `rights_source` does; None if nobody can be asked."""
 
 
 def examine(
-    cluster: Cluster, plan: Planned, *, rights: RightsOf = lambda _email, _demand: None
+    cluster: Cluster, plan: Planned, *, rights: RightsOf = lambda _source, _demand: None
 ) -> tuple[ClusterFacts, tuple[Problem, ...]]:
     """Return the cluster's facts, and the problems that prevent the plan. Creates nothing. The plan must have a
-    manifest. `rights`: asks for the rights of the account that the pods are annotated with.
+    manifest. `rights`: asks for the rights of the account that the pods use.
 
     Raises as `Cluster` does, except for what may not be read: that is a problem in the result.
     """
@@ -40,8 +40,9 @@ def examine(
         raise ValueError("a plan without a manifest cannot go to a cluster")
     demand = demand_of(plan.manifest, plan.run)
     facts = inspect(cluster, demand)
-    if isinstance(facts.service_account, dict) and (email := google_account(facts.service_account)):
-        facts = replace(facts, rights=rights(email, demand))
+    nodes = read_nodes(facts)
+    if isinstance(facts.service_account, dict) and (source := rights_source(facts.service_account, nodes, demand)):
+        facts = replace(facts, rights=rights(source, demand))
     if shortages_in(facts, demand):
         facts = replace(facts, holders=_holders(cluster))
     return facts, admission_problems(facts, demand)

@@ -1,26 +1,32 @@
 """Asks Google Cloud for the rights of the service account that a run's pods use, where the user's login may.
 
 source: REST references of IAM (projects.serviceAccounts.getIamPolicy), of Service Account Credentials
-(projects.serviceAccounts.generateAccessToken) and of Cloud Storage (buckets.testIamPermissions).
+(projects.serviceAccounts.generateAccessToken), of Cloud Storage (buckets.testIamPermissions), of Compute Engine
+(instances.get: the account of a node and its access scopes) and of Artifact Registry (repositories.testIamPermissions).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from google.auth.exceptions import GoogleAuthError
 from google.oauth2.credentials import Credentials
+from msgspec.structs import replace
 from requests import RequestException
 
-from xsft.checks.pod_identity import PodRights, is_bound
+from xsft.checks.demand import Demand
+from xsft.checks.pod_identity import PodRights, is_bound, member_of
 from xsft.effects.machine.google_files import may_log_in
 from xsft.effects.machine.google_login import SCOPE, google_credentials, google_session
 from xsft.effects.records.writable import OBJECT_PERMISSIONS
 
 TIMEOUT_S = 5.0
 LIFETIME_S = 300
+WRITING = frozenset({"cloud-platform", "devstorage.read_write", "devstorage.full_control"})
+"""Access scopes with which a machine may write to Cloud Storage."""
+PULL = "artifactregistry.repositories.downloadArtifacts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +37,46 @@ class GoogleIam:
     iam: str = "https://iam.googleapis.com"
     credentials: str = "https://iamcredentials.googleapis.com"
     storage: str = "https://storage.googleapis.com"
+    compute: str = "https://compute.googleapis.com"
+    artifacts: str = "https://artifactregistry.googleapis.com"
 
-    def rights(self, email: str, *, member: str, buckets: Sequence[str]) -> PodRights:
-        """Return the rights on `buckets`, `gs://name`, as far as this login may know them; it changes nothing.
-        `member`: `[namespace/name]` of the Kubernetes ServiceAccount.
+    def rights(self, source: str, demand: Demand) -> PodRights:
+        """Return the rights that the run needs, as far as this login may know them; it changes nothing. `source`: an
+        email, or `gce://project/zone/machine` of a node.
         """
-        token = self._token(email)
-        tested = {bucket: self._lacking(bucket, token) for bucket in buckets} if token else {}
+        of_node = source.startswith("gce://")
+        bound = None if of_node else self._bound(source, member_of(demand))
+        known = self._of_node(source) if of_node else PodRights(email=source, bound=bound)
+        token = self._token(known.email) if known.email else None
+        if token is None:
+            return known
+        pulls = self._pulls(demand.repository, token) if of_node and demand.repository else None
+        return replace(known, lacking=self._tested(demand, token), pulls=pulls)
+
+    def _of_node(self, source: str) -> PodRights:
+        """Return the account of a machine, and whether its access scopes allow writing."""
+        project, _, rest = source.removeprefix("gce://").partition("/")
+        zone, _, name = rest.partition("/")
+        path = f"{self.compute}/compute/v1/projects/{project}/zones/{zone}/instances/{name}"
+        answer = self._asked("GET", path, params={"fields": "serviceAccounts"}) or {}
+        for account in answer.get("serviceAccounts") or ():
+            scopes = {str(scope).rpartition("/")[2] for scope in account.get("scopes") or ()}
+            return PodRights(email=str(account["email"]), writes=not scopes or bool(scopes & WRITING))
+        return PodRights()
+
+    def _tested(self, demand: Demand, token: str) -> dict[str, tuple[str, ...]]:
+        """Return what the account lacks on each bucket; empty unless all of them answered."""
+        tested = {bucket: self._lacking(bucket, token) for bucket in demand.buckets}
         lacking = {bucket: names for bucket, names in tested.items() if names is not None}
-        return PodRights(bound=self._bound(email, member), lacking=lacking if len(lacking) == len(tested) else {})
+        return lacking if len(lacking) == len(tested) else {}
+
+    def _pulls(self, repository: str, token: str) -> bool | None:
+        path = f"{self.artifacts}/v1/{repository}:testIamPermissions"
+        answer = self._asked("POST", path, session=self._as(token), json={"permissions": [PULL]})
+        return None if answer is None else PULL in (answer.get("permissions") or ())
+
+    def _as(self, token: str) -> Any:
+        return google_session(Credentials(token=token))  # type: ignore[no-untyped-call]
 
     def _bound(self, email: str, member: str) -> bool | None:
         policy = self._asked("POST", f"{self.iam}/v1/projects/-/serviceAccounts/{email}:getIamPolicy", json={})
@@ -54,8 +91,7 @@ class GoogleIam:
     def _lacking(self, bucket: str, token: str) -> tuple[str, ...] | None:
         name = bucket.removeprefix("gs://")
         path = f"{self.storage}/storage/v1/b/{name}/iam/testPermissions"
-        as_pod = google_session(Credentials(token=token))  # type: ignore[no-untyped-call]
-        answer = self._asked("GET", path, session=as_pod, params={"permissions": OBJECT_PERMISSIONS})
+        answer = self._asked("GET", path, session=self._as(token), params={"permissions": OBJECT_PERMISSIONS})
         held = () if answer is None else answer.get("permissions") or ()
         return None if answer is None else tuple(name for name in OBJECT_PERMISSIONS if name not in held)
 
