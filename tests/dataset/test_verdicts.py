@@ -46,6 +46,7 @@ ROWS: dict[str, tuple[list[Any], list[str]]] = {
     "a late system message": ([[*GOOD, {"role": "system", "content": "x"}]], ["data-roles error"]),
     "another role": ([[{"role": "tool", "content": "x"}, *GOOD]], ["data-role-dropped warning"]),
     "a null content": ([[{"role": "user", "content": None}, ASSISTANT]], ["data-null warning"]),
+    "parts": ([[{"role": "user", "content": [{"type": "text", "text": "hi"}]}, ASSISTANT]], ["data-parts warning"]),
     "an empty answer": (
         [GOOD, [USER, {"role": "assistant", "content": ""}]],
         ["data-no-target warning", "data-empty-turn warning"],

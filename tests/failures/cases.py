@@ -15,7 +15,7 @@ from tests.checks.test_image_contents import OURS
 from tests.checks.test_image_contents import said as image_said
 from tests.checks.test_node_pools import TAINT, pools, spoilt
 from tests.checks.test_node_pools import said as nodes_said
-from tests.checks.test_pod_identity import with_rights
+from tests.checks.test_pod_identity import ANNOTATED, of_nodes, with_rights
 from tests.checks.test_topology import with_blocks
 from tests.checks.test_weights import full
 from tests.effects.cluster.test_cluster import NO_ENDPOINTS, sent_to
@@ -23,7 +23,7 @@ from tests.effects.facts.test_checkpoint import CONVERTED, Memory
 from tests.effects.records.test_objects import remote
 from tests.effects.submit.test_admission import plan_for
 from tests.fakes.clusters import ClusterApi, standing_in
-from tests.fakes.gcs import Bucket
+from tests.fakes.gcs import ALL, Bucket
 from tests.fakes.gcs import serving as serving_bucket
 from xsft.checks.controllers import unmanaged_problems
 from xsft.checks.image import maxtext_differs
@@ -81,14 +81,6 @@ def rows(*found: object, file: str = "rows.jsonl", **changes: Any) -> Case:
     return raised
 
 
-def rows_of_two_files(folder: Path) -> Raised:
-    """A column without a value in the first file, and with one in the second."""
-    for number, note in enumerate((None, "checked by Ann")):
-        (folder / f"{number}.jsonl").write_text(f"{json.dumps({**CHAT, 'note': note})}\n" * 500)
-    read = read_rows(f"{folder}/*.jsonl", of="json", where="data.hf_train_files")
-    return said_of(spec(data=FILES), Facts(data=read))
-
-
 def stored(files: Mapping[str, bytes], path: str, base: Mapping[str, Any] = GOOD) -> Case:
     """Return the case of an initial checkpoint with these files."""
 
@@ -134,6 +126,38 @@ def an_image_of_another_release(_folder: Path) -> Raised:
 def a_bucket_that_may_not_be_written(_folder: Path) -> Raised:
     with serving_bucket(Bucket({}, permissions=frozenset({"storage.objects.get"}))) as bucket:
         return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
+
+
+def a_bucket_that_keeps_everything(_folder: Path) -> Raised:
+    with serving_bucket(Bucket({}, settings={"retentionPolicy": {"retentionPeriod": "864000"}})) as bucket:
+        return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
+
+
+def a_bucket_that_hides_itself(_folder: Path) -> Raised:
+    with serving_bucket(Bucket({}, permissions=ALL - {"storage.buckets.get"})) as bucket:
+        return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
+
+
+def files(first: Mapping[str, Any], second: Mapping[str, Any]) -> Case:
+    """Return the case of two files whose rows differ."""
+
+    def raised(folder: Path) -> Raised:
+        for number, row in enumerate((first, second)):
+            (folder / f"{number}.jsonl").write_text(f"{json.dumps({**CHAT, **row})}\n" * 500)
+        read = read_rows(f"{folder}/*.jsonl", of="json", where="data.hf_train_files")
+        return said_of(spec(data=FILES), Facts(data=read))
+
+    return raised
+
+
+def a_folder_of_files(folder: Path) -> Raised:
+    read = read_rows(str(folder), of="json", where="data.hf_train_files")
+    return said_of(spec(data=FILES), Facts(data=read))
+
+
+def a_queue(**given: Any) -> Case:
+    queue = {"metadata": {"name": "q"}, "spec": {"namespaceSelector": {}, "resourceGroups": [], **given}}
+    return lambda _folder: printed(said(cluster_facts(cluster_queue=queue)))
 
 
 def dry_run(act: Callable[[ClusterApi, dict[str, Any]], None]) -> Case:
@@ -227,7 +251,7 @@ CASES: Mapping[str, Case] = {
     "data.column": rows({"MESSAGES": CHAT["messages"]}),
     "data.column-known": workload(data={"columns": ["text"]}),
     "data.role": rows({"messages": [{"role": "bing", "content": "?"}, *CHAT["messages"]]}),
-    "data.first-null": rows_of_two_files,
+    "data.first-null": files({"note": None}, {"note": "checked by Ann"}),
     "data.eval-small": workload(
         data={**FILES, "hf_eval_files": "gs://my-bucket/eval.jsonl"},
         eval={"interval": 100, "steps": 1},
@@ -287,5 +311,18 @@ CASES: Mapping[str, Case] = {
     "tokens.context": workload(train={"max_target_length": 65536}),
     "adapters.no-module": workload(lora={"rank": 8, "alpha": 16, "module_path": "model.layers.*.q_proj"}),
     "adapters.rate": workload(lora={"rank": 8, "alpha": 16}, train={"learning_rate": 5e-6}),
+    "rights.host-network": lambda _folder: printed(tuple(of_nodes(PodRights(), ANNOTATED))),
+    "rights.bucket-get": a_bucket_that_hides_itself,
+    "rights.retention": a_bucket_that_keeps_everything,
+    "data.parts": rows(
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}, CHAT["messages"][1]]}
+    ),
+    "data.first-empty-list": files({"inputs": []}, {"inputs": [{"id": 1}]}),
+    "data.added-column": files({}, {"score": 1.5}),
+    "data.folder": a_folder_of_files,
+    "checkpoint.relative": workload(model={"checkpoint": "converted/0/items"}),
+    "cluster.priority": lambda _folder: printed(said(cluster_facts(priority_classes={"medium": False}))),
+    "cluster.namespace-selector": a_queue(namespaceSelector={"matchLabels": {"team": "other"}}),
+    "cluster.held": a_queue(stopPolicy="Hold"),
     "export.sft-checkpoint": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
 }

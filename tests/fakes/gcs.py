@@ -13,7 +13,7 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.parser import BytesParser
@@ -26,7 +26,8 @@ import google_crc32c
 from tests.fakes.loopback import serving_http
 
 ALL = frozenset(
-    {"storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.buckets.get"},
+    {"storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete"}
+    | {"storage.buckets.get"},
 )
 
 PAGE = 1000
@@ -55,6 +56,8 @@ class Bucket:
     """Another status is the answer to everything."""
     delay_s: float = 0
     permissions: frozenset[str] = ALL
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Further fields of the bucket's own resource."""
     failures: list[Failure] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     """`METHOD path bytes-sent`, in order."""
@@ -149,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None or found[2] != self.bucket.name:
             self._error(404, "The specified bucket does not exist.")
         elif found[3] is None:
-            self._json({"kind": "storage#bucket", "name": self.bucket.name})
+            self._json({"kind": "storage#bucket", "name": self.bucket.name, **self.bucket.settings})
         elif found[3] != "/o":
             held = [name for name in query.get("permissions", []) if name in self.bucket.permissions]
             self._json({"kind": "storage#testIamPermissionsResponse", **({"permissions": held} if held else {})})

@@ -176,7 +176,9 @@ def _lacking(email: str, rights: PodRights, demand: Demand, *, of_nodes: bool) -
     """Yield an error per bucket: of the first, the output's, every permission is needed; the others are only read."""
     whose = "their nodes" if of_nodes else f"the Kubernetes ServiceAccount {demand.service_account}"
     for bucket, names in rights.lacking.items():
-        needed = names if bucket == demand.buckets[0] else tuple(n for n in names if not n.endswith(".create"))
+        needed = (
+            names if bucket == demand.buckets[0] else tuple(n for n in names if not n.endswith((".create", ".delete")))
+        )
         if needed:
             message = (
                 f"The pods reach {bucket} as {email} (of {whose}), which"

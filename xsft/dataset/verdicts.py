@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from msgspec import Struct
 
@@ -156,6 +157,7 @@ def _learnt(judged: Sequence[_Judged], where: str) -> Iterator[Problem]:
     messages = [message for one in judged for message in one.verdict.messages]
     yield from _dropped(judged, messages)
     yield from _hollow(messages, where)
+    yield from _of_parts(judged, where)
 
 
 def _dropped(judged: Sequence[_Judged], messages: Sequence[Message]) -> Iterator[Problem]:
@@ -182,6 +184,26 @@ def _hollow(messages: Sequence[Message], where: str) -> Iterator[Problem]:
     if empty:
         message = f"{empty:,} of {len(messages):,} messages of users and assistants are empty."
         yield warning("data-empty-turn", where, message, "Remove such rows, or fill them.")
+
+
+def _of_parts(judged: Sequence[_Judged], where: str) -> Iterator[Problem]:
+    found = [one for one in judged if any(isinstance(message["content"], list) for message in one.verdict.messages)]
+    unwritten = [one for one in found if not _writes_parts(one.verdict)]
+    if unwritten:
+        message = (
+            f"{len(unwritten):,} of {len(judged):,} rows have messages that are lists of parts, as multimodal data has"
+            " them. MaxText gives them to the template as they are: most write nothing for them, or the list as Python"
+            " prints it."
+        )
+        yield warning("data-parts", where, message, "Write the text of the parts as the content.")
+
+
+def _writes_parts(verdict: RowVerdict) -> bool:
+    """Return whether the template is known, and writes the text of each part but not the list."""
+    written = " ".join(chain.from_iterable(verdict.parts))
+    lists = (message["content"] for message in verdict.messages if isinstance(message["content"], list))
+    texts = [str(part.get("text", "")) for part in chain.from_iterable(lists) if isinstance(part, dict)]
+    return bool(written) and "'type'" not in written and all(text in written for text in texts)
 
 
 def _is_empty(message: Message) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.effects.records.test_objects import remote
 from tests.fakes.gcs import ALL, Bucket, Failure, serving
-from xsft.effects.records.writable import BUCKET_PERMISSION, OBJECT_PERMISSIONS, check_writable
+from xsft.effects.records.writable import BUCKET_PERMISSION, DELETE_PERMISSION, OBJECT_PERMISSIONS, check_writable
 from xsft.errors import Unreachable
 from xsft.problems import Problem
 
@@ -50,6 +50,14 @@ def test_the_right_that_maxtext_needs_besides_is_a_warning(bucket: Bucket) -> No
     (problem,) = told(bucket)
     assert ids((problem,)) == [("output-bucket-get", "warning")]
     assert "roles/storage.legacyBucketReader" in problem.fix
+
+
+def test_what_is_deleted_or_overwritten_later(bucket: Bucket) -> None:
+    bucket.permissions = ALL - {DELETE_PERMISSION}
+    assert ids(told(bucket)) == [("output-delete", "warning")]
+    bucket.permissions = ALL
+    bucket.settings = {"retentionPolicy": {"retentionPeriod": "864000"}, "billing": {"requesterPays": True}}
+    assert ids(told(bucket)) == [("output-retention", "warning"), ("output-requester-pays", "warning")]
 
 
 def test_no_right_at_all_is_an_answer_without_a_list(bucket: Bucket) -> None:

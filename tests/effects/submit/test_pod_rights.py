@@ -18,8 +18,7 @@ from tests.checks.test_demand import demand
 from tests.fakes.loopback import serving_http
 from xsft.checks.pod_identity import PodRights
 from xsft.effects.machine.google_login import google_session
-from xsft.effects.records.writable import OBJECT_PERMISSIONS
-from xsft.effects.submit.pod_rights import PULL, GoogleIam, connect_iam
+from xsft.effects.submit.pod_rights import OF_BUCKET, PULL, GoogleIam, connect_iam
 
 EMAIL = "trainer@my-project.iam.gserviceaccount.com"
 MEMBER = "serviceAccount:my-project.svc.id.goog[default/default]"
@@ -67,12 +66,17 @@ def held(*names: str) -> dict[str, Any]:
         ({"getIamPolicy": POLICY}, PodRights(email=EMAIL, bound=True)),
         ({"getIamPolicy": {"etag": "x"}}, PodRights(email=EMAIL, bound=False)),
         (
-            {"generateAccessToken": TOKEN, "testPermissions": held(*OBJECT_PERMISSIONS)},
+            {"generateAccessToken": TOKEN, "testPermissions": held(*OF_BUCKET)},
             PodRights(email=EMAIL, lacking={"gs://my-bucket": ()}),
         ),
         (
             {"generateAccessToken": TOKEN, "testPermissions": held("storage.objects.get")},
-            PodRights(email=EMAIL, lacking={"gs://my-bucket": ("storage.objects.create", "storage.objects.list")}),
+            PodRights(
+                email=EMAIL,
+                lacking={
+                    "gs://my-bucket": ("storage.objects.create", "storage.objects.list", "storage.objects.delete")
+                },
+            ),
         ),
         ({"generateAccessToken": TOKEN}, PodRights(email=EMAIL)),
     ],
@@ -98,7 +102,7 @@ SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
             {
                 "gke-1": {"serviceAccounts": [{"email": EMAIL}]},
                 "generateAccessToken": TOKEN,
-                "testPermissions": held(*OBJECT_PERMISSIONS),
+                "testPermissions": held(*OF_BUCKET),
                 "testIamPermissions": held(PULL),
             },
             PodRights(email=EMAIL, lacking={"gs://my-bucket": ()}, pulls=True),

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from msgspec import Struct
+
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import beside, sync_folder, write_new
 from xsft.effects.records.storage import (
@@ -118,6 +120,13 @@ class LocalObjects:
         write_new(path, content, write=self._write, mode=0o644)
 
 
+class BucketSettings(Struct, frozen=True, kw_only=True):
+    """What a bucket demands of everybody."""
+
+    retention_s: int = 0
+    requester_pays: bool = False
+
+
 class GcsObjects:
     """Objects in Cloud Storage, through the given google.cloud.storage client."""
 
@@ -181,6 +190,13 @@ class GcsObjects:
         """
         question = self._client.bucket(bucket).test_iam_permissions
         return self._reading.ask(f"gs://{bucket}", lambda: frozenset(question(list(wanted), **self._options)))
+
+    def settings(self, bucket: str) -> BucketSettings:
+        """Return what the bucket demands; needs storage.buckets.get."""
+        found = self._reading.ask(f"gs://{bucket}", lambda: self._client.get_bucket(bucket, **self._options))
+        if found is None:
+            return BucketSettings()
+        return BucketSettings(retention_s=found.retention_period or 0, requester_pays=bool(found.requester_pays))
 
     def _uploaded(self, path: str, content: bytes) -> bool:
         bucket, name = bucket_and_name(path)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from xsft.effects.machine.process import own_environment
-from xsft.effects.records.objects import GcsObjects
+from xsft.effects.records.objects import BucketSettings, GcsObjects
 from xsft.effects.records.storage import bucket_and_name, gcs_client
 from xsft.problems import Problem, error, warning
 
@@ -16,6 +16,10 @@ OBJECT_PERMISSIONS = ("storage.objects.create", "storage.objects.get", "storage.
 BUCKET_PERMISSION = "storage.buckets.get"
 """MaxText reads the bucket itself, and reports it as missing without this permission. source: maxtext docs
 tutorials/posttraining/sft_on_multi_host.md, prerequisites.
+"""
+DELETE_PERMISSION = "storage.objects.delete"
+"""Tunix keeps the last three checkpoints, and Cloud Storage asks for this permission to overwrite, too. source:
+google-tunix@0.1.7 sft/checkpoint_manager.py; cloud.google.com/storage/docs/access-control/iam-permissions
 """
 MIN_FREE_BYTES = 100 * 10**6
 """A record takes some 30 kB; with less free space than this a run on this machine cannot even write its log."""
@@ -38,7 +42,7 @@ def check_writable(
 
 def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
     bucket, _ = bucket_and_name(output)
-    held = objects.held_permissions(bucket, (*OBJECT_PERMISSIONS, BUCKET_PERMISSION))
+    held = objects.held_permissions(bucket, (*OBJECT_PERMISSIONS, DELETE_PERMISSION, BUCKET_PERMISSION))
     if held is None:
         yield error(
             "output-bucket-missing",
@@ -55,7 +59,17 @@ def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
             f"Your login cannot write results to the bucket {bucket}: it lacks {', '.join(lacking)}.",
             f"Ask its owner to grant roles/storage.objectUser: {_grant(bucket, 'roles/storage.objectUser')}",
         )
-    if BUCKET_PERMISSION not in held:
+    elif DELETE_PERMISSION not in held:
+        yield warning(
+            "output-delete",
+            "output",
+            f"Your login lacks {DELETE_PERMISSION} on {bucket}; if the run's service account lacks it too, it can"
+            " neither delete old checkpoints nor overwrite a file.",
+            f"Grant that account roles/storage.objectUser: {_grant(bucket, 'roles/storage.objectUser')}",
+        )
+    if BUCKET_PERMISSION in held:
+        yield from _settings(bucket, objects.settings(bucket))
+    else:
         yield warning(
             "output-bucket-get",
             "output",
@@ -64,6 +78,21 @@ def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
             "Grant that account roles/storage.legacyBucketReader beside roles/storage.objectUser: "
             f"{_grant(bucket, 'roles/storage.legacyBucketReader')}",
         )
+
+
+def _settings(bucket: str, found: BucketSettings) -> Iterator[Problem]:
+    """source: cloud.google.com/storage/docs/bucket-lock and /docs/requester-pays."""
+    if found.retention_s:
+        message = (
+            f"The bucket {bucket} keeps every object for {found.retention_s:,} s: until then a run can neither delete"
+            " old checkpoints nor overwrite a file there (403 retentionPolicyNotMet)."
+        )
+        fix = "Use another bucket, or ask its owner for a lifecycle rule in place of the retention policy."
+        yield warning("output-retention", "output", message, fix)
+    if found.requester_pays:
+        message = f"The bucket {bucket} bills who asks, and MaxText names no project to bill: each request gets 400."
+        fix = f"Use another bucket, or: gcloud storage buckets update gs://{bucket} --no-requester-pays"
+        yield warning("output-requester-pays", "output", message, fix)
 
 
 def _grant(bucket: str, role: str) -> str:

@@ -20,12 +20,13 @@ from xsft.checks.demand import Demand
 from xsft.checks.pod_identity import PodRights, is_bound, member_of
 from xsft.effects.machine.google_files import may_log_in
 from xsft.effects.machine.google_login import SCOPE, google_credentials, google_session
-from xsft.effects.records.writable import OBJECT_PERMISSIONS
+from xsft.effects.records.writable import DELETE_PERMISSION, OBJECT_PERMISSIONS
 
 TIMEOUT_S = 5.0
 LIFETIME_S = 300
 WRITING = frozenset({"cloud-platform", "devstorage.read_write", "devstorage.full_control"})
 """Access scopes with which a machine may write to Cloud Storage."""
+OF_BUCKET = (*OBJECT_PERMISSIONS, DELETE_PERMISSION)
 PULL = "artifactregistry.repositories.downloadArtifacts"
 
 
@@ -91,9 +92,9 @@ class GoogleIam:
     def _lacking(self, bucket: str, token: str) -> tuple[str, ...] | None:
         name = bucket.removeprefix("gs://")
         path = f"{self.storage}/storage/v1/b/{name}/iam/testPermissions"
-        answer = self._asked("GET", path, session=self._as(token), params={"permissions": OBJECT_PERMISSIONS})
+        answer = self._asked("GET", path, session=self._as(token), params={"permissions": OF_BUCKET})
         held = () if answer is None else answer.get("permissions") or ()
-        return None if answer is None else tuple(name for name in OBJECT_PERMISSIONS if name not in held)
+        return None if answer is None else tuple(name for name in OF_BUCKET if name not in held)
 
     def _asked(self, method: str, url: str, *, session: Any = None, **options: Any) -> dict[str, Any] | None:
         """Return the answer; None without one, whatever the reason: this look is never what stops a run."""
