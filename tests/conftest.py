@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
+from tests import warm
 from tests.cluster.fixtures import chip, cluster_namespace, cluster_tools, real_cluster
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import cluster_api, pytest_generate_tests
@@ -26,7 +27,10 @@ for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
     if signal.getsignal(_number) is signal.SIG_IGN:  # under nohup, or behind `&` in a script: what tests start inherits
         signal.signal(_number, _usual)
 
-settings.register_profile("xsft", deadline=None)  # a busy machine is no failure
+# A busy machine is no failure, and examples may share a fixture. `--hypothesis-profile=thorough` draws more of them.
+SUPPRESSED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
+for _profile, _examples in (("thorough", 1000), ("xsft", 50)):
+    settings.register_profile(_profile, deadline=None, max_examples=_examples, suppress_health_check=SUPPRESSED)
 settings.load_profile("xsft")
 
 # fixtures that live beside what they start
@@ -92,6 +96,19 @@ def xpk_environment() -> BuiltEnvironment:
 def maxtext_environment() -> BuiltEnvironment:
     """The real, pinned MaxText. Built by `make test` where a Python >= 3.12 is here."""
     return _built("maxtext")
+
+
+@pytest.fixture(scope="session")
+def warm_cache(maxtext_environment: BuiltEnvironment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder whose MaxText is imported already (tests/warm.py)."""
+    with warm.cache_of(maxtext_environment, tmp_path_factory.mktemp("warm")) as cache:
+        yield cache
+
+
+@pytest.fixture
+def warm_maxtext(warm_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """xsft's verbs in this process find that MaxText."""
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(warm_cache))
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inprocess import xsft
@@ -255,7 +255,6 @@ def test_a_secret_in_a_workload_is_refused_and_not_echoed(workload: Path) -> Non
         assert token not in done.stdout + done.stderr
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=300))
 def test_any_text_ends_with_a_documented_status(text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "any.yaml"
@@ -264,7 +263,6 @@ def test_any_text_ends_with_a_documented_status(text: str, tmp_path: Path, capfd
     assert "a bug in xsft" not in capfd.readouterr().err
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     key=st.sampled_from(
         [line.split(":")[0] for line in GOOD.splitlines()]

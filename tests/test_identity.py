@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.test_document import WHOLE
@@ -352,7 +352,6 @@ def outcome(world: RunHistory, run: Run) -> Decision | None:
 
 
 @given(world=WORLDS, run=RUNS)
-@settings(max_examples=300, deadline=None)
 def test_every_world_is_decided(world: RunHistory, run: Run) -> None:
     match outcome(world, run):
         case Adopt(jobset=found):
@@ -369,7 +368,6 @@ def test_every_world_is_decided(world: RunHistory, run: Run) -> None:
 
 
 @given(world=WORLDS, more=SEEN, run=RUNS)
-@settings(max_examples=300, deadline=None)
 def test_one_more_jobset_never_makes_a_second_run(world: RunHistory, more: LiveJobSet, run: Run) -> None:
     fuller = replace(world, jobsets=(*world.jobsets, more))
     if isinstance(outcome(world, run), Adopt):
@@ -379,7 +377,6 @@ def test_one_more_jobset_never_makes_a_second_run(world: RunHistory, more: LiveJ
 
 
 @given(world=WORLDS, run=RUNS)
-@settings(max_examples=200, deadline=None)
 def test_what_was_decided_and_done_is_adopted_next_time(world: RunHistory, run: Run) -> None:
     """Also where the submitter was killed before it could complete the record."""
     decision = outcome(world, run)
@@ -392,7 +389,6 @@ def test_what_was_decided_and_done_is_adopted_next_time(world: RunHistory, run: 
 
 
 @given(world=WORLDS, run=RUNS)
-@settings(max_examples=100, deadline=None)
 def test_what_was_only_begun_changes_nothing(world: RunHistory, run: Run) -> None:
     """A submitter that died before its create leaves the number to the next one of the same workload."""
     decision = outcome(world, run)

@@ -21,7 +21,7 @@ def test_too_little_to_draw() -> None:
     assert terminal_plot({}) == terminal_plot({1: 2.0}) == terminal_plot({1: 2.0, 2: float("nan")}) == ""
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @example({1: -1.5e308, 2: 2.5e307})
 @given(st.dictionaries(st.integers(1, 10**6), st.floats(), max_size=30))
 def test_no_losses_break_the_plot(losses: dict[int, float]) -> None:
@@ -44,7 +44,7 @@ def test_several_runs_have_a_letter_each() -> None:
     assert terminal_comparison([{}, {1: float("nan")}]) == ""
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.dictionaries(st.integers(1, 10**6), st.floats(), max_size=10), max_size=26))
 def test_no_losses_break_the_comparison(curves: list[dict[int, float]]) -> None:
     assert len(terminal_comparison(curves).splitlines()) <= HEIGHT
@@ -60,7 +60,7 @@ def test_a_comparison_is_one_picture() -> None:
 @example(1, 13)
 @example(99991, 9)
 @example(999991, 33)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_axis_names_whole_steps(first: int, more: int) -> None:
     """It showed step 7.5."""
     axis = terminal_plot({first: 2.0, first + more: 1.0}).splitlines()[-1].split()

@@ -36,7 +36,7 @@ def test_a_copied_line_is_the_argv() -> None:
     """Drawn first, read by one bash."""
     drawn: list[tuple[str, ...]] = []
 
-    @settings(max_examples=200, database=None)
+    @settings(database=None)
     @given(argv=ARGVS.filter(lambda words: not any("\x01" in word for word in words)))
     def draw(argv: list[str]) -> None:
         drawn.append(tuple(argv))

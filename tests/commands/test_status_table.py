@@ -4,7 +4,7 @@ import io
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -68,7 +68,6 @@ def test_nothing_drives_the_terminal() -> None:
     assert line.isprintable()
 
 
-@settings(max_examples=40)
 @given(st.lists(observations(), max_size=3), st.sampled_from(STATES), st.integers(0, 200))
 def test_every_row_can_be_shown_at_every_width(seen: list[Observation], state: Any, width: int) -> None:
     shown = tuple(one.row for one in fold(seen, classify=lambda _seen, now: Status(state=state), now=NOW))

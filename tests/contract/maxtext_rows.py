@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
+from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 from unittest.mock import patch
@@ -35,6 +36,10 @@ COLUMNS = ("inputs", "inputs_segmentation", "targets", "targets_segmentation")
 
 
 def main(questions: IO[str], answers: IO[str]) -> None:
+    sys.path.append(str(Path(__file__).parent))  # -I leaves it out
+    from maxtext_quick import quicken
+
+    quicken()
     heard = Listener()
     absl_logging.set_verbosity(absl_logging.INFO)
     logging.getLogger().addHandler(heard)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from tests.maxtext import Worker, ask
 from tests.trainers.values import HARD, VALUES, same
@@ -23,13 +23,13 @@ def test_generated_values_come_back(maxtext: Worker) -> None:
     """Drawn first, asked once: importing OmegaConf for each example would take minutes."""
     drawn: list[Value] = []
 
-    @settings(max_examples=1500, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=300, database=None)
     @given(value=VALUES)
     def draw(value: Value) -> None:
         drawn.append(value)
 
     draw()
-    assert len(drawn) >= 1000
+    assert len(drawn) >= 200
     assert _changed(drawn, maxtext) == []
 
 

@@ -25,7 +25,7 @@ from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.local import data_pipeline
 from xsft.effects.local.machine import Machine
 
-pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("maxtext_environment")]
+pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("warm_maxtext")]
 
 QUESTION, ANSWER = "What is 1 plus 2?", "1 plus 2 is 3."
 CHAT = {"messages": [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]}
@@ -38,7 +38,7 @@ def lines(rows: list[Any]) -> str:
 
 
 @pytest.fixture
-def ask(tmp_path: Path, capfd: pytest.CaptureFixture[str], maxtext_environment: BuiltEnvironment) -> Ask:
+def ask(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Ask:
     """What the verb prints of these rows, as a document."""
 
     def asked(

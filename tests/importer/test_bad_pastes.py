@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.importer.pastes import CURRENT, TOKEN, flags, paste
@@ -196,7 +196,6 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=80))
 @example("xpk workload create --command='" + CURRENT + "'")
 def test_any_text_is_a_workload_or_a_spec_error(text: str) -> None:
@@ -208,7 +207,6 @@ def test_any_text_is_a_workload_or_a_spec_error(text: str) -> None:
     assert all(p.message.isprintable() and p.fix for p in problems)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2000), st.integers(0, 40), st.lists(PIECES, max_size=3).map("".join))
 def test_a_damaged_paste_is_a_workload_or_a_spec_error(at: int, cut: int, piece: str) -> None:
     whole = paste()

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.errors import SpecError
@@ -23,7 +23,6 @@ def bash() -> str:
     return found
 
 
-@settings(max_examples=300)
 @given(st.lists(PIECES, max_size=16).map("".join))
 def test_braces_are_bashs(bash: str, text: str) -> None:
     script = f"set -f\nA='x,  y}}'\nprintf '%s\\0' start {text}"

@@ -76,7 +76,7 @@ def test_an_override_in_another_spelling_than_its_field_comes_back(release: str,
     assert_law(make_intent(WorkloadSpec.model_validate(tree), Facts()))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(workloads())
 def test_an_own_line_comes_back_to_the_byte(tree: Tree) -> None:
     intent = make_intent(WorkloadSpec.model_validate(tree), Facts())

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.importer.shell import Shell
@@ -87,7 +87,6 @@ def bash() -> str:
     return found
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_words_are_bashs(bash: str, text: str) -> None:
     script = f"set -f\n{VARIABLES}printf '%s\\0' start {text}"

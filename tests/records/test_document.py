@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.arbitrary import any_of
@@ -74,13 +74,11 @@ def test_facts_survive_and_name_their_source() -> None:
     assert json.loads(text) | {"schema": SCHEMA, "run_name": "a-run", "attempt": 2} == json.loads(text)
 
 
-@settings(deadline=None)
 @given(any_of(Record, schema=st.just(SCHEMA), unread=st.just(())))
 def test_every_field_of_a_record_survives_its_file(record: Record) -> None:
     assert read_record(to_json(record)) == record
 
 
-@settings(deadline=None)
 @given(any_of(AttemptFacts))
 def test_every_field_of_facts_survives_theirs(facts: AttemptFacts) -> None:
     assert read_facts(facts_to_json(facts, run_name="a", number=1)) == facts
@@ -174,7 +172,6 @@ JSON = st.recursive(
 OPTIONAL = [f.name for f in fields(Record) if f.name not in {"run_name", "schema"}]
 
 
-@settings(deadline=None)  # the first one builds the validators
 @given(st.dictionaries(st.sampled_from(OPTIONAL), JSON, max_size=4), st.data())
 def test_any_value_under_any_key_is_read(change: dict[str, Any], data: st.DataObject) -> None:
     attempt = data.draw(st.dictionaries(st.sampled_from([f.name for f in fields(Attempt)]), JSON, max_size=3))

@@ -114,7 +114,7 @@ def test_ordinary_text_is_no_secret(text: str) -> None:
 
 
 @pytest.mark.parametrize("id", sorted(RULES))
-@settings(max_examples=2, deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_rule_sees_what_it_describes(id: str, data: st.DataObject) -> None:
     """gitleaks' rules, as Python reads them. What repeats itself has too little entropy to be a secret."""

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effects.cluster.test_cluster import CREATE, planned, sent_to
@@ -142,7 +142,6 @@ TROUBLE = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(creates=st.lists(TROUBLE, max_size=6), reads=st.lists(TROUBLE, max_size=6))
 def test_law_at_most_one_object_and_created_means_ours(shared: ClusterApi, creates: Any, reads: Any) -> None:
     server = shared.server

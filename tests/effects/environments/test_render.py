@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xsft.effects.environments.render import render
@@ -119,7 +119,7 @@ def test_another_lock_is_another_manifest(interpreter: Interpreter, tmp_path: Pa
     assert len(_log(tmp_path)) == 2
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10)
 @given(data=st.data())
 def test_a_damaged_entry_is_rendered_again(interpreter: Interpreter, tmp_path: Path, data: st.DataObject) -> None:
     python = interpreter()

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xsft.effects.images import context as image_context
@@ -193,7 +193,7 @@ def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
         list(read_tree(tmp_path / "nowhere"))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@settings(max_examples=20)
 @given(st.dictionaries(NAMES, st.binary(max_size=3), max_size=3), st.integers(0, 2**31))
 def test_neither_time_nor_order_of_writing_counts(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], time: int

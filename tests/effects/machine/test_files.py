@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.effects.machine.files import MAX_BYTES, OLD_S, read_workload_text, sweep, write_atomic
@@ -132,7 +132,6 @@ def test_standard_input_is_bounded() -> None:
     assert problem_of("-", stdin=io.BytesIO(b"")).id == "file-empty"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=100))
 def test_any_bytes_are_a_mapping_or_a_spec_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "w.yaml").write_bytes(content)

@@ -29,7 +29,7 @@ ENTRY = IndexEntry(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(any_of(IndexEntry, run_name=st.text("abé-1", min_size=1, max_size=8)))
 def test_every_field_survives_its_file(entry: IndexEntry) -> None:
     with TemporaryDirectory() as folder:
@@ -56,7 +56,6 @@ def test_no_secret_is_kept(tmp_path: Path) -> None:
     assert token not in file.read_text()
 
 
-@settings(max_examples=50, deadline=None)
 @given(any_of(Record, attempts=st.lists(any_of(Attempt), min_size=1, max_size=2).map(tuple)))
 def test_an_entry_is_of_the_last_attempt(record: Record) -> None:
     last = record.attempts[-1]

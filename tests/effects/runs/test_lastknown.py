@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.observations import NOW, finished, jobset, observed, queued, said
@@ -212,7 +212,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)  # it writes files
 @given(st.data())
 def test_a_file_of_another_version_is_read_as_far_as_it_goes(tmp_path_factory: Any, data: st.DataObject) -> None:
     state = tmp_path_factory.mktemp("state")

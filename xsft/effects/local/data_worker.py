@@ -25,14 +25,14 @@ EVERY_S = 2.0
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     try:
-        passes = [read(**one) for one in job["passes"]]
+        configs = [configured(one.pop("argv")) for one in job["passes"]]
+        passes = [read(config, **one) for config, one in zip(configs, job["passes"], strict=True)]
         shown = (row for one in passes for row in one["rows"] if isinstance(row, dict))
         ids = {token for row in shown for token in (*row["inputs"], row["last"]) if token is not None and token >= 0}
-        config = configured(job["passes"][0]["argv"])
-        vocabulary = vocabulary_of(tokenizer_of(config), ids)
+        vocabulary = vocabulary_of(tokenizer_of(configs[0]), ids)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
         return {"error": f"{type(problem).__name__}: {problem}"}
-    return {"passes": passes, "vocabulary": {**vocabulary, "rows": int(config.vocab_size)}}
+    return {"passes": passes, "vocabulary": {**vocabulary, "rows": int(configs[0].vocab_size)}}
 
 
 def vocabulary_of(tokenizer: Any, ids: set[int]) -> dict[str, Any]:
@@ -96,11 +96,10 @@ def configured(argv: list[str]) -> Any:
     return pyconfig.initialize_pydantic([found.origin if found else module, *arguments])
 
 
-def read(*, argv: list[str], rows: int, split: str, lengths_only: bool, expected: int | None) -> dict[str, Any]:
+def read(config: Any, *, rows: int, split: str, lengths_only: bool, expected: int | None) -> dict[str, Any]:
     from maxtext.input_pipeline import input_pipeline_interface  # type: ignore[import-not-found]
     from maxtext.utils import maxtext_utils  # type: ignore[import-not-found]
 
-    config = configured(argv)
     tokenizer = tokenizer_of(config)
     with watched(tokenizer, quiet=lengths_only) as turns:
         mesh = maxtext_utils.get_mesh_from_config(config)
