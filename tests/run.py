@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -83,10 +84,13 @@ def pytest_argv(name: str, *, report: Path, files: list[str], arguments: list[st
 
 
 def files_of(name: str) -> list[str]:
-    """The files in which a test of that stage can be, from the folder of the repository."""
-    words = NAMED_BY.get(name, ("",))
-    paths = sorted(Path("tests").rglob("test_*.py"))
-    return [str(path) for path in paths if any(word in path.read_text() for word in words)]
+    """The files in which a test of that stage can be, from the folder of the repository; not one whose `pytestmark`
+    gives every test to another stage.
+    """
+    words, others = NAMED_BY.get(name, ("",)), "|".join(re.findall(r"not (\w+)", STAGES[name]))
+    elsewhere = re.compile(rf"^pytestmark = .*mark\.({others or 'none'})\b", re.MULTILINE)
+    texts = {str(path): path.read_text() for path in sorted(Path("tests").rglob("test_*.py"))}
+    return [path for path, text in texts.items() if any(word in text for word in words) and not elsewhere.search(text)]
 
 
 def told(argv: tuple[str, ...], *, prefix: str) -> int:
