@@ -129,6 +129,7 @@ class Chain:
 
 
 def main(arguments: list[str]) -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
     chain = Chain(Path(arguments[0] if arguments else "xsft-runs/pipeline").absolute())
     chain.write()
     stages = one_pass(chain, "the whole chain")

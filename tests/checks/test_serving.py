@@ -42,8 +42,21 @@ def test_a_server_fits_its_machine_and_is_pinned(changes: dict[str, Any], expect
     assert ids(check, spec(**changes, target="local")) == expected & {"serve-adapters"}
 
 
+@pytest.mark.parametrize(
+    ("evaluate", "expected"),
+    [
+        ({}, "evaluate-nothing"),
+        ({"prompts": ["Hello"]}, "evaluate-not-judged"),
+        ({"prompts": ["Hello"], "max_eval_loss": 1.0}, "evaluate-split"),
+        ({"prompts": ["Hello"], "require": [{"prompt": 1, "matches": "."}]}, "evaluate-prompt"),
+    ],
+)
+def test_an_evaluation_has_something_to_compare(evaluate: dict[str, Any], expected: str) -> None:
+    assert ids(check, spec(stages={"evaluate": evaluate})) == {expected}
+
+
 def test_the_legacy_layout_has_no_stage_after_the_training() -> None:
-    stages = {**served(), "evaluate": {"prompts": ["Hello"]}}
+    stages = {**served(), "evaluate": {"prompts": ["Hello"], "require": [{"prompt": 0, "matches": "."}]}}
     legacy = spec(stages=stages, image={"maxtext": "0.1.0"})
     assert ids(check, legacy) >= {"evaluate-legacy", "export-legacy", "serve-legacy"}
     assert ids(check, spec(stages=stages)) == set()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,26 @@ def test_options_that_cannot_be_together(tmp_path: Path, options: tuple[str, ...
     done = xsft("run", str(written(tmp_path)), *options)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(("status", "size", "id"), [(4, 0, "evaluation-untrained"), (3, 2**42, "evaluation-memory")])
+def test_weights_that_are_cut_off_or_too_large_are_not_evaluated(
+    tmp_path: Path, fake: FakeTrainer, status: int, size: int, id: str
+) -> None:
+    judged = {"prompts": ["a"], "require": [{"prompt": 0, "matches": "b"}]}
+    file = written(tmp_path, stages={"evaluate": judged})
+    stage = TrainHere(api.load(file), run_name="tiny", machine=fake.machine())
+    assert walked(stage).failed is None
+    weights = tmp_path / "out" / "tiny" / "checkpoints" / "6" / "model_params"
+    weights.mkdir(parents=True, exist_ok=True)
+    (weights / "_METADATA").touch()
+    os.truncate(weights / "_METADATA", size)
+    if not size:
+        (weights / "_METADATA").unlink()
+    done = xsft("run", str(file), "--from", "evaluate")
+    assert done.returncode == status
+    assert f"[{id}]" in done.stderr
+    assert not list((tmp_path / "out").glob("tiny-evaluate/*/evaluation.json"))
 
 
 def test_a_stage_that_the_workload_lacks_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from xsft.evaluation.plan import EvaluationPlan
 from xsft.facts import Facts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
-from xsft.trainers.evaluation import evaluation_plan, unfit
+from xsft.trainers.evaluation import evaluation_plan, incomparable, unfit
 
 HELD_OUT = {"data__hf_eval_files": "xsft://tiny/chat.jsonl"}
 FROM = {"model__checkpoint": "/checkpoints/0/items"}
@@ -100,6 +100,12 @@ def test_what_cannot_be_planned_is_refused(stage: dict[str, Any], more: dict[str
 def test_what_can_be_planned_is_not(stage: dict[str, Any]) -> None:
     assert tuple(unfit(a_run(stages={"evaluate": stage}))) == ()
     assert tuple(unfit(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()
+
+
+def test_answers_that_nothing_judges_are_a_warning() -> None:
+    (problem,) = incomparable(a_run(stages={"evaluate": {"prompts": ["a"]}}))
+    assert (problem.id, problem.severity) == ("evaluate-not-judged", "warning")
+    assert tuple(incomparable(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()
 
 
 @pytest.mark.parametrize(

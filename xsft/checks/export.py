@@ -26,7 +26,7 @@ def whole_weights(inputs: ExportInputs) -> str | None:
 
 def weights_problems(inputs: ExportInputs, found: CheckpointFacts) -> Iterator[Problem]:
     """Check `export-torn` and `export-other-model`. `found`: of `whole_weights`."""
-    if found.status == "torn":
+    if found.status in ("torn", "not-a-checkpoint"):
         message = f"{found.path} is not complete: {found.detail}"
         yield error("export-torn", "", message, "Export another step: --step N; `xsft why` names the last saved one.")
     elif found.status == "read" and found.arrays:

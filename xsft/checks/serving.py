@@ -1,4 +1,5 @@
-"""Check the server of the export on a cluster, before anything is trained: image, size and accelerators. Pure."""
+"""Check the stages after the training before anything is trained: what is evaluated; the server's image, size and
+accelerators. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +15,18 @@ from xsft.serving.inputs import BUCKET
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.stages import ServeStage
+from xsft.trainers.evaluation import incomparable
 
 EXAMPLE = "vllm/vllm-tpu@sha256:…"
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check `serve-*` and `*-legacy`. On this machine the engine of `xsft setup engine` serves: no image is needed."""
+    """Check `evaluate-*`, `serve-*` and `*-legacy`. On this machine the engine of `xsft setup engine` serves: no image
+    is needed."""
     del keys, facts
     yield from _legacy(run)
+    if run.spec.stages.evaluate is not None:
+        yield from incomparable(run)
     stage = run.spec.stages.serve
     if stage is None:
         return

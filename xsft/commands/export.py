@@ -17,7 +17,7 @@ from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.exported import training_of
 from xsft.effects.local.export import ExportResult, ExportWork
-from xsft.effects.local.export_upload import ExportRoute, export_by
+from xsft.effects.local.export_upload import BUCKET, ExportRoute, export_by
 from xsft.effects.local.served_model import refuse_unreadable
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
@@ -32,7 +32,17 @@ def run(args: argparse.Namespace) -> int:
     if args.what.endswith(WORKLOADS):
         return _of_file(args)
     _refuse_options(args, on_cluster=False)
-    return _export_here(training_of(args.what, record_store()), args)
+    trained = training_of(args.what, record_store())
+    if trained.output.startswith(BUCKET):
+        print(_read_here(trained), file=sys.stderr)
+    return _export_here(trained, args)
+
+
+def _read_here(trained: TrainedRun) -> str:
+    return (
+        f"xsft: {trained.run_name} is exported on this machine, which reads its weights from {trained.output}. "
+        "To send a job to its cluster instead, give its workload: xsft checkpoint export FILE.yaml"
+    )
 
 
 def _of_file(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from xsft.evaluation.inputs import Conversation, EvaluationInputs, directory_of,
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.verdict import AnswerPattern
 from xsft.naming import stage_name
-from xsft.problems import Problem, error
+from xsft.problems import Problem, error, errors_in, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.stages import EvaluateStage
@@ -19,6 +19,7 @@ from xsft.trainers.arguments import argument
 from xsft.trainers.trainer import trainer_of
 
 STAGE = "evaluate"
+SPLIT_KEYS = "data.hf_eval_split or data.hf_eval_files"
 WHERE = "stages.evaluate"
 
 MEASURED: Mapping[str, Value] = {
@@ -120,19 +121,26 @@ def tuned_argv(argv: Sequence[str], *, weights: str) -> tuple[str, ...]:
 def unfit(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Iterator[Problem]:
     """Yield why the workload's evaluation cannot be planned. `prompts`: as in `evaluation_plan`."""
     yield from _elsewhere(run)
-    stage = run.spec.stages.evaluate or EvaluateStage()
-    held_out, known = held_out_keys(run, stage), prompts or written_prompts(stage)
     if run.release.layout == "legacy":
         message = f"MaxText {run.release.version} has the legacy layout, whose models xsft does not evaluate."
         yield error("evaluate-legacy", WHERE, message, "Use MaxText 0.2.0 or newer, or remove the stage.")
+    yield from errors_in(tuple(incomparable(run, prompts=prompts)))
+
+
+def incomparable(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Iterator[Problem]:
+    """Yield why the evaluation would measure nothing, or compare it with nothing. `prompts`: of the file that the
+    workload names; None if it was not read."""
+    stage = run.spec.stages.evaluate or EvaluateStage()
+    held_out, known = held_out_keys(run, stage), prompts or written_prompts(stage)
     if known is None and not held_out and not isinstance(stage.prompts, str):
         message = "There is nothing to evaluate: the workload names neither prompts nor a held-out split."
-        fix = "Set stages.evaluate.prompts, data.hf_eval_split or data.hf_eval_files."
-        yield error("evaluate-nothing", WHERE, message, fix)
+        yield error("evaluate-nothing", WHERE, message, f"Set stages.evaluate.prompts, {SPLIT_KEYS}.")
+    elif not held_out and not stage.require and stage.max_eval_loss is None:
+        message = "No rule and no held-out split: the answers are compared with nothing, and the verdict is not-judged."
+        yield warning("evaluate-not-judged", WHERE, message, f"Set stages.evaluate.require, {SPLIT_KEYS}.")
     if stage.max_eval_loss is not None and not held_out:
         message = "max_eval_loss needs a held-out split, and the workload names none."
-        fix = "Set data.hf_eval_split or data.hf_eval_files."
-        yield error("evaluate-split", f"{WHERE}.max_eval_loss", message, fix)
+        yield error("evaluate-split", f"{WHERE}.max_eval_loss", message, f"Set {SPLIT_KEYS}.")
     for required in stage.require:
         if known is not None and required.prompt >= len(known):
             message = f"Rule for prompt {required.prompt}: there are {len(known)} prompts, numbered from 0."

@@ -16,8 +16,9 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tests.checkpoints import small_files
 from tests.exports import recorded, trainer_argv
-from tests.hfmodels import shapes, write_model
+from tests.hfmodels import SIZES, shapes, write_model
 from tests.localruns import OPEN
 from tests.until import until
 from xsft.effects.facts.exported import plan_export, training_of
@@ -79,8 +80,9 @@ class Lab(Struct, frozen=True, kw_only=True):
 
     def save(self, step: int = 2) -> None:
         weights = self.folder / "tiny" / "checkpoints" / str(step) / "model_params"
-        weights.mkdir(parents=True)
-        (weights / "_METADATA").write_text(json.dumps({"step": step}))
+        for name, content in small_files("qwen3-0.6b", given=SIZES).items():
+            (weights / name).parent.mkdir(parents=True, exist_ok=True)
+            (weights / name).write_bytes(content)
         (weights.parent / "_CHECKPOINT_METADATA").write_text("{}")
 
     def plan(self, asked: ExportRequest | None = None) -> ExportPlan:

@@ -26,7 +26,9 @@ def refuse_without_room(plan: ExportPlan) -> None:
     if memory is not None and memory < size + PROCESS_BYTES:
         raise EnvironmentMissing(
             f"Exporting {plan.training} takes at least {_gb(size + PROCESS_BYTES)} of memory; there are {_gb(memory)}.",
-            fix="Export on a larger machine.",
+            fix="Export on a larger machine, or by a job of the training's cluster: xsft checkpoint export FILE.yaml."
+            if plan.inputs.weights.startswith("gs://")
+            else "Export on a larger machine.",
             id="export-memory",
         )
     there, free = _disk(Path(plan.directory))
