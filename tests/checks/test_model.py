@@ -158,3 +158,14 @@ def test_sparse_indexers_take_few_kinds_of_attention():
     splash = {"maxtext": {"attention": "flash", "use_tokamax_splash": True}}
     assert ids(check, spec(**base, overrides=splash)) == set()
     assert ids(check, spec(**base, overrides={"maxtext": {"attention": "dot_product"}})) == set()
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_has_rows() -> None:
+    added = Facts(tokenizer=TokenizerFacts(folder="/t", vocabulary=151_937))
+    assert "tokenizer-vocabulary" in ids(check, spec(), added)
+    assert "tokenizer-vocabulary" not in ids(
+        check, spec(), Facts(tokenizer=TokenizerFacts(folder="/t", vocabulary=151_936))
+    )
+    image_token = Facts(tokenizer=TokenizerFacts(folder="/t", vocabulary=262_145))
+    gemma = spec(model={"name": "gemma3-4b", "tokenizer": "google/gemma-3-4b-it"})
+    assert "tokenizer-vocabulary" not in ids(check, gemma, image_token)

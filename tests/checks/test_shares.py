@@ -51,3 +51,11 @@ def test_data_workers_of_grain_need_a_file_each(workers: int, found: set[str]) -
     grain = {**FILES, "pipeline": "grain", "hf_path": "parquet", "train_split": DROP}
     workload = spec(**{**FOUR_HOSTS, "data": grain}, overrides={"maxtext": {"grain_worker_count": workers}})
     assert ids(check, workload, facts(files=8)) == found
+
+
+def test_grain_before_0_2_5_needs_a_file_for_each_process() -> None:
+    grain = {**FILES, "pipeline": "grain", "hf_path": "parquet", "train_split": DROP}
+    few = Facts(data=DataFacts(files=3))
+    workload = {**FOUR_HOSTS, "data": grain}
+    assert ids(check, spec(**workload, image={"maxtext": "0.2.4"}), few) == {"grain-files"}
+    assert ids(check, spec(**workload), few) == set()

@@ -33,7 +33,7 @@ from xsft.effects.facts.rows import read_rows
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit.admission import examine
 from xsft.errors import XsftError
-from xsft.facts import CheckpointFacts, DataFacts, Facts, SavedArray
+from xsft.facts import CheckpointFacts, DataFacts, Facts, SavedArray, TokenizerFacts
 from xsft.planner import make_intent
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
@@ -324,5 +324,12 @@ CASES: Mapping[str, Case] = {
     "cluster.priority": lambda _folder: printed(said(cluster_facts(priority_classes={"medium": False}))),
     "cluster.namespace-selector": a_queue(namespaceSelector={"matchLabels": {"team": "other"}}),
     "cluster.held": a_queue(stopPolicy="Hold"),
+    "data.grain-files": workload(
+        data={**FILES, "pipeline": "grain", "hf_path": "parquet", "train_split": DROP},
+        facts=Facts(data=DataFacts(files=3)),
+        tpu={"type": "v6e-16"},
+        image={"maxtext": "0.2.4"},
+    ),
+    "tokens.beyond-vocabulary": workload(facts=Facts(tokenizer=TokenizerFacts(folder="/t", vocabulary=151_937))),
     "export.sft-checkpoint": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
 }

@@ -19,6 +19,7 @@ KINDS: dict[str, tuple[tuple[str, ...], str, bool]] = {
     "/namespaces": (("v1",), "Namespace", False),
     "/nodes": (("v1",), "Node", False),
     "/serviceaccounts": (("v1",), "ServiceAccount", True),
+    "/resourcequotas": (("v1",), "ResourceQuota", True),
     "/secrets": (("v1",), "Secret", True),
     "/pods": (("v1",), "Pod", True),
     "/events": (("v1",), "Event", True),

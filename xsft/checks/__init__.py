@@ -121,6 +121,8 @@ AT_SUBMISSION = frozenset(
         "pathways-jax-differs",
         "pod-permission",
         "quota-in-use",
+        "resource-quota",
+        "resource-quota-in-use",
         "slices-missing",
         "slices-unavailable",
         "topology-labels",

@@ -14,6 +14,7 @@ from xsft.aliases import JsonObject
 from xsft.checks.controllers import controller_problems, version_problems
 from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
 from xsft.checks.demand import Demand, SecretNeed
+from xsft.checks.namespace_quota import namespace_quota_problems
 from xsft.checks.node_pools import node_pool_problems
 from xsft.checks.pod_identity import PodRights, identity_problems
 from xsft.checks.quota import quota_problems
@@ -58,6 +59,8 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """All ClusterQueues that share the queue's quota, itself included; None if its cohort's limits are not known."""
     holders: tuple[QuotaHolder, ...] | None = None
     """Who holds quota; only read if the run would wait, and None if it may not be read."""
+    resource_quotas: tuple[JsonObject, ...] = ()
+    """Those of the namespace that could be read."""
     controllers: Mapping[str, JsonObject] = {}
     """The Deployments of CONTROLLERS that could be read."""
     topologies: Mapping[str, JsonObject] = {}
@@ -77,6 +80,7 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
         *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
         *node_pool_problems(read_nodes(facts), demand, context=facts.context, flavors=facts.flavors),
         *_topologies(facts, demand),
+        *namespace_quota_problems(facts.resource_quotas, demand, context=facts.context),
         *controller_problems(facts.controllers, context=facts.context),
         *version_problems(facts.controllers, facts.flavors, context=facts.context),
         *_identity(facts, demand),

@@ -9,7 +9,7 @@ from xsft.catalog.models import pins, suggest
 from xsft.catalog.releases import at_least, models_of, versions
 from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
 from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on
+from xsft.checks.values import is_on, number
 from xsft.conversion.inputs import is_folder
 from xsft.facts import Facts, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
@@ -28,6 +28,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _folder(run)
     yield from _revision(run)
     yield from _tokenizer(run)
+    yield from _beyond(run, keys, facts)
     yield from _chat_template(run, keys, facts.tokenizer)
     yield from _scan(run, keys)
     yield from _indexer(run, keys)
@@ -142,6 +143,27 @@ def _tokenizer(run: Run) -> Iterator[Problem]:
             f"{run.model.tokenizer_family} tokens."
         )
         yield error("tokenizer-family", "model.tokenizer", message, f"Use {_example(run)}.")
+
+
+ONE_MORE = frozenset({"gemma3", "gemma4"})
+"""Families of which the tokenizer has a token of images behind the last row, which no text contains."""
+
+
+def _beyond(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Check for tokens that the embedding has no row for: JAX takes the last row in their place, without an error. The
+    rows of the weights count if they are known (checks.conversion)."""
+    tokens = facts.tokenizer.vocabulary if facts.tokenizer else None
+    rows = number(keys.get("vocab_size")) or (run.model.vocab if run.model else None)
+    known = facts.source is not None and facts.source.vocabulary is not None
+    if tokens is None or not rows or known or run.model is None or run.model.tokenizer_family in ONE_MORE:
+        return
+    if tokens > rows:
+        message = (
+            f"{run.tokenizer} has tokens up to id {tokens - 1:,}, and {run.spec.model.name} has {rows:,.0f} rows: those"
+            " behind them are read as the last row."
+        )
+        fix = "Take the tokenizer that came with the weights, or remove what was added to it, e.g. a pad token."
+        yield warning("tokenizer-vocabulary", "model.tokenizer", message, fix)
 
 
 def _example(run: Run) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xsft.catalog.datasets import dataset
+from xsft.catalog.releases import at_least
 from xsft.checks.data import rows_of, rows_per_step
 from xsft.checks.resumption import files, readers
 from xsft.checks.trainer_keys import where_of
@@ -51,8 +52,16 @@ def _fewer_files(run: Run, found: int) -> Iterator[Problem]:
 
 
 def _grain(run: Run, keys: Mapping[str, Value], found: int) -> Iterator[Problem]:
-    """Check Grain's workers. source: maxtext@0.2.5 input_pipeline/grain_data_processing.py: ValueError, and
-    github.com/AI-Hypercomputer/maxtext/issues/4335."""
+    """Check Grain's files and workers. source: maxtext@0.2.5 input_pipeline/grain_data_processing.py: ValueError, and
+    github.com/AI-Hypercomputer/maxtext/issues/4335; releases before it, issues/3807: IndexError, and exit status 0."""
+    if keys.get("grain_file_type") == "parquet" and found < readers(run) and not at_least(run.release.version, "0.2.5"):
+        message = (
+            f"The data has {found} files for {readers(run)} processes, and Grain of MaxText {run.release.version} gives"
+            " some of them none: IndexError, and the run ends with exit status 0."
+        )
+        fix = f"Split the data into at least {readers(run)} files: `xsft data prepare FILE`; or use MaxText 0.2.5."
+        yield error("grain-files", "data", message, fix, kind="disputable")
+        return
     workers, each = int(number(keys.get("grain_worker_count")) or 0), max(1, found // readers(run))
     if keys.get("grain_file_type") == "parquet" and workers > each:
         message = (

@@ -154,6 +154,9 @@ class Cluster:
     def service_account(self, *, name: str, namespace: str) -> JsonObject | None:
         return self._api.get(kinds.SERVICE_ACCOUNTS, name=name, namespace=namespace)
 
+    def resource_quotas(self, *, namespace: str) -> tuple[JsonObject, ...]:
+        return self._api.items(kinds.RESOURCE_QUOTAS, namespace=namespace)
+
     def cohort(self, name: str) -> JsonObject | None:
         """Return Kueue's object of that cohort, which it need not have; None also if this Kueue knows no such kind."""
         try:

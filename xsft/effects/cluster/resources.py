@@ -44,6 +44,7 @@ SERVER_VERSION = Resource(plural="version", version="", namespaced=False)
 """source: kubernetes.io/docs/reference/using-api/api-concepts, non-resource path /version"""
 NAMESPACES = Resource(plural="namespaces", namespaced=False)
 SERVICE_ACCOUNTS = Resource(plural="serviceaccounts")
+RESOURCE_QUOTAS = Resource(plural="resourcequotas")
 SECRETS = Resource(plural="secrets")
 NODES = Resource(plural="nodes", namespaced=False)
 PODS = Resource(plural="pods")

@@ -70,6 +70,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         cohort=_cohort(cluster, cluster_queue),
         controllers=_controllers(cluster),
         service_account=_account(cluster, demand) if demand.buckets else None,
+        resource_quotas=_quotas(cluster, namespace),
         jobsets=cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
         same_name=cluster.get_jobset(name=demand.jobset, namespace=namespace),
     )
@@ -123,6 +124,12 @@ def _controllers(cluster: Cluster) -> dict[str, JsonObject]:
     """Return the controllers' Deployments that exist and may be read."""
     found = {name: unless_forbidden(partial(_deployment, cluster, where)) for name, where in CONTROLLERS.items()}
     return {name: deployment for name, deployment in found.items() if isinstance(deployment, dict)}
+
+
+def _quotas(cluster: Cluster, namespace: str) -> tuple[JsonObject, ...]:
+    """Return the namespace's ResourceQuotas; none if they may not be read, since the dry run of the pods says more."""
+    found = unless_forbidden(lambda: cluster.resource_quotas(namespace=namespace))
+    return () if isinstance(found, Unseen) else found
 
 
 def _account(cluster: Cluster, demand: Demand) -> JsonObject | Unseen | None:

@@ -1,0 +1,57 @@
+"""Check the ResourceQuotas of a namespace against all pods of a run; a dry run of one pod sees only that one. Pure.
+
+source: kubernetes.io/docs/concepts/policy/resource-quotas: `cpu` and `memory` mean requests; other resources are named
+`requests.NAME`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+
+from xsft.aliases import JsonObject
+from xsft.checks.demand import Demand, plain, quantity
+from xsft.problems import Problem, error, warning
+
+
+def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, context: str) -> Iterator[Problem]:
+    """Yield an error for a limit that the run exceeds alone, a warning for one that leaves it too little now. Quotas
+    of some pods only, by scope, are left out.
+    """
+    needed = _needed(demand)
+    for quota in quotas:
+        spec, name = quota.get("spec") or {}, str(quota["metadata"]["name"])
+        used = (quota.get("status") or {}).get("used") or {}
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            continue
+        for resource, limit in (spec.get("hard") or {}).items():
+            asked, whole = needed.get(resource, Decimal(0)), quantity(limit)
+            left = whole - quantity(used.get(resource, 0))
+            if asked > left:
+                yield _exceeded(
+                    name, f"{plain(asked)} of {resource}", left, whole, demand, context, never=asked > whole
+                )
+
+
+def _needed(demand: Demand) -> dict[str, Decimal]:
+    needed = {"pods": Decimal(sum(pods.pods for pods in demand.pod_sets))}
+    for pods in demand.pod_sets:
+        for resource, amount in pods.requests.items():
+            for name in (f"requests.{resource}", *((resource,) if resource in ("cpu", "memory") else ())):
+                needed[name] = needed.get(name, Decimal(0)) + amount
+    return needed
+
+
+def _exceeded(
+    name: str, asked: str, left: Decimal, whole: Decimal, demand: Demand, context: str, *, never: bool
+) -> Problem:
+    message = (
+        f"The pods of the run need {asked} together, and the ResourceQuota {name} of the namespace {demand.namespace}"
+        f" has {plain(left)} of {plain(whole)} left: the pods that are created would wait for the others."
+    )
+    kubectl = shlex.join(("kubectl", "--context", context, "-n", demand.namespace))
+    fix = f"Ask for more, or use another namespace: {kubectl} describe resourcequota {name}"
+    if never:
+        return error("resource-quota", "namespace", message, fix, kind="disputable")
+    return warning("resource-quota-in-use", "namespace", message, fix)
