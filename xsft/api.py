@@ -33,11 +33,13 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.files import STDIN, read_workload_text
 from xsft.effects.machine.parallel import Questions, every
 from xsft.effects.machine.paths import own_cache
+from xsft.effects.records.records import record_store
 from xsft.errors import SpecError, Unreachable, UsageError, XsftError
 from xsft.facts import Facts, TemplateFacts
 from xsft.launchers.launcher import ReadyRendering, Rendering, XpkRendering
 from xsft.planner import make_intent, make_plan
 from xsft.problems import Problem, errors_in
+from xsft.records.model import MeasuredPace
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
@@ -151,9 +153,16 @@ def _intent(one: Loaded, *, attempt: int, today: str, looks: _SharedLooks) -> In
 
 
 def _with_fit(spec: WorkloadSpec, facts: Facts) -> Facts:
-    """Return the facts with the TPU compiler's cached verdict for this run's step, if `xsft fit` made one."""
+    """Return the facts with the TPU compiler's cached verdict for this run's step, if `xsft fit` made one, and with the
+    paces of runs like it."""
     step = step_to_compile(resolve(spec, facts)[0]) if spec.on_cluster else None
-    return replace(facts, fit=fit_cache().known(step)) if step else facts
+    return replace(facts, fit=fit_cache().known(step), paces=_paces(spec)) if step else facts
+
+
+def _paces(spec: WorkloadSpec) -> tuple[MeasuredPace, ...]:
+    paces = (one.pace for one in record_store().local_index().entries)
+    like = (spec.model.name, spec.tpu.type if spec.tpu else "")
+    return tuple(one for one in paces if one and (one.model, one.tpu) == like)
 
 
 def _with_counts(spec: WorkloadSpec, facts: Facts, count: CountTokens) -> Facts:

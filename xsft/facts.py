@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from xsft.conversion.record import ConversionRecord
     from xsft.fit.derive import KnownStep
     from xsft.problems import Problem
+    from xsft.records.model import MeasuredPace
     from xsft.spec.place import Place
 
 
@@ -258,6 +259,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Counts of `xsft data inspect`; None without any."""
     fit: KnownStep | None = None
     """What `xsft fit` compiled for this run's step, or for one of another length; None if it compiled neither."""
+    paces: tuple[MeasuredPace, ...] = ()
+    """Of runs of this model on this TPU type that were submitted from this machine and have a receipt."""
     machine: MachineFacts = MachineFacts()
     taken: tuple[str, ...] = ()
     """Run names of stages that a training in the same output has already."""

@@ -7,20 +7,34 @@ from msgspec.structs import replace
 
 from tests.stories import intent_of, spec_of, varied
 from xsft.checks.step_time import published_bound, run_time
+from xsft.commands.plan_summary import time_text
 from xsft.fit.derive import KnownStep
 from xsft.fit.published import PublishedStep, published_steps
 from xsft.fit.verdict import CompiledStep, Fits
 from xsft.fit.work import StepWork
+from xsft.records.model import MeasuredPace
 
 MOST = 4.0
 """No published step took longer than this times its bound."""
 
 
+COMPILED = [one for one in published_steps() if one.work]
+
+
 @pytest.mark.parametrize("published", published_steps(), ids=lambda one: one.id)
 def test_no_published_step_is_faster_than_its_bound_or_far_from_it(published: PublishedStep) -> None:
-    bound = published_bound(published)
+    bound = published_bound(published, compiled=False)
     assert bound is not None
     assert bound.seconds <= published.step_s <= MOST * bound.seconds
+
+
+@pytest.mark.parametrize("published", COMPILED, ids=lambda one: one.id)
+def test_nor_than_the_bound_of_its_compiled_step(published: PublishedStep) -> None:
+    """Which is nearer: it counts attention, rematerialisation and what the step moves."""
+    bound, weights = (published_bound(published, compiled=compiled) for compiled in (True, False))
+    assert bound is not None
+    assert weights is not None
+    assert weights.seconds < bound.seconds <= published.step_s <= MOST * bound.seconds
 
 
 WORK = StepWork(flops=918e12, kernel_flops=0.0, hbm_bytes=0.0, ici_bytes=0.0, dcn_bytes=0.0, model_tflops=459.0)
@@ -38,6 +52,14 @@ def test_a_compiled_step_decides() -> None:
     assert time is not None
     assert (time.bound.compiled, time.bound.by, time.bound.seconds) == (True, "compute", 1.0)
     assert (time.steps, time.seconds, time.chip_hours) == (500, 500.0, 500 * 8 / 3600)
+    assert time.ratios == (), "no published step is as short"
+
+
+def test_a_compiled_step_as_long_as_published_ones_gets_the_range_of_the_compiled() -> None:
+    time = run_time(intent_of(STORY).run, fit=known(work=replace(WORK, flops=9180e12)))
+    assert time is not None
+    assert len(time.ratios) == len(COMPILED) > 0
+    assert 1 < time.ratios[0] <= time.ratios[-1] < MOST
 
 
 @pytest.mark.parametrize("fit", [None, known(derived=True), known(work=None)])
@@ -56,6 +78,16 @@ def test_steps_as_long_as_published_ones_get_their_range() -> None:
     assert len(time.ratios) == len(published_steps())
     assert time.ratios == tuple(sorted(time.ratios))
     assert 1 < time.ratios[0] < time.ratios[-1] < MOST
+
+
+def test_ones_own_runs_come_before_published_ones() -> None:
+    paces = [
+        MeasuredPace(model="", tpu="", compiled=compiled, ratio=ratio) for compiled in (True, False) for ratio in (9, 3)
+    ]
+    time = run_time(intent_of(STORY).run, fit=known(), paces=paces[:3])
+    assert time is not None
+    assert (time.own, time.ratios) == (True, (3, 9))
+    assert "2 of your runs of this model took 3.0 to 9.0 times their bound, here 25m to 1h15m" in time_text(time)
 
 
 def test_lora_computes_no_gradients_of_the_weights() -> None:

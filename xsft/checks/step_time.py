@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ from xsft.fit.derive import KnownStep
 from xsft.fit.published import PublishedStep, published_steps
 from xsft.fit.roofline import StepBound, arithmetic_bound, compiled_bound
 from xsft.fit.step import tokens_of
+from xsft.records.model import MeasuredPace
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainers.trainer import trainer_of
@@ -30,9 +32,11 @@ class RunTime(Struct, frozen=True, kw_only=True):
     price: float | None
     """Of one chip-hour, in the place's currency."""
     ratios: tuple[float, ...]
-    """Measured time over its bound, of published runs; ascending. Empty for a compiled bound, which none of them has,
-    and for a step shorter than all of theirs: there latency and communication decide, which no such bound counts.
+    """Measured time over its bound, of runs with a bound of the same kind; ascending. Of published runs: empty for a
+    step shorter than all of theirs, for there latency and communication decide, which no such bound counts.
     """
+    own: bool
+    """Whether the ratios are of the user's own runs of this model on this TPU type, not of published ones."""
 
     @property
     def seconds(self) -> float:
@@ -48,18 +52,20 @@ class RunTime(Struct, frozen=True, kw_only=True):
         return None if self.price is None else self.chip_hours * self.price
 
 
-def run_time(run: Run, *, fit: KnownStep | None) -> RunTime | None:
+def run_time(run: Run, *, fit: KnownStep | None, paces: Sequence[MeasuredPace] = ()) -> RunTime | None:
     """Return the least time of a run on TPUs; None for one whose model or TPU is not in the catalogue.
 
     `fit`: the run's compiled step; without it, or with one of another length, only the model's matrix multiplications
-    are counted.
+    are counted. `paces`: of the user's own runs of this model on this TPU type.
     """
     keys = trainer_of(run).trainer_keys(run)
     bound = _bound(run, keys, fit)
     if bound is None:
         return None
     price = run.place.chip_hour_price if run.place else None
-    return RunTime(bound=bound, steps=run.spec.train.steps, chips=run.chips, price=price, ratios=_ratios(bound))
+    own = tuple(sorted(one.ratio for one in paces if one.compiled == bound.compiled))
+    steps, ratios = run.spec.train.steps, own or _ratios(bound)
+    return RunTime(bound=bound, steps=steps, chips=run.chips, price=price, ratios=ratios, own=bool(own))
 
 
 def _bound(run: Run, keys: Mapping[str, Value], fit: KnownStep | None) -> StepBound | None:
@@ -92,13 +98,16 @@ def _tokens(keys: Mapping[str, Value]) -> float | None:
 
 
 def _ratios(bound: StepBound) -> tuple[float, ...]:
-    pairs = [(one.step_s, found.seconds) for one in published_steps() if (found := published_bound(one))]
-    if bound.compiled or bound.seconds < min(least for _, least in pairs):
+    bounds = ((one, published_bound(one, compiled=bound.compiled)) for one in published_steps())
+    pairs = [(one.step_s, found.seconds) for one, found in bounds if found]
+    if bound.seconds < min((least for _, least in pairs), default=inf):
         return ()
     return tuple(sorted(measured / least for measured, least in pairs))
 
 
-def published_bound(one: PublishedStep) -> StepBound | None:
-    """Return the bound of a published run, by its model's FLOPs; None if the catalogue does not know them."""
-    flops = model_flops(catalog_model(one.model), tokens=one.tokens)
-    return arithmetic_bound(flops=flops, tpu=parse_tpu_type(one.tpu_type), tokens=one.tokens)
+def published_bound(one: PublishedStep, *, compiled: bool) -> StepBound | None:
+    """Return the bound of a published run, by its compiled step or by its model's FLOPs; None if these are unknown."""
+    tpu = parse_tpu_type(one.tpu_type)
+    if compiled:
+        return compiled_bound(one.work, tpu=tpu, tokens=one.tokens) if one.work else None
+    return arithmetic_bound(flops=model_flops(catalog_model(one.model), tokens=one.tokens), tpu=tpu, tokens=one.tokens)

@@ -53,6 +53,7 @@ def time_document(time: RunTime) -> dict[str, Any]:
         "chip_hours_bound": time.chip_hours,
         "cost_bound": time.cost,
         "measured_over_bound": list(time.ratios),
+        "measured_by": "own" if time.own else "published",
     }
 
 

@@ -59,4 +59,7 @@ class RunTimeDocument(Document, frozen=True, kw_only=True):
     cost_bound: float | None
     """At the place's `chip_hour_price`; null without one."""
     measured_over_bound: list[float]
-    """Measured step time over its bound, of published runs; empty for a compiled bound and for shorter steps."""
+    """Measured step time over its bound, of runs with a bound of the same kind; empty for steps shorter than published
+    ones."""
+    measured_by: Literal["own", "published"]
+    """`own`: runs of this model on this TPU type that were submitted from this machine and have a receipt."""

@@ -121,7 +121,7 @@ def _restarts(plan: Plan) -> str:
 
 
 def time_text(time: RunTime) -> str:
-    """Return the least time of the steps, what it costs, and the time at the pace of published runs."""
+    """Return the least time of the steps, what it costs, and the time at the pace of your runs or of published ones."""
     bound, steps = time.bound, f"{time.steps:,} step{'s' if time.steps > 1 else ''}"
     by = LIMITS[bound.by] if bound.compiled else "the model's matrix multiplications alone"
     cost = f" and {time.cost:,.2f} at {time.price:g} per chip-hour" if time.cost is not None else ""
@@ -131,7 +131,8 @@ def time_text(time: RunTime) -> str:
         return f"{least} ({each}{'' if bound.compiled else '; real steps this short take several times as long'})"
     low, high = time.ratios[0], time.ratios[-1]
     span = " to ".join(duration_text(time.seconds * ratio) for ratio in (low, high))
-    return f"{least} ({each}); {len(time.ratios)} published runs took {low:.1f} to {high:.1f} times theirs, here {span}"
+    runs = f"{len(time.ratios)} {'of your runs of this model' if time.own else 'published runs'}"
+    return f"{least} ({each}); {runs} took {low:.1f} to {high:.1f} times their bound, here {span}"
 
 
 def _amount(value: float) -> str:

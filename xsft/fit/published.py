@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 
 import msgspec
 from msgspec import Struct
 
-from xsft.catalog.data import toml
+from xsft.catalog.data import text, toml
+from xsft.fit.work import StepWork
+
+WORK = "published_work.json"
+"""File of the catalogue: published run -> what its compiled step does; written by tests/tools/published_work.py."""
 
 
 class PublishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,8 +27,12 @@ class PublishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     step_s: float
     """Measured, seconds."""
     source: str
+    work: StepWork | None = None
+    """Of its step as our compiler builds it; None if it was not compiled."""
 
 
 @cache
 def published_steps() -> tuple[PublishedStep, ...]:
-    return tuple(msgspec.convert(toml("published.toml")["runs"], tuple[PublishedStep, ...]))
+    compiled = json.loads(text(WORK))
+    rows = [{**row, "work": compiled.get(row["id"], {}).get("work")} for row in toml("published.toml")["runs"]]
+    return tuple(msgspec.convert(rows, tuple[PublishedStep, ...]))

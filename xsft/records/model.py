@@ -180,6 +180,32 @@ class Record(Targeted):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasuredPace:
+    """How much longer than their bound the steps of a run took."""
+
+    model: str
+    tpu: str
+    compiled: bool
+    """Whether the bound was that of the compiled step."""
+    ratio: float
+    """Measured time of a step over its bound."""
+
+
+def measured_pace(record: Record) -> MeasuredPace | None:
+    """Return the pace of the last attempt; None without a receipt of steps, and for a run that had no bound."""
+    receipt, resolved = record.last.receipt, record.last.resolved
+    bound, model = resolved.get("step_time_bound"), record.spec.get("model")
+    if receipt is None or not receipt.steps or not isinstance(bound, Mapping) or not isinstance(model, Mapping):
+        return None
+    return MeasuredPace(
+        model=model.get("name", ""),
+        tpu=resolved.get("tpu", ""),
+        compiled=bound["compiled"],
+        ratio=receipt.seconds.get("training", 0.0) / receipt.steps / bound["seconds"],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttemptFacts:
     """Facts about an attempt, learnt after its start. None: nothing new."""
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.records.arbitrary import any_of
 from tests.replacing import replace
 from xsft.effects.records.index import IndexEntry, entry_of, keep, read_index
-from xsft.records.model import Attempt, ClusterAddress, Record
+from xsft.records.model import Attempt, ClusterAddress, MeasuredPace, Receipt, Record
 
 ENTRY = IndexEntry(
     run_name="a",
@@ -67,6 +67,17 @@ def test_an_entry_is_of_the_last_attempt(record: Record) -> None:
         record="p",
         updated_at="t",
     )
+
+
+def test_an_entry_holds_the_pace_of_a_run_with_a_receipt(tmp_path: Path) -> None:
+    known = {"tpu": "v6e-8", "step_time_bound": {"seconds": 0.5, "compiled": True}}
+    told = Attempt(number=1, resolved=known, receipt=Receipt(seconds={"training": 10.0}, steps=4))
+    record = Record(run_name="a", output="o", spec={"model": {"name": "qwen3-0.6b"}}, attempts=(told,))
+    keep(tmp_path, entry_of(record, path="p", at="t"))
+    (entry,) = read_index(tmp_path).entries
+    assert entry.pace == MeasuredPace(model="qwen3-0.6b", tpu="v6e-8", compiled=True, ratio=5.0)
+    without = replace(record, attempts=(replace(told, receipt=None),))
+    assert entry_of(without, path="p", at="t").pace is None
 
 
 def test_a_slash_at_the_end_of_an_output_is_no_other_run(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import sweep, write_atomic
 from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
 from xsft.effects.machine.regular import read_text
 from xsft.problems import Problem, warning
-from xsft.records.model import Record
+from xsft.records.model import MeasuredPace, Record, measured_pace
 from xsft.records.scrub import scrub
 from xsft.records.where import ClusterAddress
 from xsft.targets import Targeted
@@ -49,6 +49,8 @@ class IndexEntry(Targeted, Struct, frozen=True, kw_only=True):
     """`naming.StageWork`, if it is no training."""
     updated_at: str = ""
     """UTC, ISO 8601."""
+    pace: MeasuredPace | None = None
+    """Of its steps; None until `xsft receipt` has told it."""
 
 
 class Index(Struct, frozen=True, kw_only=True):
@@ -75,6 +77,7 @@ def entry_of(record: Record, *, path: str, at: str) -> IndexEntry:
         uid=last.uid,
         work=work if isinstance(work := last.resolved.get("work"), str) else None,
         updated_at=at,
+        pace=measured_pace(record),
     )
 
 
@@ -127,7 +130,14 @@ def _entry(document: Any) -> IndexEntry | None:
     where = document.get("cluster")
     names = {f.name for f in fields(ClusterAddress)}
     cluster = ClusterAddress(**{k: v for k, v in where.items() if k in names}) if isinstance(where, Mapping) else None
-    return IndexEntry(**{**values, "cluster": cluster})
+    return IndexEntry(**{**values, "cluster": cluster, "pace": _pace(document.get("pace"))})
+
+
+def _pace(value: Any) -> MeasuredPace | None:
+    try:
+        return convert(value, MeasuredPace)
+    except ValidationError:
+        return None
 
 
 def _kind(name: str) -> type:
