@@ -39,9 +39,9 @@ not.
 """
 
 
-PATIENCE = {"UV_HTTP_CONNECT_TIMEOUT": "4", "UV_HTTP_RETRIES": "2"}
-"""An index that cannot be reached is reported within 20 s; a connected one may be slow. source: uv docs,
-reference/environment.
+PATIENCE = {"UV_HTTP_CONNECT_TIMEOUT": "4", "UV_HTTP_TIMEOUT": "8", "UV_HTTP_RETRIES": "1"}
+"""An index that cannot be reached, or accepts and stays silent, is reported within 20 s; the limit is between two parts
+of an answer, which may be slow. source: uv docs, reference/environment.
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from xsft.checks.quota_in_use import QuotaHolder, quota_holder_of
 from xsft.checks.topology import topology_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
+from xsft.effects.machine.parallel import every, start
 from xsft.problems import Problem
 from xsft.steps import Planned
 
@@ -49,31 +50,39 @@ def examine(
 
 
 def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
+    """Return what the cluster holds for the demand. The looks run side by side; one that needs another's answer waits
+    for it. Raises as `Cluster` does.
+    """
     namespace = demand.namespace
-    queue = unless_forbidden(lambda: cluster.local_queue(name=demand.queue, namespace=namespace))
-    cluster_queue = _cluster_queue(cluster, queue)
-    flavors = _flavors(cluster, cluster_queue)
-    classes = {name: _has_class(cluster, name) for name in demand.priority_classes}
-    return ClusterFacts(
-        context=cluster.context,
-        namespace=unless_forbidden(lambda: cluster.namespace(namespace)),
-        local_queue=queue,
-        known_queues=_names(lambda: cluster.local_queues(namespace=namespace)) if queue is None else (),
-        cluster_queue=cluster_queue,
-        flavors=flavors,
-        topologies=_topologies(cluster, flavors),
-        priority_classes=classes,
-        known_priorities=_names(cluster.priority_classes) if False in classes.values() else (),
-        secrets={need.name: _keys(cluster, need.name, namespace) for need in demand.secrets},
-        nodes=None if demand.asks_chips else unless_forbidden(cluster.cpu_nodes),
-        selected=_selected(cluster, demand, cluster_queue) if demand.asks_chips else {},
-        cohort=_cohort(cluster, cluster_queue),
-        controllers=_controllers(cluster),
-        service_account=_account(cluster, demand) if demand.buckets else None,
-        resource_quotas=_quotas(cluster, namespace),
-        jobsets=cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
-        same_name=cluster.get_jobset(name=demand.jobset, namespace=namespace),
-    )
+    local_queue = start(lambda: unless_forbidden(lambda: cluster.local_queue(name=demand.queue, namespace=namespace)))
+    queue = start(lambda: _cluster_queue(cluster, local_queue.result()))
+    flavors = start(lambda: _flavors(cluster, queue.result()))
+    classes = start(lambda: {name: _has_class(cluster, name) for name in demand.priority_classes})
+    looks: dict[str, Callable[[], Any]] = {
+        "namespace": lambda: unless_forbidden(lambda: cluster.namespace(namespace)),
+        "local_queue": local_queue.result,
+        "known_queues": lambda: _known_queues(cluster, demand) if local_queue.result() is None else (),
+        "cluster_queue": queue.result,
+        "flavors": flavors.result,
+        "topologies": lambda: _topologies(cluster, flavors.result()),
+        "priority_classes": classes.result,
+        "known_priorities": lambda: _names(cluster.priority_classes) if False in classes.result().values() else (),
+        "secrets": lambda: {need.name: _keys(cluster, need.name, namespace) for need in demand.secrets},
+        "nodes": lambda: None if demand.asks_chips else unless_forbidden(cluster.cpu_nodes),
+        "selected": lambda: _selected(cluster, demand, queue.result()) if demand.asks_chips else {},
+        "cohort": lambda: _cohort(cluster, queue.result()),
+        "controllers": lambda: _controllers(cluster),
+        "service_account": lambda: _account(cluster, demand) if demand.buckets else None,
+        "resource_quotas": lambda: _quotas(cluster, namespace),
+        "jobsets": lambda: cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
+        "same_name": lambda: cluster.get_jobset(name=demand.jobset, namespace=namespace),
+    }
+    found = every(tuple(looks.values()), threads=len(looks))
+    return ClusterFacts(context=cluster.context, **dict(zip(looks, found, strict=True)))
+
+
+def _known_queues(cluster: Cluster, demand: Demand) -> tuple[str, ...]:
+    return _names(lambda: cluster.local_queues(namespace=demand.namespace))
 
 
 def _cluster_queue(cluster: Cluster, queue: JsonObject | Unseen | None) -> JsonObject | Unseen | None:

@@ -19,6 +19,7 @@ from xsft.effects.cluster.create import Created, Exists, is_refusal
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.images.seen import look_at_image
 from xsft.effects.machine import clock
+from xsft.effects.machine.parallel import start
 from xsft.effects.records.records import RecordRef, RecordStore, ref_of
 from xsft.effects.records.saved import latest_step
 from xsft.effects.records.writable import check_writable
@@ -119,12 +120,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _submitted(self, plan: Planned) -> Submission:
         output = str(plan.run.output)
-        self.progress("reading the output")
+        self.progress("reading the cluster, the output and the image")
+        of_cluster = start(lambda: examine(self.cluster, plan, rights=self.rights))
+        of_image = start(lambda: notes.image_notes(plan, look=self.image))
+        of_run = start(lambda: self.store.read_run(output, plan.run_name))
+        saved = start(lambda: self._latest_step(plan))
         unwritable = self.writable(output)
-        records = self.store.read_run(output, plan.run_name)
-        latest = self._latest_step(plan)
-        self.progress("reading the cluster")
-        facts, found = examine(self.cluster, plan, rights=self.rights)
+        records, latest, (facts, found) = of_run.result(), saved.result(), of_cluster.result()
         problems = overridden(found, plan.run.spec.checks)
         jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
         world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=self._is_made(plan))
@@ -138,8 +140,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 return self._finished(plan, world, steps=steps)
             case Start(attempt=attempt):
                 self._settle(plan, world)
-                image = notes.image_notes(plan, look=self.image)
-                said = (*unwritable, *image, *problems, *notes.resume_notes(latest, attempt=attempt), *passed_over)
+                said = (
+                    *unwritable,
+                    *of_image.result(),
+                    *problems,
+                    *notes.resume_notes(latest, attempt=attempt),
+                    *passed_over,
+                )
                 done = self._start(plan, attempt, world=world, problems=_no_errors(said))
                 return replace(done, resumed_from=latest) if done.action in ("created", "attempt") else done
 
