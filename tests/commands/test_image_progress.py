@@ -35,7 +35,7 @@ def test_a_log_has_a_line_for_what_begins_what_is_tried_again_and_what_was_moved
         "[1/2] RUN pip install",
         "layers: 0 bytes of 0 layers, 1 there already",
         "try 2 in 1 s: 503",
-        "layers: 2.0 kB of 1 layers, 1 there already",
+        "layers: 2 kB of 1 layers, 1 there already",
     ]
 
 
@@ -54,7 +54,7 @@ def test_each_minute_a_log_has_a_line_of_what_is_going_on() -> None:
     assert [line for line in said if " min" in line] == [
         "2 min: building deps-1",
         "3 min: [1/2] RUN install: Prepared 12 packages",
-        "4 min: pushing r:deps-1: 300.0 MB of 800.0 MB",
+        "4 min: pushing r:deps-1: 300 MB of 800 MB",
     ]
 
 
@@ -92,5 +92,5 @@ def test_a_terminal_is_shown_each_event(capsys: pytest.CaptureFixture[str]) -> N
         (shown,) = display.tasks
         assert shown.id == task
         assert (shown.completed, shown.total, shown.description) == (2000, 2000, "building code-1")
-        assert shown.fields["said"] == "2.0 kB of 1 layers, 1 there already"
+        assert shown.fields["said"] == "2 kB of 1 layers, 1 there already"
     assert capsys.readouterr().out == ""

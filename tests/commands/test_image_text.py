@@ -52,4 +52,4 @@ def test_the_list_is_a_table_that_marks_what_is_current_and_locked() -> None:
     lines = image_text({**REPORT, "action": "list", "images": rows}).splitlines()
     assert lines[0].split() == ["WHERE", "TAG", "DIGEST", "SIZE", "WHEN"]
     assert lines[1].endswith("current, locked")
-    assert lines[2].split() == ["registry", "code-1", "-", "2.0", "MB", "-"]
+    assert lines[2].split() == ["registry", "code-1", "-", "2", "MB", "-"]

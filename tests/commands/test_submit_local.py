@@ -9,7 +9,7 @@ import pytest
 
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
-from xsft.commands.submit_local import size_text, submit_local
+from xsft.commands.submit_local import submit_local
 from xsft.effects.records.index import read_index
 from xsft.errors import RunFailed
 from xsft.steps import Plan
@@ -152,11 +152,3 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path, fake: FakeTrainer) -> No
     assert status == 130
     assert "interrupted after step 4 of 6; the trainer is stopped" in told.getvalue()
     assert "(step 4); run the command again to resume" in told.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (999, "999 B"), (1900, "1.9 kB"), (63_000, "63 kB"), (1.9e6, "1.9 MB"), (2e13, "20 TB")],
-)
-def test_sizes_as_people_say_them(size: float, text: str) -> None:
-    assert size_text(size) == text

@@ -15,6 +15,7 @@ from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.progress import shown
 from xsft.effects.machine.parallel import every
 from xsft.problems import Problem
+from xsft.spec.amounts import counted
 from xsft.steps import Intent
 
 
@@ -43,7 +44,5 @@ def _deep(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[tuple[Probl
 
 
 def _summary(*, files: int, problems: Sequence[Problem]) -> str:
-    counts = ", ".join(
-        f"{sum(p.severity == severity for p in problems)} {severity}s" for severity in ("error", "warning", "note")
-    )
-    return f"{files} file(s): {counts}\n"
+    found = ((sum(p.severity == one for p in problems), one) for one in ("error", "warning", "note"))
+    return f"{counted(files, 'file')}: {', '.join(counted(count, word) for count, word in found)}\n"

@@ -17,6 +17,7 @@ from xsft.effects.facts.inspect import inspect
 from xsft.effects.facts.newest import checkpoint_path
 from xsft.effects.records.records import record_store
 from xsft.errors import Unreachable, UsageError
+from xsft.spec.amounts import size_text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -101,12 +102,7 @@ def _count(parameters: int | None) -> str:
 
 
 def _bytes(size: int | None) -> str:
-    if size is None:
-        return "too many files to add up"
-    for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= least:
-            return f"{size / least:.3g} {unit}"
-    return f"{size} bytes"
+    return "too many files to add up" if size is None else size_text(size)
 
 
 def _print_document(found: Report) -> None:

@@ -21,6 +21,7 @@ from xsft.conversion.progress import (
     parse,
 )
 from xsft.effects.machine import clock
+from xsft.spec.amounts import size_text
 
 EVERY_S = 10.0
 """Seconds between plain lines of progress."""
@@ -99,12 +100,3 @@ class ConverterLog(StringIO):
         for line in text.splitlines():
             self._display.on_line(line)
         return len(text)
-
-
-def size_text(size: float) -> str:
-    """Return a size as text: `63 kB`, `1.9 GB`; powers of 1000."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.2g} {unit}" if size < 10 else f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from xsft.image.context import in_words
 from xsft.image.progress import BuildEvent, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
+from xsft.spec.amounts import size_text
 
 EVERY_S = 60.0
 
@@ -74,7 +74,7 @@ class Layers(Struct):
 
     def words(self) -> str:
         there = sum(layer.state == "exists" for layer in self.seen.values())
-        return f"{in_words(self.moved)} of {len(self.seen) - there} layers, {there} there already"
+        return f"{size_text(self.moved)} of {len(self.seen) - there} layers, {there} there already"
 
 
 class Lines:
@@ -112,12 +112,12 @@ class Lines:
             case StepLine(text=text):
                 self._last = _first_line(text)
             case Sent(bytes=sent, total=total):
-                self._last = f"context: {in_words(sent)} of {in_words(total)}"
+                self._last = f"context: {size_text(sent)} of {size_text(total)}"
             case Retrying(attempt=attempt, pause_s=pause, why=why):
                 self._write(f"try {attempt} in {pause:g} s: {why}")
             case Layer():
                 self._layer(event)
-                self._last = f"{in_words(self._layers.moved)} of {in_words(self._layers.total)}"
+                self._last = f"{size_text(self._layers.moved)} of {size_text(self._layers.total)}"
             case _:
                 pass
 
@@ -153,7 +153,7 @@ class Bars:
             case StepDone() | StepStarted():
                 pass
             case Sent(bytes=sent, total=total):
-                self._update(said=f"context: {in_words(sent)} of {in_words(total)}")
+                self._update(said=f"context: {size_text(sent)} of {size_text(total)}")
             case Layer():
                 self._layers.add(event)
                 self._update(completed=self._layers.moved, total=self._layers.total or None, said=self._layers.words())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xsft.image.context import in_words
+from xsft.spec.amounts import size_text
 
 ImageReport = Mapping[str, Any]
 
@@ -54,8 +54,8 @@ def _image_lines(report: ImageReport) -> Iterator[str]:
     yield f"base        {report['base'] or 'none'}"
     for name in ("deps", "code"):
         part = report[name]
-        yield f"{name}        {part['tag']}: {part['files']} files, {in_words(part['bytes'])}"
-        yield from (f"            {in_words(f['size']):>10}  {f['path']}" for f in part["largest"])
+        yield f"{name}        {part['tag']}: {part['files']} files, {size_text(part['bytes'])}"
+        yield from (f"            {size_text(f['size']):>10}  {f['path']}" for f in part["largest"])
         yield from (f"            {key}={value}" for key, value in part["args"].items())
     yield _lock(report)
 
@@ -87,7 +87,7 @@ def _cells(one: ImageReport) -> tuple[str, str, str, str, str, str]:
         one["where"],
         one["tag"],
         (one["digest"] or "-")[:19],
-        in_words(one["size"]),
+        size_text(one["size"]),
         (one["at"] or "-")[:19],
         marks,
     )

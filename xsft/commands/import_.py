@@ -13,10 +13,10 @@ from msgspec.structs import asdict
 from xsft.checks import for_submission
 from xsft.commands.documents import print_json, status_of
 from xsft.commands.failure import print_problems, problem_documents
-from xsft.commands.new_file import refuse_unless_free, schema_line, write_new
+from xsft.commands.new_file import refuse_unless_free, schema_line
 from xsft.effects.facts.gather import gather
 from xsft.effects.machine import clock
-from xsft.effects.machine.files import read_workload_text
+from xsft.effects.machine.files import read_workload_text, write_atomic
 from xsft.errors import SpecError, XsftError
 from xsft.importer.build import Imported, import_paste
 from xsft.importer.notes import PasteDifference
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     status = status_of(problems)
     refused = () if problems else tuple(p.in_file(args.output or "") for p in _refusals(text, target))
     if target is not None:
-        write_new(target, text)
+        write_atomic(target, text)
     if args.json:
         differences = [asdict(difference) for difference in imported.differences]
         document = {"file": args.output, "workload": text, "differences": differences}

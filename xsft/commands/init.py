@@ -8,7 +8,8 @@ from pathlib import Path
 
 from xsft.catalog.models import model, suggest
 from xsft.checks.memory import FITS
-from xsft.commands.new_file import refuse_unless_free, schema_line, write_new
+from xsft.commands.new_file import refuse_unless_free, schema_line
+from xsft.effects.machine.files import write_atomic
 from xsft.errors import UsageError
 from xsft.facts import Facts
 from xsft.planner import make_intent
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     target = Path(args.file)
     refuse_unless_free(target, instead="`xsft init -` prints it.")
-    write_new(target, workload_text(variant, folder=target.absolute().parent, model=args.model))
+    write_atomic(target, workload_text(variant, folder=target.absolute().parent, model=args.model))
     sys.stderr.write(f"wrote {target}; next: edit it, then `xsft check {target}`\n")
     return 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xsft.effects.machine.files import write_atomic
 from xsft.errors import EnvironmentMissing, Refused
 
 SCHEMA = Path(__file__).parent.parent / "spec" / "schema.json"
@@ -30,10 +29,6 @@ def refuse_unless_free(target: Path, *, instead: str) -> None:
             f"cannot write {target}: the folder {target.parent} does not exist",
             fix=f"Create it: mkdir -p {target.parent}",
         )
-
-
-def write_new(target: Path, text: str) -> None:
-    write_atomic(target, text)
 
 
 def _schema_address(folder: Path | None) -> str:

@@ -18,7 +18,6 @@ from xsft.commands.pipeline_cluster import ClusterCall
 from xsft.commands.plan_text import plan_text
 from xsft.commands.progress import shown
 from xsft.commands.stage_plans import StageOutlook, outlooks, stage_documents, stage_lines
-from xsft.problems import Problem
 from xsft.spec.terminal import safe_text
 from xsft.steps import Plan
 
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         _print_manifests(plans)
     else:
         _print_text(plans, stages, audit=args.audit)
-    _say(unread if not args.manifest else problems)
+    print_problems(unread if not args.manifest else problems)
     return status_of(problems)
 
 
@@ -79,7 +78,3 @@ def _manifest_dumper() -> Any:
 
     Dumper.add_representer(str, text)
     return Dumper
-
-
-def _say(problems: Sequence[Problem]) -> None:
-    print_problems(problems)

@@ -24,6 +24,7 @@ from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submission, Submitter
 from xsft.errors import Refused, XsftError
 from xsft.problems import Problem
+from xsft.spec.amounts import counted
 from xsft.states.waiting import DONE
 from xsft.steps import CpuPlan, Plan, Planned, SlicePlan
 from xsft.trainers.tensorboard import tensorboard_lines
@@ -168,7 +169,7 @@ def _warn(done: Submission, of_the_plan: tuple[Problem, ...], told: _Told) -> No
     notes = (p for p in done.problems if p.severity == "note" and p.id in NOT_ESTABLISHED)
     sys.stderr.writelines(f"{problem_lines(p)[0]}\n" for p in notes)
     if of_the_plan and not new:
-        count = f"{len(of_the_plan)} warning{'s' if len(of_the_plan) > 1 else ''}"
+        count = counted(len(of_the_plan), "warning")
         sys.stderr.write(f"{count} of the workload, shown when the run was created: xsft plan {done.plan.file}\n")
 
 

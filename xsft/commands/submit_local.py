@@ -26,6 +26,7 @@ from xsft.effects.machine.files import write_atomic
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, XsftError
 from xsft.problems import Problem
+from xsft.spec.amounts import size_text
 from xsft.steps import Plan
 from xsft.submitting import machine_for
 from xsft.trainers.explain import EMPTY
@@ -139,15 +140,6 @@ def adapter_text(plan: Plan, result: LocalResult) -> str | None:
     width = 2 if plan.run.spec.train.weight_dtype == "bfloat16" else 4
     share = 100 * adapter / whole
     return f"{text}; the whole model is {whole:,} parameters, {size_text(whole * width)} ({share:.2g} %)"
-
-
-def size_text(size: float) -> str:
-    """Return a size as text: `63 kB`, `1.9 MB`, `12 GB`; powers of 1000."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.2g} {unit}" if size < 10 else f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
 
 
 def document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from xsft.image.model import ContextFile
 from xsft.problems import Problem, error, warning
+from xsft.spec.amounts import size_text
 from xsft.spec.secrets import looks_token
 
 LIMIT = 500 * 2**20
@@ -68,14 +69,6 @@ def largest(files: Iterable[ContextFile], *, count: int = LARGEST) -> tuple[Cont
     return tuple(sorted((f for f in files if f.size), key=lambda f: (-f.size, f.path))[:count])
 
 
-def in_words(size: int) -> str:
-    """Format a size in bytes: `1.2 GB`."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size} bytes"
-
-
 def _links(files: Iterable[ContextFile]) -> Iterator[Problem]:
     for f in files:
         if not f.dangling:
@@ -100,8 +93,8 @@ def _large(files: Sequence[ContextFile], *, limit: int) -> Iterator[Problem]:
     size = size_of(files)
     if size <= limit:
         return
-    named = ", ".join(f"{f.path} ({in_words(f.size)})" for f in largest(files))
-    message = f"The build context is {in_words(size)}; the limit is {in_words(limit)}. Largest files: {named}."
+    named = ", ".join(f"{f.path} ({size_text(f.size)})" for f in largest(files))
+    message = f"The build context is {size_text(size)}; the limit is {size_text(limit)}. Largest files: {named}."
     fix = "Add what the image does not need to .dockerignore, or pass --accept image-context-large."
     yield error("image-context-large", "", message, fix)
 

@@ -418,7 +418,7 @@ def test_an_output_below_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(EnvironmentMissing, match="Not a directory") as caught:
         already_done(plan(tmp_path))
-    assert "use another output" in caught.value.fix
+    assert "name another output" in caught.value.fix
 
 
 def _pids(name: str) -> list[int]:

@@ -23,13 +23,12 @@ from xsft.effects.local import convert_folder
 from xsft.effects.local.convert_folder import ConversionFolder
 from xsft.effects.local.convert_needs import lacks
 from xsft.effects.local.killed import signal_text, true_status
-from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
+from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.stage_record import begun, ended, next_attempt, stage_record, usable
 from xsft.effects.local.trainer_process import GRACE_S, follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
@@ -193,34 +192,14 @@ def _run(one: _Try, *, grace_s: float) -> int:
 
     began, last, contained = clock.monotonic(), one.record.last, one.machine.contain()
     with scratch_folder("convert") as scratch, _watched(one):
-        env = _environment(one.plan, one.machine, scratch)
+        online = not one.plan.inputs.source.is_folder
+        env = {**program_environment(one.machine, scratch, online=online), "JAX_PLATFORMS": "cpu"}
         argv = (*contained.prefix, *last.argv)
         status = follow(argv, env=env, log=Path(last.log), on_line=on_line, grace_s=grace_s)
     status = true_status(status, tuple(one.tail))
     if killed := signal_text(status, since=began):
         one.tail.append(f"RuntimeError: {killed}")
     return status
-
-
-def _environment(plan: ConversionPlan, machine: Machine, scratch: Path) -> dict[str, str]:
-    """Return a few of the user's variables, and private folders. Weights in a folder are converted without a
-    network.
-    """
-    own = {name: machine.env[name] for name in PASSED_ON if name in machine.env}
-    if plan.inputs.source.is_folder:
-        online = {"HF_HUB_OFFLINE": "1"}
-    else:
-        online = {name: machine.env[name] for name in PASSED_ON_ONLINE if name in machine.env}
-        online |= hub_token(machine.env)
-    return {
-        **own,
-        **online,
-        "HF_HOME": str(_hub_home(machine)),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONUNBUFFERED": "1",
-        "TMPDIR": str(scratch),
-    }
 
 
 @contextmanager

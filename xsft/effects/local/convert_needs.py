@@ -10,6 +10,7 @@ from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.local.killed import memory_bytes
 from xsft.problems import Problem, error, warning
+from xsft.spec.amounts import size_text
 
 
 def lacks(plan: ConversionPlan, *, cache: Path) -> tuple[Problem, ...]:
@@ -29,7 +30,8 @@ def unchecked(plan: ConversionPlan) -> Problem:
 def _memory(plan: ConversionPlan, needs: ConversionEstimate) -> Iterator[Problem]:
     memory = memory_bytes()
     if memory is not None and memory < needs.memory:
-        message = f"Converting {plan.inputs.model} takes about {_gb(needs.memory)} of memory; there are {_gb(memory)}."
+        takes, has = size_text(needs.memory), size_text(memory)
+        message = f"Converting {plan.inputs.model} takes about {takes} of memory; there are {has}."
         fix = "Convert on a larger machine, or accept the risk: checks: {conversion-memory: why}."
         yield error("conversion-memory", "model.hf", message, fix)
 
@@ -46,10 +48,7 @@ def _disk(plan: ConversionPlan, needs: ConversionEstimate, cache: Path) -> Itera
     for there, size in needed.values():
         free = shutil.disk_usage(there).free
         if free < size:
-            message = f"Converting {plan.inputs.model} takes about {_gb(size)} below {there}; {_gb(free)} are free."
+            takes, has = size_text(size), size_text(free)
+            message = f"Converting {plan.inputs.model} takes about {takes} below {there}; {has} are free."
             fix = "Free some space or name another output; or accept the risk: checks: {conversion-disk: why}."
             yield error("conversion-disk", "output", message, fix)
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.3g} GB"

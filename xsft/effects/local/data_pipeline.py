@@ -15,11 +15,10 @@ from xsft.data import located
 from xsft.dataset.examples import Vocabulary
 from xsft.dataset.passes import Answers, Pass, PassRead
 from xsft.effects.local import data_worker
-from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
+from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.prepare_work import Follower
 from xsft.effects.machine import process
-from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, SpecError, TimedOut, Unreachable, XsftError
 from xsft.problems import error
@@ -105,7 +104,7 @@ def read(
         program = (*_copying(run, folder), "-I", str(WORKER), str(job), str(answer))
         argv = (*contained.prefix, str(machine.python), *program)
         follower = Follower(say=say, verb="read", total=None)
-        env = _environment(run, machine, folder)
+        env = {**program_environment(machine, scratch, online=not reads_only_files(run)), "JAX_PLATFORMS": "cpu"}
         try:
             done = process.follow(argv, env=env, on_line=follower.line, cwd=Path.cwd(), timeout_s=timeout_s)
         except TimedOut as expired:
@@ -201,11 +200,3 @@ def _copying(run: Run, folder: str) -> tuple[str, ...]:
 
 def _copy(folder: str) -> str:
     return f"{folder}/tokenizer"
-
-
-def _environment(run: Run, machine: Machine, folder: str) -> dict[str, str]:
-    online = () if reads_only_files(run) else PASSED_ON_ONLINE
-    passed = {name: machine.env[name] for name in (*PASSED_ON, *online) if name in machine.env}
-    own = {"HF_HOME": str(machine.cache / "huggingface"), "HF_HUB_DISABLE_TELEMETRY": "1", "JAX_PLATFORMS": "cpu"}
-    login = hub_token(machine.env) if online else {}
-    return {**passed, **login, **own, "TMPDIR": folder}

@@ -41,6 +41,7 @@ from xsft.evaluation.report import judgement_of, report_of, to_json
 from xsft.evaluation.verdict import Judgement
 from xsft.pod.expression import matches
 from xsft.records.model import Record
+from xsft.spec.amounts import size_text
 from xsft.stages.stage import StageAction, StageEnd, StageFound
 
 MEMORY_FACTOR = 1.2
@@ -138,7 +139,7 @@ def refuse_small_memory(weights: Path) -> None:
     needed, there = int(size * MEMORY_FACTOR) + PROCESS_BYTES, memory_bytes()
     if there is not None and there < needed:
         raise EnvironmentMissing(
-            f"{weights} takes about {needed / 1e9:.3g} GB of memory, and there are {there / 1e9:.3g} GB.",
+            f"{weights} takes about {size_text(needed)} of memory, and there are {size_text(there)}.",
             fix="Evaluate it on a larger machine.",
             id="evaluation-memory",
         )

@@ -11,11 +11,10 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.effects.local.killed import signal_text, true_status
-from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, compiled_folder
+from xsft.effects.local.machine import Machine, compiled_folder, program_environment
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
-from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.evaluation.program import PROGRAM
 from xsft.evaluation.report import Measurement, measurement_of
@@ -25,7 +24,6 @@ MARK = "xsft evaluate: "
 """Start of the program's own lines."""
 FAILED = f"{MARK}failed: "
 TAIL_LINES = 2000
-OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
 class Measuring(Struct, frozen=True, kw_only=True):
@@ -60,7 +58,8 @@ def measure(
     with scratch_folder("evaluate") as scratch:
         asked, answer = scratch / "job.json", scratch / "answer.json"
         asked.write_text(json.dumps(job), encoding="utf-8")
-        env = _environment(machine, scratch, online=online)
+        own = {"JAX_COMPILATION_CACHE_DIR": str(compiled_folder(machine)), "JAX_PLATFORMS": "cpu"}
+        env = {**program_environment(machine, scratch, online=online), **own}
         status = follow(
             command(machine, job=asked, answer=answer), env=env, log=log or scratch / "log", on_line=on_line
         )
@@ -71,17 +70,3 @@ def measure(
     failed = next((line.removeprefix(FAILED) for line in reversed(tail) if line.startswith(FAILED)), None)
     why = failed or signal_text(status, since=began) or reason(tuple(tail))
     return Measuring(measured=None, status=status, why=why or f"it ended with exit status {status}")
-
-
-def _environment(machine: Machine, scratch: Path, *, online: bool) -> dict[str, str]:
-    names = (*PASSED_ON, *(PASSED_ON_ONLINE if online else ()))
-    return {
-        **{name: machine.env[name] for name in names if name in machine.env},
-        **(hub_token(machine.env) if online else OFFLINE),
-        "HF_HOME": str(machine.cache / "huggingface"),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "JAX_COMPILATION_CACHE_DIR": str(compiled_folder(machine)),
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONUNBUFFERED": "1",
-        "TMPDIR": str(scratch),
-    }

@@ -8,6 +8,7 @@ from pathlib import Path
 from xsft.effects.local.killed import memory_bytes
 from xsft.errors import EnvironmentMissing
 from xsft.export.plan import ExportPlan
+from xsft.spec.amounts import size_text
 
 PROCESS_BYTES = 2**30
 """Bytes of Python, JAX and MaxText without any weights."""
@@ -25,7 +26,8 @@ def refuse_without_room(plan: ExportPlan) -> None:
         return
     if memory is not None and memory < size + PROCESS_BYTES:
         raise EnvironmentMissing(
-            f"Exporting {plan.training} takes at least {_gb(size + PROCESS_BYTES)} of memory; there are {_gb(memory)}.",
+            f"Exporting {plan.training} takes at least {size_text(size + PROCESS_BYTES)} of memory; "
+            f"there are {size_text(memory)}.",
             fix="Export on a larger machine, or by a job of the training's cluster: xsft checkpoint export FILE.yaml."
             if plan.inputs.weights.startswith("gs://")
             else "Export on a larger machine.",
@@ -34,7 +36,7 @@ def refuse_without_room(plan: ExportPlan) -> None:
     there, free = _disk(Path(plan.directory))
     if free < size:
         raise EnvironmentMissing(
-            f"Exporting {plan.training} takes about {_gb(size)} below {there}; {_gb(free)} are free.",
+            f"Exporting {plan.training} takes about {size_text(size)} below {there}; {size_text(free)} are free.",
             fix="Free some space, or name another folder with --output.",
             id="export-disk",
         )
@@ -48,16 +50,11 @@ def why_no_logits(plan: ExportPlan) -> str:
     needs = int(size * 2 * LOGITS_FACTOR) + PROCESS_BYTES
     if needs <= memory:
         return ""
-    return (
-        f"comparing logits takes about {_gb(needs)} of memory, and there are {_gb(memory)}; only tensors were compared"
-    )
+    takes, has = size_text(needs), size_text(memory)
+    return f"comparing logits takes about {takes} of memory, and there are {has}; only tensors were compared"
 
 
 def _disk(path: Path) -> tuple[Path, int]:
     """Return the nearest folder that exists, and the bytes that are free there."""
     there = next(parent for parent in (path, *path.parents) if parent.exists())
     return there, shutil.disk_usage(there).free
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.3g} GB"

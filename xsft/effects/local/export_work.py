@@ -9,14 +9,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
+from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.local.trainer_process import GRACE_S, follow
-from xsft.effects.machine.hub_login import hub_token
 from xsft.errors import RunFailed
 from xsft.pod.sent import sent_argv
 from xsft.spec.keypath import printable
 from xsft.spec.secrets import redact
-from xsft.trainers.local import OFFLINE
 
 OF_GOOGLE = ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GOOGLE_CLOUD_PROJECT", "STORAGE_EMULATOR_HOST")
 """Variables with which Google's clients find their login, or an emulator."""
@@ -63,13 +61,5 @@ def run(argv: tuple[str, ...], shop: ExportShop, *, log: Path, online: bool) -> 
 def environment(shop: ExportShop, *, online: bool) -> dict[str, str]:
     """Return a few of the user's variables, and private folders; no network unless `online`."""
     machine = shop.machine
-    names = (*PASSED_ON, *((*PASSED_ON_ONLINE, *OF_GOOGLE) if online else ()))
-    return {
-        **{name: machine.env[name] for name in names if name in machine.env},
-        **(hub_token(machine.env) if online else OFFLINE),
-        "HF_HOME": str(machine.cache / "huggingface"),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONUNBUFFERED": "1",
-        "TMPDIR": str(shop.scratch),
-    }
+    google = {name: machine.env[name] for name in OF_GOOGLE if online and name in machine.env}
+    return {**program_environment(machine, shop.scratch, online=online), "JAX_PLATFORMS": "cpu", **google}

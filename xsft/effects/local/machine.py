@@ -13,7 +13,7 @@ from xsft.effects.local.namespace import CONTAINED, Containment, detect
 from xsft.effects.machine import clock
 from xsft.effects.machine.hub_login import hub_token
 from xsft.steps import Plan
-from xsft.trainers.local import reads_only_files
+from xsft.trainers.local import OFFLINE, reads_only_files
 from xsft.trainers.trainer import trainer_of
 
 if TYPE_CHECKING:
@@ -56,17 +56,24 @@ def trainer_command(plan: Plan, *, python: Path, attempt: int) -> tuple[str, ...
 
 def trainer_environment(plan: Plan, *, machine: Machine, scratch: Path) -> dict[str, str]:
     """Return the trainer's whole environment: a few of the user's variables, private folders, and the plan's last."""
-    more = {**_online(plan, machine), **_compiled(plan, machine)}
+    online = not reads_only_files(plan.run)
     if machine.container:
+        more = {**_network(machine, online=online), **_compiled(plan, machine)}
         return machine.container.environment(plan, cache=machine.cache, scratch=scratch, more=more)
+    own = program_environment(machine, scratch, online=online)
+    return {**own, **_compiled(plan, machine), **plan.trainer_env}
+
+
+def program_environment(machine: Machine, scratch: Path, *, online: bool) -> dict[str, str]:
+    """Return the environment of a program of MaxText's: a few of the user's variables, private folders, and no network
+    unless `online`."""
     return {
         **{name: machine.env[name] for name in PASSED_ON if name in machine.env},
-        **more,
+        **_network(machine, online=online),
         "HF_HOME": str(machine.cache / "huggingface"),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch),
-        **plan.trainer_env,
     }
 
 
@@ -87,8 +94,7 @@ def _compiled(plan: Plan, machine: Machine) -> dict[str, str]:
     return {"JAX_COMPILATION_CACHE_DIR": str(compiled_folder(machine))}
 
 
-def _online(plan: Plan, machine: Machine) -> dict[str, str]:
-    """Return the variables for network access; empty for a run that needs none."""
-    if reads_only_files(plan.run):
-        return {}
+def _network(machine: Machine, *, online: bool) -> dict[str, str]:
+    if not online:
+        return dict(OFFLINE)
     return {**{name: machine.env[name] for name in PASSED_ON_ONLINE if name in machine.env}, **hub_token(machine.env)}

@@ -13,14 +13,12 @@ import msgspec
 
 from xsft.dataset.preparing import Shard
 from xsft.effects.local import prepare_worker
-from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
+from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.machine import process
-from xsft.effects.machine.hub_login import hub_token
 from xsft.errors import EnvironmentMissing, SpecError, Unreachable, XsftError
 from xsft.problems import error
 from xsft.spec.keypath import printable
 from xsft.spec.secrets import redact
-from xsft.trainers.local import OFFLINE
 
 WORKER = Path(prepare_worker.__file__)
 UNANSWERED = ("ConnectionError", "ConnectError", "ReadError", "Timeout", "LocalEntryNotFoundError")
@@ -80,7 +78,7 @@ def work(
     question.write_text(json.dumps(job), encoding="utf-8")
     # -I: neither the user's site nor the checkout can shadow a library.
     argv = (str(machine.python), "-I", str(WORKER), str(question), str(answer))
-    environment = _environment(machine, scratch, online=online)
+    environment = program_environment(machine, scratch, online=online)
     done = process.follow(argv, env=environment, on_line=follower.line, cwd=scratch)
     if not answer.exists():
         last = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it said nothing")
@@ -110,10 +108,3 @@ def failure(words: str) -> XsftError:
         return Unreachable(f"The data set could not be fetched: {words}", fix="Check the network, and try again.")
     fix = LOGIN if any(word in words for word in NO_ACCESS) else "Correct the data section, or mend the file."
     return SpecError((error("data-unreadable", "data", f"The data cannot be read: {words}", fix),))
-
-
-def _environment(machine: Machine, scratch: Path, *, online: bool) -> dict[str, str]:
-    names = (*PASSED_ON, *(PASSED_ON_ONLINE if online else ()))
-    passed = {name: machine.env[name] for name in names if name in machine.env}
-    own = {"HF_HOME": str(machine.cache / "huggingface"), "HF_HUB_DISABLE_TELEMETRY": "1", "TMPDIR": str(scratch)}
-    return {**passed, **(hub_token(machine.env) if online else OFFLINE), **own}

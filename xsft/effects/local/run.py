@@ -20,6 +20,7 @@ from xsft.effects.local.folder import RunFolder, admit, folder_of, recovered
 from xsft.effects.local.killed import true_status
 from xsft.effects.local.machine import Machine, trainer_command
 from xsft.effects.local.namespace import Containment
+from xsft.effects.local.stage_record import usable
 from xsft.effects.local.start import contained, train
 from xsft.effects.local.trainer_process import GRACE_S
 from xsft.effects.local.watch import TrainerEnd, Watch
@@ -27,7 +28,7 @@ from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
-from xsft.errors import EnvironmentMissing, Refused
+from xsft.errors import Refused
 from xsft.naming import RowOrder
 from xsft.problems import Problem
 from xsft.records.model import Receipt
@@ -100,7 +101,7 @@ def already_done(plan: Plan) -> LocalResult | None:
     for a run that may not start.
     """
     folder = folder_of(plan)
-    with _usable(folder):
+    with usable(folder.own):
         record = recovered(admit(plan, folder), folder)
         return _finished(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
 
@@ -116,24 +117,10 @@ def _held(folder: RunFolder) -> Iterator[None]:
             id="run-running",
         )
 
-    with _usable(folder):
+    with usable(folder.own):
         folder.own.mkdir(parents=True, exist_ok=True)
         with exclusive(folder.lock, waiting=refuse):
             yield
-
-
-@contextmanager
-def _usable(folder: RunFolder) -> Iterator[None]:
-    """Turn an error for a folder that cannot be read or written, or a full disk, into one that tells the user what to
-    fix.
-    """
-    try:
-        yield
-    except OSError as failed:
-        raise EnvironmentMissing(
-            f"{folder.own} cannot be used: {failed.strerror or failed}",
-            fix="free some space or use another output; saved files are kept",
-        ) from failed
 
 
 def _finished(plan: Plan, folder: RunFolder, record: Record) -> LocalResult:

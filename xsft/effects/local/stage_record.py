@@ -105,7 +105,8 @@ def usable(folder: Path) -> Iterator[None]:
         yield
     except OSError as failed:
         raise EnvironmentMissing(
-            f"{folder} cannot be used: {failed.strerror or failed}", fix="free some space or name another output"
+            f"{folder} cannot be used: {failed.strerror or failed}",
+            fix="free some space or name another output; saved files are kept",
         ) from failed
 
 
