@@ -19,10 +19,9 @@ from xsft.commands import why as why_verb
 from xsft.commands.cancel import Cancelled
 from xsft.commands.changes import changes_of
 from xsft.commands.log_request import LogRequest
-from xsft.commands.run_sources import runs_asked
 from xsft.commands.waiting import WaitLimits, row_of_waited, wait_for
 from xsft.effects.runs.losses import Curve
-from xsft.effects.runs.runs import runs_for
+from xsft.effects.runs.runs import Runs, runs_for
 from xsft.effects.runs.sources import PlaceQuery
 from xsft.problems import Problem
 from xsft.run_query import look, pick, query_of
@@ -71,7 +70,7 @@ def why(
     namespace: str | None = None,
 ) -> Explanation:
     """Return the most likely cause of the run's state, with its evidence, the next step, and other findings."""
-    runs = runs_asked(PlaceQuery(place=place, context=context, namespace=namespace), run)
+    runs = _runs(run, place=place, context=context, namespace=namespace)
     return why_verb.explained(run, world=why_verb.world_of(runs), attempt=attempt).explanation
 
 
@@ -92,7 +91,7 @@ def wait(
     ValueError for another word in `until`.
     """
     goal = parse_goal(until)
-    query, clock = changes_of(runs_asked(PlaceQuery(place=place, context=context, namespace=namespace), run))
+    query, clock = changes_of(_runs(run, place=place, context=context, namespace=namespace))
     patience = WaitLimits(timeout_s=timeout_s, poll_s=poll_s, began_at=clock.monotonic())
     waited = wait_for(run, goal=goal, query=query, patience=patience, clock=clock, say=say)
     return row_of_waited(run, goal, waited)
@@ -113,7 +112,7 @@ def logs(
 
     `every`: of all its processes, 8 at most.
     """
-    runs = runs_asked(PlaceQuery(place=place, context=context, namespace=namespace), run)
+    runs = _runs(run, place=place, context=context, namespace=namespace)
     asked = LogRequest(every=every, tail=tail, follow=follow, attempt=attempt)
     return logs_verb.found_lines(run, asked=asked, world=logs_verb.world_of(runs), timestamps=False).lines
 
@@ -125,7 +124,7 @@ def cancel(
 
     A run that has ended gives `action="nothing"`.
     """
-    runs = runs_asked(PlaceQuery(place=place, context=context, namespace=namespace), run)
+    runs = _runs(run, place=place, context=context, namespace=namespace)
     return cancel_verb.cancelled(run, world=cancel_verb.world_of(runs), agree=lambda _about: None)
 
 
@@ -133,5 +132,10 @@ def compare(
     runs: Sequence[str], *, place: str | None = None, context: str | None = None, namespace: str | None = None
 ) -> tuple[Curve, ...]:
     """Return the losses of each run by step, in the order given. Raises Unknown if no run has one."""
-    found = runs_asked(PlaceQuery(place=place, context=context, namespace=namespace), *runs)
+    found = _runs(*runs, place=place, context=context, namespace=namespace)
     return compare_verb.curves_of(tuple(dict.fromkeys(runs)), world=compare_verb.world_of(found))[0]
+
+
+def _runs(*names: str, place: str | None, context: str | None, namespace: str | None) -> Runs:
+    asked = PlaceQuery(place=place, context=context, namespace=namespace)
+    return runs_for(asked, names=names, everything=True)

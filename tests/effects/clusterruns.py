@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.cluster.api import Cluster as Real
 from tests.cluster.rest import MERGE
+from tests.effects.observing import observe_run
 from tests.fakes.clusters import asked
 from tests.fakes.kuberuns import golden
 from xsft.effects.cluster.cluster import Cluster, connect_context
@@ -21,7 +22,6 @@ from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.evidence import read_evidence
 from xsft.effects.runs.gather import Target
-from xsft.effects.runs.observe import observe_run
 from xsft.effects.runs.progress import ProgressSource, read_progress
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence

@@ -17,13 +17,7 @@ def runs_of(args: argparse.Namespace, *names: str, everything: bool = True) -> R
     """Return the runs of these names (none: all), in the places that the arguments of `arguments.runs.add_where`
     name.
     """
-    return runs_asked(
-        PlaceQuery(place=args.place, context=args.context, namespace=args.namespace), *names, everything=everything
-    )
-
-
-def runs_asked(asked: PlaceQuery, *names: str, everything: bool = True) -> Runs:
-    """Return the runs as `runs_of` does, for callers in Python."""
+    asked = PlaceQuery(place=args.place, context=args.context, namespace=args.namespace)
     return runs_for(asked, names=names, everything=everything)
 
 

@@ -14,7 +14,7 @@ from xsft.states.model import Observation, Unread
 
 
 class RunsAnswer(Protocol):
-    """The answers of the clusters and this machine at one time (`effects.runs.RunsReading`)."""
+    """The answers of the clusters and this machine at one time (`effects.runs.gather.Gathered`)."""
 
     @property
     def observations(self) -> tuple[Observation, ...]: ...

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.effects.observing import observe_run
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import NAMESPACE, RUNNING, Runs, ended
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.runs.evidence import read_evidence
-from xsft.effects.runs.observe import observe_run
 from xsft.states.causes import explain
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.effects.observing import observe_cluster
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import ADMITTED, Runs, ended
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
-from xsft.effects.runs.observe import MAX_QUEUES, observe_cluster, observe_run
+from xsft.effects.runs.observe import MAX_QUEUES
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.states.model import Observation
 
@@ -40,8 +41,8 @@ def connected(api: ClusterApi) -> Cluster:
     return connect_context(api.context, here=api.here, patience=patience)
 
 
-def seen(api: ClusterApi, **which: Any) -> dict[str, Observation]:
-    found = observe_cluster(connected(api), namespace="default", name="here", now=NOW, **which)
+def seen(api: ClusterApi) -> dict[str, Observation]:
+    found = observe_cluster(connected(api), namespace="default", name="here", now=NOW)
     return {one.jobset.name: one for one in found if one.jobset}
 
 
@@ -79,15 +80,6 @@ def test_each_kind_of_run_in_four_lists(api: ClusterApi, runs: Runs) -> None:
     assert pods.query["fieldSelector"] == "status.phase=Pending"
     assert pods.query["resourceVersion"] == "0"
     assert all(one.headers["accept-encoding"] == "gzip" for one in lists)
-
-
-def test_names_are_exact_and_may_be_the_runs_or_the_jobsets(api: ClusterApi, runs: Runs) -> None:
-    runs.admitted("gemma")
-    runs.admitted("gemma-2", run="gemma")
-    runs.admitted("gemma-big")
-    assert set(seen(api, run_names=["gemma"])) == {"gemma", "gemma-2"}
-    assert set(seen(api, run_names=["gemma-2"])) == {"gemma-2"}
-    assert set(seen(api, run_names=["gem"])) == set()
 
 
 @pytest.mark.parametrize(
@@ -181,31 +173,6 @@ def test_a_cluster_without_jobset_says_so(api: ClusterApi) -> None:
         seen(api)
 
 
-def test_one_run_with_its_pods_and_attempts(api: ClusterApi, runs: Runs) -> None:
-    first = runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
-    first["metadata"]["creationTimestamp"] = "2026-11-21T09:00:00Z"
-    runs.admitted("gemma-2", run="gemma")
-    runs.admitted("another")
-    for host in (0, 1):
-        runs.pod("gemma-2", host=host)
-    runs.pod("another")
-    newest, oldest = run(api, "gemma")
-    assert newest.jobset is not None
-    assert oldest.jobset is not None
-    assert (newest.jobset.name, oldest.jobset.name) == ("gemma-2", "gemma")
-    assert newest.pods is not None
-    assert [pod.host for pod in newest.pods] == [0, 1]
-    assert oldest.pods == ()
-    assert [one.jobset and one.jobset.name for one in run(api, "gemma-2")] == ["gemma-2"]
-    assert run(api, "gem") == ()
-
-
-def test_one_run_of_plain_xpk(api: ClusterApi, runs: Runs) -> None:
-    runs.plain("by-xpk")
-    (found,) = run(api, "by-xpk")
-    assert found.run_name == "by-xpk"
-
-
 def test_lists_do_not_grow_in_number(api: ClusterApi, runs: Runs) -> None:
     for i in range(100):
         runs.admitted(f"run-{i}")
@@ -249,7 +216,3 @@ def test_positions_in_the_fullest_queues(api: ClusterApi, runs: Runs) -> None:
         "last": ["queue"],
         f"waits-{MAX_QUEUES}": ["queue"],
     }
-
-
-def run(api: ClusterApi, name: str) -> tuple[Observation, ...]:
-    return observe_run(connected(api), namespace="default", name="here", run_name=name, now=NOW)

@@ -12,13 +12,13 @@ import pytest
 
 from tests.cluster.api import Cluster as Real
 from tests.effects.clusterruns import CHIPS, HOSTS, STEP, TOPOLOGY, Staged, place, selector
+from tests.effects.observing import observe_cluster
 from xsft.effects.machine import clock
 from xsft.effects.records.index import IndexEntry, keep
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.gather import begin, gather_runs
 from xsft.effects.runs.lastknown import remember
-from xsft.effects.runs.observe import observe_cluster
 from xsft.effects.runs.wanted import Effort
 from xsft.records.model import ClusterAddress as Where
 from xsft.states.causes import explain

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.effects.observing import observe_cluster
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import Runs, ended
 from tests.observations import queued
@@ -22,7 +23,6 @@ from xsft.effects.machine.parallel import answers
 from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.runs.first_pods import FirstPods
-from xsft.effects.runs.observe import observe_cluster
 from xsft.effects.runs.progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, ProgressSource, not_asked, read_progress
 from xsft.effects.runs.wanted import tells
 from xsft.errors import Unreachable

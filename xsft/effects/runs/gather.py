@@ -229,6 +229,9 @@ class Gathered(Struct, frozen=True, kw_only=True):
     """Whether anything could be read at all."""
     whole: bool = True
     """Whether every queried cluster answered."""
+    known: Callable[[], tuple[str, ...]] = lambda: ()
+    """Return the names of all runs that can be read from here, for a name that was not found. Reads the sources once
+    more."""
 
     @property
     def observations(self) -> tuple[Observation, ...]:

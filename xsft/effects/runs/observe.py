@@ -4,23 +4,18 @@ to read the JobSets is an error.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.lists import Lists, ask_lists
+from xsft.effects.cluster.lists import Lists
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import Answering, Started, start
 from xsft.errors import XsftError
-from xsft.launchers.labels import RUN_LABEL
-from xsft.reading.pods import pods_selector
 from xsft.reading.queue import Owned, queues_of, waits, with_positions
 from xsft.spec.secrets import redact
 from xsft.states.model import JobSet, KueueWorkload, Observation, Pod, Unread, What
@@ -39,11 +34,16 @@ MAX_QUEUES = 4
 NOT_ASKED = Unread(what="queue", why=f"queue position unknown: only the {MAX_QUEUES} longest queues are queried")
 
 
-def observe_cluster(
-    cluster: Cluster, *, namespace: str, name: str, now: str, run_names: Iterable[str] | None = None
+def observations_of(
+    lists: Lists,
+    *,
+    name: str,
+    now: str,
+    first_pods: Sequence[Answering[tuple[Pod, ...]]] | None = None,
 ) -> tuple[Observation, ...]:
-    """Return one Observation per JobSet of the namespace; each is an attempt of a run. `run_names`: exact names of runs
-    or JobSets; None: all. `name`: the cluster as the user names it.
+    """Return one Observation per JobSet of the namespace; each is an attempt of a run. `name`: the cluster as the user
+    names it. `first_pods`: lists with the first pods of all starting Jobs; None: they are requested if a run is
+    starting.
 
     Reads at most six lists: JobSets, servers' Deployments, Kueue's Workloads, the pending first pod of each Job if a
     run is starting, the pods of servers if one does not answer, and the pending workloads of the queue; one more for
@@ -51,28 +51,12 @@ def observe_cluster(
     A list that cannot be read is in `unread`. Raises Unreachable if the JobSets cannot be read, EnvironmentMissing if
     the cluster has no JobSet.
     """
-    return observations_of(ask_lists(cluster, namespace=namespace), name=name, now=now, run_names=run_names)
-
-
-def observations_of(
-    lists: Lists,
-    *,
-    name: str,
-    now: str,
-    run_names: Iterable[str] | None = None,
-    first_pods: Sequence[Answering[tuple[Pod, ...]]] | None = None,
-) -> tuple[Observation, ...]:
-    """Return what `observe_cluster` returns, from lists that were already requested. `first_pods`: lists with the first
-    pods of all starting Jobs; None: they are requested if a run is starting.
-    """
     jobsets, _ = held_by(lists)
-    wanted = None if run_names is None else frozenset(run_names)
     pods = [lists.ask_pods()] if first_pods is None and any(map(starts, jobsets)) else list(first_pods or ())
     if any(one.serves and not serving(one) for one in jobsets):
         pods = [*pods, lists.ask_server_pods()]
-    beside = _beside(lists.reads, lists.workloads, pods, namespace=lists.namespace, phase="Pending")
-    shown = (one for one in jobsets if wanted is None or {one.name, one.run_name} & wanted)
-    return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
+    beside = _beside(lists.reads, lists.workloads, pods, namespace=lists.namespace)
+    return tuple(beside.of(jobset, name=name, now=now) for jobset in jobsets)
 
 
 def held_by(lists: Lists) -> tuple[tuple[JobSet, ...], tuple[Unread, ...]]:
@@ -94,31 +78,6 @@ def starts(jobset: JobSet) -> bool:
         return False  # no Job has its pod
     up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
     return jobset.terminal is None and not jobset.suspended and not up
-
-
-def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, now: str) -> tuple[Observation, ...]:
-    """Return one Observation per existing attempt of exactly this run (or JobSet), with all its pods, the newest first;
-    empty if the cluster has none. Raises as `observe_cluster`.
-    """
-    reads = cluster.reads
-    attempts = attempts_of(reads, namespace=namespace, run_name=run_name)
-    if not attempts:
-        return ()
-    workloads = start(lambda: reads.workloads(namespace=namespace))
-    pods = start(lambda: reads.pods(namespace=namespace, labels=pods_selector([one.name for one in attempts])))
-    beside = _beside(reads, workloads, [pods], namespace=namespace)
-    seen = (beside.of(jobset, name=name, now=now) for jobset in attempts)
-    return tuple(replace(one, pods=one.pods or ()) if beside.pods is not None else one for one in seen)
-
-
-def attempts_of(reads: Reads, *, namespace: str, run_name: str) -> tuple[JobSet, ...]:
-    """Return the JobSets of the run, or the one with that name, the newest first. Costs one list with that label and
-    one get.
-    """
-    there = reads.jobsets(namespace=namespace, selector=f"{RUN_LABEL}={run_name}") if is_label(run_name) else ()
-    named = None if any(one.name == run_name for one in there) else reads.jobset(name=run_name, namespace=namespace)
-    every = (*there, *((named,) if named and not there else ()))
-    return tuple(sorted(every, key=lambda one: (one.created_at, len(one.name), one.name), reverse=True))
 
 
 def unread(what: What, failed: XsftError) -> Unread:
@@ -167,9 +126,8 @@ def _beside(
     pods: Sequence[Answering[tuple[Pod, ...]]],
     *,
     namespace: str,
-    phase: str | None = None,
 ) -> _Beside:
-    """Return what the other lists hold. `phase`: only pods in that phase."""
+    """Return what the other lists hold, of the pods those that are pending, and the servers'."""
     left = partial(_left, reads, clock.monotonic())
     owned, no_workloads = _got(workloads, "workloads", left)
     queues = queues_of([one.workload for one in owned or ()])[:MAX_QUEUES]
@@ -178,7 +136,7 @@ def _beside(
     answers = [_got(one, "pods", left) for one in pods]
     by_name: dict[str, list[Pod]] = defaultdict(list)
     for pod in (pod for found, _ in answers for pod in found or ()):
-        if phase in (None, pod.phase) or serves(pod):
+        if pod.phase == "Pending" or serves(pod):
             by_name[pod.jobset].append(pod)
     return _Beside(
         workloads=by_uid,
@@ -213,8 +171,3 @@ def _got(started: Answering[T], what: What, left: Callable[[], float]) -> tuple[
         return started.result(), ()
     except XsftError as failed:
         return None, (unread(what, failed),)
-
-
-def is_label(name: str) -> bool:
-    """Return whether a label can have that value: the API server rejects a selector with an invalid value."""
-    return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", name) is not None

@@ -87,9 +87,7 @@ def _in_time(questions: Mapping[str, Callable[[], ToolCheck]], *, late_s: float)
             yield one.result()
         else:
             late = f"timed out: no answer within {late_s:g} s"
-            yield replace(
-                _row(name, ""), detail=late, fix="ToolCheck the network, the VPN and the login, and try again."
-            )
+            yield replace(_row(name, ""), detail=late, fix="Check the network, the VPN and the login, and try again.")
 
 
 def _cluster(name: str, place: Place, world: PlaceProbe) -> ToolCheck:

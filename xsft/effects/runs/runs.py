@@ -4,11 +4,12 @@ submitted from here, and on this machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster, connect
@@ -40,35 +41,6 @@ Begun = tuple[Started[tuple[Cluster, Lists]], ...]
 """One started request per source: its cluster and the lists."""
 
 
-class RunsReading(Struct, frozen=True, kw_only=True):
-    """The result of reading all sources."""
-
-    gathered: Gathered
-    known: Callable[[], tuple[str, ...]] = lambda: ()
-    """Return the names of all runs that can be read from here, for a name that was not found. Reads the sources once
-    more.
-    """
-
-    @property
-    def observations(self) -> tuple[Observation, ...]:
-        return self.gathered.observations
-
-    def parts(self) -> Iterator[tuple[Observation, ...]]:
-        return self.gathered.parts()
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        return self.gathered.problems
-
-    @property
-    def answered(self) -> bool:
-        return self.gathered.answered
-
-    @property
-    def whole(self) -> bool:
-        return self.gathered.whole
-
-
 class Runs(Struct, kw_only=True, eq=False):
     """The runs that the user asked about. Mutable: connections are kept for the next read."""
 
@@ -93,10 +65,11 @@ class Runs(Struct, kw_only=True, eq=False):
     def listen(self, say: ShowLine) -> None:
         self.say = say
 
-    def read(self) -> RunsReading:
+    def read(self) -> Gathered:
         """Read all sources at once. Never raises if one does not answer: that is a problem in the result."""
         look = self._look(self._begun(), self.names, self.effort)
-        return RunsReading(gathered=self._gather(look), known=self._known if self.names else lambda: ())
+        found = self._gather(look)
+        return replace(found, known=self._known) if self.names else found
 
     def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
         """Save the states, to be shown if a cluster does not answer later; record the jobs that failed since the last
