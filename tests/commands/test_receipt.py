@@ -81,7 +81,7 @@ def test_submissions_whose_jobsets_are_gone_are_in_the_record(tmp_path: Path) ->
 
 
 def test_nothing_left_is_exit_8() -> None:
-    with pytest.raises(Unknown, match="Nothing is left of gemma"):
+    with pytest.raises(Unknown, match="The log and the record of gemma are gone"):
         print_receipt("gemma", query=query(observed()), read=lambda _: None, json=False)
 
 

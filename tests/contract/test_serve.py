@@ -134,7 +134,7 @@ def test_a_name_that_no_training_has(trained: Lab, inference_engine: BuiltEnviro
     with start("nobody", XSFT_STATE_DIR=trained.env["XSFT_STATE_DIR"]) as process:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "nobody is no run that was submitted from this machine." in err
+    assert "Run nobody was not submitted from this machine." in err
 
 
 def test_a_port_in_use_is_refused_before_anything_is_exported(trained: Lab) -> None:

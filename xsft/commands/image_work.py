@@ -186,7 +186,7 @@ def _base(
             if ref is None or isinstance(failed, Refused) or args.action not in ONLY_LOOK:
                 raise
             said = " ".join(f"{problem.message.rstrip('.')}." for problem in failed.problems)
-            display.say(f"{said} Which bytes {ref} is stays open, and so the tags below.")
+            display.say(f"{said} The digest of {ref} is unknown, so the tags below may change.")
             return Base(ref=ref)
 
     return base

@@ -44,7 +44,7 @@ def print_receipt(name: str, *, query: RunQuery, read: ReadReceipt, json: bool) 
         receipt = read(hit)
     if receipt is None:
         raise Unknown(
-            f"Nothing is left of {hit.row.run_name} that tells how its time was spent.",
+            f"The log and the record of {hit.row.run_name} are gone; how its time was spent is unknown.",
             fix="Ask before its JobSet is deleted (a day after its end, unless the workload says otherwise).",
         )
     told = RunReceipt(row=hit.row, receipt=receipt)

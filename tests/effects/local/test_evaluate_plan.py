@@ -28,11 +28,11 @@ def test_prompts_are_read_beside_the_workload(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", "no prompt"),
-        ("hello\n", ":1 is no prompt"),
-        ('{"prompt": "a"}\n{"text": "b"}\n', ":2 is no prompt"),
-        ('{"messages": [{"role": "user"}]}\n', ":1 is no prompt"),
+        ("hello\n", ":1 is not a prompt"),
+        ('{"prompt": "a"}\n{"text": "b"}\n', ":2 is not a prompt"),
+        ('{"messages": [{"role": "user"}]}\n', ":1 is not a prompt"),
         ('{"messages": [{"role": "assistant", "content": "b"}]}\n', "must be the user's"),
-        ("[" * 100_000, ":1 is no prompt"),
+        ("[" * 100_000, ":1 is not a prompt"),
     ],
 )
 def test_another_file_is_refused_by_its_line(tmp_path: Path, text: str, said: str) -> None:

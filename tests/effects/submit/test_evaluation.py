@@ -61,14 +61,14 @@ def test_the_pod_judges_and_says_how_its_attempt_ended(
 def test_a_torn_result_is_refused(plan: EvaluationPlan, store: RecordStore, content: str) -> None:
     measured(plan, says="it is 2")
     Path(plan.result).write_text(content, encoding="latin-1")
-    with pytest.raises(Refused, match=r"evaluation\.json is no result") as refused:
+    with pytest.raises(Refused, match=r"evaluation\.json is not the result") as refused:
         read_report(plan, store=store)
     assert refused.value.problem_id == "evaluation-result"
 
 
 def test_the_result_of_another_evaluation_is_refused(plan: EvaluationPlan, store: RecordStore) -> None:
     measured(plan, says="it is 2", digest="0" * 64)
-    with pytest.raises(Refused, match="no result of this evaluation"):
+    with pytest.raises(Refused, match="not the result of this evaluation"):
         read_report(plan, store=store)
 
 

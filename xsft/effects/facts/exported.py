@@ -39,12 +39,14 @@ def training_of(run_name: str, store: RecordStore) -> TrainedRun:
     records = store.read_run(output, run_name) if entries else ()
     if not records or not records[-1].attempts:
         raise UsageError(
-            f"{run_name} is no run that was submitted from this machine.",
+            f"Run {run_name} was not submitted from this machine.",
             fix="Give a name that `xsft status --all` shows.",
         )
     record = records[-1]
     if not any(word.startswith("run_name=") for word in record.last.argv):
-        raise UsageError(f"{run_name} is no training: it has no weights to export.", fix="Give the name of a training.")
+        raise UsageError(
+            f"Run {run_name} is not a training: it has no weights to export.", fix="Give the name of a training."
+        )
     return trained_run(record, output=output)
 
 
@@ -110,7 +112,7 @@ def _step(trained: TrainedRun, asked: ExportRequest, store: RecordStore) -> int:
     newest = latest_step(objects, output=trained.output, run_name=trained.run_name)
     if newest is None:
         raise UsageError(
-            f"run {trained.run_name} has no checkpoint that was saved to its end.",
+            f"run {trained.run_name} has no complete checkpoint.",
             fix=f"See how far it has come: xsft status {trained.run_name}",
         )
     if asked.step is None or asked.step == newest:

@@ -120,7 +120,7 @@ def _refuse_unfit(plan: EvaluationPlan) -> None:
     weights = Path(plan.weights)
     if not (weights / "_METADATA").is_file():
         raise Refused(
-            f"{plan.training} has no checkpoint of step {plan.inputs.step}: {weights} is missing or not whole",
+            f"{plan.training} has no checkpoint of step {plan.inputs.step}: {weights} is missing or incomplete",
             fix="Train it to that step first; `xsft run` with its workload does both.",
             id="evaluation-untrained",
         )

@@ -41,7 +41,7 @@ def read_prompts(path: Path) -> tuple[Conversation, ...]:
     except (OSError, UnicodeDecodeError) as failed:
         raise _refused(f"{path} cannot be read: {getattr(failed, 'strerror', None) or failed}.") from failed
     if not lines:
-        raise _refused(f"{path} holds no prompt.")
+        raise _refused(f"{path} contains no prompt.")
     return tuple(_prompt(line, number, path) for number, line in enumerate(lines, start=1))
 
 
@@ -52,7 +52,7 @@ def _prompt(line: str, number: int, path: Path) -> Conversation:
             return turn(found["prompt"])
         messages = msgspec.convert(found["messages"], Conversation)
     except (ValueError, TypeError, KeyError, RecursionError) as wrong:
-        raise _refused(f"{path}:{number} is no prompt.") from wrong
+        raise _refused(f"{path}:{number} is not a prompt.") from wrong
     if not messages or messages[-1].role != "user":
         raise _refused(f"{path}:{number}: the last message of a prompt must be the user's.")
     return messages

@@ -59,5 +59,6 @@ def _opened(path: Path) -> BinaryIO:
         return open_regular(path)
     except OSError as failed:
         raise EnvironmentMissing(
-            f"{path} cannot be read: {failed.strerror or failed}", fix="Only the run's record may be left."
+            f"{path} cannot be read: {failed.strerror or failed}",
+            fix="If the log was deleted, xsft status shows what the run's record has.",
         ) from None

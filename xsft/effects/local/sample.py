@@ -68,7 +68,7 @@ def _entry(name: str, store: RecordStore) -> IndexEntry:
     entries = [one for one in store.local_index().entries if one.run_name == name and one.output]
     if not entries:
         fix = "Give a name that `xsft status --all` shows."
-        raise UsageError(f"{name} is no run that was submitted from this machine.", fix=fix)
+        raise UsageError(f"Run {name} was not submitted from this machine.", fix=fix)
     if not entries[-1].on_this_machine:
         raise UsageError(
             f"{name} trained on a cluster, and its weights are not on this machine.",

@@ -45,7 +45,7 @@ def record_end(plan: EvaluationPlan, report: EvaluationReport, *, store: RecordS
 
 def _unknown(path: str) -> Refused:
     return Refused(
-        f"{path} is no result of this evaluation.",
+        f"{path} is not the result of this evaluation.",
         fix="Look at the file, and move it away if no evaluation is in progress; nothing was changed.",
         id="evaluation-result",
     )
