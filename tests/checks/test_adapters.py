@@ -136,3 +136,11 @@ def test_shapes_that_are_unknown_are_not_compared(saved: Facts) -> None:
 def test_a_module_path_that_matches_nothing(path: str, expected: set[str]) -> None:
     assert ids(check, spec(lora={"rank": 8, "alpha": 16, "module_path": path})) == expected
     assert ids(check, spec(lora={"rank": 8, "alpha": 16, "module_path": path}, model={"name": "a-model"})) <= expected
+
+
+@pytest.mark.parametrize(
+    ("mask", "expected"),
+    [(["q_proj"], {"mask-freezes-all"}), (["("], {"mask-freezes-all"}), (["x", "mlp/wo"], set()), ([], set())],
+)
+def test_a_mask_that_freezes_everything(mask: list[str], expected: set[str]) -> None:
+    assert ids(check, spec(overrides={"maxtext": {"trainable_parameters_mask": mask}})) == expected

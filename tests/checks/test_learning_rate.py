@@ -52,6 +52,9 @@ def test_a_rate_that_trains_nothing() -> None:
         ("warmup_steps_fraction", 0.1, set()),
         ("dtype", "float16", {"float16"}),
         ("dropout_rate", 1.0, set()),
+        ("adam_weight_decay", 100, {"weight-decay-high"}),
+        ("adam_weight_decay", 1, set()),
+        ("learning_rate_final_fraction", 5, {"learning-rate-grows"}),
     ],
 )
 def test_values_of_the_optimizer(key: str, value: float | str, expected: set[str]) -> None:

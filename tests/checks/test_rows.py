@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 import xsft
+from tests.checks import factory
+from tests.checks.factory import spec
+from xsft.checks.rows import check
+from xsft.facts import DataFacts, Facts, SampledRow
 from xsft.problems import Problem
 
 TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"
@@ -93,3 +97,13 @@ def test_what_is_not_checked_is_a_note(tmp_path: Path) -> None:
     settings = (f"data.hf_train_files={tmp_path}/rows.jsonl", "data.formatting_func=a.b")
     notes = {p.id: p for p in xsft.check(xsft.load(TINY, settings=settings)) if p.severity == "note"}
     assert "xsft data inspect" in notes["data-not-read"].fix
+
+
+def test_a_system_message_that_a_known_template_refuses() -> None:
+    row = {"messages": [{"role": "system", "content": "be kind"}, *GOOD["messages"]]}
+    found = Facts(data=DataFacts(rows=(SampledRow(at="row 1", row=row),)))
+    gemma = {"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it"}
+    assert "data-template" in factory.ids(check, spec(model=gemma), found)
+    assert "data-template" not in factory.ids(check, spec(), found)
+    own = {"maxtext": {"chat_template": "{{ messages }}"}}
+    assert "data-template" not in factory.ids(check, spec(model=gemma, overrides=own), found)

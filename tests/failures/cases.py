@@ -331,5 +331,9 @@ CASES: Mapping[str, Case] = {
         image={"maxtext": "0.2.4"},
     ),
     "tokens.beyond-vocabulary": workload(facts=Facts(tokenizer=TokenizerFacts(folder="/t", vocabulary=151_937))),
+    "data.system": rows(
+        {"messages": [{"role": "system", "content": "be kind"}, *CHAT["messages"]]},
+        model={"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it"},
+    ),
     "export.sft-checkpoint": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
 }

@@ -54,6 +54,11 @@ def has_chat_template(repo: str) -> bool | None:
     return True if any(fnmatchcase(repo, pattern) for pattern in templates["with"]) else None
 
 
+def refuses_system(repo: str) -> bool:
+    """Return whether the repository's own chat template is known to stop at a system message."""
+    return repo.startswith(tuple(toml("tokenizers.toml")["system"]["refused"]))
+
+
 def is_gated(repo: str) -> bool | None:
     """Return True if the hub requires a token and an accepted licence; None if unknown."""
     gates: dict[str, list[str]] = toml("tokenizers.toml")["gated"]

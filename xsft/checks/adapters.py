@@ -1,4 +1,4 @@
-"""Check the adapters that a LoRA run starts from: complete, of the run's rank, and of its model and modules. Pure.
+"""Check the adapters of a LoRA run, and those that it starts from: of its model, modules and rank; and masks. Pure.
 
 MaxText compares none of this. Run on 0.2.5 (restore_lora_from_path), adapters of another rank or model replace the
 run's own whatever their shape, those without a module in the run are dropped, and a missing one ends in a ValueError.
@@ -17,6 +17,7 @@ from xsft.catalog.layers import ArrayShape
 from xsft.checkpoint.compare import kind, weights
 from xsft.checkpoint.files import certain
 from xsft.checks.checkpoint import right_level, scan_of
+from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
 from xsft.facts import CheckpointFacts, Facts, SavedArray
 from xsft.problems import Problem, error, warning
@@ -30,6 +31,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
     found = facts.adapters
     yield from _unmatched(run, keys, facts)
+    yield from _frozen(run, keys, facts)
     if run.adapters is None:
         return
     if found is None:
@@ -67,6 +69,26 @@ def _unmatched(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Pr
         message = f"{path!r} matches no module of {run.spec.model.name}: MaxText stops with `no LoRA parameters found`."
         fix = f"Match whole paths, such as {kernels[0]}, or remove it if MaxText has a pattern for the model."
         yield error("lora-module-none", where, message, fix, kind="disputable")
+
+
+MASK = "trainable_parameters_mask"
+
+
+def _frozen(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Check for a mask that freezes everything. source: maxtext@0.2.5 optimizers/optimizers.py [_get_path_mask_fn]:
+    `re.search` in paths of arrays; Tunix's adapter puts `base` before them."""
+    patterns, model = keys.get(MASK), _model(run, keys, facts)
+    if not isinstance(patterns, list) or not patterns or model is None or not is_on(keys.get("scan_layers", True)):
+        return
+    paths = [f"{of}{name.replace('.', '/')}/value" for of in ("", "base/") for name in model.arrays]
+    try:
+        trained = any(re.search(str(pattern), path) for pattern in patterns for path in paths)
+    except re.error:
+        trained = False
+    if not trained:
+        message = f"{MASK} matches no array of {run.spec.model.name}: every weight is frozen, and nothing is trained."
+        fix = f"Match paths such as {paths[0].removesuffix('/value')}, or remove it."
+        yield error("mask-freezes-all", where_of(MASK, run), message, fix, kind="disputable")
 
 
 UNKNOWN = "Unknown: whether it exists and is complete, its rank and its modules."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from xsft.catalog.models import pins
@@ -19,6 +20,10 @@ HIGHEST_LORA = 1e-2
 LOWEST, LOWEST_LORA = 1e-8, 1e-5
 """A tenth of the lowest published rates and less."""
 LONGEST_WARMUP = 0.5
+MOST_DECAY = 0.1
+DEFAULT_RATE = 2e-5
+"""source: maxtext@0.2.5 configs/post_train/sft.yml"""
+FINAL = "learning_rate_final_fraction"
 SCHEDULE = "learning_rate_schedule_steps"
 
 
@@ -29,6 +34,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield from _rate(run, keys)
     yield from _schedule(run, keys)
     yield from _warmup(run, keys)
+    yield from _decay(run, keys)
     yield from _adam(run, keys)
     yield from _dropout(run, keys)
     yield from _float16(run, keys)
@@ -69,6 +75,19 @@ def _warmup(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if share is not None and LONGEST_WARMUP < share <= 1:
         message = f"The learning rate rises for {share:.0%} of the steps, and is at its value only after them."
         yield warning("warmup-long", where_of("warmup_steps_fraction", run), message, "Set it to 0.1 or less.")
+    last = number(keys.get(FINAL))
+    if last is not None and last > 1:
+        message = f"{FINAL} {last:g} lets the learning rate grow to {last:g} times its value; 0.1 is usual."
+        yield warning("learning-rate-grows", where_of(FINAL, run), message, "Set it to 1 or less.")
+
+
+def _decay(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check what AdamW takes off each weight over the run: rate x decay in a step, at a rate of half its peak."""
+    rate, decay = number(keys.get("learning_rate", DEFAULT_RATE)), number(keys.get("adam_weight_decay"))
+    shrunk = (rate or 0) * (decay or 0) * run.spec.train.steps / 2
+    if run.spec.on_cluster and run.spec.model.checkpoint and shrunk > MOST_DECAY:
+        message = f"adam_weight_decay {decay:g} takes {1 - math.exp(-shrunk):.0%} off every weight over the run."
+        yield warning("weight-decay-high", where_of("adam_weight_decay", run), message, "Use 0.1 or less.")
 
 
 def _adam(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

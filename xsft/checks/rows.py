@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from xsft.catalog.tokenizers import refuses_system
 from xsft.checks.values import is_on, number
 from xsft.dataset.kinds import retyped
 from xsft.dataset.passes import Split
-from xsft.dataset.rules import Render, Rules
+from xsft.dataset.rules import Render, Rules, judge
 from xsft.dataset.verdicts import Round, length_problems, problems_of, texts_of
 from xsft.facts import CountedData, DataFacts, Facts, RoundTokens, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
@@ -39,7 +40,9 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     )
     for found, where, split in sampled:
         if found is not None:
-            yield from _of_files(found, where, _rules(_columns(run, split), keys, facts.tokenizer))
+            rules = _rules(_columns(run, split), keys, facts.tokenizer)
+            yield from _of_files(found, where, rules)
+            yield from _system_refused(run, keys, found, rules, where=where)
             yield from _retyped(found, where) if keys.get("hf_path") == "json" else ()
     if facts.counted is not None:
         yield from _counted_before(facts.counted)
@@ -88,6 +91,19 @@ def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Pro
         yield _not_judged(where)
     elif found.problem is None:
         yield from problems_of(found, rules, where=where)
+
+
+def _system_refused(run: Run, keys: Keys, found: DataFacts, rules: Rules | None, *, where: str) -> Iterator[Problem]:
+    """Check system messages against what the catalogue knows of a template that is not on this machine."""
+    own = keys.get("chat_template") or keys.get("chat_template_path")
+    if rules is None or rules.render or own or not refuses_system(run.tokenizer or ""):
+        return
+    for row in found.rows:
+        if any(message["role"] == "system" for message in judge(row.row, rules).messages):
+            message = f"{row.at} has a system message, at which the chat template of {run.tokenizer} stops."
+            fix = "Put its text into the first question, or give a template that takes it: data.chat_template."
+            yield error("data-template", where, message, fix, kind="disputable")
+            return
 
 
 def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:
