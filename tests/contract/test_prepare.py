@@ -28,7 +28,7 @@ from xsft.effects.local.preparing import Workshop, prepare
 from xsft.errors import EnvironmentMissing
 from xsft.spec.model import WorkloadSpec
 
-pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("maxtext_environment")]
+pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("warm_maxtext")]
 
 TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"
 Row = Mapping[str, Any]
@@ -219,8 +219,10 @@ def test_a_small_disk_is_refused_before_a_row_is_written(tmp_path: Path, maxtext
 
 
 def started(file: Path) -> subprocess.Popen[str]:
+    """With the usual environment of MaxText, whose programs end with their caller."""
     argv = (sys.executable, "-m", "xsft", "data", "prepare", str(file), "--json")
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    env = {name: value for name, value in os.environ.items() if name != "XSFT_CACHE_DIR"}
+    return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
 def test_killed_half_way_and_begun_again_it_is_whole_and_nothing_is_deleted(

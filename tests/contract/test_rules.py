@@ -25,7 +25,7 @@ from xsft.trainers.chat import renderer
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 
 TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"
-ROWS_OF_EACH = 110
+ROWS_OF_EACH = 70
 TEMPLATES: Mapping[str, str] = {
     "messages": "",  # the tokenizer's own
     "prompt,completion": "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}"
@@ -142,7 +142,7 @@ def test_the_copy_judges_as_maxtexts_grain_pipeline_does(
     assert len({verdict.partition(":")[0] for _row, verdict in said}) > 1, "the rows tell something"
 
 
-ROWS_OF_GRAIN = 60
+ROWS_OF_GRAIN = 40
 USER, ASSISTANT = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}
 GOOD = {"messages": [USER, ASSISTANT]}
 TOGETHER: Mapping[str, list[Any]] = {

@@ -135,15 +135,12 @@ def test_every_line_of_the_matrix_equals_xpks_main(lean: dict[Argv, str], xpk_py
 
 
 @pytest.mark.parametrize("verb", ["create", "create-pathways"])
-@pytest.mark.parametrize("nth", [2, 5])
-def test_the_console_script_agrees(
-    lean: dict[Argv, str], xpk_python: Path, tmp_path: Path, verb: str, nth: int
-) -> None:
-    argv = [line for line in MATRIX if line[2] == verb][nth]
+def test_the_console_script_agrees(lean: dict[Argv, str], xpk_python: Path, tmp_path: Path, verb: str) -> None:
+    argv = [line for line in MATRIX if line[2] == verb][5]
     assert _through_console_script(argv, xpk_python, tmp_path) == lean[argv]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_order_and_the_neighbours_in_a_batch_change_nothing(
     lean: dict[Argv, str], xpk_python: Path, seed: int
 ) -> None:

@@ -1,7 +1,7 @@
 """Each request of a submission, in turn, meets each fault: nothing lost, nothing doubled, nothing foreign touched, and
 the next call tells the truth.
 
-Every fault comes at the create and at the read back, and every other request meets one of them; on the stand-in four.
+Every fault comes at the create and at the read back, and every other request meets one of them; on the stand-in two.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def test_one_fault_before_the_server_is_asked(scene: Scene, fault: str) -> None:
 def test_every_request_meets_one(scene: Scene) -> None:
     count, _ = requests_of(scene)
     quick = cycle(fault for name, fault in FAULTS.items() if not name.startswith("hang"))
-    for _ in range(1 if scene.api.kube_api is None else 4):
+    for _ in range(1 if scene.api.kube_api is None else 2):
         for at, fault in zip(range(count), quick, strict=False):
             holds(scene, at, dict(fault))
 
