@@ -130,7 +130,7 @@ def told(rounds: list[tuple[Took, Took, float]], *, where: str, as_json: bool) -
 
 def by_xsft(here: Machine, number: int) -> Took:
     file = here.workload(STORY, place=PLACE, name=f"by-xsft-{number}")
-    return timed(lambda: here.xsft("submit", file, "--json"))
+    return timed(lambda: here.xsft("submit", file, "--json", closed=True))
 
 
 def by_xpk(here: Machine, number: int, xpk: Path) -> tuple[Took, float]:

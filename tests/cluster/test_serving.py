@@ -167,7 +167,7 @@ def test_the_verb_waits_until_health_answers_and_finds_the_server_again(
     api = ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context, namespace=cluster_namespace)
     with machine(tmp_path, environments=tmp_path, api=api) as here:
         file = here.workload(STORY, stages={"serve": {"image": IMAGE}})
-        done = [here.verb("serve", file, "--weights", WEIGHTS, "--json", "--yes", "--poll", "1s") for _ in range(2)]
+        done = [here.xsft("serve", file, "--weights", WEIGHTS, "--json", "--yes", "--poll", "1s") for _ in range(2)]
     assert [one.returncode for one in done] == [0, 0], done[0].stderr
     documents = [json.loads(one.stdout) for one in done]
     assert [one["action"] for one in documents] == ["created", "adopted"]

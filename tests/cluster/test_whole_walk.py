@@ -60,7 +60,7 @@ def test_two_callers_go_through_all_stages_and_each_is_done_once(pods: PlayedPod
     assert {one["action"] for one in second_pass} == {"done"}
     assert [one["result"] for one in second_pass] == [one["result"] for one in first]
     assert objects(pods) == made
-    served = json.loads(pods.here.verb("serve", file, "--json").stdout)
+    served = json.loads(pods.here.xsft("serve", file, "--json").stdout)
     assert (served["action"], served["uid"], served["folder"]) == ("adopted", made[-1][1], folder)
 
 

@@ -27,7 +27,7 @@ def here(tmp_path: Path, cluster_api: ClusterApi) -> Iterator[Machine]:
 
 def served(here: Machine, *options: str, **serve: Any) -> tuple[int, dict[str, Any]]:
     file = here.workload(STORY, stages={"serve": {"image": IMAGE, **serve}})
-    done = here.verb("serve", file, "--json", "--weights", WEIGHTS, *options)
+    done = here.xsft("serve", file, "--json", "--weights", WEIGHTS, *options)
     document: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, document
 
@@ -60,7 +60,7 @@ def test_other_settings_are_refused_while_it_runs(here: Machine) -> None:
 @pytest.mark.standin_only("no-request")
 def test_a_person_sees_the_plan_as_objects_for_kubectl(here: Machine) -> None:
     file = here.workload(STORY, stages={"serve": {"image": IMAGE}})
-    done = here.verb("serve", file, "--dry-run", "--weights", WEIGHTS)
+    done = here.xsft("serve", file, "--dry-run", "--weights", WEIGHTS)
     assert done.returncode == 0, done.stderr
     assert "machine     ct6e-standard-1t: 1 of tpu-v6e-slice; outside the queue's quota" in done.stdout
     text = done.stdout.partition("## objects\n")[2].partition("\n## audit")[0]
@@ -72,7 +72,7 @@ def test_a_person_sees_the_plan_as_objects_for_kubectl(here: Machine) -> None:
 @pytest.mark.standin_only("no-request")
 def test_without_weights_the_export_of_the_workload_is_served_once_there_is_one(here: Machine) -> None:
     file = here.workload(STORY, stages={"serve": {"image": IMAGE}})
-    done = here.verb("serve", file, "--json", "--yes")
+    done = here.xsft("serve", file, "--json", "--yes")
     (problem,) = json.loads(done.stdout)["problems"]
     assert (done.returncode, problem["id"]) == (4, "serve-no-weights")
     assert problem["fix"].startswith(f"Export it first: xsft run {file} --to export")
@@ -88,6 +88,6 @@ def test_without_weights_the_export_of_the_workload_is_served_once_there_is_one(
     ],
 )
 def test_options_of_the_other_place_are_refused(here: Machine, options: tuple[str, ...], said: str) -> None:
-    done = here.verb("serve", *options)
+    done = here.xsft("serve", *options)
     assert done.returncode == 2
     assert said in done.stderr

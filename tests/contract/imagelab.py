@@ -1,4 +1,4 @@
-"""A project with a small image of its own, and `xsft image` as a process that builds and pushes it on a real engine."""
+"""A project with a small image of its own, and `xsft image`, which builds and pushes it on a real engine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from tests import inprocess
 from tests.contract.commandline import XSFT
 from tests.engine.daemon import Engine
 
@@ -53,12 +56,10 @@ class Project:
             text=True,
         )
 
-    def xsft(
-        self, *arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = 300
-    ) -> subprocess.CompletedProcess[str]:
-        with self.start(*arguments, env=env) as running:
-            out, err = running.communicate(timeout=timeout_s)
-        return subprocess.CompletedProcess(arguments, running.returncode, out, err)
+    def xsft(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """In this process, which saves a second each."""
+        with patch.dict(os.environ, {**self.env, **(env or {})}, clear=True), chdir(self.folder):
+            return inprocess.xsft(*arguments)
 
     def image(self, action: str, *arguments: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
         """`xsft image ACTION … --json` of the small image. Raises AssertionError where it fails."""

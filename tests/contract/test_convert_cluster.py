@@ -1,4 +1,4 @@
-"""`xsft checkpoint convert FILE` for a cluster: a process, the real xpk for rendering, a cluster and a bucket."""
+"""`xsft checkpoint convert FILE` for a cluster: the real xpk for rendering, a cluster and a bucket."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: Cluster
 
 def convert(here: Machine, *options: str, **changes: Any) -> dict[str, Any]:
     file = here.workload(STORY, **changes)
-    done = here.xsft("checkpoint", "convert", file, "--json", *options, closed=True)
+    done = here.xsft("checkpoint", "convert", file, "--json", *options)
     assert done.returncode == 0, done.stderr + done.stdout
     document: dict[str, Any] = json.loads(done.stdout)
     read_document("checkpoint-convert", document)

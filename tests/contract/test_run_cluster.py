@@ -46,7 +46,7 @@ def run(
     here: Machine, *options: str, status: int = 0, stages: dict[str, Any] | None = None
 ) -> list[tuple[str, str, str | None]]:
     file = here.workload(STORY, stages=stages, tpu=TPU)
-    done = here.verb("run", file, "--json", "--poll", "1s", *options)
+    done = here.xsft("run", file, "--json", "--poll", "1s", *options)
     assert done.returncode == status, done.stderr + done.stdout
     document: dict[str, Any] = json.loads(done.stdout)
     read_document("run", done.stdout)
@@ -136,12 +136,12 @@ def exported_once(here: Machine) -> None:
     folder = exported(here, f"{EXPORT}-2")
     assert run(here, stages={"export": {}}) == [*before, ("export", "done", "done")]
     assert folder.startswith(f"gs://my-bucket/runs/{EXPORT}/")
-    done = here.verb("checkpoint", "export", here.workload(STORY, tpu=TPU), "--json")
+    done = here.xsft("checkpoint", "export", here.workload(STORY, tpu=TPU), "--json")
     document = json.loads(done.stdout)
     assert (document["action"], document["folder"], document["job"]) == ("finished", folder, None)
     del here.bucket.objects[f"{folder.removeprefix('gs://my-bucket/')}/model.safetensors"]
     document = json.loads(
-        here.verb("checkpoint", "export", here.workload(STORY, tpu=TPU), "--json", "--dry-run").stdout
+        here.xsft("checkpoint", "export", here.workload(STORY, tpu=TPU), "--json", "--dry-run").stdout
     )
     assert (document["action"], document["folder"]) == ("planned", f"{folder}-2")
     assert document["not_whole"] == [folder]
@@ -157,7 +157,7 @@ def test_a_walk_that_is_killed_before_each_write_is_continued(here: Machine) -> 
         """How many calls were killed before the first that came to its end."""
         for writes in count():
             with suppress(Killed), dying(after=writes):
-                assert here.verb("run", file, "--json", "--no-wait").returncode == 0
+                assert here.xsft("run", file, "--json", "--no-wait").returncode == 0
                 return writes
         raise AssertionError
 

@@ -1,4 +1,6 @@
-"""`xsft submit` as people and CI run it: a process, the real xpk for rendering, a cluster and a bucket."""
+"""`xsft submit` as people and CI run it: the real xpk for rendering, a cluster and a bucket; as a process where that
+makes a difference.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def test_submitting_creates_what_plan_shows_and_again_adopts_it(here: Machine) -
         "record": f"gs://my-bucket/runs/{NAME}/xsft/attempt-1.json",
         "result": None,
     }
-    again = json.loads(here.xsft("submit", file, "--json", closed=True).stdout)
+    again = json.loads(here.xsft("submit", file, "--json").stdout)
     assert again == {**document, "action": "adopted", "problems": []}
     assert len(here.jobsets) == 1
 
@@ -194,7 +196,7 @@ def test_exit_statuses(here: Machine, case: str) -> None:
     spoil, changes, status, problem = FAILURES[case]
     spoil(here)
     before = len(here.jobsets)
-    done = here.xsft("submit", here.workload(**changes), "--json", closed=True)
+    done = here.xsft("submit", here.workload(**changes), "--json")
     document = json.loads(done.stdout)
     assert (done.returncode, document["exit_status"]) == (status, status), done.stderr
     assert document["schema"] == "xsft.submit/1"
@@ -233,13 +235,13 @@ def test_ctrl_c_between_the_create_and_its_answer_says_what_is_known(here: Machi
 @pytest.mark.standin_only("not-installed")
 def test_a_cluster_without_jobset(here: Machine) -> None:
     here.api.standin.objects.uninstall("jobset.x-k8s.io")
-    done = here.xsft("submit", here.workload(), "--json", closed=True)
+    done = here.xsft("submit", here.workload(), "--json")
     assert done.returncode == 3
     assert "jobset-not-installed" in [p["id"] for p in json.loads(done.stdout)["problems"]]
 
 
 def test_an_unknown_context_names_the_known_ones(here: Machine) -> None:
-    done = here.xsft("submit", here.workload(place={"context": "stand-inn"}), closed=True)
+    done = here.xsft("submit", here.workload(place={"context": "stand-inn"}))
     assert done.returncode == 2
     assert CONTEXT in done.stderr
 
@@ -326,9 +328,8 @@ def everything(here: Machine, *printed: str) -> str:
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("verb", [("submit",), ("submit", "--json"), ("submit", "--dry-run"), ("check",)], ids="-".join)
 def test_a_token_in_the_yaml_goes_nowhere(here: Machine, token: str, plant: Any, verb: tuple[str, ...]) -> None:
-    """Each as a process for one verb; what a process adds is the same for all."""
-    workload = here.workload(**plant(token))
-    done = here.xsft(*verb, workload, closed=True) if verb == ("submit",) else here.verb(*verb, workload)
+    """One as a process; what a process adds is the same for all."""
+    done = here.xsft(*verb, here.workload(**plant(token)), closed=(verb, plant) == (("submit",), _in_env))
     assert done.returncode == 2
     assert token not in everything(here, done.stdout, done.stderr)
     assert here.jobsets == []
@@ -340,7 +341,7 @@ def test_a_token_in_the_yaml_goes_nowhere(here: Machine, token: str, plant: Any,
     ["env.HF_TOKEN={}", "overrides.maxtext.hf_access_token={}", "env.X={}", "{}=1", "name={}", "train.steps={}", "{}"],
 )
 def test_a_token_on_the_command_line_goes_nowhere(here: Machine, token: str, setting: str) -> None:
-    done = here.xsft("submit", here.workload(), "--set", setting.format(token), "--json", closed=True)
+    done = here.xsft("submit", here.workload(), "--set", setting.format(token), "--json")
     assert done.returncode == 2
     assert token not in everything(here, done.stdout, done.stderr)
 
@@ -353,7 +354,7 @@ def test_a_token_in_the_environment_or_the_kubeconfig_goes_nowhere(here: Machine
     assert token not in everything(here, done.stdout, done.stderr)
     assert login not in everything(here, done.stdout, done.stderr)
     here.api.expire_login(token)
-    refused = here.xsft("submit", here.workload(), closed=True)
+    refused = here.xsft("submit", here.workload())
     assert refused.returncode == 5
     assert token not in everything(here, refused.stdout, refused.stderr)
 
@@ -363,7 +364,7 @@ def test_a_token_in_a_servers_address_goes_nowhere(here: Machine, token: str) ->
     server = config["clusters"][0]["cluster"]["server"]
     config["clusters"][0]["cluster"]["server"] = server.replace("http://", f"http://user:{token}@")
     here.api.kubeconfig.write_text(yaml.safe_dump(config))
-    done = here.xsft("submit", here.workload(), closed=True)
+    done = here.xsft("submit", here.workload())
     assert token not in everything(here, done.stdout, done.stderr)
 
 
@@ -374,7 +375,7 @@ def test_the_secret_that_is_referred_to_is_made_and_mounted_and_nowhere_else(her
     assert made.returncode == 0, made.stderr
     here.api.server.seen.clear()  # the request that carries it
     workload = here.workload(**SECRET)
-    done = here.xsft("submit", workload, "--json", closed=True)
+    done = here.xsft("submit", workload, "--json")
     assert done.returncode == 0, done.stderr
     assert token not in everything(here, made.stdout, made.stderr, done.stdout, done.stderr)
     assert "HF_TOKEN_PATH" in json.dumps(here.jobsets)
