@@ -1,12 +1,14 @@
-"""The real post-training image, made and pushed by `xsft image push`, pulled by the lock's digest, and run."""
+"""The real post-training image: pushed by `xsft image push`, pulled by its digest; the real trainer runs in it."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,20 +19,32 @@ from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
 from tests.localruns import WORKLOADS
 from tests.stories import ROOT
+from tests.until import until
+from xsft.effects.machine.paths import own_cache
 
 pytestmark = pytest.mark.engine
 
-IMPORT = "import maxtext.trainers.post_train.sft.train_sft, hooks; print(hooks.SAID)"
+WITHIN_S = 480.0
+"""Half a minute on a machine that does nothing else."""
 
 
 @pytest.fixture
 def project(engine: Engine, base_image: BaseImage, tmp_path: Path) -> Project:
-    """With a copy of images/post_training. The packages are those of `deps_image`: the engine's cache has them then."""
+    """With a copy of images/post_training. The packages are those of `deps_image`: the engine's cache has them then.
+
+    Of this user's cache it has the compiled programs only: no environment of MaxText's.
+    """
     shutil.copytree(ROOT / "images" / "post_training", tmp_path / "images" / "post_training")
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "hooks.py").write_text("SAID = 'mine'\n", encoding="utf-8")
     (tmp_path / "pip.conf").write_text(base_image.pip_conf, encoding="utf-8")
+    document = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text(encoding="utf-8"))
+    document |= {"output": str(tmp_path / "runs"), "image": {"name": "post_training"}}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    (tmp_path / "cache").mkdir()
+    (own_cache() / "jax").mkdir(exist_ok=True)
+    (tmp_path / "cache" / "jax").symlink_to(own_cache() / "jax")
     return Project(tmp_path, environment(tmp_path, engine))
 
 
@@ -49,15 +63,10 @@ def test_it_is_pushed_pulled_by_the_locks_digest_and_trains(
     tags = (f"{name}:{made[part]['tag']}" for name in names for part in ("deps", "code"))
     engine.docker("rmi", "--force", *tags)
     engine.docker("pull", made["ref"])
-    assert engine.docker("run", "--rm", made["ref"], "python3", "-c", IMPORT).stdout.splitlines()[-1] == "mine"
+    said = engine.docker("run", "--rm", made["ref"], "python3", "-c", "import hooks; print(hooks.SAID)")
+    assert said.stdout == "mine\n"
 
-    (project.folder / "tiny.yaml").write_text(yaml.safe_dump(tiny(project.folder)), encoding="utf-8")
-    done = subprocess.run(
-        (sys.executable, "-m", "xsft", "submit", "--json", "tiny.yaml"),
-        env=dict(project.env), cwd=project.folder, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["result"]["steps"] == 40
+    trains_and_resumes(project, engine)
 
     (project.folder / "mine" / "hooks.py").write_text("SAID = 'again'\n", encoding="utf-8")
     again = pushed(project, *options)
@@ -65,13 +74,45 @@ def test_it_is_pushed_pulled_by_the_locks_digest_and_trains(
     assert again["ref"] != made["ref"]
 
 
-def pushed(project: Project, *options: str) -> dict[str, object]:
-    done = project.xsft("image", "push", *options, "--json", timeout_s=1800)
+def pushed(project: Project, *options: str) -> dict[str, Any]:
+    done = project.xsft("image", "push", *options, "--json")
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
-def tiny(folder: Path) -> dict[str, object]:
-    """The tiny workload, in the image by its name: the only registry of its lock."""
-    document = dict(yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text(encoding="utf-8")))
-    return {**document, "output": str(folder / "runs"), "image": {"name": "post_training"}}
+def trains_and_resumes(project: Project, engine: Engine) -> None:
+    """The tiny workload in the image, which it names as its lock does: interrupted, continued, and found done."""
+    child = project.start("submit", "--json", "tiny.yaml")
+    saved = project.folder / "runs" / "tiny-local" / "checkpoints" / "10" / "_CHECKPOINT_METADATA"
+    until(lambda: saved.exists() or child.poll() is not None, within_s=WITHIN_S)
+    assert child.poll() is None, child.communicate()
+    child.send_signal(signal.SIGINT)
+    status, _, told = finished(child)
+    assert status == 130, told
+    assert "the trainer is stopped" in told
+    assert engine.docker("ps", "--all", "--quiet").stdout == ""
+
+    status, document, told = finished(project.start("submit", "--json", "tiny.yaml"))
+    assert (status, document["action"]) == (0, "attempt"), told
+    assert document["resumed_from"] in {10, 20, 30}
+    result = document["result"]
+    assert result["steps"] == 40
+    assert result["last_loss"] < result["first_loss"] - 0.5
+    assert document["private_pids"]
+    assert "step 40/40" in told
+    kept = [Path(path) for path in document["checkpoints"]]
+    assert [path.name for path in kept][-1] == "40"
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in kept} == {(os.getuid(), os.getgid())}
+    assert not (project.folder / "cache" / "envs").exists()
+    assert engine.docker("ps", "--all", "--quiet").stdout == ""
+    status, repeated, _ = finished(project.start("submit", "--json", "tiny.yaml"))
+    assert (status, repeated["action"]) == (0, "finished")
+
+
+def finished(child: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
+    try:
+        out, told = child.communicate(timeout=WITHIN_S)
+    finally:
+        child.send_signal(signal.SIGINT)  # nothing to one that has ended
+        child.wait()
+    return child.returncode, json.loads(out) if out else {}, told
