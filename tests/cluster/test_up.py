@@ -1,4 +1,6 @@
-"""The control plane that other tests stand on: what xsft creates runs on it."""
+"""The control plane that other tests stand on. tests/faults/test_admitted.py has all pods of a run on it, and
+tests/faults/test_outages.py starts its servers again.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,6 @@ from tests.stories import ROOT
 
 pytestmark = pytest.mark.cluster
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
-WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
 PENDING = "/apis/visibility.kueue.x-k8s.io/v1beta2/namespaces/{}/localqueues/{}/pendingworkloads"
 
 
@@ -27,21 +28,6 @@ def manifest(golden: str, namespace: str, *, name: str = "", queue: str = "") ->
     if queue:
         document["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = queue
     return document
-
-
-@pytest.mark.parametrize(("golden", "pods"), [("deepseek_ultrachat_mcjax", 128), ("deepseek_ultrachat", 129)])
-def test_what_xsft_creates_runs(real_cluster: Cluster, cluster_namespace: str, golden: str, pods: int) -> None:
-    """Admitted by Kueue, made into Jobs by JobSet, scheduled on a node each, one node pool per slice."""
-    real_cluster.api("POST", JOBSETS.format(cluster_namespace), manifest(golden, cluster_namespace))
-    running = real_cluster.wait_pods(cluster_namespace, "", count=pods)
-    assert len({pod["spec"]["nodeName"] for pod in running}) == pods
-    hosts: dict[str, set[str]] = {}
-    for pod in running:
-        job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
-        hosts.setdefault(job, set()).add(pod["spec"]["nodeName"].rpartition("-")[0])
-    assert sorted(len(pools) for pools in hosts.values()) == [1] * len(hosts)
-    (workload,) = real_cluster.api("GET", WORKLOADS.format(cluster_namespace))["items"]
-    assert "Admitted" in {one["type"] for one in workload["status"]["conditions"] if one["status"] == "True"}
 
 
 def test_webhooks_are_called(real_cluster: Cluster, cluster_namespace: str) -> None:
@@ -86,16 +72,3 @@ def positions(cluster: Cluster, namespace: str, queue: str) -> dict[str, int]:
             raise
         return {}
     return {one["metadata"]["ownerReferences"][0]["name"]: one["positionInLocalQueue"] for one in items}
-
-
-def test_a_component_is_stopped_and_starts_again(real_cluster: Cluster, cluster_namespace: str) -> None:
-    """The API server, on the same port; what it held is still there, and the controllers find back to it."""
-    real_cluster.stop("kube-apiserver")
-    with pytest.raises(Exception, match="refused"):
-        real_cluster.api("GET", JOBSETS.format(cluster_namespace))
-    real_cluster.start("kube-apiserver")
-    assert all(real_cluster.alive().values())
-    sent = manifest("deepseek_ultrachat_mcjax", cluster_namespace)
-    sent["spec"]["replicatedJobs"][0]["replicas"] = 1
-    real_cluster.patiently(lambda: real_cluster.api("POST", JOBSETS.format(cluster_namespace), sent))
-    real_cluster.wait_pods(cluster_namespace, "", count=64)

@@ -55,16 +55,6 @@ def test_an_image_is_built_pushed_pulled_by_digest_and_run(
 
 
 @pytest.mark.engine
-def test_a_build_reaches_the_package_index(engine: Engine, base_image: BaseImage) -> None:
-    conf = engine.folder / "index.conf"
-    conf.write_text(base_image.pip_conf, encoding="utf-8")
-    install = "PIP_CONFIG_FILE=/pip.conf python3 -m pip install --no-deps six && python3 -c 'import six'"
-    step = f"RUN --mount=type=secret,id=pip_conf,target=/pip.conf {install}"
-    dockerfile = f"FROM {base_image.reference}\n{step}\n".encode()
-    engine.docker("build", "--secret", f"id=pip_conf,src={conf}", "-", input=dockerfile)
-
-
-@pytest.mark.engine
 def test_two_sessions_at_once_do_not_meet_and_a_killed_one_leaves_nothing_running(engine: Engine) -> None:
     base = engine.folder / "others"
     base.mkdir()

@@ -251,13 +251,6 @@ def test_what_was_known_of_a_run_outlives_its_jobset_and_its_pods(staged: Staged
     assert look()["killed"][1].reason == "oom-killed"
 
 
-def test_no_restarts_left(staged: Staged) -> None:
-    staged.submit("gemma", restarts=0)
-    staged.runs("gemma")
-    staged.ends("gemma", code=42, host=1)
-    staged.until("gemma", ("failed", "trainer-failed"))
-
-
 def test_an_image_that_cannot_be_pulled(staged: Staged) -> None:
     staged.submit("gemma", notes={"fake/pull": "ImagePullBackOff", "fake/msg": "Back-off pulling image"})
     staged.until("gemma", ("starting", "image-pull"))
@@ -373,15 +366,6 @@ def test_a_pathways_head_that_fails(staged: Staged) -> None:
     staged.ends("gemma", code=1, job="pathways-head", host=0)
     staged.until("gemma", ("failed", "trainer-failed"))
     assert [log.replicated_job for log in staged.evidence("gemma").logs or ()] == ["pathways-head"]
-
-
-def test_a_run_that_is_deleted_is_gone(staged: Staged) -> None:
-    made = staged.submit("gemma")
-    staged.runs("gemma")
-    uid = made["metadata"]["uid"]
-    assert staged.cluster.delete_jobset(name="gemma", namespace=staged.namespace, uid=uid) == "deleted"
-    staged.wait(lambda: staged.seen("gemma") == (), "it to go")
-    assert staged.cluster.delete_jobset(name="gemma", namespace=staged.namespace, uid=uid) == "gone"
 
 
 def test_all_of_them_in_one_look(staged: Staged, tmp_path_factory: pytest.TempPathFactory) -> None:
