@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import yaml
 
 from tests.documents import read_document
-from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.fakes.kubelogs import Log
 from tests.fakes.kubeobjects import Objects
@@ -24,15 +23,6 @@ from tests.replacing import replace
 from xsft.cli import main
 from xsft.effects.records.index import IndexEntry, keep
 from xsft.records.where import ClusterAddress
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterApi]:
-    with standing_in(tmp_path) as standin:
-        monkeypatch.setenv("KUBECONFIG", str(standin.kubeconfig))
-        monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
-        monkeypatch.chdir(tmp_path)
-        yield standin
 
 
 @pytest.fixture

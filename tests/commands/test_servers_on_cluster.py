@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.documents import read_document
-from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeobjects import Json
 from tests.servers import NAME, recorded, server
 from xsft.cli import main
@@ -19,15 +18,6 @@ from xsft.effects.submit.serving import begin
 TRAINING = NAME.removesuffix("-serve")
 POD = f"{NAME}-5f7d8c9b6d-xtx22"
 CRASHED = {"terminated": {"exitCode": 1, "reason": "Error"}}
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterApi]:
-    with standing_in(tmp_path) as standin:
-        monkeypatch.setenv("KUBECONFIG", str(standin.kubeconfig))
-        monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
-        monkeypatch.chdir(tmp_path)
-        yield standin
 
 
 @pytest.fixture

@@ -179,13 +179,16 @@ def cluster_api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clus
 
 @contextmanager
 def reaching(cluster: object, folder: Path, *, gated: bool = True) -> Iterator[ClusterApi]:
-    """A namespace of its own on a real control plane (tests.cluster.api.Cluster), through the proxy."""
+    """A namespace of its own on a real control plane (tests.cluster.api.Cluster), through the proxy.
+
+    `folder`: one of pytest's, whose name no other test of the session has.
+    """
     from tests.cluster.api import Cluster as Real
     from tests.faults.proxy import Upstream, proxying
     from tests.faults.real import namespace_of
 
     assert isinstance(cluster, Real)
     upstream = Upstream(server=cluster.server, ca=cluster.ca)
-    with proxying(upstream) as front, namespace_of(cluster, upstream, gated=gated) as world:
+    with proxying(upstream) as front, namespace_of(cluster, upstream, of=folder.name, gated=gated) as world:
         config = write_kubeconfig(folder / "kubeconfig.yaml", server=front.url, token=cluster.token)
         yield ClusterApi(kubeconfig=config, namespace=world.namespace, read_timeout_s=3.0, front=front, others=world)

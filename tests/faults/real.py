@@ -7,7 +7,7 @@ that a test which needs no pods makes none. Tests that need them take the cluste
 from __future__ import annotations
 
 import base64
-import secrets
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -165,9 +165,12 @@ class RealWorld:
 
 
 @contextmanager
-def namespace_of(cluster: Cluster, upstream: Upstream, *, gated: bool = True) -> Iterator[RealWorld]:
-    """A namespace with a queue; `gated`: nothing starts in it."""
-    world = RealWorld(cluster, f"t{secrets.token_hex(5)}", upstream, gated=gated)
+def namespace_of(cluster: Cluster, upstream: Upstream, *, of: str, gated: bool = True) -> Iterator[RealWorld]:
+    """A namespace with a queue, for the test `of`; `gated`: nothing starts in it.
+
+    Its name is the same in every session: xpk's line has it, and what xpk rendered of a line is kept.
+    """
+    world = RealWorld(cluster, f"t{hashlib.sha256(of.encode()).hexdigest()[:10]}", upstream, gated=gated)
     cluster.api("POST", "/api/v1/namespaces", {"metadata": {"name": world.namespace}})
     try:
         if gated:
