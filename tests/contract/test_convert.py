@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import yaml
 
 from tests.fakes.hubfiles import COMMIT, HubFiles, files_in, serving_files
 from tests.hfmodels import SIZES, write_model
+from tests.until import until
 from xsft.effects.local.namespace import Containment
 from xsft.effects.machine.paths import own_cache
 
@@ -121,11 +121,8 @@ CUT, RESUMED = 22_000_000, f" bytes={20 * 2**20}-"
 
 def converted_after_a_kill(lab: Lab) -> dict[str, Any]:
     with lab.start("checkpoint", "convert", "w.yaml") as killed:
-        end = time.monotonic() + 300
-        while not lab.written:
-            assert killed.poll() is None, killed.communicate()
-            assert time.monotonic() < end
-            time.sleep(0.005)
+        until(lambda: lab.written or killed.poll() is not None, within_s=600)
+        assert killed.poll() is None, killed.communicate()
         killed.send_signal(signal.SIGKILL)
     (torn,) = lab.folder.glob("out/converted/*")
     held = sorted(torn.rglob("*"))
