@@ -8,10 +8,11 @@ from typing import Any
 
 import yaml
 
+from tests.launchers.decoding import decode_command
 from tests.stories import ROOT, intent_of, spec_of, varied
 from xsft.evaluation.container import judged, report
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.launchers.encoding import command_in_wrapper, decode_command
+from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.slicejob import SliceJob, evaluation_job
 from xsft.planner import make_slice_plan, slice_rendering
 from xsft.steps import Intent, SlicePlan

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.launchers.decoding import decode_command
 from xsft.facts import Facts
-from xsft.launchers.encoding import decode_command
 from xsft.planner import make_intent
 from xsft.spec.model import WorkloadSpec
 from xsft.steps import Intent

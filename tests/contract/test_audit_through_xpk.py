@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.everything import EVERYTHING, OTHER, changed
+from tests.launchers.decoding import decode_command
 from tests.stories import plans_of
 from xsft.facts import Facts
-from xsft.launchers.encoding import command_in_wrapper, decode_command
+from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.jobset import places
 from xsft.launchers.pointers import find
 from xsft.planner import make_intent

@@ -10,10 +10,11 @@ import yaml
 
 from tests.cpujobs import STORY, job
 from tests.goldens import Golden
+from tests.launchers.decoding import decode_command
 from xsft.catalog.cpu import GIB, cpu_types
 from xsft.effects.environments import render
 from xsft.launchers.cpujob import CpuJob
-from xsft.launchers.encoding import command_in_wrapper, decode_command
+from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.launcher import XpkRendering
 from xsft.planner import cpu_rendering, make_cpu_plan
 from xsft.steps import CpuPlan

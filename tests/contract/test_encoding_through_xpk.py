@@ -20,13 +20,13 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.launchers.decoding import decode_command
 from tests.podshell import executable, stubs_in
 from tests.until import until
 from xsft.effects.environments import render
 from xsft.launchers.encoding import (
     BASH_KEEPS,
     command_in_wrapper,
-    decode_command,
     encode_command,
     encode_env_value,
     env_name_problem,

@@ -14,13 +14,14 @@ import pytest
 import yaml
 
 from tests.goldens import Golden, readable
+from tests.launchers.decoding import decode_command
 from tests.stories import intent_of, spec_of, varied
 from xsft.commands.export import intended
 from xsft.effects.environments import render
 from xsft.effects.facts.exported import plan_ahead
 from xsft.export.estimate import estimate_export
 from xsft.launchers.cpujob import EXPORTED, CpuJob, export_job
-from xsft.launchers.encoding import command_in_wrapper, decode_command
+from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.launcher import XpkRendering
 from xsft.launchers.serving import BF16_BYTES, weights_bytes
 from xsft.launchers.slicejob import SliceJob, evaluation_job

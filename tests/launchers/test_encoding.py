@@ -10,13 +10,13 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.launchers.decoding import decode_command
 from xsft.launchers.encoding import (
     BASH_KEEPS,
     COMMAND_LIMIT,
     RESTARTS,
     CountedArgument,
     command_in_wrapper,
-    decode_command,
     encode_command,
     encode_env_value,
     env_name_problem,

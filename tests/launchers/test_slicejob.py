@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+from tests.launchers.decoding import decode_command
 from tests.replacing import replace
 from tests.slicejobs import NAME, job, planned
 from xsft.evaluation.program import program_digest
-from xsft.launchers.encoding import command_in_wrapper, decode_command
+from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.slicejob import attempt_of_slice_job
 from xsft.planner import slice_rendering
 from xsft.trainers.tokenizer_copy import FOLDER

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from tests.everything import everything
+from tests.launchers.decoding import decode_command
 from xsft.facts import Facts
-from xsft.launchers.encoding import decode_command, pathways_args_problem
+from xsft.launchers.encoding import pathways_args_problem
 from xsft.launchers.xpk import xpk_argv
 from xsft.naming import ModeName
 from xsft.spec.resolve import Run, resolve

@@ -58,12 +58,6 @@ def test_positions_are_kueues_own() -> None:
         "positionInLocalQueue": 2,
     }
     seen = waiting_of(item)
-    assert (seen.jobset, seen.queue, seen.priority, seen.position, seen.position_in_cluster_queue) == (
-        "w",
-        "q",
-        500,
-        2,
-        4,
-    )
+    assert (seen.jobset, seen.queue, seen.priority, seen.position) == ("w", "q", 500, 2)
     assert with_positions(workload_of(workload()), {"jobset-w-1a2b3": 2}).position == 2
     assert with_positions(workload_of(workload()), {"another": 2}).position is None

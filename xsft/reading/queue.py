@@ -37,7 +37,6 @@ class Waiting(Struct, frozen=True, kw_only=True):
     priority: int
     position: int
     """Position in its LocalQueue; 0 is next."""
-    position_in_cluster_queue: int
 
 
 class Holding(Struct, frozen=True, kw_only=True):
@@ -123,7 +122,6 @@ def waiting_of(json: JsonObject) -> Waiting:
         queue=text(json.get("localQueueName")) or "",
         priority=integer(json.get("priority")) or 0,
         position=count(json.get("positionInLocalQueue")),
-        position_in_cluster_queue=count(json.get("positionInClusterQueue")),
     )
 
 

@@ -118,13 +118,13 @@ def test_what_an_image_is(served: Served, registries: Registries) -> None:
     assert manifest is not None
     assert (manifest.digest, manifest.size, manifest.kind) == (digest(MANIFEST), 22, "m")
     assert registries.manifest_digest(f"{image}@{digest(MANIFEST)}") == digest(MANIFEST)
-    assert registries.image_labels(f"{image}:v1") == {"a": "1"}
+    assert registries.image(f"{image}:v1").labels == {"a": "1"}
 
 
 def test_what_is_not_there_is_no_error(served: Served, registries: Registries) -> None:
     image = f"{served.address}/team/none"
     assert registries.manifest_digest(f"{image}:v1") is None
-    assert registries.image_labels(f"{image}:v1") is None
+    assert registries.image(f"{image}:v1") is None
     assert registries.tags(image) == ()
 
 
@@ -179,7 +179,7 @@ def test_bytes_of_another_digest_are_not_believed(served: Served, registries: Re
     for look in (
         lambda: registries.manifest_digest(f"{image}@{other}"),
         lambda: registries.manifest_digest(f"{image}:lie"),
-        lambda: registries.image_labels(f"{image}:v1"),
+        lambda: registries.image(f"{image}:v1"),
         lambda: registries.manifest_digest(f"{image}:html"),
     ):
         with pytest.raises(Unknown) as unknown:
@@ -353,7 +353,7 @@ def test_an_answer_from_another_host_is_not_trusted(served: Served, registries: 
     blob = served.answers[f"/v2/team/image/blobs/{digest(CONFIG)}"]
     served.answers["/storage"] = blob
     served.answers[f"/v2/team/image/blobs/{digest(CONFIG)}"] = lambda _: Answer(307, headers={"Location": "/storage"})
-    assert registries.image_labels(f"{image}:v1") == {"a": "1"}
+    assert registries.image(f"{image}:v1").labels == {"a": "1"}
 
 
 UPLOADS = "/v2/team/image/blobs/uploads/"
@@ -438,4 +438,4 @@ def test_a_real_registry(engine: RunningEngine, registry: Registry, tmp_path: Pa
     pushed = pusher(docker).push("xsft-test/read:1", repository=repository, tag="code-1")
     assert asked.tags(repository) == ("code-1",)
     assert asked.manifest_digest(f"{repository}:code-1") == pushed.digest == registry.digest("code-1")
-    assert asked.image_labels(pushed.ref) == {"dev.xsft.kind": "code"}
+    assert asked.image(pushed.ref).labels == {"dev.xsft.kind": "code"}

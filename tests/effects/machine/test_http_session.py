@@ -122,7 +122,7 @@ def test_a_registry_and_its_redirect_target_receive_no_credentials(server: Serve
         server.answers["/v2/team/image/manifests/v1"] = (200, {}, MANIFEST)
         blob = {"Location": f"http://{storage.address}/blob"}
         server.answers[f"/v2/team/image/blobs/{CONFIG_DIGEST}"] = (307, blob, b"")
-        assert registries.image_labels(f"{server.address}/team/image:v1") == {"a": "1"}
+        assert registries.image(f"{server.address}/team/image:v1").labels == {"a": "1"}
         assert registries.pause_asked(server.address) is None
     assert (server.logins, storage.logins) == ({""}, {""})
     assert [path for path, _ in storage.asked] == ["/blob"]

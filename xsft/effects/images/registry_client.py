@@ -144,10 +144,6 @@ class Registries:
             url = _same_host(at, answer.next, answer.url)
         return tuple(sorted(found))
 
-    def image_labels(self, ref: str) -> Mapping[str, str] | None:
-        found = self.image(ref)
-        return found.labels if found else None
-
     def image(self, ref: str) -> ImageThere | None:
         """Return the image, or None. For an index, the configuration is that of the image for TPU hosts
         (linux/amd64); one without such an image tells its platforms only.
