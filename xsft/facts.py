@@ -169,6 +169,8 @@ class HubDataFacts(Struct, frozen=True, kw_only=True):
     """By configuration."""
     default: str | None = None
     """The configuration that the data set marks as its default."""
+    script: str = ""
+    """File of a program that loads the data; empty if there is none."""
     unanswered: str = ""
     """Why the hub was not asked, or did not answer."""
 

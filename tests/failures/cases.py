@@ -33,7 +33,7 @@ from xsft.effects.facts.rows import read_rows
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit.admission import examine
 from xsft.errors import XsftError
-from xsft.facts import CheckpointFacts, DataFacts, Facts, SavedArray, TokenizerFacts
+from xsft.facts import CheckpointFacts, DataFacts, Facts, HubDataFacts, SavedArray, TokenizerFacts
 from xsft.planner import make_intent
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
@@ -335,5 +335,7 @@ CASES: Mapping[str, Case] = {
         {"messages": [{"role": "system", "content": "be kind"}, *CHAT["messages"]]},
         model={"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it"},
     ),
+    "data.script": workload(data={"hf_path": "team/rows"}, facts=Facts(hub_data=HubDataFacts(script="rows.py"))),
+    "keys.eval-start": keys(eval_start_step=5),
     "export.sft-checkpoint": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
 }

@@ -25,6 +25,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: access, {TABLE}.")
     elif found.access != "read":
         yield _no_access(run, found, path)
+    elif found.script:
+        message = f"{path} is loaded by a program of its own, {found.script}, which datasets refuses since 4.0."
+        fix = "Take a data set of parquet or JSON files, or write its rows as such, and name them: data.hf_train_files."
+        yield error("hub-data-script", "data.hf_path", message, fix, kind="disputable")
     elif not found.splits:
         message = f"The hub has no table of the configurations of {path}."
         yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: {TABLE}.")

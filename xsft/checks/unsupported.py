@@ -30,6 +30,7 @@ NO_OPS: Mapping[str, tuple[Value, str]] = MappingProxyType(
         "enable_emergency_checkpoint": (False, "it works in MaxText's pre-training loop only"),
         "enable_multi_tier_checkpointing": (False, "MaxText starts it but never saves through it"),
         "enable_continuous_checkpointing": (False, "it works in MaxText's pre-training loop only"),
+        "eval_start_step": (0, "only MaxText's pre-training loop reads it"),
         "use_chat_template": (False, "only decoding reads it"),
     }
 )
@@ -70,7 +71,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 def _no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     for key, (default, why) in NO_OPS.items():
         if key in keys and not same(keys[key], default):
-            message = f"{key}={keys[key]} has no effect on SFT's checkpoints or data: {why}."
+            message = f"{key}={keys[key]} has no effect in SFT: {why}."
             yield warning("no-op-key", where_of(key, run), message, "Remove it.")
     if not run.release.gradient_clipping and "gradient_clipping_threshold" in keys:
         message = f"gradient_clipping_threshold changes nothing in MaxText {run.release.version}'s SFT trainer."

@@ -64,6 +64,13 @@ def test_the_configuration_that_the_card_marks_as_default() -> None:
         assert read(server) == replace(FOUND, default="de")
 
 
+def test_a_program_that_loads_the_data() -> None:
+    with serving() as server:
+        files = [{"rfilename": "README.md"}, {"rfilename": f"{PATH.rpartition('/')[2]}.py"}]
+        answers(server, {INFO: {"gated": False, "siblings": files}, "/info": TABLE})
+        assert read(server).script == f"{PATH.rpartition('/')[2]}.py"
+
+
 @pytest.mark.parametrize("table", [{**TABLE, "partial": True}, {**TABLE, "failed": ["de"]}, {"error": "x"}, []])
 def test_a_part_of_the_table_is_no_table(table: Any) -> None:
     with serving() as server:

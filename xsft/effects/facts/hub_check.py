@@ -119,7 +119,7 @@ def read_data(path: str, *, env: Mapping[str, str], token: str | None, viewer: s
             if info.get("gated") and (refused := _access(session, endpoint, path)):
                 return refused
             found = _configured(session, f"{viewer}/info?dataset={quote(path, safe='')}")
-            return replace(found, default=_default_of(info))
+            return replace(found, default=_default_of(info), script=_script_of(info, path))
         except HubAnswer as told:
             if told.status >= 500 or told.status == 429:
                 raise Unreachable(f"The hub answers {told} for {path}.", fix="Try again in a minute.") from None
@@ -165,6 +165,13 @@ def _default_of(info: Mapping[str, Any]) -> str | None:
     configurations = card.get("configs") if isinstance(card, dict) else None
     found = (one for one in configurations or () if isinstance(one, dict) and one.get("default") is True)
     return next((str(one.get("config_name")) for one in found), None)
+
+
+def _script_of(info: Mapping[str, Any], path: str) -> str:
+    """Return the file that datasets takes for a program. source: datasets@5.2.0 load.py [dataset_module_factory]."""
+    name, files = f"{path.rpartition('/')[2]}.py", info.get("siblings")
+    held = [one.get("rfilename") for one in files if isinstance(one, dict)] if isinstance(files, list) else []
+    return name if name in held else ""
 
 
 def _names(configuration: Mapping[str, Any], key: str) -> tuple[str, ...]:
