@@ -86,10 +86,11 @@ Generated from [xsft/catalog/fit.toml](../../xsft/catalog/fit.toml) by `make doc
 every row and every cluster workload anew, and compares. [Does it fit?](../guides/fit.md) explains the verdicts.
 
 MaxText {maxtext}; GiB per chip of v6e, of which the compiler allows {limit}; for `no`, the peak is what the step would
-need. A row speaks of a run with exactly these keys, and MaxText's defaults for all others.
+need. A row speaks of a run with exactly these keys, and MaxText's defaults for all others. CPU-s is what compiling took
+on two cores, where it was recorded.
 
-| model | TPU | keys | verdict | peak | sum |
-|---|---|---|---|---|---|
+| model | TPU | keys | verdict | peak | sum | CPU-s |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -106,6 +107,7 @@ def _fit_cells(row: Mapping[str, Any]) -> Iterator[str]:
     yield " ".join(f"{key}={value}" for key, value in keys.items())
     yield row["verdict"] + (" (pre-training step)" if row.get("step") == "pretrain" else "")
     yield from (f"{row[name]:.2f}" if name in row else "" for name in ("peak", "sum"))
+    yield str(row.get("cpu_s", ""))
 
 
 def subparsers() -> dict[str, argparse.ArgumentParser]:

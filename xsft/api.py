@@ -156,10 +156,11 @@ def _with_fit(spec: WorkloadSpec, facts: Facts) -> Facts:
     """Return the facts with the TPU compiler's cached verdict for this run's step, if `xsft fit` made one, and with the
     paces of runs like it."""
     step = step_to_compile(resolve(spec, facts)[0]) if spec.on_cluster else None
-    return replace(facts, fit=fit_cache().known(step), paces=_paces(spec)) if step else facts
+    return replace(facts, fit=fit_cache().known(step), paces=own_paces(spec)) if step else facts
 
 
-def _paces(spec: WorkloadSpec) -> tuple[MeasuredPace, ...]:
+def own_paces(spec: WorkloadSpec) -> tuple[MeasuredPace, ...]:
+    """Return the paces of the runs of this model on this TPU type that were submitted from this machine."""
     paces = (one.pace for one in record_store().local_index().entries)
     like = (spec.model.name, spec.tpu.type if spec.tpu else "")
     return tuple(one for one in paces if one and (one.model, one.tpu) == like)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from xsft.api import own_paces
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.fit_known import shipped_verdict
 from xsft.checks.step import analytic_verdict
@@ -58,7 +60,7 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
 
     def answer(self, file: str, run: Run, step: StepToCompile) -> FitAnswer:
         """Return the verdict. Raises as `compile_step` does."""
-        return next(self._answers(file, run, step))
+        return replace(next(self._answers(file, run, step)), paces=own_paces(run.spec))
 
     def eval_answer(self, file: str, run: Run, step: StepToCompile) -> FitAnswer:
         """Return the verdict on the step of the evaluation; arithmetic and the catalogue know nothing of it."""

@@ -15,6 +15,7 @@ from xsft.fit.derive import KnownStep
 from xsft.fit.step import StepKind
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict
 from xsft.fit.work import StepWork
+from xsft.records.model import MeasuredPace
 from xsft.spec.resolve import Run
 
 FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]
@@ -46,6 +47,8 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
     known: KnownStep | None = None
     """The compiled step; None if arithmetic decided."""
     kind: StepKind = "train"
+    paces: tuple[MeasuredPace, ...] = ()
+    """Of the user's own runs of this model on this TPU type."""
 
     @property
     def refused(self) -> bool:
@@ -63,7 +66,8 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
     @property
     def time(self) -> RunTime | None:
         """Return the least time of an accepted training step."""
-        return None if self.refused or self.kind == "eval" else run_time(self.run, fit=self.known)
+        timed = not self.refused and self.kind == "train"
+        return run_time(self.run, fit=self.known, paces=self.paces) if timed else None
 
     @property
     def notes(self) -> tuple[str, ...]:
