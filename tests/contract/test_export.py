@@ -15,9 +15,11 @@ from msgspec import Struct
 
 from tests.cpujobs import plan_of
 from tests.exports import LORA, recorded, trainer_argv
+from tests.fakes.gcs import Bucket, serving
 from tests.hfmodels import write_model, write_safetensors
 from tests.maxtext import environment
 from tests.podshell import command_of, executable
+from tests.replacing import replace
 from tests.stories import intent_of, spec_of, varied
 from xsft.catalog.cpu import GIB
 from xsft.effects.environments.installed import BuiltEnvironment
@@ -69,8 +71,14 @@ class Lab(Struct, frozen=True, kw_only=True):
         )
         return export_here(work)
 
-    def shop(self) -> ExportShop:
-        return ExportShop(machine=self.machine, scratch=self.folder / "scratch", logs=self.folder)
+    def shop(self, **env: str) -> ExportShop:
+        machine = Machine(python=self.machine.python, env={**self.machine.env, **env}, cache=self.machine.cache)
+        return ExportShop(machine=machine, scratch=self.folder / "scratch", logs=self.folder)
+
+    def objects(self) -> dict[str, bytes]:
+        """The checkpoints of the base and of the full training, as a bucket holds them."""
+        files = (file for name in ("base", "tiny") for file in (self.folder / name).rglob("*") if file.is_file())
+        return {str(file.relative_to(self.folder)): file.read_bytes() for file in files}
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +109,7 @@ def full(lab: Lab) -> ExportResult:
 
 @pytest.fixture(scope="module")
 def merged(lab: Lab) -> ExportResult:
-    return lab.export("tinylora", ExportRequest(dtype="float32"), logits=True)
+    return lab.export("tinylora", ExportRequest(dtype="float32"), logits=False)
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +142,15 @@ def test_a_full_export_is_verified_and_gives_the_trained_answer(full: ExportResu
 
 
 def test_wrong_layouts_are_detected(full: ExportResult, lab: Lab) -> None:
-    """By one start of MaxText for the values and one for the logits, of all folders together."""
+    """By one start of MaxText for the values, which TensorStore reads from a bucket, and one for the logits, of all
+    folders together."""
     assert full.folder
     right = Path(full.folder)
     wrong = list(wrong_layouts(right, lab.folder / "wrong"))
-    found = verify_folders(full.plan, (right, *wrong), lab.shop())
+    trained, base = "gs://my-bucket/tiny/checkpoints/2/model_params", "gs://my-bucket/base/0/items"
+    in_bucket = replace(full.plan, inputs=replace(full.plan.inputs, weights=trained, base=base))
+    with serving(Bucket(objects=lab.objects())) as bucket:
+        found = verify_folders(in_bucket, (right, *wrong), lab.shop(TENSORSTORE_GCS_HTTP_URL=bucket.url))
     assert [one.passed for one in found] == [True, *(False for _ in wrong)]
     said = {path.name: " ".join(one.problems) for path, one in zip(wrong, found[1:], strict=True)}
     assert "differ from the checkpoint" in said["scan-axis"]
@@ -169,8 +181,6 @@ def test_adapters_times_their_scale_on_the_base_are_the_merged_model(
 ) -> None:
     assert (merged.outcome, merged.reason) == ("completed", None)
     assert merged.verification is not None
-    assert merged.verification.logits is not None
-    assert merged.verification.logits.agrees
     assert (merged.verification.trained, merged.verification.changed) == (196, 196)
     peft = arrays(adapters)
     scale = json.loads((adapters / "adapter_config.json").read_text())
@@ -182,6 +192,24 @@ def test_adapters_times_their_scale_on_the_base_are_the_merged_model(
         left, right = (peft.get(f"{plain}.lora_{end}.weight") for end in "AB")
         wanted = before if left is None or right is None else before + scale["lora_alpha"] / scale["r"] * (right @ left)
         np.testing.assert_allclose(held[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_a_merged_export_in_bfloat16_answers_as_maxtext_with_the_rounded_sum(merged: ExportResult, lab: Lab) -> None:
+    """The tensors of the merged export, rounded: what the exporter writes for bfloat16."""
+    exact = Path(str(merged.folder))
+    tensors = {name: rounded(one) for name, one in arrays(exact).items()}
+    right = copied(exact, lab.folder / "rounded", tensors)
+    mixed = {name: one.T if name.endswith("self_attn.o_proj.weight") else one for name, one in tensors.items()}
+    wrong = copied(exact, lab.folder / "rounded-transposed", mixed)
+    plan = lab.plan("tinylora", ExportRequest(dtype="bfloat16"))
+    found = verify_logits(plan, (right, wrong, exact), lab.shop(), engine=lab.engine)
+    assert [one.agrees for one in found] == [True, False, False], found
+
+
+def rounded(values: Any) -> Any:
+    """To the nearest value of bfloat16, ties to even; still float32."""
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view(np.float32)
 
 
 def wrong_layouts(right: Path, folder: Path) -> Iterator[Path]:

@@ -194,13 +194,16 @@ class _Handler(BaseHTTPRequestHandler):
             return self._error(404, "No such object")
         if not media:
             return self._json(self._metadata(name, content))
+        generation = {"X-Goog-Generation": str(self.bucket.generations.get(name, 1))}  # which TensorStore asks for
         if "Range" not in self.headers:
-            return self._answer(200, content)
-        first, last = (int(n) for n in self.headers["Range"].removeprefix("bytes=").split("-"))
+            return self._answer(200, content, generation)
+        start, _, end = self.headers["Range"].removeprefix("bytes=").partition("-")
+        first, last = int(start), int(end or len(content))
         if first >= len(content):
             return self._answer(416, b"")
         part = content[first : last + 1]
-        return self._answer(206, part, {"Content-Range": f"bytes {first}-{first + len(part) - 1}/{len(content)}"})
+        held = f"bytes {first}-{first + len(part) - 1}/{len(content)}"
+        return self._answer(206, part, {"Content-Range": held, **generation})
 
     def _post(self) -> None:
         url = urlsplit(self.path)

@@ -201,15 +201,21 @@ def tokenizer_job(inputs: ExportInputs, *, folder: str) -> dict[str, str | None]
 
 def logits_argv(plan: ExportPlan) -> tuple[str, ...]:
     """Return the trainer's command with the exported weights, for one CPU device and in float32. The weights are
-    rounded as the export's are."""
+    rounded as the export's are, those of a merged export later (`merged_dtype`)."""
     inputs = plan.inputs
     weights = {"load_parameters_path": inputs.base if inputs.lora else inputs.weights}
     adapters = {"lora.lora_restore_path": inputs.weights} if inputs.lora else {}
-    own = {**weights, **adapters, "weight_dtype": inputs.dtype, **LOGITS_KEYS}
+    weight_dtype = "float32" if merged_dtype(inputs) else inputs.dtype
+    own = {**weights, **adapters, "weight_dtype": weight_dtype, **LOGITS_KEYS}
     module = plan.trainer_argv.index("-m")
     kept = (word for word in plan.trainer_argv[module:] if not word.startswith(NOT_HERE))
     rest = tuple(word for word in kept if word.partition("=")[0] not in own)
     return ("python3", *rest, *(argument(key, value) for key, value in own.items()))
+
+
+def merged_dtype(inputs: ExportInputs) -> ExportDtype | None:
+    """Return the data type to which the export rounded the sum of base and adapters; None if it rounded no sum."""
+    return inputs.dtype if inputs.form == "merged" and inputs.dtype != "float32" else None
 
 
 def _copying(inputs: ExportInputs) -> Copying | None:

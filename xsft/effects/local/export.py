@@ -7,7 +7,7 @@ interrupted attempt keeps its folder, and the next one gets another.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +18,7 @@ from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.local import export_folder
 from xsft.effects.local.export_needs import refuse_without_room, why_no_logits
 from xsft.effects.local.export_verify import verify, verify_logits, with_logits
-from xsft.effects.local.export_work import ExportShop, ask_worker, run
+from xsft.effects.local.export_work import ExportShop, ask_worker, reads_bucket, run
 from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import refuse_where_harmful
@@ -31,7 +31,6 @@ from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
 from xsft.errors import XsftError
-from xsft.export.inputs import ExportDtype, ExportForm
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import Verification, verification_text
 from xsft.records.model import Outcome, Record
@@ -40,12 +39,7 @@ from xsft.trainers.explain import reason
 from xsft.trainers.export import TOKENIZER, tokenizer_job
 
 TAIL_LINES = 2000
-ROUNDED: Mapping[tuple[ExportForm, ExportDtype], str] = {
-    ("adapters", "bfloat16"): "the engine reads no adapters",
-    ("adapters", "float32"): "the engine reads no adapters",
-    ("merged", "bfloat16"): "merging rounds to bfloat16, MaxText's adapters do not; --dtype float32 compares logits",
-}
-"""Exports whose logits cannot be compared, with the reason."""
+NO_ADAPTERS = "the engine reads no adapters"
 
 
 class ExportResult(Struct, frozen=True, kw_only=True):
@@ -230,15 +224,15 @@ def _write(one: _ExportAttempt) -> str:
 
 
 def _is_online(plan: ExportPlan) -> bool:
-    """Return whether the tokenizer is a repository of the hub, or the weights are in a bucket."""
-    return not Path(plan.inputs.tokenizer).is_dir() or plan.inputs.weights.startswith("gs://")
+    """Return whether the tokenizer is a repository of the hub, or weights are in a bucket."""
+    return not Path(plan.inputs.tokenizer).is_dir() or reads_bucket(plan)
 
 
 def _logits(verified: Verification, plan: ExportPlan, asked: ExportWork, shop: ExportShop) -> Verification:
     """Return the verification with the comparison of logits, or the reason why there is none."""
     if asked.engine is None:
         return verified
-    why = ROUNDED.get((plan.inputs.form, plan.inputs.dtype)) or why_no_logits(plan)
+    why = NO_ADAPTERS if plan.inputs.form == "adapters" else why_no_logits(plan)
     if why:
         return replace(verified, logits_skipped=why)
     asked.say("comparing logits with the engine's")

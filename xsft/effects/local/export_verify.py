@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.exported import sizes_in
-from xsft.effects.local.export_work import ExportShop, ask_worker
+from xsft.effects.local.export_work import ExportShop, ask_worker, reads_bucket
 from xsft.effects.machine.chance import random_hex
 from xsft.effects.machine.regular import open_regular
 from xsft.export.judging import ReadPart, judged
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import LogitsVerdict, Verification, logits_problems
-from xsft.trainers.export import COMPARER, comparison_job, logits_argv
+from xsft.trainers.export import COMPARER, comparison_job, logits_argv, merged_dtype
 
 PROMPTS = ("What is 2 + 3?", "Name a colour of the sky.", "Write one short sentence about the sea.")
 """Prompts whose logits are compared."""
@@ -34,7 +34,7 @@ def verify_folders(plan: ExportPlan, folders: Iterable[Path], shop: ExportShop) 
     """Compare several folders with the checkpoint by one start of MaxText."""
     listed = tuple(folders)
     job = comparison_job(plan, folders=tuple(map(str, listed)), seed=int(random_hex(4), 16))
-    answer = ask_worker(COMPARER, job, shop)
+    answer = ask_worker(COMPARER, job, shop, online=reads_bucket(plan))
     return tuple(_judged(plan, path, answer, one) for path, one in zip(listed, answer["folders"], strict=True))
 
 
@@ -45,7 +45,8 @@ def verify_logits(
     listed = tuple(folders)
     file = shop.scratch / "logits.npz"
     tokens = {"tokenizer": str(listed[0]), "prompts": list(PROMPTS), "length": LENGTH}
-    ask_worker("xsft.effects.local.logits_worker", {"argv": list(logits_argv(plan)), "file": str(file), **tokens}, shop)
+    asked = {"argv": list(logits_argv(plan)), "merged": merged_dtype(plan.inputs), "file": str(file), **tokens}
+    ask_worker("xsft.effects.local.logits_worker", asked, shop, online=reads_bucket(plan))
     job = {"folders": list(map(str, listed)), "file": str(file)}
     answer = ask_worker("xsft.effects.local.engine_logits_worker", job, shop, python=engine.python)
     return tuple(_logits(one, engine) for one in answer["folders"])

@@ -12,12 +12,19 @@ from msgspec import Struct
 from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.local.trainer_process import GRACE_S, follow
 from xsft.errors import RunFailed
+from xsft.export.plan import ExportPlan
 from xsft.pod.sent import sent_argv
 from xsft.spec.keypath import printable
 from xsft.spec.secrets import redact
 
-OF_GOOGLE = ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GOOGLE_CLOUD_PROJECT", "STORAGE_EMULATOR_HOST")
-"""Variables with which Google's clients find their login, or an emulator."""
+OF_GOOGLE = (
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "CLOUDSDK_CONFIG",
+    "GOOGLE_CLOUD_PROJECT",
+    "STORAGE_EMULATOR_HOST",
+    "TENSORSTORE_GCS_HTTP_URL",
+)
+"""Variables with which Google's clients and TensorStore find their login, or an emulator."""
 
 
 class ExportShop(Struct, frozen=True, kw_only=True):
@@ -30,6 +37,11 @@ class ExportShop(Struct, frozen=True, kw_only=True):
     """Folder of the programs' output."""
     on_line: Callable[[str], None] = lambda _line: None
     grace_s: float = GRACE_S
+
+
+def reads_bucket(plan: ExportPlan) -> bool:
+    """Return whether the weights, or the base of adapters, are in a bucket."""
+    return any(path.startswith("gs://") for path in (plan.inputs.weights, plan.inputs.base or ""))
 
 
 def ask_worker(
