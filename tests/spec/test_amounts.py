@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsft.spec.amounts import size_text
+from xsft.spec.amounts import counted, size_text
 
 
 @pytest.mark.parametrize(
@@ -10,7 +10,7 @@ from xsft.spec.amounts import size_text
     [
         (0, "0 bytes"),
         (999, "999 bytes"),
-        (999.6, "1 kB"),
+        (999.5, "1 kB"),
         (1900, "1.9 kB"),
         (63_000, "63 kB"),
         (999_600, "1 MB"),
@@ -20,3 +20,7 @@ from xsft.spec.amounts import size_text
 )
 def test_a_size_has_at_most_three_digits(size: float, text: str) -> None:
     assert size_text(size) == text
+
+
+def test_one_thing_is_not_plural() -> None:
+    assert [counted(n, "file") for n in (0, 1, 1200)] == ["0 files", "1 file", "1,200 files"]
