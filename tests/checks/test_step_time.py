@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -26,6 +27,11 @@ def test_no_published_step_is_faster_than_its_bound_or_far_from_it(published: Pu
     bound = published_bound(published, compiled=False)
     assert bound is not None
     assert bound.seconds <= published.step_s <= MOST * bound.seconds
+
+
+def test_the_published_runs_have_the_fields_types() -> None:
+    read = msgspec.convert(msgspec.to_builtins(published_steps()), tuple[PublishedStep, ...])
+    assert [one.id for one in read] == [one.id for one in published_steps()]
 
 
 @pytest.mark.parametrize("published", COMPILED, ids=lambda one: one.id)

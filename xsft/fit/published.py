@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import cache
 
-import msgspec
 from msgspec import Struct
 
 from xsft.catalog.data import text, toml
@@ -33,6 +32,9 @@ class PublishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @cache
 def published_steps() -> tuple[PublishedStep, ...]:
+    """Return all of them. They are not made by `msgspec.convert`: it crashes when two threads first need one type."""
     compiled = json.loads(text(WORK))
-    rows = [{**row, "work": compiled.get(row["id"], {}).get("work")} for row in toml("published.toml")["runs"]]
-    return tuple(msgspec.convert(rows, tuple[PublishedStep, ...]))
+    return tuple(
+        PublishedStep(**row, work=StepWork(**compiled[row["id"]]["work"]) if row["id"] in compiled else None)
+        for row in toml("published.toml")["runs"]
+    )

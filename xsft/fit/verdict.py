@@ -160,10 +160,14 @@ def to_json(entry: CompiledStep) -> bytes:
     return msgspec.json.format(msgspec.json.encode(entry), indent=1) + b"\n"
 
 
+_ENTRIES = msgspec.json.Decoder(CompiledStep)
+"""Made at import: msgspec crashes when two threads first need one type."""
+
+
 def from_json(content: bytes) -> CompiledStep | None:
     """Return the entry; None for other or incomplete content, or that of another version of xsft."""
     try:
-        found = msgspec.json.decode(content, type=CompiledStep)
+        found = _ENTRIES.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return found if found.schema == SCHEMA else None
