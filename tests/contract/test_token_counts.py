@@ -14,7 +14,7 @@ from tests.pipeline import Pipeline
 from xsft import api
 from xsft.checks.rows import sampled_texts
 from xsft.data import located
-from xsft.effects.facts import gather, tokenized
+from xsft.effects.facts import gather
 from xsft.effects.facts.tokenized import count_tokens
 from xsft.planner import make_intent
 
@@ -51,12 +51,8 @@ BOS = {
 
 @pytest.mark.parametrize("post_processor", [None, BOS], ids=["tokenizers", "transformers"])
 def test_lengths_are_those_of_maxtext(
-    maxtext_pipeline: Pipeline,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    post_processor: dict[str, object] | None,
+    maxtext_pipeline: Pipeline, tmp_path: Path, post_processor: dict[str, object] | None
 ) -> None:
-    monkeypatch.setattr(tokenized, "TIMEOUT_S", 200.0)  # a busy machine
     folder = Path(shutil.copytree(TOKENIZER, tmp_path / "tokenizer"))
     written = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps({**written, "post_processor": post_processor}))
@@ -66,7 +62,7 @@ def test_lengths_are_those_of_maxtext(
     loaded = xsft.load(TINY, settings=settings(tmp_path, rows, *more))
     facts = gather.gather(loaded.spec, file=TINY, today="20260101", offline=True)
     run = make_intent(loaded.spec, facts).run
-    counted = count_tokens(sampled_texts(run, facts, split="train"), tokenizer=str(folder))
+    counted = count_tokens(sampled_texts(run, facts, split="train"), tokenizer=str(folder), timeout_s=200)
     (intent,) = api.intend((loaded,))
     read = maxtext_pipeline.rows(intent.trainer_argv, batches=24)
     assert [sum(answer for _prompt, answer in rounds) for rounds in counted] == [len(one.trained) for one in read]
@@ -105,10 +101,9 @@ def test_without_maxtexts_environment_the_note_names_the_setup(tmp_path: Path, m
     assert "xsft setup maxtext" in note.fix
 
 
-def test_the_same_texts_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_texts_are_counted_once() -> None:
     texts = ((("what is it?", "a text of the test, counted once"),),)
-    found = count_tokens(texts, tokenizer=str(TOKENIZER))
+    found = count_tokens(texts, tokenizer=str(TOKENIZER), timeout_s=200)
     assert found
-    monkeypatch.setattr(tokenized, "WORKER", tmp_path / "missing.py")
-    assert count_tokens(texts, tokenizer=str(TOKENIZER)) == found
-    assert count_tokens(((("another", "text"),),), tokenizer=str(TOKENIZER)) == (), "nothing is guessed"
+    assert count_tokens(texts, tokenizer=str(TOKENIZER), timeout_s=0) == found
+    assert count_tokens(((("another", "text"),),), tokenizer=str(TOKENIZER), timeout_s=0) == (), "nothing is guessed"

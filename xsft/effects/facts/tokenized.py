@@ -34,7 +34,7 @@ class CountTokens(Protocol):
     def __call__(self, texts: Texts, /, *, tokenizer: str) -> Rounds: ...
 
 
-def count_tokens(texts: Texts, /, *, tokenizer: str) -> Rounds:
+def count_tokens(texts: Texts, /, *, tokenizer: str, timeout_s: float = TIMEOUT_S) -> Rounds:
     """Return the tokens of each text; nothing if they could not be counted. `tokenizer`: its folder. The same texts are
     counted once.
     """
@@ -48,7 +48,7 @@ def count_tokens(texts: Texts, /, *, tokenizer: str) -> Rounds:
     except (OSError, msgspec.MsgspecError):
         pass
     try:
-        found = _counted(maxtext.python, asked)
+        found = _counted(maxtext.python, asked, timeout_s=timeout_s)
         kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomic(kept, msgspec.json.encode(found), durable=False)
     except (XsftError, OSError, msgspec.MsgspecError):
@@ -56,10 +56,10 @@ def count_tokens(texts: Texts, /, *, tokenizer: str) -> Rounds:
     return found
 
 
-def _counted(python: Path, asked: str) -> Rounds:
+def _counted(python: Path, asked: str, *, timeout_s: float) -> Rounds:
     # -I: neither the user's site nor the checkout can shadow a library.
     argv, env = (str(python), "-I", str(WORKER)), own_environment(HF_HUB_OFFLINE="1")
-    done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S, stdin=asked)
+    done = process.run(argv, env=env, cwd=Path("/"), timeout_s=timeout_s, stdin=asked)
     return msgspec.json.decode(done.stdout, type=Rounds)
 
 
