@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+
+from tests.test_tutorial import Tutorial
+
 TOKEN = "hf_" + "Ab1" * 12
 """Shaped like a token; put together here so that no file holds one."""
 
@@ -49,3 +53,10 @@ def flags(*, workload: str = "sft-1763700000") -> str:
         "--cluster=my-cluster --project=my-project --zone=us-east5-b --docker-image=gcr.io/my-project/sft "
         f"--workload={workload} --tpu-type=v6e-256 --num-slices=2"
     )
+
+
+def pasted(tutorial: Tutorial) -> str:
+    """A tutorial's command on an xpk line."""
+    command = shlex.quote(" ".join((*tutorial.environment, *tutorial.argv)).replace("['", "\"['").replace("']", "']\""))
+    verb = "create-pathways" if tutorial.environment else "create"
+    return f"export HF_TOKEN={TOKEN}\nxpk workload {verb} {flags()} --command {command}\n"

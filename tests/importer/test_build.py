@@ -10,7 +10,7 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 
 from tests.checks.factory import FLAGSHIP
-from tests.importer.pastes import CURRENT, EXPORTS, TOKEN, flags, paste
+from tests.importer.pastes import CURRENT, EXPORTS, flags, paste, pasted
 from tests.importer.specs import Tree, workloads
 from tests.test_tutorial import BASE, CONVERSIONS, TRAINERS, _intent
 from xsft.effects.facts.templates import template_facts
@@ -103,9 +103,7 @@ def test_the_law_holds_for_every_workload(file: Path) -> None:
 def test_a_tutorials_command_becomes_our_plan_of_the_same_values(name: str) -> None:
     """Apart from Pathways' images, which the tutorials leave to xpk."""
     tutorial = TRAINERS[name]
-    command = shlex.quote(" ".join((*tutorial.environment, *tutorial.argv)).replace("['", "\"['").replace("']", "']\""))
-    verb = "create-pathways" if tutorial.environment else "create"
-    imported = import_paste(f"export HF_TOKEN={TOKEN}\nxpk workload {verb} {flags()} --command {command}\n")
+    imported = import_paste(pasted(tutorial))
     ours, theirs = _intent(name), again(imported)
     assert theirs.trainer_argv == ours.trainer_argv
     assert set(ours.xpk_argv or ()) - set(theirs.xpk_argv or ()) - {f"--env=HF_TOKEN_PATH={TOKEN_FILE}"} == {

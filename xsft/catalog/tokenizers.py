@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
@@ -67,6 +68,10 @@ def is_gated(repo: str) -> bool | None:
     return False if repo.startswith(tuple(gates["no"])) else None
 
 
+_TOKENS = msgspec.json.Decoder(SpecialTokens)
+"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+
+
 def special_tokens(repo: str) -> SpecialTokens | None:
     rows: list[dict[str, Any]] = toml("tokenizers.toml")["special_tokens"]
     found = next((row for row in rows if any(fnmatchcase(repo, pattern) for pattern in row["repos"])), None)
@@ -74,4 +79,4 @@ def special_tokens(repo: str) -> SpecialTokens | None:
 
 
 def row_tokens(row: Mapping[str, Any]) -> SpecialTokens:
-    return msgspec.convert({key: value for key, value in row.items() if key != "repos"}, SpecialTokens)
+    return _TOKENS.decode(json.dumps({key: value for key, value in row.items() if key != "repos"}))

@@ -89,7 +89,7 @@ def _known(run: Run, known: Dataset) -> Iterator[Problem]:
     if missing:
         message = f"{known.hf_path} has no column {', '.join(missing)}; it has {', '.join(known.all_columns)}."
         yield error("columns-dataset", "data.columns", message, f"Write columns: [{', '.join(known.columns)}].")
-    if (data.hf_name or "") not in known.configurations:
+    if not data.hf_data_dir and (data.hf_name or "") not in known.configurations:
         names = ", ".join(name or "none (leave hf_name out)" for name in known.configurations)
         message = f"{known.hf_path} has no configuration {data.hf_name or '(none given)'}."
         yield error("dataset-configuration", "data.hf_name", message, f"Use one of: {names}.")

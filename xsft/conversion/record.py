@@ -44,6 +44,10 @@ class ConversionRecord(Struct, frozen=True, kw_only=True):
         return found if isinstance(found, str) else None
 
 
+_RECORD = msgspec.json.Decoder(ConversionRecord)
+"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+
+
 def to_json(record: ConversionRecord) -> str:
     return json.dumps({"schema": SCHEMA, **msgspec.to_builtins(record)}, indent=1, ensure_ascii=False) + "\n"
 
@@ -51,6 +55,6 @@ def to_json(record: ConversionRecord) -> str:
 def from_json(content: bytes) -> ConversionRecord | None:
     """Return the record; None for other or incomplete content."""
     try:
-        return msgspec.json.decode(content, type=ConversionRecord)
+        return _RECORD.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None

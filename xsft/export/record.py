@@ -50,6 +50,10 @@ def missing_files(record: ExportRecord, *, sizes: Mapping[str, int]) -> tuple[st
     return tuple(name for name, size in record.files.items() if sizes.get(name) != size)
 
 
+_RECORD = msgspec.json.Decoder(ExportRecord)
+"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+
+
 def to_json(record: ExportRecord) -> str:
     return json.dumps({"schema": SCHEMA, **msgspec.to_builtins(record)}, indent=1, ensure_ascii=False) + "\n"
 
@@ -57,6 +61,6 @@ def to_json(record: ExportRecord) -> str:
 def from_json(content: bytes) -> ExportRecord | None:
     """Return the record; None for other or incomplete content."""
     try:
-        return msgspec.json.decode(content, type=ExportRecord)
+        return _RECORD.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None

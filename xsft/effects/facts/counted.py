@@ -22,10 +22,14 @@ class _CountedFile(Struct, frozen=True):
     on: str
 
 
+_COUNTED = msgspec.json.Decoder(_CountedFile)
+"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+
+
 def kept(address: str) -> CountedData | None:
     """Return the saved counts; None if nothing was counted, or another version of xsft wrote it."""
     try:
-        found = msgspec.json.decode(_file(address).read_bytes()[:MAX_BYTES], type=_CountedFile)
+        found = _COUNTED.decode(_file(address).read_bytes()[:MAX_BYTES])
     except (OSError, msgspec.MsgspecError):
         return None
     return CountedData(problems=found.problems, rows=found.rows, on=found.on)

@@ -151,8 +151,12 @@ def repository_folder(name: str, hub_cache: Path) -> Path:
     return hub_cache / f"models--{name.replace('/', '--')}"
 
 
+_VOCABULARY, _CONFIG = msgspec.json.Decoder(_TokenizerJson), msgspec.json.Decoder(_Config)
+"""Each made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+
+
 def _vocabulary(file: Path) -> _TokenizerJson:
-    return msgspec.json.decode(file.read_bytes(), type=_TokenizerJson) if file.is_file() else _TokenizerJson()
+    return _VOCABULARY.decode(file.read_bytes()) if file.is_file() else _TokenizerJson()
 
 
 def _config(folder: Path, vocabulary: _TokenizerJson) -> _Config:
@@ -168,7 +172,7 @@ def _config(folder: Path, vocabulary: _TokenizerJson) -> _Config:
 
 
 def _decoded(file: Path) -> _Config:
-    return msgspec.json.decode(file.read_bytes(), type=_Config)
+    return _CONFIG.decode(file.read_bytes())
 
 
 def _token(config: _Config, role: str) -> str | None:
