@@ -54,9 +54,13 @@ def _answers(maxtext: BuiltEnvironment, asked: Mapping[ParserQuestion, Path]) ->
     return found
 
 
+_ANSWER = msgspec.json.Decoder(ParserAnswer)
+"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+
+
 def _kept(file: Path) -> ParserAnswer | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=ParserAnswer)
+        return _ANSWER.decode(file.read_bytes())
     except (OSError, msgspec.MsgspecError):
         return None
 
