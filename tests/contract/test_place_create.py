@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from msgspec import to_builtins
 
 from tests.documents import read_document
 from tests.fakes.clusters import standing_in
@@ -36,7 +35,8 @@ def test_a_mcjax_line_makes_spot_slices_of_the_workloads_topology(
 ) -> None:
     done = xsft("place", "create", workload, "--set", "tpu.num_slices=2", "--json")
     assert done.returncode == 0, done.stderr
-    document = to_builtins(read_document("place-create", done.stdout))
+    read_document("place-create", done.stdout)
+    document = json.loads(done.stdout)
     where = ["--cluster=big", "--project=my-project", "--zone=us-east5-b"]
     assert document["xpk_argv"][:6] == ["xpk", "cluster", "create", *where]
     assert document["xpk_argv"][7:] == ["--num-slices=2", "--spot"]

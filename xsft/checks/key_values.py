@@ -21,8 +21,8 @@ from xsft.spec.resolve import Run
 SWITCHES = frozenset({"0", "1", "on", "off", "t", "f", "true", "false", "y", "n", "yes", "no"})
 """source: pydantic@2.14 docs, conversion table: str to bool."""
 HOLDS = {"gt": operator.gt, "ge": operator.ge, "lt": operator.lt, "le": operator.le}
-SPLIT = frozenset({"adamw_mask", "train_data_columns", "eval_data_columns"})
-"""Lists that MaxText also takes as a text."""
+SPLIT = frozenset({"adamw_mask", "trainable_parameters_mask", "train_data_columns", "eval_data_columns"})
+"""Lists that MaxText also takes as a text. source: maxtext@0.2.5 configs/pyconfig.py [_coerce_to_list]."""
 SIGNS = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
 
 

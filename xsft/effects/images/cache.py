@@ -10,7 +10,7 @@ from typing import Any
 
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
-from xsft.effects.machine.regular import read_text
+from xsft.effects.machine.regular import read_bytes, read_text
 from xsft.errors import XsftError
 from xsft.image.model import ContextFile
 
@@ -31,7 +31,7 @@ def context_file(content: bytes, *, path: str, cache: Path) -> ContextFile:
     """
     sha256 = hashlib.sha256(content).hexdigest()
     at = cache / f"{sha256}{Path(path).suffix}"
-    if not at.exists() or at.read_bytes() != content:
+    if not at.exists() or read_bytes(at) != content:
         private_folder(cache)
         write_atomic(at, content)
     return ContextFile(path=path, kind="file", size=len(content), sha256=sha256, source=str(at.absolute()))
