@@ -116,6 +116,7 @@ maxtext-release: environments
 .PHONY: bench
 bench: environments
 	$(BIN)/python tests/bench/bench.py
+	$(BIN)/python -m tests.bench.bench_check
 	$(BIN)/python -m tests.bench.bench_submit
 	$(BIN)/python -m tests.bench.bench_status
 	$(BIN)/python -m tests.bench.bench_image

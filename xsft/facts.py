@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from xsft.conversion.record import ConversionRecord
+    from xsft.dataset.kinds import Retyped
     from xsft.fit.derive import KnownStep
     from xsft.problems import Problem
     from xsft.records.model import MeasuredPace
@@ -148,6 +149,8 @@ class DataFacts(Struct, frozen=True, kw_only=True):
     """Digest of the sizes and checksums of all files, wherever they are; empty if it is not known."""
     empty: tuple[str, ...] = ()
     """Files without a byte."""
+    clash: Retyped | None = None
+    """The first column of which later JSON rows do not fit the type that the first ones tell."""
     large: tuple[str, ...] = ()
     """Columns of Arrow's large lists, told from the first parquet file."""
     problem: Problem | None = None

@@ -10,7 +10,6 @@ from typing import Literal
 
 from xsft.catalog.tokenizers import refuses_system
 from xsft.checks.values import is_on, number
-from xsft.dataset.kinds import retyped
 from xsft.dataset.passes import Split
 from xsft.dataset.rules import Render, Rules, judge
 from xsft.dataset.verdicts import Round, length_problems, problems_of, texts_of
@@ -110,10 +109,9 @@ def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:
     """Check that the rows of later files, or behind the first ones, fit the types that the first ones tell. Of a sample
     only a column without any value in the first rows is judged.
     """
-    told = [row.row for row in found.rows if row.keys != "cast"]
-    clash = retyped(told, [row.row for row in found.rows if row.keys == "cast"])
-    sampled = found.counted is None
-    if found.problem or clash is None or (sampled and (clash.told != "null" or len(told) < FEW_TOLD)):
+    clash, sampled = found.clash, found.counted is None
+    told = sum(row.keys != "cast" for row in found.rows)
+    if found.problem or clash is None or (sampled and (clash.told != "null" or told < FEW_TOLD)):
         return
     given = "is null in all first rows" if clash.told == "null" else f"is of the type {clash.told} in the first rows"
     message = (

@@ -10,6 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from xsft.facts import SampledRow
+
 JsonKind = Literal["null", "int", "float", "bool", "text", "list", "object"]
 
 
@@ -42,11 +44,18 @@ class Retyped(Struct, frozen=True):
     found: object
 
 
+def clash_in(rows: Sequence[SampledRow]) -> Retyped | None:
+    """Return `retyped` of the rows that tell the types and those that are cast to them."""
+    return retyped([row.row for row in rows if row.keys != "cast"], [row.row for row in rows if row.keys == "cast"])
+
+
 def retyped(told: Sequence[object], cast: Sequence[object]) -> Retyped | None:
     """Return the first column of `cast`, rows of later files, that does not fit `told`, the rows of the first one.
 
     A column whose first values are of several kinds is not judged.
     """
+    if not cast:
+        return None
     kinds: dict[str, set[JsonKind]] = {}
     for path, value in _values("", told):
         kinds.setdefault(path, set()).add(_kind(value))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 RowOutcome = Literal["trained", "nothing", "refused"]
@@ -124,7 +125,7 @@ def uneven(rows: Sequence[object], rules: Rules) -> bool:
 
 def stretched(told: Sequence[object], cast: Sequence[object], rules: Rules) -> bool:
     """Return whether messages have keys that the first rows lack. datasets fills keys that they themselves lack."""
-    if "question" in rules.columns or not told:
+    if "question" in rules.columns or not told or not cast:
         return False
     return any(_all_keys(cast, column) - _all_keys(told, column) for column in rules.columns)
 
@@ -137,11 +138,11 @@ def added_columns(told: Sequence[object], cast: Sequence[object]) -> tuple[str, 
 
 
 def _columns(rows: Sequence[object]) -> frozenset[str]:
-    return frozenset().union(*map(_keys, rows))
+    return frozenset[str]().union(*(row for row in rows if isinstance(row, dict)))
 
 
 def _all_keys(rows: Sequence[object], column: str) -> frozenset[str]:
-    return frozenset().union(*map(_keys, _each(rows, column)))
+    return frozenset[str]().union(*(message for message in _each(rows, column) if isinstance(message, dict)))
 
 
 def _keys(message: object) -> frozenset[str]:
@@ -149,10 +150,9 @@ def _keys(message: object) -> frozenset[str]:
 
 
 def _each(rows: Sequence[object], column: str) -> Iterator[object]:
-    for row in rows:
-        found = row.get(column) if isinstance(row, dict) else None
-        if isinstance(found, list):
-            yield from (message for message in found if message is not None)
+    values = (row.get(column) for row in rows if isinstance(row, dict))
+    messages = chain.from_iterable(found for found in values if isinstance(found, list))
+    return (message for message in messages if message is not None)
 
 
 def _messages(row: Mapping[str, Any], rules: Rules) -> list[Message] | RowVerdict:

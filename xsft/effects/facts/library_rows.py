@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from xsft.dataset.kinds import clash_in
 from xsft.effects.environments import environments
 from xsft.effects.facts.row_files import RowFile
 from xsft.effects.machine import process
@@ -112,9 +113,10 @@ def _facts(copies: Sequence[_Copy], *, of: str, where: str, there: int, whole: b
     pairs = tuple(zip(copies, found, strict=False))
     large = next((_too_large(copy.name, one, where) for copy, one in pairs if "group" in one), None)
     broken = next((_broken(copy, one, where) for copy, one in pairs if "error" in one), None)
-    rows = tuple(_sampled(copy.path, one, first=copy == copies[0]) for copy, one in pairs)
+    rows = tuple(row for copy, one in pairs for row in _sampled(copy.path, one, first=copy == copies[0]))
     return DataFacts(
-        rows=tuple(row for of_file in rows for row in of_file),
+        rows=rows,
+        clash=clash_in(rows) if of == "json" else None,
         counted=_count(pairs, of) if whole and broken is None else None,
         digest=_digest(copies),
         large=tuple(found[0].get("large", ())) if found else (),

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.data import located
+from xsft.dataset.kinds import clash_in
 from xsft.effects.facts.json_rows import BROKEN, UnfitRow, parse_array, parse_row
 from xsft.effects.facts.library_rows import read_bucket_files, read_files
 from xsft.effects.facts.row_files import COMPRESSED, RowFile, bucket_files, content_of, local_file
@@ -156,8 +157,14 @@ def _sample(files: Sequence[RowFile], where: str) -> DataFacts:
     if problem is None and first.array:
         problem = _unread(first.array, where, "it is a JSON array, whose columns MaxText cannot read")
     empty = tuple(file.path for file in files if file.size == 0)
-    counted = len(rows) if whole and not problem else None
-    return DataFacts(rows=rows, counted=counted, digest=_digest(files, rows), empty=empty, problem=problem)
+    return DataFacts(
+        rows=rows,
+        counted=len(rows) if whole and not problem else None,
+        clash=clash_in(rows),
+        digest=_digest(files, rows),
+        empty=empty,
+        problem=problem,
+    )
 
 
 def _first_and_later(read: Sequence[_Read]) -> tuple[_Read, Sequence[_Read]]:
