@@ -133,9 +133,12 @@ def to_json(report: EvaluationReport) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+_REPORT = msgspec.json.Decoder(EvaluationReport)
+
+
 def from_json(content: bytes) -> EvaluationReport | None:
     """Return the report; None for other or incomplete content."""
     try:
-        return msgspec.json.decode(content, type=EvaluationReport)
+        return _REPORT.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None

@@ -94,6 +94,11 @@ class _Tags(Struct):
     tags: tuple[str, ...] | None = ()
 
 
+_TAGS, _DOCUMENT = msgspec.json.Decoder(_Tags), msgspec.json.Decoder(_Document)
+_CONFIGURATION = msgspec.json.Decoder(_Configuration)
+"""Made at import: images are looked at by several threads, and msgspec crashes where two describe one type at once."""
+
+
 class ImageThere(Struct, frozen=True, kw_only=True):
     """An image in a registry, verified by its bytes."""
 
@@ -140,7 +145,7 @@ class Registries:
             answer = self._get(at, url)
             if answer is None:
                 break
-            found.update(_read(at, answer.content, _Tags).tags or ())
+            found.update(_read(at, answer.content, _TAGS).tags or ())
             url = _same_host(at, answer.next, answer.url)
         return tuple(sorted(found))
 
@@ -164,7 +169,7 @@ class Registries:
             return None
         if digest_of(answer.content) != manifest.config:
             raise _contradicts(at, f"the configuration {manifest.config} has another digest")
-        return _configured(_read(at, answer.content, _Configuration), size=manifest.size)
+        return _configured(_read(at, answer.content, _CONFIGURATION), size=manifest.size)
 
     def try_push(self, repository: str, *, budget_s: float | None = None) -> None:
         """Begin an upload and cancel it: checks the right to push, and the repository, before minutes of building.
@@ -208,7 +213,7 @@ def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:
         claims.add(at.reference)
     if claims != {digest}:
         raise _contradicts(at, f"it claims {' and '.join(sorted(claims - {digest}))} for content with {digest}")
-    found = _read(at, answer.content, _Document)
+    found = _read(at, answer.content, _DOCUMENT)
     platforms = {
         f"{one.platform.os}/{one.platform.architecture}": one.digest
         for one in found.manifests or ()
@@ -241,9 +246,9 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _read(at: ImageName, content: bytes, document: type[T]) -> T:
+def _read(at: ImageName, content: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
-        return msgspec.json.decode(content, type=document)
+        return decoder.decode(content)
     except (msgspec.DecodeError, RecursionError) as wrong:
         raise _contradicts(at, f"it is not a registry's answer ({wrong})") from None
 

@@ -35,6 +35,9 @@ class ConversionClaim(Struct, frozen=True, kw_only=True):
     """UTC, ISO 8601."""
 
 
+_CLAIM = msgspec.json.Decoder(ConversionClaim)
+
+
 def read_claim(store: RecordStore, plan: ConversionPlan) -> ConversionClaim | None:
     """Return the claim, or None without one. Raises Unreachable if it cannot be read, Refused if it is damaged."""
     path = claim_path(plan)
@@ -42,7 +45,7 @@ def read_claim(store: RecordStore, plan: ConversionPlan) -> ConversionClaim | No
     if content is None:
         return None
     try:
-        return msgspec.json.decode(content, type=ConversionClaim)
+        return _CLAIM.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as broken:
         fix = "Look at the file, and move it away if no conversion is in progress; nothing was changed."
         raise Refused(f"{path} does not say which run converts these weights: {broken}", fix=fix) from broken
