@@ -1,11 +1,13 @@
 """`xsft check` of workloads with a world: wall seconds of one workload, and of 50 that share their world.
 
 The world is that of tests/failures/worlds.py: a bucket whose every answer takes 50 ms, a hub and a registry, all on
-loopback. Run it on a quiet machine; the processes that serve the world share its cores.
+loopback. Its rows have 1 KB each, as short chats do. With the tests' rows of 90 bytes a sample holds ten times as many,
+and 50 workloads take 2.1 times as long as one. Run it on a quiet machine; the world's servers share its cores.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import subprocess
 import tempfile
@@ -19,6 +21,8 @@ from tests.failures.worlds import good_world
 ANSWER_S = 0.05
 """Time of an answer of Cloud Storage."""
 MODEL = "qwen3-0.6b"
+CHAT = {"messages": [{"role": "user", "content": "q " * 250}, {"role": "assistant", "content": "a " * 250}]}
+ROWS = f"{json.dumps(CHAT)}\n".encode() * 4000
 ROUNDS = 3
 
 
@@ -26,6 +30,7 @@ def main() -> int:
     one, many = [], []
     with tempfile.TemporaryDirectory() as folder, good_world(Path(folder), (MODEL,)) as world:
         world.bucket.delay_s = ANSWER_S
+        world.bucket.objects.update({f"rows/{n}.jsonl": ROWS for n in range(64)})
         tree = {key: value for key, value in GOOD.items() if key not in ("place", "image")}
         model = {"name": MODEL, "tokenizer": "Qwen/Qwen3-0.6B", "checkpoint": f"gs://my-bucket/{MODEL}/0/items"}
         rows = {**tree["data"], "hf_path": "json", "hf_train_files": "gs://my-bucket/rows/*.jsonl"}

@@ -110,8 +110,10 @@ def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:
     only a column without any value in the first rows is judged.
     """
     clash, sampled = found.clash, found.counted is None
+    if found.problem or clash is None:
+        return
     told = sum(row.keys != "cast" for row in found.rows)
-    if found.problem or clash is None or (sampled and (clash.told != "null" or told < FEW_TOLD)):
+    if sampled and (clash.told != "null" or told < FEW_TOLD):
         return
     given = "is null in all first rows" if clash.told == "null" else f"is of the type {clash.told} in the first rows"
     message = (

@@ -119,7 +119,7 @@ def uneven(rows: Sequence[object], rules: Rules) -> bool:
     """Return whether messages differ in their keys, so that datasets does not read the column as messages."""
     if "question" in rules.columns:
         return False
-    columns = [{_keys(message) for message in _each(rows, column)} for column in rules.columns]
+    columns = [{_keys(one) for one in _each(rows, column) if one is not None} for column in rules.columns]
     return all(len(shapes) > 1 for shapes in columns)
 
 
@@ -150,9 +150,9 @@ def _keys(message: object) -> frozenset[str]:
 
 
 def _each(rows: Sequence[object], column: str) -> Iterator[object]:
-    values = (row.get(column) for row in rows if isinstance(row, dict))
-    messages = chain.from_iterable(found for found in values if isinstance(found, list))
-    return (message for message in messages if message is not None)
+    return chain.from_iterable(
+        found for row in rows if isinstance(row, dict) and isinstance(found := row.get(column), list)
+    )
 
 
 def _messages(row: Mapping[str, Any], rules: Rules) -> list[Message] | RowVerdict:
