@@ -159,8 +159,8 @@ def _beyond(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Probl
         return
     if tokens > rows:
         message = (
-            f"{run.tokenizer} has tokens up to id {tokens - 1:,}, and {run.spec.model.name} has {rows:,.0f} rows: those"
-            " behind them are read as the last row."
+            f"{run.tokenizer} has token ids up to {tokens - 1:,}, but the embedding of {run.spec.model.name} has"
+            f" {rows:,.0f} rows: every id beyond them is read as the last row, without an error."
         )
         fix = "Take the tokenizer that came with the weights, or remove what was added to it, e.g. a pad token."
         yield warning("tokenizer-vocabulary", "model.tokenizer", message, fix)
