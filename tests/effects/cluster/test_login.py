@@ -23,6 +23,7 @@ from tests.effects.cluster.test_cluster import CREATE, planned
 from tests.fakes.clusters import ClusterApi, furnish
 from tests.fakes.kubeapi import CONTEXT, KubeApi, serving
 from tests.fakes.kubeobjects import Objects
+from tests.fakes.loopback import serving_http
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
@@ -96,15 +97,8 @@ def issuing(*, id_token: str) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Issuer)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving_http(Issuer) as address:
+        yield address
 
 
 @pytest.mark.parametrize(
@@ -438,17 +432,12 @@ def test_plain_http_instead_of_tls(cluster_api: ClusterApi) -> None:
 
 def test_a_page_that_is_no_answer_of_kubernetes(cluster_api: ClusterApi) -> None:
     """A captive portal answers 200 to everything."""
-    portal = HTTPServer(("127.0.0.1", 0), Portal)
-    threading.Thread(target=portal.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    changed(cluster_api.kubeconfig, cluster={"server": f"http://127.0.0.1:{portal.server_port}"})
-    try:
+    with serving_http(Portal) as portal:
+        changed(cluster_api.kubeconfig, cluster={"server": portal})
         for act in (lambda c: c.list_jobsets(namespace="default"), lambda c: c.create_jobset(planned())):
             with pytest.raises(XsftError, match="not as a Kubernetes API server") as caught:
                 act(connected(cluster_api))
             assert caught.value.exit_status in (5, 8)
-    finally:
-        portal.shutdown()
-        portal.server_close()
 
 
 class Portal(BaseHTTPRequestHandler):
