@@ -38,6 +38,7 @@ from xsft.states.rows import row_of
 from xsft.steps import Plan
 
 ROOT = Path(__file__).parents[3]
+LIST = r"^GET .*/jobsets\?labelSelector"
 READ = r"^GET .*/jobsets/"
 FASTER = {"train.learning_rate": 1e-3}
 Submits = Callable[..., Submission]
@@ -381,6 +382,20 @@ def test_a_name_taken_between_look_and_create_is_decided_again(
 
     done = submit(create=overtaken)
     assert (done.action, [done.uid]) == ("adopted", uids(cluster_api))
+
+
+def test_another_submitter_between_the_looks_makes_no_second_attempt(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits
+) -> None:
+    """The records are read before the JobSets: one that is recorded and not listed was deleted, not just created. The
+    saved steps are read after them: those of a JobSet that ended are all there.
+    """
+    before: list[str] = []
+    cluster_api.server.fail(LIST, code=0, do=lambda: before.extend(bucket.asked), then=lambda: submit(by="b" * 16))
+    done = submit()
+    assert (done.action, [done.uid]) == ("adopted", uids(cluster_api))
+    assert any(f"{NAME}%2Fxsft" in line for line in before)
+    assert not any("checkpoints" in line for line in before)
 
 
 def test_a_name_taken_for_another_workload_in_that_moment_is_refused(

@@ -120,13 +120,15 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _submitted(self, plan: Planned) -> Submission:
         output = str(plan.run.output)
-        self.progress("reading the cluster, the output and the image")
-        of_cluster = start(lambda: examine(self.cluster, plan, rights=self.rights))
+        self.progress("reading the output, the cluster and the image")
         of_image = start(lambda: notes.image_notes(plan, look=self.image))
-        of_run = start(lambda: self.store.read_run(output, plan.run_name))
-        saved = start(lambda: self._latest_step(plan))
-        unwritable = self.writable(output)
-        records, latest, (facts, found) = of_run.result(), saved.result(), of_cluster.result()
+        of_output = start(lambda: self.writable(output))
+        # The order decides: a JobSet exists before its record says so, and its last step is saved before it ends. A
+        # record read after the JobSets would make one that another submitter just created look deleted.
+        records = self.store.read_run(output, plan.run_name)
+        facts, found = examine(self.cluster, plan, rights=self.rights)
+        latest = self._latest_step(plan)
+        unwritable = of_output.result()
         problems = overridden(found, plan.run.spec.checks)
         jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
         world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=self._is_made(plan))
