@@ -34,7 +34,7 @@ from xsft.effects.machine.files import STDIN, read_workload_text
 from xsft.effects.machine.parallel import Questions, every
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.records.records import record_store
-from xsft.errors import SpecError, Unreachable, UsageError, XsftError
+from xsft.errors import EnvironmentMissing, SpecError, Unreachable, UsageError, XsftError
 from xsft.facts import Facts, TemplateFacts
 from xsft.launchers.launcher import ReadyRendering, Rendering, XpkRendering
 from xsft.planner import make_intent, make_plan
@@ -56,6 +56,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     spec: WorkloadSpec
     template: TemplateFacts | None = None
     """Content of the file that its `data.chat_template` names."""
+    offline: bool = False
+    """Whether nothing outside this machine is asked about it."""
 
 
 def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None = None) -> Loaded:
@@ -70,15 +72,15 @@ def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None
 
 
 def load_each(
-    files: Sequence[str | Path], *, settings: Sequence[str] = (), run_name: str | None = None
+    files: Sequence[str | Path], *, settings: Sequence[str] = (), run_name: str | None = None, offline: bool = False
 ) -> tuple[tuple[Loaded, ...], tuple[Problem, ...]]:
-    """Return the files that could be read, and the problems of those that could not."""
+    """Return the files that could be read, and the problems of those that could not. `offline`: as in `Loaded`."""
     _refuse_stdin_twice(files)
     loaded: list[Loaded] = []
     problems: list[Problem] = []
     for file in files:
         try:
-            loaded.append(load(file, settings=settings, run_name=run_name))
+            loaded.append(replace(load(file, settings=settings, run_name=run_name), offline=offline))
         except XsftError as e:
             problems.extend(p.in_file(p.file or str(file)) for p in e.problems)
     return tuple(loaded), tuple(problems)
@@ -94,16 +96,15 @@ def intend(
     *,
     attempt: int = 1,
     hub: HubReader | None = None,
-    offline: bool = False,
     progress: ShowLine = lambda _line: None,
 ) -> tuple[Intent, ...]:
     """Gather the facts and decide everything, without rendering. Looks run side by side, and each is sent once.
 
-    `hub`: what answers in place of the Hugging Face hub. `offline`: ask nothing outside this machine. `progress`: told
-    what is waited for after a second, and when that changes.
+    `hub`: what answers in place of the Hugging Face hub. `progress`: told what is waited for after a second, and when
+    that changes.
     """
     asked, today = Questions(), clock.today()
-    looks = _each_once(asked, hub=hub, offline=offline)
+    looks = _each_once(asked, hub=hub, offline=any(one.offline for one in workloads))
     intents = [partial(_intent, one, attempt=attempt, today=today, looks=looks) for one in workloads]
     waiting = partial(_waiting_for, asked)
     return tuple(every(intents, threads=WORKLOADS_AT_ONCE, waiting=waiting, progress=progress))
@@ -208,6 +209,8 @@ def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: ShowLine = 
     """
     intents = intend(workloads, attempt=attempt, progress=progress)
     _refuse_secrets(workloads, intents)
+    if any(one.offline for one in workloads):
+        _refuse_download(intents)
     manifests = _render_all(intents, progress=progress)
     return tuple(
         make_plan(intent, rendered=manifest, file=loaded.file)
@@ -241,6 +244,15 @@ def _refuse_secrets(workloads: Sequence[Loaded], intents: Sequence[Intent]) -> N
     holding = [p.in_file(one.file) for one, i in pairs if _secrets(i.problems) for p in i.problems]
     if holding:
         raise SpecError(tuple(redacted(p) for p in holding if p.severity == "error"))
+
+
+def _refuse_download(intents: Sequence[Intent]) -> None:
+    """Raise EnvironmentMissing if the plans need xpk and its environment would be downloaded."""
+    if any(isinstance(one.rendering, XpkRendering) for one in intents) and environments.find("xpk") is None:
+        raise EnvironmentMissing(
+            "the xpk environment is not built, and --offline downloads nothing",
+            fix="Build it once: xsft setup xpk. xsft check --offline works without it.",
+        )
 
 
 def _secrets(problems: Sequence[Problem]) -> bool:

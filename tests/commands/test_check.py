@@ -35,25 +35,52 @@ def written(folder: Path, name: str = "a", **changes: Any) -> str:
     return str(path)
 
 
-def test_offline_sends_nothing_and_lists_what_was_not_looked_at(bucket: Bucket, tmp_path: Path) -> None:
+@pytest.fixture
+def unasked(bucket: Bucket, tmp_path: Path) -> tuple[str, str]:
+    """Two workloads with every kind of question to the outside world: about files, and about the hub."""
     changes: dict[str, Any] = {
         "data": {**DATA, "hf_eval_files": "gs://my-bucket/eval.jsonl"},
         "eval": {"interval": 100, "steps": 1},
         "lora": LORA,
         "stages": {"export": {"to": "gs://my-bucket/out"}},
+        "overrides": {"maxtext": {"weight_dtype": "bfloat16"}},
     }
     of_files = written(tmp_path, **changes)
-    on_hub = written(tmp_path, "b", data={"hf_path": "me/rows"}, model={"hf": {"repo": "me/model"}})
-    done = xsft("check", of_files, on_hub, "--offline")
+    return of_files, written(
+        tmp_path, "b", data={"hf_path": "me/rows"}, model={"hf": {"repo": "me/model"}, "checkpoint": None}
+    )
+
+
+def test_offline_sends_nothing_and_lists_what_was_not_looked_at(bucket: Bucket, unasked: tuple[str, str]) -> None:
+    done = xsft("check", *unasked, "--offline")
     assert bucket.asked == []
     for path in ("qwen3-0.6b/0/items", "rows/*.jsonl", "eval.jsonl", "lora/model_params", "runs"):
         assert f"gs://my-bucket/{path}" in done.stderr
     for name in ("me/rows", "me/model"):
         assert f"{name} was not looked up on the hub: --offline was given" in done.stderr
-    document = json.loads(xsft("check", of_files, on_hub, "--offline", "--json").stdout)
+    document = json.loads(xsft("check", *unasked, "--offline", "--json").stdout)
     assert {one["id"] for one in document["problems"]} >= NOT_LOOKED
     said = [one for one in document["problems"] if one["id"] in NOT_LOOKED]
     assert all("Unknown: " in one["message"] + one["fix"] for one in said)
+
+
+@pytest.mark.contract
+@pytest.mark.usefixtures("xpk_environment")
+def test_an_offline_plan_sends_nothing_and_lists_the_same(bucket: Bucket, unasked: tuple[str, str]) -> None:
+    checked = json.loads(xsft("check", *unasked, "--offline", "--json").stdout)
+    planned = json.loads(xsft("plan", *unasked, "--offline", "--json").stdout)
+    assert bucket.asked == []
+    found = [one for plan in planned["plans"] for one in plan["problems"]]
+    assert [p for p in found if p["id"] in NOT_LOOKED] == [p for p in checked["problems"] if p["id"] in NOT_LOOKED]
+    assert [one["name"] for plan in planned["plans"] for one in plan["stages"]] == ["export", "convert"]
+
+
+def test_an_offline_plan_downloads_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
+    refused = xsft("plan", written(tmp_path), "--offline")
+    assert refused.returncode == 3
+    assert "--offline downloads nothing" in refused.stderr
+    assert not (tmp_path / "cache" / "envs").exists()
 
 
 def test_what_workloads_share_is_asked_once(bucket: Bucket, tmp_path: Path) -> None:

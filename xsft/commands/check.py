@@ -20,9 +20,9 @@ from xsft.steps import Intent
 
 
 def run(args: argparse.Namespace) -> int:
-    loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name)
+    loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name, offline=args.offline)
     with shown("check") as progress:
-        intents = api.intend(loaded, offline=args.offline, progress=progress)
+        intents = api.intend(loaded, progress=progress)
         deep = _deep(intents, progress=progress) if args.deep else ((),) * len(intents)
     found = zip(loaded, intents, deep, strict=True)
     checked = tuple(p.in_file(one.file) for one, intent, said in found for p in (*intent.problems, *said))

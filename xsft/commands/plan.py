@@ -23,7 +23,7 @@ from xsft.steps import Plan
 
 
 def run(args: argparse.Namespace) -> int:
-    loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name)
+    loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name, offline=args.offline)
     with shown("xsft") as progress:
         plans = api.plan(loaded, progress=progress)
         stages = tuple(_stages(one, plan) for one, plan in zip(loaded, plans, strict=True))

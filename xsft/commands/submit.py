@@ -63,4 +63,4 @@ def _after(plan: Plan, args: argparse.Namespace) -> After:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    return plan.run(argparse.Namespace(**vars(args), files=[args.file], manifest=False, audit=False))
+    return plan.run(argparse.Namespace(**vars(args), files=[args.file], manifest=False, audit=False, offline=False))

@@ -31,6 +31,14 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
 
 
+def add_offline(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="read nothing outside this machine, and list what was not read and what is therefore unknown",
+    )
+
+
 def a_name(text: str) -> str:
     """Return the name; raise an error for an empty one, which an unset shell variable gives and which must not select
     another run or cluster."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from xsft.commands.arguments import add_files, add_json, add_settings
+from xsft.commands.arguments import add_files, add_json, add_offline, add_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,11 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
     add_json(parser)
     parser.add_argument("--notes", action="store_true", help="print the notes too, not only errors and warnings")
-    parser.add_argument(
-        "--offline",
-        action="store_true",
-        help="read nothing outside this machine, and list what was not read and what is therefore unknown",
-    )
+    add_offline(parser)
     parser.add_argument(
         "--deep", action="store_true", help="pass the arguments to the installed MaxText's own parser too (about 5 s)"
     )
