@@ -23,8 +23,9 @@ STAGES = {
     "cluster": "cluster and not engine and not trainer",
     "trainer": "trainer",
 }
-SIDE_BY_SIDE = (("quick", "contract", "maxtext"), ("engine", "cluster"), ("trainer",))
-"""In this order. Those of one row run at once: they wait for servers and timeouts as much as they work."""
+SIDE_BY_SIDE = {("quick", "contract", "maxtext"): 3, ("cluster", "engine", "trainer"): 2}
+"""Rows in this order, and how many of a row's stages run at once: they wait for servers and timeouts as much as they
+work. `cluster` lasts as long as the two others in turn."""
 PROCESSES = {"quick": 3}
 """Of a stage whose files share nothing; a few quick tests wait for time-outs. Each collects its own files only."""
 NAMED_BY = {
@@ -46,10 +47,11 @@ NO_TESTS = 5
 def main(arguments: list[str]) -> int:
     """`arguments`: options of pytest, for every stage."""
     passed, not_run = 0, Counter[str]()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as threads:
-        for row in SIDE_BY_SIDE:
-            run = partial(stage, folder=Path(folder), arguments=arguments, named=len(row) > 1)
-            statuses = dict(zip(row, threads.map(run, row), strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        for row, at_once in SIDE_BY_SIDE.items():
+            run = partial(stage, folder=Path(folder), arguments=arguments)
+            with ThreadPoolExecutor(at_once) as threads:
+                statuses = dict(zip(row, threads.map(run, row), strict=True))
             red = {name: status for name, status in statuses.items() if status not in (0, NO_TESTS)}
             for name, status in red.items():
                 print(f"\nRED in the {name} stage; later stages were not run")
@@ -63,8 +65,8 @@ def main(arguments: list[str]) -> int:
     return 0 if passed else NO_TESTS
 
 
-def stage(name: str, *, folder: Path, arguments: list[str], named: bool) -> int:
-    """pytest's exit status. `named`: each line of its output begins with the stage."""
+def stage(name: str, *, folder: Path, arguments: list[str]) -> int:
+    """pytest's exit status."""
     print(f"\n=== {name} ===", flush=True)
     began = time.monotonic()
     if name in PREPARE:
@@ -73,7 +75,7 @@ def stage(name: str, *, folder: Path, arguments: list[str], named: bool) -> int:
     shares = [(folder / f"{name}-{i}.xml", files[i::number]) for i in range(number)]
     argvs = [pytest_argv(name, report=report, files=share, arguments=arguments) for report, share in shares]
     with ThreadPoolExecutor() as threads:
-        statuses = set(threads.map(partial(told, prefix=f"{name}: " if named else ""), argvs))
+        statuses = set(threads.map(partial(told, prefix=f"{name}: "), argvs))
     status = max(statuses - {NO_TESTS}, default=NO_TESTS)
     print(f"{name}: {time.monotonic() - began:.0f} s, exit status {status}", flush=True)
     return status
