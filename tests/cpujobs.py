@@ -13,8 +13,8 @@ from xsft.catalog.cpu import GIB
 from xsft.conversion.inputs import ConversionInputs, ConversionSource
 from xsft.launchers.cpujob import CpuJob, run_of, run_on_slice
 from xsft.launchers.encoding import command_in_wrapper
-from xsft.planner import cpu_rendering, make_cpu_plan
-from xsft.steps import CpuPlan
+from xsft.planner import job_rendering, make_job_plan
+from xsft.steps import JobPlan
 
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat-convert"
@@ -50,7 +50,6 @@ def job(
         training=run.run_name,
         digest=digest,
         argv=("python3", "-m", "maxtext.checkpoint_conversion.to_maxtext", "model_name=gemma2-2b", "a=b c '$X'"),
-        env={},
         memory=memory,
         disk=disk,
         writes=WRITES,
@@ -58,18 +57,18 @@ def job(
     )
 
 
-def planned(**settings: Any) -> CpuPlan:
+def planned(**settings: Any) -> JobPlan[CpuJob]:
     """What xpk renders is taken from the golden manifest; what patches put there is put again."""
     wanted = job(**settings)
     return plan_of(wanted, golden=SLICE_GOLDEN if wanted.on_tpu else GOLDEN)
 
 
-def plan_of(wanted: CpuJob, *, golden: Path = GOLDEN) -> CpuPlan:
+def plan_of(wanted: CpuJob, *, golden: Path = GOLDEN) -> JobPlan[CpuJob]:
     text = golden.read_text(encoding="utf-8")
     rendered = yaml.safe_load(re.sub(rf": {NAME}$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
     (container,) = rendered["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     script = container["command"][2]
     container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)
-    rendering = cpu_rendering(wanted)
+    rendering = job_rendering(wanted)
     argv = getattr(rendering, "argv", None)
-    return make_cpu_plan(wanted, rendered=rendered, xpk_argv=argv, file="w.yaml", problems=())
+    return make_job_plan(wanted, rendered=rendered, xpk_argv=argv, file="w.yaml")

@@ -14,8 +14,8 @@ from xsft.evaluation.container import judged, report
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.slicejob import SliceJob, evaluation_job
-from xsft.planner import make_slice_plan, slice_rendering
-from xsft.steps import Intent, SlicePlan
+from xsft.planner import job_rendering, make_job_plan
+from xsft.steps import Intent, JobPlan
 from xsft.trainers.evaluation import evaluation_plan
 
 STORY = "qwen3_gsm8k"
@@ -39,7 +39,7 @@ def _intent(**changes: Any) -> Intent:
     return intent_of(varied(spec_of(STORY), {"stages": STAGES, **dotted}))
 
 
-def planned(**changes: Any) -> SlicePlan:
+def planned(**changes: Any) -> JobPlan[SliceJob]:
     """What xpk renders is taken from the golden manifest of the training; what patches put there is put again."""
     wanted = job(**changes)
     text = GOLDEN.read_text(encoding="utf-8")
@@ -48,8 +48,8 @@ def planned(**changes: Any) -> SlicePlan:
     (container,) = pod["containers"]
     script = container["command"][2]
     container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)
-    rendering = slice_rendering(wanted)
-    return make_slice_plan(wanted, rendered=rendered, xpk_argv=getattr(rendering, "argv", None), file="w.yaml")
+    rendering = job_rendering(wanted)
+    return make_job_plan(wanted, rendered=rendered, xpk_argv=getattr(rendering, "argv", None), file="w.yaml")
 
 
 def measured_by_pod(jobset: dict[str, Any], *, says: str) -> bytes:

@@ -9,11 +9,11 @@ from xsft.checks import check, silence
 from xsft.checks.step_time import run_time
 from xsft.errors import SpecError
 from xsft.facts import Facts
-from xsft.launchers.audit import audit, audit_problems
+from xsft.launchers.audit import AuditRow, Expectation, audit, audit_problems
 from xsft.launchers.cpu_patch import cpu_changes, cpu_expectations
-from xsft.launchers.cpujob import CpuJob, cpu_env
+from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.expect import expectations
-from xsft.launchers.launcher import Rendering, XpkRendering, launcher_of
+from xsft.launchers.launcher import Job, Rendering, XpkRendering, launcher_of
 from xsft.launchers.patch import Change, apply
 from xsft.launchers.slice_patch import slice_changes, slice_job_expectations
 from xsft.launchers.slicejob import SliceJob
@@ -21,7 +21,7 @@ from xsft.problems import Problem, error
 from xsft.spec.digest import spec_digest
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
-from xsft.steps import CpuPlan, Intent, Plan, SlicePlan
+from xsft.steps import AnyJob, Intent, JobPlan, Plan
 from xsft.trainers.conversion import conversion_plan
 from xsft.trainers.shuffling import seeds
 from xsft.trainers.trainer import trainer_of
@@ -77,25 +77,34 @@ def make_plan(intent: Intent, *, rendered: dict[str, Any] | None, file: str = ""
     )
 
 
-def cpu_rendering(job: CpuJob) -> Rendering:
-    """Return the launcher's rendering of a CPU job. Raises SpecError if its command cannot be sent."""
+def job_rendering(job: Job) -> Rendering:
+    """Return the launcher's rendering of a job. Raises SpecError if its command cannot be sent."""
+    launcher = launcher_of(job.run.spec.target)
     try:
-        return launcher_of(job.run.spec.target).cpu_rendering(job)
+        match job:
+            case CpuJob():
+                return launcher.cpu_rendering(job)
+            case SliceJob():
+                return launcher.slice_rendering(job)
     except ValueError as e:
         raise SpecError((_unencodable(e),)) from None
 
 
-def make_cpu_plan(
-    job: CpuJob, *, rendered: dict[str, Any], xpk_argv: tuple[str, ...] | None, file: str, problems: tuple[Problem, ...]
-) -> CpuPlan:
-    """Return the plan of a CPU job and its rendered manifest. `problems`: of the workload and of the job."""
-    changes = cpu_changes(job)
+def make_job_plan(
+    job: AnyJob,
+    *,
+    rendered: dict[str, Any],
+    xpk_argv: tuple[str, ...] | None,
+    file: str,
+    problems: tuple[Problem, ...] = (),
+) -> JobPlan[AnyJob]:
+    """Return the plan of a job and its rendered manifest. `problems`: of the workload and of the job."""
+    changes, expected = _changes_and_expectations(job)
     manifest = apply(changes, rendered)
-    rows = audit(cpu_expectations(job), rendered=rendered, manifest=manifest)
-    return CpuPlan(
+    rows: tuple[AuditRow, ...] = audit(expected, rendered=rendered, manifest=manifest)
+    return JobPlan(
         file=file,
         job=job,
-        env=cpu_env(job),
         xpk_argv=xpk_argv,
         manifest=manifest,
         audit=rows,
@@ -104,30 +113,12 @@ def make_cpu_plan(
     )
 
 
-def slice_rendering(job: SliceJob) -> Rendering:
-    """Return the launcher's rendering of a job on slices. Raises SpecError if its command cannot be sent."""
-    try:
-        return launcher_of(job.run.spec.target).slice_rendering(job)
-    except ValueError as e:
-        raise SpecError((_unencodable(e),)) from None
-
-
-def make_slice_plan(
-    job: SliceJob, *, rendered: dict[str, Any], xpk_argv: tuple[str, ...] | None, file: str
-) -> SlicePlan:
-    """Return the plan of a job on slices and its rendered manifest."""
-    changes = slice_changes(job)
-    manifest = apply(changes, rendered)
-    rows = audit(slice_job_expectations(job), rendered=rendered, manifest=manifest)
-    return SlicePlan(
-        file=file,
-        job=job,
-        xpk_argv=xpk_argv,
-        manifest=manifest,
-        audit=rows,
-        by_hand=_needed(job.run, changes, rendered) if xpk_argv else (),
-        problems=tuple(p.in_file(file) for p in audit_problems(rows)),
-    )
+def _changes_and_expectations(job: Job) -> tuple[tuple[Change, ...], tuple[Expectation, ...]]:
+    match job:
+        case CpuJob():
+            return cpu_changes(job), cpu_expectations(job)
+        case SliceJob():
+            return slice_changes(job), slice_job_expectations(job)
 
 
 def _rendering(run: Run, problems: Iterable[Problem]) -> tuple[Rendering | None, tuple[Problem, ...]]:

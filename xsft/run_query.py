@@ -13,7 +13,7 @@ from xsft.effects.machine import clock
 from xsft.effects.runs.runs import Runs
 from xsft.states.classify import classify
 from xsft.states.folding import Classify, FoldedRun, RowFilter, chosen, fold_parts
-from xsft.states.lookup import Read, RunsAnswer, require_answer, require_names
+from xsft.states.lookup import Read, RunsAnswer, one_run, require_answer, require_names
 from xsft.states.model import Observation, Status
 from xsft.states.rows import Row
 
@@ -50,6 +50,12 @@ def look(query: RunQuery) -> tuple[RunsAnswer, tuple[FoldedRun, ...]]:
     rows = fold_parts(found.parts(), classify=query.classify, now=query.now())
     query.keep([(one.seen, one.status) for one in rows])
     return found, rows
+
+
+def look_up(query: RunQuery, name: str) -> FoldedRun:
+    """Return the run of that name as it is now. Raises as `look`, and UsageError for a name that no run has."""
+    found, rows = look(query)
+    return one_run(name, rows, found)
 
 
 def pick(query: RunQuery, rows: Sequence[FoldedRun], found: RunsAnswer) -> tuple[Row, ...]:

@@ -4,7 +4,7 @@ on them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -74,11 +74,14 @@ class Plan(Targeted, Struct, frozen=True, kw_only=True):
         return not errors_in(self.problems)
 
 
-class JobPlan(Targeted, Struct, frozen=True, kw_only=True):
+AnyJob = TypeVar("AnyJob", CpuJob, SliceJob)
+
+
+class JobPlan(Targeted, Struct, Generic[AnyJob], frozen=True, kw_only=True):
     """The plan of a job beside the training: exactly what is put on a cluster."""
 
     file: str
-    job: CpuJob | SliceJob
+    job: AnyJob
     xpk_argv: tuple[str, ...] | None
     manifest: dict[str, Any] | None
     audit: tuple[AuditRow, ...]
@@ -108,24 +111,5 @@ class JobPlan(Targeted, Struct, frozen=True, kw_only=True):
         return self.job.digest
 
 
-class CpuPlan(JobPlan, frozen=True, kw_only=True):
-    """The plan of a job on one CPU node."""
-
-    job: CpuJob
-    env: dict[str, str]
-    """Variables of its container."""
-
-
-class SlicePlan(JobPlan, frozen=True, kw_only=True):
-    """The plan of a job on a training's slices."""
-
-    job: SliceJob
-
-    @property
-    def env(self) -> dict[str, str]:
-        """Return the variables of its containers."""
-        return self.job.env
-
-
-Planned = Plan | CpuPlan | SlicePlan
+Planned = Plan | JobPlan[CpuJob] | JobPlan[SliceJob]
 """What can be put on a cluster."""

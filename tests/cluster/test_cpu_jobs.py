@@ -22,8 +22,9 @@ from tests.fakes.clusters import ClusterApi
 from xsft.catalog.cpu import GIB
 from xsft.effects.cluster.cluster import Cluster as Connected
 from xsft.effects.submit.admission import examine
+from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
-from xsft.steps import CpuPlan, Plan
+from xsft.steps import JobPlan, Plan
 
 pytestmark = pytest.mark.cluster
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
@@ -144,7 +145,7 @@ def test_a_queue_of_chips_is_reported_before_and_the_named_command_fixes_it(
     assert node_of(real_cluster, cluster_namespace, plan.jobset).startswith("gke-cpu-np-")
 
 
-def said_by_kueue(connected: Connected, plan: CpuPlan) -> str:
+def said_by_kueue(connected: Connected, plan: JobPlan[CpuJob]) -> str:
     found = connected.workloads(namespace=plan.run.namespace)
     conditions = [c for one in found for c in one.get("status", {}).get("conditions", ())]
     return " ".join(c["message"] for c in conditions if c["status"] == "False")

@@ -16,8 +16,8 @@ from xsft.effects.environments import render
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.launcher import XpkRendering
-from xsft.planner import cpu_rendering, make_cpu_plan
-from xsft.steps import CpuPlan
+from xsft.planner import job_rendering, make_job_plan
+from xsft.steps import JobPlan
 
 pytestmark = pytest.mark.contract
 
@@ -26,7 +26,7 @@ SIZES = {"12Gi": 12 * GIB, "100Gi": 100 * GIB, "240Gi": 240 * GIB, "1300Gi": 130
 
 
 @pytest.fixture(scope="module")
-def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, CpuPlan]:
+def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, JobPlan[CpuJob]]:
     """By name; all rendered in one process."""
     jobs = {name: job(memory=memory, disk=memory) for name, memory in SIZES.items()}
     jobs |= {mode: job(mode=mode, **settings) for mode, settings in MODES.items()}
@@ -37,7 +37,7 @@ def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     texts = render.render(tuple(lines.values()), python=xpk_python, lock_digest="tests", cache=cache)
     rendered = {name: yaml.safe_load(text) for name, text in zip(lines, texts, strict=True)}
     return {
-        name: make_cpu_plan(one, rendered=rendered[name], xpk_argv=lines[name], file="w.yaml", problems=())
+        name: make_job_plan(one, rendered=rendered[name], xpk_argv=lines[name], file="w.yaml")
         for name, one in jobs.items()
     }
 
@@ -61,54 +61,54 @@ EVERYTHING: dict[str, Any] = {
 
 
 def _line(one: CpuJob) -> tuple[str, ...]:
-    rendering = cpu_rendering(one)
+    rendering = job_rendering(one)
     assert isinstance(rendering, XpkRendering)
     return rendering.argv
 
 
-def test_its_manifest_is_the_golden_one(plans: dict[str, CpuPlan], golden: Golden) -> None:
+def test_its_manifest_is_the_golden_one(plans: dict[str, JobPlan[CpuJob]], golden: Golden) -> None:
     golden.check(f"{STORY}.convert.yaml", yaml.safe_dump(plans["mcjax"].manifest, sort_keys=False, width=120))
 
 
-def test_its_manifest_on_a_slice_is_the_golden_one(plans: dict[str, CpuPlan], golden: Golden) -> None:
+def test_its_manifest_on_a_slice_is_the_golden_one(plans: dict[str, JobPlan[CpuJob]], golden: Golden) -> None:
     golden.check(
         f"{STORY}.convert-on-tpu.yaml", yaml.safe_dump(plans["tpu-v6e-256"].manifest, sort_keys=False, width=120)
     )
 
 
-def test_a_pathways_cluster_gets_the_same_one(plans: dict[str, CpuPlan]) -> None:
+def test_a_pathways_cluster_gets_the_same_one(plans: dict[str, JobPlan[CpuJob]]) -> None:
     assert plans["pathways"].manifest == plans["mcjax"].manifest
 
 
 @pytest.mark.parametrize("name", [*SIZES, *MODES, "all", "tpu-v6e-256", "tpu-spot"])
-def test_everything_asked_for_arrived(plans: dict[str, CpuPlan], name: str) -> None:
+def test_everything_asked_for_arrived(plans: dict[str, JobPlan[CpuJob]], name: str) -> None:
     assert {row.outcome for row in plans[name].audit} == {"landed", "patched"}
     assert plans[name].problems == ()
 
 
 @pytest.mark.parametrize("name", [*SIZES, "all"])
-def test_the_command_is_the_expected_one(plans: dict[str, CpuPlan], name: str) -> None:
+def test_the_command_is_the_expected_one(plans: dict[str, JobPlan[CpuJob]], name: str) -> None:
     made = plans[name]
     script = _container(made)["command"][2]
     assert decode_command(command_in_wrapper(script)) == ((), made.job.process)
     assert made.job.process[4:] == made.job.argv
 
 
-def test_the_machine_is_by_the_size(plans: dict[str, CpuPlan]) -> None:
+def test_the_machine_is_by_the_size(plans: dict[str, JobPlan[CpuJob]]) -> None:
     flags = [next(a for a in plans[name].xpk_argv or () if a.startswith("--device-type=")) for name in SIZES]
     names = [one.name for one in cpu_types()]
     assert flags == [f"--device-type={name}" for name in (*names, names[-1])]
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_memory_is_requested_and_limited_and_disk_is_not_kueues(plans: dict[str, CpuPlan], name: str) -> None:
+def test_memory_is_requested_and_limited_and_disk_is_not_kueues(plans: dict[str, JobPlan[CpuJob]], name: str) -> None:
     resources = _container(plans[name])["resources"]
     assert resources["requests"]["memory"] == resources["limits"]["memory"] == name
     assert set(resources["requests"]) == {"cpu", "memory"}
     assert set(resources["limits"]) == {"memory"}
 
 
-def test_what_xpk_gives_a_slice_and_a_cpu_job_does_not_need_is_gone(plans: dict[str, CpuPlan]) -> None:
+def test_what_xpk_gives_a_slice_and_a_cpu_job_does_not_need_is_gone(plans: dict[str, JobPlan[CpuJob]]) -> None:
     manifest = plans["mcjax"].manifest or {}
     pod = _pod(plans["mcjax"])
     assert not any("exclusive-topology" in key for key in manifest["metadata"]["annotations"])
@@ -117,7 +117,7 @@ def test_what_xpk_gives_a_slice_and_a_cpu_job_does_not_need_is_gone(plans: dict[
     assert pod["hostNetwork"] is True
 
 
-def test_on_a_slice_it_takes_one_whole_and_no_quota_but_chips(plans: dict[str, CpuPlan]) -> None:
+def test_on_a_slice_it_takes_one_whole_and_no_quota_but_chips(plans: dict[str, JobPlan[CpuJob]]) -> None:
     made = plans["tpu-v6e-256"]
     assert {"--tpu-type=v6e-256", "--num-slices=1"} <= set(made.xpk_argv or ())
     (replicated,) = (made.manifest or {})["spec"]["replicatedJobs"]
@@ -132,19 +132,19 @@ def test_on_a_slice_it_takes_one_whole_and_no_quota_but_chips(plans: dict[str, C
     assert _pod(plans["tpu-spot"])["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
 
 
-def test_settings_of_the_chips_stay_away(plans: dict[str, CpuPlan]) -> None:
+def test_settings_of_the_chips_stay_away(plans: dict[str, JobPlan[CpuJob]]) -> None:
     env = {one["name"]: one.get("value") for one in _container(plans["all"])["env"]}
     assert "XLA_FLAGS" not in env
     assert env["QUOTED"] == 'a "b" $$C \\'
     assert env["JAX_PLATFORMS"] == "cpu"
 
 
-def _pod(made: CpuPlan) -> dict[str, Any]:
+def _pod(made: JobPlan[CpuJob]) -> dict[str, Any]:
     (replicated,) = (made.manifest or {})["spec"]["replicatedJobs"]
     pod: dict[str, Any] = replicated["template"]["spec"]["template"]["spec"]
     return pod
 
 
-def _container(made: CpuPlan) -> dict[str, Any]:
+def _container(made: JobPlan[CpuJob]) -> dict[str, Any]:
     (container,) = _pod(made)["containers"]
     return dict(container)

@@ -25,9 +25,9 @@ from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.launcher import XpkRendering
 from xsft.launchers.serving import BF16_BYTES, weights_bytes
 from xsft.launchers.slicejob import SliceJob, evaluation_job
-from xsft.planner import cpu_rendering, make_cpu_plan, make_slice_plan, slice_rendering
+from xsft.planner import job_rendering, make_job_plan
 from xsft.spec.stages import EvaluateStage
-from xsft.steps import CpuPlan, Intent, SlicePlan
+from xsft.steps import Intent, JobPlan
 from xsft.trainers.evaluation import evaluation_plan
 from xsft.trainers.export import ExportRequest
 
@@ -35,11 +35,12 @@ pytestmark = pytest.mark.contract
 NAMES = ("gemma2_ultrachat", "qwen3_gsm8k")
 STAGES = [*product(NAMES, ("evaluate", "export"))]
 KEYS = [*STAGES, *((name, "export-pathways") for name in NAMES)]
+AnyPlan = JobPlan[CpuJob] | JobPlan[SliceJob]
 PATHWAYS = {"mode": "pathways", "tpu.capacity": "on-demand"}
 
 
 @pytest.fixture(scope="module")
-def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], CpuPlan | SlicePlan]:
+def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], AnyPlan]:
     """By workload and stage; all rendered in one process."""
     jobs = {key: _job(*key) for key in KEYS}
     lines = {key: _line(job) for key, job in jobs.items()}
@@ -70,36 +71,34 @@ def _export(intent: Intent) -> CpuJob:
 
 
 def _line(job: CpuJob | SliceJob) -> tuple[str, ...]:
-    rendering = cpu_rendering(job) if isinstance(job, CpuJob) else slice_rendering(job)
+    rendering = job_rendering(job)
     assert isinstance(rendering, XpkRendering)
     return rendering.argv
 
 
-def _plan(job: CpuJob | SliceJob, rendered: dict[str, Any], line: tuple[str, ...]) -> CpuPlan | SlicePlan:
+def _plan(job: CpuJob | SliceJob, rendered: dict[str, Any], line: tuple[str, ...]) -> AnyPlan:
     if isinstance(job, CpuJob):
-        return make_cpu_plan(job, rendered=rendered, xpk_argv=line, file="w.yaml", problems=())
-    return make_slice_plan(job, rendered=rendered, xpk_argv=line, file="w.yaml")
+        return make_job_plan(job, rendered=rendered, xpk_argv=line, file="w.yaml")
+    return make_job_plan(job, rendered=rendered, xpk_argv=line, file="w.yaml")
 
 
 @pytest.mark.parametrize(("name", "stage"), STAGES)
 def test_its_manifest_is_the_golden_one(
-    plans: dict[tuple[str, str], CpuPlan | SlicePlan], name: str, stage: str, golden: Golden
+    plans: dict[tuple[str, str], AnyPlan], name: str, stage: str, golden: Golden
 ) -> None:
     manifest = _without_programs(plans[name, stage].manifest or {})
     golden.check(f"{name}.{stage}.yaml", readable(manifest))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_training_under_pathways_has_the_same_export(
-    plans: dict[tuple[str, str], CpuPlan | SlicePlan], name: str
-) -> None:
+def test_a_training_under_pathways_has_the_same_export(plans: dict[tuple[str, str], AnyPlan], name: str) -> None:
     one, other = (_without_programs(plans[name, stage].manifest or {}) for stage in ("export", "export-pathways"))
     assert _pod(one)["containers"][0]["resources"] == _pod(other)["containers"][0]["resources"]
     assert one["metadata"]["labels"] == other["metadata"]["labels"]
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_everything_asked_for_arrived(plans: dict[tuple[str, str], CpuPlan | SlicePlan], key: tuple[str, str]) -> None:
+def test_everything_asked_for_arrived(plans: dict[tuple[str, str], AnyPlan], key: tuple[str, str]) -> None:
     assert {row.outcome for row in plans[key].audit} == {"landed", "patched"}
     assert plans[key].problems == ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xsft.launchers.cpujob import CpuJob, cpu_env
+from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.encoding import escape_expansion
 from xsft.launchers.jobset import FAIL_JOBSET_RULE, TRAINER_CONTAINER, pod_failure_policy
 from xsft.launchers.launcher import ReadyRendering
@@ -24,7 +24,7 @@ def rendering(run: Run) -> ReadyRendering:
 
 
 def cpu_rendering(job: CpuJob) -> ReadyRendering:
-    env = [{"name": name, "value": escape_expansion(value)} for name, value in cpu_env(job).items()]
+    env = [{"name": name, "value": escape_expansion(value)} for name, value in job.env.items()]
     script = ["bash", "-c", job.command]
     process = {"name": TRAINER_CONTAINER, "image": job.run.spec.image.ref, "env": env, "command": script}
     one = {"name": "slice-job", "replicas": 1} | _job(job.run, _pod(job.run, process), hosts=1)

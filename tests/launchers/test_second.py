@@ -17,7 +17,7 @@ from tests.stories import ROOT, facts_for
 from xsft import api, submitting, targets
 from xsft.errors import SpecError, UsageError
 from xsft.launchers.launcher import ReadyRendering
-from xsft.planner import cpu_rendering, make_cpu_plan, make_intent, make_plan, make_slice_plan, slice_rendering
+from xsft.planner import job_rendering, make_intent, make_job_plan, make_plan
 from xsft.problems import errors_in
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
@@ -74,18 +74,18 @@ def test_its_manifest_holds_everything_the_workload_asks_for(mode: str) -> None:
 
 def test_its_cpu_jobs_hold_everything_too() -> None:
     wanted = job(target=SECOND)
-    rendering = cpu_rendering(wanted)
+    rendering = job_rendering(wanted)
     assert isinstance(rendering, ReadyRendering)
-    made = make_cpu_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml", problems=())
+    made = make_job_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml")
     assert {row.outcome for row in made.audit} == {"landed", "patched"}
     assert (made.problems, made.by_hand) == ((), ())
 
 
 def test_its_jobs_on_slices_hold_everything_too() -> None:
     wanted = slice_job(target=SECOND)
-    rendering = slice_rendering(wanted)
+    rendering = job_rendering(wanted)
     assert isinstance(rendering, ReadyRendering)
-    made = make_slice_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml")
+    made = make_job_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml")
     assert {row.outcome for row in made.audit} == {"landed", "patched"}
     assert (made.problems, made.by_hand) == ((), ())
 

@@ -9,8 +9,7 @@ from tests.replacing import replace
 from tests.slicejobs import NAME, job, planned
 from xsft.evaluation.program import program_digest
 from xsft.launchers.encoding import command_in_wrapper
-from xsft.launchers.slicejob import attempt_of_slice_job
-from xsft.planner import slice_rendering
+from xsft.planner import job_rendering
 from xsft.trainers.tokenizer_copy import FOLDER
 
 
@@ -70,8 +69,8 @@ def test_the_copied_tokenizer_of_the_training_is_made_on_each_host_too() -> None
 
 def test_a_later_attempt_has_another_name_and_the_same_work() -> None:
     first = job()
-    second = attempt_of_slice_job(first, 2)
+    second = first.attempt(2)
     assert (second.run.jobset, second.run.run_name) == (f"{NAME}-2", NAME)
     assert (second.plan, second.digest) == (first.plan, first.digest)
     assert second.argv[3].replace("/attempt-2", "/attempt-1").replace('"attempt":2', '"attempt":1') == first.argv[3]
-    assert f"--workload={NAME}-2" in slice_rendering(second).argv  # type: ignore[union-attr]
+    assert f"--workload={NAME}-2" in job_rendering(second).argv  # type: ignore[union-attr]

@@ -22,8 +22,8 @@ from xsft.effects.runs.runs import Runs
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused, Unreachable
 from xsft.problems import Problem
-from xsft.run_query import RunQuery, look, query_of
-from xsft.states.lookup import one_run, silence
+from xsft.run_query import RunQuery, look_up, query_of
+from xsft.states.lookup import silence
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
 from xsft.states.model import JobSet, Observation
 from xsft.states.rows import Row
@@ -96,8 +96,7 @@ def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
     """Cancel the run and return what was done. Raises as `cancel`, and what `agree` raises."""
     with spinning("cancel", "asking the clusters") as say:
         world.query.listen(say)
-        found, rows = look(world.query)
-    hit = one_run(name, rows, found)
+        hit = look_up(world.query, name)
     if hit.row.ended:
         return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
     if hit.row.on_this_machine:

@@ -10,37 +10,38 @@ from xsft.commands.plan_summary import cluster_text, ready_text, secrets_text
 from xsft.commands.plan_text import audit_lines, block, problems_block, shell_line
 from xsft.conversion.plan import ConversionPlan
 from xsft.export.plan import ExportPlan
+from xsft.launchers.cpujob import CpuJob
 from xsft.naming import StageWork
-from xsft.steps import CpuPlan
+from xsft.steps import JobPlan
 
 TITLES: Mapping[StageWork, str] = {"convert": "conversion", "evaluate": "evaluation", "export": "export"}
 
 
-def conversion_text(plan: CpuPlan, made: ConversionPlan, *, audit: bool = False) -> str:
-    """Return the plan as text. `audit`: as in `plan_text`."""
-    return "\n".join(_lines(plan, tuple(_conversion(plan, made)), audit=audit)) + "\n"
+def conversion_text(plan: JobPlan[CpuJob], made: ConversionPlan) -> str:
+    """Return the plan of a conversion's job as text."""
+    return "\n".join(_lines(plan, _conversion(plan, made))) + "\n"
 
 
-def export_text(plan: CpuPlan, made: ExportPlan, *, audit: bool = False) -> str:
+def export_text(plan: JobPlan[CpuJob], made: ExportPlan) -> str:
     """Return the plan of an export's job as text."""
-    return "\n".join(_lines(plan, tuple(_export(plan, made)), audit=audit)) + "\n"
+    return "\n".join(_lines(plan, _export(plan, made))) + "\n"
 
 
-def _lines(plan: CpuPlan, summary: tuple[tuple[str, str], ...], *, audit: bool) -> Iterator[str]:
+def _lines(plan: JobPlan[CpuJob], summary: Iterator[tuple[str, str]]) -> Iterator[str]:
     yield f"# {plan.file}"
     for label, text in summary:
         yield f"{label:<12}{text}"
     if plan.xpk_argv:
         yield from block("xpk", shell_line(plan.xpk_argv))
     yield from block(TITLES[plan.job.work], shell_line(plan.job.argv))
-    yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.env.items()))
+    yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.job.env.items()))
     if plan.by_hand:
         yield from block("run by hand, that xpk line lacks", "\n".join(f"- {reason}" for reason in plan.by_hand))
-    yield from audit_lines(plan.audit, whole=audit)
+    yield from audit_lines(plan.audit, whole=False)
     yield from problems_block(plan.problems)
 
 
-def _conversion(plan: CpuPlan, made: ConversionPlan) -> Iterator[tuple[str, str]]:
+def _conversion(plan: JobPlan[CpuJob], made: ConversionPlan) -> Iterator[tuple[str, str]]:
     run, source = plan.run, made.inputs.source
     revision = f" at {source.revision}" if source.revision else ""
     what = f"{source.repo}{revision} for {made.inputs.model}; MaxText {run.release.version}"
@@ -48,14 +49,14 @@ def _conversion(plan: CpuPlan, made: ConversionPlan) -> Iterator[tuple[str, str]
     yield from (("incomplete", f"{folder} (kept)") for folder in made.broken)
 
 
-def _export(plan: CpuPlan, made: ExportPlan) -> Iterator[tuple[str, str]]:
+def _export(plan: JobPlan[CpuJob], made: ExportPlan) -> Iterator[tuple[str, str]]:
     inputs = made.inputs
     what = f"step {inputs.step} of {made.training}, {inputs.form}, {inputs.dtype}; MaxText {inputs.release}"
     yield from _job(plan, does=("exports", what), disk="the model, before it is copied", wasted="the export ends")
     yield from (("incomplete", f"{folder} (kept)") for folder in made.broken)
 
 
-def _job(plan: CpuPlan, *, does: tuple[str, str], disk: str, wasted: str) -> Iterator[tuple[str, str]]:
+def _job(plan: JobPlan[CpuJob], *, does: tuple[str, str], disk: str, wasted: str) -> Iterator[tuple[str, str]]:
     """Yield what all jobs have. `disk`: what it is for; `wasted`: until when a slice's chips are."""
     run, job = plan.run, plan.job
     yield "ready", ready_text(plan.problems)

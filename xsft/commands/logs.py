@@ -24,9 +24,9 @@ from xsft.effects.runs.logs import LogLine, ProcessRole
 from xsft.effects.runs.runs import Runs
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
 from xsft.errors import Unknown, Unreachable, UsageError
-from xsft.run_query import RunQuery, look, query_of
+from xsft.run_query import RunQuery, look_up, query_of
 from xsft.states.folding import FoldedRun
-from xsft.states.lookup import one_run, silence, silent
+from xsft.states.lookup import silence, silent
 from xsft.states.model import JobSet, Observation
 from xsft.states.moments import before
 
@@ -112,8 +112,7 @@ def found_lines(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: b
 def _found(name: str, world: LogsWorld) -> FoldedRun:
     with spinning("logs", "asking the clusters") as say:
         world.query.listen(say)
-        found, rows = look(world.query)
-    return one_run(name, rows, found)
+        return look_up(world.query, name)
 
 
 def _followed(name: str, world: LogsWorld) -> FoldedRun:

@@ -9,21 +9,18 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft import api, cpu_jobs
+from xsft import api, jobs
 from xsft.aliases import ShowLine
 from xsft.api import Loaded
 from xsft.commands.asking import at_terminal, confirm
-from xsft.commands.changes import changes_of
 from xsft.commands.convert import asked_of, look_for_cluster
-from xsft.commands.evidence_sources import evidence_of
 from xsft.commands.failure import print_problems
 from xsft.commands.pipeline_here import conversion_found, training_plan
 from xsft.commands.progress import shown
-from xsft.commands.run_sources import runs_at
 from xsft.commands.status_table import change
 from xsft.commands.submit_cluster import Connect, submitted
-from xsft.commands.submit_wait import After
-from xsft.commands.waiting import WaitLimits, error_of, told
+from xsft.commands.submit_wait import after_plan
+from xsft.commands.waiting import WaitLimits, error_of
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.records.records import record_store
 from xsft.effects.records.saved import latest_step
@@ -32,12 +29,13 @@ from xsft.effects.submit.interrupts import goes_on, when_interrupted
 from xsft.effects.submit.job_end import record_job_end
 from xsft.effects.submit.submission import Submission
 from xsft.errors import RunFailed, TimedOut, Unknown
+from xsft.launchers.cpujob import CpuJob
 from xsft.naming import stage_name
 from xsft.problems import Problem
 from xsft.stages.stage import StageAction, StageEnd, StageFound, StageName, StagePlan, StageState
 from xsft.states.waiting import DONE
 from xsft.states.worth import WORTHLESS
-from xsft.steps import CpuPlan, Intent, Plan, Planned
+from xsft.steps import Intent, JobPlan, Plan, Planned
 from xsft.submitting import submitter_for
 
 
@@ -96,18 +94,8 @@ def begun(done: Submission, *, why: str) -> StageEnd:
 
 def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None:
     """Wait for the object's end. Raises as `error_of` says; Ctrl-C leaves it running."""
-    runs = runs_at(done.plan)
-    query, here = changes_of(runs)
-    after = After(
-        query=query,
-        patience=WaitLimits(timeout_s=timeout_s, poll_s=stage.call.poll_s),
-        clock=here,
-        say=told,
-        lines=None,
-        log=sys.stderr,
-        gather=evidence_of(runs),
-        record=runs.record_worthless if isinstance(done.plan, Plan) else lambda _row: (),
-    )
+    patience = WaitLimits(timeout_s=timeout_s, poll_s=stage.call.poll_s)
+    after = after_plan(done.plan, patience=patience, log=sys.stderr, follow=False)
     with when_interrupted(goes_on(stage.run_name)):
         waited = after.wait(done)
     stage.asked.forget()
@@ -135,7 +123,7 @@ class ConvertOnCluster:
         intent = self.asked.now()
         made = asked_of(self._workload, intent)  # the hub is asked when the conversion is submitted
         with shown("xsft") as progress:
-            plan = cpu_jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=(), progress=progress)
+            plan = jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=(), progress=progress)
         return job_plan(plan, name=self.name)
 
     def find(self) -> StageFound:
@@ -148,11 +136,9 @@ class ConvertOnCluster:
     def perform(self, progress: ShowLine) -> StageEnd:
         made, intent, problems = look_for_cluster(self._workload)
         made = under_claim(made, take_claim(record_store(), made))
-        plan = cpu_jobs.plan_conversion(
-            made, intent.run, file=self._workload.file, problems=problems, progress=progress
-        )
+        plan = jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=problems, progress=progress)
         warnings = tuple(p for p in plan.problems if p.severity == "warning")
-        connect = partial(cpu_jobs.submitter_for, plan)
+        connect = partial(jobs.submitter_for, plan)
         self._done = submit_job(plan, self, connect=connect, warnings=warnings)
         return begun(self._done, why=conversion_found(made).why)
 
@@ -175,7 +161,7 @@ class ConvertOnCluster:
         return under_claim(made, read_claim(record_store(), made))
 
 
-def job_plan(plan: CpuPlan, *, name: StageName) -> StagePlan:
+def job_plan(plan: JobPlan[CpuJob], *, name: StageName) -> StagePlan:
     """Return the plan of a CPU job as one of the stages."""
     job = plan.job
     return StagePlan(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from xsft import api, slice_jobs
+from xsft import api, jobs
 from xsft.aliases import ShowLine
 from xsft.commands import convert
 from xsft.commands.durations import duration_text
@@ -29,10 +29,11 @@ from xsft.effects.submit.job_end import record_job_end
 from xsft.effects.submit.submission import Submission
 from xsft.errors import RunFailed, SpecError, Unknown
 from xsft.evaluation.plan import EvaluationPlan
+from xsft.launchers.slicejob import SliceJob
 from xsft.naming import stage_name
 from xsft.problems import errors_in
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
-from xsft.steps import Intent, SlicePlan
+from xsft.steps import Intent, JobPlan
 from xsft.trainers.evaluation import stage_plan
 from xsft.trainers.local import reads_only_files
 
@@ -117,7 +118,7 @@ class EvaluateOnCluster:
         made = self._job(self._plan(), progress)
         if errors_in(made.problems):
             raise SpecError(errors_in(made.problems))
-        self._done = submit_job(made, self, connect=partial(slice_jobs.submitter_for, made), warnings=())
+        self._done = submit_job(made, self, connect=partial(jobs.submitter_for, made), warnings=())
         return begun(self._done, why="these weights were not measured with these prompts and rules")
 
     def watch(self, timeout_s: float | None) -> None:
@@ -138,16 +139,16 @@ class EvaluateOnCluster:
             print_problems(record_job_end(store, **at, outcome="failed", reason=failed.message))
             raise failed
 
-    def _job(self, plan: EvaluationPlan, progress: ShowLine) -> SlicePlan:
+    def _job(self, plan: EvaluationPlan, progress: ShowLine) -> JobPlan[SliceJob]:
         run, file = self.asked.now().run, self.asked.workload.file
-        return slice_jobs.plan_evaluation(plan, run, file=file, progress=progress)
+        return jobs.plan_evaluation(plan, run, file=file, progress=progress)
 
     def _plan(self) -> EvaluationPlan:
         intent = self.asked.now()
         return plan_evaluate(intent.run, digest=intent.spec_digest, file=Path(self.asked.workload.file))
 
 
-def _takes(made: SlicePlan) -> Iterator[str]:
+def _takes(made: JobPlan[SliceJob]) -> Iterator[str]:
     """Yield which slices the evaluation takes, for how long at most, and where its program comes from."""
     run, limit = made.run, duration_text(made.job.limit_s)
     described = run.slice.xpk_type if run.slice else "?"

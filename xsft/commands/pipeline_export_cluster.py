@@ -6,7 +6,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from xsft import cpu_jobs
+from xsft import jobs
 from xsft.aliases import ShowLine
 from xsft.commands.export import intended
 from xsft.commands.export_cluster import no_logits, plan_for_pod
@@ -20,12 +20,12 @@ from xsft.errors import RunFailed, SpecError, Unknown, UsageError
 from xsft.export.inputs import destination
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import verification_text
-from xsft.launchers.cpujob import EXPORTED
+from xsft.launchers.cpujob import EXPORTED, CpuJob
 from xsft.naming import stage_name
 from xsft.problems import Problem
 from xsft.spec.stages import ExportStage
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
-from xsft.steps import CpuPlan, Intent
+from xsft.steps import Intent, JobPlan
 from xsft.trainers.export import ExportRequest
 
 
@@ -70,7 +70,7 @@ class ExportOnCluster:
         made = self._made(intent)
         plan = self._plan_job(made, intent, progress=progress)
         warnings = tuple(p for p in plan.problems if p.severity == "warning")
-        connect = partial(cpu_jobs.submitter_for, plan)
+        connect = partial(jobs.submitter_for, plan)
         self._done = submit_job(plan, self, connect=connect, warnings=warnings)
         return begun(self._done, why=_found(made).why)
 
@@ -102,9 +102,9 @@ class ExportOnCluster:
         asked = ExportRequest(form=self._asked.what, step=self._workload.spec.train.steps)
         return plan_for_pod(intended(intent), asked, to=self._asked.to)
 
-    def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> CpuPlan:
+    def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> JobPlan[CpuJob]:
         file = self._workload.file
-        return cpu_jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
+        return jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
 
 
 def _found(made: ExportPlan) -> StageFound:

@@ -17,9 +17,8 @@ from xsft.effects.runs.runs import Runs
 from xsft.effects.submit.job_end import record_receipt
 from xsft.errors import Unknown, XsftError
 from xsft.records.model import Attempt, Receipt
-from xsft.run_query import RunQuery, look, query_of
+from xsft.run_query import RunQuery, look_up, query_of
 from xsft.states.folding import FoldedRun
-from xsft.states.lookup import one_run
 from xsft.states.model import Observation
 from xsft.states.rows import ended_at
 from xsft.trainers.cluster_receipt import cluster_receipt
@@ -39,8 +38,7 @@ def print_receipt(name: str, *, query: RunQuery, read: ReadReceipt, json: bool) 
     """Print the receipt and return 0. Raises UsageError for a name that no run has, Unknown if nothing tells."""
     with spinning("receipt", "asking the clusters") as say:
         query.listen(say)
-        found, rows = look(query)
-        hit = one_run(name, rows, found)
+        hit = look_up(query, name)
         receipt = read(hit)
     if receipt is None:
         raise Unknown(

@@ -9,19 +9,14 @@ from functools import partial
 from xsft import api
 from xsft.commands import plan
 from xsft.commands.asking import at_terminal, confirm
-from xsft.commands.changes import changes_of
-from xsft.commands.evidence_sources import evidence_of
 from xsft.commands.failure import print_problems
-from xsft.commands.log_sources import Logs
 from xsft.commands.progress import shown
-from xsft.commands.run_sources import runs_at
 from xsft.commands.submit_cluster import submit_cluster
 from xsft.commands.submit_local import submit_local
-from xsft.commands.submit_wait import After
-from xsft.commands.waiting import WaitLimits, told
+from xsft.commands.submit_wait import after_plan
+from xsft.commands.waiting import WaitLimits
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.errors import UsageError
-from xsft.steps import Plan
 from xsft.submitting import submitter_for
 
 
@@ -40,26 +35,11 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError("--through-xpk: the workload runs on this machine.", fix="Omit it.")
         return submit_local(plan, json=args.json)
     connect = partial(submitter_for, loaded, plan, through_xpk=args.through_xpk)
-    wait = _after(plan, args).wait if args.wait or args.follow else None
+    patience = WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
+    after = after_plan(plan, patience=patience, log=sys.stderr if args.json else sys.stdout, follow=args.follow)
+    wait = after.wait if args.wait or args.follow else None
     ask = confirm if at_terminal() and not (args.yes or args.json) else None
     return submit_cluster(plan, connect=connect, json=args.json, wait=wait, warnings=warnings, ask=ask)
-
-
-def _after(plan: Plan, args: argparse.Namespace) -> After:
-    """Return how to wait; only the run's cluster and namespace are read. The log goes to stdout, under --json to
-    stderr."""
-    runs = runs_at(plan)
-    query, here = changes_of(runs)
-    return After(
-        query=query,
-        patience=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
-        clock=here,
-        say=told,
-        lines=Logs(runs=runs, trouble=told).follow if args.follow else None,
-        log=sys.stderr if args.json else sys.stdout,
-        gather=evidence_of(runs),
-        record=runs.record_worthless,
-    )
 
 
 def _plan(args: argparse.Namespace) -> int:

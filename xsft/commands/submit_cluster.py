@@ -23,10 +23,12 @@ from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interr
 from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submission, Submitter
 from xsft.errors import Refused, XsftError
+from xsft.launchers.cpujob import CpuJob
+from xsft.launchers.slicejob import SliceJob
 from xsft.problems import Problem
 from xsft.spec.amounts import counted
 from xsft.states.waiting import DONE
-from xsft.steps import CpuPlan, Plan, Planned, SlicePlan
+from xsft.steps import JobPlan, Plan, Planned
 from xsft.trainers.tensorboard import tensorboard_lines
 
 
@@ -36,8 +38,10 @@ class Connect(Protocol):
     def __call__(self, *, progress: Callable[[str], None], confirm: Callable[[Proposal], None]) -> Submitter: ...
 
 
-DocumentOf = Callable[[Submission, Waited | None, XsftError | None], tuple[str, dict[str, Any]]]
-"""Function that returns the document's kind, and its fields for a submission, the wait for its end, and its failure."""
+Document = tuple[str, dict[str, Any]]
+"""The kind of a document, and its fields."""
+DocumentOf = Callable[[Submission, Waited | None, XsftError | None], Document]
+"""Function that returns the document for a submission, the wait for its end, and its failure."""
 Wait = Callable[[Submission], Waited]
 """Function that waits for the end of the run (`submit_wait.After.wait`)."""
 
@@ -148,17 +152,17 @@ def _proposed(proposal: Proposal) -> Iterator[str]:
 
 def _takes(plan: Planned) -> str:
     run = plan.run
-    match plan:
+    match plan if isinstance(plan, Plan) else plan.job:
         case Plan():
             described = run.slice.xpk_type if run.slice else "?"
             return f"Take {run.chips} chips ({run.num_slices} x {described}) from queue {run.queue}"
-        case SlicePlan(job=job):
+        case SliceJob() as job:
             described = run.slice.xpk_type if run.slice else "?"
             most = duration_text(job.limit_s)
             return f"Take {run.chips} chips ({run.num_slices} x {described}) for at most {most}, from queue {run.queue}"
-        case CpuPlan(job=job) if run.slice:
+        case CpuJob() as job if run.slice:
             return f"Take {run.chips} chips ({run.slice.xpk_type}) for {job.work} on one host, from queue {run.queue}"
-        case CpuPlan(job=job):
+        case CpuJob() as job:
             return f"Take {job.cpus} CPUs and {job.memory_quantity} of memory from queue {run.queue}"
 
 
@@ -197,22 +201,22 @@ def _asks_for(plan: Planned) -> Iterator[str]:
     """Yield lines on the resources that the run will take."""
     run = plan.run
     at = f"queue {run.queue} in namespace {run.namespace}, priority {run.spec.priority}"
-    match plan:
-        case Plan():
+    match plan if isinstance(plan, Plan) else plan.job:
+        case Plan() as training:
             described = run.slice.describe if run.slice else "?"
             yield f"{plan.run_name}: {run.chips} chips, {run.num_slices} x {described}"
-            yield f"{at}, mode {plan.mode.value}"
-            if plan.time:
-                yield time_text(plan.time)
-        case SlicePlan(job=job):
+            yield f"{at}, mode {run.mode.value}"
+            if training.time:
+                yield time_text(training.time)
+        case SliceJob() as job:
             described = run.slice.describe if run.slice else "?"
             slices = f"{run.chips} chips, {run.num_slices} x {described}"
             yield f"{plan.run_name}: {slices}, at most {duration_text(job.limit_s)}"
             yield at
-        case CpuPlan() if run.slice:
+        case CpuJob() if run.slice:
             yield f"{plan.run_name}: {run.chips} chips, {run.slice.describe}; only its first host works"
             yield at
-        case CpuPlan(job=job):
+        case CpuJob() as job:
             yield f"{plan.run_name}: one CPU node, {job.cpus} CPUs and {job.memory_quantity} of memory"
             yield at
 
@@ -237,19 +241,19 @@ def _whole(done: Submission) -> str:
     match done.plan:
         case Plan():
             return f"its checkpoint of step {done.steps} is saved"
-        case CpuPlan() | SlicePlan():
+        case JobPlan():
             return "its result is complete"
 
 
 def _makes(plan: Planned) -> Iterator[str]:
-    match plan:
+    match plan if isinstance(plan, Plan) else plan.job:
         case Plan():
             folder = f"{str(plan.run.output).rstrip('/')}/{plan.run_name}"
             yield f"checkpoints  {folder}/checkpoints"
             yield from tensorboard_lines(plan.run, folder=folder)
-        case CpuPlan(job=job):
+        case CpuJob() as job:
             yield f"{'model' if job.work == 'export' else 'checkpoint':<13}{job.writes}"
-        case SlicePlan(job=job):
+        case SliceJob() as job:
             yield f"result       {job.writes}"
 
 
@@ -262,7 +266,7 @@ def _resumes(done: Submission) -> Iterator[str]:
         yield "resumes      no checkpoint was saved; it starts at step 0"
 
 
-def _document(done: Submission, waited: Waited | None, failed: XsftError | None) -> tuple[str, dict[str, Any]]:
+def _document(done: Submission, waited: Waited | None, failed: XsftError | None) -> Document:
     row = waited.row if waited else None
     steps, loss = (row.step, row.loss) if row else (done.steps, None)
 
@@ -274,12 +278,21 @@ def _document(done: Submission, waited: Waited | None, failed: XsftError | None)
         "spec_digest": done.plan.spec_digest,
         "record": done.record,
         "result": {"steps": steps, "first_loss": None, "last_loss": finite(loss)} if steps else None,
-        "problems": problem_documents(
-            (*done.problems, *(waited.problems if waited else ()), *(failed.problems if failed else ()))
-        ),
+        "problems": problem_documents(problems_of(done, waited, failed)),
     }
     if done.resumed_from is not None:
         document |= {"resumed_from": done.resumed_from, "resumed_order": done.resumed_order}
-    if waited:
-        document |= {"run": run_document(row) if row else None, "exit_status": failed.exit_status if failed else 0}
-    return "submit", document
+    return "submit", document | waited_fields(waited, failed)
+
+
+def problems_of(done: Submission, waited: Waited | None, failed: XsftError | None) -> tuple[Problem, ...]:
+    """Return the problems of a submission, of the wait for its end, and of its failure."""
+    return (*done.problems, *(waited.problems if waited else ()), *(failed.problems if failed else ()))
+
+
+def waited_fields(waited: Waited | None, failed: XsftError | None) -> dict[str, Any]:
+    """Return the fields that only a document of a call with `--wait` has."""
+    if waited is None:
+        return {}
+    run = run_document(waited.row) if waited.row else None
+    return {"run": run, "exit_status": failed.exit_status if failed else 0}

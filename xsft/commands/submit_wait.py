@@ -10,20 +10,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.aliases import ShowLine
+from xsft.commands.changes import changes_of
+from xsft.commands.evidence_sources import evidence_of
+from xsft.commands.log_sources import Logs
 from xsft.commands.logs import write_lines
-from xsft.commands.waiting import Clock, RecordWait, Waited, WaitLimits, noted, wait_for
+from xsft.commands.run_sources import runs_at
+from xsft.commands.waiting import Clock, RecordWait, Waited, WaitLimits, noted, told, wait_for
 from xsft.commands.why import cause_lines, log_lines
 from xsft.effects.machine.parallel import start
 from xsft.effects.submit.submission import Submission
 from xsft.errors import XsftError
-from xsft.run_query import RunQuery, look
+from xsft.run_query import RunQuery, look_up
 from xsft.states.causes import explain
 from xsft.states.evidence import Evidence
 from xsft.states.folding import FoldedRun
-from xsft.states.lookup import one_run
 from xsft.states.model import Observation
 from xsft.states.waiting import DONE, Goal
 from xsft.states.worth import WORTHLESS
+from xsft.steps import Plan, Planned
 
 TAIL = 20
 """Log lines shown of the process that failed first, if a run fails."""
@@ -60,8 +64,7 @@ class After(Struct, frozen=True, kw_only=True):
         """Read a finished run once, only to see whether its steps taught anything."""
         row = None
         with suppress(XsftError):
-            found, rows = look(self.query)
-            row = one_run(name, rows, found).row
+            row = look_up(self.query, name).row
         worthless = row is not None and row.reason in WORTHLESS
         return Waited(outcome="ended" if worthless else "reached", row=row, seconds=0.0)
 
@@ -87,9 +90,8 @@ class After(Struct, frozen=True, kw_only=True):
 
     def _follow(self, name: str) -> None:
         try:
-            found, rows = look(self.query)
             if self.lines is not None:
-                write_lines(self.lines(one_run(name, rows, found).seen), self.log)
+                write_lines(self.lines(look_up(self.query, name).seen), self.log)
         except XsftError as failed:
             self.say(f"The log cannot be followed: {failed.message}")
 
@@ -99,8 +101,7 @@ class After(Struct, frozen=True, kw_only=True):
         if self.gather is None:
             return
         try:
-            found, rows = look(self.query)
-            evidence = self.gather(one_run(name, rows, found))
+            evidence = self.gather(look_up(self.query, name))
         except XsftError:
             return  # the error raised then names the next step
         for line in (*log_lines(evidence, tail=TAIL), *cause_lines(explain(evidence, now=self.query.now()).cause)):
@@ -110,6 +111,22 @@ class After(Struct, frozen=True, kw_only=True):
         return wait_for(
             name, goal=goal, query=self.query, patience=patience, clock=self.clock, say=self.say, known=True
         )
+
+
+def after_plan(plan: Planned, *, patience: WaitLimits, log: TextIO, follow: bool) -> After:
+    """Return how to wait for the plan's run; only its cluster and namespace are read. `follow`: also write its log."""
+    runs = runs_at(plan)
+    query, here = changes_of(runs)
+    return After(
+        query=query,
+        patience=patience,
+        clock=here,
+        say=told,
+        lines=Logs(runs=runs, trouble=told).follow if follow else None,
+        log=log,
+        gather=evidence_of(runs),
+        record=runs.record_worthless if isinstance(plan, Plan) else lambda _row: (),
+    )
 
 
 def _in_a_row(say: ShowLine) -> ShowLine:

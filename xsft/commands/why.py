@@ -17,14 +17,14 @@ from xsft.commands.progress import spinning
 from xsft.commands.run_sources import runs_of
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, Unreachable
-from xsft.run_query import RunQuery, look, query_of
+from xsft.run_query import RunQuery, look_up, query_of
 from xsft.spec.keypath import printable
 from xsft.spec.secrets import redact
 from xsft.states.causes import explain, found_of
 from xsft.states.evidence import Evidence
 from xsft.states.failing import first_failure, place
 from xsft.states.folding import FoldedRun
-from xsft.states.lookup import one_run, silence
+from xsft.states.lookup import silence
 from xsft.states.model import Observation
 from xsft.states.rows import Row, row_of
 from xsft.states.rule import Cause, Explanation
@@ -73,8 +73,7 @@ def explained(name: str, *, world: WhyWorld, attempt: int | None = None) -> Expl
     Unreachable if the run's cluster does not answer."""
     with spinning("why", "asking the clusters") as say:
         world.query.listen(say)
-        found, rows = look(world.query)
-        hit = _submission(one_run(name, rows, found), name=name, attempt=attempt, world=world)
+        hit = _submission(look_up(world.query, name), name=name, attempt=attempt, world=world)
         _require_its_cluster(hit.seen, hit.row)
         evidence = world.gather(hit)
     told = explain(evidence, now=world.query.now())

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from xsft.catalog.cpu import GIB, cpu_types
 from xsft.launchers.audit import Expectation
-from xsft.launchers.cpujob import SCRATCH, CpuJob, cpu_env
+from xsft.launchers.cpujob import SCRATCH, CpuJob
 from xsft.launchers.encoding import escape_expansion
 from xsft.launchers.expect import secret_expectations, slice_expectations
 from xsft.launchers.jobset import FAIL_JOBSET_RULE, JobSetPaths, places, pod_failure_policy
@@ -28,9 +28,9 @@ from xsft.launchers.labels import (
     WORK_LABEL,
     WRITES_ANNOTATION,
 )
+from xsft.launchers.launcher import Job
 from xsft.launchers.patch import NODE_TERMS, Change, capacity_changes, pull_secret_changes, token_changes
 from xsft.launchers.pointers import JsonValue, Named, Pointer
-from xsft.launchers.slicejob import SliceJob
 
 SCRATCH_VOLUME = "xsft-scratch"
 NODE_DISK = 20 * GIB
@@ -64,7 +64,7 @@ def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
     )
 
 
-def _labels(job: CpuJob | SliceJob) -> dict[str, str]:
+def _labels(job: Job) -> dict[str, str]:
     run = job.run
     return {
         "app.kubernetes.io/managed-by": "xsft",
@@ -75,7 +75,7 @@ def _labels(job: CpuJob | SliceJob) -> dict[str, str]:
     }
 
 
-def _annotations(job: CpuJob | SliceJob) -> dict[str, str]:
+def _annotations(job: Job) -> dict[str, str]:
     return {
         DIGEST_ANNOTATION: job.digest,
         OUTPUT_ANNOTATION: job.run.output or "",
@@ -84,7 +84,7 @@ def _annotations(job: CpuJob | SliceJob) -> dict[str, str]:
     }
 
 
-def identity_changes(job: CpuJob | SliceJob, at: JobSetPaths) -> Iterator[Change]:
+def identity_changes(job: Job, at: JobSetPaths) -> Iterator[Change]:
     """Yield the changes that identify a run that does not train."""
     why = "the job's identity: xpk has no flag for labels and annotations"
     context = "xpk leaves the namespace to the kubeconfig context"
@@ -155,7 +155,7 @@ def _volume(job: CpuJob) -> JsonValue:
     return {"name": SCRATCH_VOLUME, "ephemeral": {"volumeClaimTemplate": claim}}
 
 
-def expected_identity(job: CpuJob | SliceJob, at: JobSetPaths) -> Iterator[Expectation]:
+def expected_identity(job: Job, at: JobSetPaths) -> Iterator[Expectation]:
     """Yield what identifies a run that does not train."""
     labels: Pointer = ("metadata", "labels")
     run, pod = job.run, (*at.trainer_pod[:-1], "metadata", "labels")
@@ -178,7 +178,7 @@ def _expected_process(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
     yield Expectation(field="command", path=command, value=job.command, requested=asked, reads="command")
     yield Expectation(field="disk", path=volume, value=_volume(job))
     yield Expectation(field="disk", path=mount, value=SCRATCH)
-    for name, value in cpu_env(job).items():
+    for name, value in job.env.items():
         path = (*at.trainer, "env", Named(name), "value")
         yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)
 

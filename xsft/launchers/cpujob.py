@@ -42,8 +42,6 @@ class CpuJob(Struct, frozen=True, kw_only=True):
     digest: str
     """Digest of its inputs, 64 hex digits: two jobs with one digest are the same job."""
     argv: tuple[str, ...]
-    env: dict[str, str]
-    """Variables in addition to those of the workload (`cpu_env`)."""
     memory: int
     """Bytes of memory."""
     disk: int
@@ -84,6 +82,19 @@ class CpuJob(Struct, frozen=True, kw_only=True):
         return self.argv if self.inputs is None else recorded_argv(self.argv, _notes(self, self.inputs))
 
     @property
+    def env(self) -> dict[str, str]:
+        """Return the variables of the job's container."""
+        own = {name: value for name, value in self.run.spec.env.items() if not name.startswith(OF_CHIPS)}
+        token = self.run.spec.secrets.hf_token
+        at = {"HF_TOKEN_PATH": f"{HF_TOKEN_DIRECTORY}/{token.key}"} if token else {}
+        return {"HF_HOME": f"{SCRATCH}/huggingface", "JAX_PLATFORMS": "cpu", **own, **at}
+
+    def attempt(self, number: int) -> CpuJob:
+        """Return the same job under the name of its nth attempt."""
+        own = run_on_slice if self.on_tpu else run_of
+        return replace(self, run=own(self.run, run_name=self.run.run_name, attempt=number))
+
+    @property
     def memory_quantity(self) -> str:
         return f"{math.ceil(self.memory / GIB)}Gi"
 
@@ -98,7 +109,6 @@ def conversion_job(made: ConversionPlan, run: Run, needs: ConversionEstimate, *,
         training=made.training,
         digest=made.digest,
         argv=made.argv,
-        env={},
         memory=needs.memory,
         disk=needs.download,
         writes=made.checkpoint,
@@ -114,7 +124,6 @@ def export_job(plan: ExportPlan, run: Run, needs: ExportEstimate) -> CpuJob:
         training=plan.training,
         digest=plan.digest,
         argv=plan.argv,
-        env={},
         memory=needs.memory,
         disk=needs.disk,
         writes=plan.writes,
@@ -127,12 +136,6 @@ def _notes(job: CpuJob, inputs: ConversionInputs) -> ContainerNotes:
     run = job.run
     record = ConversionRecord(digest=job.digest, run_name=run.run_name, argv=job.argv, inputs=dict(to_builtins(inputs)))
     return ContainerNotes(record=record, **noted_end(run), checkpoint=job.writes)
-
-
-def attempt_of_job(job: CpuJob, attempt: int) -> CpuJob:
-    """Return the same job under the name of its nth attempt."""
-    own = run_on_slice if job.on_tpu else run_of
-    return replace(job, run=own(job.run, run_name=job.run.run_name, attempt=attempt))
 
 
 def run_of(run: Run, *, run_name: str, attempt: int) -> Run:
@@ -149,11 +152,3 @@ def run_on_slice(run: Run, *, run_name: str, attempt: int) -> Run:
     mode = Mode(value="mcjax", reason="one process on the first host of a slice")
     named = run_of(run, run_name=run_name, attempt=attempt)
     return replace(named, spec=spec, slice=run.slice, mode=mode)
-
-
-def cpu_env(job: CpuJob) -> dict[str, str]:
-    """Return the variables of the job's container."""
-    own = {name: value for name, value in job.run.spec.env.items() if not name.startswith(OF_CHIPS)}
-    token = job.run.spec.secrets.hf_token
-    at = {"HF_TOKEN_PATH": f"{HF_TOKEN_DIRECTORY}/{token.key}"} if token else {}
-    return {"HF_HOME": f"{SCRATCH}/huggingface", "JAX_PLATFORMS": "cpu", **own, **at, **job.env}

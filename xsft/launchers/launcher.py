@@ -28,6 +28,8 @@ class ReadyRendering(Struct, frozen=True, kw_only=True):
 
 
 Rendering = XpkRendering | ReadyRendering
+Job = CpuJob | SliceJob
+"""A job beside the training."""
 
 
 class Launcher(Protocol):

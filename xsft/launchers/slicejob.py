@@ -55,6 +55,10 @@ class SliceJob(Struct, frozen=True, kw_only=True):
         """Return the variables of the job's container, those of the training."""
         return trainer_of(self.run).container_env(self.run)
 
+    def attempt(self, number: int) -> SliceJob:
+        """Return the same job under the name of its nth attempt."""
+        return replace(self, run=_run_of(self.run, run_name=self.run.run_name, attempt=number))
+
 
 def evaluation_job(plan: EvaluationPlan, run: Run, *, limit_s: int) -> SliceJob:
     """Return the evaluation of the workload's run on as many slices as the training has."""
@@ -68,11 +72,6 @@ def evaluation_job(plan: EvaluationPlan, run: Run, *, limit_s: int) -> SliceJob:
         limit_s=limit_s,
         writes=plan.result,
     )
-
-
-def attempt_of_slice_job(job: SliceJob, attempt: int) -> SliceJob:
-    """Return the same job under the name of its nth attempt."""
-    return replace(job, run=_run_of(job.run, run_name=job.run.run_name, attempt=attempt))
 
 
 def _run_of(run: Run, *, run_name: str, attempt: int) -> Run:

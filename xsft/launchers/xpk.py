@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from xsft.launchers.cpujob import CpuJob, cpu_env
+from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.encoding import CountedArgument, encode_command, encode_env_value
 from xsft.launchers.launcher import XpkRendering
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- its answer as a launcher
@@ -36,7 +36,7 @@ def cpu_rendering(job: CpuJob) -> XpkRendering:
     machine = f"--device-type={job.machine.name}"
     on_a_node = (f"--docker-image={run.spec.image.ref}", f"--workload={run.jobset}", machine)
     what = _what(run) if job.on_tpu else on_a_node
-    flags = (*_where(run), *what, *_priority(run), *_finished(run), *_env(cpu_env(job)))
+    flags = (*_where(run), *what, *_priority(run), *_finished(run), *_env(job.env))
     return XpkRendering(argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 
 

@@ -17,10 +17,12 @@ from xsft.effects.inputs.checkout import checkout
 from xsft.effects.machine import clock
 from xsft.effects.machine.chance import random_hex
 from xsft.effects.machine.process import user_name
+from xsft.launchers.cpujob import CpuJob
+from xsft.launchers.slicejob import SliceJob
 from xsft.records.model import Attempt, ClusterAddress, Git, Record, RecordedImage
 from xsft.spec.digest import canonical
 from xsft.spec.place import Place
-from xsft.steps import CpuPlan, Plan, Planned, SlicePlan
+from xsft.steps import JobPlan, Plan, Planned
 from xsft.trainers.shuffling import order_at_first
 
 
@@ -97,7 +99,7 @@ def _argv(plan: Planned) -> tuple[str, ...]:
     match plan:
         case Plan():
             return plan.trainer_argv
-        case CpuPlan() | SlicePlan():
+        case JobPlan():
             return plan.job.argv
 
 
@@ -105,15 +107,15 @@ def _env(plan: Planned) -> dict[str, str]:
     match plan:
         case Plan():
             return plan.trainer_env
-        case CpuPlan() | SlicePlan():
-            return plan.env
+        case JobPlan():
+            return plan.job.env
 
 
 def _steps(plan: Planned) -> int:
     match plan:
         case Plan():
             return plan.run.spec.train.steps
-        case CpuPlan() | SlicePlan():
+        case JobPlan():
             return 0
 
 
@@ -142,17 +144,16 @@ def address_of(place: Place | None) -> ClusterAddress | None:
 
 
 def _resolved(plan: Planned) -> dict[str, Any]:
-    match plan:
-        case Plan():
-            return _resolved_training(plan)
-        case CpuPlan():
-            return _resolved_job(plan)
-        case SlicePlan():
-            return _resolved_slice_job(plan)
+    match plan if isinstance(plan, Plan) else plan.job:
+        case Plan() as training:
+            return _resolved_training(training)
+        case CpuJob() as job:
+            return _resolved_cpu_job(job)
+        case SliceJob() as job:
+            return _resolved_slice_job(job)
 
 
-def _resolved_job(plan: CpuPlan) -> dict[str, Any]:
-    job = plan.job
+def _resolved_cpu_job(job: CpuJob) -> dict[str, Any]:
     return {
         "work": job.work,
         "for_run": job.training,
@@ -160,13 +161,13 @@ def _resolved_job(plan: CpuPlan) -> dict[str, Any]:
         "memory_bytes": job.memory,
         "disk_bytes": job.disk,
         "cpus": job.cpus,
-        "machine": plan.run.slice.machine_type if plan.run.slice else job.machine.machine,
+        "machine": job.run.slice.machine_type if job.run.slice else job.machine.machine,
         "queue": job.run.queue,
     }
 
 
-def _resolved_slice_job(plan: SlicePlan) -> dict[str, Any]:
-    job, run = plan.job, plan.run
+def _resolved_slice_job(job: SliceJob) -> dict[str, Any]:
+    run = job.run
     return {
         "work": job.work,
         "for_run": job.training,

@@ -48,7 +48,7 @@ from xsft.naming import RowOrder, jobset_name
 from xsft.ownership import pass_over, recognised
 from xsft.problems import Problem, errors_in, warning
 from xsft.records.model import AttemptFacts, ReadBack, Record
-from xsft.steps import CpuPlan, Plan, Planned, SlicePlan
+from xsft.steps import JobPlan, Plan, Planned
 from xsft.trainers.shuffling import order_at_first
 
 Action = Literal["created", "adopted", "attempt", "finished"]
@@ -158,7 +158,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             case Plan():
                 output = str(plan.run.output)
                 return latest_step(self.store.objects_at(output), output=output, run_name=plan.run_name)
-            case CpuPlan() | SlicePlan():
+            case JobPlan():
                 return None
 
     def _settle(self, plan: Planned, world: RunHistory) -> None:
@@ -166,7 +166,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         match plan:
             case Plan():
                 return
-            case CpuPlan() | SlicePlan():
+            case JobPlan():
                 for record in world.records:
                     ended = next((s for s in world.jobsets if s.uid == record.last.uid and s.state != "live"), None)
                     if ended is not None and record.last.outcome == "created":
@@ -177,7 +177,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         match plan:
             case Plan():
                 return False
-            case CpuPlan() | SlicePlan():
+            case JobPlan():
                 return self.made(plan.job.writes)
 
     def _decided(self, plan: Planned, world: RunHistory) -> tuple[Decision, tuple[Problem, ...]]:
@@ -326,7 +326,7 @@ def _as_held(plan: Planned, held: JsonObject | None) -> Planned:
     match plan:
         case Plan():
             return plan
-        case CpuPlan() | SlicePlan():
+        case JobPlan():
             path = ((held or {}).get("metadata", {}).get("annotations") or {}).get(WRITES_ANNOTATION)
             return replace(plan, job=replace(plan.job, writes=path)) if path else plan
 
@@ -335,7 +335,7 @@ def _decision(plan: Planned, world: RunHistory) -> Decision:
     match plan:
         case Plan():
             return decide(plan.run, world=world)
-        case CpuPlan() | SlicePlan():
+        case JobPlan():
             return decide_job(plan.run, digest=plan.spec_digest, world=world)
 
 

@@ -1,4 +1,5 @@
-"""The Python API of CPU jobs: plan a workload's conversion or export, and submit it to the workload's cluster."""
+"""The Python API of jobs beside the training: plan a conversion, evaluation or export, and submit it to the
+workload's cluster."""
 
 from __future__ import annotations
 
@@ -13,20 +14,24 @@ from xsft.conversion.plan import ConversionPlan
 from xsft.effects.cluster import cluster
 from xsft.effects.facts.exported import is_exported
 from xsft.effects.records.records import record_store
+from xsft.effects.submit.evaluation import is_measured
 from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.recording import gather_provenance
 from xsft.effects.submit.submission import Submitter, is_whole
 from xsft.errors import SpecError, Unreachable, UsageError
+from xsft.evaluation.plan import EvaluationPlan
 from xsft.export.estimate import estimate_export
 from xsft.export.plan import ExportPlan
-from xsft.launchers.cpujob import CpuJob, attempt_of_job, conversion_job, export_job
-from xsft.launchers.launcher import XpkRendering
+from xsft.launchers.cpujob import CpuJob, conversion_job, export_job
+from xsft.launchers.launcher import Job, XpkRendering
 from xsft.launchers.serving import BF16_BYTES, weights_bytes
-from xsft.planner import cpu_rendering, make_cpu_plan
+from xsft.launchers.slicejob import SliceJob, evaluation_job
+from xsft.planner import job_rendering, make_job_plan
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Run
 from xsft.spec.secrets import redacted
-from xsft.steps import CpuPlan
+from xsft.spec.stages import EvaluateStage
+from xsft.steps import AnyJob, JobPlan
 
 NOT_ITS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "pathways", "name", "model.tokenizer")
 """Sections of a workload whose errors do not affect a conversion."""
@@ -44,7 +49,7 @@ def plan_conversion(
     problems: tuple[Problem, ...],
     progress: ShowLine,
     on_tpu: bool = False,
-) -> CpuPlan:
+) -> JobPlan[CpuJob]:
     """Return the plan of the CPU job of a workload's conversion. `problems`: of the workload, strict as a submission
     is. `on_tpu`: on the first host of one slice of the workload's TPU type, which is taken whole.
 
@@ -64,7 +69,7 @@ def plan_conversion(
 
 def plan_export_job(
     made: ExportPlan, run: Run, *, file: str, problems: tuple[Problem, ...], progress: ShowLine
-) -> CpuPlan:
+) -> JobPlan[CpuJob]:
     """Return the plan of the CPU job of an export. `problems`: of the workload. Raises as `plan_conversion`."""
     own = tuple(p for p in problems if p.id not in WANTED and p.where.startswith(ITS))
     size = weights_bytes(run)
@@ -77,22 +82,27 @@ def plan_export_job(
     return plan_job(export_job(made, run, needs), file=file, problems=found, progress=progress)
 
 
-def plan_job(job: CpuJob, *, file: str, problems: tuple[Problem, ...], progress: ShowLine) -> CpuPlan:
-    """Return the plan of a CPU job. Raises SpecError if its command cannot be sent, or xpk refuses its line."""
-    rendering = cpu_rendering(job)
+def plan_evaluation(plan: EvaluationPlan, run: Run, *, file: str, progress: ShowLine) -> JobPlan[SliceJob]:
+    """Return the plan of the evaluation on the workload's slices. Raises SpecError if its command cannot be sent."""
+    stage = run.spec.stages.evaluate or EvaluateStage()
+    return plan_job(evaluation_job(plan, run, limit_s=stage.limit_s), file=file, problems=(), progress=progress)
+
+
+def plan_job(job: AnyJob, *, file: str, problems: tuple[Problem, ...], progress: ShowLine) -> JobPlan[AnyJob]:
+    """Return the plan of a job. Raises SpecError if its command cannot be sent, or xpk refuses its line."""
+    rendering = job_rendering(job)
     (manifest,) = api.rendered((rendering,), progress=progress)
     argv = rendering.argv if isinstance(rendering, XpkRendering) else None
-    return make_cpu_plan(job, rendered=manifest or {}, xpk_argv=argv, file=file, problems=problems)
+    return make_job_plan(job, rendered=manifest or {}, xpk_argv=argv, file=file, problems=problems)
 
 
-def submitter_for(made: CpuPlan, *, progress: ShowLine, confirm: Callable[[Proposal], None]) -> Submitter:
+def submitter_for(made: JobPlan[AnyJob], *, progress: ShowLine, confirm: Callable[[Proposal], None]) -> Submitter:
     """Return a submitter connected to the plan's cluster. `confirm`: as in `api.submitter_for`."""
     if made.run.place is None:
         raise UsageError("the workload has no place.", fix="Add one: place: main, or inline.")
 
-    def replan(attempt: int) -> CpuPlan:
-        job = attempt_of_job(made.job, attempt)
-        return plan_job(job, file=made.file, problems=made.problems, progress=progress)
+    def replan(attempt: int) -> JobPlan[AnyJob]:
+        return plan_job(made.job.attempt(attempt), file=made.file, problems=made.problems, progress=progress)
 
     return Submitter(
         cluster=cluster.connect(made.run.place),
@@ -105,8 +115,11 @@ def submitter_for(made: CpuPlan, *, progress: ShowLine, confirm: Callable[[Propo
     )
 
 
-def is_made(job: CpuJob) -> bool:
-    """Return whether the job's result is complete: of a conversion by its files, of an export by its record."""
-    if job.export is None:
-        return is_whole(job.writes)
-    return is_exported(job.export.directory, digest=job.digest)
+def is_made(job: Job) -> bool:
+    """Return whether the job's result is complete: of an evaluation by its report, of an export by its record, of a
+    conversion by its files."""
+    match job:
+        case SliceJob():
+            return is_measured(job.writes)
+        case CpuJob():
+            return is_exported(job.export.directory, digest=job.digest) if job.export else is_whole(job.writes)
