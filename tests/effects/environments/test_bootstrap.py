@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.effects.environments.bare import prefix_of
 from tests.effects.environments.test_interpreters import put
 from xsft.effects.environments import bootstrap
+from xsft.effects.environments.environments import NAMES, environment_for
 from xsft.effects.environments.interpreters import Interpreter
+from xsft.effects.environments.uv import PATIENCE, find_uv
 from xsft.errors import EnvironmentMissing
 
 CHECKOUT = Path(__file__).parents[3]
@@ -78,21 +83,70 @@ def test_a_venv_whose_making_was_interrupted_is_created_again(tmp_path: Path, mo
     assert Path(".venv/pyvenv.cfg").stat().st_mtime_ns == made
 
 
-@pytest.mark.contract
-def test_an_index_that_cannot_be_reached_ends_the_setup_with_both_ways_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def half_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder has a .venv with this machine's Python, whose pip has no uv, and the lock."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    base = Path(sys.base_prefix) / "bin" / "python3"  # it has pip, and no uv
+    base = Path(sys.base_prefix) / "bin" / "python3"
     put(tmp_path / ".venv" / "bin" / "python", f'#!/bin/sh\nexec {base} "$@"\n')
     bootstrap.LOCK.parent.mkdir(parents=True)
     shutil.copy(CHECKOUT / bootstrap.LOCK, bootstrap.LOCK)
-    with pytest.raises(EnvironmentMissing) as caught:
-        bootstrap.install_uv()
-    assert "connect to the network, or set PIP_INDEX_URL to your mirror" in caught.value.fix
+
+
+@pytest.fixture
+def silent_index() -> Iterator[str]:
+    """A server that accepts connections and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+
+
+@pytest.mark.contract
+@pytest.mark.usefixtures("half_set_up")
+def test_an_index_without_an_answer_ends_pip_with_both_ways_out(
+    silent_index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in ("http://127.0.0.1:9/simple", silent_index):
+        monkeypatch.setenv("PIP_INDEX_URL", index)
+        with pytest.raises(EnvironmentMissing, match="ended with status 1") as caught:
+            bootstrap.install_uv(tries=("--timeout", "0.5", "--retries", "0"))
+        assert "connect to the network, or set PIP_INDEX_URL to your mirror" in caught.value.fix
     timeout_s, retries = (int(bootstrap.TRIES[at]) for at in (1, 3))
-    assert timeout_s * (retries + 1) <= 16
+    assert timeout_s * (retries + 1) <= 16, "of the 20 s until the message"
+
+
+@pytest.mark.contract
+@pytest.mark.usefixtures("half_set_up")
+def test_an_index_that_stays_silent_ends_uv_with_both_ways_out(
+    silent_index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".venv" / "bin" / "uv").symlink_to(find_uv())
+    monkeypatch.setenv("UV_DEFAULT_INDEX", silent_index)
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "1")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    with pytest.raises(EnvironmentMissing, match="uv ended with status") as caught:
+        bootstrap.install_locked()
+    assert "connect to the network, or set PIP_INDEX_URL to your mirror" in caught.value.fix
+    assert int(PATIENCE["UV_HTTP_TIMEOUT"]) * (int(PATIENCE["UV_HTTP_RETRIES"]) + 1) <= 16
+
+
+@pytest.mark.contract
+def test_a_newer_python3_does_not_hide_a_python_3_12_which_fits_every_environment(tmp_path: Path) -> None:
+    said = tmp_path / "xsft/effects/environments/bootstrap.py"
+    said.parent.mkdir(parents=True)
+    said.write_text("import sys; print(sys.version_info[:2])")
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(CHECKOUT / ".ci" / "bootstrap", tmp_path / ".ci" / "bootstrap")
+    for name, minor in (("python3", (3, 13)), ("python3.12", (3, 12))):
+        python = prefix_of(minor) / "bin" / f"python{minor[0]}.{minor[1]}"
+        put(tmp_path / "bin" / name, f'#!/bin/sh\nexec {python} "$@"\n')
+    (tmp_path / "bin" / "dirname").symlink_to(shutil.which("dirname") or "dirname")
+    env = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ("/bin/sh", ".ci/bootstrap"), cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "(3, 12)\n", done.stderr
+    assert {environment_for(name).pythons[0] for name in NAMES} == {(3, 12)}
 
 
 def test_the_series_it_asks_for_is_the_one_pyproject_declares() -> None:

@@ -111,9 +111,9 @@ def make_venv(interpreter: Interpreter) -> None:
         )
 
 
-def install_uv() -> None:
+def install_uv(*, tries: tuple[str, ...] = TRIES) -> None:
     """Install uv from the package index with pip, with the lock's version and hashes; does nothing if that version is
-    installed.
+    installed. `tries`: pip's patience.
     """
     requirement, version = locked_uv()
     uv = VENV / "bin" / "uv"
@@ -130,7 +130,8 @@ def install_uv() -> None:
                 "pip",
                 "install",
                 "-q",
-                *TRIES,
+                "--disable-pip-version-check",
+                *tries,
                 "--require-hashes",
                 "--no-deps",
                 "-r",

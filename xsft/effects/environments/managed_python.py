@@ -107,7 +107,9 @@ def completed(argv: tuple[str, ...], *, env: Mapping[str, str]) -> subprocess.Co
 
 
 def last_words(text: str) -> str:
-    return " ".join(text.split())[-400:]
+    """Return the last whole words of a message, 400 characters at most: the cause is at its end."""
+    words = " ".join(text.split())
+    return words if len(words) <= 400 else f"… {words[-400:].partition(' ')[2]}"
 
 
 def say(message: str) -> None:
