@@ -66,8 +66,13 @@ def _configured(ref: str, found: ImageConfiguration, run: Run, *, trains: bool) 
         yield warning("image-large", "image.ref", message, "Leave out weights, data and build tools.")
     contents = contents_of(found, ref)
     if not contents.is_known:
-        message = f"Nothing is known of the packages in {ref}: its labels and configuration do not name MaxText or JAX."
-        yield note("image-contents-unknown", "image.ref", message, "Images of `make image push` list their packages.")
+        message = f"Nothing is known of the packages in {ref}: no label, variable or SBOM of it names MaxText or JAX."
+        yield note(
+            "image-contents-unknown",
+            "image.ref",
+            message,
+            "Images of `make image push` list their packages, and so does docker buildx build --sbom=true.",
+        )
     yield from _entrypoint(ref, found)
     yield from _maxtext(ref, contents, run)
     yield from _releases(ref, contents, run)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from xsft.catalog.releases import Layout
@@ -23,6 +24,8 @@ VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 FROM_ENV = {"ENV_JAX_VERSION": "jax", "ENV_LIBTPU_VERSION": "libtpu"}
 ENV_NAMES = frozenset({*FROM_ENV, "ENV_DEVICE", "ENV_WORKFLOW", "MAXTEXT_PKG_DIR"})
 """The variables that are read; others may hold secrets."""
+PURL = re.compile(r"pkg:pypi/([^@?#]+)@([0-9]+(?:\.[0-9]+)+)(?:[?#].*)?")
+"""A Python package in an SBOM. source: package-url/purl-spec types-doc/pypi-definition.md."""
 LAYOUTS: Mapping[str, Layout] = {"/maxtext": "current", "/MaxText": "legacy"}
 
 
@@ -39,6 +42,8 @@ class ImageConfiguration(Struct, frozen=True, kw_only=True):
     entrypoint: tuple[str, ...] = ()
     made_by: tuple[str, ...] = ()
     """The command of each layer."""
+    listed: Mapping[str, str] = {}
+    """Version by the package's name in its SBOM; empty if it was not read."""
 
 
 class ImageContents(Struct, frozen=True, kw_only=True):
@@ -74,9 +79,9 @@ class ImageLook(Struct, frozen=True, kw_only=True):
 
 
 def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
-    """Return what labels, environment, commands and the tag tell; labels of xsft rank first."""
+    """Return what labels, SBOM, environment, commands and the tag tell; labels of xsft rank first, then the SBOM."""
     labels, env = configuration.labels, configuration.env
-    packages = {**_from_tag(ref), **_from_commands(configuration.made_by), **_from_env(env)}
+    packages = {**_from_tag(ref), **_from_commands(configuration.made_by), **_from_env(env), **configuration.listed}
     packages |= dict(PINNED.findall(labels.get(PACKAGES_LABEL, "")))
     if maxtext := labels.get(MAXTEXT_LABEL):
         packages["maxtext"] = maxtext
@@ -87,6 +92,40 @@ def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
         device=env.get("ENV_DEVICE") or None,
         workflow=env.get("ENV_WORKFLOW") or None,
     )
+
+
+class _Reference(Struct, rename="camel"):
+    reference_locator: str = ""
+
+
+class _Package(Struct, rename="camel"):
+    external_refs: tuple[_Reference, ...] = ()
+
+
+class _Sbom(Struct):
+    packages: tuple[_Package, ...] = ()
+
+
+class _Statement(Struct):
+    predicate: _Sbom
+
+
+_STATEMENT = msgspec.json.Decoder(_Statement)
+
+
+def packages_of_sbom(statement: bytes) -> dict[str, str]:
+    """Return the versions of PACKAGES in an in-toto statement with an SPDX document. Raises msgspec.DecodeError.
+
+    source: moby/buildkit docs/attestations/sbom.md
+    """
+    listed = (
+        one.reference_locator
+        for package in _STATEMENT.decode(statement).predicate.packages
+        for one in package.external_refs
+    )
+    pairs = (found.groups() for purl in listed if (found := PURL.fullmatch(purl)))
+    named = ((name.lower().replace("_", "-"), version) for name, version in pairs)
+    return {name: version for name, version in named if name in PACKAGES}
 
 
 def jax_of_tag(ref: str) -> str | None:

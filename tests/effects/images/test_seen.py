@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
 
 import pytest
+import requests
 
 from tests.engine.badproxy import BadProxy
 from tests.engine.daemon import Engine
@@ -122,3 +125,65 @@ def test_a_netrc_neither_blinds_the_look_nor_is_it_sent(
     assert contents_of(look.configuration, look.ref).packages == {"maxtext": "0.2.5"}
     assert look_at_image(f"{repository}:code-2", env=env).status == "missing"
     assert {seen.login for seen in bad_proxy.seen} == {"", own}
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("labels", "jax"), [({}, "0.11.0"), ({"dev.xsft.packages": "jax==0.10.2"}, "0.10.2")])
+def test_an_sbom_that_buildkit_attached_tells_the_packages_where_no_label_does(
+    registry: Registry, labels: dict[str, str], jax: str
+) -> None:
+    """The documents are those of moby/buildkit docs/attestations/attestation-storage.md, with syft's purls."""
+    purls = (
+        "pkg:pypi/jax@0.11.0",
+        "pkg:pypi/google_tunix@0.1.7?arch=any",
+        "pkg:deb/debian/maxtext@9.9",
+        "pkg:pypi/numpy@2.1",
+    )
+    listed = [{"name": "x", "externalRefs": [{"referenceLocator": purl}]} for purl in purls]
+    sbom = {"predicateType": "https://spdx.dev/Document", "predicate": {"packages": listed}}
+    config = {"os": "linux", "architecture": "amd64", "config": {"Labels": labels}}
+    image = manifest_of(registry, put_blob(registry, config))
+    kept = {**put_blob(registry, sbom), "mediaType": "application/vnd.in-toto+json"}
+    kept["annotations"] = {"in-toto.io/predicate-type": sbom["predicateType"]}
+    attested = manifest_of(registry, put_blob(registry, {}), kept)
+    about = {"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": image["digest"]}
+    manifests = (
+        {**image, "platform": {"os": "linux", "architecture": "amd64"}},
+        {**attested, "platform": {"os": "unknown", "architecture": "unknown"}, "annotations": about},
+    )
+    put_manifest(registry, "signed", {"mediaType": INDEX, "schemaVersion": 2, "manifests": manifests})
+    look = look_at_image(registry.reference("signed"), env=NOWHERE)
+    assert look.configuration is not None, look.why
+    assert look.configuration.platforms == ("linux/amd64",)
+    packages = {"jax": jax} if labels else {"jax": jax, "google-tunix": "0.1.7"}
+    assert contents_of(look.configuration, look.ref).packages == packages
+
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+IMAGE = "application/vnd.oci.image.manifest.v1+json"
+
+
+def put_blob(registry: Registry, document: Any) -> dict[str, Any]:
+    """Push a blob; return its descriptor. source: OCI distribution-spec v1.1, "Pushing a blob monolithically"."""
+    content = json.dumps(document).encode()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    uploads = f"{registry.url}/v2/{registry.repository}/blobs/uploads/"
+    begun = requests.post(uploads, timeout=10)
+    at = urljoin(uploads, begun.headers["Location"])
+    requests.put(at, params={"digest": digest}, data=content, timeout=10).raise_for_status()
+    return {"digest": digest, "size": len(content), "mediaType": "application/vnd.oci.image.config.v1+json"}
+
+
+def manifest_of(registry: Registry, config: dict[str, Any], *layers: dict[str, Any]) -> dict[str, Any]:
+    """Push a manifest by its digest; return its descriptor."""
+    document = {"mediaType": IMAGE, "schemaVersion": 2, "config": config, "layers": layers}
+    content = json.dumps(document).encode()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    put_manifest(registry, digest, document)
+    return {"digest": digest, "size": len(content), "mediaType": IMAGE}
+
+
+def put_manifest(registry: Registry, name: str, document: dict[str, Any]) -> None:
+    url = f"{registry.url}/v2/{registry.repository}/manifests/{name}"
+    kind = {"Content-Type": document["mediaType"]}
+    requests.put(url, data=json.dumps(document).encode(), headers=kind, timeout=10).raise_for_status()

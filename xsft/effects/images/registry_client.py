@@ -1,4 +1,4 @@
-"""Reads a registry's digests, tags and labels with the OCI Distribution API (v2). Stores nothing there."""
+"""Reads a registry's digests, tags, labels and SBOMs with the OCI Distribution API (v2). Stores nothing there."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from urllib.parse import urljoin
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from requests import RequestException
 
 from xsft.effects.images.registry_auth import RegistryLogin, login_for
-from xsft.effects.images.registry_http import BUSY, TIMEOUT_S, Asking, RegistryAnswer
+from xsft.effects.images.registry_http import BUSY, MAX_BYTES, TIMEOUT_S, Asking, RegistryAnswer
 from xsft.effects.machine import clock
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.retries import retry_after_s
 from xsft.effects.records.storage import within
-from xsft.errors import Unknown
-from xsft.image.contents import ENV_NAMES, ImageConfiguration
-from xsft.image.recipe import PLATFORM
+from xsft.errors import Unknown, XsftError
+from xsft.image.contents import ENV_NAMES, ImageConfiguration, packages_of_sbom
+from xsft.image.recipe import PACKAGES_LABEL, PLATFORM
 from xsft.image.registry_names import ImageName, base_url, named
 
 T = TypeVar("T")
@@ -35,6 +36,12 @@ KINDS = (
 )
 PAGE = 1000
 MAX_TAGS = 20_000
+SBOM = "https://spdx.dev/Document"
+"""Predicate type. source, also of the annotations: moby/buildkit docs/attestations/attestation-storage.md."""
+SBOM_BYTES = 64 << 20
+"""It lists files, too; a larger one is not read."""
+SBOM_S = 5.0
+"""Time limit for reading it, of the look's ten seconds."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -49,6 +56,10 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """For an index: `linux/amd64` -> digest of the manifest."""
     size: int
     """Bytes stored: configuration and layers, compressed."""
+    attestations: Mapping[str, str]
+    """For an index: digest of an image -> digest of the manifest of its attestations."""
+    sboms: tuple[str, ...]
+    """Of the manifest of attestations: digests of the package lists."""
 
 
 class _Platform(Struct):
@@ -58,6 +69,7 @@ class _Platform(Struct):
 
 class _Descriptor(Struct):
     digest: str = ""
+    annotations: Mapping[str, str] | None = None
     size: int = 0
     platform: _Platform | None = None
 
@@ -159,7 +171,26 @@ class Registries:
             manifest = self.manifest(f"{at.repository}@{of_platform}")
         if meant is None or manifest is None:
             return None
-        return ImageThere(digest=meant.digest, configuration=self._configuration(at, manifest))
+        configuration = self._configuration(at, manifest)
+        attested = meant.attestations.get(manifest.digest)
+        if configuration and attested and PACKAGES_LABEL not in configuration.labels:
+            configuration = replace(configuration, listed=self._listed(f"{at.repository}@{attested}"))
+        return ImageThere(digest=meant.digest, configuration=configuration)
+
+    def _listed(self, attestations: str) -> dict[str, str]:
+        """Return the packages in the SBOM that BuildKit attached; empty if it cannot be read."""
+        try:
+            return within(SBOM_S, lambda: self._packages(named(attestations), self.manifest(attestations)))
+        except (XsftError, msgspec.DecodeError):
+            return {}
+
+    def _packages(self, at: ImageName, attestations: Manifest | None) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for digest in attestations.sboms if attestations else ():
+            answer = self._get(at, at.url("blobs", digest), max_bytes=SBOM_BYTES)
+            if answer and digest_of(answer.content) == digest:
+                found |= packages_of_sbom(answer.content)
+        return found
 
     def _configuration(self, at: ImageName, manifest: Manifest) -> ImageConfiguration | None:
         if manifest.platforms:
@@ -197,9 +228,11 @@ class Registries:
             self._logins[host] = self.login(host, self.env)
         return self._logins[host]
 
-    def _get(self, at: ImageName, url: str, *, accept: tuple[str, ...] = ()) -> RegistryAnswer | None:
+    def _get(
+        self, at: ImageName, url: str, *, accept: tuple[str, ...] = (), max_bytes: int = MAX_BYTES
+    ) -> RegistryAnswer | None:
         """Return the answer; None for a 404."""
-        asking = self._asking(at, budget_s=self.budget_s, pushes=False)
+        asking = replace(self._asking(at, budget_s=self.budget_s, pushes=False), max_bytes=max_bytes)
         return within(self.budget_s + TIMEOUT_S, lambda: asking.get(url, accept=accept))
 
     def _asking(self, at: ImageName, *, budget_s: float, pushes: bool) -> Asking:
@@ -225,6 +258,15 @@ def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:
         config=found.config.digest if found.config else "",
         platforms=platforms,
         size=sum(part.size for part in (found.config, *(found.layers or ())) if part),
+        attestations={
+            told["vnd.docker.reference.digest"]: one.digest
+            for one in found.manifests or ()
+            if (told := one.annotations or {}).get("vnd.docker.reference.type") == "attestation-manifest"
+            and "vnd.docker.reference.digest" in told
+        },
+        sboms=tuple(
+            one.digest for one in found.layers or () if (one.annotations or {}).get("in-toto.io/predicate-type") == SBOM
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin
 
@@ -36,6 +37,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     budget_s: float
     pushes: bool = False
     """Whether it requests the right to push too."""
+    max_bytes: int = MAX_BYTES
 
     def get(self, url: str, *, accept: tuple[str, ...]) -> RegistryAnswer | None:
         """Return the answer; None for a 404."""
@@ -74,17 +76,18 @@ class Asking(Struct, frozen=True, kw_only=True):
         headers = {"Accept": ", ".join(accept)} if accept else {}
         # a blob is verified by its digest; any other answer from another host is not trusted
         elsewhere = method == "GET" and "/blobs/" in url
-        answer = send(session, method, url, headers={**headers, **self.login.at_once()}, allow_redirects=elsewhere)
+        once = partial(send, session, method, url, allow_redirects=elsewhere, max_bytes=self.max_bytes)
+        answer = once(headers={**headers, **self.login.at_once()})
         if answer.status == 401:
             challenge = answer.headers.get("WWW-Authenticate", "")
             actions = "pull,push" if self.pushes else "pull"
             more = self.login.answer(session, challenge, scope=f"repository:{self.at.path}:{actions}")
             if more:
-                answer = send(session, method, url, headers={**headers, **more}, allow_redirects=elsewhere)
+                answer = once(headers={**headers, **more})
         return answer
 
     def _judged(self, answer: RegistryAnswer) -> RegistryAnswer | None:
-        if answer.status == 200 and len(answer.content) > MAX_BYTES:
+        if answer.status == 200 and len(answer.content) > self.max_bytes:
             raise self._too_large()
         if answer.status in {200, 202}:
             return answer
@@ -96,7 +99,7 @@ class Asking(Struct, frozen=True, kw_only=True):
 
     def _too_large(self) -> XsftError:
         return Unknown(
-            f"{self.at.repository}: the registry's answer is too large (over {MAX_BYTES >> 20} MiB).",
+            f"{self.at.repository}: the registry's answer is too large (over {self.max_bytes >> 20} MiB).",
             fix=(
                 "Check that it is a registry and the name is an image's; no manifest, configuration or list of "
                 "tags is that large."
@@ -153,8 +156,10 @@ def patiently(once: Callable[[], RegistryAnswer], *, sleep: Callable[[float], No
                 return answer
 
 
-def send(session: Any, method: str, url: str, *, allow_redirects: bool = False, **options: Any) -> RegistryAnswer:
-    """Send one request. Of an answer larger than MAX_BYTES, only enough is read to show that, unless `stream` is
+def send(
+    session: Any, method: str, url: str, *, allow_redirects: bool = False, max_bytes: int = MAX_BYTES, **options: Any
+) -> RegistryAnswer:
+    """Send one request. Of an answer larger than `max_bytes`, only enough is read to show that, unless `stream` is
     false.
     """
     options = {"timeout": TIMEOUT_S, "stream": True, "allow_redirects": allow_redirects, **options}
@@ -162,16 +167,16 @@ def send(session: Any, method: str, url: str, *, allow_redirects: bool = False, 
         return RegistryAnswer(
             status=answer.status_code,
             headers=answer.headers,
-            content=b"".join(_bounded(answer.iter_content(1 << 16))),
+            content=b"".join(_bounded(answer.iter_content(1 << 16), max_bytes)),
             url=answer.url,
             next=answer.links.get("next", {}).get("url"),
         )
 
 
-def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _bounded(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
     size = 0
     for chunk in chunks:
         yield chunk
         size += len(chunk)
-        if size > MAX_BYTES:
+        if size > max_bytes:
             return
