@@ -1,7 +1,7 @@
 """Compile published runs as MaxText's pre-training step, and keep what each program computes and moves:
 `python -m tests.tools.published_work [NAME…]` writes xsft/catalog/published_work.json.
 
-A run takes 2 to 5 minutes of CPU and 4 GB. tests/tools/published.toml holds the runs' configurations.
+A run takes 6 to 15 minutes of CPU and 4 to 5 GB. tests/tools/published.toml holds the runs' configurations.
 """
 
 from __future__ import annotations
