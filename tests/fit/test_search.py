@@ -47,6 +47,13 @@ def test_a_refusal_corrects_the_estimates() -> None:
     assert search.next_place == 2
 
 
+def test_each_try_in_vain_asks_for_more_headroom() -> None:
+    """Else a search compiles one marginal alternative after another, minutes each, before one that surely fits."""
+    just = Marginal(peak_gib=30.0, sum_gib=32.1, limit_gib=LIMIT, by=None)
+    search = of(0.99, 0.98, 0.96, 0.6).with_verdict(0, just, source="compiler")
+    assert search.next_place == 3
+
+
 def test_without_one_that_is_likely_the_smallest_is_tried() -> None:
     assert of(1.4, 1.1, 1.2).next_place == 1
     assert of().next_place is None

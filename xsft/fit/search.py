@@ -18,6 +18,8 @@ from xsft.fit.verdict import DoesNotFit, Fits, Marginal, Verdict
 
 HOPELESS = 1.5
 """An estimate of so many times the chip is not compiled; the estimate errs by half at most (fit/estimate.py)."""
+HEADROOM = 0.95
+"""After each try without success the next likely alternative must be estimated so many times smaller."""
 
 
 class FitCandidate(Struct, frozen=True, kw_only=True):
@@ -67,7 +69,7 @@ class FitSearch(Struct, frozen=True, kw_only=True):
         places = [place for place, why in self.untried() if why == "open"]
         if self.best is not None or not places:
             return next(iter(places), None)
-        likely = [place for place in places if self._estimate(place) <= 1.0]
+        likely = [place for place in places if self._estimate(place) <= HEADROOM ** len(self.tried)]
         return likely[0] if likely else min(places, key=lambda place: self.candidates[place].share)
 
     def untried(self) -> Iterator[tuple[int, Untried]]:
