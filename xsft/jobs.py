@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from xsft import api
 from xsft.aliases import ShowLine
 from xsft.checks import for_submission
@@ -111,7 +113,7 @@ def submitter_for(made: JobPlan[AnyJob], *, progress: ShowLine, confirm: Callabl
         replan=replan,
         progress=progress,
         confirm=confirm,
-        made=lambda _path: is_made(made.job),
+        made=lambda path: is_made(replace(made.job, writes=path)),
     )
 
 
@@ -122,4 +124,7 @@ def is_made(job: Job) -> bool:
         case SliceJob():
             return is_measured(job.writes)
         case CpuJob():
-            return is_exported(job.export.directory, digest=job.digest) if job.export else is_whole(job.writes)
+            if job.export is None:
+                return is_whole(job.writes)
+            folder = job.export.directory if job.export.inputs.hub else job.writes
+            return is_exported(folder, digest=job.digest)

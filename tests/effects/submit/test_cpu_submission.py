@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cpujobs import NAME, WRITES, planned
 from tests.effects.cluster.test_cluster import CREATE
@@ -32,7 +33,7 @@ def bucket() -> Iterator[Bucket]:
 def submit(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> Submits:
     cluster_api.connect().create_secret(name="hf-token", namespace=cluster_api.namespace, data={"token": b"x"})
 
-    def send(*, made: bool = False, **settings: Any) -> Submission:
+    def send(*, made: bool = False, writes: str = WRITES, **settings: Any) -> Submission:
         at = {"namespace": cluster_api.namespace}
         one = submitter(
             cluster_api,
@@ -41,7 +42,8 @@ def submit(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> Submits:
             replan=lambda attempt: planned(attempt=attempt, **at, **settings),
             made=lambda path: made and path == WRITES,
         )
-        return one.submit(planned(**at, **settings))
+        plan = planned(**at, **settings)
+        return one.submit(replace(plan, job=replace(plan.job, writes=writes)))
 
     return send
 
@@ -96,6 +98,14 @@ def test_other_inputs_under_a_name_that_is_active_are_refused(submit: Submits) -
 def test_what_is_made_is_found(cluster_api: ClusterApi, submit: Submits) -> None:
     assert submit(made=True).action == "finished"
     assert cluster_api.world.jobsets() == {}
+
+
+def test_what_completed_since_another_folder_was_chosen_is_found(cluster_api: ClusterApi, submit: Submits) -> None:
+    first = submit()
+    cluster_api.world.end(NAME, "Completed")
+    done = submit(made=True, writes=WRITES.replace("0123456789ab", "0123456789ab-2"))
+    assert (done.action, done.uid) == ("finished", first.uid)
+    assert (done.plan.job.writes, len(cluster_api.world.jobsets())) == (WRITES, 1)
 
 
 def test_one_that_failed_is_tried_again_under_the_next_name(cluster_api: ClusterApi, submit: Submits) -> None:

@@ -25,6 +25,7 @@ from xsft.effects.cluster.create import Created
 from xsft.effects.records.records import RecordStore
 from xsft.effects.submit.cancelling import record_worthless
 from xsft.effects.submit.proposal import Proposal
+from xsft.effects.submit.recording import record_of
 from xsft.effects.submit.submission import Submission, Submitter, create_planned
 from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unknown, Unreachable, XsftError
 from xsft.image.contents import ImageLook
@@ -40,6 +41,8 @@ from xsft.steps import Plan
 ROOT = Path(__file__).parents[3]
 LIST = r"^GET .*/jobsets\?labelSelector"
 READ = r"^GET .*/jobsets/"
+LONG_S = 60.0
+"""Time for an answer before which the server lets another submitter do all its work."""
 FASTER = {"train.learning_rate": 1e-3}
 Submits = Callable[..., Submission]
 Plans = Callable[..., Plan]
@@ -391,11 +394,47 @@ def test_another_submitter_between_the_looks_makes_no_second_attempt(
     saved steps are read after them: those of a JobSet that ended are all there.
     """
     before: list[str] = []
+    cluster_api.read_timeout_s = LONG_S
     cluster_api.server.fail(LIST, code=0, do=lambda: before.extend(bucket.asked), then=lambda: submit(by="b" * 16))
     done = submit()
     assert (done.action, [done.uid]) == ("adopted", uids(cluster_api))
     assert any(f"{NAME}%2Fxsft" in line for line in before)
     assert not any("checkpoints" in line for line in before)
+
+
+def test_a_run_begun_on_another_cluster_in_that_moment_is_refused(
+    cluster_api: ClusterApi, submit: Submits, ready: Any, planned: Plans
+) -> None:
+    """The JobSet's name decides between submitters of one namespace only."""
+
+    def begins(_proposal: Proposal) -> None:
+        other = ready(by="b" * 16)
+        other.store.begin(record_of(planned({"namespace": "other"}), other.provenance))
+
+    with pytest.raises(Refused) as caught:
+        submit(confirm=begins)
+    assert (caught.value.problem_id, stored(cluster_api)) == ("begun-elsewhere", {})
+
+
+def by_xpk(cluster: Any, plan: Plan, mark: str) -> Any:
+    """Create it as xpk does, without labels of xsft."""
+    manifest: Any = plan.manifest
+    labels = {key: value for key, value in manifest["metadata"]["labels"].items() if not key.startswith("xsft.dev/")}
+    bare = {**manifest, "metadata": {**manifest["metadata"], "labels": labels, "annotations": {}}}
+    return cluster.create_jobset(bare, mark=mark)
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_what_xpk_creates_for_another_submitter_between_the_looks_is_adopted(
+    cluster_api: ClusterApi, submit: Submits, attempt: int
+) -> None:
+    if attempt == 2:
+        submit()
+        ends(cluster_api, "Failed")
+    cluster_api.read_timeout_s = LONG_S
+    cluster_api.server.fail(LIST, code=0, do=lambda: submit(by="b" * 16, create=by_xpk))
+    done = submit(by="c" * 16)
+    assert (done.action, done.uid, len(uids(cluster_api))) == ("adopted", uids(cluster_api)[-1], attempt)
 
 
 def test_a_name_taken_for_another_workload_in_that_moment_is_refused(

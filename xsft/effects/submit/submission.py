@@ -20,7 +20,7 @@ from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.images.seen import look_at_image
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
-from xsft.effects.records.records import RecordRef, RecordStore, ref_of
+from xsft.effects.records.records import RecordRef, RecordStore, Taken, ref_of
 from xsft.effects.records.saved import latest_step
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit import notes
@@ -131,15 +131,18 @@ class Submitter(Struct, frozen=True, kw_only=True):
         unwritable = of_output.result()
         problems = overridden(found, plan.run.spec.checks)
         jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
-        world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=self._is_made(plan))
+        result = self._result(plan, facts)
+        world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=result is not None)
         decision, passed_over = self._decided(plan, world)
         match decision:
+            case None:
+                return self.submit(plan)
             case Adopt(jobset=seen):
                 return self._adopted(plan, seen, facts)
             case Finished(steps=steps, worthless=worthless):
                 if worthless:
                     raise notes.finished_for_nothing(plan.run_name, worthless)
-                return self._finished(plan, world, steps=steps)
+                return self._finished(result or plan, world, steps=steps)
             case Start(attempt=attempt):
                 self._settle(plan, world)
                 said = (
@@ -173,16 +176,24 @@ class Submitter(Struct, frozen=True, kw_only=True):
                         reason = f"its JobSet {ended.state}, and its result is incomplete"
                         self._finish(ref_of(record), self._facts("failed", reason=reason))
 
-    def _is_made(self, plan: Planned) -> bool:
+    def _result(self, plan: Planned, facts: ClusterFacts) -> Planned | None:
+        """Return the plan of a CPU job with the folder that holds its complete result. A job that was still writing
+        when the plan was made, which chose another folder then, may have completed since.
+        """
         match plan:
             case Plan():
-                return False
+                return None
             case JobPlan():
-                return self.made(plan.job.writes)
+                ended = (one for one in facts.jobsets if seen_of(one).state == "completed")
+                same = (one for one in ended if seen_of(one).digest == plan.spec_digest)
+                paths = dict.fromkeys((plan.job.writes, *filter(None, map(_written_by, same))))
+                path = next(filter(self.made, paths), None)
+                return replace(plan, job=replace(plan.job, writes=path)) if path else None
 
-    def _decided(self, plan: Planned, world: RunHistory) -> tuple[Decision, tuple[Problem, ...]]:
+    def _decided(self, plan: Planned, world: RunHistory) -> tuple[Decision | None, tuple[Problem, ...]]:
         """Return the decision, and a note for each JobSet that has the next attempt's name but belongs to another run:
-        that name is skipped.
+        that name is skipped. None: a JobSet without labels has the name, and the records have changed; one of them may
+        tell that it is this run's, created by xpk since they were read.
         """
         passed_over: list[Problem] = []
         while True:
@@ -194,8 +205,14 @@ class Submitter(Struct, frozen=True, kw_only=True):
             there = seen_of(held) if held is not None else None
             if there is None or there.run_name == plan.run_name:  # this run's, created since: the create will find it
                 return decision, tuple(passed_over)
+            if there.run_name is None and self._has_changed(plan, world):
+                return None, ()
             world = pass_over(there, attempt=decision.attempt, world=world)
             passed_over.append(notes.passed_over_note(there, run_name=plan.run_name))
+
+    def _has_changed(self, plan: Planned, world: RunHistory) -> bool:
+        """Return whether the records have changed since they were read."""
+        return self.store.read_run(str(plan.run.output), plan.run_name) != world.records
 
     def _unlabelled(self, plan: Planned, facts: ClusterFacts, records: tuple[Record, ...]) -> Iterator[LiveJobSet]:
         """Yield the JobSets of this run that have no label of xsft, because xpk created them from the xpk line: the
@@ -222,8 +239,10 @@ class Submitter(Struct, frozen=True, kw_only=True):
         action: Action = "created" if attempt == 1 else "attempt"
         record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
         begun = self.store.begin(record)
-        # Taken by a submitter that died, or by a concurrent one. The JobSet's name decides which one is first.
-        ref = begun if isinstance(begun, RecordRef) else begun.ref
+        if isinstance(begun, Taken) and self._has_changed(plan, world):
+            return self.submit(first)  # begun since the records were read, perhaps on another cluster: decide again
+        # Taken by a submitter that died, or by one at work here. The JobSet's name decides which one is first.
+        ref = begun.ref if isinstance(begun, Taken) else begun
         self.progress(f"creating JobSet {plan.jobset}")
         return self._created(plan, ref, action=action, problems=(*said, *ref.problems))
 
@@ -327,8 +346,13 @@ def _as_held(plan: Planned, held: JsonObject | None) -> Planned:
         case Plan():
             return plan
         case JobPlan():
-            path = ((held or {}).get("metadata", {}).get("annotations") or {}).get(WRITES_ANNOTATION)
+            path = _written_by(held or {})
             return replace(plan, job=replace(plan.job, writes=path)) if path else plan
+
+
+def _written_by(held: JsonObject) -> str | None:
+    path: str | None = (held.get("metadata", {}).get("annotations") or {}).get(WRITES_ANNOTATION)
+    return path
 
 
 def _decision(plan: Planned, world: RunHistory) -> Decision:
