@@ -69,6 +69,14 @@ def test_callers_at_once_create_one_server(cluster_api: ClusterApi, plan: Servin
     assert None not in held(cluster_api, plan)
 
 
+def test_a_caller_between_the_looks_is_joined(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
+    begun: list[ServerBegun] = []
+    cluster_api.read_timeout_s = 60.0
+    cluster_api.server.fail(r"^GET .*/deployments/", code=0, then=lambda: begun.append(started(plan)))
+    done = started(plan)
+    assert (done.action, [done.uid]) == ("adopted", [one.uid for one in begun])
+
+
 def test_a_lost_answer_makes_no_second_server(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
     cluster_api.server.fail(CREATE, action="cut-after", times=1)
     assert started(plan).action == "created"

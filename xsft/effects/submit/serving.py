@@ -82,11 +82,13 @@ def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress
     `ServerRecord.begin` do.
     """
     progress(f"looking for the Deployment {plan.run_name}")
+    # Before the Deployment, which another caller creates first: what was there without it is another owner's.
+    dependents = [(one, cluster.servers.get(one)) for one in plan.dependents]
     there = cluster.servers.get(plan.manifest)
     if there is not None:
         return _adopted(cluster, plan, there, record=record)
-    for dependent in plan.dependents:
-        _refuse_taken(dependent, cluster.servers.get(dependent), uid=None)
+    for dependent, held in dependents:
+        _refuse_taken(dependent, held, uid=None)
     progress("asking the cluster whether it would take the server")
     for body in (plan.manifest, *plan.dependents):
         cluster.servers.dry_run(body)
