@@ -79,6 +79,17 @@ def test_one_that_runs_now_and_one_that_was_killed(plan: Plan, tmp_path: Path) -
     assert classify(dead, now=NOW).reason == "killed"
 
 
+def test_one_that_ends_between_the_looks_at_record_and_lock_was_not_killed(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran(plan, tmp_path)
+    record = folder_of(plan).record
+    ended = record.read_text()
+    record.write_text(ended.replace('"completed"', '"running"'))
+    monkeypatch.setattr("xsft.effects.runs.local.is_held", lambda _: not record.write_text(ended))
+    assert classify(seen(plan), now=NOW).state == "succeeded"
+
+
 def test_a_lock_is_seen_without_the_kernels_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS."""
     monkeypatch.setattr("xsft.effects.local.stop.holder", lambda _: None)

@@ -56,13 +56,12 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
         steps=entry.steps or None,
     )
     try:
-        record = _record(own / LOCAL_RECORD)
+        record, alive = _record_and_life(own)
     except (OSError, ValueError) as failed:
         why = f"{own / LOCAL_RECORD}: {getattr(failed, 'strerror', None) or failed}"
         return replace(seen, unread=(Unread(what="record", why=why),))
     if record is None or not record.attempts:
         return None
-    going = record.last.outcome in GOING
     recorded = Recorded(
         outcome=record.last.outcome,
         reason=record.last.reason,
@@ -70,11 +69,25 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
         started_at=record.attempts[0].started_at or None,
         finished_at=record.last.finished_at,
         work=next((work for key, work in WORKS.items() if key in record.spec), None),
-        alive=going and is_held(own / LOCK),
+        alive=alive,
         number=record.last.number,
     )
     progress = _progress(record, now, saved_step=_saved(entry))
     return replace(seen, steps=record.steps or seen.steps, record=recorded, progress=progress)
+
+
+def _record_and_life(own: Path) -> tuple[Record | None, bool]:
+    """Return the record, and whether a process does what it says. A process takes the lock before it writes, and
+    releases it after it wrote the end: one that ends between the two looks was not killed, and its record says so now.
+    """
+    record = _record(own / LOCAL_RECORD)
+    while record is not None and record.attempts and record.last.outcome in GOING:
+        if is_held(own / LOCK):
+            return record, True
+        before, record = record, _record(own / LOCAL_RECORD)
+        if record == before:
+            break
+    return record, False
 
 
 def _saved(entry: IndexEntry) -> int | None:
