@@ -55,7 +55,7 @@ class World:
     def gather(self, *targets: Target, **how: Any) -> Gathered:
         given = targets or (self.target(),)
         query = {key: how.pop(key) for key in ("names", "everything", "effort") if key in how}
-        look = begin(given, store=self.store, **{"effort": NOTHING, **query})
+        look = begin(given, store=self.store, index=self.store.local_index(), **{"effort": NOTHING, **query})
         return gather_runs(look, store=self.store, **how)
 
     def submitted(self, name: str, *, uid: str | None = "u-1", jobset: str | None = None, **entry: Any) -> None:
@@ -452,7 +452,7 @@ def test_pods_that_print_are_requested_once_and_before_all_lists_have_come(world
     world.api.standin.logs.say(world.runs.pod("gemma")["metadata"]["name"], "nothing")
     gate = threading.Event()
     world.api.server.fail("/workloads", code=0, do=partial(gate.wait, 20))
-    began = begin((world.target(),), store=world.store)
+    began = begin((world.target(),), store=world.store, index=world.store.local_index())
     assert until(lambda: printers_asked(world)) == 1
     gate.set()
     assert by_name(gather_runs(began, store=world.store))["gemma"].progress is not None

@@ -220,7 +220,8 @@ def test_what_was_known_of_a_run_outlives_its_jobset_and_its_pods(staged: Staged
     store = RecordStore(state=tmp_path, objects_at=lambda _: LocalObjects())
 
     def look() -> dict[str, tuple[Observation, Status]]:
-        found = gather_runs(begin([staged.target()], store=store), store=store).observations
+        began = begin([staged.target()], store=store, index=store.local_index())
+        found = gather_runs(began, store=store).observations
         judged = {one.run_name: (one, classify(one, now=clock.now())) for one in found}
         remember(tmp_path, judged.values(), now=clock.now())
         return judged
@@ -377,7 +378,8 @@ def test_all_of_them_in_one_look(staged: Staged, tmp_path_factory: pytest.TempPa
     staged.submit("waits", queue="nosuch")
     staged.until("waits", ("queued", "inadmissible"))
     store = RecordStore(state=tmp_path_factory.mktemp("state"), objects_at=lambda _: pytest.fail("nothing is written"))
-    found = gather_runs(begin([staged.target()], store=store, effort=Effort(progress_s=20)), store=store)
+    began = begin([staged.target()], store=store, index=store.local_index(), effort=Effort(progress_s=20))
+    found = gather_runs(began, store=store)
     assert (found.problems, found.whole) == ((), True)
     rows = {one.run_name: one for one in found.observations}
     assert set(rows) == {"going", "waits"}

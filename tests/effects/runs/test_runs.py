@@ -14,7 +14,7 @@ from tests.observations import jobset, local, observed
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
-from xsft.effects.records.index import IndexEntry, keep
+from xsft.effects.records.index import Index, IndexEntry, keep
 from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.runs import Runs, runs_for
@@ -39,6 +39,25 @@ def runs(tmp_path: Path) -> Runs:
 def test_without_clusters_and_runs_there_is_nothing_and_that_is_an_answer(runs: Runs) -> None:
     read = runs.read()
     assert (read.observations, read.problems, read.answered, read.whole) == ((), (), True, True)
+
+
+def test_the_index_is_read_before_the_lists_are_requested(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is recorded and not listed is gone, not just created."""
+    order: list[str] = []
+
+    def connect(_where: object) -> Any:
+        order.append("lists")
+        raise Unreachable("no")
+
+    def read(_folder: Path) -> Index:
+        order.append("index")
+        return Index(entries=(), problems=())
+
+    monkeypatch.setattr("xsft.effects.records.records.read_index", read)
+    where = ClusterAddress(context="a")
+    source = RunSource(name="a", where=where, namespace="default")
+    replace(runs, sources=(source,), connect=connect).read()
+    assert order == ["index", "lists"]
 
 
 def test_the_output_is_the_jobsets_or_the_one_that_the_index_has(runs: Runs, tmp_path: Path) -> None:

@@ -93,14 +93,15 @@ def begin(
     targets: Sequence[Target],
     *,
     store: RecordStore,
+    index: Index,
     names: Sequence[str] = (),
     everything: bool = False,
     effort: Effort | None = None,
 ) -> Look:
-    """Start the queries to all targets. `names`: exact names of runs or JobSets; empty: all. `everything`: also read
-    the progress of runs that ended long ago.
+    """Start the queries to all targets. `index`: read before their lists were requested. `names`: exact names of runs
+    or JobSets; empty: all. `everything`: also read the progress of runs that ended long ago.
     """
-    begun_at, index = clock.monotonic(), store.local_index()
+    begun_at = clock.monotonic()
     wanted = Wanted(names=frozenset(names), everything=everything, effort=effort or Effort(), now=store.now())
     asked = tuple(_ask(one, store=store, entries=index.entries, wanted=wanted) for one in targets)
     return Look(targets=tuple(targets), wanted=wanted, index=index, asked=asked, begun_at=begun_at)

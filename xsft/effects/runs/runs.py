@@ -67,8 +67,7 @@ class Runs(Struct, kw_only=True, eq=False):
 
     def read(self) -> Gathered:
         """Read all sources at once. Never raises if one does not answer: that is a problem in the result."""
-        look = self._look(self._begun(), self.names, self.effort)
-        found = self._gather(look)
+        found = self._gather(self._look(self.names, self.effort))
         return replace(found, known=self._known) if self.names else found
 
     def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
@@ -135,7 +134,7 @@ class Runs(Struct, kw_only=True, eq=False):
         return SavedSteps(step=step)
 
     def _known(self) -> tuple[str, ...]:
-        found = self._gather(self._look(self._begun(), (), Effort(progress_s=0))).observations
+        found = self._gather(self._look((), Effort(progress_s=0))).observations
         return tuple(
             {name for seen in found for name in (seen.run_name, seen.jobset.name if seen.jobset else None) if name}
         )
@@ -147,12 +146,13 @@ class Runs(Struct, kw_only=True, eq=False):
         cluster = self.cluster(source.name)
         return cluster, ask_lists(cluster, namespace=source.namespace)
 
-    def _look(self, begun: Begun, names: tuple[str, ...], effort: Effort | None) -> Look:
+    def _look(self, names: tuple[str, ...], effort: Effort | None) -> Look:
+        index = self.store.local_index()  # before the lists: a run that is in the index and in no list is gone
         targets = [
             Target(name=one.name, namespace=one.namespace, named=one.named, asked=asked)
-            for one, asked in zip(self.sources, begun, strict=True)
+            for one, asked in zip(self.sources, self._begun(), strict=True)
         ]
-        return begin(targets, store=self.store, names=names, everything=self.everything, effort=effort)
+        return begin(targets, store=self.store, index=index, names=names, everything=self.everything, effort=effort)
 
     def _gather(self, look: Look) -> Gathered:
         return gather_runs(look, store=self.store, local=self.local, say=self.say)
