@@ -63,6 +63,7 @@ def record_ended(done: Submission, waited: Waited) -> Waited:
         run_name=done.plan.run_name,
         outcome="failed" if reason else "completed",
         reason=reason,
+        uid=done.uid,
     )
     return replace(waited, problems=(*waited.problems, *problems))
 

@@ -151,8 +151,8 @@ class ConvertOnCluster:
         except (RunFailed, Unknown) as failed:
             made = self._made()
             if made.whole is None:
-                at = {"output": made.output, "run_name": made.run_name}
-                print_problems(record_job_end(record_store(), **at, outcome="failed", reason=failed.message))
+                at, uid = {"output": made.output, "run_name": made.run_name}, self._done.uid
+                print_problems(record_job_end(record_store(), **at, uid=uid, outcome="failed", reason=failed.message))
                 raise
 
     def _made(self) -> ConversionPlan:

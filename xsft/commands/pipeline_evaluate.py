@@ -135,8 +135,8 @@ class EvaluateOnCluster:
         if report is not None:
             print_evaluation(report, stream=sys.stderr)
         elif failed is not None:
-            at = {"output": plan.output, "run_name": plan.run_name}
-            print_problems(record_job_end(store, **at, outcome="failed", reason=failed.message))
+            at, uid = {"output": plan.output, "run_name": plan.run_name}, self._done.uid
+            print_problems(record_job_end(store, **at, uid=uid, outcome="failed", reason=failed.message))
             raise failed
 
     def _job(self, plan: EvaluationPlan, progress: ShowLine) -> JobPlan[SliceJob]:

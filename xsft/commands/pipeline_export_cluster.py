@@ -96,6 +96,7 @@ class ExportOnCluster:
             run_name=self.run_name,
             outcome="failed" if failed else "completed",
             reason=failed,
+            uid=self._done.uid if self._done else None,
         )
 
     def _made(self, intent: Intent) -> ExportPlan:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.effects.records.test_records import CREATED, begun, intent, store
 from xsft.effects.records.objects import LocalObjects
-from xsft.effects.submit.job_end import record_receipt
+from xsft.effects.submit.job_end import record_job_end, record_receipt
 from xsft.records.model import Receipt
 
 RECEIPT = Receipt(seconds={"training": 10.0}, steps=4, notes=("One.",))
@@ -28,3 +28,11 @@ def test_the_receipt_of_another_jobset_is_not_kept(tmp_path: Path) -> None:
     record_receipt(records, output=output, run_name="unknown", receipt=RECEIPT, uid="u-1")
     (read,) = records.read_run(output, "a-run")
     assert read.last.receipt is None
+
+
+def test_an_end_is_that_of_its_jobset_also_once_a_later_attempt_has_begun(tmp_path: Path) -> None:
+    records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
+    records.finish(begun(records, intent(output)), CREATED)
+    begun(records, intent(output, number=2))
+    record_job_end(records, output=output, run_name="a-run", outcome="failed", reason="no disk", uid="u-1")
+    assert [one.outcome for one in records.read_run(output, "a-run")] == ["failed", "submitting"]

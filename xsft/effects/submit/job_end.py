@@ -31,11 +31,13 @@ def record_job_end(
     reason: str | None = None,
     uid: str | None = None,
 ) -> tuple[Problem, ...]:
-    """Record how the last attempt ended, unless its end is already recorded, or it is not the JobSet with that `uid`.
-    Returns a warning if the record cannot be written.
+    """Record how the attempt with that `uid` ended, else the last one, unless its end is already recorded or the last
+    one is another JobSet's. Returns a warning if the record cannot be written.
     """
     try:
-        last = next(iter(reversed(store.read_run(output, run_name))), None)
+        records = store.read_run(output, run_name)
+        own = (one for one in records if uid and one.last.uid == uid)
+        last = next(own, records[-1] if records else None)
         if last is None or last.last.outcome not in OPEN or (uid and last.last.uid not in (uid, None)):
             return ()
         facts = AttemptFacts(outcome=outcome, at=store.now(), submitter=random_hex(8), reason=reason)
