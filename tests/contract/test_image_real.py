@@ -1,4 +1,4 @@
-"""The real post-training image: pushed by `xsft image push`, pulled by its digest; the real trainer runs in it."""
+"""The real post-training image, made by `xsft image build`; the real trainer runs in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import yaml
 from tests.contract.imagelab import Project, environment
 from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine
-from tests.engine.registryserver import Registry
 from tests.localruns import WORKLOADS
 from tests.stories import ROOT
 from tests.until import until
@@ -39,49 +38,25 @@ def project(engine: Engine, base_image: BaseImage, tmp_path: Path) -> Project:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "hooks.py").write_text("SAID = 'mine'\n", encoding="utf-8")
     (tmp_path / "pip.conf").write_text(base_image.pip_conf, encoding="utf-8")
-    document = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text(encoding="utf-8"))
-    document |= {"output": str(tmp_path / "runs"), "image": {"name": "post_training"}}
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     (tmp_path / "cache").mkdir()
     (own_cache() / "jax").mkdir(exist_ok=True)
     (tmp_path / "cache" / "jax").symlink_to(own_cache() / "jax")
     return Project(tmp_path, environment(tmp_path, engine))
 
 
-def test_it_is_pushed_pulled_by_the_locks_digest_and_trains(
-    project: Project, engine: Engine, base_image: BaseImage, registry: Registry
-) -> None:
-    where = f"{registry.address}/{registry.repository}"
-    options = (f"--registry={where}", f"--base={base_image.reference}", "--code=mine", "--pip-config=pip.conf")
-    made = pushed(project, *options)
-    locked = json.loads((project.folder / "images" / "post_training.lock.json").read_text(encoding="utf-8"))
-    (row,) = locked["images"].values()
-    assert made["ref"] == f"{where}/post-training@{row['digest']}"
-    assert (row["maxtext"], row["options"]["code"]) == ("0.2.5", ["mine"])
-
-    names = (f"{where}/post-training", "localhost/xsft/post-training")
-    tags = (f"{name}:{made[part]['tag']}" for name in names for part in ("deps", "code"))
-    engine.docker("rmi", "--force", *tags)
-    engine.docker("pull", made["ref"])
-    said = engine.docker("run", "--rm", made["ref"], "python3", "-c", "import hooks; print(hooks.SAID)")
-    assert said.stdout == "mine\n"
-
-    trains_and_resumes(project, engine)
-
-    (project.folder / "mine" / "hooks.py").write_text("SAID = 'again'\n", encoding="utf-8")
-    again = pushed(project, *options)
-    assert again["deps"]["tag"] == made["deps"]["tag"]
-    assert again["ref"] != made["ref"]
-
-
-def pushed(project: Project, *options: str) -> dict[str, Any]:
-    done = project.xsft("image", "push", *options, "--json")
+def test_it_is_built_and_trains_and_resumes(project: Project, engine: Engine, base_image: BaseImage) -> None:
+    """Small images are pushed and pulled by the digest in the lock: test_image_push, test_make_image_push."""
+    done = project.xsft(
+        *("image", "build", f"--base={base_image.reference}", "--code=mine", "--pip-config=pip.conf", "--json")
+    )
     assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    ref = f"localhost/xsft/post-training:{json.loads(done.stdout)['code']['tag']}"
+    said = engine.docker("run", "--rm", ref, "python3", "-c", "import hooks; print(hooks.SAID)")
+    assert said.stdout == "mine\n"
+    document = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text(encoding="utf-8"))
+    document |= {"output": str(project.folder / "runs"), "image": {"ref": ref}}
+    (project.folder / "tiny.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
 
-
-def trains_and_resumes(project: Project, engine: Engine) -> None:
-    """The tiny workload in the image, which it names as its lock does: interrupted, continued, and found done."""
     child = project.start("submit", "--json", "tiny.yaml")
     saved = project.folder / "runs" / "tiny-local" / "checkpoints" / "10" / "_CHECKPOINT_METADATA"
     until(lambda: saved.exists() or child.poll() is not None, within_s=WITHIN_S)
