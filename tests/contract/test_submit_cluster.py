@@ -115,6 +115,7 @@ def read_to_the_end(terminal: int) -> str:
 QUESTION = "Take 512 chips (2 x v6e-256) from queue multislice-queue? [y/N]"
 
 
+@pytest.mark.standin_only("prompt")
 def test_a_person_at_a_terminal_is_asked_before_slices_are_taken(here: Machine) -> None:
     status, shown = at_a_terminal(here, "submit", here.workload(), answer="n\n")
     assert (status, QUESTION in shown, here.jobsets) == (4, True, [])
@@ -124,6 +125,7 @@ def test_a_person_at_a_terminal_is_asked_before_slices_are_taken(here: Machine) 
     assert QUESTION not in at_a_terminal(here, "submit", here.workload())[1]  # adopted
 
 
+@pytest.mark.standin_only("prompt")
 @pytest.mark.parametrize("option", ["--yes", "--json"])
 def test_no_prompt_with(here: Machine, option: str) -> None:
     status, shown = at_a_terminal(here, "submit", here.workload(), option)

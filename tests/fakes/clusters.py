@@ -39,6 +39,7 @@ REASONS = {
     "xpk": "what xpk's own process does, whatever server it asks; each takes its ten seconds of sleep",
     "silence": "it is about a server that says nothing, or says it too slowly; no real one does",
     "tls": "it is about the client's own TLS and login; no server is asked anything that a real one answers otherwise",
+    "prompt": "it is about a terminal; what a submission creates, other tests compare on the real server",
     "walked": "tests/cluster/test_whole_walk.py goes through the same stages on the real server",
 }
 """Why a test runs on the stand-in only; tests/fakes/test_clusters.py counts them."""

@@ -19,6 +19,7 @@ COUNTED = {
     "silence": 3,
     "tls": 32,
     "walked": 2,
+    "prompt": 2,
 }
 """Test functions, by reason."""
 
