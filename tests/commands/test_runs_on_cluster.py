@@ -124,6 +124,13 @@ def test_cancel_deletes_that_one_and_no_other(api: ClusterApi, runs: Runs, said:
     assert _there(api) == {"gemma-ultrachat"}
 
 
+def test_a_run_that_ends_before_it_is_cancelled_keeps_its_end(api: ClusterApi, runs: Runs, said: Any) -> None:
+    runs.admitted("gemma")
+    api.server.fail(r"^GET .*/jobsets/gemma", code=0, do=lambda: api.world.end("gemma", "Completed"))
+    assert said("cancel", "gemma", "--yes")[:2] == (0, "gemma: nothing to cancel: it has just ended\n")
+    assert _there(api) == {"gemma"}
+
+
 def test_a_cancel_is_remembered_here_where_its_output_cannot_be_read(
     api: ClusterApi, runs: Runs, said: Any, tmp_path: Path
 ) -> None:

@@ -116,8 +116,8 @@ def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
     if done == "deleted":
         problems = world.record(hit.seen, jobset)
         return Cancelled(action="cancelled", row=hit.row, jobset=jobset, loss=loss, problems=problems)
-    now = "" if done == "gone" else f"; another {jobset.kind} has its name now, and was not deleted"
-    why = f"another client deleted it just now{now}"
+    now = f"; another {jobset.kind} has its name now, and was not deleted" if done == "other" else ""
+    why = "it has just ended" if done == "ended" else f"another client deleted it just now{now}"
     return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
 
 

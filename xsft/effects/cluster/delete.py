@@ -10,8 +10,9 @@ from xsft.effects.cluster.http import Lost
 from xsft.effects.cluster.resources import Resource
 from xsft.errors import Unknown, Unreachable
 
-Deleted = Literal["deleted", "gone", "other"]
-"""`gone`: it no longer existed. `other`: another object has the name now, and is kept."""
+Deleted = Literal["deleted", "gone", "other", "ended"]
+"""`gone`: it no longer existed. `other`: another object has the name now, and is kept. `ended`: so had the run, and its
+object is kept."""
 
 
 def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str) -> Deleted:

@@ -87,8 +87,13 @@ class Runs(Struct, kw_only=True, eq=False):
         return self.connected[name]
 
     def delete(self, seen: Observation, jobset: JobSet) -> Deleted:
-        """Delete the JobSet or the server's Deployment. Raises as `Cluster.delete_jobset`."""
+        """Delete the JobSet or the server's Deployment, unless the run ended since it was read: the user may have taken
+        minutes to agree. Raises as `Cluster.delete_jobset`.
+        """
         cluster = self.cluster(seen.cluster or "")
+        now = cluster.reads.again(jobset)
+        if now is not None and now.uid == jobset.uid and now.terminal:
+            return "ended"
         delete = cluster.servers.delete if jobset.serves else cluster.delete_jobset
         return delete(name=jobset.name, namespace=jobset.namespace, uid=jobset.uid)
 
