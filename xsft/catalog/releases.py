@@ -36,12 +36,9 @@ class Release(Struct, frozen=True, kw_only=True):
     base_config: str
     to_maxtext: str
     to_huggingface: str
-    vllm_decode: str
-    """Module for inference with vLLM; empty if the release has none."""
     positional_yml: bool
     needs_tokenizer_path: bool
     hf_access_token_none: bool
-    hf_token_from_env: bool
     lazy_load_flag: bool
     lazy_load_default: bool
     scan_layers_auto: bool
@@ -49,7 +46,6 @@ class Release(Struct, frozen=True, kw_only=True):
     saves_optimizer: bool
     gradient_clipping: bool
     reads_sft_checkpoint: bool
-    config_error_exit: int
     nested: Mapping[str, tuple[str, ...]]
     """Keys with sub-keys, written `lora.lora_rank` on the command line."""
     requires: Mapping[str, str]

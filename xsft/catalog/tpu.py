@@ -39,7 +39,6 @@ class Generation(Struct, frozen=True, kw_only=True):
     counting_up_to: int = 0
     counting_also: tuple[int, ...] = ()
     placement_policy: bool = False
-    parallel_containers: int = 1
     hbm_gib: float | None = None
     hbm_source: str = ""
     bf16_tflops: float | None = None

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from xsft.effects.machine.parallel import repeating
 from xsft.image.progress import BuildEvent, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
 from xsft.spec.amounts import size_text
 
@@ -28,29 +29,11 @@ def showing(title: str, *, every_s: float = EVERY_S) -> Iterator[Display]:
     """Yield the display; rich is imported only on a terminal, and only once there is something to show."""
     if not sys.stderr.isatty():
         lines = Lines(lambda line: print(f"xsft: {line}", file=sys.stderr, flush=True))
-        with each(every_s, lines.beat):
+        with repeating(lines.beat, every_s=every_s):
             yield lines
         return
     with ExitStack() as stack:
         yield Bars(title, stack)
-
-
-@contextmanager
-def each(seconds: float, do: Callable[[], None]) -> Iterator[None]:
-    """Call `do` every `seconds` until the block ends, in a thread of its own."""
-    ended = threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(seconds):
-            do()
-
-    thread = threading.Thread(target=beat, daemon=True, name="xsft-beat")
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 class Layers(Struct):

@@ -6,7 +6,8 @@ If a cluster stops answering, its last rows stay, with their growing age.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from typing import TextIO
 
 from msgspec import Struct
@@ -47,34 +48,22 @@ def watch(
     """Refresh until Ctrl-C (exit status 130), or for `rounds` reads. Raises as `report` does at the first read only."""
     stream = stdout or sys.stdout
     drawn = console(stream)
-    pace = _Looks(query=query, every_s=every_s, pause=pause, rounds=rounds)
+    views = _looks(query, every_s=every_s, pause=pause, rounds=rounds)
     if drawn.is_terminal and not drawn.is_dumb_terminal and not drawn.no_color:
-        _in_place(pace, drawn)
+        _in_place(views, drawn, now=query.now, every_s=every_s)
     else:
-        _line_by_line(pace, stream)
+        _line_by_line(views, stream, now=query.now)
     return 0
 
 
-class _Looks(Struct, kw_only=True):
-    """Iterator over reads, with a pause between two and none after the last."""
-
-    query: RunQuery
-    every_s: float
-    pause: Pause
-    rounds: int | None
+def _looks(query: RunQuery, *, every_s: float, pause: Pause, rounds: int | None) -> Iterator[StatusView]:
+    """Yield `rounds` reads, or reads without end, with a pause between two."""
     before: StatusView | None = None
-
-    def __iter__(self) -> _Looks:
-        return self
-
-    def __next__(self) -> StatusView:
-        if self.rounds == 0:
-            raise StopIteration
-        if self.before is not None:
-            self.pause(self.every_s)
-        self.rounds = None if self.rounds is None else self.rounds - 1
-        self.before = next_look(self.query, self.before)
-        return self.before
+    for _ in repeat(None) if rounds is None else repeat(None, rounds):
+        if before is not None:
+            pause(every_s)
+        before = next_look(query, before)
+        yield before
 
 
 def next_look(query: RunQuery, before: StatusView | None) -> StatusView:
@@ -103,18 +92,18 @@ def changes(before: StatusView | None, after: StatusView) -> tuple[str, ...]:
     return (*lines, *(line for line in after.said if line not in before_said))
 
 
-def _line_by_line(pace: _Looks, stream: TextIO) -> None:
+def _line_by_line(views: Iterator[StatusView], stream: TextIO, *, now: Callable[[], str]) -> None:
     before: StatusView | None = None
-    for after in pace:
-        stream.writelines(f"{pace.query.now()}  {line}\n" for line in changes(before, after))
+    for after in views:
+        stream.writelines(f"{now()}  {line}\n" for line in changes(before, after))
         stream.flush()
         before = after
 
 
-def _in_place(pace: _Looks, console: Console) -> None:
+def _in_place(views: Iterator[StatusView], console: Console, *, now: Callable[[], str], every_s: float) -> None:
     with Live(console=console, auto_refresh=False, transient=False) as live:
-        for after in pace:
-            live.update(_picture(after, console=console, now=pace.query.now(), every_s=pace.every_s), refresh=True)
+        for after in views:
+            live.update(_picture(after, console=console, now=now(), every_s=every_s), refresh=True)
 
 
 def _picture(shown: StatusView, *, console: Console, now: str, every_s: float) -> RenderableType:

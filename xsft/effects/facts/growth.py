@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from xsft.effects.machine.parallel import repeating
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import storage_for
 from xsft.errors import Unreachable
@@ -18,18 +18,12 @@ EVERY_S = 10.0
 def growing(folder: str, *, on_size: Callable[[int], None], every_s: float = EVERY_S) -> Iterator[None]:
     """Call `on_size` with the bytes of the folder from a thread, while the block runs. What cannot be read is skipped:
     it is only shown."""
-    stop = threading.Event()
 
     def look() -> None:
-        while not stop.wait(every_s):
-            with suppress(Unreachable):
-                size = storage_for(folder, env=own_environment()).size(folder)
-                if size is not None:
-                    on_size(size)
+        with suppress(Unreachable):
+            size = storage_for(folder, env=own_environment()).size(folder)
+            if size is not None:
+                on_size(size)
 
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
+    with repeating(look, every_s=every_s):
         yield
-    finally:
-        stop.set()

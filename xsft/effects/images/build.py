@@ -110,8 +110,6 @@ class PushDone(Struct, frozen=True, kw_only=True):
     steps: tuple[ImageStep, ...]
     pushed: bool
     """False: the registry had it already."""
-    lock_written: bool
-    """False: the lock was already up to date."""
 
 
 class Maker(Struct, frozen=True, kw_only=True):
@@ -174,7 +172,8 @@ class Maker(Struct, frozen=True, kw_only=True):
             evaluate=recipe.code.args.get(EVALUATE_ARG),
             options=options,
         )
-        return PushDone(locked=locked, steps=steps, pushed=pushed, lock_written=keep(self.images, locked))
+        keep(self.images, locked)
+        return PushDone(locked=locked, steps=steps, pushed=pushed)
 
     def _both_there(self, recipe: Recipe) -> tuple[str | None, str | None]:
         """Return the digests of code and deps in the registry. If neither the registry nor an engine answers, both

@@ -7,10 +7,10 @@ try keeps its folder, and the next one gets another.
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +29,7 @@ from xsft.effects.local.stage_record import begun, ended, next_attempt, stage_re
 from xsft.effects.local.trainer_process import GRACE_S, follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.parallel import repeating
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
@@ -191,7 +192,7 @@ def _run(one: _Try, *, grace_s: float) -> int:
             one.asked.on_event(event)
 
     began, last, contained = clock.monotonic(), one.record.last, one.machine.contain()
-    with scratch_folder("convert") as scratch, _watched(one):
+    with scratch_folder("convert") as scratch, repeating(partial(_tell_bytes, one), every_s=LOOK_EVERY_S):
         online = not one.plan.inputs.source.is_folder
         env = {**program_environment(one.machine, scratch, online=online), "JAX_PLATFORMS": "cpu"}
         argv = (*contained.prefix, *last.argv)
@@ -202,22 +203,8 @@ def _run(one: _Try, *, grace_s: float) -> int:
     return status
 
 
-@contextmanager
-def _watched(one: _Try) -> Iterator[None]:
-    """Report the bytes downloaded and written, from a separate thread, while the block runs."""
-    stop = threading.Event()
-
-    def look() -> None:
-        while not stop.wait(LOOK_EVERY_S):
-            one.asked.on_event(bytes_done(one.plan, one.folder.directory, machine=one.machine))
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+def _tell_bytes(one: _Try) -> None:
+    one.asked.on_event(bytes_done(one.plan, one.folder.directory, machine=one.machine))
 
 
 def bytes_done(plan: ConversionPlan, directory: Path, *, machine: Machine) -> BytesDone:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import Struct
@@ -21,6 +22,9 @@ from xsft.errors import Unreachable
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+LAST_S = 1.0
+"""Seconds for the last call of `repeating`, which only shows something."""
 
 
 class Hurry(Struct, frozen=True, kw_only=True):
@@ -67,6 +71,23 @@ def _settle(answer: Future[T], look: Callable[[], T]) -> None:
 
 def start(look: Callable[[], T]) -> Started[T]:
     return Started(look)
+
+
+@contextmanager
+def repeating(do: Callable[[], None], *, every_s: float) -> Iterator[None]:
+    """Call `do` every `every_s` seconds from a thread of its own until the block ends; then wait a moment for it."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(every_s):
+            do()
+
+    worker = start(work)
+    try:
+        yield
+    finally:
+        ended.set()
+        worker.ended(LAST_S)
 
 
 def answers(
