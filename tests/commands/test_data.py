@@ -11,8 +11,8 @@ import pytest
 from tests.dataset.test_summary import summary
 from xsft.commands.arguments.data import SAMPLE, _rows
 from xsft.commands.data import _free, picked, refuse_rows_beyond
-from xsft.commands.data_picture import lengths_picture
 from xsft.commands.data_text import visible
+from xsft.commands.pictures import lengths_picture
 from xsft.commands.verbs import parser
 from xsft.dataset import passes
 from xsft.dataset.examples import TokenSequence, Vocabulary

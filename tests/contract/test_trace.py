@@ -16,7 +16,7 @@ from tests.tunedmodels import Memorised
 from tests.until import until
 from xsft.commands.submit_local import trace_lines
 from xsft.effects.local.trace import newest_trace
-from xsft.effects.machine.ports import free_port
+from xsft.effects.machine.sockets import free_port
 
 pytestmark = pytest.mark.trainer
 

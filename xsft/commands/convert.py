@@ -10,8 +10,8 @@ from typing import Any
 
 from xsft import api
 from xsft.catalog.releases import DEFAULT
+from xsft.commands.checkpoint_documents import CONVERT, conversion_fields
 from xsft.commands.convert_cluster import convert_cluster
-from xsft.commands.convert_document import KIND, conversion_fields
 from xsft.commands.convert_progress import EVERY_S, ConversionDisplay, converting
 from xsft.commands.documents import print_json
 from xsft.commands.failure import print_problems
@@ -248,6 +248,6 @@ def document(result: ConversionResult) -> dict[str, Any]:
 
 def _print(result: ConversionResult, *, as_json: bool) -> None:
     if as_json:
-        print_json(KIND, document(result))
+        print_json(CONVERT, document(result))
     else:
         sys.stdout.writelines(f"{line}\n" for line in text(result))

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from xsft import jobs
-from xsft.commands.convert_document import KIND, conversion_fields
+from xsft.commands.checkpoint_documents import CONVERT, conversion_fields
 from xsft.commands.convert_progress import EVERY_S, ConversionDisplay, ConverterLog
 from xsft.commands.cpu_job_run import (
     following,
@@ -78,7 +78,7 @@ def _whose(claim: ConversionClaim) -> str:
 def _found(made: ConversionPlan, *, as_json: bool) -> int:
     def document(noted: tuple[Problem, ...]) -> Document:
         fields = conversion_fields(made, action="finished", why="it was there", checkpoint=made.whole, problems=noted)
-        return KIND, {**fields, "job": None}
+        return CONVERT, {**fields, "job": None}
 
     text = f"{made.inputs.source.repo} for {made.inputs.model}: found; nothing was sent\ncheckpoint  {made.whole}\n"
     return report_found(made.output, run_name=made.run_name, as_json=as_json, document=document, text=text)
@@ -88,7 +88,7 @@ def _dry_run(plan: JobPlan[CpuJob], made: ConversionPlan, claim: ConversionClaim
     fields = conversion_fields(
         made, action="planned", why=_why(made), checkpoint=plan.job.writes, problems=plan.problems
     )
-    document = (KIND, {**fields, **_owner(claim)})
+    document = (CONVERT, {**fields, **_owner(claim)})
     return report_plan(plan, as_json=as_json, document=document, text=conversion_text(plan, made))
 
 
@@ -127,4 +127,4 @@ def _document(
         checkpoint=job_of(done).writes,
         problems=problems_of(done, waited, failed),
     )
-    return KIND, {**fields, **_owner(claim), **submitted_fields(done, waited, failed)}
+    return CONVERT, {**fields, **_owner(claim), **submitted_fields(done, waited, failed)}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
-from xsft import api
+from xsft import api, training_data
 from xsft.commands.arguments.data import SAMPLE
-from xsft.commands.data_prepare import prepare_data
 from xsft.commands.data_text import print_examples, print_summary
 from xsft.commands.documents import print_json, status_of
 from xsft.commands.failure import print_problems, problem_documents
@@ -20,9 +19,12 @@ from xsft.commands.new_file import refuse_unless_free
 from xsft.commands.progress import shown
 from xsft.dataset.examples import Piece, TokenSequence, Vocabulary, pieces
 from xsft.dataset.passes import Answers
+from xsft.dataset.preparing import Options
 from xsft.effects.local.data_sample import DataInspection
+from xsft.effects.local.preparing import PreparedAt
 from xsft.effects.machine.files import write_atomic
 from xsft.errors import UsageError
+from xsft.importer.text import workload_yaml
 from xsft.training_data import inspect_data, show_data
 
 
@@ -158,7 +160,7 @@ def _free(name: str | None) -> Path | None:
 
 
 def _draw(found: DataInspection, target: Path, *, title: str) -> None:
-    from xsft.commands.data_picture import lengths_picture  # through matplotlib
+    from xsft.commands.pictures import lengths_picture  # through matplotlib
 
     write_atomic(target, lengths_picture(found.summary, limit=found.reading.limit, title=title))
 
@@ -167,3 +169,48 @@ def _print_inspection(found: DataInspection, target: Path | None) -> None:
     figures = {**to_builtins(found.summary), "picture": str(target) if target else None}
     problems = problem_documents(found.problems)
     print_json("data", {"action": "inspect", "split": found.split, "examples": None, **figures, "problems": problems})
+
+
+def prepare_data(args: argparse.Namespace) -> int:
+    workload = api.load(args.file, settings=args.settings)
+    with shown("data") as say:
+        made, section = training_data.prepare_data(workload, _options(args), to=args.to, progress=say)
+    if args.json:
+        _print_document(made, section)
+    else:
+        sys.stderr.writelines(f"{line}\n" for line in _prepared_text(made))
+        print_problems(made.problems)
+        sys.stdout.write(workload_yaml({"data": dict(section)}))
+    return 0
+
+
+def _options(args: argparse.Namespace) -> Options:
+    return Options(
+        columns=args.columns,
+        renames=dict(args.rename),
+        eval_share=args.eval_share,
+        shards=args.shards,
+        format=args.format,
+        sharegpt=args.from_sharegpt,
+        skip_bad=args.skip_bad,
+    )
+
+
+def _prepared_text(made: PreparedAt) -> Iterator[str]:
+    prepared = made.prepared
+    yield f"{'found' if made.found else 'prepared'}  {made.to}/{prepared.attempt}"
+    for split, rows in prepared.rows.items():
+        shards = [shard for shard in prepared.shards if shard.split == split]
+        size = sum(shard.bytes for shard in shards)
+        yield f"{split:8}  {rows:,} rows in {len(shards)} shards of {shards[0].rows:,}, {size / 1e6:,.1f} MB"
+    if prepared.refused:
+        yield f"left out  {prepared.refused:,} rows that cannot be trained on"
+    yield "Replace the workload's data section by:"
+
+
+def _print_document(made: PreparedAt, section: Mapping[str, Any]) -> None:
+    said = {name: value for name, value in to_builtins(made.prepared).items() if name not in ("schema", "address")}
+    print_json(
+        "data-prepare",
+        {"to": made.to, "found": made.found, **said, "data": section, "problems": problem_documents(made.problems)},
+    )

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from xsft import api
+from xsft.commands.checkpoint_documents import EXPORT, export_fields
 from xsft.commands.convert import machine
 from xsft.commands.documents import print_json
 from xsft.commands.export_cluster import export_cluster, no_logits
-from xsft.commands.export_document import KIND, export_fields
 from xsft.commands.progress import shown
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
@@ -157,6 +157,6 @@ def document(result: ExportResult) -> dict[str, Any]:
 
 def _print(result: ExportResult, *, as_json: bool) -> None:
     if as_json:
-        print_json(KIND, document(result))
+        print_json(EXPORT, document(result))
     else:
         sys.stdout.writelines(f"{line}\n" for line in text(result))

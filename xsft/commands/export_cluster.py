@@ -9,6 +9,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from xsft import jobs
+from xsft.commands.checkpoint_documents import EXPORT, export_fields
 from xsft.commands.cpu_job_run import (
     following,
     job_of,
@@ -19,7 +20,6 @@ from xsft.commands.cpu_job_run import (
     submitted_fields,
 )
 from xsft.commands.cpu_plan_text import export_text
-from xsft.commands.export_document import KIND, export_fields
 from xsft.commands.progress import shown
 from xsft.commands.submit_cluster import Document, problems_of
 from xsft.commands.waiting import Waited
@@ -73,7 +73,7 @@ def _found(made: ExportPlan, intent: Intent, *, as_json: bool) -> int:
     verified = made.recorded.verification if made.recorded else None
 
     def document(noted: tuple[Problem, ...]) -> Document:
-        return KIND, export_fields(
+        return EXPORT, export_fields(
             made, action="finished", why="it was there", folder=made.writes, verification=verified, problems=noted
         )
 
@@ -88,7 +88,7 @@ def _found(made: ExportPlan, intent: Intent, *, as_json: bool) -> int:
 
 def _dry_run(plan: JobPlan[CpuJob], made: ExportPlan, *, as_json: bool) -> int:
     fields = export_fields(made, action="planned", why=_why(made), folder=made.writes, problems=plan.problems)
-    return report_plan(plan, as_json=as_json, document=(KIND, fields), text=export_text(plan, made))
+    return report_plan(plan, as_json=as_json, document=(EXPORT, fields), text=export_text(plan, made))
 
 
 def _wait(plan: JobPlan[CpuJob], args: argparse.Namespace, done: Submission) -> Waited:
@@ -106,4 +106,4 @@ def _document(made: ExportPlan, done: Submission, waited: Waited | None, failed:
     why = f"{made.run_name} does it already" if done.action == "adopted" else _why(made)
     problems = problems_of(done, waited, failed)
     fields = export_fields(made, action=done.action, why=why, folder=job_of(done).writes, problems=problems)
-    return KIND, {**fields, **submitted_fields(done, waited, failed)}
+    return EXPORT, {**fields, **submitted_fields(done, waited, failed)}

@@ -18,8 +18,7 @@ from msgspec.inspect import CollectionType, DataclassType, DictType, StructType,
 
 from xsft.commands.interface_base import Document, ErrorDocument
 from xsft.commands.interface_checkpoint import CheckpointDocument, ConversionDocument, ExportDocument
-from xsft.commands.interface_data import DataDocument
-from xsft.commands.interface_evaluation import EvaluationDocument, SampleDocument
+from xsft.commands.interface_data import DataDocument, PrepareDocument
 from xsft.commands.interface_fit import FitDocument
 from xsft.commands.interface_image import ImageDocument
 from xsft.commands.interface_machine import (
@@ -31,9 +30,16 @@ from xsft.commands.interface_machine import (
     ServeDocument,
     SetupDocument,
 )
-from xsft.commands.interface_prepare import PrepareDocument
-from xsft.commands.interface_run import RunDocument
-from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
+from xsft.commands.interface_runs import (
+    CheckDocument,
+    DiffDocument,
+    EvaluationDocument,
+    ImportDocument,
+    PlanDocument,
+    RunDocument,
+    SampleDocument,
+    SubmitDocument,
+)
 from xsft.commands.interface_status import (
     CancelDocument,
     CompareDocument,

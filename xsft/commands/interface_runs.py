@@ -1,4 +1,4 @@
-"""Documents about workloads and runs."""
+"""Documents about workloads, runs, evaluations and samples."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any, Literal
 from msgspec import field
 
 from xsft.commands.interface_base import Document, Problem, RunTimeDocument
+from xsft.evaluation.inputs import PromptTurn
+from xsft.evaluation.report import EvaluationReport, MeasuredAnswer
 from xsft.importer.notes import PasteDifference
 from xsft.launchers.audit import AuditRow
+from xsft.stages.walk import StageReport
 from xsft.states.rows import Row
 from xsft.trainers.shuffling import Seeds
 
@@ -199,3 +202,41 @@ class ImportDocument(Document, frozen=True, kw_only=True):
     refused: list[Problem] = []
     """Why `xsft plan` and `xsft submit` refuse it as it is; filled only if `problems` is empty."""
     exit_status: int
+
+
+class RunDocument(Document, frozen=True, kw_only=True):
+    """`xsft run FILE --json`."""
+
+    schema_: Literal["xsft.run/1"] = field(name="schema")
+    stages: list[StageReport]
+    """Stages of the workload, in order."""
+    problems: list[Problem]
+    exit_status: int
+    """Exit status of the command."""
+
+
+class SampledPrompt(Document, frozen=True, kw_only=True):
+    """One prompt and its answers."""
+
+    prompt: list[PromptTurn]
+    base: MeasuredAnswer | None
+    """Of the weights before the training; null without --base."""
+    tuned: MeasuredAnswer
+
+
+class SampleDocument(Document, frozen=True, kw_only=True):
+    """`xsft sample RUN --prompt TEXT --json`."""
+
+    schema_: Literal["xsft.sample/1"] = field(name="schema")
+    run_name: str
+    step: int
+    """Step of the checkpoint."""
+    weights: str
+    """Path of the checkpoint."""
+    samples: list[SampledPrompt]
+
+
+class EvaluationDocument(Document, EvaluationReport, frozen=True, kw_only=True):
+    """The file `evaluation.json` of an evaluate stage."""
+
+    schema_: Literal["xsft.evaluation/1"] = field(name="schema")

@@ -11,30 +11,37 @@ from msgspec import Struct
 
 from xsft.commands.arguments.runs import where_text
 from xsft.commands.attempts import attempt_of, no_attempt
-from xsft.commands.log_end import end_text
 from xsft.commands.log_request import LogRequest
 from xsft.commands.log_roles import chosen_roles, role_text
 from xsft.commands.log_sources import Logs
 from xsft.commands.progress import spinning
 from xsft.commands.run_sources import runs_of
+from xsft.commands.status_table import change
 from xsft.commands.waiting import told
 from xsft.effects.machine import clock
 from xsft.effects.machine.streams import with_controls
 from xsft.effects.runs.logs import LogLine, ProcessRole
 from xsft.effects.runs.runs import Runs
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
-from xsft.errors import Unknown, Unreachable, UsageError
-from xsft.run_query import RunQuery, look_up, query_of
+from xsft.errors import Unknown, Unreachable, UsageError, XsftError
+from xsft.run_query import RunQuery, look, look_up, query_of
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import silence, silent
 from xsft.states.model import JobSet, Observation
 from xsft.states.moments import before
+from xsft.states.names import ENDED
+from xsft.states.rows import Row, row_of
 
 AGAIN_S = 5.0
 """Seconds between reads for a run that is to be followed, while its cluster does not answer."""
 
 GONE = "and Kubernetes deletes a log with its pod"
 GONE_FIX = "xsft compare plots the metrics beside its output; Cloud Logging may have the lines."
+
+
+END_READS, END_PAUSE_S = 3, 1.0
+"""Number of reads and the seconds between them: a cancel is recorded a moment after its JobSet is gone, and the last
+step may be read after the log's end."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -193,3 +200,35 @@ def _texts(lines: Iterator[LogLine], *, jobset: JobSet, prefixed: bool, timestam
         at = f"{line.at} " if timestamps and line.at else ""
         who = f"{role_text(jobset, line.role)} | " if prefixed else ""
         yield f"{at}{who}{line.text}"
+
+
+def end_text(seen: Observation, *, query: RunQuery, pause: Callable[[float], None]) -> str | None:
+    """Return how the followed attempt ended; None if no cluster answers, for the log was shown anyway."""
+    row = None
+    for again in range(END_READS):
+        if again:
+            pause(END_PAUSE_S)
+        row = _row(seen, query) or row
+        if row is not None and row.state in ENDED:
+            break
+    if row is None:
+        return None
+    why = "" if row.state in ("succeeded", "cancelled") else f": xsft why {row.run_name}"
+    return f"-- {change(row)}{why} --"
+
+
+def _row(seen: Observation, query: RunQuery) -> Row | None:
+    try:
+        _, rows = look(query)
+    except XsftError:
+        return None
+    now = query.now()
+    found = (one for hit in rows for one in hit.attempts if _is_it(one, seen))
+    return next((row_of(one, query.classify(one, now=now), now=now) for one in found), None)
+
+
+def _is_it(one: Observation, seen: Observation) -> bool:
+    if seen.jobset is None:
+        return (one.target, one.run_name) == (seen.target, seen.run_name)
+    uid = one.jobset.uid if one.jobset else (one.record.uid if one.record else None)
+    return uid == seen.jobset.uid

@@ -46,7 +46,7 @@ def comparison_picture(curves: Mapping[str, Mapping[int, float]], *, kind: Pictu
 
 
 def _drawn(curves: Mapping[str, Mapping[int, float]], *, title: str, kind: PictureFormat) -> bytes:
-    from xsft.commands.loss_picture import draw
+    from xsft.commands.pictures import draw
 
     return draw({name: _drawable(losses) for name, losses in curves.items()}, title=title, kind=kind)
 

@@ -22,8 +22,8 @@ from xsft.commands.submit_cluster import Connect, submitted
 from xsft.commands.submit_wait import after_plan
 from xsft.commands.waiting import WaitLimits, error_of
 from xsft.conversion.plan import ConversionPlan
+from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import record_store
-from xsft.effects.records.saved import latest_step
 from xsft.effects.submit.claims import read_claim, take_claim, under_claim
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
 from xsft.effects.submit.job_end import record_job_end

@@ -18,9 +18,9 @@ from xsft.effects.local.engine_server import NAMED, Server, serve
 from xsft.effects.local.export import ExportWork, export_here, stage_end
 from xsft.effects.local.export_upload import ExportRoute
 from xsft.effects.local.served_model import served_model
-from xsft.effects.machine.ports import free_port
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
+from xsft.effects.machine.sockets import free_port
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.trainers.export import ExportRequest

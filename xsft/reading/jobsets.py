@@ -1,4 +1,4 @@
-"""Parse JobSets from the cluster into the fields that a state depends on; any JobSet, not only xsft's. Pure.
+"""Parse JobSets, any and not only xsft's, and Deployments of servers into the fields that a state depends on. Pure.
 
 Nothing here raises: a field that is missing or of another type counts as unknown. source: jobset@v0.10.1
 api/jobset/v1alpha2/jobset_types.go; xpk@1.16.0 as rendered (tests/golden/*.manifest.yaml).
@@ -23,7 +23,7 @@ from xsft.launchers.labels import (
 from xsft.modes import mode_module
 from xsft.naming import ModeName, attempt_of_jobset
 from xsft.reading.lenient import count, mapping, rows, text, texts, whole
-from xsft.states.model import Condition, JobSet, ReplicatedJob
+from xsft.states.model import SERVER_JOB, Condition, JobSet, ReplicatedJob
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 XPK_LABEL = "xpk.google.com/workload"
@@ -176,4 +176,32 @@ def _counted(job: JsonObject, counts: JsonObject) -> ReplicatedJob:
         succeeded=count(counts.get("succeeded")),
         failed=count(counts.get("failed")),
         suspended=count(counts.get("suspended")),
+    )
+
+
+def server_of(json: JsonObject) -> JobSet:
+    """Return the Deployment. Its one job is ready if the pod is: if /health answers."""
+    metadata, spec, status = mapping(json, "metadata"), mapping(json, "spec"), mapping(json, "status")
+    labels, annotations = mapping(metadata, "labels"), mapping(metadata, "annotations")
+    name, run_name = text(metadata.get("name")) or "", text(labels.get(RUN_LABEL))
+    pod = mapping(spec, "template", "spec")
+    tpu = tpu_of(pod)
+    return JobSet(
+        kind="Deployment",
+        name=name,
+        namespace=text(metadata.get("namespace")) or "",
+        uid=text(metadata.get("uid")) or "",
+        created_at=text(metadata.get("creationTimestamp")) or "",
+        run_name=run_name or name,
+        ours=run_name is not None and labels.get(MANAGER_LABEL) == "xsft",
+        tpu=tpu,
+        num_slices=1 if tpu else None,
+        output=text(annotations.get(OUTPUT_ANNOTATION)),
+        spec_digest=text(annotations.get(DIGEST_ANNOTATION)),
+        image=next((text(one.get("image")) for one in rows(pod.get("containers"))), None),
+        conditions=conditions_of(status),
+        jobs=(ReplicatedJob(name=SERVER_JOB, replicas=1, ready=count(status.get("readyReplicas"))),),
+        has_status=bool(status),
+        work="serve",
+        deleting_at=text(metadata.get("deletionTimestamp")),
     )

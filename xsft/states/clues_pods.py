@@ -1,4 +1,4 @@
-"""Clues for the rules of `why`: pods that do not start, or were removed. Pure."""
+"""Clues for the rules of `why`: pods that do not start or were removed, and a server's. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from xsft.states.failing import first_failure, place
 from xsft.states.moments import seconds_between
 from xsft.states.pods import current, unscheduled
 from xsft.states.rule import Clue
+from xsft.states.serving import server_state
 
 _SCHEDULING = frozenset({"FailedScheduling", "FailedScaleUp", "NotTriggerScaleUp"})
 _MAKING = frozenset({"Failed", "FailedMount", "FailedCreatePodSandBox", "InspectFailed"})
 """Reasons of events about a pod that fits on no node, and about a container that could not be created."""
+
+
+LAST_LINES = 5
 
 
 def unplaced(evidence: Evidence) -> Iterator[Clue]:
@@ -65,3 +69,18 @@ def disrupted(evidence: Evidence) -> Iterator[Clue]:
 def _image(evidence: Evidence) -> str:
     jobset = evidence.seen.jobset
     return jobset.image or "its image" if jobset else "its image"
+
+
+def server(evidence: Evidence) -> Iterator[Clue]:
+    """Return `state reason` of a server, with its pod and the last log lines of a container that ended."""
+    held, seen = evidence.seen.jobset, evidence.seen
+    if held is None or not held.serves:
+        return
+    failure, pod = first_failure(evidence), next((one for one in seen.pods or () if not one.deleting), None)
+    lines = failure.log.lines[-LAST_LINES:] if failure and failure.log else ()
+    yield Clue(
+        text=f"{evidence.status.state} {evidence.status.reason}",
+        where=place(pod) if pod else "",
+        quoted=lines or tuple(one.message for one in (evidence.events or ())[-1:]),
+        values={"why": server_state(held, seen.pods).why, "image": held.image or "its image"},
+    )

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xsft.states import clues_failure, clues_pods, clues_queue, clues_restart, clues_server, clues_state
+from xsft.states import clues_failure, clues_pods, clues_queue, clues_restart, clues_state
 from xsft.states.evidence import Evidence
 from xsft.states.names import STATES
 from xsft.states.rule import Clue, Rule
@@ -29,7 +29,7 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "jobset": clues_failure.jobset,
     "said": clues_failure.said,
     "restart": clues_restart.restart,
-    "server": clues_server.server,
+    "server": clues_pods.server,
     "meaning": clues_state.meaning,
     "reason": clues_state.reason,
     "recorded": clues_state.recorded,

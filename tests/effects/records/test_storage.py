@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.gcs import Bucket, Failure, serving
-from xsft.effects.records.objects import LocalObjects, objects_for
-from xsft.effects.records.saved import latest_step
+from xsft.effects.records.objects import LocalObjects, latest_step, objects_for
 from xsft.effects.records.storage import GcsStorage, LocalStorage, gcs_storage, storage_for, within
 from xsft.errors import Unreachable
 

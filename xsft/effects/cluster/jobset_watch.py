@@ -20,9 +20,8 @@ from xsft.effects.cluster.errors import Ask
 from xsft.effects.cluster.http import Stream
 from xsft.effects.machine import clock
 from xsft.errors import XsftError
-from xsft.reading.jobsets import jobset_of
+from xsft.reading.jobsets import jobset_of, server_of
 from xsft.reading.lenient import mapping, text
-from xsft.reading.servers import server_of
 from xsft.states.model import JobSet
 
 SOONEST_S = 2.0

@@ -14,11 +14,10 @@ from xsft.effects.cluster.resources import Resource
 from xsft.errors import EnvironmentMissing
 from xsft.launchers.labels import SERVERS
 from xsft.reading.events import event_of
-from xsft.reading.jobsets import jobset_of, run_of
+from xsft.reading.jobsets import jobset_of, run_of, server_of
 from xsft.reading.lenient import rows
 from xsft.reading.pods import pod_of
 from xsft.reading.queue import Holding, Owned, Waiting, holding_of, owned, waiting_of
-from xsft.reading.servers import server_of
 from xsft.states.evidence import Event
 from xsft.states.model import JobSet, Pod
 

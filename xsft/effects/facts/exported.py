@@ -9,8 +9,8 @@ from xsft.checks.export import weights_problems, whole_weights
 from xsft.conversion.inputs import next_directory, number_of
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.machine.process import own_environment
+from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore
-from xsft.effects.records.saved import latest_step
 from xsft.effects.records.storage import GcsStorage, Storage, storage_for
 from xsft.errors import SpecError, UsageError
 from xsft.export.inputs import ExportInputs, content_of, directory_of

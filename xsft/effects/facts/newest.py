@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from xsft.effects.facts.converted import writes
+from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore
-from xsft.effects.records.saved import latest_step
 from xsft.errors import UsageError
 
 

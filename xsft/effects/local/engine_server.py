@@ -14,8 +14,8 @@ from xsft.effects.local import trainer_process
 from xsft.effects.local.served_model import ServedModel
 from xsft.effects.machine import clock
 from xsft.effects.machine.http_session import Session
-from xsft.effects.machine.ports import LOOPBACK
 from xsft.effects.machine.process import own_environment
+from xsft.effects.machine.sockets import LOOPBACK
 from xsft.errors import RunFailed
 
 POLL_S = 0.2

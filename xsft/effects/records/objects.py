@@ -1,4 +1,4 @@
-"""Files that are written once and never overwritten, on this machine or in a bucket."""
+"""Files that are written once and never overwritten, on this machine or in a bucket, and the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ PERMISSIONS = "storage.objects.create, storage.objects.get and storage.objects.l
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 """Errors of file systems without hard links (Cloud Storage FUSE, some network shares)."""
+
+
+WHOLE_IN_BUCKET = "commit_success.txt"
+"""The file that Orbax writes last; a bucket has no rename, so a partly saved step already has its final name."""
+WHOLE_HERE = "_CHECKPOINT_METADATA"
+"""The file of a complete step; a partly saved step is named `N.orbax-checkpoint-tmp`. source, both:
+orbax-checkpoint@0.12.8 path/atomicity.py
+"""
 
 
 class Objects(Protocol):
@@ -234,3 +242,14 @@ def _not_written(path: str, failed: OSError | ValueError) -> EnvironmentMissing:
         )
     reason = (isinstance(failed, OSError) and failed.strerror) or str(failed)
     return EnvironmentMissing(f"cannot write {path}: {reason}", fix=f"Check write permission for {folder}.")
+
+
+def latest_step(objects: Objects, *, output: str, run_name: str) -> int | None:
+    """Return the newest step with a complete checkpoint (maxtext@0.2.5 names each by its step), or None. Raises
+    Unreachable if the output cannot be read.
+    """
+    folder = f"{output.rstrip('/')}/{run_name}/checkpoints"
+    whole = WHOLE_IN_BUCKET if output.startswith("gs://") else WHOLE_HERE
+    steps = (int(name[:-1]) for name in objects.names(folder) if name.endswith("/") and name[:-1].isdecimal())
+    found = (s for s in sorted(steps, reverse=True) if objects.read(f"{folder}/{s}/{whole}", limit=1) is not None)
+    return next(found, None)

@@ -14,9 +14,8 @@ from xsft.conversion.record import SPEC_KEY as CONVERSION
 from xsft.effects.local.stop import is_held
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.effects.records.index import IndexEntry
-from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.objects import LocalObjects, latest_step
 from xsft.effects.records.records import FOLDER
-from xsft.effects.records.saved import latest_step
 from xsft.errors import XsftError
 from xsft.evaluation.inputs import SPEC_KEY as EVALUATION
 from xsft.export.record import SPEC_KEY as EXPORT

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.logs import LogAsk, read_log
 from xsft.effects.machine.parallel import Hurry, answers
+from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore
-from xsft.effects.records.saved import latest_step
 from xsft.effects.runs.first_pods import FirstPods, printer_of
 from xsft.effects.runs.forgotten import recorded_of
 from xsft.effects.runs.observe import unread

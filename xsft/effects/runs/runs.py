@@ -18,8 +18,8 @@ from xsft.effects.cluster.lists import PATIENCE, Lists, ask_lists
 from xsft.effects.local.stop import interrupt_holder
 from xsft.effects.machine.parallel import Started, start
 from xsft.effects.machine.process import user_name
+from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore, record_store
-from xsft.effects.records.saved import latest_step
 from xsft.effects.runs.gather import Gathered, Look, Target, begin, gather_runs
 from xsft.effects.runs.lastknown import newly_failed_jobs, remember
 from xsft.effects.runs.local import lock_of

@@ -21,7 +21,7 @@ from xsft.launchers.serving import plan_of_server
 from xsft.launchers.serving_expect import audit_server
 from xsft.launchers.serving_manifest import owned_by
 from xsft.problems import Problem, errors_in
-from xsft.reading.servers import server_of
+from xsft.reading.jobsets import server_of
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 from xsft.stages.stage import StageFound

@@ -20,8 +20,8 @@ from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.images.seen import look_at_image
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
+from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordRef, RecordStore, Taken, ref_of
-from xsft.effects.records.saved import latest_step
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit import notes
 from xsft.effects.submit.admission import RightsOf, examine

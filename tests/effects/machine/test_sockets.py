@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from xsft.effects.machine.ports import LOOPBACK, free_port
+from xsft.effects.machine.sockets import LOOPBACK, free_port
 from xsft.errors import Refused
 
 
