@@ -1,26 +1,19 @@
-"""The last known state of one attempt, as a line of JSON: written completely, read leniently. Pure."""
+"""The last known state of one attempt, as a line of JSON. Pure."""
 
 from __future__ import annotations
 
 import json
-import re
-from typing import Any
+from typing import Annotated
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec import Meta, Struct, ValidationError, convert, to_builtins
+from msgspec.json import Decoder
+from msgspec.structs import replace
 
-from xsft.reading.jobsets import conditions_of
-from xsft.reading.lenient import count, integer, mapping, rows, text, texts, whole
 from xsft.states.model import Before, JobSet, Observation, Progress, Status, Unread
-from xsft.states.names import ENDED, STATES
-
-LEFT_OUT = frozenset({"jobs", "suspended", "has_status", "deleting_at", "image", "conditions"})
-"""Fields of a JobSet that are not kept, because they change quickly."""
+from xsft.states.names import ENDED
 
 AGES_S = 1e9
-"""Limit on the age of an entry in seconds; NaN fails the comparison too."""
-_FRONT = re.compile(r'\{"uid": "([^"\\]*)", "ended": (true|false), "observed_at": "([^"\\]*)", ')
-"""The beginning of a line that this xsft wrote: enough to keep, drop and find a line without parsing the rest."""
+"""Limit on a clock offset in seconds, which a damaged line could exceed."""
 
 
 class LastKnown(Struct, frozen=True, kw_only=True):
@@ -29,7 +22,7 @@ class LastKnown(Struct, frozen=True, kw_only=True):
     jobset: JobSet
     status: Status
     observed_at: str
-    ahead_s: float = 0.0
+    ahead_s: Annotated[float, Meta(gt=-AGES_S, lt=AGES_S)] = 0.0
     """Clock offset at that time, as `Observation.ahead_s`."""
     progress: Progress | None = None
     steps: int | None = None
@@ -79,169 +72,33 @@ class LastKnown(Struct, frozen=True, kw_only=True):
         )
 
 
-class Line(Struct, frozen=True, kw_only=True):
-    uid: str
-    """UID of the JobSet."""
-    ended: bool
-    """Whether it ended or is gone."""
-    observed_at: str
-    text: str
-    """The whole line, without its newline."""
-
-    @property
-    def has_found(self) -> bool:
-        return '"found": ' in self.text
-
-    @property
-    def has_progress(self) -> bool:
-        return '"progress": {}' not in self.text
-
-    def known(self) -> LastKnown | None:
-        """Return the parsed line, or None if it is invalid."""
-        return _from_json(_object(self.text))
-
-    def as_gone(self) -> Line:
-        """Return the line marked as gone, without parsing it; everything else known is kept."""
-        told = self.text.replace('"ended": false', '"ended": true', 1).removesuffix("}")
-        return replace(self, ended=True, text=f'{told}, "gone": true}}')
+Decoder(LastKnown)  # describes the types now: two threads that do so at the same time crash (msgspec@0.22.0)
 
 
-def line_of(known: LastKnown) -> Line:
-    uid, ended, observed_at = known.jobset.uid, known.ended or known.gone, known.observed_at
-    front = {"uid": uid, "ended": ended, "observed_at": observed_at}
-    return Line(uid=uid, ended=ended, observed_at=observed_at, text=json.dumps({**front, **_json(known)}))
+def line_of(known: LastKnown) -> str:
+    """Return the line, without what changes quickly."""
+    said = known.progress
+    kept = replace(
+        known,
+        jobset=_lasting(known.jobset),
+        progress=said and replace(said, phase=None, began_at=None, resumed_order=None),
+    )
+    return json.dumps(to_builtins(kept))
 
 
-def read_line(written: str) -> Line | None:
-    """Return the line, or None if it is not a line of a run."""
-    front = _FRONT.match(written)
-    if front is not None and written.endswith("}"):
-        return Line(uid=front[1], ended=front[2] == "true", observed_at=front[3], text=written)
-    known = _from_json(_object(written))  # a line of another version
-    return line_of(known) if known is not None else None
+def _lasting(jobset: JobSet) -> JobSet:
+    """Return the JobSet without what changes quickly; of its conditions its end."""
+    ends = tuple(
+        replace(one, message="")
+        for one in jobset.conditions
+        if one.type in ("Completed", "Failed") and one.status == "True"
+    )
+    return replace(jobset, conditions=ends, jobs=(), suspended=False, has_status=True, deleting_at=None, image=None)
 
 
-def _object(written: str) -> dict[str, Any]:
+def read_line(written: str) -> LastKnown | None:
+    """Return what the line says, or None if it is not a line of a run."""
     try:
-        found = json.loads(written)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _json(known: LastKnown) -> dict[str, Any]:
-    ends = [c for c in known.jobset.conditions if c.type in ("Completed", "Failed") and c.status == "True"]
-    return {
-        "jobset": {key: value for key, value in _said(known.jobset).items() if key not in LEFT_OUT},
-        "ends": [{"type": c.type, "status": c.status, "reason": c.reason, "at": c.at} for c in ends],
-        "status": _said(known.status),
-        "progress": _said(known.progress) if known.progress else {},
-        "steps": known.steps,
-        "mode": known.mode,
-        **({"ahead_s": known.ahead_s} if known.ahead_s else {}),
-        **({"before": _said(known.before)} if known.before else {}),
-        **({"found": known.found} if known.found else {}),
-        **({"ended_at": known.ended_at} if known.ended_at else {}),
-        **({"unheard": True} if known.unheard else {}),
-        **({"gone": True} if known.gone else {}),
-    }
-
-
-def _said(part: JobSet | Status | Progress | Before) -> dict[str, Any]:
-    """Return the fields that have values."""
-    return {key: value for key, value in asdict(part).items() if value is not None}
-
-
-def _from_json(row: dict[str, Any]) -> LastKnown | None:
-    jobset, status = _jobset(row), _status(mapping(row, "status"))
-    observed_at = text(row.get("observed_at"))
-    if jobset is None or status is None or observed_at is None:
+        return convert(json.loads(written), LastKnown)
+    except (ValueError, RecursionError, ValidationError):
         return None
-    return LastKnown(
-        jobset=jobset,
-        status=status,
-        observed_at=observed_at,
-        ahead_s=_finite(row.get("ahead_s")),
-        progress=_progress(mapping(row, "progress")),
-        steps=whole(row.get("steps")),
-        mode=text(row.get("mode")),
-        before=_before(mapping(row, "before")),
-        found=text(row.get("found")) or "",
-        ended_at=text(row.get("ended_at")),
-        unheard=row.get("unheard") is True,
-        gone=row.get("gone") is True,
-    )
-
-
-def _finite(value: Any) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < AGES_S
-    return float(value) if number else 0.0
-
-
-def _jobset(row: dict[str, Any]) -> JobSet | None:
-    said = mapping(row, "jobset")
-    name, uid = text(said.get("name")), text(said.get("uid"))
-    if name is None or uid is None:
-        return None
-    ends = [{**one, "lastTransitionTime": one.get("at")} for one in rows(row.get("ends"))]
-    return JobSet(
-        name=name,
-        uid=uid,
-        namespace=text(said.get("namespace")) or "default",
-        created_at=text(said.get("created_at")) or "",
-        run_name=text(said.get("run_name")) or name,
-        ours=said.get("ours") is True,
-        mode=text(said.get("mode")),
-        tpu=text(said.get("tpu")),
-        num_slices=whole(said.get("num_slices")),
-        steps=whole(said.get("steps")),
-        output=text(said.get("output")),
-        spec_digest=text(said.get("spec_digest")),
-        queue=text(said.get("queue")),
-        terminal=text(said.get("terminal")),
-        conditions=conditions_of({"conditions": ends}),
-        restarts=whole(said.get("restarts")) or 0,
-        max_restarts=whole(said.get("max_restarts")),
-        work=text(said.get("work")),
-        data_on_restart=text(said.get("data_on_restart")),
-        kind="Deployment" if said.get("kind") == "Deployment" else "JobSet",
-    )
-
-
-def _status(row: dict[str, Any]) -> Status | None:
-    state = next((known for known in STATES if known == row.get("state")), None)
-    evidence = texts(row.get("evidence"))
-    return Status(state=state, reason=text(row.get("reason")) or "", evidence=evidence) if state else None
-
-
-def _before(row: dict[str, Any]) -> Before | None:
-    status, at = _status(row), text(row.get("at"))
-    if status is None or at is None:
-        return None
-    step, saved, found = integer(row.get("step")), integer(row.get("saved_step")), text(row.get("found")) or ""
-    return Before(at=at, state=status.state, reason=status.reason, step=step, saved_step=saved, found=found)
-
-
-_SOURCES = ("log", "metrics", "record", "checkpoints")
-
-
-def _progress(row: dict[str, Any]) -> Progress | None:
-    source: Any = next((known for known in _SOURCES if known == row.get("source")), None)
-    read_at = text(row.get("read_at"))
-    if source is None or read_at is None:
-        return None
-    numbers = {key: row.get(key) for key in ("loss", "step_seconds", "tflops_per_device", "tokens_per_second")}
-    floats: Any = {k: float(v) for k, v in numbers.items() if isinstance(v, int | float) and not isinstance(v, bool)}
-    steps: Any = {key: integer(row.get(key)) for key in ("step", "saved_step", "resumed_from")}
-    counted = ("no_target_steps", "not_finite_steps", "zero_loss_steps")
-    counts: Any = {key: count(row.get(key)) for key in counted}
-    return Progress(
-        source=source,
-        read_at=read_at,
-        said_at=text(row.get("said_at")),
-        data_ended=row.get("data_ended") is True,
-        aborted=text(row.get("aborted")),
-        **counts,
-        **floats,
-        **steps,
-    )

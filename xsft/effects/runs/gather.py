@@ -20,7 +20,7 @@ from xsft.effects.records.index import Index, IndexEntry
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import FirstPods, few_starting
 from xsft.effects.runs.forgotten import cluster_of, forgotten, went_to
-from xsft.effects.runs.lastknown import Memory, forget, recall
+from xsft.effects.runs.lastknown import forget, recall
 from xsft.effects.runs.local import observe_local
 from xsft.effects.runs.observe import held_by, observations_of, unread
 from xsft.effects.runs.patience import Pulse, wait_for
@@ -118,7 +118,7 @@ def _ask(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], w
     )
 
 
-RememberedRuns = tuple[Memory, tuple[IndexEntry, ...]]
+RememberedRuns = tuple[Mapping[str, LastKnown], tuple[IndexEntry, ...]]
 """What was last known of the target's runs, and the index entries of runs submitted there from this machine."""
 
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,43 +22,17 @@ from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
 from xsft.effects.machine.regular import open_regular
 from xsft.effects.runs.wanted import passed_over
 from xsft.errors import XsftError
-from xsft.reading.lastknown_line import LastKnown, Line, line_of, read_line
+from xsft.reading.lastknown_line import LastKnown, line_of, read_line
 from xsft.states.model import JobSet, Observation, Status
 from xsft.states.moments import seconds_between
 from xsft.states.names import ENDED, RUNNING
 
-SCHEMA = "xsft.known/2"
+SCHEMA = "xsft.known/3"
 _FAMILY = SCHEMA.partition("/")[0]
 FORGET_AFTER_S = 14 * 24 * 3600.0
 """How long the last state of a run is kept after its cluster no longer has the run."""
 MAX_RUNS = 3000
 MAX_BYTES = 16 * 1024 * 1024
-
-
-class Memory(Mapping[str, LastKnown]):
-    """The last known states of runs, by the JobSet's UID. A line is parsed on first access: most are never accessed."""
-
-    def __init__(self, lines: Iterable[Line] = ()) -> None:
-        self._lines = {one.uid: one for one in lines}
-        self._read: dict[str, LastKnown | None] = {}
-
-    def __getitem__(self, uid: str) -> LastKnown:
-        if uid not in self._read:
-            self._read[uid] = self._lines[uid].known()
-        known = self._read[uid]
-        if known is None:
-            raise KeyError(uid)
-        return known
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the UIDs of the lines that can be parsed."""
-        return (uid for uid in self._lines if self.get(uid) is not None)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def lines(self) -> tuple[Line, ...]:
-        return tuple(self._lines.values())
 
 
 def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: str) -> None:
@@ -74,11 +48,10 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
     for (cluster, namespace), several in by_place.items():
         path = _path(state, cluster, namespace)
         there = _read(path)
-        told = {one.uid: one for one in there if one.has_found or one.has_progress}
-        lines = [line_of(_with_told(one, told.get(one.jobset.uid))) for one in several]
-        fresh = {one.uid for one in lines}
-        older = [one for one in there if one.uid not in fresh and not _forgotten(one, now)]
-        _write(path, (*lines, *older), cluster=cluster, namespace=namespace, now=now)
+        fresh = [_with_told(one, there.get(one.jobset.uid)) for one in several]
+        uids = {one.jobset.uid for one in fresh}
+        older = [one for uid, one in there.items() if uid not in uids and not _forgotten(one, now)]
+        _write(path, (*fresh, *older), cluster=cluster, namespace=namespace, now=now)
 
 
 def newly_failed_jobs(state: Path, seen: Iterable[tuple[Observation, Status]]) -> tuple[tuple[JobSet, str], ...]:
@@ -97,15 +70,14 @@ def newly_failed_jobs(state: Path, seen: Iterable[tuple[Observation, Status]]) -
     return tuple((job, reason) for last, job, reason in known if last is None or not last.ended)
 
 
-def _with_told(known: LastKnown, line: Line | None) -> LastKnown:
-    """Return the state with the findings and the progress of the saved line, if this read has none.
+def _with_told(known: LastKnown, last: LastKnown | None) -> LastKnown:
+    """Return the state with the findings and the progress of the saved state, if this read has none.
 
     Findings on a failure are kept until the run is restarted (`before` holds them then) or is running. Progress that
     was not read this time is kept too.
     """
     unfound = not known.found and known.status.state not in RUNNING
     unasked = known.progress is None and (known.unheard or not known.ended)
-    last = line.known() if line and (unfound or unasked) else None
     if last is None or last.jobset.restarts != known.jobset.restarts:
         return known
     return replace(
@@ -116,7 +88,13 @@ def _with_told(known: LastKnown, line: Line | None) -> LastKnown:
 
 
 def forget(
-    state: Path, *, cluster: str, namespace: str, there: Collection[str], now: str, known: Memory | None = None
+    state: Path,
+    *,
+    cluster: str,
+    namespace: str,
+    there: Collection[str],
+    now: str,
+    known: Mapping[str, LastKnown] | None = None,
 ) -> None:
     """Mark the runs whose JobSet is gone, after the cluster has answered. `there`: the UIDs of all its JobSets.
 
@@ -124,35 +102,36 @@ def forget(
     answer. Its progress or its end is kept. `known`: what `recall` returned for this read; if none of those runs has
     gone, the file is not read again.
     """
-    if known is not None and not any(_has_gone(one, there) for one in known.lines()):
+    if known is not None and not any(_has_gone(one, there) for one in known.values()):
         return
     path = _path(state, cluster, namespace)
-    lines = _read(path)
-    if any(_has_gone(one, there) for one in lines):
-        left = [one.as_gone() if _has_gone(one, there) else one for one in lines]
+    saved = _read(path).values()
+    if any(_has_gone(one, there) for one in saved):
+        left = [replace(one, gone=True) if _has_gone(one, there) else one for one in saved]
         _write(path, left, cluster=cluster, namespace=namespace, now=now)
 
 
-def _has_gone(line: Line, there: Collection[str]) -> bool:
-    return not line.ended and line.uid not in there
+def _has_gone(known: LastKnown, there: Collection[str]) -> bool:
+    return not (known.ended or known.gone) and known.jobset.uid not in there
 
 
-def recall(state: Path, *, cluster: str, namespace: str) -> Memory:
-    """Return the saved states of one namespace; empty if nothing was saved or the file cannot be parsed."""
-    return Memory(_read(_path(state, cluster, namespace)))
+def recall(state: Path, *, cluster: str, namespace: str) -> Mapping[str, LastKnown]:
+    """Return the saved states of one namespace, by the JobSet's UID; empty if nothing was saved or the file cannot be
+    parsed."""
+    return _read(_path(state, cluster, namespace))
 
 
-def _write(path: Path, lines: Iterable[Line], *, cluster: str, namespace: str, now: str) -> None:
-    ordered = sorted(lines, key=lambda one: one.observed_at, reverse=True)[:MAX_RUNS]
+def _write(path: Path, several: Iterable[LastKnown], *, cluster: str, namespace: str, now: str) -> None:
+    ordered = sorted(several, key=lambda one: one.observed_at, reverse=True)[:MAX_RUNS]
     first = json.dumps({"schema": SCHEMA, "cluster": cluster, "namespace": namespace, "at": now})
     with suppress(XsftError, OSError):
         private_folder(path.parent)
-        text = "".join(f"{line}\n" for line in (first, *(one.text for one in ordered)))
+        text = "".join(f"{line}\n" for line in (first, *map(line_of, ordered)))
         write_atomic(path, text, durable=False, mode=PRIVATE_FILE)
 
 
-def _forgotten(line: Line, now: str) -> bool:
-    age = seconds_between(line.observed_at, now)
+def _forgotten(known: LastKnown, now: str) -> bool:
+    age = seconds_between(known.observed_at, now)
     return age is None or age > FORGET_AFTER_S
 
 
@@ -177,14 +156,14 @@ def _known(seen: Observation, jobset: JobSet, status: Status) -> LastKnown:
     )
 
 
-def _read(path: Path) -> list[Line]:
-    """Return the lines that can be parsed: of a file of another version, or a truncated one, as many as possible."""
+def _read(path: Path) -> dict[str, LastKnown]:
+    """Return the states by UID: of a file of another version, or a truncated one, those that can be parsed."""
     try:
         with open_regular(path) as file:
             first, *rest = file.read(MAX_BYTES).decode("utf-8", "replace").split("\n")
         said = json.loads(first)
     except (OSError, ValueError, RecursionError):
-        return []
+        return {}
     if not isinstance(said, dict) or str(said.get("schema")).partition("/")[0] != _FAMILY:
-        return []
-    return [line for text in rest if (line := read_line(text)) is not None]
+        return {}
+    return {known.jobset.uid: known for text in rest if (known := read_line(text))}
