@@ -19,7 +19,6 @@ def test_a_slice_is_consistent(name: str) -> None:
     given_slice = tpu.parse_tpu_type(name)
     assert given_slice.hosts * given_slice.chips_per_host == given_slice.chips == prod(given_slice.physical_axes)
     assert given_slice.devices in (given_slice.chips, 2 * given_slice.chips)
-    assert given_slice.pathways_type.endswith(f":{given_slice.topology}")
     assert given_slice.machine_type.endswith(f"-{given_slice.chips_per_host}t")
 
 
@@ -70,7 +69,7 @@ def test_v6e_256() -> None:
         64,
     )
     assert given_slice.accelerator_label == "tpu-v6e-slice"
-    assert (given_slice.pathways_type, given_slice.physical_axes) == ("tpuv6e:16x16", (16, 16))
+    assert given_slice.physical_axes == (16, 16)
     assert (given_slice.hbm_gib, given_slice.xpk_type) == (31.24, "v6e-256")
 
 
@@ -122,7 +121,6 @@ def _as_xpk_says(given_slice: tpu.Slice) -> dict[str, object]:
         "chips_per_host": given_slice.chips_per_host,
         "accelerator": given_slice.accelerator_label,
         "machine": given_slice.machine_type,
-        "pathways": given_slice.pathways_type,
         "placement_policy": given_slice.placement_policy,
     }
 

@@ -31,7 +31,6 @@ class Generation(Struct, frozen=True, kw_only=True):
     devices_per_chip: int
     accelerator: str
     machine: str
-    pathways: str
     topologies: tuple[str, ...] = ()
     max_cubes: int = 0
     any_order: bool = False
@@ -81,8 +80,6 @@ class Slice:
     accelerator_label: str
     """Value of the node label cloud.google.com/gke-tpu-accelerator, `tpu-v6e-slice`."""
     machine_type: str
-    pathways_type: str
-    """`--instance_type` of the Pathways resource manager, `tpuv6e:16x16`."""
     placement_policy: bool
     """Whether xpk requests a workload placement policy from GCE (tpu7x with more than one host)."""
     hbm_gib: float | None
@@ -199,7 +196,6 @@ def _slice(generation: Generation, *, topology: str, xpk_type: str) -> Slice:
         devices=chips * generation.devices_per_chip,
         accelerator_label=generation.accelerator,
         machine_type=f"{generation.machine}-{chips_per_host}t",
-        pathways_type=f"{generation.pathways}:{topology}",
         placement_policy=generation.placement_policy and chips > chips_per_host,
         hbm_gib=generation.hbm_gib,
         hbm_source=generation.hbm_source,

@@ -11,7 +11,6 @@ table = {
         "chips_per_host": row.chips_per_vm,
         "accelerator": row.gke_accelerator,
         "machine": row.gce_machine_type,
-        "pathways": f"{row.pathways_tpu_version}:{row.topology}",
         "placement_policy": row.requires_workload_policy,
     }
     for name, row in UserFacingNameToSystemCharacteristics.items()
