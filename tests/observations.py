@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,13 +116,3 @@ def judged(seen: Observation, *, now: str) -> Status:
     if seen.workload is not None and seen.workload.position is not None:
         return Status(state="queued", reason="no-quota", evidence=("jobset", "workload"))
     return Status(state="training", evidence=("jobset", "log")) if seen.progress else Status(state="starting")
-
-
-def states_in_turn(states: Iterable[State]) -> Any:
-    """A classifier that says one state after another, the last one for ever."""
-    left = list(states)
-
-    def classify(_seen: Observation, *, now: str) -> Status:
-        return Status(state=left.pop(0) if len(left) > 1 else left[0])
-
-    return classify

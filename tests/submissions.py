@@ -36,7 +36,6 @@ from xsft.steps import Plan
 NAME = "deepseek-ultrachat"
 FOLDER = f"runs/{NAME}/xsft"
 STEPS = 1000
-DIE = {"begun": 1, "created": 2}
 
 
 def planned(changes: Mapping[str, Any] | None = None, *, attempt: int = 1, namespace: str = "default") -> Plan:

@@ -17,7 +17,6 @@ from tests.fakes.kubeobjects import Json, Objects
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMESPACE = "default"
 QUEUE = "multislice-queue"
-SENT = ("xsft.dev/run", "xsft.dev/jobset", "xpk.google.com/workload")
 
 RUNNING = {"restarts": 0, "replicatedJobsStatus": [{"name": "slice-job", "ready": 2, "active": 2}]}
 QUEUED = {

@@ -11,7 +11,6 @@ from xsft.trainers.lines import (
     Evaluated,
     Evaluating,
     LoopFinished,
-    OrphanKilled,
     PhaseStarted,
     Restored,
     Saved,
@@ -93,7 +92,6 @@ LINES: list[tuple[str, TrainerEvent]] = [
         ),
         ShapePadding(arrays=3),
     ),
-    ("CLEANUP: Terminating orphaned multiprocessing process 77 (PPid=1)", OrphanKilled(pid=77)),  # code
     ("Train loop finished in: 2.2828 seconds", LoopFinished(seconds=2.2828)),
     ("System Information: Jax Version: 0.11.0", PhaseStarted(name="making the model")),
     ("number parameters: 0.000 billion", PhaseStarted(name="compiling")),

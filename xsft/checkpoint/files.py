@@ -36,8 +36,6 @@ MAX_RANK, MAX_SIZE = 32, 2**62
 """Limits of TensorStore on an array's rank and size."""
 
 ArrayName = tuple[str, ...]
-PieceShapes = Mapping[ArrayName, tuple[int, ...]]
-"""Array -> shape of one written piece."""
 
 
 def parse_json(content: bytes) -> dict[str, Any] | None:

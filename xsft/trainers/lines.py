@@ -105,12 +105,6 @@ class ShapePadding(Struct, frozen=True, kw_only=True):
     arrays: int
 
 
-class OrphanKilled(Struct, frozen=True, kw_only=True):
-    """A process that MaxText ended because it looked like a lost worker."""
-
-    pid: int
-
-
 class PhaseStarted(Struct, frozen=True, kw_only=True):
     """The phase of the startup."""
 
@@ -133,7 +127,6 @@ TrainerEvent = (
     | ConfigError
     | Aborted
     | ShapePadding
-    | OrphanKilled
     | PhaseStarted
     | LoopFinished
 )

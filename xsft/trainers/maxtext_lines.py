@@ -16,7 +16,6 @@ from xsft.trainers.lines import (
     Evaluating,
     LinePattern,
     LoopFinished,
-    OrphanKilled,
     PhaseStarted,
     Restored,
     Saved,
@@ -101,11 +100,6 @@ RULES: tuple[LinePattern, ...] = (
         "Checkpoint shape mismatches",
         r"Checkpoint shape mismatches \((\d{1,18}) arrays?\)",
         lambda m: ShapePadding(arrays=int(m[1])),
-    ),
-    (  # maxtext@0.2.5 input_pipeline/multihost_dataloading.py
-        "orphaned multiprocessing",
-        r"Terminating orphaned multiprocessing process (\d{1,18})",
-        lambda m: OrphanKilled(pid=int(m[1])),
     ),
     (  # google-tunix@0.1.7 sft/peft_trainer.py
         "Train loop finished",
