@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
+
+import pytest
 
 from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, facts, queue
 from tests.checks.test_demand import demand
@@ -106,3 +109,44 @@ def test_a_cohort_object_adds_its_own_quota() -> None:
     assert said(cluster(mine, shared)) == ()
     (problem,) = said(cluster(using(128, nominal=256, cohort="all"), shared))
     assert "has 384 of 512 left" in problem.message
+
+
+def cohort(name: str, chips: int, **limits: Any) -> dict[str, Any]:
+    groups = copy.deepcopy(queue(chips)["spec"]["resourceGroups"])
+    groups[0]["flavors"][0]["resources"][0] |= {key: limits.pop(key) for key in [*limits] if key.endswith("Limit")}
+    return {"metadata": {"name": name}, "spec": {"resourceGroups": groups, **limits}}
+
+
+def test_a_cohort_below_another_uses_what_that_one_and_its_other_queues_leave() -> None:
+    org = cohort("org", 128), cohort("team", 0, parentName="org"), cohort("others", 0, parent="org")
+    elsewhere = using(0, name="elsewhere", nominal=256, cohort="others")
+    mine = using(0, nominal=128, cohort="team")
+    assert said(cluster(mine, elsewhere, *org)) == ()
+    held = tuple(filter(None, [quota_holder_of(workload("theirs", 64, cluster_queue="elsewhere"))]))
+    busy = using(64, name="elsewhere", nominal=256, cohort="others")
+    (problem,) = said(cluster(mine, busy, *org, holders=held))
+    assert "ClusterQueue cluster-queue (cohort team below org) has 448 of 512 left" in problem.message
+    assert problem.message.endswith("In use by: theirs in team-a (64).")
+
+
+@pytest.mark.parametrize(
+    ("limits", "of"),
+    [({"borrowingLimit": 300}, 428), ({"borrowingLimit": 0}, 128), ({"lendingLimit": 0}, 512), ({}, 512)],
+)
+def test_a_cohorts_own_limits_count(limits: dict[str, int], of: int) -> None:
+    org, team = cohort("org", 384), cohort("team", 0, parentName="org", **limits)
+    found = said(cluster(using(0, nominal=128, cohort="team"), org, team))
+    assert [p.id for p in found] == ([] if of >= 512 else ["quota-too-small"])
+    assert all(f"the maximum of the ClusterQueue cluster-queue is {of}" in p.message for p in found)
+
+
+def test_a_queue_that_lends_nothing_keeps_its_quota() -> None:
+    mine, other = using(0, nominal=512, cohort="all"), using(512, name="other", nominal=0, cohort="all")
+    assert [p.id for p in said(cluster(mine, other))] == ["quota-in-use"]
+    mine["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["lendingLimit"] = 0
+    assert said(cluster(mine, using(0, name="other", nominal=0, cohort="all"))) == ()
+
+
+def test_cohorts_in_a_circle_end() -> None:
+    circle = cohort("a", 256, parentName="b"), cohort("b", 256, parentName="a")
+    assert said(cluster(using(0, nominal=0, cohort="a"), *circle)) == ()

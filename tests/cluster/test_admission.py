@@ -173,7 +173,7 @@ KUEUE = "/apis/kueue.x-k8s.io/v1beta1"
 
 @pytest.fixture
 def lent(real_cluster: Cluster, cluster_namespace: str) -> Iterator[str]:
-    """A LocalQueue with quota for one slice, in a Cohort that adds quota for another, on nodes without its topology."""
+    """A LocalQueue with quota for a slice, below two Cohorts that add one each; its nodes lack its topology."""
     name = cluster_namespace
     group = {
         "coveredResources": ["google.com/tpu"],
@@ -182,9 +182,11 @@ def lent(real_cluster: Cluster, cluster_namespace: str) -> Iterator[str]:
     made = (
         ("Topology", "topologies", {"levels": [LEVEL]}),
         ("ResourceFlavor", "resourceflavors", {"nodeLabels": V6E_256, "topologyName": name}),
-        ("Cohort", "cohorts", {"resourceGroups": [group]}),
+        ("Cohort", "cohorts", {"resourceGroups": [group], "parentName": f"{name}-org"}),
         ("ClusterQueue", "clusterqueues", {"cohort": name, "namespaceSelector": {}, "resourceGroups": [group]}),
     )
+    above = f"{KUEUE}/cohorts"
+    real_cluster.api("POST", above, _object("Cohort", f"{name}-org", {"resourceGroups": [group]}))
     for kind, plural, spec in made:
         real_cluster.api("POST", f"{KUEUE}/{plural}", _object(kind, name, spec))
     local = _object("LocalQueue", "lent", {"clusterQueue": name})
@@ -192,13 +194,14 @@ def lent(real_cluster: Cluster, cluster_namespace: str) -> Iterator[str]:
     yield "lent"
     for _, plural, _ in reversed(made):
         real_cluster.api("DELETE", f"{KUEUE}/{plural}/{name}")
+    real_cluster.api("DELETE", f"{above}/{name}-org")
 
 
 def _object(kind: str, name: str, spec: Json) -> Json:
     return {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def test_a_cohort_of_its_own_quota_and_a_topology_without_labels(
+def test_cohorts_of_their_own_quota_and_a_topology_without_labels(
     cluster_namespace: str, connected: Connected, lent: str
 ) -> None:
     def ids(slices: int) -> set[str]:
@@ -209,5 +212,5 @@ def test_a_cohort_of_its_own_quota_and_a_topology_without_labels(
         problems = examine(connected, replace(asked, manifest={**asked.manifest, "metadata": metadata}))[1]
         return {p.id for p in problems if p.severity != "note"} - {"quota-uncovered", "queue-inactive"}
 
-    assert ids(2) == {"topology-labels"}
-    assert ids(3) == {"topology-labels", "quota-too-small"}
+    assert ids(3) == {"topology-labels"}
+    assert ids(4) == {"topology-labels", "quota-too-small"}

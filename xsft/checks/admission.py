@@ -56,7 +56,7 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     selected: Mapping[str, tuple[JsonObject, ...] | Unseen] = {}
     """For each pod set of a run on slices, by name: the nodes that its node selector selects."""
     cohort: tuple[JsonObject, ...] | Unseen | None = None
-    """All ClusterQueues that share the queue's quota, itself included; None if its cohort's limits are not known."""
+    """The ClusterQueues in cohorts, and all Cohorts; the queue alone if it is in none; None if they are not known."""
     holders: tuple[QuotaHolder, ...] | None = None
     """Who holds quota; only read if the run would wait, and None if it may not be read."""
     resource_quotas: tuple[JsonObject, ...] = ()

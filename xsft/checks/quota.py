@@ -14,7 +14,8 @@ from decimal import Decimal
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.checks.demand import TPU, Demand, PodSet, plain, quantity
+from xsft.checks.cohort_tree import FlavorResource, QuotaNode, cohort_name, most, path_to
+from xsft.checks.demand import TPU, Demand, PodSet, plain
 from xsft.problems import Problem, error, warning
 
 UNBOUNDED = Decimal("Infinity")
@@ -170,8 +171,8 @@ def group_of(
     *,
     cohort: tuple[JsonObject, ...] | None = None,
 ) -> Group:
-    """Return a resource group of the queue, with what is known of its flavors. `cohort`: all ClusterQueues of the
-    queue's cohort; None if they are not known, and the queue can then borrow without bound.
+    """Return a resource group of the queue, with what is known of its flavors. `cohort`: as for `path_to`; None if it
+    is not known, and the queue can then borrow without bound.
     """
     return Group(
         resources=tuple(group.get("coveredResources") or ()),
@@ -179,59 +180,21 @@ def group_of(
     )
 
 
-def cohort_name(queue: JsonObject) -> str | None:
-    """Return the cohort's name. source: Kueue's `cohort` (v1beta1), `cohortName` (v1beta2)."""
-    spec = queue.get("spec") or {}
-    return spec.get("cohort") or spec.get("cohortName") or None
-
-
-def has_parent(cohort: JsonObject) -> bool:
-    """Return whether a Cohort is below another. source: Kueue's `parent` (v1alpha1), `parentName` (since v1beta1)."""
-    spec = cohort.get("spec") or {}
-    return bool(spec.get("parentName") or spec.get("parent"))
-
-
-def nominal_quotas(queue: JsonObject) -> dict[tuple[str, str], Decimal]:
-    """Return the queue's own quota by flavor and resource."""
-    return {key: quantity(resource.get("nominalQuota", 0)) for key, resource in _quotas(queue)}
-
-
-def _quotas(queue: JsonObject) -> Iterator[tuple[tuple[str, str], JsonObject]]:
-    for group in (queue.get("spec") or {}).get("resourceGroups") or ():
-        for flavor in group.get("flavors") or ():
-            for resource in flavor.get("resources") or ():
-                yield (flavor["name"], resource["name"]), resource
-
-
 def _flavor(quotas: JsonObject, queue: JsonObject, flavor: JsonObject, cohort: tuple[JsonObject, ...] | None) -> Flavor:
     spec = flavor.get("spec") or {}
-    lent = {r["name"]: _borrowable(queue, cohort, (quotas["name"], r["name"])) for r in quotas.get("resources") or ()}
+    names = [str(resource["name"]) for resource in quotas.get("resources") or ()]
     return Flavor(
         name=quotas["name"],
         labels=spec.get("nodeLabels") or {},
         taints=tuple(spec.get("nodeTaints") or ()),
         tolerations=tuple(spec.get("tolerations") or ()),
-        capacity={r["name"]: _most(r, lent[r["name"]]) for r in quotas.get("resources") or ()},
+        capacity={name: _capacity(queue, cohort, (quotas["name"], name)) for name in names},
     )
 
 
-def _most(resource: JsonObject, borrowable: Decimal) -> Decimal:
-    """Return the most of a resource that the queue can use: its own, and what it may borrow."""
-    limit = resource.get("borrowingLimit")
-    borrowed = borrowable if limit is None else min(borrowable, quantity(limit))
-    return quantity(resource.get("nominalQuota", 0)) + borrowed
-
-
-def _borrowable(queue: JsonObject, cohort: tuple[JsonObject, ...] | None, key: tuple[str, str]) -> Decimal:
-    """Return what the other queues of the cohort lend. source: Kueue's `lendingLimit`, without which all is lent."""
-    if cohort_name(queue) is None:
-        return Decimal(0)
-    if cohort is None:
-        return UNBOUNDED
-    others = [resource for one in cohort if not _is_same(one, queue) for k, resource in _quotas(one) if k == key]
-    return sum((quantity(r.get("lendingLimit") or r.get("nominalQuota", 0)) for r in others), Decimal(0))
-
-
-def _is_same(one: JsonObject, queue: JsonObject) -> bool:
-    """Return whether it is the queue: a Cohort may have its name."""
-    return bool(one["metadata"]["name"] == queue["metadata"]["name"] and cohort_name(one) == cohort_name(queue))
+def _capacity(queue: JsonObject, cohort: tuple[JsonObject, ...] | None, key: FlavorResource) -> Decimal:
+    if cohort is not None or cohort_name(queue) is None:
+        return most(path_to(queue, cohort or ()), key)
+    alone = QuotaNode(name=queue["metadata"]["name"], own=queue)
+    borrowing = alone.limit(key, "borrowingLimit")
+    return UNBOUNDED if borrowing is None else alone.quota(key) + borrowing

@@ -1,8 +1,4 @@
-"""Check whether a JobSet would be admitted now: what its queue, and the queue's cohort, have left. Pure.
-
-source: kueue@v0.16.1 pkg/cache/scheduler/resource_node.go: quota is taken when it is reserved; a queue has what its
-cohort has left, up to its own maximum.
-"""
+"""Check whether a JobSet would be admitted now: what its queue, and the cohorts above it, have left. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +8,9 @@ from decimal import Decimal
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
+from xsft.checks.cohort_tree import QuotaPath, available, path_to
 from xsft.checks.demand import TPU, Demand, PodSet, plain, quantity
-from xsft.checks.quota import UNBOUNDED, Flavor, Group, cohort_name, group_of, nominal_quotas
+from xsft.checks.quota import Flavor, Group, group_of
 from xsft.problems import Problem, warning
 from xsft.reading.lenient import mapping, rows, text
 from xsft.reading.queue import jobset_name_of, workload_of
@@ -45,24 +42,17 @@ class Shortage(Struct, frozen=True, kw_only=True):
 
 
 class QuotaState(Struct, frozen=True, kw_only=True):
-    """A ClusterQueue, and all those that share its quota, itself included."""
+    """A ClusterQueue, and what shares quota with it, as for `path_to`."""
 
     queue: JsonObject
     cohort: tuple[JsonObject, ...]
 
-    def total(self, flavor: Flavor, resource: str) -> Decimal:
-        together = sum(
-            (nominal_quotas(one).get((flavor.name, resource), Decimal(0)) for one in self.cohort), Decimal(0)
-        )
-        return min(flavor.capacity.get(resource, Decimal(0)), together)
+    @property
+    def path(self) -> QuotaPath:
+        return path_to(self.queue, self.cohort)
 
     def free(self, flavor: Flavor, resource: str) -> Decimal:
-        key = (flavor.name, resource)
-        together = sum(
-            (nominal_quotas(one).get(key, Decimal(0)) - _reserved(one, key) for one in self.cohort), Decimal(0)
-        )
-        own = flavor.capacity.get(resource, Decimal(0))
-        return together if own == UNBOUNDED else min(together, own - _reserved(self.queue, key))
+        return available(self.path, (flavor.name, resource))
 
 
 def shortages(state: QuotaState, flavors: Mapping[str, JsonObject], demand: Demand) -> tuple[Shortage, ...]:
@@ -82,8 +72,9 @@ def in_use_problems(
     """Yield a warning per shortage. `holders`: the Workloads that hold quota; None if they may not be read."""
     for short in shorts:
         unit = "chips" if short.resource == TPU else short.resource
-        cohort = cohort_name(state.queue)
-        where = f"ClusterQueue {state.queue['metadata']['name']}{f' (cohort {cohort})' if cohort else ''}"
+        *cohorts, queue = (node.name for node in state.path)
+        shared = " below ".join(reversed(cohorts))
+        where = f"ClusterQueue {queue}{f' (cohort {shared})' if shared else ''}"
         message = (
             f"The run would wait now: {short.pods} requests {plain(short.asked)} {unit}, and the {where} has"
             f" {plain(max(short.free, Decimal(0)))} of {plain(short.total)} left in flavor {short.flavor}."
@@ -113,31 +104,21 @@ def quota_holder_of(workload: JsonObject) -> QuotaHolder | None:
 
 def _shortage(state: QuotaState, group: Group, pods: PodSet) -> Shortage | None:
     asked = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
-    possible = [f for f in group.matching(pods) if all(state.total(f, name) >= many for name, many in asked.items())]
+    possible = [f for f in group.matching(pods) if all(f.capacity.get(name, 0) >= many for name, many in asked.items())]
     if any(all(state.free(flavor, name) >= many for name, many in asked.items()) for flavor in possible):
         return None
     for resource, amount in asked.items() if possible else ():
         most = max(possible, key=lambda flavor: state.free(flavor, resource))
-        free, total = state.free(most, resource), state.total(most, resource)
+        free, total = state.free(most, resource), most.capacity[resource]
         if free < amount:
             return Shortage(pods=pods.name, resource=resource, asked=amount, flavor=most.name, free=free, total=total)
     return None
 
 
-def _reserved(queue: JsonObject, key: tuple[str, str]) -> Decimal:
-    """Return what the queue has reserved of a flavor's resource."""
-    status = queue.get("status") or {}
-    for flavor in status.get("flavorsReservation") or status.get("flavorsUsage") or ():
-        for resource in flavor.get("resources") or ():
-            if (flavor.get("name"), resource.get("name")) == key:
-                return quantity(resource.get("total", 0))
-    return Decimal(0)
-
-
 def _held_by(short: Shortage, state: QuotaState, holders: tuple[QuotaHolder, ...] | None) -> str:
     if holders is None:
         return " Who holds the rest is not known: your login may not list Workloads of all namespaces."
-    key, queues = (short.flavor, short.resource), {one["metadata"]["name"] for one in state.cohort}
+    key, queues = (short.flavor, short.resource), set(state.path[0].queues())
     mine = [one for one in holders if one.cluster_queue in queues and one.used.get(key)]
     ordered = sorted(mine, key=lambda one: (-one.used[key], one.name))
     texts = [f"{one.name} in {one.namespace} ({plain(one.used[key])})" for one in ordered[:SHOWN]]

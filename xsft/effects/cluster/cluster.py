@@ -157,12 +157,12 @@ class Cluster:
     def resource_quotas(self, *, namespace: str) -> tuple[JsonObject, ...]:
         return self._api.items(kinds.RESOURCE_QUOTAS, namespace=namespace)
 
-    def cohort(self, name: str) -> JsonObject | None:
-        """Return Kueue's object of that cohort, which it need not have; None also if this Kueue knows no such kind."""
+    def cohorts(self) -> tuple[JsonObject, ...]:
+        """Return Kueue's objects of cohorts, which need not have one; none also if this Kueue knows no such kind."""
         try:
-            return self._api.get(self._kueue("cohorts", namespaced=False), name=name)
+            return self._api.items(self._kueue("cohorts", namespaced=False))
         except EnvironmentMissing:
-            return None
+            return ()
 
     def topology(self, name: str) -> JsonObject | None:
         """Return Kueue's Topology; None also if this Kueue knows no such kind."""

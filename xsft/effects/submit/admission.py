@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from xsft.aliases import JsonObject
 from xsft.checks.admission import ClusterFacts, Unseen, admission_problems, read_nodes, shortages_in
+from xsft.checks.cohort_tree import cohort_name
 from xsft.checks.controllers import CONTROLLERS, Controller
 from xsft.checks.demand import Demand, demand_of
 from xsft.checks.pod_identity import PodRights, rights_source
-from xsft.checks.quota import cohort_name, has_parent
 from xsft.checks.quota_in_use import QuotaHolder, quota_holder_of
 from xsft.checks.topology import topology_of
 from xsft.effects.cluster.cluster import Cluster
@@ -107,21 +107,17 @@ def _selected(
 
 
 def _cohort(cluster: Cluster, queue: JsonObject | Unseen | None) -> tuple[JsonObject, ...] | Unseen | None:
-    """Return the objects that share quota: the ClusterQueues of the cohort, and the Cohort itself if it adds some; None
-    if the Cohort has a parent, whose quota is not counted here.
-    """
+    """Return the queues that are in a cohort, and all Cohorts, which add quota and may be below others."""
     if not isinstance(queue, dict):
         return None
-    name = cohort_name(queue)
-    if name is None:
+    if cohort_name(queue) is None:
         return (queue,)
-    own = unless_forbidden(lambda: cluster.cohort(name))
-    if isinstance(own, Unseen) or (own and has_parent(own)):
-        return own if isinstance(own, Unseen) else None
-    found = unless_forbidden(cluster.cluster_queues)
-    if isinstance(found, Unseen):
-        return found
-    return (*(one for one in found if cohort_name(one) == name), *((own,) if own else ()))
+    queues = start(lambda: unless_forbidden(cluster.cluster_queues))
+    cohorts = unless_forbidden(cluster.cohorts)
+    found = queues.result()
+    if isinstance(found, Unseen) or isinstance(cohorts, Unseen):
+        return found if isinstance(found, Unseen) else cohorts
+    return (*filter(cohort_name, found), *cohorts)
 
 
 def _holders(cluster: Cluster) -> tuple[QuotaHolder, ...] | None:
