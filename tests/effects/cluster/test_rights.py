@@ -10,6 +10,7 @@ import yaml
 
 from tests.effects.submit.test_admission import TOKEN, plan_for
 from tests.fakes.clusters import ClusterApi
+from tests.servers import server
 from xsft.effects.cluster.create import Created
 from xsft.effects.submit.admission import examine
 
@@ -32,6 +33,12 @@ def test_with_the_listed_rights_everything_works(cluster_api: ClusterApi) -> Non
     assert cluster.dry_run_pods(wanted.manifest) == ()
     assert isinstance(cluster.create_jobset(wanted.manifest), Created)
     examine(cluster, plan_for(cluster_api, queue="nosuch", priority="low"))
+    served = server(namespace=cluster_api.namespace)
+    for body in (served.manifest, *served.dependents):
+        assert isinstance(cluster.servers.create(body), Created)
+        assert cluster.servers.get(body)
+    (seen,) = cluster.reads.servers(namespace=cluster_api.namespace)
+    assert cluster.servers.delete(name=seen.name, namespace=seen.namespace, uid=seen.uid) == "deleted"
 
 
 def test_without_the_optional_ones_it_warns_and_goes_on(cluster_api: ClusterApi) -> None:
