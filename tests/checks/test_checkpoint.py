@@ -48,6 +48,20 @@ def test_mcjax_reads_every_format():
     assert ids(check, spec(GOOD, mode="mcjax"), facts(use_ocdbt=True, use_zarr3=True)) == set()
 
 
+def test_a_piece_that_orbax_does_not_read_at_once():
+    def of(dtype: str | None) -> Facts:
+        return facts(arrays=(SavedArray(path=("params", "params", "wi"), piece=(16384, 126, 53248), dtype=dtype),))
+
+    found = one(spec(), of("bfloat16"))
+    assert (found.id, found.kind) == ("checkpoint-piece-large", "disputable")
+    assert "220 GB" in found.message
+    roomy = spec(overrides={"maxtext": {"checkpoint_storage_concurrent_gb": 221}})
+    assert (
+        ids(check, roomy, of("bfloat16")) == ids(check, spec(), of(None)) == ids(check, spec(FLAGSHIP), of("bfloat16"))
+    )
+    assert ids(check, spec(), of(None)) == set()
+
+
 @pytest.mark.parametrize(
     ("scan", "release", "recorded", "expected"),
     [

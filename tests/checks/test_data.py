@@ -47,6 +47,8 @@ def test_file_formats_want_files():
     assert ids(check, spec(data={"hf_path": "json"})) == {"data-files-missing"}
     assert ids(check, spec(data=files)) == set()
     assert ids(check, spec(data={**OWN, "hf_train_files": "data/x.parquet"})) >= {"data-files-on-hub"}
+    assert ids(check, spec(data={**files, "hf_path": "jsonl"})) == {"data-files-on-hub"}
+    assert "data-files-on-hub" not in ids(check, spec(data={**files, "hf_path": "webdataset"}))
 
 
 def test_steps_beyond_the_data_by_one():

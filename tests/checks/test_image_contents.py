@@ -56,6 +56,11 @@ ODD: dict[str, tuple[dict[str, Any], str, str]] = {
         "image-package-old",
         "has libtpu 0.0.41; MaxText 0.2.5 requires 0.0.44",
     ),
+    "old transformers": (
+        {"env": MAXTEXT, "made_by": ("RUN pip install transformers==4.57.3 # buildkit",)},
+        "image-package-old",
+        "has transformers 4.57.3",
+    ),
     "an old Tunix": (
         {"env": MAXTEXT, "made_by": ("RUN pip install 'google-tunix[prod]==0.1.3' # buildkit",)},
         "image-package-old",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
 from xsft.checks.model import check
 from xsft.facts import Facts, TemplateFacts, TokenizerFacts
@@ -110,6 +112,11 @@ def test_a_tokenizer_of_another_family():
     assert "Qwen/Qwen3-0.6B" in problem.fix
     assert ids(check, model(tokenizer="Qwen/Qwen3-8B")) == set()
     assert ids(check, model(tokenizer="my-org/my-tokenizer")) == set(), "unknown is not wrong"
+
+
+@pytest.mark.parametrize("file", ["gs://my-bucket/spm.model", "assets/tokenizer.llama2", "/models/qwen/tokenizer.json"])
+def test_a_file_in_place_of_a_tokenizers_folder(file: str):
+    assert ids(check, model(tokenizer=file)) == {"tokenizer-unreadable"}
 
 
 def test_a_tokenizer_must_be_named_where_the_release_or_the_model_has_none():

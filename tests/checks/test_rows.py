@@ -99,11 +99,14 @@ def test_what_is_not_checked_is_a_note(tmp_path: Path) -> None:
     assert "xsft data inspect" in notes["data-not-read"].fix
 
 
-def test_a_system_message_that_a_known_template_refuses() -> None:
-    row = {"messages": [{"role": "system", "content": "be kind"}, *GOOD["messages"]]}
+@pytest.mark.parametrize("first", [{"role": "system", "content": "be kind"}, {"role": "user", "content": "and?"}])
+def test_roles_that_a_known_template_refuses(first: dict[str, str]) -> None:
+    row = {"messages": [first, *GOOD["messages"]]}
     found = Facts(data=DataFacts(rows=(SampledRow(at="row 1", row=row),)))
     gemma = {"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it"}
     assert "data-template" in factory.ids(check, spec(model=gemma), found)
     assert "data-template" not in factory.ids(check, spec(), found)
     own = {"maxtext": {"chat_template": "{{ messages }}"}}
     assert "data-template" not in factory.ids(check, spec(model=gemma, overrides=own), found)
+    fitting = Facts(data=DataFacts(rows=(SampledRow(at="row 1", row={"messages": GOOD["messages"] * 2}),)))
+    assert "data-template" not in factory.ids(check, spec(model=gemma), fitting)

@@ -80,6 +80,8 @@ def test_clipping_acts_on_sft_since_0_2_0():
         ("not-sft", {"use_dpo": True}, {"use_dpo": False}),
         ("multimodal-packing", {"use_multimodal": True}, {"use_multimodal": False}),
         ("grain-workers", {"grain_worker_count": 2}, {"grain_worker_count": 1}),
+        ("hardware-not-tpu", {"attention": "cudnn_flash_te"}, {"attention": "flash"}),
+        ("hardware-not-tpu", {"quantization": "te_fp8_delayedscaling"}, {"quantization": "int8"}),
         ("dataset-type", {"dataset_type": "tfds"}, {"dataset_type": "hf"}),
         ("conversion-in-trainer", {"convert_checkpoint_if_possible": True}, {"convert_checkpoint_if_possible": False}),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, spec
-from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, said
+from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, queue, said
 from tests.checks.test_admission import facts as cluster_facts
 from tests.checks.test_controllers import QUEUED
 from tests.checks.test_image_contents import OURS
@@ -48,6 +48,13 @@ FILES = {"hf_path": "json", "hf_train_files": "gs://my-bucket/rows.jsonl", "trai
 CHAT = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
 
 
+GEMMA = {"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it"}
+INACTIVE = {"status": {"conditions": [{"type": "Active", "status": "False", "reason": "FlavorNotFound"}]}}
+LARGE = CheckpointFacts(
+    path="gs://my-bucket/0/items",
+    status="read",
+    arrays=(SavedArray(path=("params", "params", "wi"), piece=(16384, 126, 53248), dtype="bfloat16"),),
+)
 TAINTED = {"spec": {**TPU_FLAVOR["spec"], "nodeTaints": [{"key": "team", "value": "other", "effect": "NoSchedule"}]}}
 
 
@@ -133,6 +140,18 @@ def a_bucket_that_keeps_everything(_folder: Path) -> Raised:
         return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
 
 
+def a_bucket_that_forgets(_folder: Path) -> Raised:
+    rule = {"action": {"type": "Delete"}, "condition": {"age": 1}}
+    with serving_bucket(Bucket({}, settings={"lifecycle": {"rule": [rule]}})) as bucket:
+        return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
+
+
+def a_pointer(folder: Path) -> Raised:
+    (folder / "rows.jsonl").write_text("version https://git-lfs.github.com/spec/v1\nsize 146946961\n")
+    read = read_rows(f"{folder}/rows.jsonl", of="json", where="data.hf_train_files")
+    return said_of(spec(data=FILES), Facts(data=read))
+
+
 def a_bucket_that_hides_itself(_folder: Path) -> Raised:
     with serving_bucket(Bucket({}, permissions=ALL - {"storage.buckets.get"})) as bucket:
         return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
@@ -176,8 +195,9 @@ def dry_run(act: Callable[[ClusterApi, dict[str, Any]], None]) -> Case:
     return raised
 
 
-def without_webhook(service: str) -> Case:
+def without_webhook(service: str, why: str = "") -> Case:
     message = NO_ENDPOINTS.replace("jobset", service)
+    message = f"{message.rpartition(': ')[0]}: {why}" if why else message
     return dry_run(lambda api, _: api.server.fail("^POST ", code=500, message=message, times=9))
 
 
@@ -333,9 +353,29 @@ CASES: Mapping[str, Case] = {
     "tokens.beyond-vocabulary": workload(facts=Facts(tokenizer=TokenizerFacts(folder="/t", vocabulary=151_937))),
     "data.system": rows(
         {"messages": [{"role": "system", "content": "be kind"}, *CHAT["messages"]]},
-        model={"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it"},
+        model=GEMMA,
     ),
     "data.script": workload(data={"hf_path": "team/rows"}, facts=Facts(hub_data=HubDataFacts(script="rows.py"))),
     "keys.eval-start": keys(eval_start_step=5),
+    "keys.gpu-attention": keys(attention="cudnn_flash_te"),
+    "keys.vertex": keys(use_vertex_tensorboard=True),
+    "keys.rate": workload(train={"learning_rate": 0.05}),
+    "tokens.roles": rows({"messages": [CHAT["messages"][0], *CHAT["messages"]]}, model=GEMMA),
+    "tokens.file": workload(model={"tokenizer": "gs://my-bucket/spm.model"}),
+    "tokens.no-template": workload(model={"name": "llama3.1-8b", "tokenizer": "meta-llama/Llama-3.1-8B"}),
+    "tokens.newer-file": image(env={"ENV_DEVICE": "tpu"}, made_by=("RUN pip install tokenizers==0.19.1",)),
+    "image.transformers": image(env={"ENV_DEVICE": "tpu"}, made_by=("RUN pip install transformers==4.30.0",)),
+    "data.jsonl": workload(data={**FILES, "hf_path": "jsonl"}),
+    "data.preference": rows({"prompt": "a", "chosen": "b", "rejected": "c"}),
+    "data.answer-first": rows({"messages": [CHAT["messages"][1], *CHAT["messages"]]}),
+    "data.pointer": a_pointer,
+    "rights.lifecycle": a_bucket_that_forgets,
+    "checkpoint.limit": workload(facts=Facts(checkpoint=LARGE)),
+    "serving.heads": workload(
+        model={"name": "qwen2.5-7b", "tokenizer": "Qwen/Qwen2.5-7B-Instruct"},
+        stages={"export": {}, "serve": {"image": f"vllm/vllm-tpu@sha256:{'0' * 64}", "type": "v6e-8"}},
+    ),
+    "cluster.flavor-missing": lambda _folder: printed(said(cluster_facts(cluster_queue={**queue(), **INACTIVE}))),
+    "cluster.webhook-slow": without_webhook("jobset", "context deadline exceeded"),
     "export.sft-checkpoint": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
 }

@@ -60,6 +60,11 @@ def refuses_system(repo: str) -> bool:
     return repo.startswith(tuple(toml("tokenizers.toml")["system"]["refused"]))
 
 
+def wants_alternating_roles(repo: str) -> bool:
+    """Return whether the repository's own chat template is known to stop at two questions in a row."""
+    return repo.startswith(tuple(toml("tokenizers.toml")["roles"]["alternate"]))
+
+
 def is_gated(repo: str) -> bool | None:
     """Return True if the hub requires a token and an accepted licence; None if unknown."""
     gates: dict[str, list[str]] = toml("tokenizers.toml")["gated"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from xsft.checkpoint.compare import kind
@@ -13,6 +14,11 @@ from xsft.problems import Problem, error, errors_in, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
+READ_LIMIT, READ_LIMIT_GB = "checkpoint_storage_concurrent_gb", 96
+"""Key of MaxText, and its default; source: maxtext@0.2.5 configs/base.yml, utils/model_creation_utils.py."""
+GB = 10**9
+WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Bytes of one number, by data type."""
 DEFAULT_AXIS = 1
 """MaxText's param_scan_axis; source: maxtext@0.2.5 configs/base.yml."""
 
@@ -34,6 +40,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         case "read":
             yield from _without_arrays(run, found)
             yield from _format(run, found)
+            yield from _pieces(run, keys, found)
             yield from _layers(run, keys, found)
         case "torn":
             message = f"{run.checkpoint} is incomplete: {found.detail}."
@@ -148,6 +155,25 @@ def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
     if found.use_zarr3:
         message = f"{run.checkpoint} is written as zarr v3; Pathways' workers read zarr v2 only."
         yield error("checkpoint-zarr3", _where(run), message, fix)
+
+
+def _pieces(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
+    """Check that the largest piece fits the memory that Orbax reads with; Pathways' workers read without that limit.
+    source: orbax-checkpoint@0.12.8 serialization/serialization.py [estimate_read_memory_footprint], limits.py.
+    """
+    limit = number(keys.get(READ_LIMIT, READ_LIMIT_GB))
+    sized = [(math.prod(one.piece) * WIDTHS.get(one.dtype or "", 0), one) for one in found.arrays if one.piece]
+    size, largest = max(sized, key=lambda pair: pair[0], default=(0, None))
+    if run.mode.single_controller or limit is None or largest is None or size < limit * GB:
+        return
+    message = (
+        f"A piece of {'.'.join(largest.path)} has {size / GB:.0f} GB, and Orbax reads at most"
+        f" {READ_LIMIT}={limit:g} GB at once: `Requested more bytes than we reserved space for`."
+    )
+    fix = (
+        f"Set overrides.maxtext: {{{READ_LIMIT}: {int(size / GB) + 1}}} if a host has the memory, or convert it again."
+    )
+    yield error("checkpoint-piece-large", where_of(READ_LIMIT, run) or _where(run), message, fix, kind="disputable")
 
 
 def _layers(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:

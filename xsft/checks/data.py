@@ -14,6 +14,8 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainers.local import FILE_FORMATS, GRAIN_FORMATS
 
+LOADERS = frozenset({"audiofolder", "imagefolder", "pandas", "videofolder", "webdataset", "xml"})
+"""Loaders of datasets besides those of files that xsft reads. source: datasets@5.2.0 packaged_modules/__init__.py."""
 _NOT_HUB = ("/", ".", "~", "gs://", "xsft://")
 
 STREAMING_HOSTS = 16
@@ -50,7 +52,8 @@ def _files(run: Run) -> Iterator[Problem]:
     if reads_files and not data.hf_train_files:
         message = f"hf_path: {data.hf_path} is a file format, and no files are given."
         yield error("data-files-missing", "data.hf_train_files", message, "Set data.hf_train_files.")
-    if data.hf_train_files and not reads_files and "/" in data.hf_path and not data.hf_path.startswith(_NOT_HUB):
+    on_hub = data.hf_path not in LOADERS and not data.hf_path.startswith(_NOT_HUB)
+    if data.hf_train_files and not reads_files and on_hub:
         message = f"hf_train_files must be files in the data set {data.hf_path} on the hub."
         fix = "For your own files set hf_path: json or parquet."
         yield warning("data-files-on-hub", "data.hf_path", message, fix)

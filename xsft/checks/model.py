@@ -137,12 +137,21 @@ def _tokenizer(run: Run) -> Iterator[Problem]:
         default = "Llama 2's" if run.release.needs_tokenizer_path else "Llama 2's, as MaxText knows none for this model"
         message = f"No tokenizer: MaxText {version} would silently use {default}, and train on wrong tokens."
         yield error("tokenizer-missing", "model.tokenizer", message, f"Set one, e.g. {_example(run)}.")
+    elif run.spec.data.pipeline != "grain" and _is_file(given):
+        message = f"{given} is a file; Hugging Face's pipeline loads a tokenizer from a folder or a repository."
+        yield error("tokenizer-unreadable", "model.tokenizer", message, f"Name its folder, or {_example(run)}.")
     elif run.model is not None and tokenizer_fits(family=run.model.tokenizer_family, repo=given) is False:
         message = (
             f"{given} is a {tokenizer_family(given) or 'foreign'} tokenizer, and {run.model.name} reads "
             f"{run.model.tokenizer_family} tokens."
         )
         yield error("tokenizer-family", "model.tokenizer", message, f"Use {_example(run)}.")
+
+
+def _is_file(tokenizer: str) -> bool:
+    """Return whether it is named like SentencePiece's or tiktoken's file, or one of a tokenizer's folder."""
+    name = tokenizer.rpartition("/")[2]
+    return name.startswith("tokenizer.") or name.endswith((".model", ".json", ".tiktoken"))
 
 
 ONE_MORE = frozenset({"gemma3", "gemma4"})

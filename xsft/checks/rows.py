@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Literal
 
-from xsft.catalog.tokenizers import refuses_system
+from xsft.catalog.tokenizers import refuses_system, wants_alternating_roles
 from xsft.checks.values import is_on, number
 from xsft.dataset.passes import Split
-from xsft.dataset.rules import Render, Rules, judge
+from xsft.dataset.rules import ROLES, Render, Rules, judge
 from xsft.dataset.verdicts import Round, length_problems, problems_of, texts_of
 from xsft.facts import CountedData, DataFacts, Facts, RoundTokens, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
@@ -41,7 +42,7 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
         if found is not None:
             rules = _rules(_columns(run, split), keys, facts.tokenizer)
             yield from _of_files(found, where, rules)
-            yield from _system_refused(run, keys, found, rules, where=where)
+            yield from _template_refused(run, keys, found, rules, where=where)
             yield from _retyped(found, where) if keys.get("hf_path") == "json" else ()
     if facts.counted is not None:
         yield from _counted_before(facts.counted)
@@ -92,17 +93,28 @@ def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Pro
         yield from problems_of(found, rules, where=where)
 
 
-def _system_refused(run: Run, keys: Keys, found: DataFacts, rules: Rules | None, *, where: str) -> Iterator[Problem]:
-    """Check system messages against what the catalogue knows of a template that is not on this machine."""
+def _template_refused(run: Run, keys: Keys, found: DataFacts, rules: Rules | None, *, where: str) -> Iterator[Problem]:
+    """Check the roles against what the catalogue knows of a template that is not on this machine."""
     own = keys.get("chat_template") or keys.get("chat_template_path")
-    if rules is None or rules.render or own or not refuses_system(run.tokenizer or ""):
+    if rules is None or rules.render or own:
         return
     for row in found.rows:
-        if any(message["role"] == "system" for message in judge(row.row, rules).messages):
-            message = f"{row.at} has a system message, at which the chat template of {run.tokenizer} stops."
-            fix = "Put its text into the first question, or give a template that takes it: data.chat_template."
-            yield error("data-template", where, message, fix, kind="disputable")
+        roles = [str(message["role"]) for message in judge(row.row, rules).messages]
+        if refused := _refused_roles(roles, run.tokenizer or ""):
+            what, fix = refused
+            message = f"{row.at} has {what}, at which the chat template of {run.tokenizer} stops."
+            yield error("data-template", where, message, f"{fix}: data.chat_template.", kind="disputable")
             return
+
+
+def _refused_roles(roles: Sequence[str], tokenizer: str) -> tuple[str, str] | None:
+    """Return what the tokenizer's template refuses, and the fix; None if nothing is known to be refused."""
+    if "system" in roles and refuses_system(tokenizer):
+        return "a system message", "Put its text into the first question, or give a template that takes it"
+    read = [role for role in roles if role in ROLES]
+    if ("user", "user") in pairwise(read) and wants_alternating_roles(tokenizer):
+        return "two questions in a row", "Join them, or give a template that takes both"
+    return None
 
 
 def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:

@@ -32,6 +32,7 @@ NO_OPS: Mapping[str, tuple[Value, str]] = MappingProxyType(
         "enable_continuous_checkpointing": (False, "it works in MaxText's pre-training loop only"),
         "eval_start_step": (0, "only MaxText's pre-training loop reads it"),
         "use_chat_template": (False, "only decoding reads it"),
+        "use_vertex_tensorboard": (False, "only MaxText's pre-training loop uploads to Vertex AI"),
     }
 )
 """Key -> MaxText's default, and why another value changes nothing in SFT."""
@@ -147,6 +148,10 @@ def _on_tpu_cluster(value: Value, run: Run) -> bool:
     return run.spec.on_cluster and value != "tpu"
 
 
+def _gpu_kernel(value: Value, run: Run) -> bool:
+    return run.spec.on_cluster and str(value).startswith(("cudnn_", "te_"))
+
+
 def _below_one(value: Value, _run: Run) -> bool:
     found = number(value)
     return found is not None and found < 1
@@ -226,6 +231,20 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
         applies=_on_tpu_cluster,
         why="MaxText would connect the hosts as those of another platform, and the slices are TPUs.",
         fix="Remove it; tpu is MaxText's default.",
+    ),
+    UnsupportedKey(
+        id="hardware-not-tpu",
+        key="attention",
+        applies=_gpu_kernel,
+        why="this kernel is cuDNN's, and the slices are TPUs.",
+        fix="Set flash, or remove it: MaxText selects the kernel.",
+    ),
+    UnsupportedKey(
+        id="hardware-not-tpu",
+        key="quantization",
+        applies=_gpu_kernel,
+        why="this is Transformer Engine's, which runs on GPUs only, and the slices are TPUs.",
+        fix="Remove it, or take one for TPUs: int8, fp8_full.",
     ),
     UnsupportedKey(
         id="log-period",

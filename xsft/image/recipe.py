@@ -31,7 +31,10 @@ MAXTEXT_LABEL = "dev.xsft.maxtext.version"
 """Label that tells `submit` the MaxText layout of an image that xsft did not push."""
 PACKAGES_LABEL = "dev.xsft.packages"
 """Label that tells the versions of PACKAGES in an image, as pins: `jax==0.11.0 libtpu==0.0.44`."""
-PACKAGES = ("google-tunix", "jax", "jaxlib", "libtpu", "maxtext")
+PACKAGES = (
+    *("datasets", "flax", "google-tunix", "jax", "jaxlib", "libtpu", "maxtext"),
+    *("orbax-checkpoint", "tokenizers", "transformers"),
+)
 """Packages whose versions decide whether a run can start."""
 EVALUATE_FILE = "xsft/evaluate.zip"
 """Path of the evaluation program in the code's context."""

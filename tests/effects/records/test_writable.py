@@ -60,6 +60,30 @@ def test_what_is_deleted_or_overwritten_later(bucket: Bucket) -> None:
     assert ids(told(bucket)) == [("output-retention", "warning"), ("output-requester-pays", "warning")]
 
 
+def rule(kind: str = "Delete", **condition: object) -> dict[str, object]:
+    action = {"type": kind, "storageClass": "NEARLINE"}
+    return {"lifecycle": {"rule": [{"action": action, "condition": condition}]}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reported"),
+    [
+        (rule(age=7), True),
+        (rule(age=1, matchesPrefix=["tmp/", "runs"]), True),
+        (rule(age=1, matchesPrefix=["tmp/"]), False),
+        (rule(age=365), False),
+        (rule(age=7, isLive=False), False),
+        (rule(age=7, numNewerVersions=3), False),
+        (rule("SetStorageClass", age=7), False),
+    ],
+)
+def test_a_lifecycle_rule_that_deletes_the_output_soon(
+    bucket: Bucket, settings: dict[str, object], reported: bool
+) -> None:
+    bucket.settings = settings
+    assert ids(told(bucket)) == ([("output-lifecycle", "warning")] if reported else [])
+
+
 def test_no_right_at_all_is_an_answer_without_a_list(bucket: Bucket) -> None:
     bucket.permissions = frozenset()
     assert ids(told(bucket)) == [("output-permission", "error"), ("output-bucket-get", "warning")]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import beside, sync_folder, write_new
@@ -133,6 +133,24 @@ class BucketSettings(Struct, frozen=True, kw_only=True):
 
     retention_s: int = 0
     requester_pays: bool = False
+    deleted_after: Mapping[str, int] = field(default_factory=dict)
+    """For each prefix of names, days after which a lifecycle rule deletes its objects."""
+
+
+AGED = frozenset({"age", "isLive", "matchesPrefix"})
+"""Conditions of a lifecycle rule that are judged; with any other it may spare the objects of a run. source:
+cloud.google.com/storage/docs/lifecycle, conditions."""
+
+
+def _deleted_after(rules: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for rule in rules:
+        when = rule.get("condition") or {}
+        deletes = (rule.get("action") or {}).get("type") == "Delete" and when.get("isLive") is not False
+        if deletes and "age" in when and set(when) <= AGED:
+            for prefix in when.get("matchesPrefix") or [""]:
+                found[prefix] = min(int(when["age"]), found.get(prefix, int(when["age"])))
+    return found
 
 
 class GcsObjects:
@@ -204,7 +222,11 @@ class GcsObjects:
         found = self._reading.ask(f"gs://{bucket}", lambda: self._client.get_bucket(bucket, **self._options))
         if found is None:
             return BucketSettings()
-        return BucketSettings(retention_s=found.retention_period or 0, requester_pays=bool(found.requester_pays))
+        return BucketSettings(
+            retention_s=found.retention_period or 0,
+            requester_pays=bool(found.requester_pays),
+            deleted_after=_deleted_after(found.lifecycle_rules),
+        )
 
     def _uploaded(self, path: str, content: bytes) -> bool:
         bucket, name = bucket_and_name(path)

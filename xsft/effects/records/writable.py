@@ -21,6 +21,8 @@ DELETE_PERMISSION = "storage.objects.delete"
 """Tunix keeps the last three checkpoints, and Cloud Storage asks for this permission to overwrite, too. source:
 google-tunix@0.1.7 sft/checkpoint_manager.py; cloud.google.com/storage/docs/access-control/iam-permissions
 """
+SOON_DAYS = 30
+"""Age in days up to which a deletion is reported; a later one is a clean-up that a team plans with."""
 MIN_FREE_BYTES = 100 * 10**6
 """A record takes some 30 kB; with less free space than this a run on this machine cannot even write its log."""
 
@@ -41,7 +43,7 @@ def check_writable(
 
 
 def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
-    bucket, _ = bucket_and_name(output)
+    bucket, name = bucket_and_name(output)
     held = objects.held_permissions(bucket, (*OBJECT_PERMISSIONS, DELETE_PERMISSION, BUCKET_PERMISSION))
     if held is None:
         yield error(
@@ -68,7 +70,7 @@ def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
             f"Grant that account roles/storage.objectUser: {_grant(bucket, 'roles/storage.objectUser')}",
         )
     if BUCKET_PERMISSION in held:
-        yield from _settings(bucket, objects.settings(bucket))
+        yield from _settings(bucket, name, objects.settings(bucket))
     else:
         yield warning(
             "output-bucket-get",
@@ -80,8 +82,8 @@ def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
         )
 
 
-def _settings(bucket: str, found: BucketSettings) -> Iterator[Problem]:
-    """source: cloud.google.com/storage/docs/bucket-lock and /docs/requester-pays."""
+def _settings(bucket: str, name: str, found: BucketSettings) -> Iterator[Problem]:
+    """source: cloud.google.com/storage/docs/bucket-lock, /docs/lifecycle and /docs/requester-pays."""
     if found.retention_s:
         message = (
             f"The bucket {bucket} keeps every object for {found.retention_s:,} s: until then a run can neither delete"
@@ -89,6 +91,14 @@ def _settings(bucket: str, found: BucketSettings) -> Iterator[Problem]:
         )
         fix = "Use another bucket, or ask its owner for a lifecycle rule in place of the retention policy."
         yield warning("output-retention", "output", message, fix)
+    deleted = [days for prefix, days in found.deleted_after.items() if name.startswith(prefix)]
+    if deleted and min(deleted) <= SOON_DAYS:
+        message = (
+            f"A lifecycle rule of the bucket {bucket} deletes objects under {name or 'it'} after {min(deleted)} days:"
+            " checkpoints and exports too."
+        )
+        fix = "Use another bucket or folder, or copy what you keep in time."
+        yield warning("output-lifecycle", "output", message, fix)
     if found.requester_pays:
         message = f"The bucket {bucket} bills who asks, and MaxText names no project to bill: each request gets 400."
         fix = f"Use another bucket, or: gcloud storage buckets update gs://{bucket} --no-requester-pays"
