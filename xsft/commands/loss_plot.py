@@ -22,17 +22,17 @@ LETTERS = string.ascii_lowercase
 """Letters of the runs in a plot of several: readable without colour."""
 
 
-def terminal_plot(losses: Mapping[int, float], *, width: int = WIDTH, height: int = HEIGHT) -> str:
+def terminal_plot(losses: Mapping[int, float]) -> str:
     """Return the plot as plain text without colour; empty for fewer than two losses that can be drawn."""
     points = _drawable(losses)
-    return _plotted([(points, None)], width=width, height=height) if len(points) >= 2 else ""
+    return _plotted([(points, None)]) if len(points) >= 2 else ""
 
 
-def terminal_comparison(curves: Sequence[Mapping[int, float]], *, width: int = WIDTH, height: int = HEIGHT) -> str:
+def terminal_comparison(curves: Sequence[Mapping[int, float]]) -> str:
     """Return a plot with each run drawn by its letter, a, b, c, … in the order given; empty if no run has a loss that
     can be drawn. Later runs are drawn over earlier ones. At most as many runs as LETTERS."""
     drawn = [(points, LETTERS[i]) for i, points in enumerate(map(_drawable, curves)) if points]
-    return _plotted(drawn, width=width, height=height) if drawn else ""
+    return _plotted(drawn) if drawn else ""
 
 
 def picture(losses: Mapping[int, float], *, title: str) -> bytes:
@@ -51,13 +51,13 @@ def _drawn(curves: Mapping[str, Mapping[int, float]], *, title: str, kind: Pictu
     return draw({name: _drawable(losses) for name, losses in curves.items()}, title=title, kind=kind)
 
 
-def _plotted(curves: Sequence[tuple[Mapping[int, float], str | None]], *, width: int, height: int) -> str:
+def _plotted(curves: Sequence[tuple[Mapping[int, float], str | None]]) -> str:
     import plotext
 
     figure = plotext.figure
     figure.clear()
     figure.theme("colorless")
-    figure.plot_size(width, height)
+    figure.plot_size(WIDTH, HEIGHT)
     figure.title("loss")
     for points, marker in curves:
         figure.draw(figure.signal(list(points), list(points.values()), marker=marker).lines())

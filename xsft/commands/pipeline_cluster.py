@@ -32,7 +32,7 @@ from xsft.errors import RunFailed, TimedOut, Unknown
 from xsft.launchers.cpujob import CpuJob
 from xsft.naming import stage_name
 from xsft.problems import Problem
-from xsft.stages.stage import StageAction, StageEnd, StageFound, StageName, StagePlan, StageState
+from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.states.waiting import DONE
 from xsft.states.worth import WORTHLESS
 from xsft.steps import Intent, JobPlan, Plan, Planned
@@ -80,16 +80,10 @@ def submit_job(plan: Planned, stage: _Job, *, connect: Connect, warnings: tuple[
 
 def begun(done: Submission, *, why: str) -> StageEnd:
     """Return the end of a call that created or adopted an object."""
-    actions: dict[str, StageAction] = {
-        "finished": "done",
-        "created": "created",
-        "attempt": "attempt",
-        "adopted": "adopted",
-    }
     named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name
     said = f"{named} does it already" if done.action == "adopted" else why
     state: StageState = "done" if done.action == "finished" else "running"
-    return StageEnd(action=actions[done.action], state=state, why=said, warnings=())
+    return StageEnd(action=stage_action(done.action), state=state, why=said, warnings=())
 
 
 def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None:

@@ -22,7 +22,7 @@ from xsft.effects.machine import clock
 from xsft.effects.runs.local import lock_of
 from xsft.errors import Refused, TimedOut
 from xsft.naming import stage_name
-from xsft.stages.stage import StageAction, StageEnd, StageFound, StageName, StagePlan, StageState
+from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.steps import Plan
 
 LOOK_EVERY_S = 1.0
@@ -94,21 +94,14 @@ def conversion_found(made: ConversionPlan) -> StageFound:
 
 
 def _conversion_end(result: ConversionResult) -> StageEnd:
-    actions: dict[str, StageAction] = {"finished": "done", "created": "created", "attempt": "attempt"}
-    end = StageEnd(
-        action=actions[result.action],
-        state="done" if result.checkpoint else "failed",
-        why=result.why,
-        result=result.checkpoint,
-        warnings=result.warnings,
-    )
-    if result.outcome == "completed":
-        return end
+    is_done = result.outcome == "completed"
+    fix = f"The whole output: {result.log}. What was written stays; the same command converts again."
     return StageEnd(
-        action=end.action,
-        state="failed",
-        why=result.reason or "it did not complete",
-        fix=f"The whole output: {result.log}. What was written stays; the same command converts again.",
+        action=stage_action(result.action),
+        state="done" if is_done else "failed",
+        why=result.why if is_done else result.reason or "it did not complete",
+        result=result.checkpoint,
+        fix="" if is_done else fix,
         interrupted=result.outcome == "interrupted",
         warnings=result.warnings,
     )
@@ -204,8 +197,7 @@ def _untrained(folder: RunFolder) -> StageFound:
 
 
 def _training_end(result: LocalResult) -> StageEnd:
-    actions: dict[str, StageAction] = {"finished": "done", "created": "created", "attempt": "attempt"}
-    action = actions[result.action]
+    action = stage_action(result.action)
     if result.outcome == "completed":
         why = _saved(result)
         return StageEnd(action=action, state="done", why=why, result=_result(result))

@@ -12,6 +12,9 @@ from msgspec import Struct
 from xsft.dataset.examples import TokenSequence, Vocabulary
 from xsft.dataset.passes import LOOK_AHEAD, Inspected, PassRead, Reading, Turn
 
+PARTS = 10
+"""Bars of a histogram."""
+
 
 class Lengths(Struct, frozen=True, kw_only=True):
     """Lengths of examples in tokens, before truncation."""
@@ -151,11 +154,11 @@ def _steps(found: Inspected, reading: Reading, *, rows: int | None, packing: flo
     return rows * mean / (packing * reading.limit) / reading.sequences_per_step
 
 
-def _histogram(lengths: Sequence[int], parts: int = 10) -> tuple[tuple[int, int], ...]:
+def _histogram(lengths: Sequence[int]) -> tuple[tuple[int, int], ...]:
     if not lengths:
         return ()
-    width = max(1, math.ceil((lengths[-1] + 1) / parts))
-    counts: Mapping[int, int] = {part: sum(length // width == part for length in lengths) for part in range(parts)}
+    width = max(1, math.ceil((lengths[-1] + 1) / PARTS))
+    counts: Mapping[int, int] = {part: sum(length // width == part for length in lengths) for part in range(PARTS)}
     return tuple((width * (part + 1), count) for part, count in counts.items())
 
 

@@ -89,6 +89,11 @@ class StageEnd(Struct, frozen=True, kw_only=True):
     digest: str | None = None
 
 
+def stage_action(did: Literal["finished", "created", "attempt", "adopted"]) -> StageAction:
+    """Return what a submission or a run on this machine did as a stage's action: what was finished is done."""
+    return "done" if did == "finished" else did
+
+
 class Stage(Protocol):
     """One stage of one workload."""
 

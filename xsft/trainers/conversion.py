@@ -17,15 +17,15 @@ from xsft.trainers.arguments import argument
 STAGE = "convert"
 
 
-def conversion_plan(run: Run, facts: Facts | None = None, *, directory: str | None = None) -> ConversionPlan | None:
-    """Return what converts the run's weights into `directory`, by default that of the next attempt; None if the
-    workload names a checkpoint or trains from scratch."""
+def conversion_plan(run: Run, facts: Facts | None = None) -> ConversionPlan | None:
+    """Return what converts the run's weights into the folder of the next attempt; None if the workload names a
+    checkpoint or trains from scratch."""
     if run.conversion is None or run.converted is None or run.output is None:
         return None
     facts = facts or Facts()
     source_bytes = facts.source.weights_bytes if facts.source else None
     tries = facts.tries or TriesFacts()
-    there = directory or run.next_try or run.converted
+    there = run.next_try or run.converted
     return ConversionPlan(
         run_name=stage_name(run_name=run.run_name, stage=STAGE),
         training=run.run_name,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 
-def add_files(parser: argparse.ArgumentParser, *, metavar: str = "FILE") -> None:
-    parser.add_argument("files", nargs="+", metavar=metavar, help="workload YAML, or - for stdin")
+def add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="workload YAML, or - for stdin")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

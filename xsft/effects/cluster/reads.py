@@ -41,9 +41,9 @@ class Reads(Struct, frozen=True):
 
     api: Api
 
-    def jobsets(self, *, namespace: str, selector: str = "") -> tuple[JobSet, ...]:
+    def jobsets(self, *, namespace: str) -> tuple[JobSet, ...]:
         """Return the JobSets of runs: xsft's, xpk's, and any other that requests TPUs."""
-        found = self.api.reduced(kinds.JOBSETS, run_of, namespace=namespace, query=_query(labels=selector))
+        found = self.api.reduced(kinds.JOBSETS, run_of, namespace=namespace)
         return tuple(one for one in found if one is not None)
 
     def jobset(self, *, name: str, namespace: str) -> JobSet | None:
@@ -70,8 +70,8 @@ class Reads(Struct, frozen=True):
 
         return self._kueue(listed) or ()
 
-    def pods(self, *, namespace: str, labels: str, fields: str = "") -> tuple[Pod, ...]:
-        query = _query(labels=labels, fields=fields)
+    def pods(self, *, namespace: str, labels: str) -> tuple[Pod, ...]:
+        query = _query(labels=labels)
         return self.api.reduced(kinds.PODS, pod_of, namespace=namespace, query=query)
 
     def cached_pods(self, *, namespace: str, labels: str, fields: str = "") -> tuple[Pod, ...]:

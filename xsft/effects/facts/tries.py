@@ -23,7 +23,6 @@ OWN = "xsft/"
 
 ReadCheckpoint = Callable[[str], CheckpointFacts]
 Names = Callable[[str], tuple[str, ...]]
-ReadFile = Callable[[str], bytes | None]
 
 
 def folder_names(folder: str) -> tuple[str, ...]:
@@ -36,9 +35,7 @@ def read_small(path: str) -> bytes | None:
     return storage_for(path, env=own_environment(), deadline_s=DEADLINE_S).read(path, limit=MAX_BYTES)
 
 
-def with_tries(
-    spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names: Names = folder_names, read: ReadFile = read_small
-) -> Facts:
+def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names: Names = folder_names) -> Facts:
     """Return the facts with the first complete try, else the newest incomplete one, else that there is none."""
     run, _ = resolve(spec, facts)
     first = run.converted
@@ -48,7 +45,7 @@ def with_tries(
     try:
         beside = tuple(f"{parent}/{name.rstrip('/')}" for name in names(parent) if name.endswith("/"))
         tried = sorted((number, path) for path in beside if (number := number_of(path, directory=first)))
-        records = {path: from_json(read(f"{path}/{FILE}") or b"") for _, path in tried}
+        records = {path: from_json(read_small(f"{path}/{FILE}") or b"") for _, path in tried}
         taken = tuple(path for _, path in tried if set(names(path)) - {OWN} or _may_be_written(records[path]))
     except Unreachable as failed:
         detail = f"{failed.message}. {failed.fix}".strip()

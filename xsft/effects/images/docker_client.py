@@ -110,13 +110,12 @@ class Engine:
             yield (json.loads(line) for line in answer.iter_lines() if line)
 
     def pull(
-        self, ref: str, *, auth: Mapping[str, str] | None = None, doing: Doing | None = None,
-        on_event: Callable[[Layer], None] = lambda _: None,
-    ) -> ImageSeen:  # fmt: skip
+        self, ref: str, *, auth: Mapping[str, str] | None = None, on_event: Callable[[Layer], None] = lambda _: None
+    ) -> ImageSeen:
         """Pull by digest or tag. `auth`: as `docker_login.auth_for` returns it. Raises Unreachable and
         EnvironmentMissing.
         """
-        doing = doing or Doing(what=f"pull {ref}", host=named(ref).host, repository=named(ref).repository)
+        doing = Doing(what=f"pull {ref}", host=named(ref).host, repository=named(ref).repository)
         at = named(ref)  # the engine's API takes a digest as the tag
         with told(doing):
             lines = self.api.pull(
@@ -130,7 +129,7 @@ class Engine:
         return found
 
 
-def connect(env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Engine:
+def connect(env: Mapping[str, str]) -> Engine:
     """Connect to the engine that `docker` would use with this environment: DOCKER_HOST, else the context, else the
     machine's own. Raises EnvironmentMissing: docker-missing, docker-permission or docker-not-running.
     """
@@ -143,7 +142,7 @@ def connect(env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Engine:
     host = settings.get("base_url") or "unix:///var/run/docker.sock"
     try:
         _knock(host)
-        api = make(version="auto", timeout=timeout_s, use_ssh_client=True, **settings)
+        api = make(version="auto", timeout=TIMEOUT_S, use_ssh_client=True, **settings)
     except (DockerException, OSError, ValueError) as failed:
         raise no_engine(str(failed), host=host, client=shutil.which("docker", path=env.get("PATH"))) from None
     return Engine(host=host, api=api, env=env)

@@ -48,13 +48,12 @@ def credential_for(
     host: str,
     *,
     env: Mapping[str, str],
-    google: Callable[[str], bool] = is_google,
     token: Callable[[Mapping[str, str]], str | None] | None = None,
 ) -> Credential | None:
     """Return the credential, or None. For Google's registries: a short-lived token of the user's login; for others, or
     without that login: the one Docker itself has. Raises Unreachable if Google's login service does not answer.
     """
-    if google(host) and (found := (token or token_of_google)(env)):
+    if is_google(host) and (found := (token or token_of_google)(env)):
         return Credential(host=host, user=GOOGLE_USER, secret=found)
     return own_credential(host, env=env)
 

@@ -17,7 +17,6 @@ from xsft.effects.images.docker_client import Engine, ImageSeen, connect
 from xsft.effects.images.docker_push import pusher
 from xsft.effects.images.docker_run import FOLDER_LABEL, ContainerCommand, Mount, refuse_where_running, run_in_container
 from xsft.errors import EnvironmentMissing, SpecError
-from xsft.image.progress import BuildEvent
 from xsft.problems import errors_in
 from xsft.steps import Plan
 from xsft.trainers.local import reads_only_files
@@ -104,7 +103,6 @@ def container_for(
     plan: Plan,
     *,
     env: Mapping[str, str],
-    on_event: Callable[[BuildEvent], None] = lambda _: None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> LocalContainer | None:
     """Return the workload's image, pulled if the engine lacks it; None for a workload without one.
@@ -117,7 +115,7 @@ def container_for(
         return None
     engine = connect(env)
     _refuse_elsewhere(engine)
-    seen = engine.image(ref) or _pulled(engine, ref, on_event=on_event, progress=progress)
+    seen = engine.image(ref) or _pulled(engine, ref, progress)
     _refuse_another_maxtext(plan, seen)
     user = user_in(engine, uid=os.getuid(), gid=os.getgid())
     return LocalContainer(engine=engine, ref=ref, image=seen.id, user=user, cwd=Path.cwd())
@@ -148,11 +146,9 @@ def _named(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
                 yield path
 
 
-def _pulled(
-    engine: Engine, ref: str, *, on_event: Callable[[BuildEvent], None], progress: Callable[[str], None]
-) -> ImageSeen:
+def _pulled(engine: Engine, ref: str, progress: Callable[[str], None]) -> ImageSeen:
     progress(f"pulling {ref}")
-    return pusher(engine).pull(ref, on_event=on_event)
+    return pusher(engine).pull(ref, on_event=lambda _event: None)
 
 
 def _refuse_elsewhere(engine: Engine) -> None:

@@ -26,7 +26,7 @@ from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.stage_record import begun, ended, next_attempt, stage_record, usable
-from xsft.effects.local.trainer_process import GRACE_S, follow
+from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.parallel import repeating
@@ -75,7 +75,7 @@ class Conversion(Struct, frozen=True, kw_only=True):
     """Ids of problems that the workload accepts."""
 
 
-def convert_here(asked: Conversion, *, grace_s: float = GRACE_S) -> ConversionResult:
+def convert_here(asked: Conversion) -> ConversionResult:
     """Return the existing conversion, else convert. A converter that fails or is interrupted gives a result that states
     it. Raises Refused, EnvironmentMissing.
     """
@@ -91,7 +91,7 @@ def convert_here(asked: Conversion, *, grace_s: float = GRACE_S) -> ConversionRe
                 convert_folder.mend(plan, folder, at=clock.now())
             return _found(plan)
         with _held(folder, plan):
-            return _converted(asked, plan, folder, grace_s=grace_s)
+            return _converted(asked, plan, folder)
 
 
 def _unsaid(plan: ConversionPlan) -> bool:
@@ -126,9 +126,7 @@ def _held(folder: ConversionFolder, plan: ConversionPlan) -> Iterator[None]:
         yield
 
 
-def _converted(
-    asked: Conversion, plan: ConversionPlan, folder: ConversionFolder, *, grace_s: float
-) -> ConversionResult:
+def _converted(asked: Conversion, plan: ConversionPlan, folder: ConversionFolder) -> ConversionResult:
     before, missing = stage_record(convert_folder.stage_run(plan)), lacks(plan, cache=asked.cache)
     refused = [problem for problem in errors_in(missing) if problem.id not in asked.accepted]
     if refused:
@@ -139,7 +137,7 @@ def _converted(
     record = begun(before, next_attempt(before, plan.argv, folder=folder.run, machine=machine))
     convert_folder.save(record, plan, folder)
     record_store(machine.env).index(record, str(folder.run.record))
-    end = _tried(_Try(asked=asked, plan=plan, folder=folder, machine=machine, record=record), grace_s=grace_s)
+    end = _tried(_Try(asked=asked, plan=plan, folder=folder, machine=machine, record=record))
     return ConversionResult(
         action="created" if len(record.attempts) == 1 else "attempt",
         why=_why(plan),
@@ -168,12 +166,12 @@ class _End(Struct, frozen=True, kw_only=True):
     warnings: tuple[Problem, ...] = ()
 
 
-def _tried(one: _Try, *, grace_s: float) -> _End:
+def _tried(one: _Try) -> _End:
     """Run one try. Its outcome is recorded in both records, however it ends."""
     status: int | None = None
     try:
         with raised(lambda _number: KeyboardInterrupt("interrupted")):
-            status = _run(one, grace_s=grace_s)
+            status = _run(one)
         end = _judged(one, status)
     except KeyboardInterrupt:
         end = _End(outcome="interrupted", reason="interrupted by the user")
@@ -184,7 +182,7 @@ def _tried(one: _Try, *, grace_s: float) -> _End:
     return end
 
 
-def _run(one: _Try, *, grace_s: float) -> int:
+def _run(one: _Try) -> int:
     def on_line(line: str) -> None:
         one.tail.append(line)
         event = parse(line)
@@ -196,7 +194,7 @@ def _run(one: _Try, *, grace_s: float) -> int:
         online = not one.plan.inputs.source.is_folder
         env = {**program_environment(one.machine, scratch, online=online), "JAX_PLATFORMS": "cpu"}
         argv = (*contained.prefix, *last.argv)
-        status = follow(argv, env=env, log=Path(last.log), on_line=on_line, grace_s=grace_s)
+        status = follow(argv, env=env, log=Path(last.log), on_line=on_line)
     status = true_status(status, tuple(one.tail))
     if killed := signal_text(status, since=began):
         one.tail.append(f"RuntimeError: {killed}")

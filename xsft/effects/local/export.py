@@ -34,7 +34,7 @@ from xsft.errors import XsftError
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import Verification, verification_text
 from xsft.records.model import Outcome, Record
-from xsft.stages.stage import StageEnd, StageFound
+from xsft.stages.stage import StageEnd, StageFound, stage_action
 from xsft.trainers.explain import reason
 from xsft.trainers.export import TOKENIZER, tokenizer_job
 
@@ -105,10 +105,9 @@ def found(plan: ExportPlan) -> StageFound:
 
 def stage_end(done: ExportResult) -> StageEnd:
     """Return the end of a pipeline's stage."""
-    actions: dict[str, Literal["done", "created", "attempt"]] = {"finished": "done"}
     is_done = done.outcome == "completed"
     return StageEnd(
-        action=actions.get(done.action, "created" if done.action == "created" else "attempt"),
+        action=stage_action(done.action),
         state="done" if is_done else "torn" if done.outcome == "interrupted" else "failed",
         why=done.why if is_done else done.reason or "the exporter failed",
         result=done.folder,

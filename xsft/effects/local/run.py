@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -41,8 +42,7 @@ from xsft.trainers.shuffling import order_of
 
 
 class LocalResult(Struct, frozen=True, kw_only=True):
-    action: str
-    """created | attempt | finished."""
+    action: Literal["finished", "created", "attempt"]
     outcome: Outcome
     reason: str | None
     """Why it did not complete; None if it did."""

@@ -14,18 +14,18 @@ LOCKS = Path("/proc/locks")
 """Linux only; `1: FLOCK  ADVISORY  WRITE 4711 fe:01:131090 0 EOF`. source: man 5 proc_locks."""
 
 
-def interrupt_holder(lock: Path, *, locks: Path = LOCKS) -> int | None:
+def interrupt_holder(lock: Path) -> int | None:
     """Send Ctrl-C's signal to the process that holds `lock`; return its PID. None, and no signal, if the kernel does
     not list the holder, or the holder ignores the signal (`xsft … &` in a script).
     """
-    pid = holder(lock, locks=locks)
+    pid = holder(lock)
     if pid is None or not hasattr(os, "pidfd_open"):
         return None
     with suppress(OSError):
         handle = os.pidfd_open(pid)
         try:
             # Looked up again: from here on the handle identifies the process, even if its PID is reused.
-            if holder(lock, locks=locks) != pid or _ignores(pid, signal.SIGINT):
+            if holder(lock) != pid or _ignores(pid, signal.SIGINT):
                 return None
             signal.pidfd_send_signal(handle, signal.SIGINT)
             return pid

@@ -85,9 +85,9 @@ def read_workload_text(
     return _text(name, content, WORKLOAD)
 
 
-def read_template_text(path: Path, *, open_fd: Callable[[str, int], int] = os.open) -> str:
+def read_template_text(path: Path) -> str:
     """Return the text of the file that `data.chat_template` names, as `read_workload_text` does."""
-    return _text(str(path), _from_file(str(path), open_fd, TEMPLATE), TEMPLATE)
+    return _text(str(path), _from_file(str(path), os.open, TEMPLATE), TEMPLATE)
 
 
 @contextmanager
