@@ -47,9 +47,8 @@ def asked(
     return ask
 
 
-@pytest.mark.parametrize("days", [1, -1])
 def test_nothing_is_stalled_old_or_gone_because_of_it(
-    staged: Staged, asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, days: int
+    staged: Staged, asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     for name in ("over", "going"):
         staged.submit(name)
@@ -59,21 +58,25 @@ def test_nothing_is_stalled_old_or_gone_because_of_it(
             staged.ends(name, code=1)
             staged.until(name, ("failed", "trainer-failed"))
     staged.until("going", ("training", ""))
-    monkeypatch.setattr(clock, "utc", lambda: datetime.now(UTC) + timedelta(days=days))
-
-    rows = {row["run_name"]: row for row in asked("status")["runs"]}
-    assert {name: row["state"] for name, row in rows.items()} == {"going": "training", "over": "failed"}
-    for row in rows.values():
-        assert 0 < row["age_s"] < LONG_S
-        assert 0 <= row["evidence_age_s"] < LONG_S
-    assert asked("why", "going")["state"] == "training"
-    main(("logs", "going", "--since", "15m", "--context", staged.real.context, "--namespace", staged.namespace))
-    assert STEP.format(n=3) in capsys.readouterr().out
-
     kubeconfig = tmp_path / "kubeconfig"
-    config = yaml.safe_load(kubeconfig.read_text())
-    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{closed_port()}"
-    kubeconfig.write_text(yaml.safe_dump(config))
-    silent = {row["run_name"]: row for row in asked("status")["runs"]}
-    assert {name: row["state"] for name, row in silent.items()} == {name: row["state"] for name, row in rows.items()}
-    assert all(0 <= row["evidence_age_s"] < LONG_S for row in silent.values())
+    reached = kubeconfig.read_text()
+    for days in (1, -1):
+        kubeconfig.write_text(reached)
+        monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / f"state{days}"))
+        monkeypatch.setattr(clock, "utc", lambda days=days: datetime.now(UTC) + timedelta(days=days))
+
+        rows = {row["run_name"]: row for row in asked("status")["runs"]}
+        assert {name: row["state"] for name, row in rows.items()} == {"going": "training", "over": "failed"}
+        for row in rows.values():
+            assert 0 < row["age_s"] < LONG_S
+            assert 0 <= row["evidence_age_s"] < LONG_S
+        assert asked("why", "going")["state"] == "training"
+        main(("logs", "going", "--since", "15m", "--context", staged.real.context, "--namespace", staged.namespace))
+        assert STEP.format(n=3) in capsys.readouterr().out
+
+        config = yaml.safe_load(kubeconfig.read_text())
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{closed_port()}"
+        kubeconfig.write_text(yaml.safe_dump(config))
+        silent = {row["run_name"]: row for row in asked("status")["runs"]}
+        assert {name: row["state"] for name, row in silent.items()} == {"going": "training", "over": "failed"}
+        assert all(0 <= row["evidence_age_s"] < LONG_S for row in silent.values())

@@ -13,8 +13,8 @@ from xsft.effects.runs.logs import Pace, ProcessRole, follow_logs, printer, read
 from xsft.states.model import JobSet
 
 pytestmark = pytest.mark.cluster
-PACE = Pace()
-"""As in use: a new process is noticed long before its predecessor's silent stream is opened anew (`silence_s`)."""
+PACE = Pace(poll_s=0.5, look_s=1.0)
+"""As in use, a new process is noticed long before its predecessor's silent stream is opened anew (`silence_s`)."""
 
 
 @pytest.fixture
