@@ -36,14 +36,11 @@ def test_place_show_counts_slices_by_use(
         real_cluster.api("PATCH", CORDONED, {"spec": {"unschedulable": None}}, content=MERGE)
     document = json.loads(done.stdout)
     slices = {one["tpu_type"]: one for one in document["slices"]}
-    assert {key: slices["v6e-256"][key] for key in ("total", "free", "held", "queued")} == {
-        "total": 4,
-        "free": 2,
-        "held": 2,
-        "queued": 0,
-    }
-    (user,) = slices["v6e-256"]["users"]
-    assert user == {"jobset": name, "namespace": cluster_namespace, "slices": 2, "state": "holds"}
+    large = slices["v6e-256"]
+    held = sum(user["slices"] for user in large["users"] if user["state"] == "holds")  # other tests' gated runs, too
+    assert (large["total"], large["held"], large["free"]) == (4, held, max(0, 4 - held))
+    mine = [user for user in large["users"] if user["namespace"] == cluster_namespace]
+    assert mine == [{"jobset": name, "namespace": cluster_namespace, "slices": 2, "state": "holds"}]
     assert slices["v6e-16"]["unavailable"] == ["xsft-v6e-16-np-1"]
     assert slices["v6e-16"]["free"] == 1
     assert document["versions"]["Kubernetes"].startswith("v1.")
