@@ -21,13 +21,17 @@ NOW = "2026-11-21T12:00:00Z"
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
+QUICK_S = 0.5
+"""Time for an answer where none comes."""
 STARTS = {"replicatedJobsStatus": [{"name": "slice-job", "active": 2}]}
 """Two Jobs, of which none is up."""
 
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[ClusterApi]:
+    """With time for every answer on a busy machine: a request that is sent again counts twice."""
     with standing_in(tmp_path) as standin:
+        standin.read_timeout_s = 30.0
         yield standin
 
 
@@ -37,7 +41,7 @@ def runs(api: ClusterApi) -> Runs:
 
 
 def connected(api: ClusterApi) -> Cluster:
-    patience = Patience(tries=2, sleep=api.waits.append, read_timeout_s=0.5)
+    patience = Patience(tries=2, sleep=api.waits.append, read_timeout_s=api.read_timeout_s)
     return connect_context(api.context, here=api.here, patience=patience)
 
 
@@ -104,6 +108,7 @@ def test_a_list_that_fails_is_unread_and_nothing_else_is_lost(
     runs.admitted("going")
     runs.admitted("starts", status=STARTS)
     runs.queued("waits", position=0)
+    api.read_timeout_s = QUICK_S
     api.server.fail(path, times=99, **fault)
     rows = seen(api)
     assert set(rows) == {"going", "starts", "waits"}
@@ -162,6 +167,7 @@ def test_without_kueue_runs_have_no_workload(api: ClusterApi, runs: Runs) -> Non
 def test_without_the_jobsets_nothing_is_known(api: ClusterApi, runs: Runs, fault: dict[str, Any]) -> None:
     runs.admitted("going")
     words = {"message": 'jobsets is forbidden: User "u" cannot list resource "jobsets"'} if "code" in fault else {}
+    api.read_timeout_s = QUICK_S
     api.server.fail("/jobsets", times=99, **fault, **words)
     with pytest.raises(Unreachable):
         seen(api)
