@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,17 @@ from xsft.errors import EnvironmentMissing
 def nothing(_line: str) -> None: ...
 
 
-def test_a_second_reservation_waits_until_the_first_ends(tmp_path: Path) -> None:
+def test_a_second_reservation_waits_until_the_first_ends_and_says_so_once(tmp_path: Path) -> None:
     said: list[str] = []
-    first = reserved_memory(tmp_path, needed=4.0, say=said.append, free_gib=lambda: 6.0)
-    first.__enter__()
+    first = ExitStack()
+    first.enter_context(reserved_memory(tmp_path, needed=4.0, say=said.append, free_gib=lambda: 6.0))
+    pauses = iter((ExitStack(), first))
     with reserved_memory(
         tmp_path,
         needed=4.0,
         say=said.append,
         free_gib=lambda: 6.0,
-        pause=lambda _s: first.__exit__(None, None, None) and None,
+        pause=lambda _s: next(pauses).close(),
     ):
         assert said == ["waiting: 6.0 GiB of memory free, 4 needed, and 1 other compilation may take 4 GiB"]
     assert len(list(tmp_path.glob("[0-9]*"))) <= 1, "reservations that ended are removed by the next"

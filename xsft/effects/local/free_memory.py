@@ -29,13 +29,16 @@ def reserved_memory(
     free_gib: Callable[[], float],
     pause: Callable[[float], None] = clock.pause,
 ) -> Iterator[None]:
-    """Hold a reservation of `needed` GiB while the block runs; wait while other compilations hold what it needs.
+    """Hold a reservation of `needed` GiB while the block runs; wait while other compilations hold what it needs, and
+    say so once.
 
     Raises EnvironmentMissing, fit-memory, if the machine has too little, and nothing to wait for.
     """
     private_folder(folder)
-    while (handle := _reserve(folder, needed=needed, say=say, free_gib=free_gib)) is None:
+    handle = _reserve(folder, needed=needed, say=say, free_gib=free_gib)
+    while handle is None:
         pause(POLL_S)
+        handle = _reserve(folder, needed=needed, say=lambda _line: None, free_gib=free_gib)
     try:
         yield
     finally:
