@@ -17,6 +17,11 @@ from xsft.fit.translate import invalid_because
             "1024 does not divide 512",
         ),
         (
+            "ValueError: shard_map applied ... to mesh axis 'expert' (of size 16), but 16 does not evenly divide 8",
+            "parallelism",
+            "16 does not divide 8",
+        ),
+        (
             "NotImplementedError: Failed to find assignment for logical_axis_index 1 of size 4",
             "parallelism.ici",
             "allow_split_physical_axes",

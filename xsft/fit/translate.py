@@ -93,6 +93,7 @@ KNOWN: tuple[tuple[str, Made], ...] = (
     (r"^NoSuchSlice: (?P<name>\S+) near (?P<near>.*)$", _topology),
     (r"partitioned (?P<ways>\d+) times, but the dimension size is (?P<size>\d+)", _indivisible),
     (r"dimension (?P<size>\d+).{0,40}not divisible by (?P<ways>\d+)", _indivisible),
+    (r"but (?P<ways>\d+) does not evenly divide (?P<size>\d+)", _indivisible),
     (r"Failed to find assignment for logical_axis_index", _physical),
     (r"scan body function carry.*(bfloat16.*float32|float32.*bfloat16)", _adapters_float32),
     (r"LoRA enabled but no LoRA parameters found", _no_adapters),
