@@ -140,7 +140,14 @@ NOT_LOOKED = frozenset(
 )
 """Ids of problems that state what was not looked at, and what is therefore unknown."""
 
-NOT_ESTABLISHED = NOT_LOOKED | {"cluster-not-read", "maxtext-not-asked", "pod-rights-not-checked", "pods-not-checked"}
+NOT_ESTABLISHED = NOT_LOOKED | {
+    "cluster-not-read",
+    "image-contents-unknown",
+    "image-not-read",
+    "maxtext-not-asked",
+    "pod-rights-not-checked",
+    "pods-not-checked",
+}
 """Ids of notes that `submit` prints: what it could not establish before it created something."""
 
 

@@ -5,6 +5,7 @@ A version is compared only if the image states it; an image that states none get
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from xsft.catalog.releases import release
@@ -51,6 +52,20 @@ def _unread(look: ImageLook, run: Run) -> Problem:
         f" {run.spec.image.maxtext}. {look.why} (asked with {look.asked_with})"
     )
     return note("image-not-read", "image.ref", message, "Log in to its registry, and check again.")
+
+
+def unread_with_secret(run: Run, secret: str) -> Problem:
+    """Return the note on an image that the pods pull with the login in a Secret, which does not leave the cluster; its
+    fix is the commands that would tell."""
+    message = (
+        f"Not established: whether the image {run.spec.image.ref} is there, is for {PLATFORM} and has MaxText"
+        f" {run.spec.image.maxtext}. The pods pull it with the login in the Secret {secret}, which xsft does not read."
+    )
+    login = 'go-template={{index .data ".dockerconfigjson" | base64decode}}'
+    read = shlex.join(("kubectl", "-n", run.namespace, "get", "secret", secret, "-o", login))
+    inspect = shlex.join(("docker", "--config", "pull", "manifest", "inspect", str(run.spec.image.ref)))
+    fix = f"To see whether that login may read it: mkdir -m 700 pull && {read} > pull/config.json && {inspect}"
+    return note("image-not-read", "image.pull_secret", message, fix)
 
 
 def _configured(ref: str, found: ImageConfiguration, run: Run, *, trains: bool) -> Iterator[Problem]:

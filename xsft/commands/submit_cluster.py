@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from xsft.checks import NOT_ESTABLISHED
 from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
-from xsft.commands.failure import print_problems, problem_documents, problem_lines
+from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.plan_summary import time_text
 from xsft.commands.progress import ProgressView, shown
 from xsft.commands.resumed_text import ORDERS
@@ -170,8 +170,7 @@ def _warn(done: Submission, of_the_plan: tuple[Problem, ...], told: _Told) -> No
     """Print the warnings; those of the plan only for a new JobSet, since they change nothing about an existing one."""
     new = done.action in ("created", "attempt")
     told.tell((*(of_the_plan if new else ()), *done.problems))
-    notes = (p for p in done.problems if p.severity == "note" and p.id in NOT_ESTABLISHED)
-    sys.stderr.writelines(f"{problem_lines(p)[0]}\n" for p in notes)
+    print_problems(p for p in done.problems if p.severity == "note" and p.id in NOT_ESTABLISHED)
     if of_the_plan and not new:
         count = counted(len(of_the_plan), "warning")
         sys.stderr.write(f"{count} of the workload, shown when the run was created: xsft plan {done.plan.file}\n")

@@ -698,7 +698,12 @@ def test_findings_about_an_image_can_be_accepted_by_id(
 def test_a_private_image_is_not_ours_to_judge(cluster_api: ClusterApi, submit: Submits) -> None:
     secret = {"name": "pull", "namespace": cluster_api.namespace, "data": {".dockerconfigjson": b"{}"}}
     cluster_api.connect().create_secret(**secret)
-    assert submit(image=missing, changes={"image.pull_secret": "pull"}).action == "created"
+    done = submit(image=missing, changes={"image.pull_secret": "pull"})
+    assert done.action == "created"
+    (note,) = (p for p in done.problems if p.id == "image-not-read")
+    assert "with the login in the Secret pull, which xsft does not read" in note.message
+    assert f"kubectl -n {cluster_api.namespace} get secret pull -o 'go-template={{{{index .data" in note.fix
+    assert "docker --config pull manifest inspect" in note.fix
 
 
 def test_a_pod_template_that_jobset_would_accept_and_never_start(

@@ -7,7 +7,7 @@ from typing import Any
 
 from xsft.checks import overridden
 from xsft.checks.admission import ClusterFacts
-from xsft.checks.image_contents import image_problems
+from xsft.checks.image_contents import image_problems, unread_with_secret
 from xsft.effects.machine import clock
 from xsft.errors import RunFailed
 from xsft.identity import LiveJobSet
@@ -24,11 +24,11 @@ from xsft.steps import Plan, Planned
 
 def image_notes(plan: Planned, *, look: Callable[[str], ImageLook]) -> tuple[Problem, ...]:
     """Return the problems of the image. A problem that the user accepts by its id becomes a note. An image with a pull
-    secret is not checked: its registry may report it as missing without that login.
+    secret is not looked at: its registry may report it as missing without that login.
     """
     image = plan.run.spec.image
     if image.pull_secret:
-        return ()
+        return (unread_with_secret(plan.run, image.pull_secret),)
     found = image_problems(look(str(image.ref)), plan.run, trains=isinstance(plan, Plan))
     return overridden(found, plan.run.spec.checks)
 
