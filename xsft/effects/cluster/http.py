@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from msgspec import Raw, Struct
-from msgspec.json import decode
+from msgspec.json import Decoder, decode
 from urllib3 import BaseHTTPResponse, exceptions
 from urllib3.exceptions import HTTPError
 
@@ -219,9 +219,13 @@ class _ObjectList(Struct, frozen=True):
     items: tuple[Raw, ...] | None = None
 
 
+_LIST = Decoder(_ObjectList)
+"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+
+
 def read_items(parts: Iterable[bytes], *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
     """Return the list's objects, each reduced. Raises ValueError if it is not a complete JSON object."""
-    listed = decode(b"".join(parts), type=_ObjectList)
+    listed = _LIST.decode(b"".join(parts))
     return tuple(reduce(decode(one)) for one in listed.items or ())
 
 

@@ -40,6 +40,7 @@ BUCKET_BYTES = 2 * 2**20
 FOOTER = 64 * 2**10
 """Bytes read from the end of an object; a longer footer is read by a second request."""
 FOOTED = ("parquet", "arrayrecord")
+_ROWS = msgspec.json.Decoder(list[dict[str, Any]])
 LINES = ("csv", "text")
 """Formats whose beginning ends at a line if it is read alone."""
 
@@ -133,7 +134,7 @@ def _count(found: Sequence[tuple[_Copy, dict[str, Any]]], of: str) -> int | None
 def _answers(python: str, files: Sequence[_Copy], *, of: str, there: int) -> list[dict[str, Any]]:
     kept = own_cache() / f"{of}-rows" / f"{_digest(files)}.json"
     try:
-        return msgspec.json.decode(kept.read_bytes(), type=list[dict[str, Any]])
+        return _ROWS.decode(kept.read_bytes())
     except (OSError, msgspec.MsgspecError):
         pass
     env = own_environment(HF_HOME=str(own_cache() / "huggingface"), **OFFLINE)

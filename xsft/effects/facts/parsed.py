@@ -48,13 +48,13 @@ def _answers(maxtext: BuiltEnvironment, asked: Mapping[ParserQuestion, Path]) ->
     questions = [{"argv": one.argv, "slices": dict(one.slices), "file": str(file)} for one, file in asked.items()]
     try:
         done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S, stdin=json.dumps(questions))
-        found = msgspec.json.decode(done.stdout.splitlines()[-1], type=list[ParserAnswer])
+        found = _ANSWERS.decode(done.stdout.splitlines()[-1])
     except (XsftError, msgspec.MsgspecError, IndexError) as failed:
         return [ParserAnswer(unanswered=f"its parser did not answer: {failed}")] * len(asked)
     return found
 
 
-_ANSWER = msgspec.json.Decoder(ParserAnswer)
+_ANSWERS, _ANSWER = msgspec.json.Decoder(list[ParserAnswer]), msgspec.json.Decoder(ParserAnswer)
 """Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 

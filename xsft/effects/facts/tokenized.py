@@ -26,6 +26,8 @@ FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "
 
 Texts = Sequence[Sequence[tuple[str, str]]]
 Rounds = tuple[tuple[RoundTokens, ...], ...]
+_ROUNDS = msgspec.json.Decoder(Rounds)
+"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 
 class CountTokens(Protocol):
@@ -44,7 +46,7 @@ def count_tokens(texts: Texts, /, *, tokenizer: str, timeout_s: float = TIMEOUT_
     asked = json.dumps({"tokenizer": tokenizer, "texts": texts})
     kept = own_cache() / "token-counts" / f"{_digest(asked, tokenizer, maxtext.digest)}.json"
     try:
-        return msgspec.json.decode(kept.read_bytes(), type=Rounds)
+        return _ROUNDS.decode(kept.read_bytes())
     except (OSError, msgspec.MsgspecError):
         pass
     try:
@@ -60,7 +62,7 @@ def _counted(python: Path, asked: str, *, timeout_s: float) -> Rounds:
     # -I: neither the user's site nor the checkout can shadow a library.
     argv, env = (str(python), "-I", str(WORKER)), own_environment(HF_HUB_OFFLINE="1")
     done = process.run(argv, env=env, cwd=Path("/"), timeout_s=timeout_s, stdin=asked)
-    return msgspec.json.decode(done.stdout, type=Rounds)
+    return _ROUNDS.decode(done.stdout)
 
 
 def _digest(asked: str, tokenizer: str, environment: str) -> str:

@@ -1,0 +1,50 @@
+"""No type is described for the first time in a thread: msgspec@0.22.0 crashes the process where two threads do so."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "xsft"
+EXCEPTED = {
+    "effects/local": "a verb of this machine decodes what its own worker printed, in one thread",
+    "evaluation/report.py": "a report is read by the verb itself",
+    "reading/lastknown_line.py": "the module describes the types when it is imported",
+}
+
+
+def test_types_are_decoded_by_decoders_that_modules_make() -> None:
+    found = {str(path.relative_to(ROOT)): lines for path in ROOT.rglob("*.py") if (lines := typed(path.read_text()))}
+    assert {path: lines for path, lines in found.items() if not path.startswith(tuple(EXCEPTED))} == {}
+    assert all(any(path.startswith(one) for path in found) for one in EXCEPTED)
+
+
+@pytest.mark.parametrize(
+    ("line", "reported"),
+    [
+        ("decode(text, type=Row)", True),
+        ("msgspec.json.decode(text, type=list[Row])", True),
+        ("msgspec.convert(found, Row)", True),
+        ("msgspec.json.Decoder(Row)", True),
+        ("msgspec.json.decode(text)", False),
+        ("ROW.decode(text)", False),
+    ],
+)
+def test_what_describes_a_type(line: str, reported: bool) -> None:
+    assert bool(typed(f"def f(text):\n    return {line}\n")) == reported
+    assert typed(f"FOUND = {line}\n") == []
+
+
+def typed(source: str) -> list[int]:
+    """Return the lines in functions where msgspec is given a type to decode."""
+    functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
+    calls = (node for function in functions for node in ast.walk(function) if isinstance(node, ast.Call))
+    return sorted({call.lineno for call in calls if _describes(call)})
+
+
+def _describes(call: ast.Call) -> bool:
+    name = ast.unparse(call.func).rpartition(".")[2]
+    has_type = any(keyword.arg == "type" for keyword in call.keywords)
+    return name == "Decoder" or (name == "decode" and has_type) or (name == "convert" and len(call.args) == 2)
