@@ -25,7 +25,8 @@ COUNTED = {
 
 
 def test_what_runs_on_the_stand_in_only_is_counted() -> None:
-    counted = Counter(reason for file in TESTS.rglob("test_*.py") for reason in marked(ast.parse(file.read_text())))
+    texts = [text for file in TESTS.rglob("test_*.py") if "standin_only" in (text := file.read_text())]
+    counted = Counter(reason for text in texts for reason in marked(ast.parse(text)))
     assert dict(counted) == COUNTED
 
 
