@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.cluster.__main__ import main
 from tests.cluster.api import Cluster
+from tests.cluster.fixtures import built_tools
 from tests.cluster.record import load
 from tests.cluster.tools import Tools
 from tests.stories import ROOT
@@ -68,22 +70,36 @@ def test_a_second_cluster_comes_and_goes_beside_the_first(real_cluster: Cluster,
         (("--name", "../x"), "is not a name"),
     ],
 )
-def test_what_is_no_cluster_is_refused(tmp_path: Path, wrong: tuple[str, ...], told: str) -> None:
-    up = command("up", *wrong, cache=tmp_path)
-    assert up.returncode == 2
-    assert told in up.stderr
-    assert list(tmp_path.iterdir()) == []
+def test_what_is_no_cluster_is_refused(
+    empty_cache: Path, capsys: pytest.CaptureFixture[str], wrong: tuple[str, ...], told: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["up", *wrong])
+    assert told in capsys.readouterr().err
+    assert list(empty_cache.iterdir()) == []
 
 
-def test_without_go_the_next_step_is_named(tmp_path: Path) -> None:
-    empty = str(tmp_path / "no-go-here")
-    up = command("up", cache=tmp_path, path=empty)
-    assert up.returncode == 3
-    assert "no Go on PATH" in up.stderr
-    assert "install Go" in up.stderr.rpartition("fix:")[2]
-    quiet = command("build", "--if-possible", cache=tmp_path, path=empty)
-    assert quiet.returncode == 0
-    assert "WARNING: tests that need a real control plane will be counted as not run" in quiet.stderr
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Without programs, and without Go to build them."""
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "no-go-here"))
+    return tmp_path
+
+
+def test_without_go_the_next_step_is_named(empty_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up"]) == 3
+    told = capsys.readouterr().err
+    assert "no Go on PATH" in told
+    assert "install Go" in told.rpartition("fix:")[2]
+    assert main(["build", "--if-possible"]) == 0
+    told = capsys.readouterr().err
+    assert "WARNING: tests that need a real control plane will be counted as not run" in told
+
+
+def test_tests_that_need_it_are_skipped_with_the_reason(empty_cache: Path) -> None:
+    with pytest.raises(pytest.skip.Exception, match="NOT RUN: needs a real control plane's programs: no Go on PATH"):
+        built_tools()
 
 
 def test_an_old_go_is_reported_with_its_message(tmp_path: Path) -> None:
@@ -95,19 +111,3 @@ def test_an_old_go_is_reported_with_its_message(tmp_path: Path) -> None:
     assert up.returncode == 3
     assert "too old" in up.stderr
     assert "running go 1.19.8" in up.stderr
-
-
-@pytest.mark.contract
-def test_tests_that_need_it_say_so_where_it_cannot_be_built(tmp_path: Path) -> None:
-    """Skipped, with the reason: tests/run.py counts them as not run."""
-    chosen = "tests/cluster/test_up.py::test_webhooks_are_called"
-    done = subprocess.run(
-        (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", chosen),
-        env={**os.environ, "XSFT_CACHE_DIR": str(tmp_path), "PATH": "/nowhere"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "NOT RUN: needs a real control plane's programs: no Go on PATH" in done.stdout, done.stdout
-    assert "1 skipped" in done.stdout

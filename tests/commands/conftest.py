@@ -8,11 +8,15 @@ import pytest
 from tests.fakes.clusters import ClusterApi, standing_in
 
 
+@pytest.fixture(scope="session")
+def empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("no-login")
+
+
 @pytest.fixture(autouse=True)
-def no_google_login(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def no_google_login(monkeypatch: pytest.MonkeyPatch, empty_folder: Path) -> None:
     """A developer's login must not turn a test into traffic: the initial checkpoint of a workload is on gs://."""
-    nowhere: Path = tmp_path_factory.mktemp("no-login")
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(nowhere))
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(empty_folder))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
 

@@ -23,6 +23,7 @@ def doctor(env: dict[str, str], *options: str) -> subprocess.CompletedProcess[st
 
 
 def test_json_is_one_document_and_a_missing_environment_is_exit_status_3(bare: dict[str, str]) -> None:
+    """And looking changes nothing."""
     done = doctor(bare, "--json")
     said = json.loads(done.stdout)
     assert len(done.stdout.splitlines()) == 1  # as every document: readers of lines take it whole
@@ -31,6 +32,7 @@ def test_json_is_one_document_and_a_missing_environment_is_exit_status_3(bare: d
     missing = {check["id"]: check["fix"] for check in said["checks"] if not check["ok"] and check["required"]}
     assert set(missing) == {"xpk-environment", "maxtext-environment"}
     assert missing["xpk-environment"].endswith("xsft setup xpk")
+    assert not Path(bare["XSFT_CACHE_DIR"]).exists()
 
 
 def test_the_table_names_what_is_missing_and_the_command_that_fixes_it(bare: dict[str, str]) -> None:
@@ -39,11 +41,6 @@ def test_the_table_names_what_is_missing_and_the_command_that_fixes_it(bare: dic
     assert "xpk-environment" in done.stdout
     assert "fix: xsft setup xpk" in done.stdout
     assert "\x1b[" not in done.stdout
-
-
-def test_looking_changes_nothing(bare: dict[str, str], tmp_path: Path) -> None:
-    doctor(bare, "--json")
-    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.contract
