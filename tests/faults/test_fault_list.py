@@ -35,7 +35,7 @@ PROMISED = {
         (CREATE, "test_a_server_error_is_looked_behind"),
         (SUBMISSION, "test_a_server_error_instead_of_the_create"),
     ),
-    "410 Gone on a watch": ((WATCH, "test_a_watch_that_fails_leaves_the_usual_looks"),),
+    "410 Gone on a watch": ((WATCH, "test_watches_that_fail_leave_the_usual_looks"),),
     "truncated answers": (
         (EVERY, "test_one_fault_after_the_server_did_it"),
         ("tests.effects.cluster.test_cluster", "test_half_of_a_no_is_no_other_no"),
