@@ -48,6 +48,10 @@ def test_the_nearest_that_fits_is_shown_and_written(file: Path) -> None:
     assert "up to 30m" in shown.stdout
     assert f"FITS, peak 28.10, sum 30.20 GiB of 31.24: {MOMENTS}: bfloat16 (the best so far)" in shown.stdout
     assert "+overrides:\n+  maxtext:\n+    mu_dtype: bfloat16\nApply it with --write.\n" in shown.stdout
+    beside = xsft("fit", str(file), "--search", *KEEP, "--set", "train.steps=7")
+    assert beside.stdout.endswith(
+        "It fits with train.steps=7: write that into the file too, then apply this with --write.\n"
+    )
     assert xsft("fit", str(file), "--search", "--write", *KEEP).stdout.endswith("Written.\n")
     assert file.read_text() == f"{before}overrides:\n  maxtext:\n    mu_dtype: bfloat16\n"
     assert "It fits as it is" in xsft("fit", str(file), "--search").stdout

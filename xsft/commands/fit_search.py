@@ -178,7 +178,7 @@ def _report(args: argparse.Namespace, base: FitAnswer, found: FoundFit, *, texts
         entry = {**fit_document(base), **found_document(found, texts=texts)}
         print_json("fit", {"fits": [entry], "problems": [], "exit_status": found.exit_status(base.verdict)})
     else:
-        _print(found_lines(found, base, texts=texts))
+        _print(found_lines(found, base, texts=texts, given=args.settings))
 
 
 def _print(lines: Iterable[str]) -> None:

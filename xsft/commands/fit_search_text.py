@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from typing import Any
 
@@ -105,8 +105,12 @@ def _name(verdict: Verdict) -> str:
     return str(to_builtins(verdict)["verdict"])
 
 
-def found_lines(found: FoundFit, base: FitAnswer, *, texts: tuple[str, str]) -> Iterator[str]:
-    """Yield what was found, what was rejected, and the change of the file."""
+def found_lines(
+    found: FoundFit, base: FitAnswer, *, texts: tuple[str, str], given: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yield what was found, what was rejected, and the change of the file. `given`: the settings of --set, which the
+    file lacks.
+    """
     best = found.search.best
     if isinstance(base.verdict, Fits):
         yield "It fits as it is: nothing to search."
@@ -120,7 +124,10 @@ def found_lines(found: FoundFit, base: FitAnswer, *, texts: tuple[str, str]) -> 
     yield f"The nearest {'' if known else 'so far '}that fits: {best.alternative.words}."
     yield from _training(best.alternative, base)
     yield from _diff(base.file, texts)
-    yield "Written." if found.written else "Apply it with --write."
+    if given:
+        yield f"It fits with {', '.join(given)}: write that into the file too, then apply this with --write."
+    else:
+        yield "Written." if found.written else "Apply it with --write."
 
 
 def _training(best: Alternative, base: FitAnswer) -> Iterator[str]:
