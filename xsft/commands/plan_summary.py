@@ -120,12 +120,12 @@ def _restarts(plan: Plan) -> str:
 def time_text(time: RunTime) -> str:
     """Return the least time of the steps, what it costs, and the time at the pace of your runs or of published ones."""
     bound, steps = time.bound, counted(time.steps, "step")
-    by = LIMITS[bound.by] if bound.compiled else "the model's matrix multiplications alone"
+    by = LIMITS[bound.by] if bound.compiled else "arithmetic alone"
     cost = f" and {time.cost:,.2f} at {time.price:g} per chip-hour" if time.cost is not None else ""
     least = f"at least {duration_text(time.seconds)} for {steps}, {_amount(time.chip_hours)} chip-hours{cost}"
     each = f"{bound.seconds:.3g} s each by {by}"
     if not time.ratios:
-        return f"{least} ({each}{'' if bound.compiled else '; real steps this short take several times as long'})"
+        return f"{least} ({each}{'' if bound.compiled else '; steps this short take several times that'})"
     low, high = time.ratios[0], time.ratios[-1]
     span = " to ".join(duration_text(time.seconds * ratio) for ratio in (low, high))
     runs = f"{len(time.ratios)} {'of your runs of this model' if time.own else 'published runs'}"
