@@ -137,7 +137,7 @@ def refused_pod(said: str, pod: JsonObject, *, context: str) -> Problem | None:
 
 
 def limited_problems(*, sent: JsonObject, stored: JsonObject, context: str) -> Iterator[Problem]:
-    """Yield a warning for each container that the namespace's LimitRange gives a limit which the pod has not: the
+    """Yield a warning for each container that gets a limit from the namespace's LimitRange, for it sets none: the
     kernel ends a trainer that needs more memory.
     """
     namespace = str(sent["metadata"]["namespace"])
