@@ -66,8 +66,9 @@ class Staged:
     def runs(self, name: str, count: int = 2 * HOSTS) -> list[Json]:
         return self.real.wait_pods(self.namespace, selector(name), count=count)
 
-    def says(self, name: str, *lines: str, job: str = "slice-job", index: int = 0, host: int = 0) -> None:
-        self.real.write_logs(self.namespace, place(name, job, index, host), lines)
+    def says(self, name: str, *lines: str, job: str = "slice-job", index: int = 0, host: int = 0, **how: Any) -> None:
+        """`how`: as in tests/cluster/podlogs.py."""
+        self.real.write_logs(self.namespace, place(name, job, index, host), lines, **how)
 
     def ends(self, name: str, *, code: int = 0, **how: Any) -> None:
         """All its pods, or the one at `index` and `host`."""
