@@ -15,20 +15,23 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+NO_TOOLS = "not contract and not maxtext and not cluster and not engine and not trainer"
 STAGES = {
-    "quick": "not contract and not maxtext and not cluster and not engine and not trainer",
+    "quick": f"not (loopback and not early) and {NO_TOOLS}",
+    "loopback": f"loopback and not early and {NO_TOOLS}",
     "contract": "contract and not maxtext and not cluster and not engine and not trainer",
     "maxtext": "maxtext and not cluster and not engine and not trainer",
     "engine": "engine and not trainer",
     "cluster": "cluster and not engine and not trainer",
     "trainer": "trainer",
 }
-SIDE_BY_SIDE = {("quick", "contract", "maxtext"): 3, ("cluster", "engine", "trainer"): 2}
+SIDE_BY_SIDE = {("quick",): 1, ("loopback", "contract", "maxtext"): 3, ("cluster", "engine", "trainer"): 2}
 """Rows in this order, and how many of a row's stages run at once: they wait for servers and timeouts as much as they
 work. `cluster` lasts as long as the two others in turn."""
-PROCESSES = {"quick": 3}
-"""Of a stage whose files share nothing; a few quick tests wait for time-outs. Each collects its own files only."""
+PROCESSES = {"quick": 2}
+"""Of a stage whose files share nothing and which works all the time. Each collects its own files only."""
 NAMED_BY = {
+    "loopback": ("mark.loopback",),
     "contract": ("mark.contract",),
     "maxtext": ("mark.maxtext",),
     "engine": ("mark.engine",),

@@ -133,6 +133,7 @@ def test_all_problems_of_all_files(workload: Path, tmp_path: Path) -> None:
     assert files == {str(other), str(broken), str(tmp_path / "nosuch.yaml")}
 
 
+@pytest.mark.loopback
 def test_the_process_says_what_its_function_says(workload: Path, tmp_path: Path) -> None:
     for arguments in (("check", "--json", str(workload)), ("check", str(tmp_path / "nosuch.yaml")), ("nosuchverb",)):
         inside, outside = xsft(*arguments), process(*arguments)
@@ -147,6 +148,7 @@ def test_a_good_workload_passes(workload: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.loopback
 def test_stdin_is_a_file_too() -> None:
     done = process("check", "-", stdin=GOOD)
     assert done.returncode == 0, done.stderr
@@ -175,6 +177,7 @@ def test_completion_knows_every_verb(shell: str) -> None:
     assert all(verb in done.stdout for verb in VERBS)
 
 
+@pytest.mark.loopback
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT RUN: no /dev/full here")
 def test_a_full_disk_on_stdout_is_one_message(workload: Path) -> None:
     with Path("/dev/full").open("w") as full:
@@ -185,6 +188,7 @@ def test_a_full_disk_on_stdout_is_one_message(workload: Path) -> None:
     assert "No space left" in done.stderr
 
 
+@pytest.mark.loopback
 def test_a_closed_pipe_is_exit_141_without_a_message() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -216,6 +220,7 @@ def test_a_literal_secret_is_never_planned(tmp_path: Path, capsys: pytest.Captur
     assert token not in told.err
 
 
+@pytest.mark.loopback
 def test_ctrl_c_at_any_moment_exits_130(workload: Path) -> None:
     for delay_s in (0.05, 0.1, 0.2, 0.4):
         argv = (sys.executable, "-m", "xsft", "check", *([str(workload)] * 400))
@@ -305,6 +310,7 @@ def test_a_closed_standard_input_is_an_empty_one(arguments: tuple[str, ...]) -> 
     assert "standard input is empty" in done.stdout + done.stderr
 
 
+@pytest.mark.loopback
 def test_a_process_without_a_standard_input_reads_an_empty_one() -> None:
     argv = ("sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "xsft", "import")
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.loopback
+
 ENDS = """
 import atexit, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,7 @@ run()
 """
 
 
+@pytest.mark.early
 @pytest.mark.parametrize("status", [0, 7, 141])
 def test_the_end(status: int) -> None:
     """An executor that nobody has shut down has threads that wait for the end of the interpreter."""

@@ -43,6 +43,7 @@ def test_help_of_the_top_imports_no_verb() -> None:
     assert verbs == {"xsft.commands.failure", "xsft.commands.verbs"}
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize("arguments", [("status",), ("status", "--json"), ("status", "--all", "--json")])
 def test_status_loads_no_workload_code(arguments: tuple[str, ...], tmp_path: Path) -> None:
     """Half of the time of a look would go there."""
@@ -53,6 +54,7 @@ def test_status_loads_no_workload_code(arguments: tuple[str, ...], tmp_path: Pat
     assert unused & loaded == set()
 
 
+@pytest.mark.loopback
 def test_status_of_a_cluster_loads_no_kubernetes_library(tmp_path: Path) -> None:
     config = tmp_path / "config"
     write_kubeconfig(config, server="http://127.0.0.1:1", token="none", context="nobody")

@@ -21,6 +21,8 @@ from tests.cluster.tools import Tools
 from tests.stories import ROOT
 from tests.until import until
 
+pytestmark = pytest.mark.loopback
+
 LISTENS = """\
 import re, socket, sys, time
 port = re.search("--listen-client-urls=http:[^:]+:([0-9]+)", " ".join(sys.argv))[1]

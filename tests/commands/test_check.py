@@ -95,6 +95,7 @@ def test_what_workloads_share_is_asked_once(bucket: Bucket, tmp_path: Path) -> N
     assert {one["id"] for one in json.loads(together.stdout)["problems"]} == ids
 
 
+@pytest.mark.loopback
 def test_a_slow_answer_is_no_error_and_what_is_waited_for_is_named(bucket: Bucket, tmp_path: Path) -> None:
     bucket.delay_s = 0.4
     path = written(tmp_path, data=DATA, model={"checkpoint": "gs://my-bucket/0/items"})

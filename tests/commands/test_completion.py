@@ -87,12 +87,14 @@ printf '%s\\n' "${COMPREPLY[@]}"
     return done.stdout.split()
 
 
+@pytest.mark.loopback
 @pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
 def test_bash_asks_xsft_itself(home: Path) -> None:
     assert completed(home, ("xsft", "status", "gem")) == ["gemma-one", "gemma-two"]
     assert not (home / "bad").exists()
 
 
+@pytest.mark.loopback
 @pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
 @pytest.mark.parametrize("verb", RUN_VERBS)
 def test_bash_offers_the_runs_where_a_verb_takes_one(home: Path, canned: Callable[[], None], verb: str) -> None:
@@ -104,6 +106,7 @@ def test_bash_offers_the_runs_where_a_verb_takes_one(home: Path, canned: Callabl
 PLACES_YAML = "lab: {context: lab}\nmain: {context: main}\nmarket: {context: m}\n$(touch bad): {context: x}\n"
 
 
+@pytest.mark.loopback
 @pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
 @pytest.mark.parametrize("verb", [("status",), ("why", "gemma"), ("image", "push")])
 def test_bash_offers_the_places_where_one_is_named(

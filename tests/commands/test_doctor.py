@@ -35,6 +35,7 @@ def test_json_is_one_document_and_a_missing_environment_is_exit_status_3(bare: d
     assert not Path(bare["XSFT_CACHE_DIR"]).exists()
 
 
+@pytest.mark.loopback
 def test_the_table_names_what_is_missing_and_the_command_that_fixes_it(bare: dict[str, str]) -> None:
     done = doctor(bare)
     assert done.returncode == 3

@@ -20,6 +20,8 @@ from xsft.commands.run import document
 from xsft.errors import TimedOut
 from xsft.stages.walk import Walk, Walked, walk
 
+pytestmark = pytest.mark.loopback
+
 
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeTrainer:
@@ -110,6 +112,7 @@ def test_errors_of_the_training_end_it_before_the_conversion(tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.early
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -21,6 +21,8 @@ from xsft.errors import Refused, RunFailed
 from xsft.stages.stage import StageFound
 from xsft.stages.walk import StageReport, Walk, walk
 
+pytestmark = pytest.mark.loopback
+
 POST = r"^POST /apis/apps/v1/namespaces/\S+/deployments\?fieldValidation=Strict&fieldManager"
 TRAINING = NAME.removesuffix("-serve")
 
@@ -73,6 +75,7 @@ def test_each_call_finds_the_server_and_it_is_done_when_health_answers(here: Mac
     assert len(here.api.server.asked(POST)) == 1
 
 
+@pytest.mark.early
 def test_without_an_export_there_is_nothing_to_serve(here: Machine) -> None:
     one = stage(here, exported=Exported(name="export"))
     assert (one.find().state, one.find().why) == ("missing", "there is no export to serve")

@@ -16,6 +16,8 @@ from xsft.cli import main
 from xsft.effects.local.run import run_local
 from xsft.effects.records.index import IndexEntry, keep
 
+pytestmark = pytest.mark.loopback
+
 NOW = "2026-11-21T12:00:00+00:00"
 
 
@@ -44,6 +46,7 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     return status, told.out, told.err
 
 
+@pytest.mark.early
 def test_status_shows_both_each_with_its_place(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = asked(capsys, "status", "--all", "--json")
     runs: list[dict[str, Any]] = json.loads(out)["runs"]

@@ -24,6 +24,8 @@ from xsft.cli import main
 from xsft.effects.records.index import IndexEntry, keep
 from xsft.records.where import ClusterAddress
 
+pytestmark = pytest.mark.loopback
+
 
 @pytest.fixture
 def runs(api: ClusterApi) -> Runs:
@@ -111,6 +113,7 @@ def test_an_expired_login_ends_every_verb_at_once_and_keeps_its_id(api: ClusterA
         assert "HTTP 401" in err, verb
 
 
+@pytest.mark.early
 def test_cancel_deletes_that_one_and_no_other(api: ClusterApi, runs: Runs, said: Any) -> None:
     runs.admitted("gemma")
     runs.admitted("gemma-ultrachat")

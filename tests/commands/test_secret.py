@@ -198,6 +198,7 @@ def test_no_refusal_of_the_cluster_shows_the_value(cluster_api: ClusterApi, xsft
     assert "xsft plan" not in err  # a Secret is no workload
 
 
+@pytest.mark.loopback
 @pytest.mark.standin_only("no-request")
 def test_a_terminal_is_not_read(cluster_api: ClusterApi) -> None:
     """A process on a terminal of its own."""

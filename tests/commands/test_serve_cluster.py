@@ -15,6 +15,8 @@ from tests.documents import read_document
 from tests.fakes.clusters import ClusterApi
 from tests.servers import IMAGE, NAME, STORY, WEIGHTS
 
+pytestmark = pytest.mark.loopback
+
 POST = r"^POST /apis/apps/v1/namespaces/\S+/deployments\?fieldValidation=Strict&fieldManager"
 WAIT = ("--timeout", "1s", "--poll", "1s", "--yes")
 
@@ -32,6 +34,7 @@ def served(here: Machine, *options: str, **serve: Any) -> tuple[int, dict[str, A
     return done.returncode, document
 
 
+@pytest.mark.early
 def test_a_dry_run_shows_the_objects_and_creates_nothing(here: Machine) -> None:
     status, shown = served(here, "--dry-run")
     read_document("serve", shown)

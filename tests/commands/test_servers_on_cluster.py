@@ -15,6 +15,8 @@ from tests.servers import NAME, recorded, server
 from xsft.cli import main
 from xsft.effects.submit.serving import begin
 
+pytestmark = pytest.mark.loopback
+
 TRAINING = NAME.removesuffix("-serve")
 POD = f"{NAME}-5f7d8c9b6d-xtx22"
 CRASHED = {"terminated": {"exitCode": 1, "reason": "Error"}}

@@ -14,6 +14,8 @@ from xsft.effects.records.index import read_index
 from xsft.errors import RunFailed
 from xsft.steps import Plan
 
+pytestmark = pytest.mark.loopback
+
 
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeTrainer:
@@ -146,6 +148,7 @@ class Interrupting(io.StringIO):
         return super().write(text)
 
 
+@pytest.mark.early
 def test_an_interrupt_says_how_to_go_on(tmp_path: Path, fake: FakeTrainer) -> None:
     told = Interrupting()
     status = submit_local(plan(tmp_path), json=False, machine=fake.machine(hang_at=4), stderr=told)

@@ -79,6 +79,7 @@ def test_two_sessions_at_once_do_not_meet_and_a_killed_one_leaves_nothing_runnin
     assert f"{remade.name}:" not in links()
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("env", "expected"),
     [

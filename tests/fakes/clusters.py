@@ -1,8 +1,8 @@
 """A cluster for tests, furnished as xpk@1.16.0 furnishes one: the stand-in, and a real control plane.
 
-A test that takes `cluster_api` runs twice: against the stand-in in the quick stage, and with the marker `cluster`
-against the real one, through a proxy that fails on demand as the stand-in does. A test of what no real server can be
-brought to bears `standin_only` with one of the REASONS below.
+A test that takes `cluster_api` runs twice: against the stand-in, and with the marker `cluster` against the real one,
+through a proxy that fails on demand as the stand-in does. A test of what no real server can be brought to bears
+`standin_only` with one of the REASONS below.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ from tests.submissions import NAME, planned, submitter
 from xsft.effects.submit.submission import Submission
 from xsft.errors import XsftError
 
+pytestmark = pytest.mark.loopback
+
 BEFORE: dict[str, dict[str, Any]] = {
     "429": {"code": 429, "retry_after": "2"},
     "429 for an hour": {"code": 429, "retry_after": "3600"},

@@ -68,6 +68,7 @@ def test_as_usual(front: Front, behind: Behind) -> None:
     assert (one.target, one.query) == ("/a?b=c", {"b": "c"})
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("action", "failure", "done"),
     [

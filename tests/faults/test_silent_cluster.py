@@ -26,6 +26,8 @@ from xsft.effects.runs import patience as observe_patience
 from xsft.effects.runs.observe import LATE_S
 from xsft.effects.runs.patience import QUIET_S
 
+pytestmark = pytest.mark.loopback
+
 FAST_S = QUIET_S + 4.0
 """The bound, and what this machine takes beside it while others work."""
 

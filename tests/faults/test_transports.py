@@ -19,6 +19,8 @@ from xsft.commands.failure import report
 from xsft.effects.cluster.api import Patience
 from xsft.errors import XsftError
 
+pytestmark = pytest.mark.loopback
+
 LIBRARY = re.compile(
     r"ConnectionPool|HTTPS?Connection|urllib3|requests\.exc|Errno|Error\(|Exception|0x[0-9a-f]{6}|_ssl|\[SSL|Traceback"
     r"|IncompleteRead|Max retries|<html|<!DOCTYPE|NoneType|None\b|\.\.(?!\.)",

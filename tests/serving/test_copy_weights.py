@@ -57,6 +57,7 @@ def test_a_torn_export_is_not_served(bucket: Bucket, tmp_path: Path, lacking: st
     assert str(refused.value) == f"{SOURCE} is not a whole model: {named}"
 
 
+@pytest.mark.loopback
 def test_the_program_as_a_pod_runs_it_names_the_shard_that_is_missing(bucket: Bucket, tmp_path: Path) -> None:
     index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
     bucket.objects[f"{FOLDER}/{INDEX}"] = json.dumps(index).encode()

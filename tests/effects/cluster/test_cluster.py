@@ -241,6 +241,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize("workload", MODES)
 @pytest.mark.parametrize("spoil", BROKEN, ids=lambda f: f.__name__)
 def test_a_pod_that_jobset_admits_and_no_job_may_be_is_found(

@@ -24,6 +24,7 @@ def stored(api: ClusterApi) -> list[dict[str, Any]]:
     return list(api.world.jobsets().values())
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize("action", ["cut-after", "hang-after"])
 def test_an_answer_that_got_lost_after_the_create(cluster_api: ClusterApi, action: str) -> None:
     cluster_api.server.fail(CREATE, action=action)
@@ -33,6 +34,7 @@ def test_an_answer_that_got_lost_after_the_create(cluster_api: ClusterApi, actio
     assert len(cluster_api.server.asked(CREATE)) == 1  # looked up, not sent again
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize("action", ["cut-before", "hang-before"])
 def test_a_create_that_never_arrived_is_sent_again_once_the_name_is_free(cluster_api: ClusterApi, action: str) -> None:
     cluster_api.server.fail(CREATE, action=action)

@@ -126,6 +126,7 @@ NOTHING: dict[str, Callable[[Seen, threading.Event], Answer]] = {
 }
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize("case", NOTHING)
 def test_anything_else_keeps_the_pause(tmp_path: Path, case: str) -> None:
     with watched(tmp_path, NOTHING[case]) as (front, cluster):
@@ -133,6 +134,7 @@ def test_anything_else_keeps_the_pause(tmp_path: Path, case: str) -> None:
     assert len(front.seen) == 1
 
 
+@pytest.mark.loopback
 def test_a_cluster_that_cannot_be_reached_leaves_it_too() -> None:
     def fails() -> Cluster:
         raise Unreachable("connection refused")

@@ -257,6 +257,7 @@ def test_connection_refused(cluster_api: ClusterApi) -> None:
     assert "kubectl --context" in caught.value.fix
 
 
+@pytest.mark.loopback
 def test_silence(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(".", action="hang-before", times=9)
     with pytest.raises(Unreachable, match="timed out"):
@@ -309,6 +310,7 @@ def reached(api: KubeApi, config: Path) -> Cluster:
     return connect_context(CONTEXT, here=here, patience=replace(QUICK, read_timeout_s=5))
 
 
+@pytest.mark.loopback
 def test_a_trusted_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
     api, certificate = over_tls
     assert reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).whoami() == "nightly"

@@ -56,6 +56,7 @@ def checks(machine: CheckedMachine) -> dict[str, ToolCheck]:
     return {check.id: check for check in doctor.examine(machine)}
 
 
+@pytest.mark.loopback
 def test_a_machine_with_everything_is_ok_and_names_the_versions(machine: CheckedMachine) -> None:
     envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
     found = checks(machine)
@@ -101,12 +102,14 @@ def test_an_environment_that_is_not_built_is_missing_with_its_command(machine: C
     assert found["tiny-environment"].next_step == "xsft setup tiny"
 
 
+@pytest.mark.loopback
 def test_without_a_fitting_python_setup_downloads_one(machine: CheckedMachine) -> None:
     spec = replace(machine.specs[0], pythons=((3, 99),))
     step = checks(replace(machine, specs=(spec,)))["tiny-environment"].next_step
     assert step.startswith("xsft setup tiny, which downloads Python 3.99")
 
 
+@pytest.mark.loopback
 def test_an_environment_with_a_lost_file_is_broken(machine: CheckedMachine) -> None:
     built = envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
     next(built.folder.glob("lib/python*/site-packages/tinything/part.py")).unlink()
@@ -115,6 +118,7 @@ def test_an_environment_with_a_lost_file_is_broken(machine: CheckedMachine) -> N
     assert "part.py is gone" in found.detail
 
 
+@pytest.mark.loopback
 def test_an_environment_whose_python_does_not_start_is_broken(machine: CheckedMachine) -> None:
     built = envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
     built.python.unlink()
@@ -159,6 +163,7 @@ def test_a_client_without_buildx_builds_where_it_is_old_enough(machine: CheckedM
     assert (found.ok, found.detail) == (True, "docker can build")
 
 
+@pytest.mark.loopback
 def test_too_little_room_matters_only_while_something_is_to_be_built(machine: CheckedMachine) -> None:
     cramped = replace(machine, free_bytes=lambda _: 2**20)
     assert not checks(cramped)["disk"].ok

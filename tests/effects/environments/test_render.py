@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 from xsft.effects.environments.render import render
 from xsft.errors import EnvironmentMissing, SpecError, XsftError
 
+pytestmark = pytest.mark.loopback
+
 Argv = tuple[str, ...]
 Interpreter = Callable[..., Path]
 
@@ -112,6 +114,7 @@ def test_no_lines_need_nothing(tmp_path: Path) -> None:
     assert _render(python=tmp_path / "gone", cache=tmp_path / "cache") == ()
 
 
+@pytest.mark.early
 def test_another_lock_is_another_manifest(interpreter: Interpreter, tmp_path: Path) -> None:
     python, cache = interpreter(), tmp_path / "cache"
     for lock in ("one", "two", "one"):
@@ -163,6 +166,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(interpreter: Interpreter, tm
     assert _render(_line("a"), python=interpreter(), cache=occupied) == (_manifest(_line("a")),)
 
 
+@pytest.mark.early
 def test_xpk_sees_a_private_world(interpreter: Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = {"XPK_TESTER": "true", "SUB_SLICING_ENABLED": "true", "KUBECONFIG": "/mine", "PYTHONPATH": "/mine"}
     for name, value in hostile.items():

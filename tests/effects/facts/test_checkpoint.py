@@ -213,6 +213,7 @@ print(read_checkpoint("gs://my-bucket/0/items", deadline_s=0.7))
 """
 
 
+@pytest.mark.loopback
 def test_slow_imports_do_not_use_up_the_time_limit(bucket: Bucket) -> None:
     """On a busy machine they took longer than the whole limit, and submit refused a healthy bucket."""
     done = subprocess.run([sys.executable, "-c", SLOW_IMPORT], capture_output=True, text=True, check=True)

@@ -64,6 +64,7 @@ def registry(labels: dict[str, str] | None, *, status: int = 200) -> Iterator[st
             thread.join()
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("status", "found"),
     [(200, "there"), (404, "missing"), *((code, "unread") for code in (401, 403, 500, 301, 307))],

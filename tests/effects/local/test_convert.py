@@ -37,6 +37,8 @@ from xsft.errors import EnvironmentMissing, Refused
 from xsft.records.document import read_record
 from xsft.trainers.conversion import conversion_plan
 
+pytestmark = pytest.mark.loopback
+
 MODEL = "qwen3-0.6b"
 
 FAKE = """\
@@ -173,6 +175,7 @@ def test_other_weights_or_flags_are_converted_beside_it(lab: Lab) -> None:
     assert len(set(lab.runs)) == 3
 
 
+@pytest.mark.early
 def test_progress_is_reported(lab: Lab) -> None:
     lab.convert()
     told = [event for event in lab.events if isinstance(event, ConversionPhase | ArraysDone)]
@@ -407,6 +410,7 @@ def test_a_model_of_unknown_size_is_reported_as_unchecked(lab: Lab) -> None:
     assert (told.id, told.severity) == ("conversion-unchecked", "warning")
 
 
+@pytest.mark.early
 def test_no_environment_is_built_for_a_conversion_that_cannot_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xsft.effects.local.convert_needs.memory_bytes", lambda: 1000)
     built: list[str] = []

@@ -27,6 +27,8 @@ from xsft.records.document import read_record
 from xsft.records.model import Record
 from xsft.stages.stage import StageEnd
 
+pytestmark = pytest.mark.loopback
+
 PROGRAM = """\
 import json, os, sys, time
 here = os.path.dirname(__file__)
@@ -99,6 +101,7 @@ def planned(folder: Path, *, matches: str = "is 2", trained: bool = True) -> Eva
     return plan
 
 
+@pytest.mark.early
 def test_the_report_and_the_record_say_what_was_measured(evaluated: Evaluated) -> None:
     said: list[str] = []
     end = evaluated.performed(said)

@@ -33,6 +33,8 @@ from xsft.records.document import read_record
 from xsft.states.rows import stage_of
 from xsft.trainers.export import ExportRequest
 
+pytestmark = pytest.mark.loopback
+
 FAKE = """\
 import json, os, shutil, sys, time
 home = os.path.dirname(os.path.abspath(__file__))
@@ -210,6 +212,7 @@ def test_a_wrong_export_is_never_complete(lab: Lab, answer: dict[str, Any], said
     assert lab.export().folder == f"{lab.plan().first}-2"
 
 
+@pytest.mark.early
 def test_an_exporter_that_fails_says_why(lab: Lab) -> None:
     lab.does(exit=1)
     done = lab.export()

@@ -25,6 +25,8 @@ from xsft.steps import Plan
 from xsft.trainers.lines import Restored, Saved, Step, TrainerEvent
 from xsft.trainers.record import from_json
 
+pytestmark = pytest.mark.loopback
+
 
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeTrainer:
@@ -41,6 +43,7 @@ def ran(plan: Plan, fake: FakeTrainer, **does: object) -> LocalResult:
     return run_local(plan, machine=fake.machine(**does), on_event=lambda _: None)
 
 
+@pytest.mark.early
 def test_what_ran_is_what_was_shown(tmp_path: Path, fake: FakeTrainer) -> None:
     shown = plan(tmp_path, name="shown")
     ran(shown, fake)
@@ -84,6 +87,7 @@ def test_status_sees_it_from_its_first_line_on(tmp_path: Path, fake: FakeTrainer
     assert last.progress.step == 6
 
 
+@pytest.mark.early
 def test_a_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
     events: list[TrainerEvent] = []
     result = run_local(plan(tmp_path), machine=fake.machine(), on_event=events.append)

@@ -45,6 +45,7 @@ def test_a_bucket_is_read_and_listed_like_a_folder(bucket: Bucket, tmp_path: Pat
         assert storage.names(f"{root}/a/file") == ()
 
 
+@pytest.mark.loopback
 def test_a_folder_of_thousands_is_listed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names come in the order of letters: of 2,400 checkpoints the last is not among the first 1,000."""
     steps = {f"run/checkpoints/{5 * n}/commit_success.txt": b"" for n in range(1, 2401)}
@@ -87,6 +88,7 @@ def test_a_login_that_is_not_accepted_is_reported(bucket: Bucket) -> None:
         client().read("gs://my-bucket/a/file", limit=9)
 
 
+@pytest.mark.loopback
 def test_a_server_error_is_reported_after_two_tries(bucket: Bucket) -> None:
     bucket.status = 503
     with pytest.raises(Unreachable, match="HTTP 503"):
@@ -94,12 +96,14 @@ def test_a_server_error_is_reported_after_two_tries(bucket: Bucket) -> None:
     assert len([line for line in bucket.asked if "/o?" in line]) == 2
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize("failure", [Failure(), Failure(status=429), Failure(cut=True)])
 def test_a_request_without_an_answer_is_repeated(bucket: Bucket, failure: Failure) -> None:
     bucket.failures = [failure]
     assert client().read("gs://my-bucket/a/file", limit=4) == b"0123"
 
 
+@pytest.mark.loopback
 def test_no_server_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Bucket({})) as gone:
         pass

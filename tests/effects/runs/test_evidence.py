@@ -248,6 +248,7 @@ def test_a_run_without_jobs_is_dry_run_as_jobs(world: World) -> None:
     assert "image: Required value" in found.dry_run[0].message
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize(
     "path", ["/events", "/clusterqueues/", "/workloads", "/pendingworkloads", "/log", "/priorityclasses"]
 )

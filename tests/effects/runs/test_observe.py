@@ -86,6 +86,7 @@ def test_each_kind_of_run_in_four_lists(api: ClusterApi, runs: Runs) -> None:
     assert all(one.headers["accept-encoding"] == "gzip" for one in lists)
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("path", "what"), [("/workloads", "workloads"), ("/pods", "pods"), ("/pendingworkloads", "queue")]
 )
@@ -163,6 +164,7 @@ def test_without_kueue_runs_have_no_workload(api: ClusterApi, runs: Runs) -> Non
     assert (row.workload, row.unread) == (None, ())
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize("fault", [{"code": 500}, {"code": 403}, {"action": "hang-before"}, {"action": "cut-before"}])
 def test_without_the_jobsets_nothing_is_known(api: ClusterApi, runs: Runs, fault: dict[str, Any]) -> None:
     runs.admitted("going")

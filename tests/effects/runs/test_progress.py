@@ -149,6 +149,7 @@ def test_what_is_not_asked_says_so_where_it_could_tell(world: World) -> None:
     assert not_asked(waits) == waits
 
 
+@pytest.mark.loopback
 def test_what_is_late_is_not_waited_for(world: World) -> None:
     for name in ("quick", "slow"):
         world.run(name)
@@ -162,6 +163,7 @@ def test_what_is_late_is_not_waited_for(world: World) -> None:
     assert (found["slow"].progress, found["slow"].unread) == (None, (Unread(what="log", why=NOT_READ),))
 
 
+@pytest.mark.loopback
 def test_a_bucket_that_is_late_is_not_called_the_log_and_takes_nothing_that_was_read(world: World) -> None:
     never = threading.Event()
 

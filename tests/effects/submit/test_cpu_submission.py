@@ -20,6 +20,8 @@ from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused
 from xsft.records.model import Record
 
+pytestmark = pytest.mark.loopback
+
 Submits = Callable[..., Submission]
 
 
@@ -67,6 +69,7 @@ def test_its_result_is_known_by_its_record_and_its_name(
     assert checkpoint_path(NAME, store=store) == WRITES
 
 
+@pytest.mark.early
 def test_what_is_created_is_the_plans_manifest_and_recorded(
     cluster_api: ClusterApi, submit: Submits, records: Callable[[], tuple[Record, ...]]
 ) -> None:

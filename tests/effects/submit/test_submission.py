@@ -38,6 +38,8 @@ from xsft.states.model import Status
 from xsft.states.rows import row_of
 from xsft.steps import Plan
 
+pytestmark = pytest.mark.loopback
+
 ROOT = Path(__file__).parents[3]
 LIST = r"^GET .*/jobsets\?labelSelector"
 READ = r"^GET .*/jobsets/"
@@ -106,6 +108,7 @@ def nothing_left(api: ClusterApi, bucket: Bucket) -> None:
     assert bucket.objects == {}
 
 
+@pytest.mark.early
 def test_what_is_created_is_the_plans_manifest(cluster_api: ClusterApi, submit: Submits, planned: Plans) -> None:
     plan = planned()
     done = submit(plan)
