@@ -4,12 +4,10 @@ import."""
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
-from jinja2 import Environment, Template, TemplateError, TemplateSyntaxError
+from jinja2 import Environment, TemplateError, TemplateSyntaxError, nodes
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -25,49 +23,59 @@ def syntax_fault(template: str) -> str:
     return ""
 
 
-MAX_LINES = 200_000
-"""Lines of a compiled template that may run for one text: 0.1 s. A template of 300 lines runs some thousand."""
+MAX_STEPS = 20_000
+"""Passes of loops, and calls, that a template may make for one text: 0.1 s. One of 300 lines makes some hundred."""
 
-TOO_MANY_LINES = f"it did not end within {MAX_LINES:,} lines of the compiled template"
+TOO_MANY_STEPS = f"it did not end within {MAX_STEPS:,} calls and passes of loops"
 
 
 class EndlessTemplate(Exception):
-    """A template that ran too many lines for one text."""
+    """A template that made too many steps for one text."""
 
 
 class BoundedTemplate:
     """A compiled template that ends: a loop without an end would stop every `xsft check`."""
 
-    def __init__(self, template: Template) -> None:
-        self._template = template
+    def __init__(self, environment: _CountingSandbox, template: str) -> None:
+        self._environment = environment
+        self._template = environment.from_string(_with_steps(environment.parse(template)))
         self._is_endless = False
 
     def render(self, names: Mapping[str, object]) -> str:
         """Return the text. Raises EndlessTemplate, for every text after the first, and what the template raises."""
         if self._is_endless:
-            raise EndlessTemplate(TOO_MANY_LINES)
-        before = sys.gettrace()
-        sys.settrace(_LineBudget())
+            raise EndlessTemplate(TOO_MANY_STEPS)
+        self._environment.left = MAX_STEPS
         try:
             return self._template.render(names)
         except EndlessTemplate:
             self._is_endless = True
             raise
-        finally:
-            sys.settrace(before)
 
 
-class _LineBudget:
-    """A trace function: Python calls it for each line that runs."""
+class _CountingSandbox(ImmutableSandboxedEnvironment):
+    """The sandbox, which compiles each call to one of `call`."""
 
-    def __init__(self) -> None:
-        self._left = MAX_LINES
+    left = MAX_STEPS
 
-    def __call__(self, _frame: FrameType, _event: str, _argument: object) -> _LineBudget:
-        self._left -= 1
-        if self._left < 0:
-            raise EndlessTemplate(TOO_MANY_LINES)
-        return self
+    def call(self, *of: Any, **named: Any) -> Any:
+        self.step()
+        return super().call(*of, **named)
+
+    def step(self) -> Literal[True]:
+        self.left -= 1
+        if self.left < 0:
+            raise EndlessTemplate(TOO_MANY_STEPS)
+        return True
+
+
+def _with_steps(template: nodes.Template) -> nodes.Template:
+    """Call `step` in each pass of each loop, and in each test of whether there is one."""
+    for loop in template.find_all(nodes.For):
+        step = nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None, lineno=loop.lineno)
+        loop.body.insert(0, nodes.ExprStmt(step, lineno=loop.lineno))
+        loop.test = nodes.And(step, loop.test, lineno=loop.lineno) if loop.test else None
+    return template
 
 
 def rendered(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
@@ -76,10 +84,10 @@ def rendered(template: str, messages: list[dict[str, str]], names: Mapping[str, 
 
 def compiled(template: str) -> BoundedTemplate:
     """Return the compiled template. Raises Jinja's errors for an invalid one."""
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment = _CountingSandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.filters["tojson"] = _json
     environment.globals.update(raise_exception=_raise, strftime_now=lambda form: form)
-    return BoundedTemplate(environment.from_string(template))
+    return BoundedTemplate(environment, template)
 
 
 def _raise(message: str) -> NoReturn:
