@@ -7,7 +7,7 @@ import pytest
 from tests.replacing import replace
 from tests.servers import server
 from xsft.catalog.serving import GIB, ServingShape, serving_shape_for, serving_shapes
-from xsft.catalog.tpu import parse_tpu_type
+from xsft.catalog.tpu import generations, parse_tpu_type
 from xsft.launchers.serving_manifest import server_resources
 
 SHAPES = serving_shapes()
@@ -40,6 +40,7 @@ def test_chips_are_those_of_the_tpu_catalogue(shape: ServingShape) -> None:
     known = parse_tpu_type(shape.name)
     assert (shape.accelerator, shape.topology) == (known.accelerator_label, known.topology)
     assert (shape.count, shape.memory_gib) == (known.chips, known.hbm_gib)
+    assert shape.host_memory_gib == generations()[known.generation].host_memory_gib[shape.machine.rpartition("-")[2]]
     assert shape.machine.startswith(known.machine_type.rpartition("-")[0])
 
 

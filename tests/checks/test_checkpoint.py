@@ -55,11 +55,15 @@ def test_a_piece_that_orbax_does_not_read_at_once():
     found = one(spec(), of("bfloat16"))
     assert (found.id, found.kind) == ("checkpoint-piece-large", "disputable")
     assert "220 GB" in found.message
-    roomy = spec(overrides={"maxtext": {"checkpoint_storage_concurrent_gb": 221}})
+    roomy_keys = {"maxtext": {"checkpoint_storage_concurrent_gb": 221}}
+    roomy = spec(overrides=roomy_keys)
     assert (
         ids(check, roomy, of("bfloat16")) == ids(check, spec(), of(None)) == ids(check, spec(FLAGSHIP), of("bfloat16"))
     )
     assert ids(check, spec(), of(None)) == set()
+    small_hosts = one(spec(tpu={"type": "v5litepod-256"}, overrides=roomy_keys), of("bfloat16"))
+    assert "206 GB of memory" in small_hosts.message
+    assert "xsft checkpoint convert" in small_hosts.fix
 
 
 @pytest.mark.parametrize(

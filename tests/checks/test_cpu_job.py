@@ -60,5 +60,9 @@ def test_a_conversion_on_a_slice_shows_the_idle_chips(made: ConversionPlan, run:
     assert (told.id, told.severity) == ("conversion-on-tpu", "warning")
     assert run.slice
     assert run.slice.describe in told.message
+    huge = replace(made, estimate=ConversionEstimate(memory=700 * GIB, output=GIB, download=100 * GIB))
+    large, _ = conversion_problems(huge, run, on_tpu=True)
+    assert (large.id, large.severity) == ("conversion-memory", "error")
+    assert "800 GiB of memory, with its download; a ct6e-standard-4t has 720 GiB" in large.message
     (refused,) = conversion_problems(made, replace(run, slice=None), on_tpu=True)
     assert (refused.id, refused.severity) == ("conversion-no-slice", "error")

@@ -40,6 +40,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     placement_policy: bool = False
     hbm_gib: float | None = None
     hbm_source: str = ""
+    host_memory_gib: dict[str, int] = {}
     bf16_tflops: float | None = None
     hbm_gbytes_s: float | None = None
     ici_gbytes_s: float | None = None
@@ -95,6 +96,12 @@ class Slice:
     def device_tflops(self) -> float | None:
         """Peak bfloat16 TFLOP/s of one JAX device, the maximum of MaxText's `TFLOP/s/device`."""
         return self.bf16_tflops * self.chips / self.devices if self.bf16_tflops else None
+
+    @property
+    def host_memory(self) -> int | None:
+        """Bytes of memory of one host; None if unknown."""
+        gib = generations()[self.generation].host_memory_gib.get(self.machine_type.rpartition("-")[2])
+        return None if gib is None else gib * 2**30
 
     @property
     def physical_axes(self) -> tuple[int, ...]:

@@ -158,21 +158,26 @@ def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
 
 
 def _pieces(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
-    """Check that the largest piece fits the memory that Orbax reads with; Pathways' workers read without that limit.
+    """Check that the largest piece fits the memory that Orbax reads with, and the host; Pathways' workers read without
+    that limit. A host's shards always fit: its chips have less memory than the host, also for twice the bytes.
     source: orbax-checkpoint@0.12.8 serialization/serialization.py [estimate_read_memory_footprint], limits.py.
     """
     limit = number(keys.get(READ_LIMIT, READ_LIMIT_GB))
     sized = [(math.prod(one.piece) * WIDTHS.get(one.dtype or "", 0), one) for one in found.arrays if one.piece]
     size, largest = max(sized, key=lambda pair: pair[0], default=(0, None))
-    if run.mode.single_controller or limit is None or largest is None or size < limit * GB:
+    memory = run.slice.host_memory if run.slice else None
+    if run.mode.single_controller or limit is None or largest is None or size < min(limit * GB, memory or math.inf):
         return
-    message = (
-        f"A piece of {'.'.join(largest.path)} has {size / GB:.0f} GB, and Orbax reads at most"
-        f" {READ_LIMIT}={limit:g} GB at once: `Requested more bytes than we reserved space for`."
-    )
-    fix = (
-        f"Set overrides.maxtext: {{{READ_LIMIT}: {int(size / GB) + 1}}} if a host has the memory, or convert it again."
-    )
+    piece = f"A piece of {'.'.join(largest.path)} has {size / GB:.0f} GB"
+    if run.slice and memory and size >= memory:
+        message = f"{piece}, which a host reads whole; a {run.slice.machine_type} has {memory / GB:.0f} GB of memory."
+        fix = "Convert it again with `xsft checkpoint convert`, which writes each array in 16 pieces."
+    else:
+        message = (
+            f"{piece}, and Orbax reads at most {READ_LIMIT}={limit:g} GB at once:"
+            " `Requested more bytes than we reserved space for`."
+        )
+        fix = f"Set overrides.maxtext: {{{READ_LIMIT}: {int(size / GB) + 1}}}, or convert it again."
     yield error("checkpoint-piece-large", where_of(READ_LIMIT, run) or _where(run), message, fix, kind="disputable")
 
 

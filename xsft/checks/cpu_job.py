@@ -41,10 +41,19 @@ def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
         message = "The workload names no TPU type, so there is no slice to convert on."
         yield error("conversion-no-slice", "tpu.type", message, "Name one under tpu.type, or leave --on-tpu out.")
         return
+    taken = needs.memory + needs.download
+    if tpu.host_memory is not None and taken > tpu.host_memory:
+        message = (
+            f"The conversion takes about {taken / GIB:,.0f} GiB of memory, with its download; a {tpu.machine_type} has"
+            f" {tpu.host_memory / GIB:,.0f} GiB."
+        )
+        fix = "Convert on a CPU node of the cluster: no --on-tpu."
+        yield error("conversion-memory", "model.hf", message, fix)
     idle = f", and {tpu.hosts - 1} of its {tpu.hosts} hosts" if tpu.hosts > 1 else ""
     message = (
-        f"The conversion takes a whole slice, {tpu.describe}: its chips{idle} do nothing until it ends. It needs about"
-        f" {(needs.memory + needs.download) / GIB:,.0f} GiB of memory on one {tpu.machine_type}, which is not checked."
+        f"The conversion takes a whole slice, {tpu.describe}: its chips{idle} do nothing until it ends."
+        f" It needs about {taken / GIB:,.0f} GiB of memory on one {tpu.machine_type}"
+        f"{', which is not checked' if tpu.host_memory is None else ''}."
     )
     yield warning("conversion-on-tpu", "", message, "Convert on a CPU node where the cluster has one: no --on-tpu.")
 
