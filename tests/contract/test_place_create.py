@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +19,11 @@ from tests.fakes.gcloud import CLUSTERS
 from tests.fakes.xpktools import serving_xpk
 from tests.inprocess import xsft
 from tests.stories import ROOT
+from tests.until import until
 from xsft.effects.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
-PLACE = "{project: my-project, zone: us-east5-b, cluster: big, output: gs://my-bucket/runs}"
+PLACE = "{project: acme-tpus, zone: us-east5-b, cluster: big, output: gs://my-bucket/runs}"
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def test_a_mcjax_line_makes_spot_slices_of_the_workloads_topology(
     assert done.returncode == 0, done.stderr
     read_document("place-create", done.stdout)
     document = json.loads(done.stdout)
-    where = ["--cluster=big", "--project=my-project", "--zone=us-east5-b"]
+    where = ["--cluster=big", "--project=acme-tpus", "--zone=us-east5-b"]
     assert document["xpk_argv"][:6] == ["xpk", "cluster", "create", *where]
     assert document["xpk_argv"][7:] == ["--num-slices=2", "--spot"]
     assert not document["created"]
@@ -69,7 +73,8 @@ echo "gcloud $*" >> {folder}/calls
 case "$*" in
 *"clusters list"*"--format=json"*) cat {folder}/clusters.json ;;
 *get-server-config*) test ! -e {folder}/broken || {{ echo "ERROR: quota exceeded"; exit 1; }}; echo {version} ;;
-*"clusters create"*) cp {folder}/made.json {folder}/clusters.json ;;
+*"clusters create"*) test ! -e {folder}/slow || {{ touch {folder}/creating; exec sleep 600; }}
+  cp {folder}/made.json {folder}/clusters.json ;;
 *currentMasterVersion*) echo {version} ;;
 *"projects describe"*) echo 123456 ;;
 *get-credentials*) cp {folder}/kubeconfig "$KUBECONFIG" ;;
@@ -146,3 +151,16 @@ def test_a_failure_of_xpk_is_its_exit_status_and_its_words(workload: str, tools:
     assert "quota exceeded" in done.stderr
     assert "[xpk-failed]" in done.stderr
     assert "run the line yourself" in done.stderr
+
+
+def test_ctrl_c_says_that_the_request_may_go_on_and_what_shows_it(workload: str, tools: Path) -> None:
+    (tools / "slow").touch()
+    argv = (sys.executable, "-m", "xsft", "place", "create", workload, "--yes")
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        until((tools / "creating").exists)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    looking = "`gcloud container clusters list --project=acme-tpus` shows what exists."
+    assert told.splitlines()[-1].endswith(f"xpk was stopped; what it had requested may go on. {looking}")
+    assert "Traceback" not in told

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.checks.factory import run_of, spec
 from xsft.cli import main
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.images.where import registry_of
+from xsft.effects.runs.cluster_creation import make_cluster
 from xsft.errors import UsageError
+from xsft.launchers.xpkcluster import cluster_line
 from xsft.spec.placeholders import PLACEHOLDERS, placeholder_in
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +66,7 @@ def test_a_named_placeholder_is_reported_in_one_line(
     out, err = capsys.readouterr()
     problem, fix = err.splitlines()
     assert out == ""
-    assert "my-project is the placeholder from the places.yaml that xsft ships" in problem
+    assert "my-project is a placeholder from xsft's templates" in problem
     assert "Put your own project" in fix
     assert not (clone / "asked").exists()
 
@@ -81,8 +84,16 @@ def test_secrets_and_images_do_not_go_there(clone: Path, capsys: pytest.CaptureF
 def test_a_bucket_that_is_a_placeholder_is_not_read() -> None:
     found = read_checkpoint("gs://my-bucket/model/0/items", env={})
     assert found.status == "unreadable"
-    assert "my-bucket is the placeholder" in (found.detail or "")
+    assert "my-bucket is a placeholder" in (found.detail or "")
 
 
 def test_the_shipped_places_are_places() -> None:
     assert set(yaml.safe_load((ROOT / "places.yaml").read_text())) == {"main"}
+
+
+def test_xpk_makes_no_cluster_of_that_name(clone: Path) -> None:
+    place = {"project": "my-project", "zone": "us-east5-b", "cluster": "tpus"}
+    line = cluster_line(run_of(spec(place=place, tpu={"type": "v6e-8", "capacity": "spot"})))
+    with pytest.raises(UsageError, match="my-project is a placeholder"):
+        make_cluster(line, python=clone / "unused", on_line=print)
+    assert not (clone / "asked").exists()

@@ -65,7 +65,10 @@ def cluster_line(run: Run) -> ClusterLine:
     )
 
 
-_FIX = "Complete the workload or its place, or set a key: --set tpu.capacity=spot."
+_FIX = (
+    "Complete the workload or its place, or give a key after FILE: --set tpu.capacity=spot (it decides what the slices"
+    " cost)."
+)
 
 
 def commands_in(output: str) -> tuple[Command, ...]:

@@ -6,7 +6,10 @@ import re
 
 PLACEHOLDERS = frozenset({"my-project", "my-cluster", "my-bucket"})
 
-FIX = "Put your own project, zone, cluster, bucket and registry into places.yaml, or use another place or --context."
+FIX = (
+    "Put your own project, zone, cluster, bucket and registry into the workload's place or places.yaml, or use another"
+    " place or --context."
+)
 
 
 def placeholder_in(*texts: str | None) -> str | None:
@@ -18,4 +21,4 @@ def placeholder_in(*texts: str | None) -> str | None:
 
 def is_placeholder(name: str) -> str:
     """Return the sentence that the name is a placeholder."""
-    return f"{name} is the placeholder from the places.yaml that xsft ships."
+    return f"{name} is a placeholder from xsft's templates."

@@ -16,9 +16,10 @@ from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.runs.discovery import list_clusters, this_gcloud
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.effects.submit.through_xpk import XPK, environment, project_number, require_tools, words_of
-from xsft.errors import Refused, RunFailed, Unknown, Unreachable
+from xsft.errors import Refused, RunFailed, Unknown, Unreachable, UsageError
 from xsft.launchers.xpkcluster import ClusterLine
 from xsft.reading.gcloud import GkeCluster
+from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.spec.secrets import redact
 
 
@@ -26,9 +27,11 @@ def make_cluster(line: ClusterLine, *, python: Path, on_line: ShowLine) -> GkeCl
     """Run the line to its end, pass on each line of xpk's output, and return the cluster as Google Cloud lists it.
     `python`: of xpk's environment. The user's kubeconfig stays as it is.
 
-    Raises EnvironmentMissing without gcloud or kubectl, Unreachable if gcloud cannot list the clusters, Refused if the
-    name is taken, RunFailed if xpk fails, Unknown if the cluster is not listed afterwards.
+    Raises UsageError for a placeholder, EnvironmentMissing without gcloud or kubectl, Unreachable if gcloud cannot list
+    the clusters, Refused if the name is taken, RunFailed if xpk fails, Unknown if the cluster is not listed afterwards.
     """
+    if name := placeholder_in(line.place.project, line.place.cluster):
+        raise UsageError(is_placeholder(name), fix=FIX, id="place-placeholder")
     require_tools(own_environment(), otherwise="run the printed line on a machine that has them")
     if taken := _listed(line):
         raise Refused(
