@@ -98,7 +98,7 @@ EVERYTHING: Mapping[str, Any] = {
     "priority": "high",
     "ttl_seconds_after_finished": 60,
     "env": {"NAME": "a $(value) with: \"env:\" and 'quotes'"},
-    "xla_flags": ["--xla_tpu_a=true", "--xla_tpu_b=2"],
+    "xla_flags": ["--xla_tpu_enable_async_collective_fusion=true", "--xla_tpu_scoped_vmem_limit_kib=2"],
     "overrides": {"maxtext": {"mu_dtype": "bfloat16"}},
     "stages": {
         "evaluate": {
@@ -214,7 +214,7 @@ OTHER: Mapping[str, Any] = {
     "priority": "low",
     "ttl_seconds_after_finished": 61,
     "env": {"NAME": "other"},
-    "xla_flags": ["--xla_tpu_a=false"],
+    "xla_flags": ["--xla_tpu_enable_async_collective_fusion=false"],
     "overrides.maxtext": {"mu_dtype": "float32"},
     "stages.evaluate.prompts": "prompts.jsonl",
     "stages.evaluate.max_new_tokens": 17,

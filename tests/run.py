@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from xsft.effects.machine.paths import own_cache
+
 NO_TOOLS = "not contract and not maxtext and not cluster and not engine and not trainer"
 STAGES = {
     "quick": f"not (loopback and not early) and {NO_TOOLS}",
@@ -108,9 +110,11 @@ def told(argv: tuple[str, ...], *, prefix: str) -> int:
 
 def environment() -> dict[str, str]:
     """This process's, but for the order to keep no bytecode: tests start hundreds of interpreters, and each would
-    compile xsft anew.
+    compile xsft anew. Hypothesis keeps the constants of all sources, 3 CPU-s per process, where the next checkout finds
+    them.
     """
-    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {"HYPOTHESIS_STORAGE_DIRECTORY": str(own_cache() / "tests-hypothesis"), **kept}
 
 
 def counted(report: Path) -> tuple[int, list[str]]:

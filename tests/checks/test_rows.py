@@ -67,7 +67,7 @@ def test_rows_of_the_evaluation(tmp_path: Path) -> None:
     assert ("data-columns", "data.hf_eval_files") in [(p.id, p.where) for p in problems(tmp_path, [GOOD], *settings)]
 
 
-@pytest.mark.parametrize("settings", [("target=xpk",), ("data.hf_path=csv",)])
+@pytest.mark.parametrize("settings", [("target=xpk",), pytest.param(("data.hf_path=csv",), marks=pytest.mark.loopback)])
 def test_rows_that_are_not_read_here(tmp_path: Path, settings: tuple[str, ...]) -> None:
     assert "data-columns" not in ids(tmp_path, [{"text": "a"}], *settings)
 

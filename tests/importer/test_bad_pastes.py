@@ -108,10 +108,10 @@ BOMBS = {
     "dollars": "${" * 200_000,
     "parentheses": "$(" * 200_000,
     "lines": "a\n" * 400_000,
-    "parts": "xpk workload create --zone=" + 'a"b"$c' * 100_000,
+    "parts": "xpk workload create --zone=" + 'a"b"$c' * 50_000,
     "here-documents": "cat <<E\n" * 9_000,
-    "holes": "xpk workload create " + " ".join(f"$a{i}" for i in range(100_000)),
-    "lists": f"xpk workload create {flags()} --command='{CURRENT} x={'[' * 100_000}'",
+    "holes": "xpk workload create " + " ".join(f"$a{i}" for i in range(50_000)),
+    "lists": f"xpk workload create {flags()} --command='{CURRENT} x={'[' * 50_000}'",
 }
 
 

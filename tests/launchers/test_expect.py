@@ -80,11 +80,11 @@ def test_an_environment_value_is_what_kubernetes_makes_of_it(mode: ModeName) -> 
 
 def test_xla_flags_are_libtpus_in_mcjax_and_the_proxys_in_pathways() -> None:
     (mcjax,) = _by_field("mcjax", "env.LIBTPU_INIT_ARGS")
-    assert mcjax.value == "--xla_tpu_a=true --xla_tpu_b=2"
+    assert mcjax.value == "--xla_tpu_enable_async_collective_fusion=true --xla_tpu_scoped_vmem_limit_kib=2"
     assert [e.path[-1] for e in _by_field("pathways", "pathways.proxy_args")] == [
         Item("--proxy=1"),
-        Item("--xla_tpu_a=true"),
-        Item("--xla_tpu_b=2"),
+        Item("--xla_tpu_enable_async_collective_fusion=true"),
+        Item("--xla_tpu_scoped_vmem_limit_kib=2"),
     ]
 
 

@@ -88,7 +88,7 @@ def test_pathways_servers_and_arguments() -> None:
     assert flags["--custom-pathways-server-args"] == "--server=1"
     assert flags["--custom-pathways-worker-args"] == "--worker=1"
     proxy = flags["--custom-pathways-proxy-server-args"].split(" ")
-    assert proxy == ["--proxy=1", "--xla_tpu_a=true", "--xla_tpu_b=2"]
+    assert proxy == ["--proxy=1", "--xla_tpu_enable_async_collective_fusion=true", "--xla_tpu_scoped_vmem_limit_kib=2"]
     assert [token for token in proxy if pathways_args_problem(token)] == []
 
 

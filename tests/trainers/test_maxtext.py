@@ -147,7 +147,7 @@ def test_the_environment_of_mcjax_is_the_containers() -> None:
     assert command_env(run) == ()
     assert trainer_env(run) == {
         **EVERYTHING["env"],
-        "LIBTPU_INIT_ARGS": "--xla_tpu_a=true --xla_tpu_b=2",
+        "LIBTPU_INIT_ARGS": "--xla_tpu_enable_async_collective_fusion=true --xla_tpu_scoped_vmem_limit_kib=2",
         "HF_TOKEN_PATH": f"{HF_TOKEN_DIRECTORY}/my-key",
     }
 
