@@ -8,15 +8,15 @@ from typing import Any
 
 from tests.replacing import replace
 from xsft.problems import Problem
-from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Progress, Recorded, Status
+from xsft.states.model import Condition, KueueWorkload, Observation, Progress, Recorded, RunObject, Status
 from xsft.states.names import State
 
 NOW = "2026-11-21T12:00:00+00:00"
 EARLIER = "2026-11-21T11:59:56Z"
 
 
-def jobset(name: str = "gemma", **changed: Any) -> JobSet:
-    there = JobSet(
+def jobset(name: str = "gemma", **changed: Any) -> RunObject:
+    there = RunObject(
         name=name,
         namespace="default",
         uid=f"uid-{name}",

@@ -19,7 +19,7 @@ from xsft.problems import Problem, warning
 from xsft.run_query import RunQuery
 from xsft.states.folding import RowFilter
 from xsft.states.losing import SavedSteps
-from xsft.states.model import JobSet, Observation, Recorded, Status, Unread
+from xsft.states.model import Observation, Recorded, RunObject, Status, Unread
 
 AT_100 = SavedSteps(step=100)
 RUNS_HERE = local("tiny", record=Recorded(outcome="running", started_at=NOW, alive=True))
@@ -42,12 +42,12 @@ class Told:
     looked: list[str] = field(default_factory=list)
     """Runs whose checkpoints were asked for."""
 
-    def delete(self, seen: Observation, there: JobSet) -> Deleted:
+    def delete(self, seen: Observation, there: RunObject) -> Deleted:
         assert there.uid, "never without a UID"
         self.deleted.append((there.namespace, there.name, there.uid))
         return self.outcome
 
-    def record(self, seen: Observation, there: JobSet) -> tuple[Problem, ...]:
+    def record(self, seen: Observation, there: RunObject) -> tuple[Problem, ...]:
         self.recorded.append(there.uid)
         return (self.failing,) if self.failing else ()
 

@@ -18,7 +18,7 @@ from xsft.errors import Unknown, Unreachable, UsageError
 from xsft.run_query import RunQuery
 from xsft.states.classify import classify
 from xsft.states.folding import RowFilter
-from xsft.states.model import Condition, JobSet, Observation, Recorded, ReplicatedJob, Unread
+from xsft.states.model import Condition, Observation, Recorded, ReplicatedJob, RunObject, Unread
 from xsft.states.moments import before
 
 MCJAX = jobset("gemma", jobs=(ReplicatedJob(name="slice-job", replicas=2),))
@@ -39,7 +39,7 @@ class Opened:
     asked: LogRequest | None = None
 
     def lines(
-        self, seen: Observation, there: JobSet, roles: tuple[ProcessRole, ...], asked: LogRequest
+        self, seen: Observation, there: RunObject, roles: tuple[ProcessRole, ...], asked: LogRequest
     ) -> Iterator[LogLine]:
         self.roles, self.jobset, self.asked = list(roles), there.name, asked
         for n, role in enumerate(roles):
@@ -289,7 +289,7 @@ def test_a_reader_that_goes_away_is_no_bug() -> None:
 
 
 @given(st.sampled_from([MCJAX, PATHWAYS, jobset(jobs=()), jobset(mode=None, tpu=None, jobs=MCJAX.jobs)]))
-def test_every_process_has_one_name(there: JobSet) -> None:
+def test_every_process_has_one_name(there: RunObject) -> None:
     roles = all_roles(there)
     names = [role_text(there, role) for role in roles]
     assert len(set(names)) == len(roles)

@@ -15,7 +15,7 @@ from xsft.reading.pods import (
     prints_steps,
     trainer_container,
 )
-from xsft.states.model import Condition, Container, JobSet, ReplicatedJob
+from xsft.states.model import Condition, Container, ReplicatedJob, RunObject
 
 
 def pod(jobset: str = "w", job: str = "slice-job", *, index: int = 0, host: int = 0, **status: Any) -> dict[str, Any]:
@@ -30,9 +30,11 @@ def pod(jobset: str = "w", job: str = "slice-job", *, index: int = 0, host: int 
     return {"metadata": metadata, "spec": {}, "status": {"phase": "Pending", **status}}
 
 
-def made(mode: str | None, *jobs: str) -> JobSet:
+def made(mode: str | None, *jobs: str) -> RunObject:
     rows = tuple(ReplicatedJob(name=name, replicas=1) for name in jobs)
-    return JobSet(name="w", namespace="default", uid="u", created_at="", run_name="w", ours=True, mode=mode, jobs=rows)
+    return RunObject(
+        name="w", namespace="default", uid="u", created_at="", run_name="w", ours=True, mode=mode, jobs=rows
+    )
 
 
 def test_a_pod_that_cannot_pull_its_image() -> None:
@@ -90,7 +92,7 @@ def test_how_a_container_ended_before_is_kept() -> None:
         (made(None, "main", "side"), pod(job="main")),
     ],
 )
-def test_one_pod_of_a_run_prints_steps(jobset: JobSet, printer: dict[str, Any]) -> None:
+def test_one_pod_of_a_run_prints_steps(jobset: RunObject, printer: dict[str, Any]) -> None:
     others = [pod(job=job.name, index=index, host=host) for job in jobset.jobs for index in (0, 1) for host in (0, 1)]
     printing = [one for one in others if prints_steps(pod_of(one), jobset)]
     assert printing == [printer]

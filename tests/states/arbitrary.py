@@ -11,13 +11,13 @@ from xsft.states.model import (
     Before,
     Condition,
     Container,
-    JobSet,
     KueueWorkload,
     Observation,
     Pod,
     Progress,
     Recorded,
     ReplicatedJob,
+    RunObject,
     Status,
     Unread,
 )
@@ -118,7 +118,7 @@ replicated_jobs = st.builds(
     suspended=counts,
 )
 jobsets = st.builds(
-    JobSet,
+    RunObject,
     name=text,
     namespace=text,
     uid=text,

@@ -9,13 +9,13 @@ from xsft.states.model import (
     SERVER_JOB,
     Condition,
     Container,
-    JobSet,
     KueueWorkload,
     Observation,
     Pod,
     Progress,
     Recorded,
     ReplicatedJob,
+    RunObject,
     Unread,
 )
 
@@ -51,7 +51,7 @@ def slices(**counts: int) -> tuple[ReplicatedJob, ...]:
 UP = slices(ready=2, active=2)
 
 
-def jobset(**changes: Any) -> JobSet:
+def jobset(**changes: Any) -> RunObject:
     given: dict[str, Any] = {
         "name": RUN,
         "namespace": "default",
@@ -65,7 +65,7 @@ def jobset(**changes: Any) -> JobSet:
         "conditions": (RESUMED,),
         "jobs": UP,
     }
-    return JobSet(**(given | changes))
+    return RunObject(**(given | changes))
 
 
 def workload(*conditions: Condition, **changes: Any) -> KueueWorkload:
@@ -158,7 +158,7 @@ WAS_READY = condition("Progressing", "True", "NewReplicaSetAvailable")
 LATE = condition("Progressing", "False", "ProgressDeadlineExceeded")
 
 
-def server(*conditions: Condition, ready: int = 0, **changes: Any) -> JobSet:
+def server(*conditions: Condition, ready: int = 0, **changes: Any) -> RunObject:
     """The Deployment of a server."""
     given: dict[str, Any] = {
         "kind": "Deployment",
@@ -174,7 +174,7 @@ def server(*conditions: Condition, ready: int = 0, **changes: Any) -> JobSet:
         "conditions": conditions,
         "jobs": (ReplicatedJob(name=SERVER_JOB, replicas=1, ready=ready),),
     }
-    return JobSet(**(given | changes))
+    return RunObject(**(given | changes))
 
 
 def server_pod(*containers: Container, phase: str = "Running", **changes: Any) -> Pod:
@@ -183,7 +183,7 @@ def server_pod(*containers: Container, phase: str = "Running", **changes: Any) -
     return pod(phase=phase, containers=containers, **(of_server | changes))
 
 
-def served(held: JobSet, *its: Pod, **changes: Any) -> Observation:
+def served(held: RunObject, *its: Pod, **changes: Any) -> Observation:
     """A server, read with its pods."""
     given: dict[str, Any] = {"jobset": held, "pods": its, "run_name": SERVER, "steps": None}
     return observation(workload=None, progress=None, record=None, **(given | changes))

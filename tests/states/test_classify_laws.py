@@ -25,7 +25,7 @@ from tests.states.cases import CASES, LOCAL, absent
 from tests.states.seen import NOW, jobset, observation, progress, slices
 from tests.states.seen import unread as not_read
 from xsft.states.classify import classify
-from xsft.states.model import JobSet, Observation, Progress, Status
+from xsft.states.model import Observation, Progress, RunObject, Status
 from xsft.states.names import STATES
 from xsft.states.reasons import BY_SLUG, REASONS
 from xsft.states.worth import WORTHLESS, worthless
@@ -59,7 +59,7 @@ def test_no_message_of_a_real_cluster_decides(seen: Observation) -> None:
     more=listed(unread),
 )
 def test_a_terminal_jobset_stays_ended(
-    terminal: str, before: JobSet, workload: object, seen: object, said: Progress | None, more: object
+    terminal: str, before: RunObject, workload: object, seen: object, said: Progress | None, more: object
 ) -> None:
     """Whatever its pods, its Workload and its trainer say; only how it ended may hang on the steps."""
     ended = replace(before, terminal=terminal, steps=4)
@@ -122,7 +122,7 @@ def how_it_was_before_a_restart_decides_no_state(seen: Observation) -> None:
 
 
 @given(seen=observations, held=jobsets, restarts=st.integers(1, 3))
-def test_no_restart_explains_for_ever_that_pods_are_not_up(seen: Observation, held: JobSet, restarts: int) -> None:
+def test_no_restart_explains_for_ever_that_pods_are_not_up(seen: Observation, held: RunObject, restarts: int) -> None:
     """Of which nobody knows that it was lately."""
     old = replace(held, restarts=restarts, created_at="2026-11-21T10:00:00Z", jobs=slices(active=2))
     late = replace(seen, target="xpk", unread=(), jobset=old, pods=None, before=None, observed_at=NOW)

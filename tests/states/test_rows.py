@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.observations import NOW, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
 from xsft.states.folding import FoldedRun, fold
-from xsft.states.model import JobSet, Observation, Recorded, Status, Unread
+from xsft.states.model import Observation, Recorded, RunObject, Status, Unread
 from xsft.states.rows import aged, row_of
 
 
@@ -143,7 +143,7 @@ RESHUFFLES = {"data_on_restart": "reshuffle"}
         (jobset(restarts=1, ours=False), None),
     ],
 )
-def test_in_which_order_a_run_reads_since_it_resumed(held: JobSet, order: str | None) -> None:
+def test_in_which_order_a_run_reads_since_it_resumed(held: RunObject, order: str | None) -> None:
     (resumed,) = rows(observed(jobset=held, progress=said(resumed_from=100)))
     assert (resumed.row.progress.resumed_from, resumed.row.progress.resumed_order) == (100, order)
     (first,) = rows(observed(jobset=held, progress=said()))

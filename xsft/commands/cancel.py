@@ -25,7 +25,7 @@ from xsft.problems import Problem
 from xsft.run_query import RunQuery, look_up, query_of
 from xsft.states.lookup import silence
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
-from xsft.states.model import JobSet, Observation
+from xsft.states.model import Observation, RunObject
 from xsft.states.rows import Row
 
 
@@ -38,11 +38,11 @@ class CancelWorld(Struct, frozen=True, kw_only=True):
     """The functions that cancelling needs."""
 
     query: RunQuery
-    delete: Callable[[Observation, JobSet], Deleted]
+    delete: Callable[[Observation, RunObject], Deleted]
     """Deletes the JobSet with that UID."""
     stop_local: Callable[[Observation], bool]
     """Interrupts the xsft process that runs a local run; False if its identity cannot be proven."""
-    record: Callable[[Observation, JobSet], tuple[Problem, ...]]
+    record: Callable[[Observation, RunObject], tuple[Problem, ...]]
     """Writes the cancellation beside the run; returns warnings if it cannot be written."""
     saved: Callable[[Observation], SavedSteps]
     """Reads the checkpoints of a run now. Raises nothing: what cannot be read is unknown."""
@@ -69,7 +69,7 @@ Agree = Callable[[tuple[str, ...]], None]
 class Cancelled(Struct, frozen=True, kw_only=True):
     action: Literal["cancelled", "nothing"]
     row: Row
-    jobset: JobSet | None
+    jobset: RunObject | None
     why: str = ""
     """Why there was nothing to cancel, for `nothing`."""
     loss: Loss | None = None
@@ -163,7 +163,7 @@ def _ask(about: tuple[str, ...], *, world: CancelWorld, yes: bool) -> None:
         raise Refused("Nothing was cancelled.", fix="Answer y, or pass --yes.")
 
 
-def _about(row: Row, jobset: JobSet | None, loss: Loss) -> tuple[str, ...]:
+def _about(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str, ...]:
     """Return lines that say what the run is, what cancelling loses and what it frees."""
     lines = [change(row)]
     if jobset is not None:

@@ -6,10 +6,12 @@ from xsft.catalog.tpu import parse_tpu_type
 from xsft.effects.runs.logstream import ProcessRole
 from xsft.errors import UsageError
 from xsft.reading.pods import trainer_job
-from xsft.states.model import JobSet
+from xsft.states.model import RunObject
 
 
-def chosen_roles(jobset: JobSet, *, slice_index: int | None, host: int | None, every: bool) -> tuple[ProcessRole, ...]:
+def chosen_roles(
+    jobset: RunObject, *, slice_index: int | None, host: int | None, every: bool
+) -> tuple[ProcessRole, ...]:
     """Return the process that prints steps, or those that are named. A slice without a host means its host 0.
 
     Under Pathways the slices' processes are the workers; without a slice the head is shown. Raises UsageError for a
@@ -29,7 +31,7 @@ def chosen_roles(jobset: JobSet, *, slice_index: int | None, host: int | None, e
     return tuple(hosts)
 
 
-def all_roles(jobset: JobSet) -> tuple[ProcessRole, ...]:
+def all_roles(jobset: RunObject) -> tuple[ProcessRole, ...]:
     """Return every process that writes a log, the one that prints steps first."""
     first = trainer_job(jobset)
     rows = sorted(jobset.jobs, key=lambda job: (job.name != first, job.name))
@@ -41,7 +43,7 @@ def all_roles(jobset: JobSet) -> tuple[ProcessRole, ...]:
     )
 
 
-def role_text(jobset: JobSet, role: ProcessRole) -> str:
+def role_text(jobset: RunObject, role: ProcessRole) -> str:
     """Return the process as text: `head`, `server`, or `slice 1 host 37`."""
     if jobset.serves:
         return role.replicated_job
@@ -50,7 +52,7 @@ def role_text(jobset: JobSet, role: ProcessRole) -> str:
     return "head" if role.replicated_job == trainer_job(jobset) else role.replicated_job
 
 
-def _slice_job(jobset: JobSet) -> str:
+def _slice_job(jobset: RunObject) -> str:
     """Return the replicated job of the slices: the trainer's own in McJAX, the workers' under Pathways."""
     trainer = trainer_job(jobset) or ""
     if jobset.mode != "pathways":
@@ -58,7 +60,7 @@ def _slice_job(jobset: JobSet) -> str:
     return next((job.name for job in jobset.jobs if job.name != trainer), trainer)
 
 
-def _hosts(jobset: JobSet, job: str) -> int:
+def _hosts(jobset: RunObject, job: str) -> int:
     if jobset.serves or job != _slice_job(jobset):
         return 1  # a server has one machine, whatever slices of its topology have
     try:

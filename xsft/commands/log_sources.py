@@ -20,7 +20,7 @@ from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, UsageError
 from xsft.records.model import Record
 from xsft.states.folding import FoldedRun, folder
-from xsft.states.model import JobSet, Observation
+from xsft.states.model import Observation, RunObject
 from xsft.states.moments import before
 
 
@@ -30,7 +30,7 @@ class Logs(Struct, frozen=True, kw_only=True):
     """Function that gets a line on what following waits for."""
 
     def lines(
-        self, seen: Observation, jobset: JobSet, roles: tuple[ProcessRole, ...], asked: LogRequest
+        self, seen: Observation, jobset: RunObject, roles: tuple[ProcessRole, ...], asked: LogRequest
     ) -> Iterator[LogLine]:
         """Yield the lines of these processes. Raises as `read_logs` and `follow_logs`."""
         cluster = self.runs.cluster(seen.cluster or "")

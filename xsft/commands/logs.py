@@ -27,7 +27,7 @@ from xsft.errors import Unknown, Unreachable, UsageError, XsftError
 from xsft.run_query import RunQuery, look, look_up, query_of
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import silence, silent
-from xsft.states.model import JobSet, Observation
+from xsft.states.model import Observation, RunObject
 from xsft.states.moments import before
 from xsft.states.names import ENDED
 from xsft.states.rows import Row, row_of
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 class LogsWorld(Struct, frozen=True, kw_only=True):
     query: RunQuery
-    lines: Callable[[Observation, JobSet, tuple[ProcessRole, ...], LogRequest], Iterator[LogLine]]
+    lines: Callable[[Observation, RunObject, tuple[ProcessRole, ...], LogRequest], Iterator[LogLine]]
     """Yields log lines from a cluster. Raises Unreachable if a log cannot be read."""
     local_lines: Callable[[Observation, LogRequest], Iterator[str]]
     """Yields log lines from this machine. Raises EnvironmentMissing if the file cannot be read."""
@@ -169,7 +169,7 @@ def write_lines(lines: Iterator[str], stdout: TextIO) -> int:
     return count
 
 
-def roles_for(jobset: JobSet, asked: LogRequest) -> tuple[ProcessRole, ...]:
+def roles_for(jobset: RunObject, asked: LogRequest) -> tuple[ProcessRole, ...]:
     roles = chosen_roles(jobset, slice_index=asked.slice_index, host=asked.host, every=asked.every)
     if len(roles) > asked.at_most:
         raise UsageError(
@@ -187,7 +187,7 @@ def _refuse_slices(asked: LogRequest) -> None:
         )
 
 
-def _jobset(seen: Observation) -> JobSet:
+def _jobset(seen: Observation) -> RunObject:
     if silent := silence(seen):
         raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again later.")
     if seen.jobset is not None:
@@ -195,7 +195,7 @@ def _jobset(seen: Observation) -> JobSet:
     raise Unknown(f"{seen.run_name} no longer has a JobSet, {GONE}.", fix=GONE_FIX)
 
 
-def _texts(lines: Iterator[LogLine], *, jobset: JobSet, prefixed: bool, timestamps: bool) -> Iterator[str]:
+def _texts(lines: Iterator[LogLine], *, jobset: RunObject, prefixed: bool, timestamps: bool) -> Iterator[str]:
     for line in lines:
         at = f"{line.at} " if timestamps and line.at else ""
         who = f"{role_text(jobset, line.role)} | " if prefixed else ""

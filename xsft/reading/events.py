@@ -8,7 +8,7 @@ from xsft.aliases import JsonObject
 from xsft.reading.jobsets import QUEUE_LABEL
 from xsft.reading.lenient import mapping, rows, text, whole
 from xsft.states.evidence import Event
-from xsft.states.model import JobSet
+from xsft.states.model import RunObject
 
 
 def event_of(json: JsonObject) -> Event:
@@ -27,7 +27,7 @@ def event_of(json: JsonObject) -> Event:
     )
 
 
-def is_about(event: Event, jobset: JobSet, *, workload: str | None) -> bool:
+def is_about(event: Event, jobset: RunObject, *, workload: str | None) -> bool:
     """Return whether the event is about the JobSet, its Jobs, its pods or its Workload; names of other runs may share a
     prefix.
     """
@@ -44,7 +44,7 @@ def is_about(event: Event, jobset: JobSet, *, workload: str | None) -> bool:
     return kind == "Pod" and name.rsplit("-", 2)[0] in jobs  # Job, completion index, five letters
 
 
-def _of_server(kind: str, name: str, server: JobSet) -> bool:
+def _of_server(kind: str, name: str, server: RunObject) -> bool:
     """Return whether it is the Deployment, its ReplicaSet or a pod of it: `<name>-<hash>` and `<name>-<hash>-abcde`."""
     match kind:
         case "Deployment":

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from xsft.aliases import JsonObject
 from xsft.catalog.tpu import slice_of
 from xsft.launchers.jobset import TRAINER_CONTAINER
@@ -23,7 +25,7 @@ from xsft.launchers.labels import (
 from xsft.modes import mode_module
 from xsft.naming import ModeName, attempt_of_jobset
 from xsft.reading.lenient import count, mapping, rows, text, texts, whole
-from xsft.states.model import SERVER_JOB, Condition, JobSet, ReplicatedJob
+from xsft.states.model import SERVER_JOB, Condition, ReplicatedJob, RunObject
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 XPK_LABEL = "xpk.google.com/workload"
@@ -39,51 +41,76 @@ _STEPS = re.compile(_ARGUMENT.format("steps"))
 _OUTPUT = re.compile(_ARGUMENT.format("base_output_directory"))
 
 
-def jobset_of(json: JsonObject) -> JobSet:
-    metadata, spec, status = mapping(json, "metadata"), mapping(json, "spec"), mapping(json, "status")
+def jobset_of(json: JsonObject) -> RunObject:
+    spec, status = mapping(json, "spec"), mapping(json, "status")
+    labels, annotations = mapping(json, "metadata", "labels"), mapping(json, "metadata", "annotations")
+    found, jobs = _object_of(json), rows(spec.get("replicatedJobs"))
+    mode, work = _mode(labels, jobs), text(labels.get(WORK_LABEL))
+    slices, trainer = _slices(jobs, mode), _trainer(jobs, mode)
+    command = " ".join((*texts(trainer.get("command")), *texts(trainer.get("args"))))
+    return replace(
+        found,
+        mode=mode,
+        tpu=tpu_of(_pod_spec(slices)),
+        num_slices=whole(slices.get("replicas")) if slices else None,
+        steps=whole(annotations.get(STEPS_ANNOTATION)) or (None if work else whole(_literal(_STEPS, command))),
+        output=found.output or _literal(_OUTPUT, command),
+        queue=text(labels.get(QUEUE_LABEL)),
+        image=text(trainer.get("image")),
+        suspended=spec.get("suspend") is True,
+        terminal=text(status.get("terminalState")) or _terminal(found.conditions),
+        jobs=_replicated(jobs, status),
+        restarts=count(status.get("restarts")),
+        max_restarts=whole(mapping(spec, "failurePolicy").get("maxRestarts")),
+        work=work,
+        data_on_restart=text(annotations.get(DATA_ANNOTATION)),
+    )
+
+
+def server_of(json: JsonObject) -> RunObject:
+    """Return the Deployment. Its one job is ready if the pod is: if /health answers."""
+    pod = mapping(json, "spec", "template", "spec")
+    tpu = tpu_of(pod)
+    return replace(
+        _object_of(json),
+        kind="Deployment",
+        tpu=tpu,
+        num_slices=1 if tpu else None,
+        image=next((text(one.get("image")) for one in rows(pod.get("containers"))), None),
+        jobs=(ReplicatedJob(name=SERVER_JOB, replicas=1, ready=count(mapping(json, "status").get("readyReplicas"))),),
+        work="serve",
+    )
+
+
+def _object_of(json: JsonObject) -> RunObject:
+    """Return the fields that JobSets and Deployments have in the same place."""
+    metadata, status = mapping(json, "metadata"), mapping(json, "status")
     labels, annotations = mapping(metadata, "labels"), mapping(metadata, "annotations")
     name = text(metadata.get("name")) or ""
-    run_name = _run_name(text(labels.get(RUN_LABEL)), jobset=name)
-    jobs = rows(spec.get("replicatedJobs"))
-    mode, conditions = _mode(labels, jobs), conditions_of(status)
-    slices, trainer, work = _slices(jobs, mode), _trainer(jobs, mode), text(labels.get(WORK_LABEL))
-    command = " ".join((*texts(trainer.get("command")), *texts(trainer.get("args"))))
-    return JobSet(
+    run_name = _run_name(text(labels.get(RUN_LABEL)), name=name)
+    return RunObject(
         name=name,
         namespace=text(metadata.get("namespace")) or "",
         uid=text(metadata.get("uid")) or "",
         created_at=text(metadata.get("creationTimestamp")) or "",
         run_name=run_name or name,
         ours=run_name is not None and labels.get(MANAGER_LABEL) == "xsft",
-        mode=mode,
-        tpu=tpu_of(_pod_spec(slices)),
-        num_slices=whole(slices.get("replicas")) if slices else None,
-        steps=whole(annotations.get(STEPS_ANNOTATION)) or (None if work else whole(_literal(_STEPS, command))),
-        output=text(annotations.get(OUTPUT_ANNOTATION)) or _literal(_OUTPUT, command),
+        output=text(annotations.get(OUTPUT_ANNOTATION)),
         spec_digest=text(annotations.get(DIGEST_ANNOTATION)),
-        queue=text(labels.get(QUEUE_LABEL)),
-        image=text(trainer.get("image")),
-        suspended=spec.get("suspend") is True,
-        terminal=text(status.get("terminalState")) or _terminal(conditions),
-        conditions=conditions,
-        jobs=_replicated(jobs, status),
+        conditions=conditions_of(status),
         has_status=bool(status),
-        restarts=count(status.get("restarts")),
-        max_restarts=whole(mapping(spec, "failurePolicy").get("maxRestarts")),
-        work=work,
-        data_on_restart=text(annotations.get(DATA_ANNOTATION)),
         deleting_at=text(metadata.get("deletionTimestamp")),
     )
 
 
-def _run_name(label: str | None, *, jobset: str) -> str | None:
-    """Return the run in the label if the JobSet's name can be an attempt of it; a label may have been copied
+def _run_name(label: str | None, *, name: str) -> str | None:
+    """Return the run in the label if the name can be an attempt of it; a label may have been copied
     (`naming.jobset_name`).
     """
-    return label if label is not None and attempt_of_jobset(jobset, run_name=label) else None
+    return label if label is not None and attempt_of_jobset(name, run_name=label) else None
 
 
-def run_of(json: JsonObject) -> JobSet | None:
+def run_of(json: JsonObject) -> RunObject | None:
     """Return the run's JobSet, or None if it is not a run."""
     return jobset_of(json) if trains(json) else None
 
@@ -176,32 +203,4 @@ def _counted(job: JsonObject, counts: JsonObject) -> ReplicatedJob:
         succeeded=count(counts.get("succeeded")),
         failed=count(counts.get("failed")),
         suspended=count(counts.get("suspended")),
-    )
-
-
-def server_of(json: JsonObject) -> JobSet:
-    """Return the Deployment. Its one job is ready if the pod is: if /health answers."""
-    metadata, spec, status = mapping(json, "metadata"), mapping(json, "spec"), mapping(json, "status")
-    labels, annotations = mapping(metadata, "labels"), mapping(metadata, "annotations")
-    name, run_name = text(metadata.get("name")) or "", text(labels.get(RUN_LABEL))
-    pod = mapping(spec, "template", "spec")
-    tpu = tpu_of(pod)
-    return JobSet(
-        kind="Deployment",
-        name=name,
-        namespace=text(metadata.get("namespace")) or "",
-        uid=text(metadata.get("uid")) or "",
-        created_at=text(metadata.get("creationTimestamp")) or "",
-        run_name=run_name or name,
-        ours=run_name is not None and labels.get(MANAGER_LABEL) == "xsft",
-        tpu=tpu,
-        num_slices=1 if tpu else None,
-        output=text(annotations.get(OUTPUT_ANNOTATION)),
-        spec_digest=text(annotations.get(DIGEST_ANNOTATION)),
-        image=next((text(one.get("image")) for one in rows(pod.get("containers"))), None),
-        conditions=conditions_of(status),
-        jobs=(ReplicatedJob(name=SERVER_JOB, replicas=1, ready=count(status.get("readyReplicas"))),),
-        has_status=bool(status),
-        work="serve",
-        deleting_at=text(metadata.get("deletionTimestamp")),
     )

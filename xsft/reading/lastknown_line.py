@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from xsft.states.model import Before, JobSet, Observation, Progress, Status, Unread
+from xsft.states.model import Before, Observation, Progress, RunObject, Status, Unread
 from xsft.states.names import ENDED
 
 AGES_S = 1e9
@@ -19,7 +19,7 @@ AGES_S = 1e9
 class LastKnown(Struct, frozen=True, kw_only=True):
     """The last known state of one attempt of a run."""
 
-    jobset: JobSet
+    jobset: RunObject
     status: Status
     observed_at: str
     ahead_s: Annotated[float, Meta(gt=-AGES_S, lt=AGES_S)] = 0.0
@@ -86,7 +86,7 @@ def line_of(known: LastKnown) -> str:
     return json.dumps(to_builtins(kept))
 
 
-def _lasting(jobset: JobSet) -> JobSet:
+def _lasting(jobset: RunObject) -> RunObject:
     """Return the JobSet without what changes quickly; of its conditions its end."""
     ends = tuple(
         replace(one, message="")

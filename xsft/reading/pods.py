@@ -14,7 +14,7 @@ from xsft.modes import mode_module
 from xsft.reading.jobsets import MODES, conditions_of
 from xsft.reading.lenient import count, mapping, rows, text, whole
 from xsft.serving.inputs import CONTAINER, COPIER
-from xsft.states.model import SERVER_JOB, Container, JobSet, Pod
+from xsft.states.model import SERVER_JOB, Container, Pod, RunObject
 
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
@@ -76,7 +76,7 @@ def _in_state(row: JsonObject, state: JsonObject) -> Container:
     )
 
 
-def selector_of(jobset: JobSet) -> str:
+def selector_of(jobset: RunObject) -> str:
     """Return the label selector of all pods of one run's object."""
     return f"{WORK_LABEL}=serve,{RUN_LABEL}={jobset.run_name}" if jobset.serves else pods_selector([jobset.name])
 
@@ -93,7 +93,7 @@ def first_hosts_selector(jobsets: Iterable[str]) -> str:
     return f"{pods_selector(jobsets)},{COMPLETION_INDEX}=0"
 
 
-def trainer_job(jobset: JobSet) -> str | None:
+def trainer_job(jobset: RunObject) -> str | None:
     """Return the replicated job whose first pod prints the steps; the first one of a JobSet of unknown origin."""
     known = next((mode for mode in MODES if mode == jobset.mode), None)
     if known:
@@ -101,7 +101,7 @@ def trainer_job(jobset: JobSet) -> str | None:
     return jobset.jobs[0].name if jobset.jobs else None
 
 
-def prints_steps(pod: Pod, jobset: JobSet) -> bool:
+def prints_steps(pod: Pod, jobset: RunObject) -> bool:
     """Return whether the pod is host 0 of slice 0, or the Pathways head: every McJAX host prints steps, and this one is
     also the coordinator.
     """

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from xsft.states.ending import completed, failed, gone, recorded, unreachable
 from xsft.states.failing import PATHWAYS_HEAD
-from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Status, by_its_clock, seconds_since
+from xsft.states.model import Condition, KueueWorkload, Observation, RunObject, Status, by_its_clock, seconds_since
 from xsft.states.moments import earliest, latest
 from xsft.states.pods import current, trouble
 from xsft.states.running import STALL_FACTOR, trainer
@@ -59,7 +59,7 @@ def _alive(seen: Observation, *, now: str, stall_factor: float) -> Status:
     return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_said(seen)))))
 
 
-def _cluster(seen: Observation, jobset: JobSet, *, now: str, stall_factor: float) -> Status:
+def _cluster(seen: Observation, jobset: RunObject, *, now: str, stall_factor: float) -> Status:
     return (
         _ended(seen, jobset)
         or _held_back(seen, jobset)
@@ -68,7 +68,7 @@ def _cluster(seen: Observation, jobset: JobSet, *, now: str, stall_factor: float
     )
 
 
-def _ended(seen: Observation, jobset: JobSet) -> Status | None:
+def _ended(seen: Observation, jobset: RunObject) -> Status | None:
     """A terminal JobSet is final immediately, whatever its pods still do; the Kueue Workload follows it."""
     failure = true(jobset.conditions, "Failed")
     if jobset.terminal == "Failed" or failure:
@@ -86,7 +86,7 @@ def _ended(seen: Observation, jobset: JobSet) -> Status | None:
     return None
 
 
-def _held_back(seen: Observation, jobset: JobSet) -> Status | None:
+def _held_back(seen: Observation, jobset: RunObject) -> Status | None:
     """The state of a run that Kueue has evicted or not admitted yet."""
     if seen.workload is not None:
         return _evicted(seen.workload) or _queued(seen.workload) or _taken_out(jobset)
@@ -95,7 +95,7 @@ def _held_back(seen: Observation, jobset: JobSet) -> Status | None:
     return Status(state="queued", reason=_why_suspended(seen, jobset), evidence=("jobset",))
 
 
-def _taken_out(jobset: JobSet) -> Status | None:
+def _taken_out(jobset: RunObject) -> Status | None:
     """A run whose queue label was removed after admission: its Workload stays as it was, and Kueue no longer resumes
     it."""
     if not jobset.suspended or jobset.queue is not None:
@@ -103,7 +103,7 @@ def _taken_out(jobset: JobSet) -> Status | None:
     return Status(state="queued", reason="suspended", evidence=("jobset",))
 
 
-def _why_suspended(seen: Observation, jobset: JobSet) -> str:
+def _why_suspended(seen: Observation, jobset: RunObject) -> str:
     """Kueue may create a Workload even for a JobSet without a queue. Without queue and Workload nothing resumes the
     JobSet."""
     if any(one.what == "workloads" for one in seen.unread):
@@ -144,7 +144,7 @@ def _why_queued(workload: KueueWorkload, reserved: Condition | None) -> str:
     return "inadmissible" if inadmissible else "waiting-for-quota"
 
 
-def _coming_up(seen: Observation, jobset: JobSet, *, now: str) -> Status | None:
+def _coming_up(seen: Observation, jobset: RunObject, *, now: str) -> Status | None:
     """The state of an admitted run with pods that are not running."""
     if jobset.suspended:
         return Status(state="starting", reason="admitted", evidence=("jobset", "workload"))
@@ -157,7 +157,7 @@ def _coming_up(seen: Observation, jobset: JobSet, *, now: str) -> Status | None:
     return None
 
 
-def _broken(seen: Observation, jobset: JobSet) -> bool:
+def _broken(seen: Observation, jobset: RunObject) -> bool:
     """Whether the JobSet has no Jobs although Kueue has admitted it. Judged at the time of reading, so an old
     observation does not become broken with age."""
     unread = any(one.what == "workloads" for one in seen.unread)
@@ -168,7 +168,7 @@ def _broken(seen: Observation, jobset: JobSet) -> bool:
     return since is not None and since > BROKEN_AFTER_S
 
 
-def _why_not_ready(seen: Observation, jobset: JobSet, *, now: str) -> str:
+def _why_not_ready(seen: Observation, jobset: RunObject, *, now: str) -> str:
     """The reason while pods are not running. A restart is the reason for a short time only, and only if there is no
     other."""
     lately = jobset.restarts > 0 and _restarted_lately(seen, jobset, now=now)
@@ -181,14 +181,14 @@ def _why_not_ready(seen: Observation, jobset: JobSet, *, now: str) -> str:
     return "pods-replaced" if _has_trained(seen, jobset) else "pods-not-ready"
 
 
-def _workers_began(jobset: JobSet) -> bool:
+def _workers_began(jobset: RunObject) -> bool:
     """Whether the workers have started. JobSet keeps StartupPolicyInProgress until all workers are ready, also while
     they fail and start again."""
     workers = (job for job in jobset.jobs if job.name != PATHWAYS_HEAD)
     return any(job.active or job.ready or job.succeeded or job.failed for job in workers)
 
 
-def _restarted_lately(seen: Observation, jobset: JobSet, *, now: str) -> bool:
+def _restarted_lately(seen: Observation, jobset: RunObject, *, now: str) -> bool:
     """Whether the run certainly was restarted lately: by the age of its new pods, else by what was read before the
     restart."""
     anew = earliest(*(pod.created_at for pod in current(seen)))
@@ -197,14 +197,14 @@ def _restarted_lately(seen: Observation, jobset: JobSet, *, now: str) -> bool:
     return passed is not None and passed < RESTART_S
 
 
-def _has_trained(seen: Observation, jobset: JobSet) -> bool:
+def _has_trained(seen: Observation, jobset: RunObject) -> bool:
     """Whether the trainer has done a step since the last restart. The log belongs to the current pods; metrics may be
     older."""
     said = seen.progress
     return said is not None and said.step is not None and (jobset.restarts == 0 or said.source == "log")
 
 
-def _up(seen: Observation, jobset: JobSet, *, now: str, stall_factor: float) -> Status:
+def _up(seen: Observation, jobset: RunObject, *, now: str, stall_factor: float) -> Status:
     """The state while all pods are running: the trainer's lines decide."""
     state, reason = trainer(seen, now=now, stall_factor=stall_factor)
     if jobset.restarts > 0 and state in {"starting", "compiling"}:

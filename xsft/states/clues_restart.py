@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from xsft.states.evidence import Event, Evidence
-from xsft.states.model import JobSet
+from xsft.states.model import RunObject
 from xsft.states.moments import seconds_between, with_z
 from xsft.states.rule import Clue
 
@@ -72,7 +72,7 @@ def _before(evidence: Evidence) -> str:
     return f"When xsft last saw it before that, at {with_z(before.at)}, it was {before.state}{reason}{step}{saved}."
 
 
-def _kept_logs(jobset: JobSet) -> str:
+def _kept_logs(jobset: RunObject) -> str:
     """Return the Cloud Logging query for the log of the earlier pods. GKE labels log entries with their pod's labels,
     dots replaced by underscores.
 

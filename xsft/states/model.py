@@ -87,7 +87,7 @@ SERVER_JOB = "server"
 """Name of the one job that a server counts as: `ReplicatedJob.name` and `Pod.replicated_job`."""
 
 
-class JobSet(Struct, frozen=True, kw_only=True):
+class RunObject(Struct, frozen=True, kw_only=True):
     """The object of a run: a JobSet, or the Deployment of a server."""
 
     name: str
@@ -272,9 +272,9 @@ class Observation(Targeted, Struct, frozen=True, kw_only=True):
     """base_output_directory of a run on this machine; runs of one name in two folders are two runs."""
     steps: int | None = None
     """Asked for."""
-    jobset: JobSet | None = None
+    jobset: RunObject | None = None
     """None while `jobsets` is not in `unread`: there is no JobSet."""
-    was: JobSet | None = None
+    was: RunObject | None = None
     """The JobSet as it was known last, if it is gone. Shown, and no evidence of a state."""
     workload: KueueWorkload | None = None
     pods: tuple[Pod, ...] | None = None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.naming import RowOrder
 from xsft.stages.stage import STAGES, StageName
-from xsft.states.model import JobSet, Observation, Status
+from xsft.states.model import Observation, RunObject, Status
 from xsft.states.moments import seconds_between, with_z
 from xsft.states.names import ENDED, RUNNING, State
 from xsft.targets import Targeted
@@ -271,7 +271,7 @@ def _progress(seen: Observation) -> ProgressRead:
     )
 
 
-def order_of(held: JobSet | None) -> RowOrder | None:
+def order_of(held: RunObject | None) -> RowOrder | None:
     """In which a run that has resumed reads its rows since. Neither Kueue's evictions nor replaced pods are counted by
     the seed: where nothing else started it again, it repeats.
     """

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from xsft.serving.inputs import COPIER
 from xsft.stages.stage import StageState
-from xsft.states.model import SERVER_JOB, Condition, Container, JobSet, Observation, Pod, Status
+from xsft.states.model import SERVER_JOB, Condition, Container, Observation, Pod, RunObject, Status
 from xsft.states.names import State
 from xsft.states.pods import IMAGE_PULL, trouble
 
@@ -34,11 +34,11 @@ class ServerState(Struct, frozen=True, kw_only=True):
     """Names of the pod and container whose last log lines say more."""
 
 
-def server_status(seen: Observation, server: JobSet) -> Status:
+def server_status(seen: Observation, server: RunObject) -> Status:
     return server_state(server, seen.pods).status
 
 
-def server_state(server: JobSet, pods: Sequence[Pod] | None) -> ServerState:
+def server_state(server: RunObject, pods: Sequence[Pod] | None) -> ServerState:
     """Return the state; a ready pod decides, then a container that crashes, then the Deployment's deadline. `pods`:
     None if they were not read.
     """
@@ -63,7 +63,7 @@ def server_state(server: JobSet, pods: Sequence[Pod] | None) -> ServerState:
     return ServerState(state="running", status=status, why=why)
 
 
-def _reason(server: JobSet, pods: Sequence[Pod] | None) -> tuple[State, str]:
+def _reason(server: RunObject, pods: Sequence[Pod] | None) -> tuple[State, str]:
     """Return state and reason of a server that does not answer. What a pod names comes before the deadline."""
     here = [pod for pod in pods or () if not pod.deleting]
     if named := _trouble(here):
@@ -100,12 +100,12 @@ def _copies(one: Container) -> bool:
     return one.name == COPIER and one.state == "running"
 
 
-def _is_late(server: JobSet) -> bool:
+def _is_late(server: RunObject) -> bool:
     progressing = _condition(server.conditions, "Progressing")
     return progressing is not None and (progressing.status, progressing.reason) == ("False", DEADLINE)
 
 
-def _was_ready(server: JobSet) -> bool:
+def _was_ready(server: RunObject) -> bool:
     progressing = _condition(server.conditions, "Progressing")
     return progressing is not None and progressing.reason == AVAILABLE
 
@@ -116,7 +116,7 @@ def _crash_text(one: Container) -> str:
     return f"its container {one.name} ended {one.restarts} times, last with exit code {last.exit_code}{reason}"
 
 
-def _waiting_text(server: JobSet, pods: Sequence[Pod]) -> str:
+def _waiting_text(server: RunObject, pods: Sequence[Pod]) -> str:
     pod = next((one for one in pods if not one.deleting), None)
     if pod is None:
         failure = _condition(server.conditions, "ReplicaFailure")

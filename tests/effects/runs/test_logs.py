@@ -36,7 +36,7 @@ from xsft.effects.runs.logstream import Given, LogFollower, Mark, Over
 from xsft.errors import Unreachable, UsageError
 from xsft.reading.jobsets import jobset_of
 from xsft.reading.pods import pod_of
-from xsft.states.model import JobSet
+from xsft.states.model import RunObject
 from xsft.trainers.progress import LoggedLine
 
 PACE = Pace(poll_s=0.02, longest_wait_s=0.05, silence_s=60.0, first_s=0.3, look_s=0.05)
@@ -74,7 +74,7 @@ class World:
         return self.api.standin.logs
 
     @property
-    def jobset(self) -> JobSet:
+    def jobset(self) -> RunObject:
         return jobset_of(self.json)
 
     def pod(self, **how: Any) -> dict[str, Any]:

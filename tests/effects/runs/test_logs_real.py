@@ -10,7 +10,7 @@ from tests.cluster.api import Cluster as Real
 from tests.effects.clusterruns import HOSTS, Staged
 from tests.effects.runs.test_logs import Listener
 from xsft.effects.runs.logs import Pace, ProcessRole, follow_logs, printer, read_logs
-from xsft.states.model import JobSet
+from xsft.states.model import RunObject
 
 pytestmark = pytest.mark.cluster
 PACE = Pace(poll_s=0.5, look_s=1.0)
@@ -22,7 +22,7 @@ def staged(real_cluster: Real, cluster_namespace: str) -> Staged:
     return Staged(real=real_cluster, namespace=cluster_namespace)
 
 
-def jobset(staged: Staged) -> JobSet:
+def jobset(staged: Staged) -> RunObject:
     found = staged.seen("gemma")[0].jobset
     assert found is not None
     return found

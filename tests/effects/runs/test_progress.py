@@ -28,7 +28,7 @@ from xsft.effects.runs.wanted import tells
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.records.model import Attempt, AttemptFacts, Record
-from xsft.states.model import JobSet, Observation, Recorded, Unread
+from xsft.states.model import Observation, Recorded, RunObject, Unread
 
 NOW = "2026-11-21T12:00:00Z"
 STEP = (
@@ -280,7 +280,7 @@ def test_a_run_that_its_cluster_has_forgotten(world: World) -> None:
 
 
 def test_what_is_known_already_is_not_read() -> None:
-    jobset = JobSet(name="a", namespace="d", uid="u", created_at="", run_name="a", ours=True, terminal="Failed")
+    jobset = RunObject(name="a", namespace="d", uid="u", created_at="", run_name="a", ours=True, terminal="Failed")
     seen = Observation(run_name="a", target="xpk", observed_at=NOW, jobset=jobset)
     assert tells(seen)
     assert not tells(replace(seen, unread=(Unread(what="jobsets", why="x"),)))

@@ -9,7 +9,7 @@ from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.submit.cancelling import record_cancel, record_worthless
 from xsft.errors import Unreachable
 from xsft.records.model import Attempt, AttemptFacts, Record
-from xsft.states.model import JobSet, Status
+from xsft.states.model import RunObject, Status
 from xsft.states.rows import Row, row_of
 
 
@@ -28,7 +28,7 @@ def submitted(tmp_path: Path, name: str, *, uid: str | None, number: int = 1) ->
         store(tmp_path).finish(begun, AttemptFacts(outcome="created", at="2026-11-21T10:00:00Z", uid=uid))
 
 
-def cancelled(tmp_path: Path, there: JobSet) -> list[tuple[str, str | None]]:
+def cancelled(tmp_path: Path, there: RunObject) -> list[tuple[str, str | None]]:
     assert record_cancel(store(tmp_path), there, user="ann") == ()
     return [(one.last.outcome, one.last.reason) for one in store(tmp_path).read_run(str(tmp_path), "gemma")]
 

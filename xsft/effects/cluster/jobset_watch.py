@@ -22,13 +22,13 @@ from xsft.effects.machine import clock
 from xsft.errors import XsftError
 from xsft.reading.jobsets import jobset_of, server_of
 from xsft.reading.lenient import mapping, text
-from xsft.states.model import JobSet
+from xsft.states.model import RunObject
 
 SOONEST_S = 2.0
 """Minimum interval between reads: several changes usually arrive together."""
 
 
-def pause_until_changed(connect: Callable[[], Cluster], jobset: JobSet, *, seconds: float) -> None:
+def pause_until_changed(connect: Callable[[], Cluster], jobset: RunObject, *, seconds: float) -> None:
     """Return when the JobSet has changed, or after so many seconds. Never raises XsftError. Costs one request, which
     the API server answers from memory.
     """
@@ -37,7 +37,7 @@ def pause_until_changed(connect: Callable[[], Cluster], jobset: JobSet, *, secon
     clock.pause(began + (min(seconds, SOONEST_S) if changed else seconds) - clock.monotonic())
 
 
-def _changed(connect: Callable[[], Cluster], jobset: JobSet, *, until: float) -> bool:
+def _changed(connect: Callable[[], Cluster], jobset: RunObject, *, until: float) -> bool:
     """Return whether the JobSet has changed; False also if the watch ends or fails."""
     try:
         stream = _opened(connect(), jobset, seconds=until - clock.monotonic())
@@ -57,7 +57,7 @@ def _changed(connect: Callable[[], Cluster], jobset: JobSet, *, until: float) ->
     return False
 
 
-def _opened(cluster: Cluster, jobset: JobSet, *, seconds: float) -> Stream | None:
+def _opened(cluster: Cluster, jobset: RunObject, *, seconds: float) -> Stream | None:
     """Open a watch from the state in the server's memory (resource version 0), which is sent first."""
     ask = Ask(verb="watch", resource=kinds.DEPLOYMENTS if jobset.serves else kinds.JOBSETS, namespace=jobset.namespace)
     query = {
@@ -71,7 +71,7 @@ def _opened(cluster: Cluster, jobset: JobSet, *, seconds: float) -> Stream | Non
     return answer if isinstance(answer, Stream) else None
 
 
-def _tells(line: bytes, jobset: JobSet) -> bool | None:
+def _tells(line: bytes, jobset: RunObject) -> bool | None:
     """Return whether the JobSet differs now; None: keep listening. False if the watch is over, 410 Gone included."""
     event = _object(line)
     match text(event.get("type")):
@@ -86,7 +86,7 @@ def _tells(line: bytes, jobset: JobSet) -> bool | None:
             return False
 
 
-def _gist(jobset: JobSet) -> tuple[JobSet, bool]:
+def _gist(jobset: RunObject) -> tuple[RunObject, bool]:
     """Return the JobSet without its counts, which change with every slice, and whether all of them are up."""
     up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
     return replace(jobset, jobs=()), up

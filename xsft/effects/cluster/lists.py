@@ -17,7 +17,7 @@ from xsft.launchers.labels import FIRST_HOSTS, SERVERS
 
 if TYPE_CHECKING:
     from xsft.reading.queue import Owned
-    from xsft.states.model import JobSet, Pod
+    from xsft.states.model import Pod, RunObject
 
 PATIENCE = Patience(tries=3, budget_s=5.0, connect_timeout_s=5.0, read_timeout_s=10.0)
 """For reading runs: the last known state shown soon is better than today's state shown late."""
@@ -30,10 +30,10 @@ class Lists(Struct, frozen=True, kw_only=True):
 
     reads: Reads
     namespace: str
-    jobsets: Started[tuple[JobSet, ...]]
+    jobsets: Started[tuple[RunObject, ...]]
     workloads: Started[tuple[Owned, ...]]
     """Kueue's Workloads."""
-    servers: Started[tuple[JobSet, ...]]
+    servers: Started[tuple[RunObject, ...]]
     """The Deployments of servers."""
 
     def ask_server_pods(self) -> Started[tuple[Pod, ...]]:

@@ -19,7 +19,7 @@ from xsft.reading.lenient import rows
 from xsft.reading.pods import pod_of
 from xsft.reading.queue import Holding, Owned, Waiting, holding_of, owned, waiting_of
 from xsft.states.evidence import Event
-from xsft.states.model import JobSet, Pod
+from xsft.states.model import Pod, RunObject
 
 T = TypeVar("T")
 
@@ -41,21 +41,21 @@ class Reads(Struct, frozen=True):
 
     api: Api
 
-    def jobsets(self, *, namespace: str) -> tuple[JobSet, ...]:
+    def jobsets(self, *, namespace: str) -> tuple[RunObject, ...]:
         """Return the JobSets of runs: xsft's, xpk's, and any other that requests TPUs."""
         found = self.api.reduced(kinds.JOBSETS, run_of, namespace=namespace)
         return tuple(one for one in found if one is not None)
 
-    def jobset(self, *, name: str, namespace: str) -> JobSet | None:
+    def jobset(self, *, name: str, namespace: str) -> RunObject | None:
         """Return the JobSet by its exact name, or None."""
         found = self.api.get(kinds.JOBSETS, name=name, namespace=namespace)
         return None if found is None else jobset_of(found)
 
-    def servers(self, *, namespace: str) -> tuple[JobSet, ...]:
+    def servers(self, *, namespace: str) -> tuple[RunObject, ...]:
         """Return the Deployments of xsft's servers."""
         return self.api.reduced(kinds.DEPLOYMENTS, server_of, namespace=namespace, query=_query(labels=SERVERS))
 
-    def again(self, held: JobSet) -> JobSet | None:
+    def again(self, held: RunObject) -> RunObject | None:
         """Return the run's object as it is now, or None."""
         if not held.serves:
             return self.jobset(name=held.name, namespace=held.namespace)

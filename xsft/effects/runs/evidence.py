@@ -26,7 +26,7 @@ from xsft.reading.pods import selector_of
 from xsft.reading.queue import Holding, quotas_of, waits
 from xsft.states.classify import classify
 from xsft.states.evidence import AttemptEnd, Event, Evidence, Log, Neighbour
-from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Pod, Status
+from xsft.states.model import Condition, KueueWorkload, Observation, Pod, RunObject, Status
 from xsft.states.moments import seconds_between
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ class _Asked(Struct, frozen=True, kw_only=True):
     """The queries about one run. Each raises XsftError, or returns None if it does not apply."""
 
     cluster: Cluster
-    jobset: JobSet
+    jobset: RunObject
     workload: KueueWorkload | None
     status: Status
 

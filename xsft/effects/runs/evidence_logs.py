@@ -12,7 +12,7 @@ from xsft.errors import XsftError
 from xsft.reading.pods import prints_steps, selector_of, trainer_container
 from xsft.states.evidence import AttemptEnd, Log
 from xsft.states.failing import suspects
-from xsft.states.model import Container, JobSet, Observation, Pod
+from xsft.states.model import Container, Observation, Pod, RunObject
 from xsft.trainers.failures import diagnose
 from xsft.trainers.progress import LoggedLine as LogLine
 from xsft.trainers.progress import progress_of
@@ -25,7 +25,7 @@ TAIL = 400
 """Lines read of each log."""
 
 
-def failing_logs(cluster: Cluster, seen: Observation, jobset: JobSet) -> tuple[Log, ...]:
+def failing_logs(cluster: Cluster, seen: Observation, jobset: RunObject) -> tuple[Log, ...]:
     """Return the logs of the processes that failed; if none failed, the log of the process that prints steps."""
     pods = seen.pods or ()
     wanted = suspects(pods)[:LOGS] or [pod for pod in pods if prints_steps(pod, jobset)][:1]
@@ -33,7 +33,7 @@ def failing_logs(cluster: Cluster, seen: Observation, jobset: JobSet) -> tuple[L
     return tuple(log for one in started if (log := one.result()) is not None)
 
 
-def _log(cluster: Cluster, jobset: JobSet, pod: Pod) -> Log | None:
+def _log(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
     """Return the log of the failed container; if the container restarted, of the container before the restart.
 
     The termination message is the end of the log, and remains after the log itself is gone. None if neither exists.
@@ -83,18 +83,18 @@ def _is_failure(container: Container) -> bool:
     return container.state == "terminated" and container.exit_code != 0
 
 
-def attempts_before(jobset: JobSet, attempts: Sequence[Observation]) -> tuple[JobSet, ...]:
+def attempts_before(jobset: RunObject, attempts: Sequence[Observation]) -> tuple[RunObject, ...]:
     """Return the earlier attempts whose JobSets still exist, the latest last."""
     others = [one.jobset for one in attempts if one.jobset and one.jobset.uid != jobset.uid]
     earlier = [one for one in others if one.created_at <= jobset.created_at]
     return tuple(sorted(earlier, key=lambda one: one.created_at)[-EARLIER:])
 
 
-def ends_of(cluster: Cluster, earlier: Sequence[JobSet], now: Callable[[], str]) -> tuple[AttemptEnd, ...]:
+def ends_of(cluster: Cluster, earlier: Sequence[RunObject], now: Callable[[], str]) -> tuple[AttemptEnd, ...]:
     return tuple(_end(cluster, jobset, now) for jobset in earlier)
 
 
-def _end(cluster: Cluster, jobset: JobSet, now: Callable[[], str]) -> AttemptEnd:
+def _end(cluster: Cluster, jobset: RunObject, now: Callable[[], str]) -> AttemptEnd:
     pods = cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset))
     found = suspects(pods)[:1]
     log = _log(cluster, jobset, found[0]) if found else None

@@ -15,7 +15,7 @@ from xsft.effects.machine.parallel import Started, start
 from xsft.effects.runs.observe import starts
 from xsft.effects.runs.wanted import Wanted
 from xsft.reading.pods import first_hosts_selector, prints_steps
-from xsft.states.model import JobSet, Pod
+from xsft.states.model import Pod, RunObject
 
 MOST_STARTING = 64
 """With more starting JobSets than this, all pending pods are listed instead: a name has up to 40 characters, and many
@@ -57,13 +57,13 @@ class FirstPods(Struct, frozen=True, kw_only=True):
         return FirstPods(lists=(*self.lists, PodList(jobsets=missing, answer=pods)))
 
 
-def few_starting(jobsets: Sequence[JobSet], *, wanted: Wanted) -> list[str] | None:
+def few_starting(jobsets: Sequence[RunObject], *, wanted: Wanted) -> list[str] | None:
     """Return the names of the wanted JobSets that are not up yet; None if they are too many for one label selector."""
     found = [one.name for one in jobsets if starts(one) and wanted.jobset(one)]
     return found if len(found) <= MOST_STARTING else None
 
 
-def printer_of(jobset: JobSet, pods: Iterable[Pod]) -> Pod | None:
+def printer_of(jobset: RunObject, pods: Iterable[Pod]) -> Pod | None:
     """Return the pod of the current attempt that prints steps; a pod that is being deleted only if there is no
     other.
     """

@@ -29,7 +29,7 @@ from xsft.effects.runs.wanted import Effort, Turns, Wanted, turns
 from xsft.errors import ClusterMissing, XsftError
 from xsft.problems import Problem
 from xsft.reading.lastknown_line import LastKnown
-from xsft.states.model import JobSet, Observation, Progress, Unread
+from xsft.states.model import Observation, Progress, RunObject, Unread
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ def _lost(
     return replace(seen, unread=unlisted) if entry.work == "serve" else seen
 
 
-def _read_next(jobsets: Sequence[JobSet], *, known: Mapping[str, LastKnown], wanted: Wanted) -> list[str]:
+def _read_next(jobsets: Sequence[RunObject], *, known: Mapping[str, LastKnown], wanted: Wanted) -> list[str]:
     """Return the names of the JobSets whose progress will be read, as far as the JobSets alone show it."""
     bare = [
         Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one)
@@ -170,7 +170,7 @@ def _read_next(jobsets: Sequence[JobSet], *, known: Mapping[str, LastKnown], wan
     return [one.jobset.name for one in asked if one.jobset]
 
 
-def _bears_its_name(entry: IndexEntry, held: JobSet | None) -> bool:
+def _bears_its_name(entry: IndexEntry, held: RunObject | None) -> bool:
     """Return whether the JobSet found under the entry's name is another attempt of the same run, not an attempt of a
     run that is itself named `run-2`.
     """

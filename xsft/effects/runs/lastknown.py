@@ -23,7 +23,7 @@ from xsft.effects.machine.regular import open_regular
 from xsft.effects.runs.wanted import passed_over
 from xsft.errors import XsftError
 from xsft.reading.lastknown_line import LastKnown, line_of, read_line
-from xsft.states.model import JobSet, Observation, Status
+from xsft.states.model import Observation, RunObject, Status
 from xsft.states.moments import seconds_between
 from xsft.states.names import ENDED, RUNNING
 
@@ -54,7 +54,7 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
         _write(path, (*fresh, *older), cluster=cluster, namespace=namespace, now=now)
 
 
-def newly_failed_jobs(state: Path, seen: Iterable[tuple[Observation, Status]]) -> tuple[tuple[JobSet, str], ...]:
+def newly_failed_jobs(state: Path, seen: Iterable[tuple[Observation, Status]]) -> tuple[tuple[RunObject, str], ...]:
     """Return the jobs of conversions, exports and evaluations that failed since the last read was saved, with the
     reason. Each cluster's file is read once, and only if a job of it has failed.
     """
@@ -140,7 +140,7 @@ def _path(state: Path, cluster: str, namespace: str) -> Path:
     return state / "known" / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', cluster)[:80]}-{where}.jsonl"
 
 
-def _known(seen: Observation, jobset: JobSet, status: Status) -> LastKnown:
+def _known(seen: Observation, jobset: RunObject, status: Status) -> LastKnown:
     return LastKnown(
         jobset=jobset,
         status=status,

@@ -19,7 +19,7 @@ from xsft.effects.machine.parallel import start
 from xsft.effects.runs.logstream import LogFollower, LogLine, Mark, Over, Pace, ProcessRole
 from xsft.errors import UsageError, XsftError
 from xsft.reading.pods import trainer_job
-from xsft.states.model import JobSet, Pod
+from xsft.states.model import Pod, RunObject
 from xsft.trainers.progress import sortable
 
 __all__ = [
@@ -51,7 +51,7 @@ LogItem = LogLine | Mark | Exception | None
 LogQueue = queue.Queue[LogItem]
 
 
-def printer(jobset: JobSet) -> ProcessRole:
+def printer(jobset: RunObject) -> ProcessRole:
     """Return the one process that prints steps."""
     return ProcessRole(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0)
 
@@ -63,7 +63,7 @@ def role_of(pod: Pod) -> ProcessRole:
 def read_logs(
     cluster: Cluster,
     *,
-    jobset: JobSet,
+    jobset: RunObject,
     roles: Sequence[ProcessRole],
     since: str | None = None,
     tail: int | None = None,
@@ -86,7 +86,7 @@ def read_logs(
 def follow_logs(
     cluster: Cluster,
     *,
-    jobset: JobSet,
+    jobset: RunObject,
     roles: Sequence[ProcessRole],
     since: str | None = None,
     tail: int | None = None,

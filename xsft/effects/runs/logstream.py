@@ -16,7 +16,7 @@ from xsft.effects.machine import clock
 from xsft.errors import Unreachable, XsftError
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME
 from xsft.reading.pods import JOB_INDEX, REPLICATED_JOB, selector_of, trainer_container
-from xsft.states.model import JobSet, Pod
+from xsft.states.model import Pod, RunObject
 from xsft.trainers.progress import LoggedLine, said, sortable
 
 AT_A_RESTART, AT_THE_END = 2, 5
@@ -31,7 +31,7 @@ class ProcessRole(Struct, frozen=True, kw_only=True):
     slice_index: int
     host: int
 
-    def selector(self, jobset: JobSet) -> str:
+    def selector(self, jobset: RunObject) -> str:
         """Return the label selector of the process's pods."""
         if jobset.serves:
             return selector_of(jobset)
@@ -105,7 +105,7 @@ class Over:
     processes together.
     """
 
-    def __init__(self, cluster: Cluster, jobset: JobSet, *, pace: Pace, now: Callable[[], float]) -> None:
+    def __init__(self, cluster: Cluster, jobset: RunObject, *, pace: Pace, now: Callable[[], float]) -> None:
         self._cluster, self._jobset, self._pace, self._now = cluster, jobset, pace, now
         self._lock = threading.Lock()
         self._asked: float | None = None
@@ -129,7 +129,7 @@ class LogFollower:
     def __init__(
         self,
         cluster: Cluster,
-        jobset: JobSet,
+        jobset: RunObject,
         role: ProcessRole,
         *,
         pace: Pace,
@@ -305,7 +305,7 @@ class LogFollower:
         self._stop.wait(self._wait_s)
 
 
-def newest(cluster: Cluster, jobset: JobSet, role: ProcessRole) -> Pod | None:
+def newest(cluster: Cluster, jobset: RunObject, role: ProcessRole) -> Pod | None:
     """Return the pod that has the role now; a pod that is being deleted only if there is no other."""
     pods = cluster.reads.pods(namespace=jobset.namespace, labels=role.selector(jobset))
     return max(pods, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at, pod.name), default=None)
@@ -325,7 +325,7 @@ def _restarts(pod: Pod) -> int:
     return sum(container.restarts for container in pod.containers if name in (None, container.name))
 
 
-def _turn(before: Pod, pod: Pod, *, jobset: JobSet) -> str:
+def _turn(before: Pod, pod: Pod, *, jobset: RunObject) -> str:
     """Return the line that marks a restart in the log: the same text for all processes, if all of them are new."""
     if pod.attempt > before.attempt:
         most = f" of {jobset.max_restarts}" if jobset.max_restarts is not None else ""

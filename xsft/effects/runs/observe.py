@@ -18,7 +18,7 @@ from xsft.effects.machine.parallel import Answering, Started, start
 from xsft.errors import XsftError
 from xsft.reading.queue import Owned, queues_of, waits, with_positions
 from xsft.spec.secrets import redact
-from xsft.states.model import JobSet, KueueWorkload, Observation, Pod, Unread, What
+from xsft.states.model import KueueWorkload, Observation, Pod, RunObject, Unread, What
 from xsft.states.serving import serves
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ def observations_of(
     return tuple(beside.of(jobset, name=name, now=now) for jobset in jobsets)
 
 
-def held_by(lists: Lists) -> tuple[tuple[JobSet, ...], tuple[Unread, ...]]:
+def held_by(lists: Lists) -> tuple[tuple[RunObject, ...], tuple[Unread, ...]]:
     """Return the JobSets and the servers' Deployments. Servers that cannot be read are no error: a user may have no
     right to list Deployments. Raises as reading the JobSets does.
     """
@@ -68,11 +68,11 @@ def held_by(lists: Lists) -> tuple[tuple[JobSet, ...], tuple[Unread, ...]]:
     return (*jobsets, *(servers or ())), missing
 
 
-def serving(server: JobSet) -> bool:
+def serving(server: RunObject) -> bool:
     return any(job.ready for job in server.jobs)
 
 
-def starts(jobset: JobSet) -> bool:
+def starts(jobset: RunObject) -> bool:
     """Return whether some of the JobSet's Jobs are not up, so that one of its pods may be pending."""
     if jobset.serves:
         return False  # no Job has its pod
@@ -100,7 +100,7 @@ class _Beside(Struct, frozen=True, kw_only=True):
     """The queues that were queried."""
     ahead_s: float
 
-    def of(self, jobset: JobSet, *, name: str, now: str) -> Observation:
+    def of(self, jobset: RunObject, *, name: str, now: str) -> Observation:
         workload = self.workloads.get(jobset.uid)
         return Observation(
             run_name=jobset.run_name,

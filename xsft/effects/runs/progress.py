@@ -24,7 +24,7 @@ from xsft.effects.runs.observe import unread
 from xsft.effects.runs.wanted import NOT_ASKED, NOT_READ, untold
 from xsft.errors import XsftError
 from xsft.reading.pods import prints_steps, trainer_container
-from xsft.states.model import JobSet, Observation, Pod, Progress, Recorded, Unread, What
+from xsft.states.model import Observation, Pod, Progress, Recorded, RunObject, Unread, What
 from xsft.states.pods import oom_killed, started_at, trouble
 from xsft.trainers.metrics import FOLDER, newest_files, progress_of_metrics, rows_of
 from xsft.trainers.progress import progress_of
@@ -161,7 +161,7 @@ def _logged(
     return replace(said, began_at=min(started_at([pod]), default=None)), (), pod
 
 
-def _said(pod: Pod, jobset: JobSet, source: ProgressSource, cluster: str, *, tail: int) -> Progress | None:
+def _said(pod: Pod, jobset: RunObject, source: ProgressSource, cluster: str, *, tail: int) -> Progress | None:
     """Return the progress from the end of the pod's log, and from a longer part if that has no step. None if there is
     no log. Raises Unreachable.
     """
@@ -175,7 +175,7 @@ def _said(pod: Pod, jobset: JobSet, source: ProgressSource, cluster: str, *, tai
     return _said(pod, jobset, source, cluster, tail=LONG_TAIL) or said
 
 
-def _printer(seen: Observation, jobset: JobSet, first_pods: Mapping[ClusterNamespace, FirstPods]) -> Pod | None:
+def _printer(seen: Observation, jobset: RunObject, first_pods: Mapping[ClusterNamespace, FirstPods]) -> Pod | None:
     there = seen.pods or ()
     if any(prints_steps(pod, jobset) for pod in there):
         return printer_of(jobset, there)

@@ -31,7 +31,7 @@ from xsft.errors import Unreachable, XsftError
 from xsft.problems import Problem
 from xsft.records.where import ClusterAddress
 from xsft.states.losing import SavedSteps
-from xsft.states.model import JobSet, Observation, Status
+from xsft.states.model import Observation, RunObject, Status
 from xsft.states.rows import Row
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Runs(Struct, kw_only=True, eq=False):
             self.connected[name] = self.connect(next(one.where for one in self.sources if one.name == name))
         return self.connected[name]
 
-    def delete(self, seen: Observation, jobset: JobSet) -> Deleted:
+    def delete(self, seen: Observation, jobset: RunObject) -> Deleted:
         """Delete the JobSet or the server's Deployment, unless the run ended since it was read: the user may have taken
         minutes to agree. Raises as `Cluster.delete_jobset`.
         """
@@ -97,7 +97,7 @@ class Runs(Struct, kw_only=True, eq=False):
         delete = cluster.servers.delete if jobset.serves else cluster.delete_jobset
         return delete(name=jobset.name, namespace=jobset.namespace, uid=jobset.uid)
 
-    def record_cancel(self, seen: Observation, jobset: JobSet) -> tuple[Problem, ...]:
+    def record_cancel(self, seen: Observation, jobset: RunObject) -> tuple[Problem, ...]:
         """Record the cancellation beside the run and on this machine: the output may not be readable when this machine
         is asked next.
         """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from xsft.effects.records.index import IndexEntry
-from xsft.states.model import JobSet, Observation, seconds_since
+from xsft.states.model import Observation, RunObject, seconds_since
 from xsft.states.moments import seconds_between
 
 NOT_READ = "not read in time"
@@ -60,7 +60,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
         named = {seen.run_name, seen.jobset.name if seen.jobset else None} & self.names
         return bool(named) or not self.names
 
-    def jobset(self, jobset: JobSet) -> bool:
+    def jobset(self, jobset: RunObject) -> bool:
         return not self.names or bool({jobset.name, jobset.run_name} & self.names)
 
     def progress(self, seen: Observation) -> bool:

@@ -11,12 +11,12 @@ from xsft.effects.records.records import RecordStore, ref_of
 from xsft.errors import XsftError
 from xsft.problems import Problem, warning
 from xsft.records.model import AttemptFacts, Record
-from xsft.states.model import JobSet, Observation, Recorded, Status
+from xsft.states.model import Observation, Recorded, RunObject, Status
 from xsft.states.rows import Row
 from xsft.states.worth import WORTHLESS, text_of
 
 
-def record_cancel(store: RecordStore, jobset: JobSet, *, user: str) -> tuple[Problem, ...]:
+def record_cancel(store: RecordStore, jobset: RunObject, *, user: str) -> tuple[Problem, ...]:
     """Record that the run was cancelled. Returns warnings if the record cannot be written, and nothing for a JobSet
     that has no record of xsft.
     """
@@ -39,7 +39,7 @@ def record_cancel(store: RecordStore, jobset: JobSet, *, user: str) -> tuple[Pro
         )
 
 
-def cancelled(seen: Observation, jobset: JobSet, *, now: str) -> tuple[Observation, Status]:
+def cancelled(seen: Observation, jobset: RunObject, *, now: str) -> tuple[Observation, Status]:
     """Return the state of the run once its JobSet is deleted, to be saved on this machine."""
     record = Recorded(outcome="cancelled", jobset=jobset.name, uid=jobset.uid, finished_at=now)
     gone = replace(seen, jobset=None, was=jobset, record=record, last_known=None)

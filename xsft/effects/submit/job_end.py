@@ -14,7 +14,7 @@ from xsft.effects.records.storage import within
 from xsft.errors import Unreachable, XsftError
 from xsft.problems import Problem, warning
 from xsft.records.model import AttemptFacts, Receipt
-from xsft.states.model import JobSet
+from xsft.states.model import RunObject
 
 OPEN = frozenset({"submitting", "created", "unknown"})
 """Outcomes after which the end is not recorded yet."""
@@ -58,7 +58,7 @@ def record_receipt(store: RecordStore, *, output: str, run_name: str, receipt: R
                 store.finish(ref_of(one), facts)
 
 
-def record_failed_jobs(store: RecordStore, failed: Sequence[tuple[JobSet, str]]) -> None:
+def record_failed_jobs(store: RecordStore, failed: Sequence[tuple[RunObject, str]]) -> None:
     """Record the end of each failed job, with its reason. What cannot be written, or not within the limit, is left out:
     it does not concern the runs, and the next conversion, export or evaluation records it.
     """
@@ -67,7 +67,7 @@ def record_failed_jobs(store: RecordStore, failed: Sequence[tuple[JobSet, str]])
             within(LIMIT_S, lambda: _record_failed(store, failed))
 
 
-def _record_failed(store: RecordStore, failed: Sequence[tuple[JobSet, str]]) -> None:
+def _record_failed(store: RecordStore, failed: Sequence[tuple[RunObject, str]]) -> None:
     for job, reason in failed:
         if job.output:
             at = {"output": job.output, "run_name": job.run_name, "uid": job.uid}

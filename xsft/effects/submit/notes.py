@@ -18,7 +18,7 @@ from xsft.records.model import ReadBack
 from xsft.states.causes import explain
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
-from xsft.states.model import JobSet, Observation
+from xsft.states.model import Observation, RunObject
 from xsft.steps import Plan, Planned
 
 
@@ -101,7 +101,7 @@ def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
     return (warning("no-queue", "queue", message, fix),)
 
 
-def _suspended(jobset: JobSet) -> Problem:
+def _suspended(jobset: RunObject) -> Problem:
     now = clock.now()
     seen = Observation(run_name=jobset.run_name, target="xpk", observed_at=now, jobset=jobset)
     cause = explain(Evidence(seen=seen, status=classify(seen, now=now)), now=now).cause

@@ -25,7 +25,7 @@ from xsft.reading.jobsets import server_of
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 from xsft.stages.stage import StageFound
-from xsft.states.model import JobSet
+from xsft.states.model import RunObject
 from xsft.states.serving import ServerState, server_state
 
 LAST_LINES = 8
@@ -124,7 +124,7 @@ def _adopted(cluster: Cluster, plan: ServingPlan, there: JsonObject, *, record: 
     return ServerBegun(action="adopted", uid=server.uid, problems=record.complete(plan, uid=server.uid))
 
 
-def _refuse_other(cluster: Cluster, plan: ServingPlan, server: JobSet, there: JsonObject) -> None:
+def _refuse_other(cluster: Cluster, plan: ServingPlan, server: RunObject, there: JsonObject) -> None:
     """Raise Refused unless the Deployment is this server."""
     stop = " ".join(stop_argv(cluster, plan))
     if not server.ours or server.run_name != plan.run_name:
