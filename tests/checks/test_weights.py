@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def converted(recorded: Path, name: str) -> Facts:
     return whole(recorded / name / "0" / "items")
 
 
+@cache
 def whole(folder: Path) -> Facts:
     """As if its arrays lay there, which were not recorded."""
     return Facts(checkpoint=replace(read_checkpoint(str(folder)), status="read", detail=""))

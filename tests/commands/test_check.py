@@ -84,7 +84,7 @@ def test_an_offline_plan_downloads_no_environment(tmp_path: Path, monkeypatch: p
 
 
 def test_what_workloads_share_is_asked_once(bucket: Bucket, tmp_path: Path) -> None:
-    files = [written(tmp_path, f"w{n}", data=DATA, model={"checkpoint": "gs://my-bucket/0/items"}) for n in range(50)]
+    files = [written(tmp_path, f"w{n}", data=DATA, model={"checkpoint": "gs://my-bucket/0/items"}) for n in range(10)]
     alone = xsft("check", files[0], "--json")
     asked = sorted(bucket.questions)
     bucket.asked.clear()

@@ -8,7 +8,7 @@ import random
 from types import ModuleType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.images.tiny import BUILD
@@ -76,6 +76,7 @@ def test_every_name_of_the_plan_is_in_the_lock_and_stands_there_once() -> None:
     assert [name for name in planned if name not in names(LOCK)] == []
 
 
+@settings(max_examples=10)
 @given(st.randoms(use_true_random=False))
 def test_equal_rows_give_equal_layers_in_any_order(shuffle: random.Random) -> None:
     rows = [*ROWS]
