@@ -16,7 +16,7 @@ from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, eng
 from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
 from tests.localruns import private_pids, trainer_machine
-from tests.maxtext import PARSER, Worker, worker
+from tests.maxtext import PARSER, Worker, kept_answers, worker
 from tests.pipeline import ROWS, Pipeline
 from tests.run import NAMED_BY
 from tests.tunedmodels import memorised
@@ -145,7 +145,7 @@ def maxtext_pipeline(maxtext_python: Path) -> Iterator[Pipeline]:
 @pytest.fixture(scope="session")
 def maxtext(maxtext_python: Path) -> Iterator[Worker]:
     """What the pinned MaxText makes of command lines, and the models it builds; one process for all tests."""
-    with worker(maxtext_python, PARSER) as started:
+    with worker(maxtext_python, PARSER, kept=kept_answers(maxtext_python)) as started:
         yield started
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from tests.maxtext import Worker, ask
+from tests.maxtext import Worker
 from tests.trainers.values import HARD, VALUES, same
 from xsft.spec.base import Value
 from xsft.trainers.arguments import argument
@@ -36,6 +36,6 @@ def test_generated_values_come_back(maxtext: Worker) -> None:
 def _changed(values: list[Value], maxtext: Worker) -> list[tuple[Value, str, Any]]:
     """(value, argument, what MaxText read) of each that did not come back."""
     arguments = [argument("key", value) for value in values]
-    (answers,) = ask([{"values": arguments}], of=maxtext)
+    answers = maxtext.process().ask({"values": arguments})  # drawn anew each time, so not kept
     triples = zip(values, arguments, answers, strict=True)
     return [(v, a, answer) for v, a, answer in triples if "value" not in answer or not same(v, answer["value"])]
