@@ -70,6 +70,28 @@ def test_the_awaited_cluster_is_shown_and_then_skipped(monkeypatch: pytest.Monke
     assert "--place or --context" in caught.value.fix
 
 
+class HeardLate:
+    """A cluster whose first byte comes when its silence has just been measured."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.asked = clock, 0
+
+    @property
+    def heard_at(self) -> float:
+        self.asked += 1
+        return self.clock.at if self.asked > 2 else float("-inf")
+
+
+def test_a_byte_that_comes_as_the_cluster_is_skipped_does_not_change_the_reason() -> None:
+    clock, never = Clock(), threading.Event()
+    pulse = Pulse(now=clock)
+    pulse.connected(HeardLate(clock))
+    clock.at += QUIET_S
+    with pytest.raises(Unreachable, match=rf"no answer for {QUIET_S:g} s;"):
+        wait_for(start(never.wait), pulse, name="lab", alone=False, say=lambda _: None)
+    never.set()
+
+
 def test_a_finished_result_is_used_even_after_the_deadline() -> None:
     clock = Clock()
     pulse = Pulse(now=clock)

@@ -59,8 +59,11 @@ class Pulse:
         """Return how many more seconds to wait as of now; 0 or less: do not wait."""
         if self._cluster is None:
             return float("inf") if alone else LOGIN_S - self.quiet_s()
-        quiet = (ALONE_S if alone else QUIET_S) - self.quiet_s()
-        return min(quiet, self._connected_at + AT_MOST_S - self._now())
+        return min(_limit_s(alone=alone) - self.quiet_s(), self.left_s())
+
+    def left_s(self) -> float:
+        """Return the seconds until the maximum time since the login."""
+        return self._connected_at + AT_MOST_S - self._now()
 
 
 def wait_for(started: Started[T], pulse: Pulse, *, name: str, alone: bool, say: ShowLine) -> T:
@@ -75,16 +78,21 @@ def wait_for(started: Started[T], pulse: Pulse, *, name: str, alone: bool, say: 
     return started.result()
 
 
+def _limit_s(*, alone: bool) -> float:
+    return ALONE_S if alone else QUIET_S
+
+
 def _given_up(pulse: Pulse, *, alone: bool) -> Unreachable:
+    limit_s, quiet_s = _limit_s(alone=alone), pulse.quiet_s()  # a byte may have arrived since the limit was reached
     fix = "Check the network and the VPN, and try again."
     if pulse.logging_in:
         said, fix = (
             f"the login to the cluster timed out after {LOGIN_S:g} s",
             "Log in manually first, then try again.",
         )
-    elif pulse.quiet_s() >= (ALONE_S if alone else QUIET_S):
-        said = f"no answer for {pulse.quiet_s():.0f} s"
-    else:
+    elif quiet_s < limit_s and pulse.left_s() <= 0:
         said = f"the answer was not complete after {AT_MOST_S:g} s"
+    else:
+        said = f"no answer for {max(quiet_s, limit_s):.0f} s"
     longer = "" if alone else " With --place or --context xsft waits longer."
     return Unreachable(f"{said}; the state of its runs is unknown.", fix=f"{fix}{longer}")
