@@ -12,6 +12,11 @@ from contextlib import ExitStack
 LOWEST, HIGHEST = 15000, 32000
 
 
+def free_port() -> int:
+    """One port, below those that the kernel gives to clients: nobody gets it by chance."""
+    return free_ports(("one",))["one"]
+
+
 def free_ports(names: tuple[str, ...]) -> dict[str, int]:
     """A port for each name, all different and free now. Between now and its use another may take one: try again."""
     chance = random.SystemRandom()

@@ -66,7 +66,7 @@ class Scene:
         """`silent`: one request gets no answer. Only then is the wait for answers short."""
         usual_s = self.api.read_timeout_s
         if silent:
-            self.api.read_timeout_s = 0.5 if self.api.kube_api else 2.0
+            self.api.expect_silence()
         try:
             return self.submit()
         except XsftError as failed:

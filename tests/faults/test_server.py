@@ -41,7 +41,7 @@ class Behind:
 
     def lines(self) -> Iterator[bytes]:
         for line in LINES:
-            assert self.next_line.acquire(timeout=5)
+            assert self.next_line.acquire(timeout=60)
             yield line
 
 
@@ -56,8 +56,8 @@ def front(behind: Behind) -> Iterator[Front]:
         yield made
 
 
-def ask(front: Front, path: str = "/x", **settings: Any) -> urllib3.BaseHTTPResponse:
-    with urllib3.PoolManager(retries=False, timeout=0.5) as pool:
+def ask(front: Front, path: str = "/x", *, timeout_s: float = 60.0, **settings: Any) -> urllib3.BaseHTTPResponse:
+    with urllib3.PoolManager(retries=False, timeout=timeout_s) as pool:
         return pool.request("GET", front.url + path, **settings)
 
 
@@ -84,7 +84,7 @@ def test_as_usual(front: Front, behind: Behind) -> None:
 def test_no_answer(front: Front, behind: Behind, action: Any, failure: type[HTTPError], done: int) -> None:
     front.fail("/x", action=action)
     with pytest.raises(failure) as caught:
-        ask(front)
+        ask(front, timeout_s=0.5 if action.startswith("hang") else 60.0)
     assert behind.done == done
     assert ("reset by peer" in str(caught.value)) == action.startswith("reset")
     assert ask(front).status == 200  # once
@@ -126,7 +126,7 @@ def test_a_proxy_with_a_silent_backend_is_silent(front: Front) -> None:
 
 
 def streamed(front: Front) -> Iterator[bytes]:
-    with urllib3.PoolManager(retries=False, timeout=5) as pool:
+    with urllib3.PoolManager(retries=False, timeout=60) as pool:
         yield from pool.request("GET", f"{front.url}/x?watch=1", preload_content=False).stream(1)
 
 
@@ -171,7 +171,7 @@ def test_a_real_watch_delivers_events_and_410_gone(real_cluster: Cluster, tmp_pa
         path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{api.namespace}/jobsets?watch=true"
         headers = {"Authorization": f"Bearer {api.token}"}
         api.server.fail("watch", action="stream-gone", after_lines=1)
-        with urllib3.PoolManager(retries=False, timeout=20) as pool:
+        with urllib3.PoolManager(retries=False, timeout=120) as pool:
             stream = pool.request("GET", api.server.url + path, headers=headers, preload_content=False)
             api.connect().create_jobset(sent_to(api))
             first, last = (json.loads(line) for line in b"".join(stream.stream()).splitlines())

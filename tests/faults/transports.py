@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from tests.cluster.ports import free_port
 from tests.fakes.clusters import ClusterApi
 from tests.faults.answer import Answer
 from tests.faults.server import Front, served
@@ -78,7 +79,7 @@ def named(scene: Scene, server: str, **env: str) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def refused(scene: Scene) -> Iterator[dict[str, str]]:
-    scene.points_to(f"http://127.0.0.1:{closed_port()}")
+    scene.points_to(f"http://127.0.0.1:{free_port()}")
     yield {}
 
 
@@ -111,7 +112,7 @@ def proxied(scene: Scene, *, first: bytes | None) -> Iterator[dict[str, str]]:
     """A proxy that refuses every host; None: that is not there."""
     scene.points_to(f"https://{NOWHERE}")
     if first is None:
-        yield {"HTTPS_PROXY": f"http://127.0.0.1:{closed_port()}"}
+        yield {"HTTPS_PROXY": f"http://127.0.0.1:{free_port()}"}
         return
     with listening(first=first, closes=True) as port:
         yield {"HTTPS_PROXY": f"http://127.0.0.1:{port}"}
@@ -161,12 +162,6 @@ def listening(*, first: bytes, closes: bool) -> Iterator[int]:
         for one in taken:
             one.close()
     thread.join(5)
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def write_certificate(folder: Path, *, host: str, days: int) -> tuple[Path, Path]:
@@ -230,5 +225,5 @@ TRANSPORTS: dict[str, Breaks] = {
     "a login program that fails": partial(
         plugged, body="import sys\nsys.exit('ERROR: (gcloud.config) Reauthentication failed.')"
     ),
-    "a login program that hangs": partial(plugged, body="import time\ntime.sleep(5)"),
+    "a login program that hangs": partial(plugged, body="import time\ntime.sleep(60)"),
 }

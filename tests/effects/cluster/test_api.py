@@ -29,9 +29,16 @@ def test_no_try_begins_after_it_was_given_up() -> None:
     assert slept == [0.1]
 
 
-def test_silence_is_asked_again_only_until_then(cluster_api: ClusterApi) -> None:
+def test_silence_is_asked_again_only_until_then(cluster_api: ClusterApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed_s = 0.0
+
+    def pause(_seconds: float) -> None:
+        nonlocal passed_s
+        passed_s += 0.5
+
+    monkeypatch.setattr(clock, "monotonic", lambda: passed_s)
     cluster_api.server.fail(".", action="hang-before", times=9)
-    patience = Patience(tries=9, first_wait_s=0.01, give_up_s=0.7, read_timeout_s=0.5)
+    patience = Patience(tries=9, first_wait_s=0.01, give_up_s=0.4, read_timeout_s=0.1, sleep=pause)
     cluster = connect_context(cluster_api.context, here=cluster_api.here, patience=patience)
     with pytest.raises(Unreachable, match="timed out"):
         cluster.list_jobsets(namespace=cluster_api.namespace)

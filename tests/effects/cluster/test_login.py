@@ -34,6 +34,8 @@ from xsft.errors import EnvironmentMissing, Unreachable, XsftError
 pytestmark = pytest.mark.standin_only("tls")
 
 QUICK = Patience(sleep=lambda _: None, connect_timeout_s=1, read_timeout_s=0.3)
+"""For a server that says nothing."""
+PATIENT = replace(QUICK, connect_timeout_s=60, read_timeout_s=60)
 
 
 def changed(file: Path, **parts: Any) -> Path:
@@ -45,9 +47,9 @@ def changed(file: Path, **parts: Any) -> Path:
     return file
 
 
-def connected(api: ClusterApi, **env: str) -> Cluster:
+def connected(api: ClusterApi, *, patience: Patience = PATIENT, **env: str) -> Cluster:
     here = Here(env={**api.here.env, **env}, home=api.here.home)
-    return connect_context(api.context, here=here, patience=QUICK)
+    return connect_context(api.context, here=here, patience=patience)
 
 
 def plugin(folder: Path, name: str, body: str) -> Path:
@@ -261,7 +263,7 @@ def test_connection_refused(cluster_api: ClusterApi) -> None:
 def test_silence(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(".", action="hang-before", times=9)
     with pytest.raises(Unreachable, match="timed out"):
-        connected(cluster_api).list_jobsets(namespace="default")
+        connected(cluster_api, patience=QUICK).list_jobsets(namespace="default")
 
 
 def test_a_server_that_is_no_kubernetes(cluster_api: ClusterApi) -> None:
@@ -307,7 +309,7 @@ def over_tls(shown: Path) -> Iterator[tuple[KubeApi, Path]]:
 
 def reached(api: KubeApi, config: Path) -> Cluster:
     here = Here(env={**os.environ, "KUBECONFIG": str(config)}, home=config.parent)
-    return connect_context(CONTEXT, here=here, patience=replace(QUICK, read_timeout_s=5))
+    return connect_context(CONTEXT, here=here, patience=PATIENT)
 
 
 @pytest.mark.loopback
@@ -352,7 +354,7 @@ def test_a_client_certificate_is_shown(over_tls: tuple[KubeApi, Path], tmp_path:
         config = tmp_path / "config"
         config.write_text(yaml.safe_dump({"users": users, "clusters": clusters, "contexts": contexts}))
         cluster = connect_context(
-            CONTEXT, here=Here(env={**os.environ, "KUBECONFIG": str(config)}, home=tmp_path), patience=QUICK
+            CONTEXT, here=Here(env={**os.environ, "KUBECONFIG": str(config)}, home=tmp_path), patience=PATIENT
         )
         if by == "none":
             with pytest.raises(Unreachable):
@@ -427,8 +429,8 @@ def test_another_hosts_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Pat
 def test_plain_http_instead_of_tls(cluster_api: ClusterApi) -> None:
     server = cluster_api.server.url.replace("http://", "https://")
     changed(cluster_api.kubeconfig, cluster={"server": server})
-    with pytest.raises(Unreachable) as caught:
-        connected(cluster_api).list_jobsets(namespace="default")
+    with pytest.raises(Unreachable) as caught:  # it may wait for the end of a line
+        connected(cluster_api, patience=QUICK).list_jobsets(namespace="default")
     assert caught.value.problem_id == "tls"
 
 

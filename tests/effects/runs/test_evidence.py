@@ -28,7 +28,7 @@ class World:
         self.runs = Runs(api.standin.objects)
 
     def evidence(self, run: str, **how: Any) -> Evidence:
-        patience = Patience(tries=1, read_timeout_s=2.0)
+        patience = Patience(tries=1, read_timeout_s=60.0)
         cluster = connect_context(self.api.context, here=self.api.here, patience=patience)
         attempts = observe_run(cluster, namespace=NAMESPACE, name="here", run_name=run, now=NOW)
         seen = attempts[0]

@@ -67,7 +67,7 @@ class Looks:
     def _runs(self, names: tuple[str, ...], effort: Effort | None) -> Runs:
         store = RecordStore(state=self.state, objects_at=lambda _: LocalObjects())
         source = RunSource(name="stand-in", where=ClusterAddress(context="stand-in"), namespace="default")
-        patience = Patience(tries=1, read_timeout_s=5.0)
+        patience = Patience(tries=1, read_timeout_s=60.0)
         return Runs(
             sources=(source,),
             store=store,
@@ -112,7 +112,7 @@ def test_a_log_that_hangs_delays_no_other(looks: Looks) -> None:
         looks.run(name)
         looks.says(name, 1)
     looks.api.server.fail("a-slice-job-0-0-abcde/log", action="hang-before", times=9)
-    told = looks.look(effort=Effort(progress_s=0.5))
+    told = looks.look(effort=Effort(progress_s=2.0))
     assert steps(told) == {"a": None, "b": 1}
     assert [one.what for one in told["a"][3]] == ["log"]
 

@@ -46,7 +46,7 @@ class World:
         self.output = str(folder / "out")
 
     def connect(self) -> Cluster:
-        patience = Patience(tries=1, read_timeout_s=2.0)
+        patience = Patience(tries=1, read_timeout_s=60.0)
         return connect_context(self.api.context, here=self.api.here, patience=patience)
 
     def target(self, name: str = "stand-in") -> Target:

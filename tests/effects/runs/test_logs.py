@@ -51,7 +51,7 @@ class World:
         self.api = api
         self.runs = Runs(api.standin.objects)
         self.json = self.runs.admitted("gemma", mode=mode)
-        patience = Patience(tries=1, read_timeout_s=2.0)
+        patience = Patience(tries=1, read_timeout_s=60.0)
         self.cluster = connect_context(api.context, here=api.here, patience=patience)
         self.listeners: list[Listener] = []
 
@@ -536,7 +536,7 @@ def test_a_log_that_breaks_off_while_it_is_read_is_read_on_where_it_broke(tmp_pa
     with standing_in(tmp_path) as api:
         world = World(api)
         world.cluster = connect_context(
-            api.context, here=api.here, patience=Patience(tries=3, first_wait_s=0, read_timeout_s=2.0)
+            api.context, here=api.here, patience=Patience(tries=3, first_wait_s=0, read_timeout_s=60.0)
         )
         world.pod()
         world.logs.say(FIRST, *(f"line {i}" for i in range(1000)))

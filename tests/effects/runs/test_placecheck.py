@@ -63,7 +63,7 @@ def test_a_cluster_that_hangs_is_late_and_holds_back_no_other(api: ClusterApi) -
     api.server.fail(".", action="hang-before", times=9)
     began = time.monotonic()
     checks = found(api, late_s=0.3)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < api.read_timeout_s / 2
     assert checks["place:lab"].detail == "timed out: no answer within 0.3 s"
     assert checks["bucket:my-bucket"].ok
 

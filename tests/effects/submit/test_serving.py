@@ -71,7 +71,6 @@ def test_callers_at_once_create_one_server(cluster_api: ClusterApi, plan: Servin
 
 def test_a_caller_between_the_looks_is_joined(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
     begun: list[ServerBegun] = []
-    cluster_api.read_timeout_s = 60.0
     cluster_api.server.fail(r"^GET .*/deployments/", code=0, then=lambda: begun.append(started(plan)))
     done = started(plan)
     assert (done.action, [done.uid]) == ("adopted", [one.uid for one in begun])
