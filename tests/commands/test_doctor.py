@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-DOCUMENTED = {"id", "ok", "required", "version", "needed_for", "detail", "fix"}
+from tests.documents import read_document
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_json_is_one_document_and_a_missing_environment_is_exit_status_3(bare: d
     said = json.loads(done.stdout)
     assert len(done.stdout.splitlines()) == 1  # as every document: readers of lines take it whole
     assert (done.returncode, said["schema"], said["ok"]) == (3, "xsft.doctor/1", False)
-    assert all(set(check) == DOCUMENTED for check in said["checks"])
+    read_document("doctor", said)
     missing = {check["id"]: check["fix"] for check in said["checks"] if not check["ok"] and check["required"]}
     assert set(missing) == {"xpk-environment", "maxtext-environment"}
     assert missing["xpk-environment"].endswith("xsft setup xpk")

@@ -100,15 +100,6 @@ def test_diff(said: Said, local: str) -> None:
     assert [d["key"] for d in document["differences"]["keys"]] == ["train.steps"]
 
 
-def test_doctor(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a user with an empty cache and no tools."""
-    for name in ("PATH", "HOME", "XSFT_CACHE_DIR"):
-        monkeypatch.setenv(name, str(tmp_path))
-    status, document = said("doctor")
-    read_document("doctor", document)
-    assert (status == 0) is document["ok"]
-
-
 def test_setup(said: Said, xpk_environment: BuiltEnvironment) -> None:
     status, document = said("setup", "xpk")
     read_document("setup", document)

@@ -40,7 +40,7 @@ PROMISED = {
         (EVERY, "test_one_fault_after_the_server_did_it"),
         ("tests.effects.cluster.test_cluster", "test_half_of_a_no_is_no_other_no"),
     ),
-    "expired token": ((ROADS, "test_every_verb_says_what_it_means_and_what_to_do"),),
+    "expired token": ((ROADS, "test_verbs_say_what_it_means_and_what_to_do"),),
     "clock skew": (
         ("tests.faults.test_skewed_clock", "test_nothing_is_stalled_old_or_gone_because_of_it"),
         (EVERY, "test_the_servers_clock_does_not_matter"),
