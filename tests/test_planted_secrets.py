@@ -69,19 +69,18 @@ def assert_refused(tree: Tree, secret: str, *, facts: Facts | None = None) -> No
     ids=lambda at: ".".join(map(str, at)) if isinstance(at, tuple) else "",
 )
 def test_in_any_text_of_a_workload(at: Path_, behind: Callable[[str], str]) -> None:
-    """Each shape alone, and one of them behind the text that stands there."""
+    """A token alone, and one of the shapes behind the text that stands there, and alone."""
     secret = secrets.token_hex(20)
-    for shaped in SHAPES.values():
-        assert_refused(planted(at, lambda _old, shaped=shaped: shaped(secret)), secret)
+    for text in {SHAPES["token"](secret), behind(secret)}:
+        assert_refused(planted(at, lambda _old, text=text: text), secret)
     assert_refused(planted(at, lambda old: f"{old}/{behind(secret)}"), secret)
 
 
 @pytest.mark.parametrize("section", FREE_KEYS, ids=".".join)
 def test_in_any_key_of_a_workload(section: Path_) -> None:
     secret = secrets.token_hex(20)
-    for shaped in SHAPES.values():
-        for value in ("1", 1, ["a"], {"a": "b"}):
-            assert_refused(planted((*section, shaped(secret)), lambda _none, value=value: value), secret)
+    for shaped, value in zip(SHAPES.values(), ("1", 1, ["a"], {"a": "b"}), strict=True):
+        assert_refused(planted((*section, shaped(secret)), lambda _none, value=value: value), secret)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -21,6 +21,8 @@ from tests.fakes.standin import StandinWorld
 from tests.faults.world import World
 from xsft.cli import main
 
+pytestmark = pytest.mark.loopback
+
 Said = tuple[int, str, str]
 Run = Callable[..., Said]
 
@@ -70,6 +72,7 @@ def everywhere(folder: Path) -> str:
     return "".join(p.read_text(errors="replace") for p in folder.rglob("*") if p.is_file())
 
 
+@pytest.mark.early
 def test_from_standard_input(cluster_api: ClusterApi, xsft: Run, token: str, tmp_path: Path) -> None:
     status, out, err = xsft("create", "hf-token", *to(cluster_api), stdin=f"{token}\n")
     assert (status, err) == (0, "")
@@ -198,7 +201,6 @@ def test_no_refusal_of_the_cluster_shows_the_value(cluster_api: ClusterApi, xsft
     assert "xsft plan" not in err  # a Secret is no workload
 
 
-@pytest.mark.loopback
 @pytest.mark.standin_only("no-request")
 def test_a_terminal_is_not_read(cluster_api: ClusterApi) -> None:
     """A process on a terminal of its own."""

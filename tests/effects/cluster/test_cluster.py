@@ -15,6 +15,8 @@ from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.create import Created, Exists
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable
 
+pytestmark = pytest.mark.loopback
+
 GOLDEN = Path(__file__).parents[2] / "golden"
 MODES = ("deepseek_ultrachat", "deepseek_ultrachat_mcjax")
 CREATE = r"^POST /apis/jobset.x-k8s.io/v1alpha2/namespaces/\w+/jobsets\?fieldValidation=Strict&fieldManager"
@@ -63,6 +65,7 @@ def test_what_is_created_is_the_planned_manifest(cluster_api: ClusterApi, worklo
     assert sent.query["fieldValidation"] == "Strict"
 
 
+@pytest.mark.early
 def test_a_second_create_finds_the_first(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
     first, second = cluster.create_jobset(sent_to(cluster_api)), cluster.create_jobset(sent_to(cluster_api))
@@ -241,7 +244,6 @@ BROKEN = {
 }
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("workload", MODES)
 @pytest.mark.parametrize("spoil", BROKEN, ids=lambda f: f.__name__)
 def test_a_pod_that_jobset_admits_and_no_job_may_be_is_found(

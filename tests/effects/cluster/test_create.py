@@ -16,6 +16,8 @@ from tests.fakes.clusters import ClusterApi, standing_in
 from xsft.effects.cluster.create import Created, Exists
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unknown, Unreachable, XsftError
 
+pytestmark = pytest.mark.loopback
+
 READ_BACK = "^GET .*/jobsets/"
 ALL = "."
 
@@ -31,7 +33,6 @@ def expect(api: ClusterApi, action: str) -> None:
     api.server.fail(CREATE, action=action)
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("action", ["cut-after", "hang-after"])
 def test_an_answer_that_got_lost_after_the_create(cluster_api: ClusterApi, action: str) -> None:
     expect(cluster_api, action)
@@ -41,7 +42,6 @@ def test_an_answer_that_got_lost_after_the_create(cluster_api: ClusterApi, actio
     assert len(cluster_api.server.asked(CREATE)) == 1  # looked up, not sent again
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("action", ["cut-before", "hang-before"])
 def test_a_create_that_never_arrived_is_sent_again_once_the_name_is_free(cluster_api: ClusterApi, action: str) -> None:
     expect(cluster_api, action)
@@ -58,6 +58,7 @@ def test_a_server_error_is_looked_behind(cluster_api: ClusterApi, code: int) -> 
     assert [one.method for one in cluster_api.server.seen] == ["POST", "GET", "POST"]
 
 
+@pytest.mark.early
 def test_an_error_after_another_users_create_is_not_taken_for_ours(cluster_api: ClusterApi) -> None:
     first = cluster_api.connect().create_jobset(sent_to(cluster_api), mark="theirs")
     cluster_api.server.fail(CREATE, action="cut-before")

@@ -31,7 +31,7 @@ from xsft.effects.cluster.config import Here
 from xsft.effects.cluster.create import Created
 from xsft.errors import EnvironmentMissing, Unreachable, XsftError
 
-pytestmark = pytest.mark.standin_only("tls")
+pytestmark = [pytest.mark.standin_only("tls"), pytest.mark.loopback]
 
 QUICK = Patience(sleep=lambda _: None, connect_timeout_s=1, read_timeout_s=0.3)
 """For a server that says nothing."""
@@ -149,6 +149,7 @@ def program(api: ClusterApi, script: Path, **more: Any) -> None:
     changed(api.kubeconfig, user={"exec": section})
 
 
+@pytest.mark.early
 def test_a_token_file_is_read_beside_its_kubeconfig(cluster_api: ClusterApi) -> None:
     (cluster_api.kubeconfig.parent / "token").write_text(f"{cluster_api.standin.token}\n")
     changed(cluster_api.kubeconfig, user={"tokenFile": "token"})
@@ -259,7 +260,6 @@ def test_connection_refused(cluster_api: ClusterApi) -> None:
     assert "kubectl --context" in caught.value.fix
 
 
-@pytest.mark.loopback
 def test_silence(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(".", action="hang-before", times=9)
     with pytest.raises(Unreachable, match="timed out"):
@@ -312,7 +312,6 @@ def reached(api: KubeApi, config: Path) -> Cluster:
     return connect_context(CONTEXT, here=here, patience=PATIENT)
 
 
-@pytest.mark.loopback
 def test_a_trusted_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
     api, certificate = over_tls
     assert reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).whoami() == "nightly"

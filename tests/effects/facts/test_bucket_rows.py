@@ -27,6 +27,8 @@ from xsft.facts import CountedData, DataFacts
 from xsft.planner import make_intent
 from xsft.problems import warning
 
+pytestmark = pytest.mark.loopback
+
 TINY = Path(__file__).parents[3] / "workloads" / "tiny_local.yaml"
 GOOD = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
 ROW = f"{json.dumps(GOOD)}\n".encode()
@@ -89,6 +91,7 @@ def test_compressed_objects(bucket: Bucket, suffix: str, compress: Callable[[byt
     assert (large.counted, large.problem, large.rows[0].row["n"]) == (None, None, 0)
 
 
+@pytest.mark.early
 def test_rows_of_a_bucket_are_checked(bucket: Bucket) -> None:
     bucket.objects["a.jsonl"] = b'{"text": "x"}\n'
     assert "data-columns" in ids("data.hf_train_files=gs://my-bucket/a.jsonl")

@@ -66,6 +66,7 @@ def test_in_a_hurry_the_first_are_asked_and_no_others(threads: int) -> None:
     assert answers(looks, threads=threads, timeout_s=30, hurry=early) == list(range(20))
 
 
+@pytest.mark.loopback
 def test_every_result_is_waited_for_and_a_change_of_what_is_waited_for_is_told_once() -> None:
     asked, told, done = iter(("", "a", "a")), list[str](), threading.Event()
 

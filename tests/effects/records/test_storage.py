@@ -16,6 +16,8 @@ from xsft.effects.records.objects import LocalObjects, latest_step, objects_for
 from xsft.effects.records.storage import GcsStorage, LocalStorage, gcs_storage, storage_for, within
 from xsft.errors import Unreachable
 
+pytestmark = pytest.mark.loopback
+
 OBJECTS = {"a/file": b"0123456789", "a/b/c": b"x", "a/empty": b"", "a/d/e/f": b"y"}
 
 
@@ -30,6 +32,7 @@ def client() -> GcsStorage:
     return gcs_storage(os.environ)
 
 
+@pytest.mark.early
 def test_a_bucket_is_read_and_listed_like_a_folder(bucket: Bucket, tmp_path: Path) -> None:
     for name, content in OBJECTS.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +48,6 @@ def test_a_bucket_is_read_and_listed_like_a_folder(bucket: Bucket, tmp_path: Pat
         assert storage.names(f"{root}/a/file") == ()
 
 
-@pytest.mark.loopback
 def test_a_folder_of_thousands_is_listed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names come in the order of letters: of 2,400 checkpoints the last is not among the first 1,000."""
     steps = {f"run/checkpoints/{5 * n}/commit_success.txt": b"" for n in range(1, 2401)}
@@ -88,7 +90,6 @@ def test_a_login_that_is_not_accepted_is_reported(bucket: Bucket) -> None:
         client().read("gs://my-bucket/a/file", limit=9)
 
 
-@pytest.mark.loopback
 def test_a_server_error_is_reported_after_two_tries(bucket: Bucket) -> None:
     bucket.status = 503
     with pytest.raises(Unreachable, match="HTTP 503"):
@@ -96,14 +97,12 @@ def test_a_server_error_is_reported_after_two_tries(bucket: Bucket) -> None:
     assert len([line for line in bucket.asked if "/o?" in line]) == 2
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("failure", [Failure(), Failure(status=429), Failure(cut=True)])
 def test_a_request_without_an_answer_is_repeated(bucket: Bucket, failure: Failure) -> None:
     bucket.failures = [failure]
     assert client().read("gs://my-bucket/a/file", limit=4) == b"0123"
 
 
-@pytest.mark.loopback
 def test_no_server_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Bucket({})) as gone:
         pass

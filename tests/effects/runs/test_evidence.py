@@ -18,6 +18,8 @@ from xsft.states.causes import explain
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 
+pytestmark = pytest.mark.loopback
+
 NOW = "2026-11-21T12:00:00Z"
 ERROR = "MAXTEXT CONFIG ERROR: 'stepz' not in 'emb_dim'"
 
@@ -65,6 +67,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(api)
 
 
+@pytest.mark.early
 def test_a_waiting_run_shows_its_queue(world: World) -> None:
     objects = world.api.standin.objects
     queue = objects.of("kueue.x-k8s.io/clusterqueues")["", "cluster-queue"]
@@ -248,7 +251,6 @@ def test_a_run_without_jobs_is_dry_run_as_jobs(world: World) -> None:
     assert "image: Required value" in found.dry_run[0].message
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize(
     "path", ["/events", "/clusterqueues/", "/workloads", "/pendingworkloads", "/log", "/priorityclasses"]
 )

@@ -34,6 +34,8 @@ from xsft.states.folding import fold
 from xsft.states.model import Observation, Status, Unread
 from xsft.states.rows import row_of
 
+pytestmark = pytest.mark.loopback
+
 NOW = "2026-11-21T12:00:00+00:00"
 NOTHING = Effort(progress_s=0.0)
 
@@ -100,6 +102,7 @@ def remembered(world: World, *, effort: Effort = NOTHING) -> tuple[Observation, 
     return found
 
 
+@pytest.mark.early
 def test_clusters_and_this_machine_in_one_answer(world: World) -> None:
     world.runs.admitted("on-cluster")
     plan = local_plan(world.folder / "here")

@@ -39,6 +39,8 @@ from xsft.reading.pods import pod_of
 from xsft.states.model import RunObject
 from xsft.trainers.progress import LoggedLine
 
+pytestmark = pytest.mark.loopback
+
 PACE = Pace(poll_s=0.02, longest_wait_s=0.05, silence_s=60.0, first_s=0.3, look_s=0.05)
 FIRST = "gemma-slice-job-0-0-abcde"
 SOON_S = 20.0
@@ -131,6 +133,7 @@ class Listener:
         return [line.text for line in self.heard[self.given :]]
 
 
+@pytest.mark.early
 def test_the_one_that_prints_steps_is_read(world: World) -> None:
     world.pod()
     world.pod(host=1)
@@ -278,7 +281,6 @@ def test_a_connection_that_breaks_is_opened_again_where_it_broke(world: World, c
         assert lines.take(1) == [f"after cut {i}"]
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("fault", [{"code": 500}, {"code": 503}, {"code": 429}, {"action": "cut-before"}])
 def test_an_api_that_hiccups_is_waited_for(world: World, fault: dict[str, Any]) -> None:
     world.pod()
@@ -295,7 +297,6 @@ def test_an_api_that_hiccups_is_waited_for(world: World, fault: dict[str, Any]) 
     assert lines.take(1) == ["two"]
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("where", ["/pods", "/log"])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_an_api_that_is_silent_at_the_beginning_is_waited_for(world: World, where: str, processes: int) -> None:
@@ -397,7 +398,6 @@ def test_a_pod_that_is_replaced_is_followed_on(world: World) -> None:
     assert {line.attempt for line in lines.heard[1:]} == {1}
 
 
-@pytest.mark.loopback
 def test_a_stream_left_open_does_not_hide_the_next_process(world: World) -> None:
     """A node that is gone closes nothing; the pods are looked at while the stream is silent."""
     old = world.pod()
@@ -414,7 +414,6 @@ def test_a_stream_left_open_does_not_hide_the_next_process(world: World) -> None
     assert mark == "-- gemma: restart 1 of 3; the lines below are from the new processes --"
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("ending", [False, True])
 def test_a_log_without_a_line_is_not_waited_for_longer_than_its_process_lives(world: World, ending: bool) -> None:
     """A kubelet sends no headers before the first line, so that there is no stream yet to interrupt."""
@@ -436,7 +435,6 @@ def test_a_log_without_a_line_is_not_waited_for_longer_than_its_process_lives(wo
     assert [text for text in said if "restart 1" not in text] == []
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("after", "told"),
     [
@@ -457,7 +455,6 @@ def test_a_mark_says_what_happened(world: World, after: dict[str, Any], told: st
     assert marks == [told]
 
 
-@pytest.mark.loopback
 def test_a_restart_is_marked_once_between_the_lines_before_and_after(world: World) -> None:
     heard: list[str] = []
     pods = [world.pod(host=host) for host in (0, 1)]
@@ -478,7 +475,6 @@ def test_a_restart_is_marked_once_between_the_lines_before_and_after(world: Worl
     assert not [text for text in heard[:mark] if "after" in text]
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("ending", [False, True])
 def test_a_node_that_is_gone_does_not_hold_up_what_comes_after_it(world: World, ending: bool) -> None:
     """Its kubelet answers no more, and what its processes said last is done without."""
@@ -551,7 +547,6 @@ def test_a_pod_that_comes_later_is_waited_for(world: World) -> None:
     assert lines.take(1) == ["at last"]
 
 
-@pytest.mark.loopback
 def test_whoever_stops_listening_leaves_nothing_open(world: World) -> None:
     for host in (0, 1):
         world.pod(host=host)

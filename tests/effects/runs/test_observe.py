@@ -17,6 +17,8 @@ from xsft.effects.runs.observe import MAX_QUEUES
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.states.model import Observation
 
+pytestmark = pytest.mark.loopback
+
 NOW = "2026-11-21T12:00:00Z"
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
@@ -50,6 +52,7 @@ def whats(one: Observation) -> set[str]:
     return {unread.what for unread in one.unread}
 
 
+@pytest.mark.early
 def test_each_kind_of_run_in_four_lists(api: ClusterApi, runs: Runs) -> None:
     runs.admitted("going")
     runs.pod("going")
@@ -82,7 +85,6 @@ def test_each_kind_of_run_in_four_lists(api: ClusterApi, runs: Runs) -> None:
     assert all(one.headers["accept-encoding"] == "gzip" for one in lists)
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("path", "what"), [("/workloads", "workloads"), ("/pods", "pods"), ("/pendingworkloads", "queue")]
 )
@@ -161,7 +163,6 @@ def test_without_kueue_runs_have_no_workload(api: ClusterApi, runs: Runs) -> Non
     assert (row.workload, row.unread) == (None, ())
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("fault", [{"code": 500}, {"code": 403}, {"action": "hang-before"}, {"action": "cut-before"}])
 def test_without_the_jobsets_nothing_is_known(api: ClusterApi, runs: Runs, fault: dict[str, Any]) -> None:
     runs.admitted("going")
