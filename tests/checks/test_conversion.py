@@ -19,6 +19,7 @@ PROBLEM = error("hf-folder-missing", "model.hf.repo", "There is no folder.", "Co
         (SourceFacts(vocabulary=512), 512, set()),
         (SourceFacts(vocabulary=512), 513, {"tokenizer-vocabulary"}),
         (SourceFacts(), 513, set()),
+        (SourceFacts(vocabulary=151_938), None, {"weights-vocabulary"}),
         (SourceFacts(quantized="config.json has quantization_config (fp8)"), None, {"weights-quantized"}),
         (SourceFacts(problems=(PROBLEM,)), None, {"hf-folder-missing"}),
     ],

@@ -116,6 +116,9 @@ def test_a_flag_that_libtpu_does_not_have() -> None:
         ({"PATH": "/opt/bin"}, {"env-replaces-image"}),
         ({"GOOGLE_APPLICATION_CREDENTIALS": "/home/ann/key.json"}, {"env-credentials"}),
         ({"JAX_DISABLE_JIT": "true"}, {"env-jax"}),
+        ({"JAX_PLATFORM_NAME": "cpu"}, {"env-jax"}),
+        ({"JAX_PLATFORM_NAME": "tpu"}, set()),
+        ({"HF_HOME": "gs://my-bucket/hub"}, {"env-path"}),
         ({"JAX_DEBUG_NANS": "1", "HF_HOME": "/tmp/hub"}, set()),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_rate_that_trains_nothing() -> None:
         ("warmup_steps_fraction", 0.99, {"warmup-long"}),
         ("warmup_steps_fraction", 0.1, set()),
         ("dtype", "float16", {"float16"}),
-        ("dropout_rate", 1.0, set()),
+        ("dropout_rate", 1.0, {"no-op-key"}),
         ("adam_weight_decay", 100, {"weight-decay-high"}),
         ("adam_weight_decay", 1, set()),
         ("learning_rate_final_fraction", 5, {"learning-rate-grows"}),
@@ -64,3 +64,19 @@ def test_values_of_the_optimizer(key: str, value: float | str, expected: set[str
 def test_a_dropout_of_everything_where_the_model_uses_it() -> None:
     drop = {"overrides": {"maxtext": {"dropout_rate": 1.0}}}
     assert ids(check, spec(**drop, model={"name": "a-model"})) == {"optimizer-value"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"opt_type": "sgd"}, {"learning-rate-low"}),
+        ({"opt_type": "muon"}, set()),
+        ({"adam_eps": 1}, {"learning-rate-low"}),
+        ({"adam_eps": 1e-6}, set()),
+        ({"dropout_rate": 0.1}, {"no-op-key"}),
+        ({"dropout_rate": 0.0}, set()),
+    ],
+)
+def test_an_optimizer_that_moves_nothing(keys: dict[str, object], expected: set[str]) -> None:
+    assert ids(check, spec(overrides={"maxtext": keys})) == expected
+    assert ids(check, spec(train={"learning_rate": 0.01}, overrides={"maxtext": {"opt_type": "sgd"}})) == set()

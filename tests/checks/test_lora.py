@@ -57,3 +57,8 @@ def test_adapters_restored_under_pathways_by_the_first_release_with_lora():
 
     assert said("0.2.3", mode="pathways") == {"lora-restore-pathways"}
     assert said("0.2.3", mode="mcjax") == said("0.2.4", mode="pathways") == set()
+
+
+def test_an_alpha_far_above_the_rank() -> None:
+    assert "lora-scale" in ids(check, spec(**{**LORA, "lora": {"rank": 8, "alpha": 512}}))
+    assert "lora-scale" not in ids(check, spec(**{**LORA, "lora": {"rank": 8, "alpha": 128}}))

@@ -176,3 +176,24 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows() -> None:
     image_token = Facts(tokenizer=TokenizerFacts(folder="/t", vocabulary=262_145))
     gemma = spec(model={"name": "gemma3-4b", "tokenizer": "google/gemma-3-4b-it"})
     assert "tokenizer-vocabulary" not in ids(check, gemma, image_token)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("sliding_window_size", 128, {"architecture-changed"}),
+        ("attn_logits_soft_cap", 50.0, {"architecture-changed"}),
+        ("attn_logits_soft_cap", 0, set()),
+        ("rope_linear_scaling_factor", 8, {"architecture-changed"}),
+        ("rope_max_timescale", 10_000, set()),  # the model sets it: trainer_keys
+    ],
+)
+def test_a_key_that_changes_the_computation_and_no_array(key: str, value: object, expected: set[str]) -> None:
+    assert ids(check, spec(overrides={"maxtext": {key: value}})) == expected
+
+
+def test_positions_of_a_longer_context_and_random_weights_change_what_they_like() -> None:
+    longer = {"train": {"max_target_length": 65_536}, "overrides": {"maxtext": {"rope_linear_scaling_factor": 8}}}
+    assert ids(check, spec(**longer)) == set()
+    random = spec(model={"checkpoint": DROP}, overrides={"maxtext": {"sliding_window_size": 128}})
+    assert "architecture-changed" not in ids(check, random)

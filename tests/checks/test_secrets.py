@@ -92,3 +92,10 @@ def test_gated_repositories_need_a_token():
     }
     assert ids(check, workload.model_copy(update={"target": "local"})) == set()
     assert ids(check, spec(model={**gated, "checkpoint": DROP}, secrets=SECRET)) == set()
+
+
+def test_wandb_needs_a_login_or_none() -> None:
+    on = {"maxtext": {"enable_wandb": True}}
+    assert ids(check, spec(overrides=on)) == {"wandb-login"}
+    assert ids(check, spec(overrides=on, env={"WANDB_MODE": "offline"})) == set()
+    assert ids(check, spec(overrides=on, target="local")) == set()

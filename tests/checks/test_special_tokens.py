@@ -147,3 +147,13 @@ def test_other_pipelines_and_missing_tokenizers_are_left_to_other_checks() -> No
 def test_every_model_of_the_catalogue_lists_known_tokens(name: str) -> None:
     said = found(spec(model={"name": name, "tokenizer": DROP}))["special-tokens"]
     assert said.message.startswith((f"{models.model(name).hf_id}: special tokens", "The special tokens"))
+
+
+def test_a_template_of_another_model_family() -> None:
+    chat = {"maxtext": {"chat_template": "{% for m in messages %}<|im_start|>{{ m['content'] }}{% endfor %}"}}
+    gemma = {"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it"}
+    assert "chat-template-foreign" in found(spec(model=gemma, overrides=chat))
+    assert "chat-template-foreign" not in found(spec(overrides=chat))
+    extended = TokenizerFacts(folder="/t", special=("<|im_start|>", "<eos>"))
+    assert "chat-template-foreign" not in found(spec(model=gemma, overrides=chat), extended)
+    assert "chat-template-foreign" in found(spec(overrides=chat), replace(extended, special=("<eos>",)))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
-from xsft.catalog.releases import key_ok
-from xsft.checks.unsupported import NO_OPS, REFUSALS, check
+from xsft.catalog.releases import DEFAULT, key_ok, keys
+from xsft.checks.unsupported import COMPUTED, NO_OPS, REFUSALS, check, unread_keys
+from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.spec.model import WorkloadSpec
+
+UNREAD = Path(__file__).parents[1] / "catalog" / "dumps" / "maxtext_unread.py"
 
 
 def overriding(**keys: object) -> WorkloadSpec:
@@ -78,6 +85,13 @@ def test_clipping_acts_on_sft_since_0_2_0():
         ("load-full-state", {"load_full_state_path": "gs://my-bucket/x"}, {"load_full_state_path": ""}),
         ("not-sft", {"use_sft": False}, {"use_sft": True}),
         ("not-sft", {"use_dpo": True}, {"use_dpo": False}),
+        ("not-sft", {"tokenize_train_data": False}, {"tokenize_train_data": True}),
+        ("not-sft", {"training_objective": "block_diffusion"}, {"training_objective": "causal_lm"}),
+        ("key-for-tests", {"reuse_example_batch": 1}, {"reuse_example_batch": 0}),
+        ("key-for-tests", {"use_random_routing": True}, {"use_random_routing": False}),
+        ("no-op-key", {"system_prompt": "Be kind."}, {"system_prompt": ""}),
+        ("no-op-key", {"global_batch_size_to_train_on": 64}, {"per_device_batch_size": 8}),
+        ("no-op-key", {"dataset_name": "c4/en"}, {"dataset_name": ""}),
         ("multimodal-packing", {"use_multimodal": True}, {"use_multimodal": False}),
         ("grain-workers", {"grain_worker_count": 2}, {"grain_worker_count": 1}),
         ("hardware-not-tpu", {"attention": "cudnn_flash_te"}, {"attention": "flash"}),
@@ -101,9 +115,15 @@ def test_refusals_that_depend_on_the_mode_the_release_and_other_fields():
     assert ids(check, unpacked) == set()
 
 
+@pytest.mark.maxtext
+def test_keys_that_nothing_reads(maxtext_environment: BuiltEnvironment) -> None:
+    done = subprocess.run((maxtext_environment.python, UNREAD), capture_output=True, check=True, timeout=300)
+    assert unread_keys() == set(json.loads(done.stdout)) & keys(DEFAULT)
+
+
 def test_every_key_named_is_a_key_of_some_release():
     releases = ("tutorial-v1.5.0", "0.2.2", "0.2.5")
-    for key in (*NO_OPS, *(refusal.key for refusal in REFUSALS)):
+    for key in (*NO_OPS, *COMPUTED, *(refusal.key for refusal in REFUSALS)):
         assert any(key_ok(key, version=version) for version in releases), key
 
 

@@ -33,7 +33,7 @@ from xsft.effects.facts.rows import read_rows
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit.admission import examine
 from xsft.errors import XsftError
-from xsft.facts import CheckpointFacts, DataFacts, Facts, HubDataFacts, SavedArray, TokenizerFacts
+from xsft.facts import CheckpointFacts, DataFacts, Facts, HubDataFacts, SavedArray, SourceFacts, TokenizerFacts
 from xsft.planner import make_intent
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
@@ -55,6 +55,7 @@ LARGE = CheckpointFacts(
     status="read",
     arrays=(SavedArray(path=("params", "params", "wi"), piece=(16384, 126, 53248), dtype="bfloat16"),),
 )
+OLD = {"0/items/manifest.ocdbt": b"x", "0/items/d/1": b"x", "0/items/params.params.wi/manifest.ocdbt": b"x"}
 TAINTED = {"spec": {**TPU_FLAVOR["spec"], "nodeTaints": [{"key": "team", "value": "other", "effect": "NoSchedule"}]}}
 
 
@@ -146,10 +147,15 @@ def a_bucket_that_forgets(_folder: Path) -> Raised:
         return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
 
 
-def a_pointer(folder: Path) -> Raised:
-    (folder / "rows.jsonl").write_text("version https://git-lfs.github.com/spec/v1\nsize 146946961\n")
-    read = read_rows(f"{folder}/rows.jsonl", of="json", where="data.hf_train_files")
-    return said_of(spec(data=FILES), Facts(data=read))
+def written(content: bytes) -> Case:
+    """Return the case of a file of rows with this content."""
+
+    def raised(folder: Path) -> Raised:
+        (folder / "rows.jsonl").write_bytes(content)
+        read = read_rows(f"{folder}/rows.jsonl", of="json", where="data.hf_train_files")
+        return said_of(spec(data=FILES), Facts(data=read))
+
+    return raised
 
 
 def a_bucket_that_hides_itself(_folder: Path) -> Raised:
@@ -215,6 +221,16 @@ def a_queue_without_chips(_folder: Path) -> Raised:
     groups = [{"coveredResources": ["cpu", "memory", "pods"], "flavors": []}]
     queue = {"metadata": {"name": "q"}, "spec": {"namespaceSelector": {}, "resourceGroups": groups}}
     return printed(said(cluster_facts(cluster_queue=queue)))
+
+
+def without_cpu(_folder: Path) -> Raised:
+    given = queue()
+    covered = [
+        part for group in given["spec"]["resourceGroups"] for flavor in group["flavors"] for part in flavor["resources"]
+    ]
+    for part in covered:
+        part["nominalQuota"] = 0 if part["name"] == "cpu" else part["nominalQuota"]
+    return printed(said(cluster_facts(cluster_queue=given)))
 
 
 def an_old_jobset(_folder: Path) -> Raised:
@@ -365,10 +381,37 @@ CASES: Mapping[str, Case] = {
     "tokens.no-template": workload(model={"name": "llama3.1-8b", "tokenizer": "meta-llama/Llama-3.1-8B"}),
     "tokens.newer-file": image(env={"ENV_DEVICE": "tpu"}, made_by=("RUN pip install tokenizers==0.19.1",)),
     "image.transformers": image(env={"ENV_DEVICE": "tpu"}, made_by=("RUN pip install transformers==4.30.0",)),
+    "tokens.foreign-template": keys(
+        chat_template="{% for m in messages %}<start_of_turn>{{ m['content'] }}<end_of_turn>{% endfor %}"
+    ),
+    "tokens.added": workload(
+        model={
+            "name": "llama2-7b",
+            "tokenizer": "meta-llama/Llama-2-7b-chat-hf",
+            "checkpoint": DROP,
+            "hf": {"repo": "me/llama2-chatml"},
+        },
+        facts=Facts(source=SourceFacts(commit="0" * 40, vocabulary=32_002)),
+    ),
+    "keys.wandb": keys(enable_wandb=True),
+    "adapters.scale": workload(lora={"rank": 8, "alpha": 512}),
+    "data.utf16": written((f"{json.dumps(CHAT)}\n" * 4000).encode("utf-16")),
+    "data.no-messages": rows({"messages": []}),
+    "data.plain-text": rows({"text": "Once upon a time"}),
+    "tokens.no-end": keys(chat_template="{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"),
+    "tokens.pad-set-to-eos": workload(model={"pad_token": "<|im_end|>"}),
+    "checkpoint.old": stored(OLD, "0/items"),
+    "data.configurations": workload(
+        data={"hf_path": "me/rows", "train_split": "train"},
+        facts=Facts(hub_data=HubDataFacts(splits={"a": ("train",), "b": ("train",)})),
+    ),
+    "rights.registry": lambda _folder: printed(tuple(of_nodes(PodRights(email="n@p", lacking={}, pulls=False)))),
+    "cluster.no-cpu": without_cpu,
+    "image.jax": image(labels={**OURS, "dev.xsft.packages": "jax==0.4.35"}),
     "data.jsonl": workload(data={**FILES, "hf_path": "jsonl"}),
     "data.preference": rows({"prompt": "a", "chosen": "b", "rejected": "c"}),
     "data.answer-first": rows({"messages": [CHAT["messages"][1], *CHAT["messages"]]}),
-    "data.pointer": a_pointer,
+    "data.pointer": written(b"version https://git-lfs.github.com/spec/v1\nsize 146946961\n"),
     "rights.lifecycle": a_bucket_that_forgets,
     "checkpoint.limit": workload(facts=Facts(checkpoint=LARGE)),
     "serving.heads": workload(

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xsft.checks.model import ONE_MORE
 from xsft.facts import Facts
-from xsft.problems import Problem, error, note
+from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
@@ -40,6 +41,14 @@ def _tokenizer(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check that the tokenizer fits the embedding: a token beyond it is read as another row, without an error."""
     tokens = facts.tokenizer.vocabulary if facts.tokenizer else None
     rows = facts.source.vocabulary if facts.source else None
+    model, own = run.model, "vocab_size" in run.spec.overrides.maxtext
+    if model and not own and model.tokenizer_family not in ONE_MORE and rows and rows > model.vocab:
+        message = (
+            f"The weights have {rows:,} rows in their embedding, and {model.name} {model.vocab:,}: tokens were added to"
+            " them, and to_maxtext stops at these or leaves them out."
+        )
+        fix = "Use weights without added tokens, or with tokens in rows that the model does not use."
+        yield warning("weights-vocabulary", "model.hf.repo", message, fix)
     if tokens is not None and rows is not None and tokens > rows:
         message = f"{run.tokenizer} has tokens up to id {tokens - 1:,}, and the model's embedding has {rows:,} rows."
         fix = "Take the tokenizer that came with the weights."

@@ -41,11 +41,13 @@ github.com/huggingface/transformers/issues/28204, "Expected 4 worker addresses, 
 class EnvHabit(Struct, frozen=True, kw_only=True):
     """A variable that does something else in a pod than where it is usually set."""
 
-    id: Literal["env-offline", "env-proxy", "env-replaces-image", "env-credentials", "env-jax"]
+    id: Literal["env-offline", "env-proxy", "env-replaces-image", "env-credentials", "env-jax", "env-path"]
     names: str
     """Regular expression of the whole name."""
     switch: bool = False
     """Whether it acts only if it is on."""
+    values: str = ".*"
+    """Regular expression of the values with which it acts."""
     message: str
     fix: str
 
@@ -79,10 +81,24 @@ HABITS = (
     ),
     EnvHabit(
         id="env-jax",
-        names="JAX_DISABLE_JIT|JAX_ENABLE_X64",
+        names="JAX_(DISABLE_(JIT|MOST_OPTIMIZATIONS)|ENABLE_X64)",
         switch=True,
-        message="it is for debugging: operations run one by one, or in 64 bits, which TPUs emulate.",
+        message="it is for debugging: compilation or its optimisations are off, or numbers have 64 bits.",
         fix="Remove it.",
+    ),
+    EnvHabit(
+        id="env-jax",
+        names="JAX_PLATFORM_NAME",
+        values="cpu|gpu|cuda",
+        message="JAX would not compute on the TPUs.",
+        fix="Remove it.",
+    ),
+    EnvHabit(
+        id="env-path",
+        names="(HF_(HOME|HUB_CACHE|DATASETS_CACHE|ASSETS_CACHE)|TRANSFORMERS_CACHE|TMPDIR|XDG_CACHE_HOME)",
+        values="(gs|https?)://.*",
+        message="a folder of the pod belongs here; a folder called gs: would be made in it.",
+        fix="Remove it, or name a folder such as /tmp/cache.",
     ),
 )
 
@@ -153,7 +169,8 @@ def _habits(run: Run) -> Iterator[Problem]:
     habits = (*HABITS, *((OFFLINE,) if _reads_hub(run) else ()), *(() if "no_proxy" in names else (PROXY,)))
     for name, value in run.spec.env.items():
         for habit in habits:
-            if re.fullmatch(habit.names, name) and (is_on(value) or not habit.switch):
+            acts = re.fullmatch(habit.values, value, re.DOTALL) and (is_on(value) or not habit.switch)
+            if acts and re.fullmatch(habit.names, name):
                 yield warning(habit.id, f"env.{name}", f"{name} is set: {habit.message}", habit.fix)
 
 

@@ -19,6 +19,10 @@ HIGHEST_LORA = 1e-2
 """Adapters take about ten times as much: 1e-4 to 1e-3."""
 LOWEST, LOWEST_LORA = 1e-8, 1e-5
 """A tenth of the lowest published rates and less."""
+LOWEST_SGD = 1e-3
+"""SGD moves all weights together by rate x gradient, which MaxText clips to 1; Adam moves each by the rate."""
+LARGEST_EPS = {"adam_eps": 1e-3, "adam_eps_root": 1e-6}
+"""Clipped gradients of 1e9 weights are about 3e-5 each, their squares 1e-9: both vanish beside these."""
 LONGEST_WARMUP = 0.5
 MOST_DECAY = 0.1
 DEFAULT_RATE = 2e-5
@@ -41,13 +45,25 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    rate, lora = number(keys.get("learning_rate")), is_on(keys.get("lora.enable_lora", False))
+    rate, lora = number(keys.get("learning_rate", DEFAULT_RATE)), is_on(keys.get("lora.enable_lora", False))
+    sgd = keys.get("opt_type") == "sgd"
     highest, lowest = (HIGHEST_LORA, LOWEST_LORA) if lora else (HIGHEST, LOWEST)
+    if sgd:
+        highest, lowest = math.inf, LOWEST_SGD
     what = "adapters" if lora else "all weights"
     if rate is not None and 0 < rate < lowest:
-        message = f"A learning rate of {rate:g} is below {lowest:g}: fine-tuning {what} with it learns almost nothing."
-        fix = f"Set train.learning_rate to {2e-4 if lora else 2e-5:g}, or give a reason under checks:."
+        by = " by SGD, which does not scale gradients as Adam does," if sgd else ""
+        message = (
+            f"A learning rate of {rate:g} is below {lowest:g}: fine-tuning {what}{by} with it learns almost nothing."
+        )
+        change = "Remove opt_type" if sgd else f"Set train.learning_rate to {2e-4 if lora else 2e-5:g}"
+        fix = f"{change}, or give a reason under checks:."
         yield warning("learning-rate-low", where_of("learning_rate", run), message, fix)
+    for key, most in LARGEST_EPS.items():
+        found = number(keys.get(key))
+        if found is not None and found >= most:
+            message = f"{key} {found:g} is larger than what Adam adds it to: almost nothing is learned."
+            yield warning("learning-rate-low", where_of(key, run), message, "Remove it.")
     if rate is None or rate <= highest:
         return
     message = (
@@ -113,6 +129,9 @@ def _dropout(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if rate is not None and rate >= 1 and on is not False:
         message = f"dropout_rate is {rate:g}: every activation is dropped, and nothing is trained."
         yield error("optimizer-value", where_of("dropout_rate", run), message, "Give less than 1.", kind="disputable")
+    elif rate and on is False:
+        message = f"dropout_rate={rate:g} has no effect: enable_dropout is off for {run.spec.model.name}."
+        yield warning("no-op-key", where_of("dropout_rate", run), message, "Remove it.")
 
 
 def _float16(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

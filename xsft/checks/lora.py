@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from xsft.catalog.releases import at_least
 from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on
+from xsft.checks.values import is_on, number
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
@@ -26,6 +26,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _dtype(keys)
     yield from _attention(run, keys)
     yield from _modules(run, keys)
+    yield from _scale(run, keys)
 
 
 def _release(run: Run) -> Iterator[Problem]:
@@ -44,6 +45,18 @@ def _restore(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     message = f"MaxText {version} restores adapters without the mesh's shardings, which Pathways needs; 0.2.4 has them."
     fix = "Use an image with MaxText 0.2.4 or newer, or mode: mcjax."
     yield warning("lora-restore-pathways", "lora.restore_path", message, fix)
+
+
+MOST_SCALE = 32
+"""Published fine-tunings use an alpha of half the rank to four times it, a few sixteen times."""
+
+
+def _scale(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    alpha, rank = number(keys.get("lora.lora_alpha")) or 0, number(keys.get("lora.lora_rank")) or 0
+    if rank > 0 and alpha / rank > MOST_SCALE:
+        message = f"alpha / rank is {alpha / rank:g}: adapters are added at that scale, and the model breaks down."
+        fix = f"Set lora.alpha to {2 * rank:g}, or give a reason under checks:."
+        yield warning("lora-scale", where_of("lora.lora_alpha", run), message, fix)
 
 
 def _dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:

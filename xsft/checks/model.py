@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 
-from xsft.catalog.models import pins, suggest
+from xsft.catalog.models import context_length, pins, suggest
 from xsft.catalog.releases import at_least, models_of, versions
 from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
 from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on, number
+from xsft.checks.values import is_on, number, same
 from xsft.conversion.inputs import is_folder
 from xsft.facts import Facts, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
@@ -32,6 +33,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _chat_template(run, keys, facts.tokenizer)
     yield from _scan(run, keys)
     yield from _indexer(run, keys)
+    yield from _architecture(run, keys)
 
 
 def _unknown(run: Run) -> Problem:
@@ -210,3 +212,51 @@ def _indexer(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         message = f"{run.spec.model.name} has a sparse indexer, for which MaxText refuses attention={attention}."
         fix = "Set in overrides.maxtext attention: flash and use_tokamax_splash: true, or attention: dot_product."
         yield error("indexer-attention", where_of("attention", run) or "model.name", message, fix)
+
+
+BUILT_WITH: Mapping[str, Value] = MappingProxyType(
+    {
+        "attention_type": "global",
+        "sliding_window_size": 0,
+        "chunk_attn_window_size": 0,
+        "attn_logits_soft_cap": 0,
+        "final_logits_soft_cap": 0,
+        "normalize_embedding_logits": True,
+        "rope_type": "default",
+        "rope_max_timescale": 10_000,
+        "rope_min_timescale": 1,
+        "partial_rotary_factor": 1,
+        "rope_interleave": True,
+        "rope_linear_scaling_factor": 1,
+        "use_mrope": False,
+        "nope_layer_interval": -1,
+        "norm_topk_prob": False,
+        "routed_score_func": "",
+        "routed_scaling_factor": 1,
+        "num_experts_per_tok": 1,
+        "temperature_tuning": False,
+        "moba": False,
+        "mlp_activations_limit": -1,
+        "normalization_layer_epsilon": 1e-5,
+        "use_untrainable_positional_embedding": False,
+        "v_norm_with_scale": True,
+    }
+)
+"""Keys that change what a model computes and no array of it, with MaxText's defaults, which a model has that does not
+set them itself. source: maxtext@0.2.5 configs/base.yml."""
+
+
+def _architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check for another computation than the weights were trained with; a longer context may need other positions."""
+    weights = run.spec.model.checkpoint or run.spec.model.hf
+    longest, length = context_length(run.spec.model.name), number(keys.get("max_target_length")) or 0
+    for key in run.spec.overrides.maxtext if weights and run.model else ():
+        default = BUILT_WITH.get(key)
+        lengthens = key.startswith("rope_") and longest is not None and length > longest
+        if default is None or key in pins(run.spec.model.name) or same(keys[key], default) or lengthens:
+            continue
+        message = (
+            f"{run.spec.model.name} was trained with {key} {default!r}, and {keys[key]!r} is given: the weights"
+            " fit, and the model computes something else, without an error."
+        )
+        yield warning("architecture-changed", where_of(key, run), message, "Remove it, or give a reason under checks:.")

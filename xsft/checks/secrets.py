@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xsft.catalog.tokenizers import is_gated
-from xsft.checks.values import texts
+from xsft.checks.trainer_keys import where_of
+from xsft.checks.values import is_on, texts
 from xsft.facts import Facts
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
@@ -13,9 +14,12 @@ from xsft.spec.keypath import below, key_part
 from xsft.spec.resolve import Run
 from xsft.spec.secrets import is_harmless, looks_secret, names_secret_variable
 
+WANDB = frozenset({"NETRC", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE"})
+"""Variables that give a login, or make W&B go without."""
+
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check `secret-literal`, `env-secret` and `hub-token-missing`."""
+    """Check `secret-literal`, `env-secret`, `hub-token-missing` and `wandb-login`."""
     del facts
     on_command_line = {text for value in keys.values() for text in texts(value)}  # reported by checks.trainer_keys
     for where, text in _written(run):
@@ -26,6 +30,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield _named(name)
     if run.spec.on_cluster and run.spec.secrets.hf_token is None:
         yield from _gated(run)
+    if run.spec.on_cluster and is_on(keys.get("enable_wandb", False)) and not WANDB & run.spec.env.keys():
+        message = (
+            "enable_wandb: W&B asks for a login at a terminal, and the pods have none: the run stops at its start."
+        )
+        fix = "Set env.WANDB_MODE: offline, or remove it; a login belongs into the image's netrc (env.NETRC)."
+        yield warning("wandb-login", where_of("enable_wandb", run), message, fix)
 
 
 def _written(run: Run) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from xsft.catalog.tokenizers import SpecialTokens, special_tokens
+from xsft.catalog.tokenizers import SpecialTokens, special_tokens, tokenizer_family
 from xsft.checks.values import is_on
 from xsft.facts import Facts, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
@@ -34,6 +34,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield facts.tokenizer_problem
         return
     yield from _missing(run, facts.tokenizer)
+    yield from _foreign_template(run, str(keys.get("chat_template") or ""), facts.tokenizer)
     tokens = tokens_of(run, keys, facts.tokenizer)
     if tokens is None:
         yield _unknown(run.tokenizer)
@@ -104,6 +105,25 @@ def _formatted(tokens: SpecialTokens, template: str, read: TokenizerFacts | None
     ends = tuple(dict.fromkeys(token for token in special if token in found.after_answer))
     text = bool(found.after_answer.strip())
     return replace(tokens, ends=ends or (None if text else ()), repeats=found.repeated)
+
+
+MARKERS = {
+    "<|im_start|>": {"gemma", "gemma3", "llama2", "llama3", "mistral-v1", "mistral-v3"},
+    "<|start_header_id|>": {"gemma", "gemma3", "llama2", "mistral-v1", "mistral-v3", "olmo3", "qwen", "qwen3.5"},
+    "<start_of_turn>": {"llama2", "llama3", "mistral-v1", "mistral-v3", "olmo3", "qwen", "qwen3.5"},
+}
+"""Tokens at the start of a message, and families whose vocabularies lack them. source: the models' tokenizer.json"""
+
+
+def _foreign_template(run: Run, template: str, read: TokenizerFacts | None) -> Iterator[Problem]:
+    """Check for a template of another model: its markers become several ordinary tokens each, without an error."""
+    family = tokenizer_family(run.tokenizer or "")
+    for marker, without in MARKERS.items():
+        lacks = marker not in read.special if read and read.special else family in without
+        if marker in template and lacks:
+            message = f"data.chat_template writes {marker}, which is no token of {run.tokenizer} but plain text there."
+            fix = "Use the template of this model, or a tokenizer and weights that have the token."
+            yield warning("chat-template-foreign", "data.chat_template", message, fix)
 
 
 def _missing(run: Run, read: TokenizerFacts | None) -> Iterator[Problem]:

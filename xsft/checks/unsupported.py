@@ -5,14 +5,17 @@ source: maxtext@0.2.5 trainers/post_train/sft/train_sft.py (a Tunix PeftTrainer;
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import cast
 
 from msgspec import Struct
 
+from xsft.catalog.data import text
 from xsft.catalog.models import pins
-from xsft.catalog.releases import at_least
+from xsft.catalog.releases import DEFAULT, at_least
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number, same
 from xsft.facts import Facts
@@ -31,11 +34,31 @@ NO_OPS: Mapping[str, tuple[Value, str]] = MappingProxyType(
         "enable_multi_tier_checkpointing": (False, "MaxText starts it but never saves through it"),
         "enable_continuous_checkpointing": (False, "it works in MaxText's pre-training loop only"),
         "eval_start_step": (0, "only MaxText's pre-training loop reads it"),
+        "routed_bias_update_rate": (0, "Tunix's training step drops the updates of the routers' bias"),
         "use_chat_template": (False, "only decoding reads it"),
         "use_vertex_tensorboard": (False, "only MaxText's pre-training loop uploads to Vertex AI"),
     }
 )
 """Key -> MaxText's default, and why another value changes nothing in SFT."""
+
+COMPUTED = frozenset(
+    {"emb_dim", "mlp_dim", "moe_mlp_dim", "num_decoder_layers", "num_kv_heads", "num_query_heads", "num_target_devices"}
+    | {"ici_parallelism", "dcn_parallelism", "checkpoint_dir", "metrics_dir", "tensorboard_dir"}
+    | {f"{size}_batch_size_to_{use}_on" for size in ("global", "micro") for use in ("train", "eval")}
+    | {"global_batch_size_to_load", "global_batch_size_to_load_eval"}
+)
+"""Keys that MaxText computes from others, and overwrites. source: maxtext@0.2.5 configs/types.py [DerivedValues]"""
+OTHER_PIPELINES = re.compile(
+    r"dataset_path|dataset_name|eval_dataset_name|eval_split|grain_(train|eval)_files|grain_file_type|(mmap|olmo|blend)_.*"
+)
+"""Keys of other pipelines than Hugging Face's. source: maxtext@0.2.5 input_pipeline/hf_data_processing.py"""
+FOR_TESTS: Mapping[str, str] = MappingProxyType(
+    {
+        "reuse_example_batch": "every step trains on the first batch; it measures speed without reading data",
+        "use_random_routing": "tokens go to experts at random, which the trained router never did; it is for tests",
+    }
+)
+"""Switches with which the loss falls and nothing of the data is learned. source: maxtext@0.2.5 configs/base.yml"""
 
 MARKS: Mapping[str, str] = MappingProxyType({"add_bos": "BOS", "add_eos": "EOS"})
 """Keys that add BOS and EOS; both are on by default. Hugging Face's pipeline ignores them in SFT; Grain's puts the
@@ -60,6 +83,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check for keys that have no effect without an error, or that stop the run."""
     del facts
     yield from _no_ops(run, keys)
+    yield from _unread(run, keys)
+    yield from _for_tests(run, keys)
     yield from _marks(run, keys)
     yield from _refused(run, keys)
     yield from _dataset_type(run, keys)
@@ -77,6 +102,34 @@ def _no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if not run.release.gradient_clipping and "gradient_clipping_threshold" in keys:
         message = f"gradient_clipping_threshold changes nothing in MaxText {run.release.version}'s SFT trainer."
         yield warning("no-op-key", where_of("gradient_clipping_threshold", run), message, "Remove it.")
+
+
+def _unread(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    if run.release.version != DEFAULT:
+        return
+    for key in run.spec.overrides.maxtext:
+        if key in COMPUTED:
+            why = "MaxText computes it from other keys"
+        elif key in unread_keys() and key not in NO_OPS:
+            why = "no code that SFT runs reads it"
+        elif OTHER_PIPELINES.fullmatch(key) and keys.get("dataset_type", "hf") == "hf":
+            why = "Hugging Face's pipeline does not read it; the data is what data.hf_path and its fields say"
+        else:
+            continue
+        if keys.get(key) not in (None, False, "", 0, -1):
+            yield warning("no-op-key", where_of(key, run), f"{key} has no effect in SFT: {why}.", "Remove it.")
+
+
+@cache
+def unread_keys() -> frozenset[str]:
+    """Return the keys that MaxText takes and nothing that its SFT trainer runs reads."""
+    return frozenset(line for line in text("unread_keys.txt").splitlines() if not line.startswith("#"))
+
+
+def _for_tests(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    for key, why in FOR_TESTS.items():
+        if is_on(keys.get(key, False)) or (number(keys.get(key)) or 0) > 0:
+            yield warning("key-for-tests", where_of(key, run), f"{key}={keys[key]}: {why}.", "Remove it.")
 
 
 def _dataset_type(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
@@ -125,6 +178,10 @@ def _on(value: Value, _run: Run) -> bool:
 
 def _off(value: Value, _run: Run) -> bool:
     return not is_on(value)
+
+
+def _other_objective(value: Value, _run: Run) -> bool:
+    return value != "causal_lm"
 
 
 def _given(value: Value, _run: Run) -> bool:
@@ -210,6 +267,20 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
         applies=_on,
         why="MaxText refuses use_dpo together with use_sft, which the SFT trainer sets.",
         fix="Remove it; xsft trains by SFT only.",
+    ),
+    UnsupportedKey(
+        id="not-sft",
+        key="tokenize_train_data",
+        applies=_off,
+        why="SFT's rows are texts, which MaxText would pass on without tokens, and fail at the first.",
+        fix="Remove it.",
+    ),
+    UnsupportedKey(
+        id="not-sft",
+        key="training_objective",
+        applies=_other_objective,
+        why="SFT's batches have no masks for it, and MaxText's loss stops without them.",
+        fix="Remove it: causal_lm is MaxText's default.",
     ),
     UnsupportedKey(
         id="safetensors-pathways",
