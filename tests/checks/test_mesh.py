@@ -83,7 +83,10 @@ def test_a_fraction_of_a_sequence_needs_an_axis_that_does_not_split_the_batch():
 
 def test_the_expert_axis_splits_the_batch_too():
     half = {"train": {"per_device_batch_size": 0.5}}
-    assert ids(check, spec(**half, parallelism={"ici": {"fsdp": 4, "expert": 2}})) == {"batch-not-divisible"}
+    assert ids(check, spec(**half, parallelism={"ici": {"fsdp": 4, "expert": 2}})) == {
+        "batch-not-divisible",
+        "mesh-no-experts",
+    }
 
 
 @given(per_device=st.integers(1, 64), fsdp=st.sampled_from([1, 2, 4, 8]))
@@ -109,6 +112,9 @@ def test_experts_and_heads():
     gpt = {"name": "gpt-oss-20b", "tokenizer": "openai/gpt-oss-20b"}
     wide = spec(model=gpt, tpu={"type": "v6e-64"}, parallelism={"ici": {"expert": 64, "fsdp": 1}})
     assert ids(check, wide) == {"mesh-experts"}
+    assert ids(check, spec(tpu={"type": "v6e-16"}, parallelism={"ici": {"expert": 4, "fsdp": 4}})) == {
+        "mesh-no-experts"
+    }
     assert ids(check, spec(tpu={"type": "v6e-16"}, parallelism={"ici": {"tensor": 16, "fsdp": 1}})) == {"mesh-heads"}
     assert ids(check, spec(parallelism={"ici": {"tensor": 8, "fsdp": 1}})) == set()
 
