@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from xsft.effects.local.free_memory import available_gib, reserved_memory
+from xsft.effects.local.free_memory import reserved_memory
 from xsft.errors import EnvironmentMissing
 
 
@@ -33,18 +33,3 @@ def test_too_little_memory_says_how_much(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match=r"5\.2 GiB of memory free, 7 needed") as told, held:
         pytest.fail("nothing may start")
     assert told.value.problem_id == "fit-memory"
-
-
-def test_the_control_groups_limit_counts(tmp_path: Path) -> None:
-    proc, group = tmp_path / "proc", tmp_path / "groups" / "box"
-    (proc / "self").mkdir(parents=True)
-    group.mkdir(parents=True)
-    (proc / "meminfo").write_text("MemTotal: 9000000 kB\nMemAvailable:    8388608 kB\n")
-    assert available_gib(proc=proc, groups=tmp_path / "groups") == 8.0
-    (proc / "self" / "cgroup").write_text("0::/box\n")
-    (group / "memory.max").write_text(f"{4 * 2**30}\n")
-    (group / "memory.current").write_text(f"{3 * 2**30}\n")
-    (group / "memory.stat").write_text(f"anon 5\ninactive_file {2**30}\n")
-    assert available_gib(proc=proc, groups=tmp_path / "groups") == 2.0
-    (group / "memory.max").write_text("max\n")
-    assert available_gib(proc=proc, groups=tmp_path / "groups") == 8.0

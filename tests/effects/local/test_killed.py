@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from xsft.effects.local.killed import kernel_said, memory_bytes, signal_text, true_status
+from xsft.effects.local.killed import kernel_said, signal_text, true_status
 from xsft.trainers.killed import KILLED, killed_text
 
 OOM = "Out of memory: Killed process 4711 (python3) total-vm:21GB, anon-rss:14GB, oom_score_adj:0"
@@ -38,20 +36,6 @@ def test_the_kernels_last_word_since_the_trainer_began() -> None:
 
 def test_the_log_of_this_kernel_ends_no_run() -> None:
     assert kernel_said(since=float("inf")) is None
-
-
-def test_a_control_group_may_allow_less(tmp_path: Path) -> None:
-    (tmp_path / "self").mkdir()
-    (tmp_path / "meminfo").write_text("MemTotal:       16000000 kB\nMemFree: 1 kB\n")
-    groups = tmp_path / "groups"
-    (groups / "job").mkdir(parents=True)
-    assert memory_bytes(proc=tmp_path, groups=groups) == 16_384_000_000
-    (tmp_path / "self" / "cgroup").write_text("0::/job\n")
-    (groups / "job" / "memory.max").write_text("max\n")
-    assert memory_bytes(proc=tmp_path, groups=groups) == 16_384_000_000
-    (groups / "job" / "memory.max").write_text("2000000000\n")
-    assert memory_bytes(proc=tmp_path, groups=groups) == 2_000_000_000
-    assert memory_bytes(proc=tmp_path / "none", groups=groups) is None
 
 
 def test_the_printed_text() -> None:

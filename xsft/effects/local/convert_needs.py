@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
-from xsft.effects.local.killed import memory_bytes
+from xsft.effects.machine.memory import memory_bytes
 from xsft.problems import Problem, error, warning
 from xsft.spec.amounts import size_text
 

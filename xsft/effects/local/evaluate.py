@@ -15,7 +15,6 @@ from xsft.catalog.releases import DEFAULT
 from xsft.effects.local.evaluate_folder import EvaluationFile, attempts_of, existing, run_folder, stage_run
 from xsft.effects.local.evaluate_process import Measuring, command, measure
 from xsft.effects.local.folder import RunFolder
-from xsft.effects.local.killed import memory_bytes
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.stage_record import (
     begun,
@@ -30,6 +29,7 @@ from xsft.effects.local.stop import is_held
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.memory import memory_bytes
 from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from xsft.effects.local.killed import memory_bytes
+from xsft.effects.machine.memory import memory_bytes
 from xsft.errors import EnvironmentMissing
 from xsft.export.plan import ExportPlan
 from xsft.spec.amounts import size_text

@@ -13,11 +13,12 @@ from msgspec import Struct
 
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.fit_cache import WORKER, FitCache, compiler_versions
-from xsft.effects.local.free_memory import available_gib, reserved_memory
+from xsft.effects.local.free_memory import reserved_memory
 from xsft.effects.local.killed import KILLED, kernel_said, true_status
 from xsft.effects.local.namespace import Containment, detect
 from xsft.effects.local.trainer_process import GRACE_S, follow
 from xsft.effects.machine import clock
+from xsft.effects.machine.memory import available_bytes
 from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.process import run
 from xsft.effects.machine.scratch import scratch_folder
@@ -61,7 +62,7 @@ class CompileShop(Struct, frozen=True, kw_only=True):
     say: Callable[[str], None]
     timeout_s: float | None = None
     contain: Callable[[], Containment] = detect
-    free_gib: Callable[[], float] = available_gib
+    free_gib: Callable[[], float] = lambda: available_bytes() / GIB
     now: Callable[[], str] = clock.now
 
 

@@ -1,10 +1,9 @@
-"""The memory that is free on this machine, and what running compilations have reserved of it."""
+"""Reservations of this machine's memory by running compilations."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,9 +14,7 @@ from xsft.effects.machine.paths import private_folder
 from xsft.errors import EnvironmentMissing
 from xsft.fit.memory import StartNow, TooLittleMemory, WaitForOthers, admission
 
-GIB = 2**30
 POLL_S = 2.0
-UNLIMITED = float("inf")
 
 
 @contextmanager
@@ -74,27 +71,3 @@ def _held(folder: Path) -> Iterator[float]:
                 file.unlink()
             except BlockingIOError:
                 yield float(reservation.read())
-
-
-def available_gib(*, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> float:
-    """Return the memory that a new program can have, GiB: of the machine, or of the control group if that is less."""
-    meminfo = re.search(r"^MemAvailable:\s+(\d+) kB", _text(proc / "meminfo"), re.MULTILINE)
-    machine = int(meminfo[1]) * 1024 if meminfo else UNLIMITED
-    own = re.search(r"^0::/(.*)$", _text(proc / "self" / "cgroup"), re.MULTILINE)
-    return min(machine, _left(groups / own[1]) if own else UNLIMITED) / GIB
-
-
-def _left(group: Path) -> float:
-    """Return what the control group may still take, its file cache counted as free."""
-    limit, current = _text(group / "memory.max").strip(), _text(group / "memory.current").strip()
-    if not (limit.isdecimal() and current.isdecimal()):
-        return UNLIMITED
-    inactive = re.search(r"^inactive_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
-    return float(int(limit) - int(current) + (int(inactive[1]) if inactive else 0))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from xsft.effects.local.trainer_process import SIGNALS_FROM
+from xsft.effects.machine.memory import memory_bytes
 from xsft.trainers.killed import killed_text
 
 KILLED = SIGNALS_FROM + signal.SIGKILL
@@ -41,12 +42,6 @@ def signal_text(status: int, *, since: float) -> str | None:
         )
     except ValueError:
         return None
-
-
-def memory_bytes(*, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return the memory of this machine, or of the control group if that allows less."""
-    found = [one for one in (_total(proc / "meminfo"), _limit(proc / "self" / "cgroup", groups)) if one is not None]
-    return min(found, default=None)
 
 
 def kernel_said(*, since: float, read: Callable[[], Iterator[str]] | None = None) -> str | None:
@@ -84,22 +79,3 @@ def _records() -> Iterator[str]:
         return
     finally:
         os.close(handle)
-
-
-def _total(meminfo: Path) -> int | None:
-    found = re.search(r"^MemTotal:\s+(\d+) kB", _text(meminfo), re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
-
-
-def _limit(cgroup: Path, groups: Path) -> int | None:
-    """Return the limit in the unified hierarchy."""
-    own = re.search(r"^0::/(.*)$", _text(cgroup), re.MULTILINE)
-    text = _text(groups / own[1] / "memory.max").strip() if own else ""
-    return int(text) if text.isdecimal() else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
