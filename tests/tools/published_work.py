@@ -2,7 +2,7 @@
 `python -m tests.tools.published_work [NAME…]` writes xsft/catalog/published_work.json.
 
 A run takes 6 to 25 minutes of CPU and 4 to 5 GB. tests/tools/published.toml holds the runs' configurations. `peak_gib`
-is libtpu's; that of the two llamas, 28.35 and 115.6, is their arguments and what they offload to the host's memory.
+is libtpu's; that of the llamas is their arguments and what they offload to the host's memory (xsft/fit/verdict.py).
 """
 
 from __future__ import annotations
