@@ -131,6 +131,16 @@ def test_an_answer_as_text() -> None:
     ]
 
 
+def test_the_hosts_memory_is_named_and_no_peak_that_is_only_its() -> None:
+    by = StepMemory(weights=1.0, optimizer=1.0, gradients=0.0, batch=0.0, temporaries=2.0, host=32.0, peak_known=False)
+    lines = list(fit_text(answer(Fits(peak_gib=4.0, sum_gib=4.0, limit_gib=31.24, by=by))))
+    assert lines[0] == "qwen-chat: FITS v6e-8 × 1: 4.00 GiB in sum, of 31.24 GiB per chip"
+    assert lines[6:8] == [
+        "  besides        32.00 GiB of the host's memory for each chip",
+        "  The compiler names the host's peak only; that of the chip, which it accepts, is at most the sum.",
+    ]
+
+
 def test_a_refusal_names_one_total() -> None:
     lines = list(fit_text(answer(NO, tokens=512)))
     assert lines[0] == "qwen-chat: NO, does not fit v6e-8 × 1: needs 33.50 GiB of 31.24 per chip"

@@ -36,6 +36,31 @@ def test_an_accepted_sum_above_the_limit_is_marginal() -> None:
     assert isinstance(found, Marginal)
 
 
+def test_what_an_offloading_policy_keeps_on_the_host_is_not_of_the_chip() -> None:
+    """qwen3-0.6b on v6e-8, 4 sequences of 2,048 tokens, decoder_layer_input=offload: 28 layer inputs of 16 MiB."""
+    memory = {
+        "peak": 6527780096, "arguments": 895049728, "output": 894890752, "alias": 596583936,
+        "temporaries": 5381514560, "host_temporaries": 469762048,
+    }  # fmt: skip
+    found = verdict_of({**ACCEPTED, "memory": memory}, devices_per_chip=1)
+    assert isinstance(found, Fits)
+    assert found.by is not None
+    assert (found.peak_gib, found.by.host, found.by.peak_known) == (6.0795, 0.4375, True)
+
+
+def test_where_the_compiler_names_the_hosts_peak_the_chips_is_at_most_the_sum() -> None:
+    """Layers that keep 32 GiB on the host: accepted for a chip of 31.24 GiB with a "peak" of 36.125."""
+    memory = {
+        "peak": int(36.125 * GIB), "arguments": int(2.125 * GIB), "output": 2 * GIB, "alias": 0,
+        "temporaries": int(2.125 * GIB), "host_temporaries": 32 * GIB,
+    }  # fmt: skip
+    found = verdict_of({**ACCEPTED, "memory": memory, "resident": GIB}, devices_per_chip=1)
+    assert isinstance(found, Fits)
+    assert (found.peak_gib, found.sum_gib) == (7.25, 7.25)
+    assert found.by is not None
+    assert (found.by.host, found.by.peak_known) == (32.0, False)
+
+
 def test_two_devices_share_a_chip_of_tpu7x() -> None:
     one, two = (verdict_of(ACCEPTED, devices_per_chip=count) for count in (1, 2))
     assert isinstance(one, Fits)

@@ -24,7 +24,7 @@ from xsft.checks.mesh import axes
 from xsft.checks.values import is_on, number
 from xsft.facts import Facts
 from xsft.fit.derive import KnownStep
-from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal
+from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, figures_text
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -117,11 +117,11 @@ def _compiled(known: KnownStep) -> Problem:
     what = f"this run with {entry.tokens:,} tokens" if known.derived else "this run"
     by = f"xsft fit compiled {what} on {entry.made_at[:10]}:"
     match entry.verdict:
-        case Fits(peak_gib=peak, sum_gib=total, limit_gib=limit):
+        case Fits() as one:
             so = " Fewer tokens take less." if known.derived else ""
-            return note("fit-known", "tpu", f"{by} {_figures(peak, total, limit)}. It fits.{so}")
-        case Marginal(peak_gib=peak, sum_gib=total, limit_gib=limit):
-            message = f"{by} {_figures(peak, total, limit)}. The compiler accepts it; a chip may not."
+            return note("fit-known", "tpu", f"{by} {figures_text(one)}. It fits.{so}")
+        case Marginal() as one:
+            message = f"{by} {figures_text(one)}. The compiler accepts it; a chip may not."
             return warning("fit-marginal", "tpu", message, SHORTER)
         case DoesNotFit(needed_gib=needed, limit_gib=limit):
             so = " More tokens take more." if known.derived else ""
@@ -129,10 +129,6 @@ def _compiled(known: KnownStep) -> Problem:
             return error("fit-refused", "tpu", message, SMALLER)
         case Invalid(because=because):
             return error("fit-invalid", because.where, f"{by} it cannot be built. {because.message}", because.fix)
-
-
-def _figures(peak: float, total: float, limit: float) -> str:
-    return f"{peak:.2f} GiB at the peak, {total:.2f} in sum, of {limit:.2f} GiB per chip"
 
 
 def _accelerator(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:

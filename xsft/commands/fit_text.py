@@ -13,7 +13,7 @@ from xsft.commands.durations import duration_text
 from xsft.commands.plan_summary import time_text
 from xsft.fit.derive import KnownStep
 from xsft.fit.step import StepKind
-from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict
+from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict, figures_text
 from xsft.fit.work import StepWork
 from xsft.records.model import MeasuredPace
 from xsft.spec.resolve import Run
@@ -127,9 +127,9 @@ def headline(answer: FitAnswer) -> str:
     place = answer.place
     match answer.verdict:
         case Fits() as one:
-            return f"FITS {place}: {_figures(one)}"
+            return f"FITS {place}: {figures_text(one)}"
         case Marginal() as one:
-            return f"MARGINAL on {place}: {_figures(one)}; the compiler accepts it, a chip may not"
+            return f"MARGINAL on {place}: {figures_text(one)}; the compiler accepts it, a chip may not"
         case DoesNotFit() as one:
             least = "at least " if one.told_by == "bound" else ""
             return f"NO, does not fit {place}: needs {least}{one.needed_gib:.2f} GiB of {one.limit_gib:.2f} per chip"
@@ -174,10 +174,6 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
     }
 
 
-def _figures(one: Fits | Marginal) -> str:
-    return f"{one.peak_gib:.2f} GiB at the peak, {one.sum_gib:.2f} in sum, of {one.limit_gib:.2f} GiB per chip"
-
-
 def _parts(by: StepMemory) -> Iterator[str]:
     parts = (
         ("weights", by.weights),
@@ -188,7 +184,9 @@ def _parts(by: StepMemory) -> Iterator[str]:
     )
     yield from (f"  {label:<12}{gib:8.2f} GiB" for label, gib in parts)
     if by.host:
-        yield f"  of the temporaries {by.host:.2f} GiB may be the host's memory"
+        yield f"  besides     {by.host:8.2f} GiB of the host's memory for each chip"
+    if not by.peak_known:
+        yield "  The compiler names the host's peak only; that of the chip, which it accepts, is at most the sum."
     large = tuple(one for one in by.buffers if one.gib >= SMALLEST_GIB)
     if large:
         yield "  largest buffers that the program writes (they need not live at once):"

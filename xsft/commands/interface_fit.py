@@ -51,7 +51,7 @@ class FitEntryDocument(Document, frozen=True, kw_only=True):
     """`marginal`: the compiler accepts it, but arguments, outputs and temporaries together exceed the chip. `invalid`:
     it does not shard, or there is no such slice."""
     peak_gib: float | None
-    """Peak per chip, by which the compiler accepts; null unless it accepted."""
+    """Peak per chip, by which the compiler accepts; null unless it accepted. The sum if not `by.peak_known`."""
     sum_gib: float | None
     """Arguments, outputs and temporaries per chip; null unless it accepted."""
     needed_gib: float | None
