@@ -71,6 +71,12 @@ def test_the_state_is_split_over_slices_and_own_axes_follow_the_slice() -> None:
     assert {one.run.dcn["fsdp"] for one in found} == {2, 4}
 
 
+def test_slices_that_the_dcn_axes_do_not_make_get_axes_that_do() -> None:
+    run = tunable("deepseek3-671b", "v6e-256", num_slices=1, ici={"fsdp": 16, "expert": 16}, dcn={"fsdp": 2})
+    found = [one for one in alternatives(run, SearchLimits(types=(run.tpu,))) if one.run.ici == run.ici]
+    assert {(one.run.num_slices, one.run.dcn["fsdp"]) for one in found} == {(1, 1), (2, 2)}
+
+
 @pytest.mark.parametrize(
     ("keep", "gone"),
     [

@@ -31,18 +31,25 @@ def ended(search: FitSearch, real: list[float]) -> FitSearch:
     return search
 
 
-def test_one_that_is_likely_to_fit_is_tried_first_then_the_preferred_ones() -> None:
+def test_those_that_are_quickly_refused_are_tried_first_then_one_that_is_likely_to_fit() -> None:
     search = of(1.3, 1.2, 0.9, 0.5)
-    assert search.next_place == 2
-    search = search.with_verdict(2, verdict(0.9), source="compiler")
-    assert search.next_place == 0
-    search = search.with_verdict(0, verdict(1.3), source="compiler")
+    for place in range(3):
+        assert search.next_place == place
+        search = search.with_verdict(place, verdict(search.candidates[place].share), source="compiler")
     assert search.best is not None
-    assert (search.best.place, search.next_place) == (2, 1)
+    assert (search.best.place, search.next_place) == (2, None)
+
+
+def test_after_the_first_that_fits_the_preferred_ones_are_tried() -> None:
+    """Without this one an alternative that asked for less headroom would stay open."""
+    just = Marginal(peak_gib=30.0, sum_gib=32.1, limit_gib=LIMIT, by=None)
+    search = of(0.99, 0.98, 0.6).with_verdict(0, just, source="compiler")
+    search = search.with_verdict(2, verdict(0.6), source="compiler")
+    assert search.next_place == 1
 
 
 def test_a_refusal_corrects_the_estimates() -> None:
-    search = of(0.9, 0.8, 0.4).with_verdict(0, verdict(1.35), source="compiler")
+    search = of(0.9, 1.1, 0.4).with_verdict(0, verdict(1.35), source="compiler")
     assert search.scale == (1.5,)
     assert search.next_place == 2
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
-from math import log2
+from math import log2, prod
 from typing import Any
 
 from msgspec import Struct
@@ -258,9 +258,10 @@ def _dcn(place: TunableRun, run: TunableRun) -> Iterator[FitChange | None]:
     """Yield how the state is split over slices: as it is, or by fsdp."""
     count = place.num_slices
     whole = {**dict.fromkeys(run.dcn, 1), "fsdp": count}
-    if count == run.num_slices or not run.dcn or -1 in run.dcn.values():
+    divides = not run.dcn or -1 in run.dcn.values() or prod(run.dcn.values()) == count
+    if divides:
         yield None
-    if count > 1 and run.dcn.get("fsdp") != count:
+    if not divides or (count > 1 and run.dcn.get("fsdp") != count):
         settings = tuple((f"parallelism.dcn.{axis}", size) for axis, size in whole.items())
         yield FitChange(settings=settings, fields={"dcn": whole})
 

@@ -1,7 +1,8 @@
 """The search for an alternative that fits: what was tried, and what is compiled next. Pure.
 
-First an alternative that is likely to fit, so that there is a best one early; then those that are preferred to it,
-most preferred first, until none is left. Refusals are quick, and the first that is accepted ends the search.
+Most preferred first, in two groups: those whose estimate exceeds the chip, because a refusal takes a minute and an
+acceptance several; then those that are likely to fit, and if none is, the smallest. Once one fits, all that are
+preferred to it are compiled.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from xsft.fit.verdict import DoesNotFit, Fits, Marginal, Verdict
 HOPELESS = 1.5
 """An estimate of so many times the chip is not compiled; the estimate errs by half at most (fit/estimate.py)."""
 HEADROOM = 0.95
-"""After each try without success the next likely alternative must be estimated so many times smaller."""
+"""After each one that is neither refused nor fits the next likely one must be estimated so many times smaller."""
 
 
 class FitCandidate(Struct, frozen=True, kw_only=True):
@@ -69,8 +70,11 @@ class FitSearch(Struct, frozen=True, kw_only=True):
         places = [place for place, why in self.untried() if why == "open"]
         if self.best is not None or not places:
             return next(iter(places), None)
-        likely = [place for place in places if self._estimate(place) <= HEADROOM ** len(self.tried)]
-        return likely[0] if likely else min(places, key=lambda place: self.candidates[place].share)
+        in_vain = sum(not isinstance(one.verdict, DoesNotFit) for one in self.tried)
+        likely = [place for place in places if self._estimate(place) <= HEADROOM**in_vain]
+        if not likely:
+            return min(places, key=lambda place: self.candidates[place].share)
+        return next(place for place in places if place == likely[0] or self._estimate(place) > 1)
 
     def untried(self) -> Iterator[tuple[int, Untried]]:
         """Yield the candidates without a verdict that are preferred to the best, with why they are not compiled."""
