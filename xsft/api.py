@@ -207,7 +207,13 @@ def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: ShowLine = 
 
     `attempt` names the JobSet: 1 unless earlier attempts of the run ended.
     """
-    intents = intend(workloads, attempt=attempt, progress=progress)
+    return plan_intents(workloads, intend(workloads, attempt=attempt, progress=progress), progress=progress)
+
+
+def plan_intents(
+    workloads: Sequence[Loaded], intents: Sequence[Intent], *, progress: ShowLine = lambda _line: None
+) -> tuple[Plan, ...]:
+    """Return the plan of each workload, from what `intend` returned for it."""
     _refuse_secrets(workloads, intents)
     if any(one.offline for one in workloads):
         _refuse_download(intents)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.checkpoints import small_files
 from tests.checks.factory import GOOD, merged
 from tests.effects.facts.test_checkpoint import CONVERTED
 from tests.fakes.gcs import Bucket, serving
@@ -73,6 +74,21 @@ def test_an_offline_plan_sends_nothing_and_lists_the_same(bucket: Bucket, unaske
     found = [one for plan in planned["plans"] for one in plan["problems"]]
     assert [p for p in found if p["id"] in NOT_LOOKED] == [p for p in checked["problems"] if p["id"] in NOT_LOOKED]
     assert [one["name"] for plan in planned["plans"] for one in plan["stages"]] == ["export", "convert"]
+
+
+@pytest.mark.contract
+@pytest.mark.usefixtures("xpk_environment")
+def test_the_stages_of_a_plan_ask_nothing_again(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects |= {f"m/items/{name}": content for name, content in small_files("qwen3-0.6b").items()}
+    bucket.objects["rows/a.jsonl"] *= 500
+    changes: dict[str, Any] = {"train": {"steps": 1}, "stages": {"export": {"to": "gs://my-bucket/out"}}}
+    path = written(tmp_path, data=DATA, model={"checkpoint": "gs://my-bucket/m/items"}, **changes)
+    xsft("check", path)
+    asked = sorted(line for line in bucket.questions if "/o/" in line)
+    bucket.asked.clear()
+    planned = json.loads(xsft("plan", path, "--json").stdout)
+    assert [one["name"] for one in planned["plans"][0]["stages"]] == ["export"]
+    assert sorted(line for line in bucket.questions if "/o/" in line) == asked
 
 
 def test_an_offline_plan_downloads_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

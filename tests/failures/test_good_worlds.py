@@ -122,7 +122,11 @@ UNUSUAL: dict[str, dict[str, Any]] = {
 }
 
 
-def test_good_but_unusual_workloads_pass_without_a_word(
+SLOW_S = 0.25
+"""How much later each answer comes: every look has several times as long for all that it asks."""
+
+
+def test_good_but_unusual_workloads_pass_without_a_word_in_a_slow_world(
     world: GoodWorld, tmp_path: Path, xpk_environment: BuiltEnvironment
 ) -> None:
     lines = {name: f"{json.dumps(row)}\n".encode() * 4000 for name, row in (("extra", EXTRA), ("system", SYSTEM))}
@@ -135,7 +139,8 @@ def test_good_but_unusual_workloads_pass_without_a_word(
     marked = {"gated": False, "cardData": {"configs": [{"config_name": "en", "default": True}]}}
     world.web.answers["/api/datasets/me/marked"] = (200, {}, json.dumps(marked).encode())
     files = [world.write(tmp_path, name, workload(way, "qwen3-0.6b", {})) for name, way in UNUSUAL.items()]
-    said = world.said(files)
+    with world.slow(SLOW_S):
+        said = world.said(files)
     assert {name: found for name, found in said.items() if found} == {}
 
 

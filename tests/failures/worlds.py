@@ -60,6 +60,15 @@ class GoodWorld:
     def image(self) -> str:
         return f"{self.web.address}/team/post-training@{_digest(_manifest())}"
 
+    @contextmanager
+    def slow(self, delay_s: float) -> Iterator[None]:
+        """Every answer comes so much later."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.bucket, "delay_s", delay_s)
+            patch.setattr(self.web, "delay_s", delay_s)
+            patch.setattr(self.cluster.server, "delay_s", delay_s)
+            yield
+
     def write(self, folder: Path, name: str, tree: Mapping[str, Any]) -> str:
         """Write a workload that names this world's cluster and image; return its path."""
         place = {"context": self.cluster.context, **QUEUE, **tree.get("place", {})}

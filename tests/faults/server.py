@@ -38,6 +38,8 @@ class Front:
     seen: list[Seen] = field(default_factory=list)
     skew_s: float = 0.0
     """How far the Date of every answer is off."""
+    delay_s: float = 0.0
+    """How much later every answer comes."""
     stopping: threading.Event = field(default_factory=threading.Event)
     _faults: Faults = field(default_factory=Faults)
 
@@ -105,6 +107,7 @@ class Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         one = self._read()
         self.server.front.seen.append(one)
+        self.server.front.stopping.wait(self.server.front.delay_s)
         fault = self.server.front.take(one)
         with suppress(Unanswered, BrokenPipeError, ConnectionResetError):
             if fault is None:

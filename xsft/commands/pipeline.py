@@ -14,6 +14,7 @@ from xsft.commands.pipeline_serve import ServeOnCluster
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.stages import later_stages
 from xsft.stages.stage import Stage, StageName
+from xsft.steps import Intent
 
 
 def names_of(spec: WorkloadSpec) -> Iterator[StageName]:
@@ -24,11 +25,11 @@ def names_of(spec: WorkloadSpec) -> Iterator[StageName]:
     yield from later_stages(spec.stages)
 
 
-def stages_of(workload: Loaded, *, run_name: str, call: ClusterCall) -> tuple[Stage, ...]:
-    """Return the stages of a workload. `run_name`: of the training."""
+def stages_of(workload: Loaded, *, run_name: str, call: ClusterCall, known: Intent | None = None) -> tuple[Stage, ...]:
+    """Return the stages of a workload. `run_name`: of the training. `known`: what it asks for, if that was gathered."""
     if workload.spec.on_this_machine:
         return tuple(_here(name, workload, run_name) for name in names_of(workload.spec))
-    asked = SharedIntent(workload)
+    asked = SharedIntent(workload, known=known)
     return tuple(_on_cluster(name, asked, run_name, call) for name in names_of(workload.spec))
 
 

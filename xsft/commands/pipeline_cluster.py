@@ -48,11 +48,12 @@ class ClusterCall(Struct, frozen=True, kw_only=True):
 
 
 class SharedIntent:
-    """What a workload asks for, with the facts that its stages share: gathered once, until a stage has ended."""
+    """What a workload asks for, with the facts that its stages share: gathered once, until a stage has ended. `known`:
+    gathered just now."""
 
-    def __init__(self, workload: Loaded) -> None:
+    def __init__(self, workload: Loaded, *, known: Intent | None) -> None:
         self.workload = workload
-        self._known: Intent | None = None
+        self._known = known
 
     def now(self) -> Intent:
         if self._known is None:

@@ -22,14 +22,15 @@ from xsft.errors import XsftError
 from xsft.problems import Problem
 from xsft.spec.terminal import safe_text
 from xsft.stages.stage import Stage, StageName, StagePlan
-from xsft.steps import Plan
+from xsft.steps import Intent, Plan
 
 
 def run(args: argparse.Namespace) -> int:
     loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name, offline=args.offline)
     with shown("xsft") as progress:
-        plans = api.plan(loaded, progress=progress)
-        stages = tuple(_stages(one, plan) for one, plan in zip(loaded, plans, strict=True))
+        intents = api.intend(loaded, progress=progress)
+        plans = api.plan_intents(loaded, intents, progress=progress)
+        stages = tuple(map(_stages, loaded, intents, plans))
     problems = (*unread, *(p for plan in plans for p in plan.problems))
     if args.json:
         extra = {"problems": problem_documents(unread), "exit_status": status_of(problems)} if unread else {}
@@ -42,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
     return status_of(problems)
 
 
-def _stages(workload: api.Loaded, plan: Plan) -> tuple[StageOutlook, ...]:
+def _stages(workload: api.Loaded, intent: Intent, plan: Plan) -> tuple[StageOutlook, ...]:
     call = ClusterCall(yes=True, poll_s=0.0)
-    return outlooks(stages_of(workload, run_name=plan.run_name, call=call)) if plan.ok else ()
+    return outlooks(stages_of(workload, run_name=plan.run_name, call=call, known=intent)) if plan.ok else ()
 
 
 def _document(plan: Plan, stages: tuple[StageOutlook, ...]) -> dict[str, Any]:

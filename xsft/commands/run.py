@@ -65,7 +65,7 @@ def _stages(workload: api.Loaded, args: argparse.Namespace) -> tuple[Stage, ...]
             fix="Leave it out; `nohup xsft run FILE &` continues without the terminal.",
         )
     call = ClusterCall(yes=args.yes or args.json, poll_s=args.poll)
-    stages = stages_of(workload, run_name=intent.run.run_name, call=call)
+    stages = stages_of(workload, run_name=intent.run.run_name, call=call, known=intent)
     _refuse_unplanned(stages, args)
     return stages
 

@@ -108,15 +108,15 @@ def _asked(args: argparse.Namespace) -> ServeCall:
         raise SpecError(wrong)
     if intent.run.place is None:
         raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
-    weights = args.weights or _exported(workload, intent.run.run_name, args)
+    weights = args.weights or _exported(SharedIntent(workload, known=intent), intent.run.run_name, args)
     plan = plan_serving(intent.run, weights=weights, file=workload.file)
     return ServeCall(run=intent.run, plan=plan, audit=audit_server(plan, intent.run), problems=own)
 
 
-def _exported(workload: api.Loaded, training: str, args: argparse.Namespace) -> str:
+def _exported(asked: SharedIntent, training: str, args: argparse.Namespace) -> str:
     """Return what the workload's export stage wrote; for a dry run also what it will write. Raises Refused,
     serve-no-weights, before it is done."""
-    export = ExportOnCluster(SharedIntent(workload), training=training, call=ClusterCall(yes=True, poll_s=args.poll))
+    export = ExportOnCluster(asked, training=training, call=ClusterCall(yes=True, poll_s=args.poll))
     weights = exported_weights(export) or (weights_ahead(export) if args.dry_run else None)
     if weights is None:
         fix = f"Export it first: xsft run {shlex.quote(args.model)} --to export; or give --weights gs://bucket/folder."

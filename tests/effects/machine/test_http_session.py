@@ -8,6 +8,7 @@ import hashlib
 import json
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ class Server:
     address: str = ""
     answers: dict[str, tuple[int, dict[str, str], bytes]] = field(default_factory=dict)
     """By path without query."""
+    delay_s: float = 0
     wants: str = ""
     """An Authorization header without which the answer is 401 and a challenge for Basic."""
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -63,6 +65,7 @@ def serving() -> Iterator[Server]:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             login = self.headers.get("Authorization", "")
             found.asked.append((self.path, login))
+            time.sleep(found.delay_s)
             status, headers, body = found.answers.get(self.path.partition("?")[0], (200, {}, b"{}"))
             if found.wants and login != found.wants:
                 status, headers, body = 401, {"WWW-Authenticate": 'Basic realm="tests"'}, b"{}"
