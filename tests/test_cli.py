@@ -162,6 +162,14 @@ def test_errors_under_json_are_one_document(tmp_path: Path) -> None:
     assert document["problems"][0]["id"] == "file-missing"
 
 
+@pytest.mark.parametrize("arguments", [("checkpoint", "inspect"), ("init",), ("check",)], ids=" ".join)
+def test_a_name_that_no_file_can_have_is_reported(arguments: tuple[str, ...]) -> None:
+    done = xsft(*arguments, "a" * 300)
+    assert done.returncode == 2, done.stderr
+    assert "File name too long" in done.stderr
+    assert "fix: " in done.stderr
+
+
 @pytest.mark.parametrize("arguments", [("nosuchverb",), ("plan",), ("plan", "--nosuch", "x"), ("completion", "korn")])
 def test_usage_errors_say_where_to_look(arguments: tuple[str, ...]) -> None:
     done = xsft(*arguments)

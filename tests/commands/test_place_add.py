@@ -49,6 +49,14 @@ def test_an_existing_name_is_refused_unless_it_is_replaced(tmp_path: Path) -> No
     assert (tmp_path / "places.yaml").read_text() == "# ours\nmain:\n  context: b\n"
 
 
+def test_a_broken_file_is_named_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "places.yaml").write_text("- main\n")
+    done = xsft("place", "add", "lab", "--context", "b", "--offline")
+    assert done.returncode == 2
+    assert str(tmp_path / "places.yaml") in done.stderr
+    assert (tmp_path / "places.yaml").read_text() == "- main\n"
+
+
 def test_print_writes_nothing(tmp_path: Path) -> None:
     done = xsft("place", "add", "lab", "--context", "b", "--offline", "--print")
     assert (done.returncode, done.stdout) == (0, "lab:\n  context: b\n")

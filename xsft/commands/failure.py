@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 
 from xsft.effects.machine.streams import silence_stdout
-from xsft.errors import EnvironmentMissing, XsftError
+from xsft.errors import EnvironmentMissing, UsageError, XsftError
 from xsft.problems import Problem
 from xsft.spec.keypath import printable
 from xsft.spec.secrets import redact, redacted
@@ -51,8 +51,9 @@ def print_document(arguments: Sequence[str], document: dict[str, object]) -> Non
     sys.stdout.write(json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False) + "\n")
 
 
-def _known(problem: OSError) -> EnvironmentMissing | None:
-    """Return the error for a full disk or a missing current folder; None for any other, which is a bug."""
+def _known(problem: OSError) -> XsftError | None:
+    """Return the error for a full disk, a missing current folder or a name that is too long; None for any other, which
+    is a bug."""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         # Where stdout is the full file, what is buffered for it must not fail once more at exit.
         silence_stdout()
@@ -60,6 +61,9 @@ def _known(problem: OSError) -> EnvironmentMissing | None:
         return EnvironmentMissing(f"No space left on device ({where}).", fix="Free some space, and run it again.")
     if problem.errno == errno.ENOENT and problem.filename is None:
         return EnvironmentMissing("the current folder is gone.", fix="Change to a folder that exists.")
+    if problem.errno == errno.ENAMETOOLONG:
+        name = str(problem.filename)
+        return UsageError(f"File name too long: {name[:60]}… ({len(name)} characters).", fix="Correct the path.")
     return None
 
 

@@ -15,9 +15,9 @@ from xsft.commands.asking import at_terminal, choose
 from xsft.commands.documents import print_json
 from xsft.commands.failure import problem_documents
 from xsft.commands.progress import spinning
-from xsft.effects.inputs.places import parse_places
+from xsft.effects.inputs.places import load_places, parse_places
 from xsft.effects.inputs.places_file import FILE, places_file
-from xsft.effects.machine.files import read_workload_text, write_atomic
+from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.process import own_environment
 from xsft.effects.machine.regular import read_text
 from xsft.effects.runs.discovery import ClusterView, ProjectView, this_gcloud, verify, view_cluster, view_project
@@ -63,7 +63,7 @@ def _text(file: Path) -> str:
     """Return the file's text with every byte; empty if there is no file. Raises SpecError for an invalid file."""
     if not file.exists():
         return ""
-    parse_places(read_workload_text(file))
+    load_places(Path.cwd())
     return read_text(file)
 
 
