@@ -34,7 +34,7 @@ train: {steps: 100, per_device_batch_size: 1}
 def process(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """`xsft` as a process of its own, where that is what is tested; else `tests.inprocess.xsft`."""
     argv = (sys.executable, "-m", "xsft", *arguments)
-    return subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_a_closed_pipe_is_exit_141_without_a_message() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     argv = (sys.executable, "-m", "xsft", "init", "-")
-    done = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -237,7 +237,7 @@ def test_ctrl_c_at_any_moment_exits_130(workload: Path) -> None:
             running.wait(delay_s)
         except subprocess.TimeoutExpired:
             running.send_signal(signal.SIGINT)
-        _, messages = running.communicate(timeout=60)
+        _, messages = running.communicate(timeout=300)
         pythons_own_start = f"{os.sep}xsft{os.sep}" not in messages and "KeyboardInterrupt" in messages
         assert running.returncode in (130, 0, -signal.SIGINT) or pythons_own_start, messages
         assert "in run\n" not in messages, "a traceback from inside xsft"
@@ -321,7 +321,7 @@ def test_a_closed_standard_input_is_an_empty_one(arguments: tuple[str, ...]) -> 
 @pytest.mark.loopback
 def test_a_process_without_a_standard_input_reads_an_empty_one() -> None:
     argv = ("sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "xsft", "import")
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert "standard input is empty" in done.stdout + done.stderr
 

@@ -28,7 +28,7 @@ run()
 def test_the_end(status: int) -> None:
     """An executor that nobody has shut down has threads that wait for the end of the interpreter."""
     argv = (sys.executable, "-c", ENDS.format(status=status))
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (status, "")
     assert sorted(done.stdout.replace("no line end", "").split("\n")) == ["", "asked for", "worked"]
     assert "no line end" in done.stdout
@@ -48,7 +48,7 @@ def test_a_closed_pipe_is_recognised_by_the_status_alone() -> None:
 def ended(arguments: str, reader: str) -> list[str]:
     """The last line of stderr: the exit status."""
     script = f"( sleep 0.1; {sys.executable} -m xsft {arguments}; echo $? >&2 ) {reader}"
-    done = subprocess.run(("bash", "-c", script), capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(("bash", "-c", script), capture_output=True, text=True, timeout=300, check=False)
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
     return done.stderr.splitlines()[-1:]

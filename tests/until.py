@@ -10,7 +10,7 @@ T = TypeVar("T")
 LOOK_EVERY_S = 0.02
 
 
-def until(true: Callable[[], T], *, what: str = "", within_s: float = 60.0) -> T:
+def until(true: Callable[[], T], *, what: str = "", within_s: float = 300.0) -> T:
     """Return the first true answer. Raises TimeoutError, with `what` was waited for and the last answer."""
     limit = time.monotonic() + within_s
     while not (found := true()):

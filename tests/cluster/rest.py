@@ -28,9 +28,7 @@ class Rest:
     def __init__(self, *, server: str, ca: Path, token: str) -> None:
         self._server = server
         self._headers = {"Authorization": f"Bearer {token}"}
-        self._pool = urllib3.PoolManager(
-            ca_certs=str(ca), maxsize=PARALLEL, retries=False, timeout=urllib3.Timeout(connect=5, read=60)
-        )
+        self._pool = urllib3.PoolManager(ca_certs=str(ca), maxsize=PARALLEL, retries=False, timeout=60)
 
     def __call__(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> Any:
         """The answer's JSON. Raises ApiError for a status from 400, urllib3's errors where no answer came."""

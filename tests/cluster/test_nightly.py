@@ -65,7 +65,7 @@ def test_a_night_is_red_when_its_training_fails_and_the_next_call_goes_on_to_the
     with nights.start() as night:
         nights.pods.converts()
         nights.pods.trains(log="failed", code=1)
-        assert night.wait(timeout=200) == 6
+        assert night.wait(timeout=500) == 6
     assert [(one["action"], one["state"]) for one in nights.document["stages"]] == [
         ("created", "done"),
         ("created", "failed"),
@@ -74,7 +74,7 @@ def test_a_night_is_red_when_its_training_fails_and_the_next_call_goes_on_to_the
     with nights.start() as night:
         nights.pods.trains(attempt="-2")
         nights.pods.evaluates(says="1 plus 1 is 2.")
-        assert night.wait(timeout=200) == 0
+        assert night.wait(timeout=500) == 0
     assert nights.deadline_of(f"{NAME}-evaluate") == 1800
     stages = nights.document["stages"]
     assert [(one["action"], one["state"]) for one in stages] == [

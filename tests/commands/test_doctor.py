@@ -19,7 +19,7 @@ def bare(tmp_path: Path) -> dict[str, str]:
 
 def doctor(env: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
     argv = (sys.executable, "-m", "xsft", "doctor", *options)
-    return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_json_is_one_document_and_a_missing_environment_is_exit_status_3(bare: dict[str, str]) -> None:

@@ -89,7 +89,7 @@ def test_status_waits_for_no_pipe_among_its_files(folders: tuple[str, str], tmp_
         path.unlink(missing_ok=True)
         os.mkfifo(path)
     argv = (sys.executable, "-m", "xsft", "status", "--all", "--json")
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)
     assert {one["id"] for one in made["problems"]} >= {"index-unreadable", "kubeconfig-unreadable"}

@@ -209,7 +209,7 @@ def test_a_terminal_is_not_read(cluster_api: ClusterApi) -> None:
     ours, theirs = pty.openpty()
     env = {**os.environ, "KUBECONFIG": str(cluster_api.kubeconfig)}
     argv = (sys.executable, "-m", "xsft", "secret", "create", "hf", *to(cluster_api))
-    done = subprocess.run(argv, stdin=theirs, capture_output=True, text=True, env=env, timeout=60, check=False)
+    done = subprocess.run(argv, stdin=theirs, capture_output=True, text=True, env=env, timeout=300, check=False)
     os.close(ours)
     os.close(theirs)
     assert done.returncode == 2

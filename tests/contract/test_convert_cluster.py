@@ -66,7 +66,7 @@ def test_two_names_at_once_make_one_conversion(here: Machine) -> None:
     file = str(here.workload(STORY))
     names = ("one", "two")
     started = [here.start("checkpoint", "convert", file, "--run-name", name, "--json") for name in names]
-    said = [json.loads(process.communicate(timeout=120)[0]) for process in started]
+    said = [json.loads(process.communicate(timeout=300)[0]) for process in started]
     assert [process.returncode for process in started] == [0, 0], said
     assert sorted(document["action"] for document in said) == ["adopted", "created"]
     (held,) = here.jobsets
@@ -110,7 +110,7 @@ def test_waiting_ends_with_the_checkpoint_and_writes_that_down(here: Machine) ->
         path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
         here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files("gemma2-2b").items()}
         here.api.world.end(NAME, "Completed")
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=300)
     document = json.loads(said)
     read_document("checkpoint-convert", document)
     assert (process.returncode, document["exit_status"], document["run"]["state"]) == (0, 0, "succeeded")

@@ -194,7 +194,7 @@ def _check(case: Case, manifest: str, *, stubs: Path, out: Path, locale: str) ->
 
     ran = {**environment, "PATH": f"{stubs}:/usr/bin:/bin", "OUT": str(out), "LC_ALL": locale}
     expanded = kubernetes_expand(script, environment)
-    done = subprocess.run(("bash", "-c", expanded), env=ran, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(("bash", "-c", expanded), env=ran, capture_output=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     _, program, *arguments = Path(f"{out}.argv").read_bytes().split(b"\0")[:-1]
     assert program == str(stubs / "python3").encode()
@@ -234,7 +234,7 @@ def test_sigterm_reaches_python(xpk_python: Path, tmp_path: Path, mode: ModeName
                 sys.exit(0)
             signal.signal(signal.SIGTERM, save)
             open(sys.argv[1], "w").close()
-            time.sleep(60)
+            time.sleep(600)
             """)
     )
     case = Case(
@@ -253,7 +253,7 @@ def test_sigterm_reaches_python(xpk_python: Path, tmp_path: Path, mode: ModeName
     try:
         until(ready.exists)
         os.kill(bash.pid, signal.SIGTERM)
-        output, _ = bash.communicate(timeout=30)
+        output, _ = bash.communicate(timeout=300)
     finally:
         bash.kill()
     assert bash.returncode == 0

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tests.cluster.ports import free_port
 from tests.documents import read_document
 from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
 from xsft.cli import main
 from xsft.data import packaged
 from xsft.effects.local.evaluate import LocalEvaluation, found, perform
 from xsft.effects.local.evaluate_plan import plan_evaluate
-from xsft.effects.machine.sockets import free_port
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.evaluation import read_report
 from xsft.evaluation.plan import EvaluationPlan

@@ -35,7 +35,7 @@ def machine(trainer_machine: Machine) -> Machine:
 @pytest.fixture
 def orphan() -> Iterator[int]:
     """A process of our own that MaxText would take for a lost worker and end."""
-    code = "import time; time.sleep(300)  # multiprocessing.resource_tracker"
+    code = "import time; time.sleep(3000)  # multiprocessing.resource_tracker"
     silent = "stdin=-3, stdout=-3, stderr=-3"  # subprocess.DEVNULL; a pipe of ours would keep us waiting for its end
     start = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {code!r}], {silent}).pid)"
     started = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True)

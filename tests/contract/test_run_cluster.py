@@ -193,14 +193,14 @@ def test_ctrl_c_ends_the_watching_only_and_a_failed_training_ends_the_next_call(
     ):
         until(lambda: "queued" in log.read_text(encoding="utf-8"))
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert process.returncode == 130
     assert f"{CONVERT} is unaffected and continues" in log.read_text(encoding="utf-8")
     with subprocess.Popen(argv, env=here.env, cwd=here.folder, **streams) as process:
         converted(here)
         until(lambda: NAME in here.api.world.jobsets())
         here.api.world.end(NAME, "Failed")
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=300)
     document = json.loads(said)
     assert (process.returncode, document["exit_status"]) == (6, 6)
     assert document["stages"][0]["state"] == "done"

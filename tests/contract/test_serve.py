@@ -51,7 +51,7 @@ def server(folder: Path, inference_engine: BuiltEnvironment) -> Iterator[dict[st
             yield document
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) == 130
+            assert process.wait(timeout=300) == 130
     with pytest.raises(openai.APIConnectionError):
         client(document).chat.completions.create(model=document["model"], messages=MESSAGES)
 
@@ -86,7 +86,7 @@ def test_a_terminated_xsft_leaves_no_server(folder: Path, inference_engine: Buil
         assert process.stdout is not None
         document = json.loads(process.stdout.readline())
         process.terminate()
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=300) == 130
     with pytest.raises(openai.APIConnectionError):
         client(document).models.list()
 
@@ -97,7 +97,7 @@ def test_weights_that_the_engine_cannot_load_end_with_its_last_lines(
     broken = write_model(tmp_path / "broken", config=SERVED)
     write_safetensors(broken / "model.safetensors", {"model.norm.weight": np.zeros(64, np.float32)})
     with start(broken) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (6, "")
     assert "engine-failed" in err
 
@@ -125,14 +125,14 @@ def test_a_run_is_served_from_its_export(trained: Lab, inference_engine: BuiltEn
         )
         text = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=300) == 130
     assert text
     assert document["folder"] == exported.folder
 
 
 def test_a_name_that_no_training_has(trained: Lab, inference_engine: BuiltEnvironment) -> None:
     with start("nobody", XSFT_STATE_DIR=trained.env["XSFT_STATE_DIR"]) as process:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == 2
     assert "Run nobody was not submitted from this machine." in err
 
@@ -141,7 +141,7 @@ def test_a_port_in_use_is_refused_before_anything_is_exported(trained: Lab) -> N
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with start("tiny", "--port", port, XSFT_STATE_DIR=trained.env["XSFT_STATE_DIR"]) as process:
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=300)
     assert process.returncode == 4
     assert "port-in-use" in err
     assert trained.steps() == []

@@ -222,7 +222,7 @@ def test_ctrl_c_between_the_create_and_its_answer_says_what_is_known(here: Machi
     with subprocess.Popen(argv, env=here.env, cwd=here.folder, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: here.api.server.asked(CREATE) and len(here.jobsets) == int(created))
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=30)
+        _, told = process.communicate(timeout=300)
     assert process.returncode == 130
     *_, interrupted, known = told.splitlines()
     assert interrupted.endswith("interrupted")

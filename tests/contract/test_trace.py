@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.cluster.ports import free_port
 from tests.tunedmodels import Memorised
 from tests.until import until
 from xsft.commands.submit_local import trace_lines
 from xsft.effects.local.trace import newest_trace
-from xsft.effects.machine.sockets import free_port
 
 pytestmark = pytest.mark.trainer
 
@@ -48,17 +48,17 @@ def test_the_trace_is_named_with_its_size(memorised: Memorised) -> None:
 def test_the_printed_command_opens_the_trace(memorised: Memorised, tensorboard: str) -> None:
     trace = newest_trace(memorised.result.folder)
     assert trace is not None
-    runs = until(lambda: _answer(f"{tensorboard}/runs"), what="TensorBoard")
+    runs = until(lambda: _answer(f"{tensorboard}/runs"), what="TensorBoard", within_s=600)
     assert runs == [trace.path.parent.name]
-    tools = requests.get(f"{tensorboard}/run_tools", {"run": runs[0]}, timeout=60).json()
+    tools = requests.get(f"{tensorboard}/run_tools", {"run": runs[0]}, timeout=300).json()
     assert {"overview_page", "trace_viewer@"} <= set(tools)
     asked = {"run": runs[0], "tag": "trace_viewer@", "host": trace.path.name.partition(".")[0]}
-    events = requests.get(f"{tensorboard}/data", asked, timeout=120).json()["traceEvents"]
+    events = requests.get(f"{tensorboard}/data", asked, timeout=300).json()["traceEvents"]
     assert len(events) > 100
 
 
 def _answer(address: str) -> list[str]:
     try:
-        return list(requests.get(address, timeout=60).json())
+        return list(requests.get(address, timeout=300).json())
     except (requests.ConnectionError, requests.JSONDecodeError):
         return []

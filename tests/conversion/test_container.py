@@ -66,7 +66,7 @@ class Container:
 
     def run(self, *converts: str, **how: Any) -> tuple[int, str]:
         with self.start(*converts, **how) as process:
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate(timeout=300)
         return process.returncode, said
 
     @property
@@ -136,7 +136,7 @@ def test_sigterm_reaches_the_converter_and_is_recorded(container: Container) -> 
     with container.start("hang") as process:
         until(lambda: "hanging" in str(process.stdout.readline() if process.stdout else ""))
         process.terminate()
-        assert process.wait(timeout=60) == 128 + 15
+        assert process.wait(timeout=300) == 128 + 15
     assert (container.record.outcome, container.record.reason) == ("interrupted", "stopped by SIGTERM")
     assert container.attempt("failed") is None  # cancel or the cluster says why
 

@@ -19,7 +19,7 @@ from tests.engine.machine import search_path
 from tests.engine.network import Bridge, bridge
 from tests.engine.slots import Slot
 
-UP_WITHIN_S = 60.0
+UP_WITHIN_S = 300.0
 COMMAND_WITHIN_S = 500.0
 
 PRIVATE_FOLDERS = """

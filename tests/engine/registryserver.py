@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,9 +13,10 @@ from typing import Any
 
 import yaml
 
+from tests.cluster.ports import free_port
 from tests.engine.children import start
 
-UP_WITHIN_S = 20.0
+UP_WITHIN_S = 120.0
 ACCEPT = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 
 
@@ -82,12 +82,6 @@ def serving(folder: Path) -> Iterator[Registry]:
         yield registry
     finally:
         child.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _config(address: str, blobs: Path) -> dict[str, Any]:

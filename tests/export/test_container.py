@@ -95,7 +95,7 @@ class Pod:
         plan = self.plan(replace(INPUTS, hub=hub.repo))
         _, *rest = uploaded_argv(plan, Verification(tensors=1, compared=1))
         with self._started((self.python, *rest), hub=hub) as process:
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate(timeout=300)
         return process.returncode, said
 
     def _started(self, argv: tuple[str, ...], *, hub: Hub | None) -> subprocess.Popen[str]:
@@ -105,7 +105,7 @@ class Pod:
 
     def run(self, **how: Any) -> tuple[int, str]:
         with self.start(**how) as process:
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate(timeout=300)
         return process.returncode, said
 
     def read(self, path: str) -> bytes | None:
@@ -182,7 +182,7 @@ def test_sigterm_ends_the_exporter_and_is_recorded(in_bucket: Pod) -> None:
     with in_bucket.start(status="hang") as process:
         until(lambda: "hanging" in str(process.stdout.readline() if process.stdout else ""))
         process.terminate()
-        assert process.wait(timeout=60) == 1
+        assert process.wait(timeout=300) == 1
     assert (in_bucket.record.outcome, in_bucket.record.reason) == ("interrupted", "stopped by SIGTERM")
     assert in_bucket.attempt("failed") is None
 

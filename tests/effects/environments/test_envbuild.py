@@ -64,7 +64,7 @@ def builders(root: Path, shop: Shop, *, count: int, prefix: tuple[str, ...] = ()
         subprocess.Popen(argv, cwd=checkout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(count)
     ]
-    return [process.communicate(timeout=60)[0] for process in running]
+    return [process.communicate(timeout=300)[0] for process in running]
 
 
 def test_a_built_environment_works_and_is_found_again(shop: Shop, place: BuildPlace) -> None:

@@ -169,9 +169,9 @@ def put_blob(registry: Registry, document: Any) -> dict[str, Any]:
     content = json.dumps(document).encode()
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     uploads = f"{registry.url}/v2/{registry.repository}/blobs/uploads/"
-    begun = requests.post(uploads, timeout=10)
+    begun = requests.post(uploads, timeout=120)
     at = urljoin(uploads, begun.headers["Location"])
-    requests.put(at, params={"digest": digest}, data=content, timeout=10).raise_for_status()
+    requests.put(at, params={"digest": digest}, data=content, timeout=120).raise_for_status()
     return {"digest": digest, "size": len(content), "mediaType": "application/vnd.oci.image.config.v1+json"}
 
 
@@ -187,4 +187,4 @@ def manifest_of(registry: Registry, config: dict[str, Any], *layers: dict[str, A
 def put_manifest(registry: Registry, name: str, document: dict[str, Any]) -> None:
     url = f"{registry.url}/v2/{registry.repository}/manifests/{name}"
     kind = {"Content-Type": document["mediaType"]}
-    requests.put(url, data=json.dumps(document).encode(), headers=kind, timeout=10).raise_for_status()
+    requests.put(url, data=json.dumps(document).encode(), headers=kind, timeout=120).raise_for_status()

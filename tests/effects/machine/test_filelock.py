@@ -24,7 +24,7 @@ def test_a_second_process_says_that_it_waits_and_then_sees_what_the_first_did(tm
         assert waiter.stdout is not None
         assert waiter.stdout.readline() == "waiting\n"
         note.write_text("done")
-    assert waiter.communicate(timeout=30)[0] == "done\n"
+    assert waiter.communicate(timeout=300)[0] == "done\n"
 
 
 def test_a_free_lock_is_taken_silently(tmp_path: Path) -> None:
