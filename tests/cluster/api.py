@@ -25,6 +25,7 @@ import urllib3
 
 from tests.cluster import podlogs, queues, record, stored
 from tests.cluster.components import ORDER, Layout, commands
+from tests.cluster.nodes import LARGE
 from tests.cluster.processes import Process, Spawner
 from tests.cluster.rest import MERGE, ApiError, Rest, each
 
@@ -160,6 +161,13 @@ class Cluster:
         """Returns when it is empty. Its own end takes the server a hundred requests more, which nobody waits for."""
         self.empty_namespace(name)
         self.api("DELETE", f"/api/v1/namespaces/{name}")
+
+    def wait_used(self, chips: int) -> None:
+        """Returns when so many chips of the large slices are used in the queue that all share; Kueue writes that a
+        second after runs come and go.
+        """
+        path = f"{queues.KUEUE}/clusterqueues/{queues.CLUSTER_QUEUE}"
+        self.wait(lambda: queues.used(self.api("GET", path), LARGE.flavor) == chips, what=f"{chips} chips to be used")
 
     def create_queue(self, namespace: str, chips: Mapping[str, int]) -> str:
         """A ClusterQueue of the namespace's own, with so many chips by flavour, and the LocalQueue `own` that points

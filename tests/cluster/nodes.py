@@ -41,8 +41,9 @@ class Slices:
         }
 
 
+LARGE = Slices(tpu_type="v6e-256", count=4)
 DEFAULT = (
-    Slices(tpu_type="v6e-256", count=4),
+    LARGE,
     Slices(tpu_type="v6e-8", count=2),
     Slices(tpu_type="v6e-16", count=2),
 )

@@ -45,6 +45,12 @@ def cluster_queue(name: str, chips: dict[str, int]) -> Json:
     )
 
 
+def used(queue: Json, flavor: str) -> int:
+    """Chips in use, by the status of a ClusterQueue."""
+    flavors = [one for one in queue.get("status", {}).get("flavorsUsage", ()) if one["name"] == flavor]
+    return sum(int(one["total"]) for found in flavors for one in found["resources"])
+
+
 def local_queue(namespace: str, *, name: str = DEFAULT_QUEUE, cluster_queue: str = CLUSTER_QUEUE) -> tuple[str, Json]:
     """Path and body."""
     path = f"{KUEUE}/namespaces/{namespace}/localqueues"

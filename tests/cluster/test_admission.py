@@ -28,7 +28,8 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/
 
 @pytest.fixture
 def connected(real_cluster: Cluster) -> Connected:
-    return ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context, read_timeout_s=10.0).connect()
+    real_cluster.wait_used(0)
+    return ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context).connect()
 
 
 def asking(slices: int, *, namespace: str) -> Plan:
@@ -123,9 +124,14 @@ def test_a_rule_of_the_namespace_is_found_by_a_dry_run_of_the_pods(
     manifest = planned("deepseek_ultrachat", namespace=cluster_namespace)
     assert connected.dry_run_pods(manifest) == ()
     RULES[id](real_cluster, cluster_namespace)
-    real_cluster.wait(lambda: connected.dry_run_pods(manifest), what="the rule to hold")
-    problems = connected.dry_run_pods(manifest)
-    assert {p.id for p in problems} == {id, *ALSO.get(id, ())}
+    problems: tuple[Problem, ...] = ()
+
+    def holds() -> bool:
+        nonlocal problems
+        problems = connected.dry_run_pods(manifest)
+        return {p.id for p in problems} == {id, *ALSO.get(id, ())}
+
+    real_cluster.wait(holds, what="the rule to hold")
     assert all(cluster_namespace in p.fix for p in problems)
     assert connected.dry_run_jobs(manifest) == (), "the Jobs do not show it"
 

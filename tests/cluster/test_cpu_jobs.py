@@ -33,9 +33,7 @@ FLAVOR = "4xv6e-256"
 
 @pytest.fixture
 def connected(real_cluster: Cluster, cluster_namespace: str) -> Connected:
-    cluster = ClusterApi(
-        kubeconfig=real_cluster.kubeconfig, context=real_cluster.context, read_timeout_s=10.0
-    ).connect()
+    cluster = ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context).connect()
     cluster.create_secret(name="hf-token", namespace=cluster_namespace, data={"token": b"x"})
     return cluster
 
@@ -83,6 +81,7 @@ def test_two_conversions_and_a_pathways_head_share_a_pool(
              for name in (*nodes, pod["spec"]["nodeName"])}  # fmt: skip
     assert pools == {"cpu-np"}
     assert killed(real_cluster, cluster_namespace, "second-convert", monkeypatch) == "oom-job"
+    real_cluster.wait_used(256)
     (problem,) = obstacles(connected, whole_cluster(cluster_namespace))
     assert problem.id == "quota-in-use"
     assert "768 of 1024 left in flavor 4xv6e-256" in problem.message

@@ -28,6 +28,7 @@ def test_place_show_counts_slices_by_use(
     real_cluster.api("POST", f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{cluster_namespace}/jobsets", manifest)
     name = manifest["metadata"]["name"]
     real_cluster.wait_pods(cluster_namespace, f"jobset.sigs.k8s.io/jobset-name={name}", count=128)
+    real_cluster.wait_used(512)
     real_cluster.api("PATCH", CORDONED, {"spec": {"unschedulable": True}}, content=MERGE)
     try:
         done = xsft("place", "show", "--context", real_cluster.context, "--json")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.cluster.api import Cluster as Real
 from tests.cluster.rest import MERGE
@@ -16,18 +16,21 @@ from tests.fakes.clusters import asked
 from tests.fakes.kuberuns import golden
 from xsft.effects.cluster.cluster import Cluster, connect_context
 from xsft.effects.cluster.config import Here
-from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.machine import clock
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.evidence import read_evidence
 from xsft.effects.runs.gather import Target
 from xsft.effects.runs.progress import ProgressSource, read_progress
+from xsft.states.causes import explain
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 from xsft.states.model import Observation, Status
+from xsft.states.rule import Explanation
 
 Json = dict[str, Any]
+T = TypeVar("T")
+HELD = "xsft.dev/test"
 HOSTS = 4
 FLAVOR = "2xv6e-16"
 CHIPS = 32
@@ -49,13 +52,18 @@ class Staged:
     def __post_init__(self) -> None:
         env = {**os.environ, "KUBECONFIG": str(self.real.kubeconfig)}
         here = Here(env=env, home=self.real.kubeconfig.parent)
-        self.cluster = connect_context(self.real.context, here=here, patience=PATIENCE)
+        self.cluster = connect_context(self.real.context, here=here)
 
-    def submit(self, name: str, *, mode: str = "mcjax", notes: dict[str, str] | None = None, **how: Any) -> Json:
-        """As xsft creates it. `notes`: annotations of all pods (tests/cluster/stages.yaml)."""
+    def submit(
+        self, name: str, *, mode: str = "mcjax", notes: dict[str, str] | None = None, held: bool = False, **how: Any
+    ) -> Json:
+        """As xsft creates it. `notes`: annotations of all pods (tests/cluster/stages.yaml). `held`: a pod that is
+        deleted stays until `releases`.
+        """
         body = manifest(name, self.namespace, mode=mode, **how)
         for job in body["spec"]["replicatedJobs"]:
-            job["template"]["spec"]["template"].setdefault("metadata", {})["annotations"] = dict(notes or {})
+            metadata = job["template"]["spec"]["template"].setdefault("metadata", {})
+            metadata |= {"annotations": dict(notes or {}), "finalizers": [HELD] if held else []}
         made: Json = self.real.api("POST", JOBSETS.format(self.namespace), body)
         return made
 
@@ -63,8 +71,18 @@ class Staged:
         """One of the namespace's own; `real.delete_queue` afterwards."""
         return self.real.create_queue(self.namespace, {FLAVOR: chips})
 
-    def runs(self, name: str, count: int = 2 * HOSTS) -> list[Json]:
-        return self.real.wait_pods(self.namespace, selector(name), count=count)
+    def runs(self, name: str, count: int = 2 * HOSTS, *, restarts: int = 0) -> list[Json]:
+        """Once all its pods of that start run; those of an earlier one are gone then, for a Job ends after its pods."""
+        which = f"{selector(name)},jobset.sigs.k8s.io/restart-attempt={restarts}"
+        return self.real.wait_pods(self.namespace, which, count=count)
+
+    def releases(self, name: str) -> None:
+        """Let the deleted pods go."""
+        for pod in self.real.pods(self.namespace, selector(name)):
+            meta = pod["metadata"]
+            if "deletionTimestamp" in meta and HELD in meta.get("finalizers", ()):
+                path = f"/api/v1/namespaces/{self.namespace}/pods/{meta['name']}"
+                self.real.api("PATCH", path, {"metadata": {"finalizers": None}}, content=MERGE)
 
     def says(self, name: str, *lines: str, job: str = "slice-job", index: int = 0, host: int = 0, **how: Any) -> None:
         """`how`: as in tests/cluster/podlogs.py."""
@@ -117,7 +135,7 @@ class Staged:
         found = read_progress(self.seen(name)[:1], source=source, deadline_s=20.0)
         return found[0], classify(found[0], now=clock.now())
 
-    def until(self, name: str, *expected: tuple[str, str], until_s: float = 60.0) -> Observation:
+    def until(self, name: str, *expected: tuple[str, str]) -> Observation:
         """Once its state and reason are one of these. Raises TimeoutError, with the last one that was."""
         last: list[Status] = []
 
@@ -127,7 +145,7 @@ class Staged:
             return seen if (status.state, status.reason) in expected else None
 
         try:
-            return self.real.wait(there, what=f"{name} to be {expected}", until_s=until_s)  # type: ignore[return-value]
+            return self.real.wait(there, what=f"{name} to be {expected}")  # type: ignore[return-value]
         except TimeoutError as late:
             raise AssertionError(f"{late}: it is {last}") from late
 
@@ -135,8 +153,21 @@ class Staged:
         seen, status = self.read(name)
         return read_evidence(self.cluster, seen=seen, status=status, attempts=self.seen(name))
 
-    def wait(self, check: Callable[[], object], what: str) -> None:
-        self.real.wait(check, what=what)
+    def explained(self, name: str, id: str) -> Explanation:
+        """Once that is the cause: events come after the conditions that they are about."""
+        last: list[Explanation] = []
+
+        def there() -> Explanation | None:
+            last[:] = [explain(self.evidence(name), now=clock.now())]
+            return last[0] if last[0].cause.id == id else None
+
+        try:
+            return self.wait(there, f"the cause to be {id}")  # type: ignore[return-value]
+        except TimeoutError as late:
+            raise AssertionError(f"{late}: it is {last}") from late
+
+    def wait(self, check: Callable[[], T], what: str) -> T:
+        return self.real.wait(check, what=what)
 
 
 def selector(name: str) -> str:
