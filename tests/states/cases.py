@@ -251,13 +251,13 @@ STARTED: tuple[Case, ...] = (
         ("starting", "pods-replaced"),
     ),
     (
-        "admitted for 8 s without a status: not yet broken",
-        observation(jobset=STATUSLESS, pods=(), progress=None, observed_at="2026-11-21T10:00:10Z"),
+        "admitted for 58 s without a status: not yet broken",
+        observation(jobset=STATUSLESS, pods=(), progress=None, observed_at="2026-11-21T10:01:00Z"),
         ("starting", "no-jobs"),
     ),
     (
-        "broken spec: admitted for 11 s, no status, nothing says why",
-        observation(jobset=STATUSLESS, pods=(), progress=None, observed_at="2026-11-21T10:00:13Z"),
+        "broken spec: admitted for 61 s, no status, nothing says why",
+        observation(jobset=STATUSLESS, pods=(), progress=None, observed_at="2026-11-21T10:01:03Z"),
         ("failed", "broken-spec"),
     ),
     (
@@ -283,8 +283,8 @@ STARTED: tuple[Case, ...] = (
         ("starting", "no-jobs"),
     ),
     (
-        "admitted for 10 s without a status: not yet broken",
-        observation(jobset=STATUSLESS, pods=(), progress=None, observed_at="2026-11-21T10:00:12Z"),
+        "admitted for 60 s without a status: not yet broken",
+        observation(jobset=STATUSLESS, pods=(), progress=None, observed_at="2026-11-21T10:01:02Z"),
         ("starting", "no-jobs"),
     ),
     (

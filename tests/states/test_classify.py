@@ -35,7 +35,7 @@ def test_what_the_steps_tell_names_the_log(name: str) -> None:
         ("no Workload", ("jobset",)),
         ("deactivated", ("workload",)),
         ("unschedulable: one pod per Job", ("jobset", "pods")),
-        ("broken spec: admitted for 11 s, no status, nothing says why", ("jobset", "workload")),
+        ("broken spec: admitted for 61 s, no status, nothing says why", ("jobset", "workload")),
         ("broken spec without Kueue", ("jobset",)),
         ("compiling", ("jobset", "pods", "log")),
         ("restarted, compiling again", ("jobset", "log")),

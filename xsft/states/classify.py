@@ -17,11 +17,11 @@ from xsft.states.pods import current, trouble
 from xsft.states.running import STALL_FACTOR, trainer
 from xsft.states.serving import server_status
 
-BROKEN_AFTER_S = 10.0
+BROKEN_AFTER_S = 60.0
 """If a JobSet is admitted for longer than this and has no status, its controller cannot create the Jobs.
 
 The controller writes no status while creating the Jobs fails (jobset@v0.10.1 controllers/jobset_controller.go
-Reconcile); a healthy JobSet has one in under a second.
+Reconcile); a healthy JobSet has one in under a second, unless the controller is busy or is being restarted.
 """
 
 RESTART_S = 600.0
