@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import urllib3
 
 PARALLEL = 12
+BUSY, PAUSES_S = frozenset({429, 504}), (1.0, 2.0, 4.0, 8.0)
+"""What a server on a busy machine answers that did not come to it in time, and when it is asked again."""
+DONE_BEFORE = frozenset({("POST", 409), ("DELETE", 404)})
+"""What it answers then if the first request was done all the same."""
 MERGE = "application/merge-patch+json"
 
 
@@ -28,7 +34,7 @@ class Rest:
     def __init__(self, *, server: str, ca: Path, token: str) -> None:
         self._server = server
         self._headers = {"Authorization": f"Bearer {token}"}
-        self._pool = urllib3.PoolManager(ca_certs=str(ca), maxsize=PARALLEL, retries=False, timeout=60)
+        self._pool = urllib3.PoolManager(ca_certs=str(ca), maxsize=PARALLEL, retries=False, timeout=120)
 
     def __call__(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> Any:
         """The answer's JSON. Raises ApiError for a status from 400, urllib3's errors where no answer came."""
@@ -38,12 +44,21 @@ class Rest:
     def text(
         self, method: str, path: str, *, body: Any = None, content: str = "application/json", accept: str = "*/*"
     ) -> str:
-        answer = self._pool.request(
+        ask = partial(
+            self._pool.request,
             method,
             self._server + path,
             body=None if body is None else json.dumps(body),
             headers={**self._headers, "Content-Type": content, "Accept": accept},
         )
+        answer = ask()
+        for pause_s in PAUSES_S:
+            if answer.status not in BUSY:
+                break
+            time.sleep(pause_s)
+            answer = ask()
+            if (method, answer.status) in DONE_BEFORE:
+                return ""
         text = answer.data.decode("utf-8", "replace")
         if answer.status >= 400:
             raise ApiError(answer.status, _message(text))

@@ -39,9 +39,7 @@ def test_a_run_is_followed_through_its_restart_to_its_end(staged: Staged) -> Non
     staged.says("gemma", "three")
     assert lines.take(1) == ["three"]
     staged.ends("gemma", code=42, host=1)
-    staged.wait(lambda: jobset(staged).restarts == 1, "a restart")
-    staged.runs("gemma")
-    staged.wait(lambda: {pod.attempt for pod in staged.seen("gemma")[0].pods or ()} == {1}, "the old pods to go")
+    staged.runs("gemma", restarts=1)
     staged.says("gemma", "anew")
     assert lines.take(1) == ["anew"]
     first, *_, last = lines.heard
