@@ -150,5 +150,5 @@ def test_a_second_writer_waits_for_the_first_and_takes_nothing_of_it_away(images
         second.join(0.5)
         assert second.is_alive()
         write_atomic(lock_file(images, "mine"), updated(None, locked(images)))
-    second.join(30)
+    second.join(300)
     assert set(locked_images(images, "mine")) == {REPOSITORY, elsewhere.repository}

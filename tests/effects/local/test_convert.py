@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from msgspec.structs import replace
 from tests.checkpoints import small_files
 from tests.hfmodels import SIZES, write_model
 from tests.localruns import OPEN
+from tests.until import until
 from xsft import api
 from xsft.commands.convert import look
 from xsft.conversion.estimate import ConversionEstimate
@@ -200,13 +200,13 @@ def test_two_callers_at_once_do_the_work_once(lab: Lab) -> None:
     found: list[ConversionResult] = []
     one = threading.Thread(target=lambda: found.append(lab.convert(on_event=on_event)))
     one.start()
-    assert started.wait(20)
+    assert started.wait(300)
     two = threading.Thread(target=lambda: found.append(lab.convert(lab.workload("other"))))
     two.start()
-    _until(lambda: bool(lab.waited))
+    until(lambda: bool(lab.waited))
     (lab.folder / "hang").unlink()
-    one.join(20)
-    two.join(20)
+    one.join()
+    two.join()
     assert sorted(result.action for result in found) == ["created", "finished"]
     assert len(lab.runs) == 1
 
@@ -230,7 +230,7 @@ def test_killed_while_converting_then_again(lab: Lab) -> None:
     assert ended.returncode == -signal.SIGKILL
     plan, _ = look(lab.workload())
     torn = Path(plan.first) / "0.orbax-checkpoint-tmp"
-    _until((torn / "items" / "_METADATA").exists)
+    until((torn / "items" / "_METADATA").exists)
     _end_stand_in(lab)  # no kernel option ties it here, and it would go on
     assert look(lab.workload())[0].broken == (plan.first,)
     held = sorted(str(path) for path in torn.rglob("*"))
@@ -243,13 +243,6 @@ def test_killed_while_converting_then_again(lab: Lab) -> None:
     attempts = read_record(again.record.read_bytes()).attempts
     assert [one.outcome for one in attempts] == ["failed", "completed"]
     assert again.action == "attempt"
-
-
-def _until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def _end_stand_in(lab: Lab) -> None:
