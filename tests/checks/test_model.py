@@ -184,6 +184,7 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows() -> None:
         ("sliding_window_size", 128, {"architecture-changed"}),
         ("attn_logits_soft_cap", 50.0, {"architecture-changed"}),
         ("attn_logits_soft_cap", 0, set()),
+        ("attn_logits_soft_cap", None, set()),
         ("rope_linear_scaling_factor", 8, {"architecture-changed"}),
         ("rope_max_timescale", 10_000, set()),  # the model sets it: trainer_keys
     ],

@@ -251,12 +251,12 @@ def _architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     weights = run.spec.model.checkpoint or run.spec.model.hf
     longest, length = context_length(run.spec.model.name), number(keys.get("max_target_length")) or 0
     for key in run.spec.overrides.maxtext if weights and run.model else ():
-        default = BUILT_WITH.get(key)
+        default, given = BUILT_WITH.get(key), keys.get(key)
         lengthens = key.startswith("rope_") and longest is not None and length > longest
-        if default is None or key in pins(run.spec.model.name) or same(keys[key], default) or lengthens:
+        if None in (default, given) or key in pins(run.spec.model.name) or same(given, default) or lengthens:
             continue
         message = (
-            f"{run.spec.model.name} was trained with {key} {default!r}, and {keys[key]!r} is given: the weights"
+            f"{run.spec.model.name} was trained with {key} {default!r}, and {given!r} is given: the weights"
             " fit, and the model computes something else, without an error."
         )
         yield warning("architecture-changed", where_of(key, run), message, "Remove it, or give a reason under checks:.")
