@@ -16,6 +16,7 @@ from xsft.naming import (
     attempt_of_jobset,
     jobset_limit,
     jobset_name,
+    list_names,
     run_name_limit,
 )
 
@@ -72,3 +73,8 @@ def test_pods_are_counted_from_zero() -> None:
     """The longest suffix of 1000 × 1000 is `-slice-job-999-999-abcde`, 24 characters of 63."""
     assert jobset_limit(mode="mcjax", num_slices=1000, hosts=1000) == 39
     assert jobset_limit(mode="mcjax", num_slices=1001, hosts=1000) == 38
+
+
+@pytest.mark.parametrize(("count", "shown"), [(0, ""), (2, "c0, c1"), (5, "c0, c1 and 3 more")])
+def test_many_names_are_cut(count: int, shown: str) -> None:
+    assert list_names([f"c{n}" for n in range(count)], 2) == shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 ModeName = Literal["mcjax", "pathways"]
@@ -68,3 +69,9 @@ def _pod_suffix(*, num_slices: int, hosts: int) -> int:
     """Return the length of `-slice-job-<slice>-<host>-abcde`. source: jobset@v0.10.1, measured in a real control plane
     (42 passes, 43 fails at 2 x 64)."""
     return len("-slice-job-") + len(str(num_slices - 1)) + 1 + len(str(hosts - 1)) + len("-abcde")
+
+
+def list_names(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -23,6 +23,7 @@ from xsft.effects.machine.regular import read_text
 from xsft.effects.runs.discovery import ClusterView, ProjectView, this_gcloud, verify, view_cluster, view_project
 from xsft.effects.runs.placecheck import PlaceProbe
 from xsft.errors import Refused, SpecError, UsageError
+from xsft.naming import list_names
 from xsft.problems import Problem, errors_in
 from xsft.spec.place import DEFAULT_QUEUE
 from xsft.spec.placestext import rendered, with_place
@@ -109,7 +110,7 @@ def _cluster(args: argparse.Namespace, found: ProjectView) -> JsonObject:
     if at_terminal() and (asked := _asked_cluster(given, found)):
         return asked
     raise UsageError(
-        f"{len(known)} clusters could be meant{': ' if known else ''}{', '.join(known)}."
+        f"{len(known)} clusters could be meant{': ' if known else ''}{list_names(tuple(known), 20)}."
         f" {' '.join(f'({why})' for why in found.unread)}".rstrip(),
         fix="Give --project, --zone and --cluster, or --context NAME of your kubeconfig.",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from xsft.states.clues_queue import listed
+from xsft.naming import list_names
 from xsft.states.clues_restart import restart_words
 from xsft.states.evidence import Evidence, Neighbour
 from xsft.states.failing import failed_in_place, first_failure, place
@@ -210,7 +210,7 @@ def times(count: int) -> str:
 
 def _holders(evidence: Evidence) -> str:
     names = [_neighbour(one) for one in evidence.holders or ()]
-    return f"Held by {listed(names)}." if names else ""
+    return f"Held by {list_names(names)}." if names else ""
 
 
 def _neighbour(one: Neighbour) -> str:
@@ -221,9 +221,9 @@ def _neighbour(one: Neighbour) -> str:
 
 def _quotas(evidence: Evidence) -> str:
     used = [f"{one.used} of {one.total} {one.resource} of {one.flavor}" for one in evidence.quotas or ()]
-    return f"In use: {listed(used)}." if used else ""
+    return f"In use: {list_names(used)}." if used else ""
 
 
 def _queue(evidence: Evidence) -> str:
     names = [_neighbour(one) for one in evidence.ahead or ()]
-    return f"Ahead of it: {listed(names)}." if names else ""
+    return f"Ahead of it: {list_names(names)}." if names else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xsft.naming import list_names
 from xsft.states.evidence import Evidence
 from xsft.states.rule import Clue
 
@@ -48,7 +49,7 @@ def behind(evidence: Evidence) -> Iterator[Clue]:
     kind = "higher" if higher else "before"
     found = higher or list(evidence.ahead or ())
     if found:
-        values = {"count": str(len(found)), "names": listed([one.name for one in found])}
+        values = {"count": str(len(found)), "names": list_names([one.name for one in found])}
         yield Clue(text=f"{len(found)} {kind}", quoted=(), values=values)
 
 
@@ -71,8 +72,3 @@ def refused(evidence: Evidence) -> Iterator[Clue]:
         )
     if not evidence.dry_run:
         yield Clue(text="taken", quoted=())
-
-
-def listed(names: list[str], most: int = 3) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -20,6 +20,7 @@ from xsft.effects.machine.files import beside
 from xsft.effects.machine.paths import private_folder, state_dir
 from xsft.effects.machine.process import Completed, own_environment
 from xsft.errors import ClusterMissing, EnvironmentMissing, Unreachable, UsageError, XsftError
+from xsft.naming import list_names
 from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.spec.secrets import redact
 
@@ -101,7 +102,7 @@ def _unknown_context(context: str, *, known: tuple[str, ...], files: tuple[Path,
     near = get_close_matches(context, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else "."
     where = os.pathsep.join(map(str, files))
-    return f"The kubeconfig has no context {context}{hint} Known: {', '.join(known) or 'none'} ({where})."
+    return f"The kubeconfig has no context {context}{hint} Known: {list_names(known, 20) or 'none'} ({where})."
 
 
 def _context_fix() -> str:
