@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 
 from tests.records.test_document import WHOLE
 from tests.replacing import replace
-from tests.spec.test_earlier import WRITTEN
-from tests.spec.test_earlier import run_of as earlier_run_of
 from tests.stories import facts_for, spec_of, varied
 from xsft.errors import Refused
-from xsft.facts import Facts
 from xsft.identity import (
     Adopt,
     Decision,
@@ -206,45 +203,6 @@ def test_a_name_that_grew_too_long_is_not_answered_with_a_name_that_starts_again
         decided(RunHistory(jobsets=(failed,), latest_step=700), run)
     assert "up to step 700" in caught.value.fix
     assert "starts at step 0" in caught.value.fix
-
-
-EARLIER = earlier_run_of("stated")
-MORE, HOTTER = (
-    resolve(varied(EARLIER.spec, change), Facts())[0]
-    for change in ({"train.steps": 200}, {"train.learning_rate": 1e-3})
-)
-
-
-def earlier_world(state: Any, *, recorded: bool, latest_step: int | None = None) -> RunHistory:
-    """What an earlier xsft left of the run EARLIER."""
-    written = WRITTEN["stated"]
-    held = LiveJobSet(name="stated", uid="u", run_name="stated", digest=written["digest"], state=state)
-    attempt = replace(record().last, spec_digest=written["digest"], jobset="stated")
-    kept = replace(
-        record(), run_name="stated", spec=written["spec"], spec_digest=written["digest"], attempts=(attempt,)
-    )
-    return RunHistory(jobsets=(held,), records=(kept,) if recorded else (), latest_step=latest_step)
-
-
-@pytest.mark.parametrize("recorded", [True, False])
-def test_a_live_run_of_an_earlier_xsft_is_adopted(recorded: bool) -> None:
-    world = earlier_world("live", recorded=recorded)
-    assert decided(world, EARLIER) == Adopt(jobset=world.jobsets[0])
-    with pytest.raises(Refused, match=r"learning_rate: unset -> 0\.001\." if recorded else "not recorded here"):
-        decided(world, HOTTER)
-
-
-@pytest.mark.parametrize("recorded", [True, False])
-def test_an_ended_run_of_an_earlier_xsft_continues(recorded: bool) -> None:
-    assert decided(earlier_world("failed", recorded=recorded, latest_step=60), EARLIER) == Start(attempt=2)
-    assert decided(earlier_world("completed", recorded=recorded, latest_step=100), EARLIER) == Finished(steps=100)
-
-
-def test_an_ended_run_of_an_earlier_xsft_may_take_more_steps_and_nothing_else() -> None:
-    world = earlier_world("completed", recorded=True, latest_step=100)
-    assert decided(world, MORE) == Start(attempt=2)
-    with pytest.raises(Refused, match=r": train\.learning_rate: unset -> 0\.001\.$"):
-        decided(world, HOTTER)
 
 
 def test_only_steps_and_their_saving_may_change_between_attempts() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from itertools import count
 from typing import Literal
 
@@ -17,7 +16,6 @@ from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.naming import attempt_of_jobset, jobset_limit, jobset_name
 from xsft.records.model import Record
 from xsft.spec.digest import canonical, spec_digest
-from xsft.spec.earlier import earlier_digest
 from xsft.spec.resolve import Run
 from xsft.states.worth import WORTHLESS
 from xsft.trainers.record import MAY_CHANGE_WORDS, all_differences, differences
@@ -80,18 +78,18 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
 
     A run that ended before its last step, with or without an error, gets a new attempt.
     """
-    digests = {spec_digest(run), earlier_digest(run)}
+    digest = spec_digest(run)
     spec = json.loads(canonical(run))
     live = [seen for seen in world.jobsets if seen.state == "live"]
     _refuse_deleting(live)
     for seen in live:
-        if seen.digest not in digests:
+        if seen.digest != digest:
             before = next((r for r in reversed(world.records) if r.spec_digest == seen.digest), None)
             raise _another(run, f"JobSet {seen.name} is active with another workload", before=before, spec=spec)
     if live:
         return Adopt(jobset=max(live, key=attempt_of))
     _refuse_begun_elsewhere(run, spec=spec, world=world)
-    _refuse_other_output(run, digests=digests, spec=spec, world=world)
+    _refuse_other_output(run, digest=digest, spec=spec, world=world)
     if world.latest_step is not None and world.latest_step >= run.spec.train.steps:
         return _finished(run, world, steps=world.latest_step)
     return _start(run, world)
@@ -192,16 +190,16 @@ def _where(spec: JsonMapping) -> str:
     return f"{'/'.join(filter(None, names))}, namespace {spec.get('namespace')}"
 
 
-def _refuse_other_output(run: Run, *, digests: AbstractSet[str], spec: JsonMapping, world: RunHistory) -> None:
+def _refuse_other_output(run: Run, *, digest: str, spec: JsonMapping, world: RunHistory) -> None:
     """Raise Refused if the output under this name is another run's; only what may grow on resume may differ."""
     before = next((r for r in reversed(world.records) if _took_place(r, world)), None)
     where = f"{run.output}/{run.run_name} belongs to another workload"
     if before is None:
-        known = {*digests, *(r.spec_digest for r in world.records)}
+        known = {digest, *(r.spec_digest for r in world.records)}
         unexplained = any(seen.digest not in known for seen in world.jobsets)
         if world.latest_step is not None and (unexplained or any(r.last.outcome == "unknown" for r in world.records)):
             raise _another(run, where, before=None, spec=spec)
-    elif before.spec_digest not in digests and (not before.spec or differences(before.spec, spec)):
+    elif before.spec_digest != digest and (not before.spec or differences(before.spec, spec)):
         raise _another(run, where, before=before, spec=spec)
 
 

@@ -2,7 +2,6 @@
 
 The digest is taken over the values that were decided: a value counts the same whether the file states it or a default
 gives it. So a new default makes another run of every file that leaves the value open, and of no file that states it.
-Digests and records of earlier releases are understood by `xsft.spec.earlier`.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class RunObject(Struct, frozen=True, kw_only=True):
     data_on_restart: str | None = None
     """reshuffle
 
-    repeat; None if unknown, as in runs of older xsft versions.
+    repeat; None if unknown, as in runs that xsft did not create.
     """
     deleting_at: str | None = None
     kind: Literal["JobSet", "Deployment"] = "JobSet"

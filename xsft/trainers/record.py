@@ -12,7 +12,6 @@ from typing import Any
 
 from xsft.records.document import read_record, to_json
 from xsft.records.model import SCHEMA, Attempt, Outcome, Record
-from xsft.spec.earlier import in_todays_form
 from xsft.spec.scalars import same_value
 
 __all__ = ["SCHEMA", "Attempt", "Outcome", "Record", "all_differences", "differences", "from_json", "merged", "to_json"]
@@ -45,7 +44,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
     """Return what makes `now` another run than `before`, one `key: old -> new` each, without the keys that may change
     on resume.
 
-    Both are the `spec` of a record (`spec.digest.canonical`), whenever it was written.
+    Both are the `spec` of a record (`spec.digest.canonical`).
     """
     return _differences(before, now, leave_out=MAY_CHANGE)
 
@@ -56,7 +55,7 @@ def all_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], *, leave_out: frozenset[str]) -> tuple[str, ...]:
-    old, new = dict(_leaves(in_todays_form(before))), dict(_leaves(in_todays_form(now)))
+    old, new = dict(_leaves(before)), dict(_leaves(now))
     every = sorted((old.keys() | new.keys()) - leave_out)
     keys = [key for key in every if not same_value(old.get(key), new.get(key))]
     return tuple(f"{key}: {_old_or_new(old.get(key))} -> {_old_or_new(new.get(key))}" for key in keys)

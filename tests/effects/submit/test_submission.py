@@ -29,11 +29,8 @@ from xsft.effects.submit.recording import record_of
 from xsft.effects.submit.submission import Submission, Submitter, create_planned
 from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unknown, Unreachable, XsftError
 from xsft.image.contents import ImageLook
-from xsft.launchers.labels import DIGEST_ANNOTATION
-from xsft.launchers.pointers import put
 from xsft.problems import error
 from xsft.records.model import Record
-from xsft.spec.earlier import earlier_digest
 from xsft.states.model import Status
 from xsft.states.rows import row_of
 from xsft.steps import Plan
@@ -260,18 +257,6 @@ def test_an_adopted_run_that_no_queue_resumes_is_reported(cluster_api: ClusterAp
     done = submit(by="b" * 16)
     assert (done.action, [p.id for p in done.problems]) == ("adopted", ["suspended"])
     assert f"patch jobset {NAME}" in done.problems[0].fix
-
-
-def test_a_live_run_of_an_earlier_xsft_is_adopted(cluster_api: ClusterApi, submit: Submits, planned: Plans) -> None:
-    before = earlier_digest(planned().run)
-    manifest = put(planned().manifest, ("metadata", "annotations", DIGEST_ANNOTATION), before)
-    first = submit(replace(planned(), spec_digest=before, manifest=manifest))
-    done = submit(by="b" * 16)
-    assert (done.action, done.uid, done.jobset) == ("adopted", first.uid, NAME)
-    (held,) = stored(cluster_api).values()
-    assert held["metadata"]["annotations"][DIGEST_ANNOTATION] == before != done.plan.spec_digest
-    with pytest.raises(Refused, match=r": train\.learning_rate: unset -> 0\.001\.$"):
-        submit(planned(FASTER), by="c" * 16)
 
 
 def test_a_run_with_its_last_step_saved_is_finished(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
