@@ -1,6 +1,4 @@
-"""How JAX is driven: one module per mode, each answering the same questions (`KIND`, `XPK_VERB`, `TRAINER_KEYS`,
-`TRAINER_ENV`, …).
-"""
+"""How JAX is driven: one module per mode, each answering the same questions (`XPK_VERB`, `TRAINER_KEYS`, …)."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ from xsft.naming import ModeName
 class ModeModule(Protocol):
     """The constants and functions that each mode's module has."""
 
-    KIND: str
     XPK_VERB: str
     """The xpk command: `xpk workload <verb>`."""
     REPLICATED_JOB: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-KIND = "mcjax"
 XPK_VERB = "create"
 REPLICATED_JOB = "slice-job"
 TRAINER_JOB = "slice-job"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-KIND = "pathways"
 XPK_VERB = "create-pathways"
 REPLICATED_JOB = "worker"
 TRAINER_JOB = "pathways-head"
