@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests import warm
 from tests.cluster.fixtures import chip, cluster_namespace, cluster_tools, real_cluster
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
-from tests.fakes.clusters import cluster_api, pytest_generate_tests
+from tests.fakes.clusters import ClusterApi, cluster_api, pytest_generate_tests, standing_in
 from tests.goldens import Golden
 from tests.localruns import private_pids, trainer_machine
 from tests.maxtext import PARSER, Worker, kept_answers, worker
@@ -159,3 +159,13 @@ def _built(name: str) -> BuiltEnvironment:
     if found is None:
         pytest.skip(f"the {name} environment is not built: `xsft setup {name}`, or `xsft doctor` for what is missing")
     return found
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterApi]:
+    """The stand-in, as the cluster of this folder's kubeconfig."""
+    with standing_in(tmp_path) as standin:
+        monkeypatch.setenv("KUBECONFIG", str(standin.kubeconfig))
+        monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+        monkeypatch.chdir(tmp_path)
+        yield standin

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import xsft
-from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.clusters import ClusterApi
 from tests.fakes.kuberuns import Runs, ended
 from xsft.cli import main
 from xsft.errors import RunFailed, SpecError, TimedOut, UsageError
@@ -18,15 +17,6 @@ from xsft.problems import error
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "api.md"
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterApi]:
-    with standing_in(tmp_path) as standin:
-        monkeypatch.setenv("KUBECONFIG", str(standin.kubeconfig))
-        monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
-        monkeypatch.chdir(tmp_path)
-        yield standin
 
 
 @pytest.fixture

@@ -10,23 +10,13 @@ from typing import Any
 import pytest
 
 from tests.documents import read_document
+from tests.test_cli import GOOD
 from xsft.cli import main
 from xsft.commands.interface import DOCUMENTS, published
 from xsft.commands.verbs import VERBS, parser
 from xsft.effects.environments.installed import BuiltEnvironment
 
 COMMANDS = Path(__file__).parents[2] / "xsft" / "commands"
-
-CLUSTER = """\
-name: good
-mode: mcjax
-place: {project: my-project, zone: us-east5-b, cluster: my-cluster, output: gs://my-bucket/runs}
-tpu: {type: v6e-8}
-image: {ref: "us-docker.pkg.dev/my-project/xsft/train:1", maxtext: "0.2.5"}
-model: {name: qwen3-0.6b, tokenizer: Qwen/Qwen3-0.6B, hf: {repo: Qwen/Qwen3-0.6B}}
-data: {hf_path: HuggingFaceH4/ultrachat_200k, train_split: train_sft, columns: [messages]}
-train: {steps: 100, per_device_batch_size: 1}
-"""
 
 Said = Callable[..., tuple[int, dict[str, Any]]]
 
@@ -45,7 +35,7 @@ def said(capfd: pytest.CaptureFixture[str]) -> Said:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> str:
-    return written(tmp_path / "cluster.yaml", CLUSTER)
+    return written(tmp_path / "cluster.yaml", GOOD)
 
 
 @pytest.fixture
@@ -86,7 +76,7 @@ def test_a_plan_beside_a_file_that_cannot_be_read(said: Said, local: str) -> Non
 
 
 def test_check(said: Said, cluster: str, tmp_path: Path) -> None:
-    bad = written(tmp_path / "bad.yaml", CLUSTER.replace("steps", "stpes"))
+    bad = written(tmp_path / "bad.yaml", GOOD.replace("steps", "stpes"))
     status, document = said("check", cluster, bad)
     read_document("check", document)
     assert (status, document["ok"], document["exit_status"]) == (2, False, 2)
