@@ -22,9 +22,10 @@ from tests.servers import IMAGE
 from tests.slicejobs import measured_by_pod
 from tests.until import until
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.export.record import FILE, ExportRecord, to_json
+from xsft.export.record import FILE, ExportRecord
 from xsft.export.verification import Verification
 from xsft.launchers.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
+from xsft.stages.result_record import to_json
 
 pytestmark = pytest.mark.contract
 STORY = "gemma2_ultrachat"

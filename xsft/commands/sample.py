@@ -13,7 +13,7 @@ from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
 from xsft.effects.local.sample import Sampling, TunedRun, sample, tuned_run
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.machine.signals import raised
+from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.records.records import record_store
 from xsft.evaluation.report import Measurement
 from xsft.spec.terminal import safe_text
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     asked = Sampling(prompts=tuple(args.prompt), max_new_tokens=args.max_new_tokens, with_base=args.base)
     here = machine()
     with (
-        raised(lambda _number: KeyboardInterrupt("terminated")),
+        as_ctrl_c(),
         scratch_folder("sample") as scratch,
         shown("sample") as progress,
     ):

@@ -19,7 +19,7 @@ from xsft.effects.local.export import ExportWork, export_here, stage_end
 from xsft.effects.local.export_upload import ExportRoute
 from xsft.effects.local.served_model import served_model
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.machine.signals import raised
+from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.machine.sockets import free_port
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
@@ -57,7 +57,7 @@ def _serve_here(args: argparse.Namespace) -> int:
         engine = environments.ensure("engine", progress=progress)
     model = served_model(_folder(args.model), engine=engine)
     server = Server(model=model, port=free_port(args.port))
-    with raised(lambda _number: KeyboardInterrupt("terminated")), scratch_folder("serve") as scratch:
+    with as_ctrl_c(), scratch_folder("serve") as scratch:
         serve(server, engine=engine, scratch=scratch, ready=lambda: _say(server, as_json=args.json))
     return INTERRUPTED
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from xsft.conversion.record import FILE, ConversionRecord, to_json
+from xsft.conversion.record import FILE, ConversionRecord
 from xsft.pod.sent import sent_argv
+from xsft.stages.result_record import to_json
 
 
 class ContainerNotes(Struct, frozen=True, kw_only=True):

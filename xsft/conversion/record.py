@@ -5,37 +5,22 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Literal
+from typing import ClassVar
 
 import msgspec
-from msgspec import Struct, field
+
+from xsft.stages.result_record import ResultRecord, decoded
 
 FILE = "xsft/conversion.json"
-SCHEMA = "xsft.conversion/1"
 MAX_BYTES = 1 << 20
 SPEC_KEY = "conversion"
 """Key of a conversion's record under `spec`, on this machine; a training run's record has none."""
 
 
-class ConversionRecord(Struct, frozen=True, kw_only=True):
-    """Record of a conversion, written before the converter starts, and again at its end. Unknown keys are ignored."""
+class ConversionRecord(ResultRecord, frozen=True, kw_only=True):
+    """Record of a conversion. Its inputs are `ConversionInputs`, with the commit that the hub answered."""
 
-    digest: str
-    """Digest of the inputs, 64 hex digits."""
-    run_name: str
-    """Run name of the conversion."""
-    outcome: Literal["running", "completed", "failed", "interrupted"] | str = "running"  # noqa: PYI051 - a later xsft's
-    """`running` if no process holds the conversion's lock: it was killed."""
-    started_at: str = ""
-    """UTC, ISO 8601."""
-    finished_at: str | None = None
-    reason: str | None = None
-    """Why it did not complete."""
-    argv: tuple[str, ...] = ()
-    """Arguments of to_maxtext."""
-    inputs: dict[str, Any] = field(default_factory=dict)
-    """`ConversionInputs`, with the commit that the hub answered."""
+    SCHEMA: ClassVar[str] = "xsft.conversion/1"
 
     @property
     def commit(self) -> str | None:
@@ -48,13 +33,6 @@ _RECORD = msgspec.json.Decoder(ConversionRecord)
 """Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 
-def to_json(record: ConversionRecord) -> str:
-    return json.dumps({"schema": SCHEMA, **msgspec.to_builtins(record)}, indent=1, ensure_ascii=False) + "\n"
-
-
 def from_json(content: bytes) -> ConversionRecord | None:
     """Return the record; None for other or incomplete content."""
-    try:
-        return _RECORD.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return decoded(content, _RECORD)

@@ -6,38 +6,26 @@ after the verification.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import ClassVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
 from xsft.export.verification import Verification
+from xsft.stages.result_record import ResultRecord, decoded
 
 FILE = "xsft/export.json"
-SCHEMA = "xsft.export/1"
 MAX_BYTES = 8 << 20
 SPEC_KEY = "export"
 """Key of an export's record under `spec`; a training run's record has none."""
 
 
-class ExportRecord(Struct, frozen=True, kw_only=True):
-    """Record of an export, written before the exporter starts, and again at its end. Unknown keys are ignored."""
+class ExportRecord(ResultRecord, frozen=True, kw_only=True):
+    """Record of an export. Its inputs are `ExportInputs`."""
 
-    digest: str
-    run_name: str
-    outcome: Literal["running", "completed", "failed", "interrupted"] | str = "running"  # noqa: PYI051 - a later xsft's
-    """`running` if no process holds the export's lock: it was killed."""
-    started_at: str = ""
-    """UTC, ISO 8601."""
-    finished_at: str | None = None
-    reason: str | None = None
-    """Why it did not complete."""
-    argv: tuple[str, ...] = ()
-    """Arguments of to_huggingface."""
-    inputs: dict[str, Any] = field(default_factory=dict)
-    """`ExportInputs`."""
+    SCHEMA: ClassVar[str] = "xsft.export/1"
+
     files: dict[str, int] = field(default_factory=dict)
     """Bytes of each file of the model, by its name in the folder."""
     verification: Verification | None = None
@@ -54,13 +42,6 @@ _RECORD = msgspec.json.Decoder(ExportRecord)
 """Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 
-def to_json(record: ExportRecord) -> str:
-    return json.dumps({"schema": SCHEMA, **msgspec.to_builtins(record)}, indent=1, ensure_ascii=False) + "\n"
-
-
 def from_json(content: bytes) -> ExportRecord | None:
     """Return the record; None for other or incomplete content."""
-    try:
-        return _RECORD.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return decoded(content, _RECORD)

@@ -8,11 +8,12 @@ from typing import Any
 from msgspec import to_builtins
 
 from xsft.export.plan import ExportPlan
-from xsft.export.record import FILE, ExportRecord, to_json
+from xsft.export.record import FILE, ExportRecord
 from xsft.export.verification import Verification
 from xsft.launchers.pod_end import noted_end
 from xsft.pod.sent import BOOT, sent_argv
 from xsft.spec.resolve import Run
+from xsft.stages.result_record import to_json
 from xsft.trainers.export import COMPARER, TOKENIZER, comparison_job, tokenizer_job
 
 PROGRAM = "xsft.export.container"

@@ -13,10 +13,11 @@ from tests.fakes.gcs import Bucket, serving
 from tests.localruns import FakeTrainer, local_plan
 from xsft.checkpoint.report import Writer
 from xsft.commands.checkpoint import text
-from xsft.conversion.record import FILE, ConversionRecord, to_json
+from xsft.conversion.record import FILE, ConversionRecord
 from xsft.effects.facts.inspect import inspect
 from xsft.effects.local.run import run_local
 from xsft.effects.records.records import record_store
+from xsft.stages.result_record import to_json
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 RECORD = ConversionRecord(

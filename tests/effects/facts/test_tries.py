@@ -9,13 +9,14 @@ import pytest
 from tests.checkpoints import small_files
 from tests.checks.factory import DROP, spec
 from xsft.checks import check
-from xsft.conversion.record import FILE, ConversionRecord, to_json
+from xsft.conversion.record import FILE, ConversionRecord
 from xsft.effects.facts.gather import gather
 from xsft.effects.facts.tries import folder_names
 from xsft.errors import Unreachable
 from xsft.facts import Facts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
+from xsft.stages.result_record import to_json
 
 MODEL = "qwen3-0.6b"
 

@@ -18,7 +18,7 @@ from requests.exceptions import RequestException
 from xsft.effects.images.docker_client import Engine, told
 from xsft.effects.machine.chance import random_hex
 from xsft.effects.machine.log_lines import keep
-from xsft.effects.machine.signals import raised
+from xsft.effects.machine.signals import as_ctrl_c
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.image.docker_errors import Doing, words
 
@@ -70,7 +70,7 @@ def run_in_container(
     seconds later. The container is removed in any case. Raises EnvironmentMissing if it cannot be started.
     """
     api, doing = engine.api, Doing(what=f"run {command.image}")
-    with raised(_interrupted), _container(api, command, doing, grace_s=grace_s) as made:
+    with as_ctrl_c(), _container(api, command, doing, grace_s=grace_s) as made:
         with log.open("wb") as kept, _attached(api, made, doing) as output:
             _start(api, made, command)
             keep(output, log=kept, on_line=on_line)
@@ -179,10 +179,3 @@ def _remove(api: Any, container: str) -> None:
 def _name(command: ContainerCommand) -> str:
     """Return a unique name: two runs of one name may be in two folders."""
     return f"{command.name or 'xsft'}-{random_hex(4)}"
-
-
-def _interrupted(_number: int) -> KeyboardInterrupt:
-    """Return a KeyboardInterrupt: SIGTERM and SIGHUP stop the run as Ctrl-C does, since no other process would stop the
-    container.
-    """
-    return KeyboardInterrupt()

@@ -25,13 +25,12 @@ from xsft.effects.local.convert_needs import lacks
 from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.local.namespace import refuse_where_harmful
-from xsft.effects.local.stage_record import begun, ended, next_attempt, stage_record, usable
+from xsft.effects.local.stage_record import begun, ended, next_attempt, run_recorded, stage_record, usable
 from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.parallel import repeating
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.problems import Problem, errors_in, warning
@@ -168,18 +167,12 @@ class _End(Struct, frozen=True, kw_only=True):
 
 def _tried(one: _Try) -> _End:
     """Run one try. Its outcome is recorded in both records, however it ends."""
-    status: int | None = None
-    try:
-        with raised(lambda _number: KeyboardInterrupt("interrupted")):
-            status = _run(one)
-        end = _judged(one, status)
-    except KeyboardInterrupt:
-        end = _End(outcome="interrupted", reason="interrupted by the user")
-    except BaseException as failed:
-        _save_end(one, _End(outcome="failed", reason=str(failed)), status)
-        raise
-    _save_end(one, end, status)
-    return end
+
+    def work() -> _End:
+        status = _run(one)
+        return _saved(one, _judged(one, status), status)
+
+    return run_recorded(work, record=lambda outcome, why: _saved(one, _End(outcome=outcome, reason=why), status=None))
 
 
 def _run(one: _Try) -> int:
@@ -250,9 +243,10 @@ def _judged(one: _Try, status: int) -> _End:
     return _End(outcome="completed", warnings=(warned,) if status else ())
 
 
-def _save_end(one: _Try, end: _End, status: int | None) -> None:
+def _saved(one: _Try, end: _End, status: int | None) -> _End:
     done = ended(one.record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
     convert_folder.save(done, one.plan, one.folder)
+    return end
 
 
 def _why(plan: ConversionPlan) -> str:

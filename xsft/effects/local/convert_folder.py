@@ -8,12 +8,13 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from xsft.conversion.plan import ConversionPlan
-from xsft.conversion.record import FILE, SPEC_KEY, ConversionRecord, to_json
+from xsft.conversion.record import FILE, SPEC_KEY, ConversionRecord
 from xsft.effects.local.folder import RunFolder
-from xsft.effects.local.stage_record import StageRun, ended, save_record, stage_record
+from xsft.effects.local.stage_record import StageRun, beside_fields, ended, save_record, stage_record
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import private_folder
 from xsft.records.model import Record
+from xsft.stages.result_record import to_json
 
 
 class ConversionFolder(Struct, frozen=True, kw_only=True):
@@ -46,17 +47,7 @@ def stage_run(plan: ConversionPlan) -> StageRun:
 def save(record: Record, plan: ConversionPlan, folder: ConversionFolder) -> None:
     """Write both records: the run's, then the one beside the result."""
     save_record(record, folder.run)
-    last = record.last
-    beside = ConversionRecord(
-        digest=plan.digest,
-        run_name=plan.run_name,
-        outcome=last.outcome,
-        started_at=last.started_at,
-        finished_at=last.finished_at,
-        reason=last.reason,
-        argv=last.argv,
-        inputs=_inputs(plan),
-    )
+    beside = ConversionRecord(**beside_fields(record), inputs=_inputs(plan))
     private_folder(folder.record.parent)
     write_atomic(folder.record, to_json(beside))
 

@@ -21,6 +21,7 @@ from xsft.effects.local.stage_record import (
     ended,
     next_attempt,
     read_stage,
+    run_recorded,
     save_record,
     stage_record,
     usable,
@@ -31,7 +32,6 @@ from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.memory import memory_bytes
 from xsft.effects.machine.paths import private_folder
-from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.evaluation.inputs import SPEC_KEY, next_directory
@@ -40,7 +40,7 @@ from xsft.evaluation.program import job_of, program_digest
 from xsft.evaluation.report import judgement_of, report_of, to_json
 from xsft.evaluation.verdict import Judgement
 from xsft.pod.expression import matches
-from xsft.records.model import Record
+from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.stage import StageAction, StageEnd, StageFound
 
@@ -155,18 +155,17 @@ def _measured(asked: LocalEvaluation, folder: RunFolder) -> StageEnd:
     save_record(record, folder)
     record_store(machine.env).index(record, str(folder.record))
     action: StageAction = "created" if len(record.attempts) == 1 else "attempt"
-    try:
-        with raised(lambda _number: KeyboardInterrupt("interrupted")):
-            log = Path(record.last.log)
-            done = measure(job_of(plan), machine=machine, log=log, online=asked.online, progress=asked.progress)
+
+    def work() -> StageEnd:
+        log = Path(record.last.log)
+        done = measure(job_of(plan), machine=machine, log=log, online=asked.online, progress=asked.progress)
         return _ended(plan, folder, record, done, directory, action=action)
-    except KeyboardInterrupt:
-        why = "interrupted by the user"
-        save_record(ended(record, outcome="interrupted", reason=why, status=None, at=clock.now()), folder)
+
+    def unfinished(outcome: Outcome, why: str) -> StageEnd:
+        save_record(ended(record, outcome=outcome, reason=why, status=None, at=clock.now()), folder)
         return StageEnd(action=action, state="torn", why=why, interrupted=True)
-    except BaseException as failed:
-        save_record(ended(record, outcome="failed", reason=str(failed), status=None, at=clock.now()), folder)
-        raise
+
+    return run_recorded(work, record=unfinished)
 
 
 def _ended(

@@ -22,13 +22,12 @@ from xsft.effects.local.export_work import ExportShop, ask_worker, reads_bucket,
 from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import refuse_where_harmful
-from xsft.effects.local.stage_record import begun, ended, next_attempt, stage_record, usable
+from xsft.effects.local.stage_record import begun, ended, next_attempt, run_recorded, stage_record, usable
 from xsft.effects.local.stop import holder
 from xsft.effects.local.trainer_process import GRACE_S
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
 from xsft.errors import XsftError
 from xsft.export.plan import ExportPlan
@@ -180,16 +179,10 @@ class _ExportEnd(Struct, frozen=True, kw_only=True):
 
 def _tried(one: _ExportAttempt) -> _ExportEnd:
     """Export and verify. The outcome is recorded in both records, however it ends."""
-    try:
-        with raised(lambda _number: KeyboardInterrupt("interrupted")):
-            end = _steps(one)
-    except KeyboardInterrupt:
-        end = _ExportEnd(outcome="interrupted", reason="interrupted by the user")
-    except BaseException as failed:
-        _save_end(one, _ExportEnd(outcome="failed", reason=str(failed)))
-        raise
-    _save_end(one, end)
-    return end
+    return run_recorded(
+        lambda: _saved(one, _steps(one)),
+        record=lambda outcome, why: _saved(one, _ExportEnd(outcome=outcome, reason=why)),
+    )
 
 
 def _steps(one: _ExportAttempt) -> _ExportEnd:
@@ -258,6 +251,7 @@ def _with_logits(plan: ExportPlan, asked: ExportWork) -> ExportResult:
     )
 
 
-def _save_end(one: _ExportAttempt, end: _ExportEnd) -> None:
+def _saved(one: _ExportAttempt, end: _ExportEnd) -> _ExportEnd:
     done = ended(one.record, outcome=end.outcome, reason=end.reason, status=None, at=clock.now())
     export_folder.save(done, one.plan, verification=end.verification)
+    return end

@@ -8,13 +8,14 @@ from msgspec import to_builtins
 
 from xsft.effects.facts.exported import sizes_in
 from xsft.effects.local.folder import RunFolder
-from xsft.effects.local.stage_record import StageRun, ended, read_stage, save_record
+from xsft.effects.local.stage_record import StageRun, beside_fields, ended, read_stage, save_record
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import private_folder
 from xsft.export.plan import ExportPlan
-from xsft.export.record import FILE, SPEC_KEY, ExportRecord, to_json
+from xsft.export.record import FILE, SPEC_KEY, ExportRecord
 from xsft.export.verification import Verification
 from xsft.records.model import Record
+from xsft.stages.result_record import to_json
 
 
 def run_folder(plan: ExportPlan) -> RunFolder:
@@ -29,19 +30,11 @@ def stage_run(plan: ExportPlan) -> StageRun:
 
 def save(record: Record, plan: ExportPlan, *, verification: Verification | None = None) -> None:
     """Write the record beside the model, then the run's. The first one decides whether the export is complete."""
-    last = record.last
     folder = Path(plan.directory)
-    done = last.outcome == "completed"
     beside = ExportRecord(
-        digest=plan.digest,
-        run_name=plan.run_name,
-        outcome=last.outcome,
-        started_at=last.started_at,
-        finished_at=last.finished_at,
-        reason=last.reason,
-        argv=last.argv,
+        **beside_fields(record),
         inputs=_inputs(plan),
-        files=sizes_in(folder) if done else {},
+        files=sizes_in(folder) if record.last.outcome == "completed" else {},
         verification=verification,
     )
     private_folder(folder / "xsft")

@@ -19,7 +19,7 @@ from xsft.effects.local.export_work import ExportShop, run
 from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.machine.signals import raised
+from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing
 from xsft.export.inputs import destination
@@ -107,7 +107,7 @@ def _uploaded(route: ExportRoute, work: ExportWork, done: ExportResult) -> Expor
     outcome: Outcome = "failed"
     status = 0
     try:
-        with scratch_folder("upload") as scratch, raised(lambda _number: KeyboardInterrupt("interrupted")):
+        with scratch_folder("upload") as scratch, as_ctrl_c():
             shop = ExportShop(machine=machine, scratch=scratch, logs=log.parent, grace_s=work.grace_s)
             status = run(argv, shop, log=log, online=True)
     except KeyboardInterrupt:

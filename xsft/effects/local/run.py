@@ -7,7 +7,6 @@ MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,13 +20,13 @@ from xsft.effects.local.folder import RunFolder, admit, folder_of, recovered
 from xsft.effects.local.killed import true_status
 from xsft.effects.local.machine import Machine, trainer_command
 from xsft.effects.local.namespace import Containment
-from xsft.effects.local.stage_record import usable
+from xsft.effects.local.stage_record import interruption, usable
 from xsft.effects.local.start import contained, train
 from xsft.effects.local.trainer_process import GRACE_S
 from xsft.effects.local.watch import TrainerEnd, Watch
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.machine.signals import raised
+from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.records.records import record_store
 from xsft.errors import Refused
 from xsft.naming import RowOrder
@@ -166,7 +165,7 @@ def _attempt(
         _index(watch, machine)
         status: int | None = None
         try:
-            with raised(_like_ctrl_c):
+            with as_ctrl_c():
                 status = train(
                     plan,
                     attempt,
@@ -180,20 +179,12 @@ def _attempt(
             status = true_status(status, watch.tail)
             end = judge(watch, steps=plan.run.spec.train.steps, status=status)
         except KeyboardInterrupt as stop:
-            by = f"ended by {stop}" if str(stop) else "interrupted by the user"
-            end = TrainerEnd(outcome="interrupted", reason=by)
+            end = TrainerEnd(outcome="interrupted", reason=interruption(stop))
         except BaseException as failed:
             watch.close(TrainerEnd(outcome="failed", reason=str(failed)), status=status, at=machine.now())
             raise
         watch.close(end, status=status, at=machine.now())
     return _result(plan, watch, found)
-
-
-def _like_ctrl_c(number: int) -> KeyboardInterrupt:
-    """Return a KeyboardInterrupt: systemd, Slurm and `timeout` end a process this way, and its trainer must be stopped
-    and the record closed.
-    """
-    return KeyboardInterrupt(signal.Signals(number).name)
 
 
 def _index(watch: Watch, machine: Machine) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -14,10 +14,13 @@ from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.machine import Machine
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.regular import read_text
+from xsft.effects.machine.signals import as_ctrl_c
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.records.document import to_json
 from xsft.records.model import Attempt, Outcome, Record
 from xsft.trainers.record import from_json
+
+T = TypeVar("T")
 
 
 class StageRun(Struct, frozen=True, kw_only=True):
@@ -96,6 +99,32 @@ def ended(record: Record, *, outcome: Outcome, reason: str | None, status: int |
 
 def save_record(record: Record, folder: RunFolder) -> None:
     write_atomic(folder.record, to_json(record))
+
+
+def beside_fields(record: Record) -> dict[str, Any]:
+    """Return the fields that the record beside a result (`ResultRecord`) has from the run's record."""
+    names = ("outcome", "started_at", "finished_at", "reason", "argv")
+    last = {name: getattr(record.last, name) for name in names}
+    return {"digest": record.spec_digest, "run_name": record.run_name, **last}
+
+
+def run_recorded(work: Callable[[], T], *, record: Callable[[Outcome, str], T]) -> T:
+    """Return what `work` returns, which records its own end. If it is interrupted, return what `record` does with that
+    outcome and the reason; any other exception is recorded and raised again.
+    """
+    try:
+        with as_ctrl_c():
+            return work()
+    except KeyboardInterrupt as stop:
+        return record("interrupted", interruption(stop))
+    except BaseException as failed:
+        record("failed", str(failed))
+        raise
+
+
+def interruption(stop: KeyboardInterrupt) -> str:
+    """Return the reason of an outcome: the signal (`signals.as_ctrl_c`), or Ctrl-C."""
+    return f"ended by {stop}" if str(stop) else "interrupted by the user"
 
 
 @contextmanager

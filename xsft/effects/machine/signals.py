@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """SIGINT is Python's own KeyboardInterrupt."""
@@ -31,6 +31,13 @@ def raised(error: Callable[[int], BaseException]) -> Iterator[None]:
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
+
+
+def as_ctrl_c() -> AbstractContextManager[None]:
+    """Raise KeyboardInterrupt with the signal's name on SIGTERM and SIGHUP, as `raised` does: systemd, Slurm and
+    `timeout` end a process this way, and what it started must be stopped, and its record closed.
+    """
+    return raised(lambda number: KeyboardInterrupt(signal.Signals(number).name))
 
 
 @contextmanager
