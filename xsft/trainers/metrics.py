@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
-from msgspec import Struct
-
 from xsft.states.model import Progress
 from xsft.trainers.lines import Step
 from xsft.trainers.progress import middle
@@ -30,17 +28,6 @@ step."""
 
 _OTHER_LOSSES = ("learning/moe_lb_loss", "learning/mtp_loss", "learning/indexer_loss")
 _FILE = re.compile(r"metrics_step_(\d{1,12})_to_step_(\d{1,12})\.txt", re.ASCII)
-
-
-class MetricsRow(Struct, frozen=True, kw_only=True):
-    step: int
-    loss: float
-    seconds: float | None = None
-    tflops_per_device: float | None = None
-    tokens_per_second: float | None = None
-    target_tokens: int | None = None
-    other_losses: bool = False
-    """Whether the loss has more terms than that of the targets."""
 
 
 def newest_files(written: Mapping[str, float | None], *, at_most: int = 2) -> tuple[str, ...]:
@@ -57,12 +44,12 @@ def newest_files(written: Mapping[str, float | None], *, at_most: int = 2) -> tu
     return tuple(name for *_, name in ordered[-at_most:])
 
 
-def rows_of(text: str) -> tuple[MetricsRow, ...]:
+def rows_of(text: str) -> tuple[Step, ...]:
     """Return the steps of one file, in its order; torn lines, and those of an eval, are skipped."""
     return tuple(row for line in text.splitlines() if (row := _row(line)) is not None)
 
 
-def progress_of_metrics(rows: Iterable[MetricsRow], *, read_at: str) -> Progress | None:
+def progress_of_metrics(rows: Iterable[Step], *, read_at: str) -> Progress | None:
     """Return the progress, or None without rows. `rows`: in the order in which they were written (`_standing`)."""
     by_step = _standing(rows)
     if not by_step:
@@ -84,22 +71,22 @@ def progress_of_metrics(rows: Iterable[MetricsRow], *, read_at: str) -> Progress
     )
 
 
-def _tallied(by_step: Mapping[int, MetricsRow]) -> Tally:
+def _tallied(by_step: Mapping[int, Step]) -> Tally:
     tally = Tally()
-    for step, row in sorted(by_step.items()):
-        tally.take(Step(step=step, loss=row.loss, target_tokens=row.target_tokens, other_losses=row.other_losses))
+    for _, row in sorted(by_step.items()):
+        tally.take(row)
     return tally
 
 
-def losses_of(rows: Iterable[MetricsRow]) -> Mapping[int, float]:
+def losses_of(rows: Iterable[Step]) -> Mapping[int, float]:
     """Return the losses by step; `rows` as for `progress_of_metrics`."""
     return {step: row.loss for step, row in _standing(rows).items()}
 
 
-def _standing(rows: Iterable[MetricsRow]) -> dict[int, MetricsRow]:
+def _standing(rows: Iterable[Step]) -> dict[int, Step]:
     """Return the valid rows by step. If the step falls back, a new process started from a checkpoint: earlier rows of
     that step and later ones are dropped."""
-    standing: dict[int, MetricsRow] = {}
+    standing: dict[int, Step] = {}
     last = -1
     for row in rows:
         if row.step <= last:
@@ -108,7 +95,7 @@ def _standing(rows: Iterable[MetricsRow]) -> dict[int, MetricsRow]:
     return standing
 
 
-def _row(line: str) -> MetricsRow | None:
+def _row(line: str) -> Step | None:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -118,7 +105,7 @@ def _row(line: str) -> MetricsRow | None:
     if step is None or loss is None or not 0 <= step < 1e15:
         return None
     weights = _number(found, "learning/total_weights")
-    return MetricsRow(
+    return Step(
         step=int(step),
         loss=loss,
         seconds=_number(found, "perf/step_time_seconds"),

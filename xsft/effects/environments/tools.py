@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -53,9 +54,27 @@ RunTool = Callable[[tuple[str, ...]], Completed | None]
 
 def tool_checks(run: RunTool) -> Iterator[ToolCheck]:
     """Yield the checks, in the order of the table; they run in parallel, because gcloud alone takes a second."""
-    checks = (_pid_namespace, _kubectl, _gcloud, _auth_plugin, _docker_client, _docker_build, _docker_engine)
+    clients = (partial(_client, argv=argv, needed_for=need, fix=fix) for argv, need, fix in CLIENTS)
+    checks = (_pid_namespace, *clients, _docker_build, _docker_engine)
     with ThreadPoolExecutor(max_workers=4) as pool:
         yield from pool.map(lambda check: _noted(check, run), checks)
+
+
+CLIENTS = (
+    (
+        ("kubectl", "version", "--client", "-o", "json"),
+        "submit --through-xpk",
+        "https://kubernetes.io/docs/tasks/tools, or gcloud components install kubectl",
+    ),
+    (("gcloud", "version", "--format=json"), "clusters on GKE", "https://cloud.google.com/sdk/docs/install"),
+    (
+        ("gke-gcloud-auth-plugin", "--version"),
+        "the login to GKE",
+        "gcloud components install gke-gcloud-auth-plugin",
+    ),
+    (("docker", "--version"), "building and pushing images", "https://docs.docker.com/engine/install"),
+)
+"""Command that prints the version, what needs the tool, how to install it."""
 
 
 def _noted(check: Callable[[RunTool], ToolCheck], run: RunTool) -> ToolCheck:
@@ -105,42 +124,6 @@ def _pid_namespace(run: RunTool) -> ToolCheck:
     )
 
 
-def _kubectl(run: RunTool) -> ToolCheck:
-    return _tool(
-        run,
-        argv=("kubectl", "version", "--client", "-o", "json"),
-        needed_for="submit --through-xpk",
-        fix="https://kubernetes.io/docs/tasks/tools, or gcloud components install kubectl",
-    )
-
-
-def _gcloud(run: RunTool) -> ToolCheck:
-    return _tool(
-        run,
-        argv=("gcloud", "version", "--format=json"),
-        needed_for="clusters on GKE",
-        fix="https://cloud.google.com/sdk/docs/install",
-    )
-
-
-def _auth_plugin(run: RunTool) -> ToolCheck:
-    return _tool(
-        run,
-        argv=("gke-gcloud-auth-plugin", "--version"),
-        needed_for="the login to GKE",
-        fix="gcloud components install gke-gcloud-auth-plugin",
-    )
-
-
-def _docker_client(run: RunTool) -> ToolCheck:
-    return _tool(
-        run,
-        argv=("docker", "--version"),
-        needed_for="building and pushing images",
-        fix="https://docs.docker.com/engine/install",
-    )
-
-
 def _docker_build(run: RunTool) -> ToolCheck:
     """Check docker's BuildKit, with the choice that `docker_build.find_client` makes."""
     builds = next((path for path in ("docker", *(f"{folder}/docker" for folder in ALSO)) if _builds(run, path)), "")
@@ -177,7 +160,7 @@ def _docker_engine(run: RunTool) -> ToolCheck:
     )
 
 
-def _tool(run: RunTool, *, argv: tuple[str, ...], needed_for: str, fix: str) -> ToolCheck:
+def _client(run: RunTool, *, argv: tuple[str, ...], needed_for: str, fix: str) -> ToolCheck:
     done = run(argv)
     return ToolCheck(
         id=argv[0],
