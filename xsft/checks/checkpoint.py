@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from xsft.checkpoint.compare import kind
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
-from xsft.conversion.inputs import earlier_directory, items
 from xsft.facts import CheckpointFacts, Facts
 from xsft.problems import Problem, error, errors_in, warning
 from xsft.spec.base import Value
@@ -106,24 +105,11 @@ def _conversion(run: Run, facts: Facts) -> Iterator[Problem]:
         return
     broken = facts.tries.broken if facts.tries else ()
     refused = errors_in(facts.source.problems) if facts.source else ()
-    if found.status == "read" and not hf.converted and run.checkpoint == items(_by_hand(run)):
-        message = (
-            f"{run.checkpoint} has the names and shapes of {run.spec.model.name}, but xsft did not convert it, so "
-            f"no record shows that it is from {hf.repo}."
-        )
-        fix = f"If it is not, convert again into another folder: model.hf.converted: {run.converted}."
-        yield warning("checkpoint-unrecorded", "model.hf", message, fix)
-    elif found.status == "read":
-        return
-    elif found.status != "unreadable" and not refused:  # else `convert` would only repeat the hub's refusal
+    if found.status not in ("read", "unreadable") and not refused:  # else `convert` would only repeat the hub's refusal
         cut_off = f" (incomplete: {', '.join(broken)})" if broken else ""
         message = f"{run.checkpoint} does not exist: {hf.repo} has not been converted yet{cut_off}."
         fix = "Run `xsft run FILE`, which converts and trains, or `xsft checkpoint convert FILE` first."
         yield warning("checkpoint-to-convert", "model.hf", message, fix, kind="absent")
-
-
-def _by_hand(run: Run) -> str:
-    return earlier_directory(output=run.output or "", model=run.spec.model.name)
 
 
 def _missing(run: Run, found: CheckpointFacts) -> Problem:

@@ -81,11 +81,6 @@ def directory_of(inputs: ConversionInputs, *, output: str) -> str:
     return f"{output.rstrip('/')}/converted/{inputs.model}-{inputs.digest[:DIGITS]}"
 
 
-def earlier_directory(*, output: str, model: str) -> str:
-    """Return the folder of conversions made by hand from a plan of xsft before `checkpoint convert`."""
-    return f"{output.rstrip('/')}/converted/{model}"
-
-
 def numbered(directory: str, number: int) -> str:
     """Return the folder of the nth attempt; an interrupted attempt keeps its folder."""
     return directory if number == 1 else f"{directory}-{number}"

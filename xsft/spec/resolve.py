@@ -18,7 +18,6 @@ from xsft.conversion.inputs import (
     ConversionInputs,
     ConversionSource,
     directory_of,
-    earlier_directory,
     is_folder,
     items,
     next_directory,
@@ -107,12 +106,12 @@ class Run(Struct, frozen=True, kw_only=True):
     @property
     def checkpoint_identity(self) -> str | None:
         """Return the value of `checkpoint` in the digest: model.hf says which weights, and their path makes no other
-        run. It names the folder that xsft used before folders were named by content, so older digests stay valid."""
+        run. So a folder that is named by its content counts without the digits of that."""
         hf, converted = self.spec.model.hf, self.converted
         if hf is None or self.spec.model.checkpoint or converted is None:
             return self.checkpoint
-        named = hf.converted is not None
-        return items(converted if named else earlier_directory(output=self.output or "", model=self.spec.model.name))
+        by_model = f"{(self.output or '').rstrip('/')}/converted/{self.spec.model.name}"
+        return items(by_model if hf.converted is None else converted)
 
     @property
     def num_slices(self) -> int:
@@ -164,7 +163,7 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         slice=tpu,
         model=_model(spec),
         release=release,
-        checkpoint=_here(spec, facts, spec.model.checkpoint) or _whole(facts, converted, spec, output),
+        checkpoint=_here(spec, facts, spec.model.checkpoint) or _whole(facts, converted),
         adapters=_here(spec, facts, spec.lora.restore_path if spec.lora else None),
         output=output,
         namespace=spec.namespace or (place.namespace if place else "default"),
@@ -350,12 +349,10 @@ def _converted(spec: WorkloadSpec, facts: Facts, conversion: ConversionInputs | 
     return directory_of(conversion, output=output) if conversion and output else None
 
 
-def _whole(facts: Facts, converted: str | None, spec: WorkloadSpec, output: str | None) -> str | None:
+def _whole(facts: Facts, converted: str | None) -> str | None:
     """Return the path of the conversion's result: the complete one that was found, else the path of the first
     attempt's."""
     if converted is None:
         return None
     found = facts.checkpoint.path.removesuffix("/0/items") if facts.checkpoint else converted
-    by_hand = earlier_directory(output=output, model=spec.model.name) if output else None
-    is_try = number_of(found, directory=converted) is not None or found == by_hand
-    return items(found if is_try else converted)
+    return items(found if number_of(found, directory=converted) is not None else converted)

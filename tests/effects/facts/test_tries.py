@@ -101,31 +101,6 @@ def test_a_named_folder_has_tries_too(tmp_path: Path) -> None:
     assert _seen(workload, tmp_path)[0].checkpoint == f"{tmp_path}/mine-2/0/items"
 
 
-def test_weights_converted_by_hand_are_used_if_they_fit_with_a_notice(tmp_path: Path) -> None:
-    _write(tmp_path / "converted" / MODEL)
-    run, _, ids = _seen(_spec(tmp_path), tmp_path)
-    assert (run.checkpoint, ids) == (f"{tmp_path}/converted/{MODEL}/0/items", {"checkpoint-unrecorded"})
-
-
-def test_what_was_converted_by_hand_of_another_model_does_not_count(tmp_path: Path) -> None:
-    _write(tmp_path / "converted" / MODEL, model="qwen3-1.7b")
-    assert _seen(_spec(tmp_path), tmp_path)[2] == {"checkpoint-to-convert"}
-
-
-def test_a_folder_of_weights_is_never_what_was_converted_by_hand(tmp_path: Path) -> None:
-    _write(tmp_path / "converted" / MODEL)
-    run, _, ids = _seen(_spec(tmp_path, repo="./mine"), tmp_path)
-    assert run.checkpoint != f"{tmp_path}/converted/{MODEL}/0/items"
-    assert "checkpoint-unrecorded" not in ids
-
-
-def test_a_whole_try_comes_before_what_was_converted_by_hand(tmp_path: Path) -> None:
-    workload = _spec(tmp_path)
-    _write(tmp_path / "converted" / MODEL)
-    _write(_first(workload))
-    assert _seen(workload, tmp_path)[0].checkpoint == f"{_first(workload)}/0/items"
-
-
 @pytest.mark.parametrize("refused", ["converted", "try"])
 def test_weights_that_cannot_be_read_are_not_called_unconverted(tmp_path: Path, refused: str) -> None:
     """A second conversion beside a whole one would be the answer to `not converted`."""

@@ -1,4 +1,4 @@
-"""Finds the result of a conversion, among its tries and in the folder that was used before. Reads small files only."""
+"""Finds the result of a conversion, among its tries. Reads small files only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from xsft.checks import checkpoint, weights
-from xsft.conversion.inputs import ConversionInputs, earlier_directory, is_folder, items, number_of
+from xsft.conversion.inputs import ConversionInputs, items, number_of
 from xsft.conversion.record import FILE, MAX_BYTES, ConversionRecord, from_json
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import DEADLINE_S, storage_for
@@ -15,7 +15,7 @@ from xsft.errors import Unreachable
 from xsft.facts import CheckpointFacts, Facts, TriesFacts
 from xsft.problems import Problem, errors_in
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.resolve import Run, resolve
+from xsft.spec.resolve import resolve
 from xsft.trainers.trainer import trainer_of
 
 OWN = "xsft/"
@@ -58,8 +58,6 @@ def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names:
     facts = replace(facts, tries=TriesFacts(taken=frozenset(taken), broken=broken, recorded=recorded))
     if told:
         return replace(facts, checkpoint=found[told])
-    if by_hand := _by_hand(spec, facts, run, beside, look):
-        return replace(facts, checkpoint=by_hand)
     missing = CheckpointFacts(path=items(first), status="missing", detail="not found")
     return replace(facts, checkpoint=found[broken[-1]] if broken else missing)
 
@@ -88,27 +86,6 @@ def _may_be_written(record: ConversionRecord | None) -> bool:
 def _is_own(record: ConversionRecord | None, inputs: ConversionInputs) -> bool:
     """Return whether the try converts the same weights. A folder that the user named may hold another conversion."""
     return record is None or record.digest == inputs.digest
-
-
-def _by_hand(
-    spec: WorkloadSpec, facts: Facts, run: Run, beside: tuple[str, ...], look: ReadCheckpoint
-) -> CheckpointFacts | None:
-    """Return a checkpoint converted by hand before folders were named by content, if it has the model's names and
-    shapes.
-    """
-    hf = spec.model.hf
-    if hf is None or hf.converted or is_folder(hf.repo) or run.output is None:
-        return None
-    path = earlier_directory(output=run.output, model=spec.model.name)
-    found = look(items(path)) if path in beside else None
-    if found is None or found.status not in ("read", "unreadable"):
-        return None
-    return found if found.status == "unreadable" or fits(spec, facts, found) else None
-
-
-def fits(spec: WorkloadSpec, facts: Facts, found: CheckpointFacts) -> bool:
-    """Return whether it has the names, shapes and format that the run reads."""
-    return bool(found.arrays) and not _wrong(spec, facts, found)
 
 
 def _wrong(spec: WorkloadSpec, facts: Facts, found: CheckpointFacts) -> tuple[Problem, ...]:
