@@ -24,13 +24,13 @@ OURS_ALONE = {
     "local/evaluate_": "the program that xsft ships, and files of a temporary folder that xsft just made",
     "local/export_work": "files of a temporary folder that xsft just made",
     "local/fit": "files of a temporary folder that xsft just made",
-    "local/free_memory.py": "the kernel's, and reservations in a private folder",
-    "local/killed.py": "the kernel's",
+    "local/free_memory.py": "reservations in a private folder",
     "local/namespace.py": "the kernel's",
     "local/prepare_w": "files of a temporary folder that xsft just made",
     "local/served_model.py": "source in an environment that xsft itself built",
     "local/stop.py": "the kernel's",
     "machine/google_files.py": "the kernel's",
+    "machine/memory.py": "the kernel's",
 }
 """Who reads by itself, and why nobody else can have put a pipe there."""
 
