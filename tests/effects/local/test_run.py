@@ -203,22 +203,6 @@ def test_steps_may_grow(tmp_path: Path, fake: FakeTrainer) -> None:
     assert (result.action, result.resumed_from, result.steps) == ("attempt", 6, 8)
 
 
-def test_a_run_of_an_earlier_xsft_continues(tmp_path: Path, fake: FakeTrainer) -> None:
-    """Its record leaves out defaults, and names values of a place that a local run does not use."""
-    short = ran(plan(tmp_path), fake, data_ends=3)
-    document = json.loads(short.record.read_text())
-    period = document["spec"]["train"].pop("checkpoint_period")
-    del document["spec"]["image"]
-    document["spec"] |= {"checkpoint": None, "checkpoint_period": period, "queue": "multislice-queue", "place": None}
-    document["spec_digest"] = "0" * 64
-    short.record.write_text(json.dumps(document))
-    with pytest.raises(Refused, match=r'workload: image\.maxtext: "0\.2\.5" -> "0\.2\.4"$'):
-        ran(plan(tmp_path, image__maxtext="0.2.4"), fake)
-    result = ran(plan(tmp_path), fake)
-    assert (result.action, result.resumed_from, result.outcome) == ("attempt", 3, "completed")
-    assert from_json(result.record.read_text()).spec_digest == plan(tmp_path).spec_digest
-
-
 def test_steps_may_not_shrink_below_what_is_done(tmp_path: Path, fake: FakeTrainer) -> None:
     ran(plan(tmp_path), fake)
     with pytest.raises(Refused, match=r"already reached step 6, and train\.steps is 4"):
