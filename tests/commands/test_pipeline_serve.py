@@ -50,7 +50,7 @@ def stage(here: Machine, *, exported: Exported | None = None, image: str = IMAGE
     loaded = workloads.load(str(file))
     call = ClusterCall(yes=True, poll_s=0.05)
     export = exported or Exported(name="export", state="done")
-    return ServeOnCluster(SharedIntent(loaded), exported=export, training=TRAINING, call=call)
+    return ServeOnCluster(SharedIntent(loaded, known=None), exported=export, training=TRAINING, call=call)
 
 
 def walked(one: ServeOnCluster, *, waits: bool = False) -> StageReport:

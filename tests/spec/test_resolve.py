@@ -199,7 +199,6 @@ FIRST = "gs://my-bucket/runs/converted/qwen3-8b-6c4173149737"
     [
         (f"{FIRST}/0/items", f"{FIRST}/0/items"),
         (f"{FIRST}-2/0/items", f"{FIRST}-2/0/items"),
-        ("gs://my-bucket/runs/converted/qwen3-8b/0/items", "gs://my-bucket/runs/converted/qwen3-8b/0/items"),
         (f"{FIRST}-1/0/items", f"{FIRST}/0/items"),
         ("gs://my-bucket/another/0/items", f"{FIRST}/0/items"),
     ],
