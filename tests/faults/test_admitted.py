@@ -17,14 +17,15 @@ from tests.cluster.api import Cluster
 from tests.cluster.rest import MERGE, each
 from tests.contract.commandline import INPUTS, Machine, machine
 from tests.fakes.clusters import ClusterApi, reaching
-from tests.stories import NAMES, spec_of
+from tests.stories import NAMES, facts_for, spec_of
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.launchers.readback import lacking
+from xsft.spec.resolve import resolve
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
 
 SHIPPED = tuple(name for name in NAMES if spec_of(name).target == "xpk")
-CONVERTED = {spec_of(name).model.name for name in SHIPPED if spec_of(name).model.hf is not None}
+CONVERTED = tuple(one for one in map(spec_of, SHIPPED) if one.model.hf is not None)
 """Their weights must be there before they are submitted."""
 FOUR: dict[str, Any] = {
     "tpu": {"type": "v6e-256", "num_slices": 4},
@@ -41,9 +42,10 @@ def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
 @pytest.fixture
 def here(tmp_path: Path, xpk_environment: BuiltEnvironment, api: ClusterApi) -> Iterator[Machine]:
     with machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as made:
-        for model in CONVERTED:
-            files = small_files(model)
-            made.bucket.objects |= {f"runs/converted/{model}/0/items/{name}": files[name] for name in files}
+        for spec in CONVERTED:
+            path = (resolve(spec, facts_for(spec))[0].checkpoint or "").removeprefix("gs://my-bucket/")
+            files = small_files(spec.model.name)
+            made.bucket.objects |= {f"{path}/{name}": files[name] for name in files}
         yield made
 
 
