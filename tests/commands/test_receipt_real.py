@@ -10,28 +10,30 @@ import pytest
 
 from tests.cluster.api import Cluster as Real
 from tests.effects.clusterruns import Staged
-from tests.effects.records.test_records import store
+from tests.effects.records.test_records import CREATED, begun, intent, store
+from tests.replacing import replace
 from tests.trainers.test_progress import BEGIN, MODEL, exact
-from xsft.commands.receipt import print_receipt, read_receipt
+from xsft.commands.receipt import print_receipt, read_receipt, record_end
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.runs.runs import Runs
 from xsft.effects.runs.sources import RunSource
 from xsft.records.where import ClusterAddress
-from xsft.run_query import query_of
+from xsft.run_query import look_up, query_of
 
 pytestmark = pytest.mark.cluster
 
 
-def test_every_submission_of_a_run_counts(
+def test_every_submission_of_a_run_counts_and_the_end_is_kept(
     real_cluster: Real, cluster_namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    staged = Staged(real=real_cluster, namespace=cluster_namespace)
+    staged, output = Staged(real=real_cluster, namespace=cluster_namespace), str(tmp_path / "runs")
     for name, code in (("gemma", 1), ("gemma-2", 0)):
-        staged.submit(name, run="gemma")
+        uid = staged.submit(name, run="gemma", output=output)["metadata"]["uid"]
         staged.runs(name)
         # A run's end is known to the second: lines that are no second apart may show no time at all.
         staged.says(name, BEGIN, MODEL, exact(1, 2.0), exact(2, 1.9), apart_s=1.0)
-        staged.ends(name, code=code)
+        # One pod fails: the Job deletes those that still run, and their logs with them.
+        staged.ends(name, code=code, **({"host": 0} if code else {}))
         staged.wait(lambda: all(one.jobset and one.jobset.terminal for one in staged.seen("gemma")), "its end")
     where = RunSource(name="real", where=ClusterAddress(context=staged.real.context), namespace=staged.namespace)
     records = store(tmp_path, LocalObjects())
@@ -41,3 +43,8 @@ def test_every_submission_of_a_run_counts(
     assert (document["jobset"], document["steps"], document["notes"]) == ("gemma-2", 2, [])
     assert document["seconds"]["training"] >= 2
     assert document["seconds"]["lost"] >= 2, "the first submission's steps, which the second did again"
+    records.finish(begun(records, replace(intent(output, number=2), run_name="gemma")), replace(CREATED, uid=uid))
+    assert record_end(runs, look_up(query_of(runs), "gemma").row) == ()
+    (kept,) = records.read_run(output, "gemma")
+    assert kept.last.receipt is not None
+    assert kept.last.receipt.steps == 2

@@ -120,6 +120,20 @@ def test_a_run_that_learns_nothing_is_not_waited_for_and_is_recorded(capsys: pyt
     assert Played(at(WORTHLESS, 3), at("failed/no-target-tokens", 10)).status(Goal(kind="step", step=10)) == 0
 
 
+@pytest.mark.parametrize(("goal", "recorded"), [(DONE, ["succeeded"]), (RUNNING, [])])
+def test_the_end_is_recorded_of_a_run_that_is_over(goal: Goal, recorded: list[str]) -> None:
+    played, seen = Played(at("training", 1), at("succeeded", 1000)), list[str]()
+
+    def record(row: Row) -> tuple[Problem, ...]:
+        seen.append(row.state)
+        return ()
+
+    patience = WaitLimits(timeout_s=3600, poll_s=10)
+    asked = {"goal": goal, "query": played.query, "patience": patience, "clock": played.clock, "json": False}
+    assert wait_and_report("gemma", **asked, record=record) == 0
+    assert seen == recorded
+
+
 def test_a_loss_of_0_is_reported_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     zero = Read((observed(mode="succeeded", progress=said(1000, zero_loss_steps=40)),))
     assert Played(zero).status(json=True) == 0

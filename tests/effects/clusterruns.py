@@ -22,6 +22,7 @@ from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.evidence import read_evidence
 from xsft.effects.runs.gather import Target
 from xsft.effects.runs.progress import ProgressSource, read_progress
+from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.states.causes import explain
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
@@ -193,11 +194,14 @@ def manifest(
     image: str | None = None,
     node: dict[str, str] | None = None,
     account: str | None = None,
+    output: str | None = None,
 ) -> Json:
     """The golden one of the mode, made small; a pod ends in a second."""
     body = copy.deepcopy(golden(mode))
     labels = {"xsft.dev/run": run or name, "xsft.dev/jobset": name, "xpk.google.com/workload": name}
     body["metadata"] |= {"name": name, "namespace": namespace}
+    if output is not None:
+        body["metadata"]["annotations"][OUTPUT_ANNOTATION] = output
     body["metadata"]["labels"] |= labels | ({"kueue.x-k8s.io/queue-name": queue} if queue else {})
     if restarts is not None:
         body["spec"]["failurePolicy"]["maxRestarts"] = restarts

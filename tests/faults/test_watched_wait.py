@@ -145,7 +145,8 @@ FAULTS: tuple[dict[str, Any], ...] = (
 
 
 def test_watches_that_fail_leave_the_usual_looks(api: ClusterApi, wait: Wait) -> None:
-    """Each watch fails in another way. Neither is the end missed, nor is the server asked more often than before."""
+    """Each watch fails in another way. Neither is the end missed, nor is the server asked more often than before; the
+    receipt at the end asks once."""
     for fault in FAULTS:
         api.server.fail(WATCH, **fault)
     api.server.fail(WATCH, times=99, code=410)
@@ -154,4 +155,4 @@ def test_watches_that_fail_leave_the_usual_looks(api: ClusterApi, wait: Wait) ->
     passed = time.monotonic() - began
     assert (found.status, found.outcome) == (6, "ended")
     assert found.looks <= 2
-    assert len(api.server.asked(WATCH)) <= len(api.server.asked(LIST)) <= 1.5 + passed / POLL_S
+    assert len(api.server.asked(WATCH)) <= len(api.server.asked(LIST)) <= 2.5 + passed / POLL_S

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -13,18 +14,22 @@ from xsft.commands.log_sources import Logs
 from xsft.commands.progress import spinning
 from xsft.commands.receipt_text import RunReceipt, receipt_document, receipt_text
 from xsft.commands.run_sources import runs_of
+from xsft.effects.records.storage import within
 from xsft.effects.runs.runs import Runs
 from xsft.effects.submit.job_end import record_receipt
 from xsft.errors import Unknown, XsftError
+from xsft.problems import Problem
 from xsft.records.model import Attempt, Receipt
 from xsft.run_query import RunQuery, look_up, query_of
 from xsft.states.folding import FoldedRun
 from xsft.states.model import Observation
-from xsft.states.rows import ended_at
+from xsft.states.rows import Row, ended_at
 from xsft.trainers.cluster_receipt import cluster_receipt
 from xsft.trainers.progress import LoggedLine
 from xsft.trainers.receipt import whole_receipt
 
+LIMIT_S = 10.0
+"""Longest time that the end of waiting spends on the receipt."""
 ReadReceipt = Callable[[FoldedRun], Receipt | None]
 """Return the run's receipt; None if nothing is left that tells. Raises XsftError if its log cannot be read."""
 
@@ -51,6 +56,18 @@ def print_receipt(name: str, *, query: RunQuery, read: ReadReceipt, json: bool) 
     else:
         sys.stdout.writelines(f"{line}\n" for line in receipt_text(told))
     return 0
+
+
+def record_end(runs: Runs, row: Row) -> tuple[Problem, ...]:
+    """Record beside a cluster's run how it ended: that its steps teach nothing, if so, and its receipt, because its log
+    is deleted with its JobSet. Returns warnings if the first cannot be written; the second is computed again when it is
+    asked for.
+    """
+    problems = runs.record_worthless(row)
+    if row.ended and row.on_cluster:
+        with suppress(XsftError):
+            within(LIMIT_S, lambda: read_receipt(runs, look_up(query_of(runs), row.run_name)))
+    return problems
 
 
 def read_receipt(runs: Runs, hit: FoldedRun) -> Receipt | None:

@@ -31,9 +31,7 @@ MISSES = 3
 
 T = TypeVar("T")
 RecordWait = Callable[[Row], tuple[Problem, ...]]
-"""Function that records beside the run that its steps teach nothing, if so; returns warnings if that cannot be
-written.
-"""
+"""Function that records beside the run how it ended; returns warnings if that cannot be written."""
 
 
 Ended = Literal["reached", "ended", "lost", "unreachable"]
@@ -111,10 +109,11 @@ def report(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
 
 
 def noted(waited: Waited, record: RecordWait) -> tuple[Problem, ...]:
-    """Return warnings about the result; record a run whose steps teach nothing as such."""
+    """Return warnings about the result; record how the run ended, or that it will not reach the goal."""
     if waited.row is None:
         return ()
-    return (*zero_loss(waited.row), *(record(waited.row) if waited.outcome == "ended" else ()))
+    over = waited.outcome == "ended" or (waited.outcome == "reached" and waited.row.ended)
+    return (*zero_loss(waited.row), *(record(waited.row) if over else ()))
 
 
 def wait_for(
