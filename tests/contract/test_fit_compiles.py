@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tests.documents import read_document
+from tests.inprocess import xsft
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.fit_cache import FitCache
 from xsft.effects.local.fit import CompileShop, compile_step
@@ -34,6 +36,7 @@ TINY = StepToCompile(
 )
 FORWARD = 2 * 512 * (2 * (4 * 256 * 256 + 3 * 256 * 512) + 256 * 1024)
 """FLOPs of the weights in TINY's forward pass, per device."""
+SMALL = ("override_model_config=true", "base_num_decoder_layers=2", "base_emb_dim=256", "vocab_size=1024")
 OUTSIDE = (Path("/tmp/tpu_logs"), Path("/tmp/libtpu_lockfile"))
 """What libtpu writes unless told otherwise. source: aot_fit.md §1"""
 
@@ -70,6 +73,21 @@ def test_a_step_is_compiled_and_its_memory_told(shop: CompileShop) -> None:
     assert [line.partition(" ")[0] for line in said] == ["importing", "configuring", "tracing", "lowering", "compiling"]
     assert [path.exists() for path in OUTSIDE] == before, "nothing is written outside the cache"
     assert list((shop.cache.folder / "scratch").iterdir()) == []
+
+
+@pytest.mark.maxtext
+@pytest.mark.contract
+def test_a_small_workload_fits_and_its_verdict_is_kept(
+    tmp_path: Path, tpu_compiler: BuiltEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "envs").symlink_to(tpu_compiler.folder.parent)
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path))
+    workload = str(Path(__file__).parents[2] / "workloads" / "qwen3_gsm8k.yaml")
+    made_small = [f"--set=overrides.maxtext.{key}" for key in SMALL]
+    for source in ("compiler", "cache"):
+        done = xsft("fit", workload, *made_small, "--json")
+        (found,) = read_document("fit", done.stdout).fits
+        assert (done.returncode, found.verdict, found.source) == (0, "fits", source)
 
 
 @pytest.mark.maxtext
