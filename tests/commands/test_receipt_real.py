@@ -13,7 +13,7 @@ from tests.effects.clusterruns import Staged
 from tests.effects.records.test_records import CREATED, begun, intent, store
 from tests.replacing import replace
 from tests.trainers.test_progress import BEGIN, MODEL, exact
-from xsft.commands.receipt import print_receipt, read_receipt, record_end
+from xsft.commands.receipt import print_receipt, read_receipt, record_wait_end
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.runs.runs import Runs
 from xsft.effects.runs.sources import RunSource
@@ -44,7 +44,7 @@ def test_every_submission_of_a_run_counts_and_the_end_is_kept(
     assert document["seconds"]["training"] >= 2
     assert document["seconds"]["lost"] >= 2, "the first submission's steps, which the second did again"
     records.finish(begun(records, replace(intent(output, number=2), run_name="gemma")), replace(CREATED, uid=uid))
-    assert record_end(runs, look_up(query_of(runs), "gemma").row) == ()
+    assert record_wait_end(runs, look_up(query_of(runs), "gemma").row) == ()
     (kept,) = records.read_run(output, "gemma")
     assert kept.last.receipt is not None
     assert kept.last.receipt.steps == 2

@@ -97,7 +97,7 @@ HABITS = (
         id="env-path",
         names="(HF_(HOME|HUB_CACHE|DATASETS_CACHE|ASSETS_CACHE)|TRANSFORMERS_CACHE|TMPDIR|XDG_CACHE_HOME)",
         values="(gs|https?)://.*",
-        message="a folder of the pod belongs here; a folder called gs: would be made in it.",
+        message="it must name a folder of the pod: the library would create a local one called gs:.",
         fix="Remove it, or name a folder such as /tmp/cache.",
     ),
 )

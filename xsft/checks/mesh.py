@@ -199,7 +199,7 @@ def _dimensions(model: CatalogModel, whole: Axes) -> Iterator[Problem]:
         yield error("mesh-experts", "parallelism", message, f"Take a divisor of {model.experts}.")
     if not model.moe and whole.get("expert", 1) > 1:
         message = f"{model.name} has no experts: MaxText splits its weights and its batch over expert as over fsdp."
-        yield note("mesh-no-experts", "parallelism", message, "Take fsdp, unless you want a mesh of two axes.")
+        yield note("mesh-no-experts", "parallelism", message, "Use fsdp instead of expert.")
     yield from _heads(model, whole)
 
 

@@ -242,8 +242,8 @@ BUILT_WITH: Mapping[str, Value] = MappingProxyType(
         "v_norm_with_scale": True,
     }
 )
-"""Keys that change what a model computes and no array of it, with MaxText's defaults, which a model has that does not
-set them itself. source: maxtext@0.2.5 configs/base.yml."""
+"""Keys that change a model's computation but none of its arrays, with MaxText's defaults. They hold for a model whose
+configuration does not set the key. source: maxtext@0.2.5 configs/base.yml."""
 
 
 def _architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

@@ -58,7 +58,7 @@ def print_receipt(name: str, *, query: RunQuery, read: ReadReceipt, json: bool) 
     return 0
 
 
-def record_end(runs: Runs, row: Row) -> tuple[Problem, ...]:
+def record_wait_end(runs: Runs, row: Row) -> tuple[Problem, ...]:
     """Record beside a cluster's run how it ended: that its steps teach nothing, if so, and its receipt, because its log
     is deleted with its JobSet. Returns warnings if the first cannot be written; the second is computed again when it is
     asked for.

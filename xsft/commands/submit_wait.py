@@ -15,7 +15,7 @@ from xsft.commands.changes import changes_of
 from xsft.commands.evidence_sources import evidence_of
 from xsft.commands.log_sources import Logs
 from xsft.commands.logs import write_lines
-from xsft.commands.receipt import record_end
+from xsft.commands.receipt import record_wait_end
 from xsft.commands.run_sources import runs_at
 from xsft.commands.waiting import Clock, RecordWait, Waited, WaitLimits, noted, told, wait_for
 from xsft.commands.why import cause_lines, log_lines
@@ -127,7 +127,7 @@ def after_plan(plan: Planned, *, patience: WaitLimits, log: TextIO, follow: bool
         lines=Logs(runs=runs, trouble=told).follow if follow else None,
         log=log,
         gather=evidence_of(runs),
-        record=partial(record_end, runs) if isinstance(plan, Plan) else lambda _row: (),
+        record=partial(record_wait_end, runs) if isinstance(plan, Plan) else lambda _row: (),
     )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from xsft.commands.arguments.runs import where_text
 from xsft.commands.changes import changes_of
-from xsft.commands.receipt import record_end
+from xsft.commands.receipt import record_wait_end
 from xsft.commands.run_sources import runs_of
 from xsft.commands.waiting import Waited, WaitLimits, in_time, report, wait_and_report
 from xsft.effects.machine import clock
@@ -29,5 +29,5 @@ def run(args: argparse.Namespace) -> int:
             patience=patience,
             clock=here,
             json=args.json,
-            record=partial(record_end, runs),
+            record=partial(record_wait_end, runs),
         )
