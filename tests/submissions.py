@@ -79,7 +79,7 @@ def submitter(
         provenance=Provenance(submitter=by, at="2026-11-21T10:00:00+00:00", user="me", git=None, versions={}),
         **{
             "replan": lambda attempt: planned(changes, attempt=attempt, namespace=api.namespace),
-            "writable": lambda output: check_writable(output, objects=objects),
+            "writable": lambda output, zone: check_writable(output, zone, objects=objects),
             "image": good_image,
             **settings,
         },

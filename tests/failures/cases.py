@@ -23,8 +23,9 @@ from tests.effects.facts.test_checkpoint import CONVERTED, Memory
 from tests.effects.records.test_objects import remote
 from tests.effects.submit.test_admission import plan_for
 from tests.fakes.clusters import ClusterApi, standing_in
-from tests.fakes.gcs import ALL, Bucket
+from tests.fakes.gcs import ALL, Bucket, Failure
 from tests.fakes.gcs import serving as serving_bucket
+from tests.submissions import planned, submitter
 from xsft.checks.controllers import unmanaged_problems
 from xsft.checks.image import maxtext_differs
 from xsft.checks.pod_identity import PodRights
@@ -57,6 +58,13 @@ LARGE = CheckpointFacts(
 )
 OLD = {"0/items/manifest.ocdbt": b"x", "0/items/d/1": b"x", "0/items/params.params.wi/manifest.ocdbt": b"x"}
 TAINTED = {"spec": {**TPU_FLAVOR["spec"], "nodeTaints": [{"key": "team", "value": "other", "effect": "NoSchedule"}]}}
+
+
+KEY_REFUSED = (
+    "Permission denied on Cloud KMS key. Please ensure that your Cloud Storage service account has been authorized to"
+    " use this key."
+)
+"""source: github.com/ollionorg/gcp-landing-zone/pull/59."""
 
 
 def said_of(workload: WorkloadSpec, facts: Facts | None = None) -> Raised:
@@ -156,6 +164,22 @@ def written(content: bytes) -> Case:
         return said_of(spec(data=FILES), Facts(data=read))
 
     return raised
+
+
+def a_bucket_overseas(_folder: Path) -> Raised:
+    with serving_bucket(Bucket({}, settings={"location": "EUROPE-WEST4"})) as bucket:
+        return printed(check_writable("gs://my-bucket/runs", "us-east5-b", objects=remote(bucket)))
+
+
+def a_bucket_whose_key_is_refused(folder: Path) -> Raised:
+    refusal = Failure(match="^POST ", status=403, message=KEY_REFUSED)
+    with serving_bucket(Bucket({}, failures=[refusal])) as bucket, standing_in(folder) as api:
+        try:
+            submitter(api, bucket_url=bucket.url, state=folder).submit(planned(namespace=api.namespace))
+        except XsftError as refused:
+            assert not api.standin.objects.of("jobset.x-k8s.io/jobsets")
+            return {problem.id for problem in refused.problems}
+    return set()
 
 
 def a_bucket_that_hides_itself(_folder: Path) -> Raised:
@@ -420,5 +444,11 @@ CASES: Mapping[str, Case] = {
     ),
     "cluster.flavor-missing": lambda _folder: printed(said(cluster_facts(cluster_queue={**queue(), **INACTIVE}))),
     "cluster.webhook-slow": without_webhook("jobset", "context deadline exceeded"),
+    "image.pull-limit": workload(
+        tpu={"type": "v6e-256", "num_slices": 2}, image={"ref": f"me/trainer@sha256:{'0' * 64}"}
+    ),
+    "image.no-libtpu": lambda _folder: printed(tuple(image_said(story="qwen3_gsm8k", listed={"jax": "0.11.0"}))),
+    "rights.bucket-far": a_bucket_overseas,
+    "rights.bucket-key": a_bucket_whose_key_is_refused,
     "export.sft-checkpoint": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
 }

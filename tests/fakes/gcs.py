@@ -41,6 +41,7 @@ class Failure:
     match: str = r"/o[?/]|/iam/"
     """Regular expression, searched for; all but the library's own look at the bucket, which comes at any moment."""
     status: int = 503
+    message: str = "not now"
     headers: tuple[tuple[str, str], ...] = ()
     cut: bool = False
     """The work is done and the connection cut before the answer."""
@@ -138,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.bucket.status != 200:
             self._error(self.bucket.status, "no")
         elif failure and not failure.cut:
-            self._error(failure.status, "not now", dict(failure.headers))
+            self._error(failure.status, failure.message, dict(failure.headers))
         else:
             try:
                 work()

@@ -7,19 +7,26 @@ from collections.abc import Iterator, Mapping
 
 from xsft.facts import Facts, ImageFacts
 from xsft.image.reference import is_pinned, is_untagged, legacy_warning, tag_of
+from xsft.image.registry_names import HUB, named
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run, named_ref
 
+HUB_PULLS = 100
+"""Pulls in six hours that Docker Hub grants to an address without a login; behind Cloud NAT all hosts share a few
+addresses. source: docs.docker.com/docker-hub/usage/pulls
+"""
+
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check `image-missing`, `image-untagged`, `image-not-pinned`, `image-legacy-registry`, and a named image's own
-    problems."""
+    """Check `image-missing`, `image-untagged`, `image-not-pinned`, `image-legacy-registry`, `image-pull-limit`, and a
+    named image's own problems."""
     del keys
     if run.spec.image.name is not None:
         yield from _named(run, facts.image or ImageFacts(name=run.spec.image.name))
     elif run.spec.on_cluster:
         yield from _reference(run.spec.image.ref)
+        yield from _pull_limit(run)
 
 
 def maxtext_differs(found: str, run: Run) -> Problem:
@@ -48,6 +55,20 @@ def _reference(ref: str | None) -> Iterator[Problem]:
         yield warning("image-not-pinned", "image.ref", message, fix, kind="open")
     legacy = legacy_warning(ref, where="image.ref")
     yield from (legacy,) if legacy else ()
+
+
+def _pull_limit(run: Run) -> Iterator[Problem]:
+    """Check the hosts that pull the image; under Pathways only the head does."""
+    image, hosts = run.spec.image, run.slice.hosts * run.num_slices if run.slice else 0
+    if image.ref is None or image.pull_secret or run.mode.single_controller or hosts <= HUB_PULLS:
+        return
+    if named(image.ref).host == HUB:
+        message = (
+            f"{hosts} hosts pull {image.ref} from Docker Hub without a login, which grants {HUB_PULLS} pulls in six"
+            " hours to one address: behind Cloud NAT the rest gets 429 toomanyrequests and holds the slices."
+        )
+        fix = "Copy it to Artifact Registry (gcrane cp, or docker push) and name that; or set image.pull_secret."
+        yield warning("image-pull-limit", "image.ref", message, fix)
 
 
 def _named(run: Run, image: ImageFacts) -> Iterator[Problem]:

@@ -90,6 +90,8 @@ def _configured(ref: str, found: ImageConfiguration, run: Run, *, trains: bool) 
         )
     yield from _entrypoint(ref, found)
     yield from _maxtext(ref, contents, run)
+    if trains and not run.mode.single_controller:
+        yield from _libtpu(ref, contents)
     yield from _releases(ref, contents, run)
     if trains and run.mode.single_controller:
         yield from _pathways(contents, run)
@@ -123,6 +125,13 @@ def _maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
         message = f"{ref} was built for pre-training (ENV_WORKFLOW): it lacks Tunix, which the SFT trainer imports."
         fix = "Build it with WORKFLOW=post-training, or use another image."
         yield error("image-device", "image.ref", message, fix, kind="disputable")
+
+
+def _libtpu(ref: str, contents: ImageContents) -> Iterator[Problem]:
+    """Check that JAX finds the chips. Under Pathways the servers have libtpu, and the image needs none."""
+    if contents.lacks_libtpu:
+        message = f"The SBOM of {ref} lists JAX and no libtpu: JAX would train on the hosts' CPUs, beside idle chips."
+        yield error("image-device", "image.ref", message, "Install jax[tpu] in the image.", kind="disputable")
 
 
 def _releases(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:

@@ -24,7 +24,7 @@ VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 FROM_ENV = {"ENV_JAX_VERSION": "jax", "ENV_LIBTPU_VERSION": "libtpu"}
 ENV_NAMES = frozenset({*FROM_ENV, "ENV_DEVICE", "ENV_WORKFLOW", "MAXTEXT_PKG_DIR"})
 """The variables that are read; others may hold secrets."""
-PURL = re.compile(r"pkg:pypi/([^@?#]+)@([0-9]+(?:\.[0-9]+)+)(?:[?#].*)?")
+PURL = re.compile(r"pkg:pypi/([^@?#]+)@([^?#]+)(?:[?#].*)?")
 """A Python package in an SBOM. source: package-url/purl-spec types-doc/pypi-definition.md."""
 LAYOUTS: Mapping[str, Layout] = {"/maxtext": "current", "/MaxText": "legacy"}
 
@@ -43,7 +43,7 @@ class ImageConfiguration(Struct, frozen=True, kw_only=True):
     made_by: tuple[str, ...] = ()
     """The command of each layer."""
     listed: Mapping[str, str] = {}
-    """Version by the package's name in its SBOM; empty if it was not read."""
+    """Version by the package's name in its SBOM, "" for one that is not numbers and dots; empty if it was not read."""
 
 
 class ImageContents(Struct, frozen=True, kw_only=True):
@@ -54,6 +54,8 @@ class ImageContents(Struct, frozen=True, kw_only=True):
     layout: Layout | None = None
     device: str | None = None
     """`tpu` or `gpu`: for which MaxText's own Dockerfile built it."""
+    lacks_libtpu: bool = False
+    """Whether an SBOM, which lists all packages, names JAX and not libtpu."""
     workflow: str | None = None
     """`pre-training` or `post-training`, of MaxText's own Dockerfile."""
 
@@ -81,7 +83,8 @@ class ImageLook(Struct, frozen=True, kw_only=True):
 def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
     """Return what labels, SBOM, environment, commands and the tag tell; labels of xsft rank first, then the SBOM."""
     labels, env = configuration.labels, configuration.env
-    packages = {**_from_tag(ref), **_from_commands(configuration.made_by), **_from_env(env), **configuration.listed}
+    listed = {name: version for name, version in configuration.listed.items() if version}
+    packages = {**_from_tag(ref), **_from_commands(configuration.made_by), **_from_env(env), **listed}
     packages |= dict(PINNED.findall(labels.get(PACKAGES_LABEL, "")))
     if maxtext := labels.get(MAXTEXT_LABEL):
         packages["maxtext"] = maxtext
@@ -90,6 +93,7 @@ def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
         packages=packages,
         layout=next((layout for end, layout in LAYOUTS.items() if folder.endswith(end)), None),
         device=env.get("ENV_DEVICE") or None,
+        lacks_libtpu="jax" in configuration.listed and "libtpu" not in configuration.listed,
         workflow=env.get("ENV_WORKFLOW") or None,
     )
 
@@ -114,7 +118,8 @@ _STATEMENT = msgspec.json.Decoder(_Statement)
 
 
 def packages_of_sbom(statement: bytes) -> dict[str, str]:
-    """Return the versions of PACKAGES in an in-toto statement with an SPDX document. Raises msgspec.DecodeError.
+    """Return PACKAGES in an in-toto statement with an SPDX document, as `ImageConfiguration.listed`. Raises
+    msgspec.DecodeError.
 
     source: moby/buildkit docs/attestations/sbom.md
     """
@@ -125,7 +130,7 @@ def packages_of_sbom(statement: bytes) -> dict[str, str]:
     )
     pairs = (found.groups() for purl in listed if (found := PURL.fullmatch(purl)))
     named = ((name.lower().replace("_", "-"), version) for name, version in pairs)
-    return {name: version for name, version in named if name in PACKAGES}
+    return {name: version if VERSION.fullmatch(version) else "" for name, version in named if name in PACKAGES}
 
 
 def jax_of_tag(ref: str) -> str | None:

@@ -21,8 +21,8 @@ def bucket() -> Iterator[Bucket]:
         yield served
 
 
-def told(bucket: Bucket, output: str = "gs://my-bucket/runs") -> tuple[Problem, ...]:
-    return check_writable(output, objects=remote(bucket))
+def told(bucket: Bucket, output: str = "gs://my-bucket/runs", *, zone: str | None = None) -> tuple[Problem, ...]:
+    return check_writable(output, zone, objects=remote(bucket))
 
 
 def ids(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
@@ -82,6 +82,24 @@ def test_a_lifecycle_rule_that_deletes_the_output_soon(
 ) -> None:
     bucket.settings = settings
     assert ids(told(bucket)) == ([("output-lifecycle", "warning")] if reported else [])
+
+
+@pytest.mark.parametrize(
+    ("location", "zone", "far"),
+    [
+        ("EUROPE-WEST4", "us-east5-b", True),
+        ("ASIA1", "europe-west4-a", True),
+        ("US", "us-east5-b", False),
+        ("NAM4", "us-central2-b", False),
+        ("NORTHAMERICA-NORTHEAST1", "us-east5-b", False),
+        ("EU", "europe-west4-a", False),
+        ("EUR4", "europe-west4-a", False),
+        ("EUROPE-WEST4", None, False),
+    ],
+)
+def test_a_bucket_on_another_continent(bucket: Bucket, location: str, zone: str | None, far: bool) -> None:
+    bucket.settings = {"location": location}
+    assert ids(told(bucket, zone=zone)) == ([("output-far", "warning")] if far else [])
 
 
 def test_no_right_at_all_is_an_answer_without_a_list(bucket: Bucket) -> None:

@@ -23,11 +23,14 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.google_files import LOGIN
 from xsft.effects.machine.google_login import google_credentials, google_session
 from xsft.effects.machine.retries import Retries, retry_after_s
-from xsft.errors import Unreachable
+from xsft.errors import EnvironmentMissing, Unreachable, XsftError
 from xsft.spec.secrets import redact
 
 T = TypeVar("T")
 
+_KEY = "Cloud KMS key"
+"""In the answer of a bucket whose default key Cloud Storage's own account may not use, or which is disabled. source:
+googleapis/nodejs-storage issue 1254, GoogleCloudPlatform/magic-modules pull 3747."""
 _FORBIDDEN = (401, 403)
 _BUSY = (429, 503)
 _LONGEST_PAUSE_S = 4.0
@@ -59,7 +62,7 @@ def ask(
     sleep: Callable[[float], None] = clock.pause,
 ) -> T | None:
     """Return the answer to a query. None if Cloud Storage reports not found, False if the object exists and must not;
-    raises Unreachable for any other failure.
+    raises Unreachable for any other failure, EnvironmentMissing if the bucket's encryption key cannot be used.
 
     `pauses`: seconds before each further try, if it is busy (429, 503) or the connection breaks; empty: one try. A
     query with retries must be harmless if it is executed twice.
@@ -76,7 +79,7 @@ def ask(
             return b""  # type: ignore[return-value]  # an empty object has no first byte
         except GoogleAPICallError as failed:
             if failed.code not in _BUSY or not retries.again(_asked_to_wait(failed)):
-                raise Unreachable(f"{path}: {_answer(failed.code)}", fix=_mend(failed.code, permissions)) from None
+                raise _refused(path, failed, permissions) from None
         except GoogleAuthError as failed:
             raise Unreachable(f"{path}: the login was not accepted ({_brief(failed)})", fix=LOGIN) from None
         except (RequestException, OSError) as failed:
@@ -84,6 +87,24 @@ def ask(
                 raise Unreachable(
                     f"{path}: no connection ({type(failed).__name__})", fix="Check the network."
                 ) from None
+
+
+def _refused(path: str, failed: GoogleAPICallError, permissions: str) -> XsftError:
+    if _KEY in str(failed.message):
+        return _key_refused(path)
+    return Unreachable(f"{path}: {_answer(failed.code)}", fix=_mend(failed.code, permissions))
+
+
+def _key_refused(path: str) -> EnvironmentMissing:
+    """source: cloud.google.com/storage/docs/encryption/using-customer-managed-keys, "Service agent access"."""
+    bucket = "/".join(path.split("/")[:3])
+    key = f"$(gcloud storage buckets describe {bucket} --format='value(default_kms_key)')"
+    return EnvironmentMissing(
+        f"{path}: Cloud Storage may not use the bucket's default encryption key (Cloud KMS): nothing can be written or"
+        " read there.",
+        fix=f"Ask the owner of the key to run: gcloud storage service-agent --authorize-cmek={key}",
+        id="bucket-key",
+    )
 
 
 def _asked_to_wait(failed: Any) -> float:

@@ -131,6 +131,8 @@ class LocalObjects:
 class BucketSettings(Struct, frozen=True, kw_only=True):
     """What a bucket demands of everybody."""
 
+    location: str = ""
+    """Region, dual-region or multi-region: `US-EAST5`, `NAM4`, `EU`; empty if it was not told."""
     retention_s: int = 0
     requester_pays: bool = False
     deleted_after: Mapping[str, int] = field(default_factory=dict)
@@ -223,6 +225,7 @@ class GcsObjects:
         if found is None:
             return BucketSettings()
         return BucketSettings(
+            location=found.location or "",
             retention_s=found.retention_period or 0,
             requester_pays=bool(found.requester_pays),
             deleted_after=_deleted_after(found.lifecycle_rules),

@@ -23,26 +23,30 @@ google-tunix@0.1.7 sft/checkpoint_manager.py; cloud.google.com/storage/docs/acce
 """
 SOON_DAYS = 30
 """Age in days up to which a deletion is reported; a later one is a clean-up that a team plans with."""
+CONTINENTS = {"nam": "us", "northamerica": "us", "eur": "europe", "eu": "europe"}
+"""First words of locations that lie on the continent of another one. source: cloud.google.com/storage/docs/locations"""
 MIN_FREE_BYTES = 100 * 10**6
 """A record takes some 30 kB; with less free space than this a run on this machine cannot even write its log."""
 
 
 def check_writable(
     output: str,
+    zone: str | None = None,
     *,
     env: Mapping[str, str] | None = None,
     objects: GcsObjects | None = None,
     free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
 ) -> tuple[Problem, ...]:
     """Return the problems of `output` (a folder of this machine, or gs://), as far as they can be determined from here.
-    Raises Unreachable if the bucket does not answer within ten seconds, or without a login.
+    `zone`: the cluster's. Raises Unreachable if the bucket does not answer within ten seconds, or without a login.
     """
     if not output.startswith("gs://"):
         return tuple(_local(Path(output), free))
-    return tuple(_bucket(output, objects or GcsObjects(gcs_client(own_environment() if env is None else env))))
+    asked = objects or GcsObjects(gcs_client(own_environment() if env is None else env))
+    return tuple(_bucket(output, asked, zone=zone))
 
 
-def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
+def _bucket(output: str, objects: GcsObjects, *, zone: str | None) -> Iterator[Problem]:
     bucket, name = bucket_and_name(output)
     held = objects.held_permissions(bucket, (*OBJECT_PERMISSIONS, DELETE_PERMISSION, BUCKET_PERMISSION))
     if held is None:
@@ -70,7 +74,10 @@ def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
             f"Grant that account roles/storage.objectUser: {_grant(bucket, 'roles/storage.objectUser')}",
         )
     if BUCKET_PERMISSION in held:
-        yield from _settings(bucket, name, objects.settings(bucket))
+        settings = objects.settings(bucket)
+        yield from _settings(bucket, name, settings)
+        if zone and settings.location and _continent(zone) != _continent(settings.location):
+            yield _far(bucket, settings.location, zone)
     else:
         yield warning(
             "output-bucket-get",
@@ -103,6 +110,21 @@ def _settings(bucket: str, name: str, found: BucketSettings) -> Iterator[Problem
         message = f"The bucket {bucket} bills who asks, and MaxText names no project to bill: each request gets 400."
         fix = f"Use another bucket, or: gcloud storage buckets update gs://{bucket} --no-requester-pays"
         yield warning("output-requester-pays", "output", message, fix)
+
+
+def _far(bucket: str, location: str, zone: str) -> Problem:
+    message = (
+        f"The bucket {bucket} is in {location}, and the cluster in {zone}, on another continent: each checkpoint"
+        " crosses an ocean while the chips wait, and traffic between continents is billed by the GiB."
+    )
+    fix = "Use a bucket in the cluster's region: gcloud storage buckets create gs://… --location=REGION"
+    return warning("output-far", "output", message, fix)
+
+
+def _continent(location: str) -> str:
+    """Return the first word of a zone or a bucket's location, without digits; one word for each continent."""
+    first = location.lower().partition("-")[0].rstrip("0123456789")
+    return CONTINENTS.get(first, first)
 
 
 def _grant(bucket: str, role: str) -> str:

@@ -97,7 +97,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
     replan: Callable[[int], Planned]
     """Return the plan of a later attempt; its JobSet has another name."""
     progress: ShowLine = lambda _line: None
-    writable: Callable[[str], tuple[Problem, ...]] = check_writable
+    writable: Callable[[str, str | None], tuple[Problem, ...]] = check_writable
+    """Return the problems of an output for a cluster in that zone."""
     image: Callable[[str], ImageLook] = look_at_image
     create: Callable[[Cluster, Planned, str], Created | Exists] = create_planned
     compare: Callable[[Planned, JsonObject], list[str]] = differences_of_planned
@@ -122,7 +123,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         output = str(plan.run.output)
         self.progress("reading the output, the cluster and the image")
         of_image = start(lambda: notes.image_notes(plan, look=self.image))
-        of_output = start(lambda: self.writable(output))
+        zone = plan.run.place.zone if plan.run.place else None
+        of_output = start(lambda: self.writable(output, zone))
         # The order decides: a JobSet exists before its record says so, and its last step is saved before it ends. A
         # record read after the JobSets would make one that another submitter just created look deleted.
         records = self.store.read_run(output, plan.run_name)
