@@ -25,6 +25,7 @@ from tests.effects.runs.test_logs import until
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny
+from tests.tools.two_way_calls import calls_of, two_way
 from xsft.effects.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
@@ -63,6 +64,13 @@ def test_submitting_creates_what_plan_shows_and_again_adopts_it(here: Machine) -
     again = json.loads(here.xsft("submit", file, "--json").stdout)
     assert again == {**document, "action": "adopted", "problems": []}
     assert len(here.jobsets) == 1
+
+
+def test_the_modules_of_a_submission_call_each_other_one_way(here: Machine) -> None:
+    file = here.workload()
+    calls = calls_of(lambda: here.xsft("submit", file, "--yes"))
+    assert len(here.jobsets) == 1
+    assert len(pairs := two_way(calls)) <= 2, pairs  # the question before the creation, and the bucket's retries
 
 
 def test_python_submits_the_same(here: Machine) -> None:

@@ -170,7 +170,7 @@ def _warn(done: Submission, of_the_plan: tuple[Problem, ...], told: _Told) -> No
     """Print the warnings; those of the plan only for a new JobSet, since they change nothing about an existing one."""
     new = done.action in ("created", "attempt")
     told.tell((*(of_the_plan if new else ()), *done.problems))
-    print_problems(p for p in done.problems if p.severity == "note" and p.id in NOT_ESTABLISHED)
+    print_problems([p for p in done.problems if p.severity == "note" and p.id in NOT_ESTABLISHED])
     if of_the_plan and not new:
         count = counted(len(of_the_plan), "warning")
         sys.stderr.write(f"{count} of the workload, shown when the run was created: xsft plan {done.plan.file}\n")
@@ -192,7 +192,7 @@ def _waited(done: Submission, waited: Waited, document: DocumentOf | None) -> in
 
 def _say(lines: Iterable[str]) -> None:
     """Print the lines and flush, because the log of a nightly job is read while it waits."""
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.writelines([f"{line}\n" for line in lines])
     sys.stdout.flush()
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from xsft.checks.admission import Unseen
 from xsft.errors import Unreachable
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
-def unless_forbidden(look: Callable[[], T]) -> T | Unseen:
-    """Return the answer, or why it may not be read. Raises as `look` does for every other failure."""
+def unless_forbidden(look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Unseen:
+    """Return what `look` answers, or why it may not be read. Raises as `look` does for every other failure."""
     try:
-        return look()
+        return look(*args, **kwargs)
     except Unreachable as failed:
         if failed.problem_id != "forbidden":
             raise

@@ -78,7 +78,7 @@ def _with_layers(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> 
     folder = step_folder(found.path)
     step = json_at(f"{folder}/{STEP_METADATA}", storage)
     recorded = recorded_scan(step)
-    scan = told_scan(array.path for array in read.arrays) if recorded is None else recorded
+    scan = told_scan([array.path for array in read.arrays]) if recorded is None else recorded
     axis = told_axis(read.arrays) if scan else None
     torn = _torn(found, read, storage) or no_commit(folder, step, storage, item=found.path)
     return replace(

@@ -117,8 +117,8 @@ def verify(place: Place, view: ClusterView, *, world: PlaceProbe) -> tuple[tuple
 
 def _viewed(cluster: Cluster, *, namespace: str) -> ClusterView:
     asked: dict[str, Started[Any]] = {
-        "namespace": start(partial(unless_forbidden, lambda: cluster.namespace(namespace))),
-        "queues": start(partial(unless_forbidden, lambda: cluster.local_queues(namespace=namespace))),
+        "namespace": start(partial(unless_forbidden, cluster.namespace, namespace)),
+        "queues": start(partial(unless_forbidden, cluster.local_queues, namespace=namespace)),
         "priority_classes": start(partial(unless_forbidden, cluster.priority_classes)),
         "nodes": start(partial(unless_forbidden, cluster.tpu_nodes)),
     }

@@ -53,7 +53,7 @@ def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
     found = {name: one.result() for name, one in asked.items()}
     unread = tuple(_unread(name, what) for name, what in found.items() if isinstance(what, Unseen))
     if isinstance(found["workloads"], Unseen):
-        found["workloads"] = unless_forbidden(lambda: cluster.workloads(namespace=namespace))
+        found["workloads"] = unless_forbidden(cluster.workloads, namespace=namespace)
         unread = (*unread, f"Only Workloads of the namespace {namespace} were read.")
     items = {name: () if isinstance(what, Unseen) else what for name, what in found.items()}
     flavors = {str(mapping(flavor, "metadata").get("name")): flavor for flavor in items["flavors"]}
@@ -81,7 +81,7 @@ def _versions(cluster: Cluster) -> dict[str, str | None]:
 
 def _version(cluster: Cluster, where: Controller) -> str | None:
     """Return the controller's release; None without the Deployment, a tag, or the permission."""
-    found = unless_forbidden(lambda: cluster.deployment(name=where.deployment, namespace=where.namespace))
+    found = unless_forbidden(cluster.deployment, name=where.deployment, namespace=where.namespace)
     return version_of(found) if isinstance(found, dict) else None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 from xsft.aliases import JsonObject
 from xsft.checks.admission import ClusterFacts, Unseen, admission_problems, read_nodes, shortages_in
 from xsft.checks.cohort_tree import cohort_name
-from xsft.checks.controllers import CONTROLLERS, Controller
+from xsft.checks.controllers import CONTROLLERS
 from xsft.checks.demand import Demand, demand_of
 from xsft.checks.pod_identity import PodRights, rights_source
 from xsft.checks.quota_in_use import QuotaHolder, quota_holder_of
@@ -54,20 +53,22 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
     for it. Raises as `Cluster` does.
     """
     namespace = demand.namespace
-    local_queue = start(lambda: unless_forbidden(lambda: cluster.local_queue(name=demand.queue, namespace=namespace)))
+    local_queue = start(lambda: unless_forbidden(cluster.local_queue, name=demand.queue, namespace=namespace))
     queue = start(lambda: _cluster_queue(cluster, local_queue.result()))
     flavors = start(lambda: _flavors(cluster, queue.result()))
     classes = start(lambda: {name: _has_class(cluster, name) for name in demand.priority_classes})
     looks: dict[str, Callable[[], Any]] = {
-        "namespace": lambda: unless_forbidden(lambda: cluster.namespace(namespace)),
+        "namespace": lambda: unless_forbidden(cluster.namespace, namespace),
         "local_queue": local_queue.result,
-        "known_queues": lambda: _known_queues(cluster, demand) if local_queue.result() is None else (),
+        "known_queues": lambda: _known_queues(cluster, namespace) if local_queue.result() is None else (),
         "cluster_queue": queue.result,
         "flavors": flavors.result,
         "topologies": lambda: _topologies(cluster, flavors.result()),
         "priority_classes": classes.result,
-        "known_priorities": lambda: _names(cluster.priority_classes) if False in classes.result().values() else (),
-        "secrets": lambda: {need.name: _keys(cluster, need.name, namespace) for need in demand.secrets},
+        "known_priorities": lambda: (
+            _names(unless_forbidden(cluster.priority_classes)) if False in classes.result().values() else ()
+        ),
+        "secrets": lambda: _secret_keys(cluster, demand),
         "nodes": lambda: None if demand.asks_chips else unless_forbidden(cluster.cpu_nodes),
         "selected": lambda: _selected(cluster, demand, queue.result()) if demand.asks_chips else {},
         "cohort": lambda: _cohort(cluster, queue.result()),
@@ -81,15 +82,15 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
     return ClusterFacts(context=cluster.context, **dict(zip(looks, found, strict=True)))
 
 
-def _known_queues(cluster: Cluster, demand: Demand) -> tuple[str, ...]:
-    return _names(lambda: cluster.local_queues(namespace=demand.namespace))
+def _known_queues(cluster: Cluster, namespace: str) -> tuple[str, ...]:
+    return _names(unless_forbidden(cluster.local_queues, namespace=namespace))
 
 
 def _cluster_queue(cluster: Cluster, queue: JsonObject | Unseen | None) -> JsonObject | Unseen | None:
     if queue is None or isinstance(queue, Unseen):
         return queue
     name = str(queue.get("spec", {}).get("clusterQueue"))
-    return unless_forbidden(lambda: cluster.cluster_queue(name))
+    return unless_forbidden(cluster.cluster_queue, name)
 
 
 def _selected(
@@ -101,9 +102,7 @@ def _selected(
     spec = queue.get("spec", {}) if isinstance(queue, dict) else {}
     if spec.get("admissionChecks") or spec.get("admissionChecksStrategy"):
         return {}
-    return {
-        pods.name: unless_forbidden(partial(cluster.nodes, selector=pods.node_selector)) for pods in demand.pod_sets
-    }
+    return {pods.name: unless_forbidden(cluster.nodes, selector=pods.node_selector) for pods in demand.pod_sets}
 
 
 def _cohort(cluster: Cluster, queue: JsonObject | Unseen | None) -> tuple[JsonObject, ...] | Unseen | None:
@@ -127,22 +126,21 @@ def _holders(cluster: Cluster) -> tuple[QuotaHolder, ...] | None:
 
 def _controllers(cluster: Cluster) -> dict[str, JsonObject]:
     """Return the controllers' Deployments that exist and may be read."""
-    found = {name: unless_forbidden(partial(_deployment, cluster, where)) for name, where in CONTROLLERS.items()}
+    found = {
+        name: unless_forbidden(cluster.deployment, name=where.deployment, namespace=where.namespace)
+        for name, where in CONTROLLERS.items()
+    }
     return {name: deployment for name, deployment in found.items() if isinstance(deployment, dict)}
 
 
 def _quotas(cluster: Cluster, namespace: str) -> tuple[JsonObject, ...]:
     """Return the namespace's ResourceQuotas; none if they may not be read, since the dry run of the pods says more."""
-    found = unless_forbidden(lambda: cluster.resource_quotas(namespace=namespace))
+    found = unless_forbidden(cluster.resource_quotas, namespace=namespace)
     return () if isinstance(found, Unseen) else found
 
 
 def _account(cluster: Cluster, demand: Demand) -> JsonObject | Unseen | None:
-    return unless_forbidden(lambda: cluster.service_account(name=demand.service_account, namespace=demand.namespace))
-
-
-def _deployment(cluster: Cluster, where: Controller) -> JsonObject | None:
-    return cluster.deployment(name=where.deployment, namespace=where.namespace)
+    return unless_forbidden(cluster.service_account, name=demand.service_account, namespace=demand.namespace)
 
 
 def _flavors(cluster: Cluster, queue: JsonObject | Unseen | None) -> dict[str, JsonObject]:
@@ -151,29 +149,26 @@ def _flavors(cluster: Cluster, queue: JsonObject | Unseen | None) -> dict[str, J
         return {}
     groups = queue.get("spec", {}).get("resourceGroups") or ()
     names = dict.fromkeys(str(flavor["name"]) for group in groups for flavor in group.get("flavors") or ())
-    found = {name: _flavor(cluster, name) for name in names}
+    found = {name: unless_forbidden(cluster.resource_flavor, name) for name in names}
     return {name: flavor for name, flavor in found.items() if isinstance(flavor, dict)}
 
 
 def _topologies(cluster: Cluster, flavors: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
     """Return the Topologies that the flavors name, as far as they exist and may be read."""
     names = dict.fromkeys(name for flavor in flavors.values() if (name := topology_of(flavor)))
-    found = {name: unless_forbidden(partial(cluster.topology, name)) for name in names}
+    found = {name: unless_forbidden(cluster.topology, name) for name in names}
     return {name: topology for name, topology in found.items() if isinstance(topology, dict)}
 
 
-def _flavor(cluster: Cluster, name: str) -> JsonObject | Unseen | None:
-    return unless_forbidden(lambda: cluster.resource_flavor(name))
-
-
 def _has_class(cluster: Cluster, name: str) -> bool | Unseen:
-    return unless_forbidden(lambda: cluster.priority_class(name) is not None)
+    found = unless_forbidden(cluster.priority_class, name)
+    return found if isinstance(found, Unseen) else found is not None
 
 
-def _keys(cluster: Cluster, name: str, namespace: str) -> frozenset[str] | Unseen | None:
-    return unless_forbidden(lambda: cluster.secret_keys(name=name, namespace=namespace))
+def _secret_keys(cluster: Cluster, demand: Demand) -> dict[str, frozenset[str] | Unseen | None]:
+    namespace, names = demand.namespace, [need.name for need in demand.secrets]
+    return {name: unless_forbidden(cluster.secret_keys, name=name, namespace=namespace) for name in names}
 
 
-def _names(look: Callable[[], tuple[JsonObject, ...]]) -> tuple[str, ...]:
-    found = unless_forbidden(look)
+def _names(found: tuple[JsonObject, ...] | Unseen) -> tuple[str, ...]:
     return () if isinstance(found, Unseen) else tuple(str(item["metadata"]["name"]) for item in found)
