@@ -165,6 +165,13 @@ def test_what_is_no_broken_file(tmp_path: Path) -> None:
     assert read(tmp_path / "a.json").counted == 1
 
 
+def test_a_link_that_leads_nowhere_is_called_one(tmp_path: Path) -> None:
+    for target in ("loop.jsonl", "gone"):
+        (tmp_path / "loop.jsonl").unlink(missing_ok=True)
+        (tmp_path / "loop.jsonl").symlink_to(target)
+        assert "loop.jsonl, a symbolic link that leads to no file;" in problem_of(read(tmp_path / "loop.jsonl"))
+
+
 def test_files_that_are_missing_or_empty(tmp_path: Path) -> None:
     problem = read(tmp_path / "*.jsonl").problem
     assert problem

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -80,9 +82,24 @@ def test_what_is_no_mapping_of_places(tmp_path: Path) -> None:
     assert wrong(tmp_path, "")[0].id == "file-empty"
 
 
-def test_a_folder_of_that_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "id", "words"),
+    [
+        (lambda file: file.mkdir(), "file-directory", "is a directory"),
+        (lambda file: file.symlink_to(file), "file-unreadable", "symbolic links"),
+        (lambda file: file.symlink_to("gone"), "file-missing", "a symbolic link to a file that does not exist"),
+        (lambda file: os.mkfifo(file), "file-not-regular", "is a pipe"),
+        (lambda file: file.write_bytes(MAIN.encode("utf-16")), "file-encoding", "UTF-16; a places.yaml must be UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_not_absent(
+    tmp_path: Path, make: Callable[[Path], object], id: str, words: str
+) -> None:
     root = project(tmp_path / "project", None)
-    (root / "places.yaml").mkdir()
+    make(root / "places.yaml")
     with pytest.raises(SpecError) as caught:
         load(root, tmp_path)
-    assert caught.value.problems[0].id == "file-directory"
+    (problem,) = caught.value.problems
+    assert problem.id == id
+    assert words in problem.message
+    assert "workload" not in problem.message + problem.fix

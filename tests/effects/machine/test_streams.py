@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from xsft.effects.machine.streams import Screened, prepare_streams
+from tests.until import until
+from xsft.effects.machine.streams import Screened, prepare_streams, told_if_slow
 
 TOKEN = "hf" + "_" + "aB3" * 12
 
@@ -40,3 +41,12 @@ def test_the_standard_streams_are_screened_once(monkeypatch: pytest.MonkeyPatch)
     assert not isinstance(first.stream, Screened)
     assert sys.stderr.write(TOKEN) == len(TOKEN)
     sys.stderr.stream.close()
+
+
+def test_slow_work_is_named_once_and_quick_work_never(capsys: pytest.CaptureFixture[str]) -> None:
+    with told_if_slow("quick", after_s=3600):
+        pass
+    told: list[str] = []
+    with told_if_slow("waiting for it", after_s=0):
+        until(lambda: told.append(capsys.readouterr().err) or any(told))
+    assert "".join(told) == "waiting for it\n"

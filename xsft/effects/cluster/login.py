@@ -21,6 +21,7 @@ from xsft.effects.cluster.kubeconfig import Entry, KubeconfigSection, unusable
 from xsft.effects.machine import clock
 from xsft.effects.machine.process import Completed, at_terminal, run
 from xsft.effects.machine.regular import read_text
+from xsft.effects.machine.streams import told_if_slow
 from xsft.errors import EnvironmentMissing, TimedOut, Unreachable
 from xsft.reading.network_words import blames_network
 from xsft.spec.secrets import redact
@@ -28,6 +29,8 @@ from xsft.states.moments import moment
 
 LOGIN_TIMEOUT_S = 60.0
 """A login program may query its own server; it is killed after this time."""
+TOLD_AFTER_S = 5.0
+"""A login program that takes longer is named; GKE's takes a second."""
 EARLY_S = 300.0
 """How long before its expiry a login is renewed; at half of its lifetime if that is shorter."""
 TOKEN_FILE_S = 60.0
@@ -133,7 +136,9 @@ class ClusterLogin:
         try:
             if terminal:
                 return at_terminal(argv, env=env, timeout_s=LOGIN_TIMEOUT_S)
-            return run(argv, env=env, timeout_s=LOGIN_TIMEOUT_S)
+            waits = f"xsft: waiting for the login program {argv[0]} of the context {self._access.context}"
+            with told_if_slow(f"{waits}, at most {LOGIN_TIMEOUT_S:g} s", after_s=TOLD_AFTER_S):
+                return run(argv, env=env, timeout_s=LOGIN_TIMEOUT_S)
         except TimedOut:
             raise Unreachable(
                 f"The login of the context {self._access.context} timed out: no answer within {LOGIN_TIMEOUT_S:g} s.",

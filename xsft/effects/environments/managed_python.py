@@ -75,15 +75,28 @@ def install_uv(folder: Path) -> str:
 
 
 def pip_in(folder: Path) -> tuple[str, ...]:
-    """Return the command of this Python's pip, or of one in a new virtual environment in `folder`."""
+    """Return the command of this Python's pip, of the wheel that `venv` would install, or of one in a new virtual
+    environment in `folder`, which takes 6 CPU-s.
+    """
     if importlib.util.find_spec("pip"):
         return (sys.executable, "-m", "pip")
+    for wheel in pip_wheels():
+        command = (sys.executable, str(wheel / "pip"))
+        if completed((*command, "--version"), env=os.environ).returncode == 0:  # Debian 11's lacks its dependencies
+            return command
     made = completed((sys.executable, "-m", "venv", str(folder / "venv")), env=os.environ)
     if made.returncode:
         raise ManagedPythonError(
             f"{sys.executable} has neither pip nor venv (Debian, Ubuntu: apt install python3-venv)"
         )
     return (str(folder / "venv" / "bin" / "python"), "-m", "pip")
+
+
+def pip_wheels() -> list[Path]:
+    """Return pip's wheels in ensurepip's folder, and in Debian's. source: cpython@3.11 Lib/ensurepip/__init__.py"""
+    ensurepip = importlib.util.find_spec("ensurepip")
+    bundled = [Path(ensurepip.origin).parent / "_bundled"] if ensurepip and ensurepip.origin else []
+    return [wheel for folder in (*bundled, Path("/usr/share/python-wheels")) for wheel in folder.glob("pip-*.whl")]
 
 
 def ways_out(series: str = SERIES) -> str:

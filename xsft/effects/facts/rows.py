@@ -12,7 +12,7 @@ import random  # noqa: TID251 - with a seed: the same rows each time
 import re
 from collections.abc import Iterator, Sequence
 from glob import glob, has_magic
-from os.path import isfile
+from os.path import isfile, islink
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
@@ -124,7 +124,8 @@ def matching_files(path: str) -> list[Path]:
 
 
 def _none(pattern: str, where: str) -> Problem:
-    message = f"No file matches {pattern}; MaxText would fail at its start."
+    link = ", a symbolic link that leads to no file" if islink(located(pattern)) else ""
+    message = f"No file matches {pattern}{link}; MaxText would fail at its start."
     return error(
         "data-unreadable", where, message, "Correct the path; a relative one starts from the folder of the command."
     )

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from xsft.effects.inputs.places_file import places_file
-from xsft.effects.machine.files import read_workload_text
+from xsft.effects.machine.files import read_places_text
 from xsft.effects.machine.process import own_environment
 from xsft.errors import SpecError
 from xsft.problems import Problem
@@ -40,7 +40,7 @@ def load_places(
     if file is None:
         return {}, None
     try:
-        return dict(parse_places(read_workload_text(file))), str(file)
+        return dict(parse_places(read_places_text(file))), str(file)
     except SpecError as wrong:
         problems = tuple(_in_places(p, file) for p in wrong.problems)
     raise SpecError(problems)

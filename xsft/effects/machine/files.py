@@ -62,6 +62,13 @@ TEMPLATE = Kind(
     where="Check the path; it starts from the workload's folder.",
     make="Write the template, or remove data.chat_template.",
 )
+PLACES = Kind(
+    noun="places.yaml",
+    max_bytes=MAX_BYTES,
+    suffixes=(".yaml", ".yml"),
+    where="Check the file it links to.",
+    make="Add a place: xsft place add; or remove the file.",
+)
 
 _BOMS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),  # before UTF-16, whose mark it starts with
@@ -88,6 +95,11 @@ def read_workload_text(
 def read_template_text(path: Path) -> str:
     """Return the text of the file that `data.chat_template` names, as `read_workload_text` does."""
     return _text(str(path), _from_file(str(path), os.open, TEMPLATE), TEMPLATE)
+
+
+def read_places_text(path: Path) -> str:
+    """Return the text of places.yaml, as `read_workload_text` does."""
+    return _text(str(path), _from_file(str(path), os.open, PLACES), PLACES)
 
 
 @contextmanager
@@ -155,7 +167,8 @@ def _from_file(name: str, open_fd: Callable[[str, int], int], kind: Kind) -> byt
             _refuse_by_stat(name, os.fstat(fd), kind)
             return file.read(kind.max_bytes + 1)
     except FileNotFoundError:
-        raise _problem("file-missing", name, f"{_named(name)} does not exist", _did_you_mean(name, kind)) from None
+        linked = "is a symbolic link to a file that does not exist" if os.path.islink(name) else "does not exist"
+        raise _problem("file-missing", name, f"{_named(name)} {linked}", _did_you_mean(name, kind)) from None
     except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
         raise _unreadable(name, failed) from None
 

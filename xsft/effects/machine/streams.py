@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 from xsft.spec.secrets import redact
@@ -44,6 +45,19 @@ def prepare_streams() -> None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for the whole process
     sys.stdout = _screened(sys.stdout)
     sys.stderr = _screened(sys.stderr)
+
+
+@contextlib.contextmanager
+def told_if_slow(line: str, *, after_s: float) -> Iterator[None]:
+    """Print the line on stderr if the work below is not done after that time; on a terminal a spinner shows the wait."""
+    timer = threading.Timer(after_s, lambda: print(line, file=sys.stderr, flush=True))
+    timer.daemon = True
+    if not sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _screened(stream: Any) -> Any:
