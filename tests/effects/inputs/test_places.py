@@ -88,7 +88,7 @@ def test_what_is_no_mapping_of_places(tmp_path: Path) -> None:
         (lambda file: file.mkdir(), "file-directory", "is a directory"),
         (lambda file: file.symlink_to(file), "file-unreadable", "symbolic links"),
         (lambda file: file.symlink_to("gone"), "file-missing", "a symbolic link to a file that does not exist"),
-        (lambda file: os.mkfifo(file), "file-not-regular", "is a pipe"),
+        (os.mkfifo, "file-not-regular", "is a pipe"),
         (lambda file: file.write_bytes(MAIN.encode("utf-16")), "file-encoding", "UTF-16; a places.yaml must be UTF-8"),
     ],
 )

@@ -49,8 +49,8 @@ def prepare_streams() -> None:
 
 @contextlib.contextmanager
 def told_if_slow(line: str, *, after_s: float) -> Iterator[None]:
-    """Print the line on stderr if the work below is not done after that time; on a terminal a spinner shows the wait."""
-    timer = threading.Timer(after_s, lambda: print(line, file=sys.stderr, flush=True))
+    """Print the line on stderr if the work below takes longer; on a terminal a spinner shows the wait."""
+    timer = threading.Timer(after_s, lambda: sys.stderr.write(f"{line}\n"))
     timer.daemon = True
     if not sys.stderr.isatty():
         timer.start()
