@@ -29,7 +29,6 @@ from tests.cluster import tools, webhooks
 from tests.cluster.api import Cluster
 from tests.cluster.start import Progress, prepared, up
 from tests.cluster.tools import Tools
-from tests.stories import ROOT
 from xsft.effects.machine.paths import own_cache
 
 NAMESPACE = "runs"
@@ -68,42 +67,46 @@ class Many:
 def digest() -> str:
     """Of all that decides what is stored."""
     sources = [inspect.getsource(module) for module in (recorded, inspect.getmodule(stamped)) if module]
-    goldens = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests" / "golden").glob("*.manifest.yaml"))]
-    return hashlib.sha256("\0".join((tools.digest(), *sources, *goldens)).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join((tools.digest(), *sources, *recorded.goldens())).encode()).hexdigest()[:16]
 
 
-def saved(*, count: int, programs: Tools, progress: Progress) -> Path:
-    """etcd's data with so many runs, made where the cache has none: some minutes and, for 1,000 runs, 1.2 GB."""
+def saved(
+    *, count: int, programs: Tools, progress: Progress, record: Callable[[], tuple[Recorded, ...]] | None = None
+) -> Path:
+    """etcd's data with so many runs, made where the cache has none: some minutes and, for 1,000 runs, 1.2 GB. Without
+    `record`, a control plane of its own is started to record them.
+    """
     home = own_cache() / "bench-runs"
     target = home / f"{digest()}-{count}"
     if target.is_dir():
         return target
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home) as name:
-        progress("recording real runs: a whole control plane starts, runs a few and ends")
-        cluster = up(Path(name) / "real", tools=programs, name="real", progress=progress, bound=True)
-        try:
-            cluster.create_namespace(NAMESPACE)
-            runs = recorded.record(cluster, NAMESPACE)
-        finally:
-            cluster.down()
+        alone = partial(_recorded_alone, Path(name) / "real", programs=programs, progress=progress)
+        runs = (record or alone)()
         progress(f"writing {count} runs like them")
         with suppress(OSError):  # another benchmark was faster
             _saved(Path(name) / "many", runs, count=count, programs=programs).rename(target)
     return target
 
 
+def _recorded_alone(folder: Path, *, programs: Tools, progress: Progress) -> tuple[Recorded, ...]:
+    progress("recording real runs: a whole control plane starts, runs a few and ends")
+    cluster = up(folder, tools=programs, name="real", progress=progress, bound=True)
+    try:
+        cluster.create_namespace(NAMESPACE)
+        return recorded.record(cluster, NAMESPACE)
+    finally:
+        cluster.down()
+
+
 @contextmanager
-def serving(folder: Path, data: Path | tuple[Recorded, ...], *, count: int, programs: Tools) -> Iterator[Many]:
-    """A server in `folder`, which must not exist, with a copy of etcd's `data`, or with runs like those recorded."""
+def serving(folder: Path, data: Path, *, count: int, programs: Tools) -> Iterator[Many]:
+    """A server in `folder`, which must not exist, with a copy of etcd's `data`."""
     cluster = prepared(folder, tools=programs, name="many", bound=True)
     try:
-        if isinstance(data, Path):
-            shutil.copytree(data, folder / "etcd")
+        shutil.copytree(data, folder / "etcd")
         _start(cluster)
-        if not isinstance(data, Path):
-            _install(cluster)
-            _fill(cluster, data, count)
         for path in (JOBSETS, WORKLOADS, f"/api/v1/namespaces/{NAMESPACE}/pods"):  # until its caches are full
             cluster.patiently(partial(cluster.rest, "GET", f"{path.format(NAMESPACE)}?limit=1"))
         with beside.serving(cluster, NAMESPACE, done=lambda pod: stage(int(pod.split("-")[1])) == "completed"):

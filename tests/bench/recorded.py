@@ -51,6 +51,15 @@ def record(cluster: Cluster, namespace: str) -> tuple[Recorded, ...]:
         etcd.close()
 
 
+def goldens() -> tuple[str, ...]:
+    """What is sent."""
+    return _golden(MCJAX), _golden(PATHWAYS)
+
+
+def _golden(name: str) -> str:
+    return (ROOT / "tests" / "golden" / f"{name}.manifest.yaml").read_text(encoding="utf-8")
+
+
 @dataclass(frozen=True)
 class _Stages:
     cluster: Cluster
@@ -82,8 +91,7 @@ class _Stages:
         return [*found, plain, *(self._kept(name, stage) for name, stage in ENDED.items())]
 
     def _send(self, golden: str, name: str, *, queue: str = "") -> None:
-        text = (ROOT / "tests" / "golden" / f"{golden}.manifest.yaml").read_text(encoding="utf-8")
-        manifest = yaml.safe_load(text.replace(golden.replace("_", "-"), _name(name)))
+        manifest = yaml.safe_load(_golden(golden).replace(golden.replace("_", "-"), _name(name)))
         manifest["metadata"]["namespace"] = self.namespace
         if queue:
             manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = queue
