@@ -22,6 +22,9 @@ Warnings of a plan that block a submission:
 - `open`: unless it is accepted.
 - `unread`: unless it is accepted; it could not be looked at from here, and trying again may help.
 - `absent`: always; what the run needs does not exist yet, and accepting that does not make it exist.
+
+A note that is `unread` names what was not looked at, and what is therefore unknown: `submit` and `check --offline`
+print it.
 """
 
 _COMMAND_OF_FILE = re.compile(r"(\bxsft (?:[a-z]+ )+)FILE\b")
@@ -91,8 +94,8 @@ def warning(id: str, where: str, message: str, fix: str, *, kind: ProblemKind = 
     return Problem(id=id, severity="warning", where=where, message=message, fix=fix, kind=kind)
 
 
-def note(id: str, where: str, message: str, fix: str = "") -> Problem:
-    return Problem(id=id, severity="note", where=where, message=message, fix=fix)
+def note(id: str, where: str, message: str, fix: str = "", *, kind: ProblemKind = "plain") -> Problem:
+    return Problem(id=id, severity="note", where=where, message=message, fix=fix, kind=kind)
 
 
 def errors_in(problems: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -15,7 +15,6 @@ from tests.checks.factory import GOOD, merged
 from tests.effects.facts.test_checkpoint import CONVERTED
 from tests.fakes.gcs import Bucket, serving
 from tests.inprocess import xsft
-from xsft.checks import NOT_LOOKED
 
 DATA = {"hf_path": "json", "hf_train_files": "gs://my-bucket/rows/*.jsonl", "train_split": "train"}
 ROW = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
@@ -50,6 +49,17 @@ def unasked(bucket: Bucket, tmp_path: Path) -> tuple[str, str]:
     return of_files, written(
         tmp_path, "b", data={"hf_path": "me/rows"}, model={"hf": {"repo": "me/model"}, "checkpoint": None}
     )
+
+
+NOT_LOOKED = {
+    "checkpoint-unread",
+    "data-not-read",
+    "hub-data-unknown",
+    "hub-weights-unknown",
+    "lora-restore-unread",
+    "stage-names-unknown",
+}
+"""Ids of the problems that name what `--offline` leaves unknown."""
 
 
 def test_offline_sends_nothing_and_lists_what_was_not_looked_at(bucket: Bucket, unasked: tuple[str, str]) -> None:

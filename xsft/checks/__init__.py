@@ -134,23 +134,6 @@ AT_SUBMISSION = frozenset(
 unused."""
 
 
-NOT_LOOKED = frozenset(
-    {"checkpoint-unread", "data-not-read", "hub-data-unknown", "hub-weights-unknown", "lora-restore-unread"}
-    | {"stage-names-unknown"}
-)
-"""Ids of problems that state what was not looked at, and what is therefore unknown."""
-
-NOT_ESTABLISHED = NOT_LOOKED | {
-    "cluster-not-read",
-    "image-contents-unknown",
-    "image-not-read",
-    "maxtext-not-asked",
-    "pod-rights-not-checked",
-    "pods-not-checked",
-}
-"""Ids of notes that `submit` prints: what it could not establish before it created something."""
-
-
 def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
     """Turn each problem that is accepted under `checks:` into a note with the reason.
 

@@ -261,4 +261,6 @@ def _not_established(facts: ClusterFacts) -> Iterator[Problem]:
     known["whether quota is left in the queue's cohort"] = facts.cohort if isinstance(facts.cohort, Unseen) else None
     for what, unseen in known.items():
         if unseen is not None:
-            yield note("cluster-not-read", "", f"Not established: {what}. {unseen.why}", "Ask for read access.")
+            yield note(
+                "cluster-not-read", "", f"Not established: {what}. {unseen.why}", "Ask for read access.", kind="unread"
+            )

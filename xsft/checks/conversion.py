@@ -23,7 +23,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from facts.source.problems
     if facts.source.unanswered:
         message = f"{run.conversion.source.repo} was not looked up on the hub: {facts.source.unanswered.rstrip('.')}."
-        yield note("hub-weights-unknown", "model.hf.repo", message, f"Unknown: {UNKNOWN}.")
+        yield note("hub-weights-unknown", "model.hf.repo", message, f"Unknown: {UNKNOWN}.", kind="unread")
     if facts.source.quantized:
         yield _quantized(run.conversion.source.repo, facts.source.quantized)
     yield from _tokenizer(run, facts)

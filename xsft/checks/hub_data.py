@@ -22,7 +22,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     if found.unanswered:
         message = f"{path} was not looked up on the hub: {found.unanswered}"
-        yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: access, {TABLE}.")
+        yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: access, {TABLE}.", kind="unread")
     elif found.access != "read":
         yield _no_access(run, found, path)
     elif found.script:
@@ -31,7 +31,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield error("hub-data-script", "data.hf_path", message, fix, kind="disputable")
     elif not found.splits:
         message = f"The hub has no table of the configurations of {path}."
-        yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: {TABLE}.")
+        yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: {TABLE}.", kind="unread")
     elif not run.spec.data.hf_data_dir and not run.spec.data.hf_train_files:
         yield from _configuration(run, found, path)
 

@@ -51,7 +51,7 @@ def _unread(look: ImageLook, run: Run) -> Problem:
         f"Not established: whether the image {look.ref} is there, is for {PLATFORM} and has MaxText"
         f" {run.spec.image.maxtext}. {look.why} (asked with {look.asked_with})"
     )
-    return note("image-not-read", "image.ref", message, "Log in to its registry, and check again.")
+    return note("image-not-read", "image.ref", message, "Log in to its registry, and check again.", kind="unread")
 
 
 def unread_with_secret(run: Run, secret: str) -> Problem:
@@ -65,7 +65,7 @@ def unread_with_secret(run: Run, secret: str) -> Problem:
     read = shlex.join(("kubectl", "-n", run.namespace, "get", "secret", secret, "-o", login))
     inspect = shlex.join(("docker", "--config", "pull", "manifest", "inspect", str(run.spec.image.ref)))
     fix = f"To see whether that login may read it: mkdir -m 700 pull && {read} > pull/config.json && {inspect}"
-    return note("image-not-read", "image.pull_secret", message, fix)
+    return note("image-not-read", "image.pull_secret", message, fix, kind="unread")
 
 
 def _configured(ref: str, found: ImageConfiguration, run: Run, *, trains: bool) -> Iterator[Problem]:
@@ -87,6 +87,7 @@ def _configured(ref: str, found: ImageConfiguration, run: Run, *, trains: bool) 
             "image.ref",
             message,
             "Images of `make image push` list their packages, and so does docker buildx build --sbom=true.",
+            kind="unread",
         )
     yield from _entrypoint(ref, found)
     yield from _maxtext(ref, contents, run)

@@ -33,7 +33,7 @@ def _stages(run: Run, facts: Facts) -> Iterator[Problem]:
     if stages and facts.taken_unread:
         message = f"{run.output} was not read: {facts.taken_unread.rstrip('.')}."
         fix = "Unknown: whether a training already has the name of a stage; the stage's own submission refuses that."
-        yield note("stage-names-unknown", "name", message, fix)
+        yield note("stage-names-unknown", "name", message, fix, kind="unread")
     for name in (stage_name(run_name=run.run_name, stage=stage) for stage in stages):
         if len(name) > limit:
             message = f"{name!r}, the run of a stage, has {len(name)} characters; the limit is {limit}."

@@ -61,7 +61,9 @@ def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem])
 
 def not_asked(why: str) -> Iterator[Problem]:
     message = f"MaxText's own parser was not asked: {why}."
-    yield note("maxtext-not-asked", "", message, "Unknown: whether it takes the types and values of all keys.")
+    yield note(
+        "maxtext-not-asked", "", message, "Unknown: whether it takes the types and values of all keys.", kind="unread"
+    )
 
 
 def _key_in(text: str, run: Run) -> str:

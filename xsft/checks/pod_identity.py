@@ -117,7 +117,7 @@ def identity_problems(
     fix = f"To see them: {' ; '.join(identity.commands)}"
     if demand.repository and found.pulls is None:
         fix += f" ; and who may pull the image, which the nodes do as themselves: {_readers(demand.repository)}"
-    yield note("pod-rights-not-checked", "output", message, fix)
+    yield note("pod-rights-not-checked", "output", message, fix, kind="unread")
 
 
 def _scopes(rights: PodRights, demand: Demand, pools: list[str]) -> Iterator[Problem]:

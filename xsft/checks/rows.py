@@ -147,7 +147,9 @@ def _not_judged(where: str) -> Problem:
     message = (
         "The rows were not checked: what data.formatting_func, or a multimodal pipeline, makes of them is not known."
     )
-    return note("data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.")
+    return note(
+        "data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.", kind="unread"
+    )
 
 
 def _large(columns: tuple[str, ...], where: str) -> Problem:

@@ -9,7 +9,6 @@ from functools import partial
 
 from xsft import api
 from xsft.aliases import ShowLine
-from xsft.checks import NOT_LOOKED
 from xsft.commands.documents import print_json, status_of
 from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.progress import shown
@@ -31,8 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json("check", {"ok": status == 0, "problems": problem_documents(problems), "exit_status": status})
         return status
-    listed = NOT_LOOKED if args.offline else ()
-    print_problems(p for p in problems if args.notes or p.severity != "note" or p.id in listed)
+    print_problems(p for p in problems if args.notes or p.severity != "note" or (args.offline and p.kind == "unread"))
     sys.stdout.write(_summary(files=len(args.files), problems=problems))
     return status
 

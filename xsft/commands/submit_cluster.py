@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from xsft.checks import NOT_ESTABLISHED
 from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import print_problems, problem_documents
@@ -170,7 +169,7 @@ def _warn(done: Submission, of_the_plan: tuple[Problem, ...], told: _Told) -> No
     """Print the warnings; those of the plan only for a new JobSet, since they change nothing about an existing one."""
     new = done.action in ("created", "attempt")
     told.tell((*(of_the_plan if new else ()), *done.problems))
-    print_problems([p for p in done.problems if p.severity == "note" and p.id in NOT_ESTABLISHED])
+    print_problems([p for p in done.problems if p.severity == "note" and p.kind == "unread"])
     if of_the_plan and not new:
         count = counted(len(of_the_plan), "warning")
         sys.stderr.write(f"{count} of the workload, shown when the run was created: xsft plan {done.plan.file}\n")

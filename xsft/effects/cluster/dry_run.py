@@ -110,6 +110,7 @@ def _pods_not_checked(reply: Reply) -> Problem:
         "Whether the namespace admits the pods (ServiceAccount, PodSecurity, LimitRange, ResourceQuota) was not"
         f" established: you may not create pods, not even as a dry run ({reply.message}).",
         "Ask for the verb create on pods.",
+        kind="unread",
     )
 
 

@@ -174,9 +174,9 @@ def _broken(file: _Copy, found: dict[str, Any], where: str) -> Problem:
 def _too_large(file: str, found: dict[str, Any], where: str) -> Problem:
     message = f"The rows were not checked: the first row group of {file} has {found['group'] / 1e6:,.0f} MB."
     fix = "`xsft data prepare FILE` writes smaller ones; `xsft data inspect FILE` reads any."
-    return note("data-not-read", where, message, fix)
+    return note("data-not-read", where, message, fix, kind="unread")
 
 
 def _not_read(where: str, why: str) -> Problem:
     fix = "Build it: `xsft setup maxtext`; or run `xsft data inspect FILE`."
-    return note("data-not-read", where, f"The rows of the files were not checked: {why}", fix)
+    return note("data-not-read", where, f"The rows of the files were not checked: {why}", fix, kind="unread")

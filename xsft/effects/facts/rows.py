@@ -111,7 +111,7 @@ def _is_json(of: str, files: Sequence[str]) -> bool:
 def rows_unread(why: str, *, where: str, fix: str = "") -> Problem:
     """Return the note on rows that were not read."""
     message = f"The rows were not checked: {why.rstrip('.')}. {UNKNOWN}"
-    return note("data-not-read", where, message, fix)
+    return note("data-not-read", where, message, fix, kind="unread")
 
 
 UNKNOWN = "Unknown: whether there are files, their columns and types, the order of roles, and the number of rows."
@@ -139,7 +139,9 @@ def _bad_glob(pattern: str, where: str) -> Problem:
 
 def _mixture(where: str) -> Problem:
     message = "The rows were not checked: a mixture of files with weights is not read here."
-    return note("data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.")
+    return note(
+        "data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.", kind="unread"
+    )
 
 
 def _sample(files: Sequence[RowFile], where: str) -> DataFacts:
