@@ -18,8 +18,9 @@ from xsft.spec.secrets import redact
 MAX_WORDS = 300
 """Longest quotation of an engine's or registry's message, in characters."""
 
-INSTALL = "Install Docker (https://docs.docker.com/engine/install), or use an engine elsewhere: "
-"DOCKER_HOST=ssh://USER@HOST."
+INSTALL = (
+    "Install Docker (https://docs.docker.com/engine/install), or use an engine elsewhere: DOCKER_HOST=ssh://USER@HOST."
+)
 START = "Start it (sudo systemctl start docker, or Docker Desktop); `docker version` shows whether it answers."
 PERMIT = "Add yourself to the docker group: sudo usermod -aG docker $USER, then log in again (or `newgrp docker`)."
 FREE = (

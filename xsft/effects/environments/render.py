@@ -67,9 +67,7 @@ class Xpk(Struct, frozen=True, kw_only=True):
 def render(
     argvs: Sequence[Argv], *, python: Path, lock_digest: str, cache: Path, worker: Path = WORKER
 ) -> tuple[str, ...]:
-    """Return the manifest of each `("xpk", "workload", "create"
-
-    "create-pathways", "--flag=value", …)`, in order.
+    """Return the manifest of each `("xpk", "workload", "create" or "create-pathways", "--flag=value", …)`, in order.
 
     `python` is the interpreter of xpk's environment, `lock_digest` identifies what is installed there, `cache` is
     xsft's cache directory. Raises SpecError with xpk's own message if xpk refuses a line, EnvironmentMissing if xpk
