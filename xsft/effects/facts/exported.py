@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from xsft.checkpoint.files import METADATA, OCDBT_MANIFEST, SHARDING
 from xsft.checks.export import weights_problems, whole_weights
 from xsft.conversion.inputs import next_directory, number_of
@@ -81,16 +83,7 @@ def plan_ahead(
     inputs = export_inputs(trained, asked, step=step, content="")
     at = (output or trained.output).rstrip("/")
     first = f"{at}/{stage_name(run_name=trained.run_name, stage=STAGE)}/CONTENT"
-    return ExportPlan(
-        run_name=stage_name(run_name=trained.run_name, stage=STAGE),
-        output=at,
-        inputs=inputs,
-        first=first,
-        directory=first,
-        folder=folder or first,
-        argv=export_argv(inputs, directory=folder or first),
-        trainer_argv=trained.argv,
-    )
+    return _plan(trained, inputs, output=at, first=first, directory=first, folder=folder)
 
 
 def refuse_wrong_weights(inputs: ExportInputs) -> None:
@@ -130,15 +123,9 @@ def _content(path: str, storage: Storage) -> str:
     return content_of({name: storage.read(f"{path}/{name}", limit=LARGEST) or b"" for name in SMALL})
 
 
-def _with_attempts(
-    trained: TrainedRun, inputs: ExportInputs, *, output: str, size: int | None, folder: str | None
+def _plan(
+    trained: TrainedRun, inputs: ExportInputs, *, output: str, first: str, directory: str, folder: str | None
 ) -> ExportPlan:
-    first = directory_of(inputs, output=output)
-    storage = storage_for(first, env=own_environment())
-    tried = _tried(first, storage)
-    records = {path: _record(path, storage) for path in tried}
-    whole = next((path for path in tried if _is_whole(path, records[path], inputs, storage)), None)
-    directory = whole or next_directory(first, taken=frozenset(tried))
     return ExportPlan(
         run_name=stage_name(run_name=trained.run_name, stage=STAGE),
         output=output,
@@ -148,6 +135,20 @@ def _with_attempts(
         folder=folder or directory,
         argv=export_argv(inputs, directory=folder or directory),
         trainer_argv=trained.argv,
+    )
+
+
+def _with_attempts(
+    trained: TrainedRun, inputs: ExportInputs, *, output: str, size: int | None, folder: str | None
+) -> ExportPlan:
+    first = directory_of(inputs, output=output)
+    storage = storage_for(first, env=own_environment())
+    tried = _tried(first, storage)
+    records = {path: _record(path, storage) for path in tried}
+    whole = next((path for path in tried if _is_whole(path, records[path], inputs, storage)), None)
+    directory = whole or next_directory(first, taken=frozenset(tried))
+    return replace(
+        _plan(trained, inputs, output=output, first=first, directory=directory, folder=folder),
         weights_bytes=size,
         whole=whole,
         recorded=records[whole] if whole else next((records[path] for path in reversed(tried)), None),
