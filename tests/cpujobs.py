@@ -11,7 +11,7 @@ import yaml
 from tests.stories import ROOT, intent_of, spec_of, varied
 from xsft.catalog.cpu import GIB
 from xsft.conversion.inputs import ConversionInputs, ConversionSource
-from xsft.launchers.cpujob import CpuJob, run_of, run_on_slice
+from xsft.launchers.cpujob import CpuJob, run_off_slice, run_on_slice
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.planner import job_rendering, make_job_plan
 from xsft.steps import JobPlan
@@ -46,7 +46,7 @@ def job(
     run = intent_of(varied(spec_of(STORY), {"namespace": namespace, **dotted})).run
     return CpuJob(
         work="convert",
-        run=(run_on_slice if on_tpu else run_of)(run, run_name=name, attempt=attempt),
+        run=(run_on_slice if on_tpu else run_off_slice)(run, run_name=name, attempt=attempt),
         training=run.run_name,
         digest=digest,
         argv=("python3", "-m", "maxtext.checkpoint_conversion.to_maxtext", "model_name=gemma2-2b", "a=b c '$X'"),

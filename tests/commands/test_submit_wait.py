@@ -85,7 +85,7 @@ def submit(
         record=record,
     )
     connect: Any = lambda progress, confirm: Submitted(action, problems)  # noqa: E731
-    return submit_cluster(PLAN, connect=connect, json=json, wait=after.wait, warnings=warnings)
+    return submit_cluster(replace(PLAN, problems=warnings), connect=connect, json=json, wait=after.wait)
 
 
 def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -> None:

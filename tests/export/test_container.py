@@ -28,7 +28,7 @@ from xsft.export.inputs import ExportInputs
 from xsft.export.plan import ExportPlan
 from xsft.export.record import FILE, ExportRecord, from_json
 from xsft.export.verification import Verification
-from xsft.launchers.cpujob import run_of
+from xsft.launchers.cpujob import run_off_slice
 from xsft.launchers.export_notes import exported_argv, uploaded_argv
 from xsft.records.document import read_facts
 from xsft.records.model import AttemptFacts
@@ -78,7 +78,7 @@ class Pod:
     def start(self, *, status: object = 0, hub: Hub | None = None, **changes: Any) -> subprocess.Popen[str]:
         """`hub`: gets the files, instead of the directory."""
         plan = self.plan(replace(INPUTS, hub=hub.repo) if hub else INPUTS)
-        run = run_of(intent_of(spec_of("gemma2_ultrachat")).run, run_name=plan.run_name, attempt=2)
+        run = run_off_slice(intent_of(spec_of("gemma2_ultrachat")).run, run_name=plan.run_name, attempt=2)
         plan = replace(plan, argv=(*plan.argv, str(status)))
         python, *rest = exported_argv(plan, run=replace(run, spec=run.spec.model_copy(update={"output": self.root})))
         sent = json.loads(rest[2])

@@ -33,7 +33,6 @@ def submit_cpu_job(plan: JobPlan[CpuJob], args: argparse.Namespace, *, wait: Wai
         connect=partial(jobs.submitter_for, plan),
         json=args.json,
         wait=wait if args.wait else None,
-        warnings=tuple(p for p in plan.problems if p.severity == "warning"),
         ask=confirm if at_terminal() and not (args.yes or args.json) else None,
         document=document,
     )

@@ -31,7 +31,6 @@ from xsft.effects.submit.submission import Submission
 from xsft.errors import RunFailed, TimedOut, Unknown
 from xsft.launchers.cpujob import CpuJob
 from xsft.naming import stage_name
-from xsft.problems import Problem
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.states.waiting import DONE
 from xsft.states.worth import WORTHLESS
@@ -73,10 +72,10 @@ class _Job(Protocol):
     asked: SharedIntent
 
 
-def submit_job(plan: Planned, stage: _Job, *, connect: Connect, warnings: tuple[Problem, ...]) -> Submission:
+def submit_job(plan: Planned, stage: _Job, *, connect: Connect) -> Submission:
     """Create, adopt or recognise the stage's object, as `submitted` does."""
     ask = confirm if at_terminal() and not stage.call.yes else None
-    return submitted(plan, connect=connect, warnings=warnings, ask=ask)
+    return submitted(plan, connect=connect, ask=ask)
 
 
 def begun(done: Submission, *, why: str) -> StageEnd:
@@ -132,9 +131,7 @@ class ConvertOnCluster:
         made, intent, problems = look_for_cluster(self._workload)
         made = under_claim(made, take_claim(record_store(), made))
         plan = jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=problems, progress=progress)
-        warnings = tuple(p for p in plan.problems if p.severity == "warning")
-        connect = partial(jobs.submitter_for, plan)
-        self._done = submit_job(plan, self, connect=connect, warnings=warnings)
+        self._done = submit_job(plan, self, connect=partial(jobs.submitter_for, plan))
         return begun(self._done, why=conversion_found(made).why)
 
     def watch(self, timeout_s: float | None) -> None:
@@ -201,10 +198,10 @@ class TrainOnCluster:
 
     def perform(self, progress: ShowLine) -> StageEnd:
         made = self._plan(progress)
-        warnings = tuple(p for p in api.accepted(made) if p.severity == "warning")
+        api.accepted(made)
         connect = partial(submitter_for, self._workload, made, through_xpk=False)
         before = self.find()
-        self._done = submit_job(made, self, connect=connect, warnings=warnings)
+        self._done = submit_job(made, self, connect=connect)
         end = begun(self._done, why=before.why)
         return end if end.state == "running" else replace(end, why=self.find().why, result=self.find().result)
 

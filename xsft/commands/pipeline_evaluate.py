@@ -118,7 +118,7 @@ class EvaluateOnCluster:
         made = self._job(self._plan(), progress)
         if errors_in(made.problems):
             raise SpecError(errors_in(made.problems))
-        self._done = submit_job(made, self, connect=partial(jobs.submitter_for, made), warnings=())
+        self._done = submit_job(made, self, connect=partial(jobs.submitter_for, made))
         return begun(self._done, why="these weights were not measured with these prompts and rules")
 
     def watch(self, timeout_s: float | None) -> None:

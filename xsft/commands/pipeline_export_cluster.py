@@ -69,9 +69,7 @@ class ExportOnCluster:
         intent = self.asked.now()
         made = self._made(intent)
         plan = self._plan_job(made, intent, progress=progress)
-        warnings = tuple(p for p in plan.problems if p.severity == "warning")
-        connect = partial(jobs.submitter_for, plan)
-        self._done = submit_job(plan, self, connect=connect, warnings=warnings)
+        self._done = submit_job(plan, self, connect=partial(jobs.submitter_for, plan))
         return begun(self._done, why=_found(made).why)
 
     def watch(self, timeout_s: float | None) -> None:

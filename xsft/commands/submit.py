@@ -28,9 +28,9 @@ def run(args: argparse.Namespace) -> int:
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
         (plan,) = api.plan((loaded,), progress=progress)
-    warnings = tuple(p for p in api.accepted(plan) if p.severity == "warning")
+    accepted = api.accepted(plan)
     if plan.on_this_machine:
-        print_problems(warnings)
+        print_problems(p for p in accepted if p.severity == "warning")
         if args.through_xpk:
             raise UsageError("--through-xpk: the workload runs on this machine.", fix="Omit it.")
         return submit_local(plan, json=args.json)
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     after = after_plan(plan, patience=patience, log=sys.stderr if args.json else sys.stdout, follow=args.follow)
     wait = after.wait if args.wait or args.follow else None
     ask = confirm if at_terminal() and not (args.yes or args.json) else None
-    return submit_cluster(plan, connect=connect, json=args.json, wait=wait, warnings=warnings, ask=ask)
+    return submit_cluster(plan, connect=connect, json=args.json, wait=wait, ask=ask)
 
 
 def _plan(args: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from xsft.checks import for_submission
 from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import print_problems, problem_documents
@@ -51,20 +52,19 @@ def submit_cluster(
     connect: Connect,
     json: bool,
     wait: Wait | None = None,
-    warnings: tuple[Problem, ...] = (),
     ask: Callable[[str], bool] | None = None,
     document: DocumentOf | None = None,
 ) -> int:
     """Create, adopt or recognise the run and return 0; with `wait`, wait for its end.
 
-    `warnings`: of the plan. `ask`: asks the user whether to create it; None: without asking. `document`: what `json`
-    prints; by default that of `submit`.
+    `ask`: asks the user whether to create it; None: without asking. `document`: what `json` prints; by default that of
+    `submit`.
 
     Raises as `connect` and `Submitter.submit` do, Refused if the answer is no, and as `waiting.error_of` says; under
     `json` the document is printed instead and the exit status returned.
     """
     printed = (document or _document) if json else None
-    done = submitted(plan, connect=connect, warnings=warnings, ask=ask)
+    done = submitted(plan, connect=connect, ask=ask)
     if wait is None:
         return _done(done, printed)
     if not json and done.action != "finished":
@@ -77,14 +77,12 @@ def submit_cluster(
     return _waited(done, waited, printed)
 
 
-def submitted(
-    plan: Planned, *, connect: Connect, warnings: tuple[Problem, ...], ask: Callable[[str], bool] | None
-) -> Submission:
+def submitted(plan: Planned, *, connect: Connect, ask: Callable[[str], bool] | None) -> Submission:
     """Create, adopt or recognise the run; print what it takes and the warnings to stderr. Raises as `submit_cluster`
     does.
     """
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
-    told = _Told()
+    told, warnings = _Told(), tuple(p for p in for_submission(plan.problems) if p.severity == "warning")
     try:
         with shown("submit") as progress:
             asking = partial(_confirm, ask=ask, progress=progress, told=told, warnings=warnings)

@@ -91,7 +91,7 @@ class CpuJob(Struct, frozen=True, kw_only=True):
 
     def attempt(self, number: int) -> CpuJob:
         """Return the same job under the name of its nth attempt."""
-        own = run_on_slice if self.on_tpu else run_of
+        own = run_on_slice if self.on_tpu else run_off_slice
         return replace(self, run=own(self.run, run_name=self.run.run_name, attempt=number))
 
     @property
@@ -102,7 +102,7 @@ class CpuJob(Struct, frozen=True, kw_only=True):
 def conversion_job(made: ConversionPlan, run: Run, needs: ConversionEstimate, *, on_tpu: bool = False) -> CpuJob:
     """Return the conversion job of the workload's run; the pod writes to the output itself, so only the download needs
     its disk."""
-    own = run_on_slice if on_tpu else run_of
+    own = run_on_slice if on_tpu else run_off_slice
     return CpuJob(
         work="convert",
         run=own(run, run_name=made.run_name, attempt=1),
@@ -120,7 +120,7 @@ def export_job(plan: ExportPlan, run: Run, needs: ExportEstimate) -> CpuJob:
     """Return the export job of the workload's run; the model is written to the pod's disk before it is copied."""
     return CpuJob(
         work="export",
-        run=run_of(run, run_name=plan.run_name, attempt=1),
+        run=run_off_slice(run, run_name=plan.run_name, attempt=1),
         training=plan.training,
         digest=plan.digest,
         argv=plan.argv,
@@ -138,17 +138,21 @@ def _notes(job: CpuJob, inputs: ConversionInputs) -> ContainerNotes:
     return ContainerNotes(record=record, **noted_end(run), checkpoint=job.writes)
 
 
-def run_of(run: Run, *, run_name: str, attempt: int) -> Run:
-    """Return the workload's run as its job: another name, and no slice."""
-    name = jobset_name(run_name=run_name, attempt=attempt)
-    mode = Mode(value="mcjax", reason="one process on a CPU node")
-    return replace(run, run_name=run_name, attempt=attempt, jobset=name, mode=mode, slice=None)
+def job_run(run: Run, *, run_name: str, attempt: int, process: str) -> Run:
+    """Return the workload's run as a job of it: under another name, and in McJAX. `process`: how it runs there."""
+    name, mode = jobset_name(run_name=run_name, attempt=attempt), Mode(value="mcjax", reason=process)
+    return replace(run, run_name=run_name, attempt=attempt, jobset=name, mode=mode)
+
+
+def run_off_slice(run: Run, *, run_name: str, attempt: int) -> Run:
+    """Return the workload's run as its job on a CPU node."""
+    own = job_run(run, run_name=run_name, attempt=attempt, process="one process on a CPU node")
+    return replace(own, slice=None)
 
 
 def run_on_slice(run: Run, *, run_name: str, attempt: int) -> Run:
     """Return the workload's run as its job on one slice of the workload's TPU type."""
     tpu = run.spec.tpu.model_copy(update={"num_slices": 1}) if run.spec.tpu else None
     spec = run.spec.model_copy(update={"tpu": tpu})
-    mode = Mode(value="mcjax", reason="one process on the first host of a slice")
-    named = run_of(run, run_name=run_name, attempt=attempt)
-    return replace(named, spec=spec, slice=run.slice, mode=mode)
+    own = job_run(run, run_name=run_name, attempt=attempt, process="one process on the first host of a slice")
+    return replace(own, spec=spec)

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.program import pod_argv, program_digest
+from xsft.launchers.cpujob import job_run
 from xsft.launchers.encoding import encode_command
 from xsft.launchers.pod_end import noted_end
-from xsft.naming import StageWork, jobset_name
-from xsft.spec.resolve import Mode, Run
+from xsft.naming import StageWork
+from xsft.spec.resolve import Run
 from xsft.trainers.tokenizer_copy import copying
 from xsft.trainers.trainer import trainer_of
 
@@ -75,6 +76,4 @@ def evaluation_job(plan: EvaluationPlan, run: Run, *, limit_s: int) -> SliceJob:
 
 
 def _run_of(run: Run, *, run_name: str, attempt: int) -> Run:
-    name = jobset_name(run_name=run_name, attempt=attempt)
-    mode = Mode(value="mcjax", reason="one process per host")
-    return replace(run, run_name=run_name, attempt=attempt, jobset=name, mode=mode)
+    return job_run(run, run_name=run_name, attempt=attempt, process="one process per host")
