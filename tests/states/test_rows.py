@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
-from tests.observations import NOW, finished, jobset, judged, local, observed, queued, said
+from tests.observations import EARLIER, NOW, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
 from xsft.states.folding import FoldedRun, fold
-from xsft.states.model import Observation, Recorded, RunObject, Status, Unread
+from xsft.states.model import KueueWorkload, Observation, Recorded, RunObject, Status, Unread
 from xsft.states.rows import aged, row_of
 
 
@@ -30,6 +31,70 @@ def test_a_row_says_how_far_and_how_fast_and_how_old() -> None:
     assert row.progress.read
     assert row.progress.saved_step == 100
     assert row.chips == 512
+
+
+def test_every_column_of_a_live_run_has_its_source() -> None:
+    held = jobset("gemma-evaluate-2", run_name="gemma-evaluate", work="evaluate", restarts=1, queue="old-queue")
+    workload = KueueWorkload(name="w", queue="new-queue", position=4)
+    seen = observed("gemma-evaluate", jobset=held, workload=workload, ahead_s=60.0)
+    row = row_of(seen, Status(state="training", reason="resumed", evidence=("jobset",)), now=NOW, attempts=2)
+    assert asdict(row) == {
+        "target": "xpk",
+        "run_name": "gemma-evaluate",
+        "pipeline": "gemma",
+        "stage": "evaluate",
+        "jobset": "gemma-evaluate-2",
+        "namespace": "default",
+        "cluster": "my-project/us-east5-b/my-cluster",
+        "mode": "mcjax",
+        "tpu": "v6e-256",
+        "num_slices": 2,
+        "state": "training",
+        "reason": "resumed",
+        "step": 120,
+        "steps": 1000,
+        "loss": 2.3456,
+        "step_seconds": 4.546,
+        "mfu": pytest.approx(0.455, abs=0.0005),
+        "tokens_per_second": 7207.0,
+        "eta_s": pytest.approx(880 * 4.546),
+        "restarts": 1,
+        "max_restarts": 3,
+        "created_at": "2026-11-21T10:00:00Z",
+        "ended_at": None,
+        "age_s": 7260,
+        "queue": "new-queue",
+        "queue_position": 4,
+        "evidence": ("jobset",),
+        "observed_at": EARLIER,
+        "evidence_age_s": 4,
+        "progress": row.progress,
+        "unread": (),
+        "attempts": 2,
+        "output": "gs://my-bucket/runs",
+        "tensorboard": "gs://my-bucket/runs/gemma-evaluate/tensorboard",
+        "spec_digest": "ab" * 32,
+        "uid": "uid-gemma-evaluate-2",
+    }
+
+
+def test_a_run_of_a_record_alone_takes_its_columns_from_there() -> None:
+    record = Recorded(outcome="failed", jobset="gemma-export", uid="u1", work="export", tpu="v5p-8", num_slices=4)
+    seen = observed("gemma-export", jobset=None, progress=None, record=record, output="gs://my-bucket/other/")
+    row = row_of(seen, Status(state="failed"), now=NOW)
+    assert (row.jobset, row.uid, row.namespace, row.queue) == ("gemma-export", "u1", None, None)
+    assert (row.stage, row.pipeline, row.output) == ("export", "gemma", "gs://my-bucket/other/")
+    assert (row.tensorboard, row.created_at, row.age_s, row.spec_digest) == (None, None, None, None)
+    training = row_of(replace(seen, steps=10, record=replace(record, work=None)), Status(state="failed"), now=NOW)
+    assert (training.stage, training.pipeline) == ("train", "gemma-export")
+    assert training.tensorboard == "gs://my-bucket/other/gemma-export/tensorboard"
+
+
+def test_a_jobset_that_xsft_did_not_create_is_no_stage() -> None:
+    row = row_of(observed(jobset=jobset(ours=False), workload=None), Status(state="training"), now=NOW)
+    assert (row.stage, row.pipeline, row.queue, row.queue_position) == (None, None, "multislice-queue", None)
+    gone = row_of(observed(jobset=None, was=jobset(ours=False)), Status(state="gone"), now=NOW)
+    assert (gone.stage, gone.pipeline, gone.jobset, gone.uid) == (None, None, None, None)
 
 
 @pytest.mark.parametrize("pace", [float("inf"), float("nan"), 1e308])
