@@ -124,9 +124,9 @@ class ImageThere(Struct, frozen=True, kw_only=True):
         return self.configuration.labels if self.configuration else {}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Registries:
-    """A client of any registry, with the login that the user has for it."""
+    """A client of any registry, with the login that the user has for it. Mutable: logins are kept."""
 
     env: Mapping[str, str] = field(repr=False)
     login: Callable[[str, Mapping[str, str]], RegistryLogin] = login_for

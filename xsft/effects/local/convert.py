@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone, ConversionEvent, parse
@@ -156,7 +156,6 @@ class _Try(Struct, frozen=True, kw_only=True):
     folder: ConversionFolder
     machine: Machine
     record: Record
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
 
 
 class _End(Struct, frozen=True, kw_only=True):
@@ -169,15 +168,18 @@ def _tried(one: _Try) -> _End:
     """Run one try. Its outcome is recorded in both records, however it ends."""
 
     def work() -> _End:
-        status = _run(one)
-        return _saved(one, _judged(one, status), status)
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
+        status = _run(one, tail)
+        return _saved(one, _judged(one, status, tail), status)
 
     return run_recorded(work, record=lambda outcome, why: _saved(one, _End(outcome=outcome, reason=why), status=None))
 
 
-def _run(one: _Try) -> int:
+def _run(one: _Try, tail: deque[str]) -> int:
+    """Return the exit status of the converter; its last lines are added to `tail`."""
+
     def on_line(line: str) -> None:
-        one.tail.append(line)
+        tail.append(line)
         event = parse(line)
         if event is not None:
             one.asked.on_event(event)
@@ -188,9 +190,9 @@ def _run(one: _Try) -> int:
         env = {**program_environment(one.machine, scratch, online=online), "JAX_PLATFORMS": "cpu"}
         argv = (*contained.prefix, *last.argv)
         status = follow(argv, env=env, log=Path(last.log), on_line=on_line)
-    status = true_status(status, tuple(one.tail))
+    status = true_status(status, tuple(tail))
     if killed := signal_text(status, since=began):
-        one.tail.append(f"RuntimeError: {killed}")
+        tail.append(f"RuntimeError: {killed}")
     return status
 
 
@@ -229,10 +231,10 @@ def _size(directory: Path) -> int:
     return total
 
 
-def _judged(one: _Try, status: int) -> _End:
+def _judged(one: _Try, status: int, tail: Iterable[str]) -> _End:
     """Return the outcome, by the files that exist: the exit status proves neither success nor failure."""
     plan, after = one.plan, one.asked.look()
-    said = reason(tuple(one.tail)) or f"to_maxtext ended with exit status {status}"
+    said = reason(tuple(tail)) or f"to_maxtext ended with exit status {status}"
     if after.digest != plan.digest:
         return _End(outcome="failed", reason=f"{plan.inputs.source.repo} changed while it was converted")
     if after.whole != plan.checkpoint:

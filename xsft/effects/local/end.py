@@ -48,8 +48,8 @@ def _crashed(watch: Watch, *, steps: int, status: int, why: str | None) -> Train
 
 
 def ended_then(attempt: Attempt, *, steps: int) -> TrainerEnd:
-    """Return the end of a run that has its last checkpoint. Its log is read too: a record of an older xsft that did not
-    check says nothing of what was learnt.
+    """Return the end of a run that has its last checkpoint. Its log is read too: an attempt that was interrupted after
+    that checkpoint was not judged.
     """
     if attempt.state_reason in WORTHLESS:
         return TrainerEnd(outcome="failed", reason=attempt.reason, state_reason=attempt.state_reason)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.effects.environments.installed import BuiltEnvironment
@@ -141,7 +141,6 @@ class _ExportAttempt(Struct, frozen=True, kw_only=True):
     asked: ExportWork
     record: Record
     shop: ExportShop
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
 
 
 def _exported(plan: ExportPlan, asked: ExportWork) -> ExportResult:
@@ -207,12 +206,13 @@ def _steps(one: _ExportAttempt) -> _ExportEnd:
 def _write(one: _ExportAttempt) -> str:
     """Run MaxText's exporter; return why it failed, or nothing."""
     last, began = one.record.last, clock.monotonic()
-    shop = replace(one.shop, on_line=one.tail.append)
-    status = true_status(run(last.argv, shop, log=Path(last.log), online=_is_online(one.plan)), tuple(one.tail))
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    shop = replace(one.shop, on_line=tail.append)
+    status = true_status(run(last.argv, shop, log=Path(last.log), online=_is_online(one.plan)), tuple(tail))
     if status == 0:
         return ""
     killed = signal_text(status, since=began)
-    return killed or reason(tuple(one.tail)) or f"to_huggingface ended with exit status {status}"
+    return killed or reason(tuple(tail)) or f"to_huggingface ended with exit status {status}"
 
 
 def _is_online(plan: ExportPlan) -> bool:
