@@ -47,6 +47,15 @@ def test_an_admissible_run_has_no_problems(name: str) -> None:
     assert said(facts(), name) == ()
 
 
+@pytest.mark.parametrize(
+    ("strategy", "pending", "ids"),
+    [("StrictFIFO", 2, ["queue-in-order"]), ("StrictFIFO", 0, []), ("BestEffortFIFO", 2, [])],
+)
+def test_a_strict_queue_with_others_before_the_run(strategy: str, pending: int, ids: list[str]) -> None:
+    strict = {**queue(queueingStrategy=strategy), "status": {"pendingWorkloads": pending}}
+    assert [p.id for p in said(facts(cluster_queue=strict))] == ids
+
+
 def test_only_the_missing_namespace_is_reported() -> None:
     assert [p.id for p in said(facts(namespace=None, local_queue=None, cluster_queue=None))] == ["namespace-missing"]
 
@@ -184,7 +193,10 @@ def test_secrets() -> None:
     assert keyless.id == "secret-key-missing"
     assert "it has other" in keyless.message
     assert said(facts(secrets={"hf": frozenset({"token"})}), **token) == ()
-    assert [p.where for p in said(facts(secrets={"r": None}), **{"image.pull_secret": "r"})] == ["image.pull_secret"]
+    pull = {"image.pull_secret": "r"}
+    assert [p.where for p in said(facts(secrets={"r": None}), **pull)] == ["image.pull_secret"]
+    assert [p.id for p in said(facts(secrets={"r": frozenset({"password"})}), **pull)] == ["secret-key-missing"]
+    assert said(facts(secrets={"r": frozenset({".dockerconfigjson"})}), **pull) == ()
 
 
 def test_missing_read_rights_are_reported_and_stop_nothing() -> None:

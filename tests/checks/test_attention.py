@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
@@ -49,10 +51,21 @@ BLOCKS = [
 ]
 
 
+IN_ORDER: dict[str, Any] = {
+    "parallelism": {"ici": {"context": 2}},
+    "overrides": {"maxtext": {"context_parallel_load_balance": False}},
+}
+
+
 def test_what_is_not_known_is_left_alone() -> None:
     assert ids(check, long(1000, attention="dot_product")) == set()
     assert ids(check, spec(train={"max_target_length": 1000}, target="local")) == set()
-    assert ids(check, spec(train={"max_target_length": 1000}, parallelism={"ici": {"context": 2}})) == set()
+    assert ids(check, spec(train={"max_target_length": 1000}, **IN_ORDER)) == set()
+
+
+def test_a_split_sequence_keeps_its_order() -> None:
+    assert ids(check, spec(parallelism=IN_ORDER["parallelism"])) == {"context-order"}
+    assert ids(check, spec(**IN_ORDER)) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
 
 

@@ -198,3 +198,6 @@ def test_positions_of_a_longer_context_and_random_weights_change_what_they_like(
     assert ids(check, spec(**longer)) == set()
     random = spec(model={"checkpoint": DROP}, overrides={"maxtext": {"sliding_window_size": 128}})
     assert "architecture-changed" not in ids(check, random)
+    forced = {"override_model_config": True, "rope_max_timescale": 1000}
+    assert ids(check, spec(overrides={"maxtext": forced})) == {"architecture-changed"}
+    assert ids(check, spec(overrides={"maxtext": {**forced, "rope_max_timescale": 1_000_000}})) == set()

@@ -31,6 +31,7 @@ def served(export: Any = None, /, **serve: Any) -> dict[str, Any]:
         ({"stages": served(), "model": LLAMA}, set()),
         ({"stages": served(type="v6e-1"), "model": LLAMA}, {"serve-too-large"}),
         ({"stages": served(), "model": DEEPSEEK}, {"serve-too-large"}),
+        ({"stages": served(max_model_len=131_072)}, {"serve-length"}),
         ({"stages": served(), "name": "a" * 32}, set()),
         ({"stages": served(), "name": "a" * 33}, {"serve-name"}),
         ({"stages": served(), "overrides": {"maxtext": {"base_emb_dim": "wide"}}}, set()),

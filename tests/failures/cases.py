@@ -57,6 +57,8 @@ LARGE = CheckpointFacts(
     arrays=(SavedArray(path=("params", "params", "wi"), piece=(16384, 126, 53248), dtype="bfloat16"),),
 )
 OLD = {"0/items/manifest.ocdbt": b"x", "0/items/d/1": b"x", "0/items/params.params.wi/manifest.ocdbt": b"x"}
+SPOT = {"key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"}
+SERVER = {"image": f"vllm/vllm-tpu@sha256:{'0' * 64}", "type": "v6e-4"}
 TAINTED = {"spec": {**TPU_FLAVOR["spec"], "nodeTaints": [{"key": "team", "value": "other", "effect": "NoSchedule"}]}}
 
 
@@ -278,7 +280,43 @@ def image(**told: Any) -> Case:
     return lambda _folder: printed(tuple(image_said(**told)))
 
 
+def a_strict_queue(_folder: Path) -> Raised:
+    strict = {**queue(queueingStrategy="StrictFIFO"), "status": {"pendingWorkloads": 7}}
+    return printed(said(cluster_facts(cluster_queue=strict)))
+
+
+def hosts_with_fewer_chips(_folder: Path) -> Raised:
+    few = {"allocatable": {"google.com/tpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    found = pools(2)
+    chips = [node for node in found if "google.com/tpu" in node["status"]["allocatable"]]
+    return printed(tuple(nodes_said(tuple({**node, "status": few} if node in chips else node for node in found))))
+
+
 CASES: Mapping[str, Case] = {
+    "attention.context": workload(parallelism={"ici": {"context": 4}}),
+    "keys.positions": keys(override_model_config=True, rope_max_timescale=1000),
+    "keys.dtype": keys(dtype="float16"),
+    "keys.weights": keys(weight_dtype="bfloat16"),
+    "keys.warm-up": keys(warmup_steps_fraction=1.0),
+    "keys.schedule": keys(learning_rate_schedule_steps=100),
+    "keys.profile": keys(profiler="xplane", skip_first_n_steps_for_profiler=2000),
+    "keys.no-checkpoints": keys(enable_checkpointing=False),
+    "checkpoint.period": workload(train={"steps": 800, "checkpoint_period": 1000}),
+    "checkpoint.quantized": workload(
+        model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B-FP8"}},
+        facts=Facts(source=SourceFacts(commit="0" * 40, quantized="quantization_config: fp8")),
+    ),
+    "data.gated": workload(
+        data={"hf_path": "me/rows", "train_split": "train"}, facts=Facts(hub_data=HubDataFacts(access="gated"))
+    ),
+    "cluster.strict-queue": a_strict_queue,
+    "cluster.chips-of-host": hosts_with_fewer_chips,
+    "cluster.spot": lambda _folder: printed(tuple(nodes_said(spoilt({"spec": {"taints": [SPOT]}}, at=0)))),
+    "cluster.pull-secret": lambda _folder: printed(
+        said(cluster_facts(secrets={"r": frozenset({"password"})}), **{"image.pull_secret": "r"})
+    ),
+    "serving.length": workload(stages={"export": {}, "serve": {**SERVER, "max_model_len": 131_072}}),
+    "start.platform": workload(env={"JAX_PLATFORMS": "cpu"}),
     "attention.indexer": workload(
         FLAGSHIP, model={"name": "deepseek3.2-671b", "tokenizer": "deepseek-ai/DeepSeek-V3.2"}
     ),

@@ -114,6 +114,7 @@ UNUSUAL: dict[str, dict[str, Any]] = {
     "context": {
         "train": {"max_target_length": 32768, "steps": 20},
         "parallelism": {"ici": {"fsdp": 4, "context": 4}},
+        "overrides": {"maxtext": {"context_parallel_load_balance": False}},
     },
     "traced": {"overrides": {"maxtext": {"enable_tensorboard": True, "profiler": "xplane", "profiler_steps": 3}}},
     "flags": {"env": {"LIBTPU_INIT_ARGS": "--xla_tpu_enable_async_collective_fusion=true"}},

@@ -143,6 +143,7 @@ def _queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
         )
     elif not isinstance(facts.cluster_queue, Unseen):
         yield from _stopped(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
+        yield from _in_order(facts.cluster_queue)
         yield from _namespace_refused(facts, demand, facts.cluster_queue)
         yield from _quota(facts, demand, facts.cluster_queue)
 
@@ -171,6 +172,19 @@ def _stopped(what: str, queue: JsonObject) -> Iterator[Problem]:
     yield warning(
         "queue-inactive", "queue", message, "Ask the cluster's administrator; the run waits until it is active."
     )
+
+
+def _in_order(queue: JsonObject) -> Iterator[Problem]:
+    """Check for others that a strict queue admits first, even if only the run itself fits. source: kueue@v0.16.1
+    apis/kueue/v1beta1/clusterqueue_types.go, StrictFIFO."""
+    pending = (queue.get("status") or {}).get("pendingWorkloads") or 0
+    if (queue.get("spec") or {}).get("queueingStrategy") == "StrictFIFO" and pending:
+        message = (
+            f"The ClusterQueue {queue['metadata']['name']} is StrictFIFO and {pending} Workloads wait in it: those of"
+            " at least the run's priority are admitted before it, although quota may be left."
+        )
+        fix = "Set a higher priority, or use a queue with BestEffortFIFO."
+        yield warning("queue-in-order", "queue", message, fix)
 
 
 def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
@@ -233,9 +247,17 @@ def _secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[P
         )
         message = f"Secret {need.name} was not found {at}; the pods would never start."
         yield error("secret-missing", need.where, message, f"Create it: {how}")
+    elif need.key is None and not PULL_KEYS & keys:
+        message = f"The Secret {need.name} {at} has no {min(PULL_KEYS)}, so the nodes pull the image without a login."
+        fix = "Make another with `kubectl create secret docker-registry`."
+        yield error("secret-key-missing", need.where, message, fix)
     elif need.key and need.key not in keys:
         message = f"The Secret {need.name} {at} has no key {need.key}; it has {', '.join(sorted(keys)) or 'none'}."
         yield error("secret-key-missing", need.where, message, "Use one of its keys, or create another Secret.")
+
+
+PULL_KEYS = frozenset({".dockerconfigjson", ".dockercfg"})
+"""source: kubernetes@1.34 staging/src/k8s.io/api/core/v1/types.go, SecretTypeDockerConfigJson, SecretTypeDockercfg"""
 
 
 def _elsewhere(demand: Demand) -> str:

@@ -1,4 +1,5 @@
-"""Check the sequence length: TPU's flash attention must divide it, and the model must know as many positions. Pure.
+"""Check the sequence length: TPU's flash attention must divide it, the model must know as many positions, and its parts
+on several chips must keep their order. Pure.
 
 source: maxtext@0.2.5 layers/attention_op.py [tpu_flash_attention, create_sa_config]; jax@0.11.0
 experimental/pallas/ops/tpu/splash_attention. tests/contract/test_attention_blocks.py compares the rule with the kernel.
@@ -11,7 +12,7 @@ from itertools import chain
 
 from xsft.catalog.models import context_length, pins
 from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import number
+from xsft.checks.values import is_on, number
 from xsft.facts import Facts
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
@@ -31,6 +32,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del facts
     length = number(keys.get("max_target_length"))
     yield from _context(run, keys, length or 0)
+    yield from _order(run, keys)
     if not run.spec.on_cluster or length is None or not _uses_flash(run, keys, length):
         return
     why = misfit(int(length), {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)})
@@ -54,6 +56,24 @@ def _context(run: Run, keys: Mapping[str, Value], length: float) -> Iterator[Pro
         )
         fix = f"Set at most {known}, or give a reason under checks: if the run is to lengthen the context."
         yield warning("sequence-beyond-context", where_of("max_target_length", run), message, fix)
+
+
+def _order(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check context parallelism: its masks are for tokens in another order, into which SFT does not bring them.
+
+    source: maxtext@0.2.5 utils/train_utils.py [setup_train_loop] reorders the batch of pre-training;
+    trainers/post_train/sft/hooks.py does not, and layers/attention_op.py [_load_balanced_context_parallel] asks the
+    configuration alone.
+    """
+    split = any((number(keys.get(f"{group}_context_parallelism")) or 1) != 1 for group in ("ici", "dcn"))
+    flash = keys.get("attention", "autoselected") in ("autoselected", "flash")
+    if run.spec.on_cluster and split and flash and is_on(keys.get("context_parallel_load_balance", True)):
+        message = (
+            "The context axis splits sequences, and MaxText's masks then take the tokens for reordered, which its SFT"
+            " trainer does not do: tokens would attend to later ones, without an error."
+        )
+        fix = "Set overrides.maxtext.context_parallel_load_balance: false, or use another axis."
+        yield warning("context-order", where_of("context_parallel_load_balance", run) or "parallelism", message, fix)
 
 
 def _uses_flash(run: Run, keys: Mapping[str, Value], length: float) -> bool:

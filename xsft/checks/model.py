@@ -244,19 +244,31 @@ BUILT_WITH: Mapping[str, Value] = MappingProxyType(
 )
 """Keys that change a model's computation but none of its arrays, with MaxText's defaults. They hold for a model whose
 configuration does not set the key. source: maxtext@0.2.5 configs/base.yml."""
+BUILT_BY_MODEL = frozenset(
+    {
+        *BUILT_WITH, "beta_fast", "beta_slow", "compressed_rope_max_timescale", "global_rope_max_timescale",
+        "global_rope_proportion", "interleave_moe_layer_step", "local_rope_max_timescale", "local_rope_proportion",
+        "logits_via_embedding", "mlp_activations", "mscale", "n_routing_groups",
+        "original_max_position_embeddings", "rope_attention_scaling", "rope_factor", "rope_truncate", "rope_use_scale",
+        "topk_routing_group",
+    }
+)  # fmt: skip
+"""Such keys that models set in their own configuration; with override_model_config MaxText takes another value."""
 
 
 def _architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check for another computation than the weights were trained with; a longer context may need other positions."""
     weights = run.spec.model.checkpoint or run.spec.model.hf
     longest, length = context_length(run.spec.model.name), number(keys.get("max_target_length")) or 0
+    own = pins(run.spec.model.name)
     for key in run.spec.overrides.maxtext if weights and run.model else ():
-        default, given = BUILT_WITH.get(key), keys.get(key)
+        trained, given = own.get(key, BUILT_WITH.get(key)), keys.get(key)
         lengthens = key.startswith("rope_") and longest is not None and length > longest
-        if None in (default, given) or key in pins(run.spec.model.name) or same(given, default) or lengthens:
+        kept = key in own and not is_on(keys.get("override_model_config", False))  # override-model-key, trainer_keys
+        if None in (trained, given) or key not in BUILT_BY_MODEL or kept or same(given, trained) or lengthens:
             continue
         message = (
-            f"{run.spec.model.name} was trained with {key} {default!r}, and {given!r} is given: the weights"
+            f"{run.spec.model.name} was trained with {key} {trained!r}, and {given!r} is given: the weights"
             " fit, and the model computes something else, without an error."
         )
         yield warning("architecture-changed", where_of(key, run), message, "Remove it, or give a reason under checks:.")

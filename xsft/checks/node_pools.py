@@ -79,6 +79,8 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str) -> Iterator[Obstacle]
     cordoned = [node for node in unit.nodes if (node.get("spec") or {}).get("unschedulable")]
     not_ready = [node for node in unit.nodes if not is_ready(node)]
     taints = [taint for node in unit.nodes for taint in _untolerated(node, pods)]
+    chips = pods.requests[TPU] / pods.pods
+    few = next((has for node in unit.nodes if 0 < (has := _allocatable(node, TPU)) < chips), None)
     look = f"{kubectl} get nodes -l {selector}"
     if len(unit.nodes) < unit.shape.hosts:
         yield Obstacle(slice=unit.name, why=f"{len(unit.nodes)} of {unit.shape.hosts} hosts", fix=look)
@@ -87,6 +89,9 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str) -> Iterator[Obstacle]
         yield Obstacle(slice=unit.name, why=f"cordoned: {_names(cordoned)}", fix=fix)
     elif not_ready:
         yield Obstacle(slice=unit.name, why=f"not Ready: {_names(not_ready)}", fix=look)
+    elif few is not None:
+        why = f"a host gives {plain(few)} chips, and a pod asks for {plain(chips)}"
+        yield Obstacle(slice=unit.name, why=why, fix=look)
     elif taints:
         key, effect = taints[0].get("key"), taints[0].get("effect")
         fix = f"{kubectl} taint nodes -l {selector} {key}:{effect}-"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xsft.catalog.models import context_length
 from xsft.catalog.serving import GIB, ServingShape, serving_shape_for, serving_shapes
 from xsft.facts import Facts
 from xsft.image.reference import is_pinned
@@ -34,6 +35,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.spec.on_cluster:
         yield from _image(stage)
         yield from _size(run, stage)
+        yield from _length(run, stage)
         yield from _name(run)
 
 
@@ -86,6 +88,17 @@ def _size(run: Run, stage: ServeStage) -> Iterator[Problem]:
         yield error("serve-size", "stages.serve", message, fix)
     elif serving_shape_for(stage.type, weights=size, heads=heads) is None:
         yield _too_large(stage.type, size=size, heads=heads)
+
+
+def _length(run: Run, stage: ServeStage) -> Iterator[Problem]:
+    """Check that vLLM starts with this length. source: vllm@0.11.0 vllm/config/model.py _get_and_verify_max_len"""
+    known = context_length(run.spec.model.name)
+    if known and stage.max_model_len and stage.max_model_len > known:
+        message = (
+            f"max_model_len {stage.max_model_len:,} is more than the {known:,} positions of {run.spec.model.name}: vLLM"
+            " does not start with more."
+        )
+        yield error("serve-length", "stages.serve.max_model_len", message, f"Write at most {known}.", kind="disputable")
 
 
 def _too_large(asked: str, *, size: int, heads: int) -> Problem:
