@@ -78,6 +78,8 @@ class SourceFacts(Struct, frozen=True, kw_only=True):
     """Bytes of all safetensors files; None if unknown."""
     vocabulary: int | None = None
     """Rows of the embedding; None if unknown."""
+    fields: Mapping[str, float] = field(default_factory=dict)
+    """Numbers and switches that config.json gives for the language model; empty if it was not read."""
     problems: tuple[Problem, ...] = ()
     """Why it cannot be converted."""
     unanswered: str = ""

@@ -7,12 +7,13 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from msgspec import Struct
 
+from tests.checks.factory import DROP, ids, spec
 from tests.cpujobs import plan_of
 from tests.exports import LORA, recorded, trainer_argv
 from tests.fakes.gcs import Bucket, serving
@@ -22,6 +23,8 @@ from tests.podshell import command_of, executable
 from tests.replacing import replace
 from tests.stories import intent_of, spec_of, varied
 from xsft.catalog.cpu import GIB
+from xsft.checks import conversion
+from xsft.conversion.quantized import language_fields
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.exported import plan_export, sizes_in, training_of
 from xsft.effects.local.export import ExportResult, ExportWork, export_here
@@ -36,6 +39,7 @@ from xsft.export.estimate import ExportEstimate
 from xsft.export.judging import read_headers
 from xsft.export.plan import ExportPlan
 from xsft.export.record import FILE, from_json, missing_files
+from xsft.facts import Facts, SourceFacts
 from xsft.launchers.cpujob import export_job
 from xsft.trainers.export import ExportRequest
 
@@ -248,13 +252,34 @@ def arrays(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_model_types_are_those_of_the_exporters_configurations(maxtext_python: Path) -> None:
+@pytest.fixture(scope="module")
+def configurations(maxtext_python: Path) -> dict[str, dict[str, Any]]:
+    """The configurations of Hugging Face that MaxText keeps of its models."""
     program = (
         "import json\n"
         "from maxtext.checkpoint_conversion.utils.hf_model_configs import HF_MODEL_CONFIGS as known\n"
-        "print(json.dumps({name: one['model_type'] if isinstance(one, dict) else one.model_type"
-        " for name, one in known.items()}))\n"
+        "told = {name: one if isinstance(one, dict) else {**one.to_dict(), 'model_type': one.model_type}\n"
+        "        for name, one in known.items()}\n"
+        "print(json.dumps(told, default=str))\n"
     )
     done = subprocess.run((maxtext_python, "-I", "-c", program), capture_output=True, text=True, check=True)
-    known = json.loads(done.stdout.splitlines()[-1])
-    assert {name: model_type(name) for name in known} == known
+    return cast("dict[str, dict[str, Any]]", json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_model_types_are_those_of_the_exporters_configurations(configurations: dict[str, dict[str, Any]]) -> None:
+    assert {name: model_type(name) for name in configurations} == {
+        name: told["model_type"] for name, told in configurations.items()
+    }
+
+
+OTHER_ROPE = {"qwen3-4b-thinking-2507", "llama3.1-405b"}
+"""Models of which MaxText's copy of the configuration has another rope_theta than its own model, and than the hub."""
+
+
+def test_configurations_tell_the_catalogues_models(configurations: dict[str, dict[str, Any]]) -> None:
+    for name, told in configurations.items():
+        local = spec(
+            target="local", tpu=DROP, place=DROP, model={"name": name, "checkpoint": DROP, "hf": {"repo": "./mine"}}
+        )
+        found = ids(conversion.check, local, Facts(source=SourceFacts(fields=language_fields(told))))
+        assert found == ({"weights-config"} if name in OTHER_ROPE else set()), name

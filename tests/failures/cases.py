@@ -57,6 +57,7 @@ LARGE = CheckpointFacts(
     arrays=(SavedArray(path=("params", "params", "wi"), piece=(16384, 126, 53248), dtype="bfloat16"),),
 )
 OLD = {"0/items/manifest.ocdbt": b"x", "0/items/d/1": b"x", "0/items/params.params.wi/manifest.ocdbt": b"x"}
+FROM_HUB = {"model": {"checkpoint": DROP, "hf": {"repo": "me/qwen"}}}
 SPOT = {"key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"}
 SERVER = {"image": f"vllm/vllm-tpu@sha256:{'0' * 64}", "type": "v6e-4"}
 TAINTED = {"spec": {**TPU_FLAVOR["spec"], "nodeTaints": [{"key": "team", "value": "other", "effect": "NoSchedule"}]}}
@@ -306,6 +307,8 @@ CASES: Mapping[str, Case] = {
         model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B-FP8"}},
         facts=Facts(source=SourceFacts(commit="0" * 40, quantized="quantization_config: fp8")),
     ),
+    "checkpoint.rope": workload(**FROM_HUB, facts=Facts(source=SourceFacts(fields={"rope_theta": 10_000.0}))),
+    "checkpoint.tied": workload(**FROM_HUB, facts=Facts(source=SourceFacts(fields={"tie_word_embeddings": False}))),
     "data.gated": workload(
         data={"hf_path": "me/rows", "train_split": "train"}, facts=Facts(hub_data=HubDataFacts(access="gated"))
     ),

@@ -45,7 +45,7 @@ def test_commit_size_and_vocabulary() -> None:
     with serving() as server:
         _whole(server)
         found = _read(server)
-        assert found == SourceFacts(commit=COMMIT, weights_bytes=123, vocabulary=512)
+        assert found == SourceFacts(commit=COMMIT, weights_bytes=123, vocabulary=512, fields={"vocab_size": 512})
         assert server.logins == {""}
 
 

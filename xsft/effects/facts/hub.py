@@ -18,7 +18,7 @@ from requests import RequestException
 from requests.exceptions import Timeout
 
 from xsft.conversion.inputs import BRANCH, ConversionSource, is_commit
-from xsft.conversion.quantized import quantized
+from xsft.conversion.quantized import language_fields, quantized
 from xsft.effects.facts.weights_folder import CONFIG, INDEX, SINGLE, vocabulary
 from xsft.effects.machine.http_session import Session
 from xsft.errors import Unreachable
@@ -104,6 +104,7 @@ def _facts(session: Session, files: str, source: ConversionSource, info: Mapping
         ),
         weights_bytes=size if isinstance(size, int) else None,
         vocabulary=vocabulary(config),
+        fields=language_fields(config),
     )
 
 

@@ -62,7 +62,7 @@ def check_weights(source: ConversionSource) -> SourceFacts:
         found = within(DEADLINE_S, lambda: read_repository(source, env=env, token=token))
     except Unreachable as failed:
         return SourceFacts(unanswered=failed.message)
-    return SourceFacts(quantized=found.quantized, vocabulary=found.vocabulary, problems=found.problems)
+    return replace(found, commit=None, weights_bytes=None)
 
 
 def tokenizer_access(name: str) -> Problem | None:

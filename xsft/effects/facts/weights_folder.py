@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.conversion.quantized import quantized, sections
+from xsft.conversion.quantized import language_fields, quantized, sections
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.regular import open_regular, read_bytes
@@ -77,6 +77,7 @@ def _read(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
         quantized=quantized(config, arrays=arrays, dtypes=arrays.values()),
         weights_bytes=sum((folder / name).stat().st_size for name in files),
         vocabulary=vocabulary(config),
+        fields=language_fields(config),
     )
 
 
