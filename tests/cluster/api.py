@@ -162,12 +162,12 @@ class Cluster:
         self.empty_namespace(name)
         self.api("DELETE", f"/api/v1/namespaces/{name}")
 
-    def wait_used(self, chips: int) -> None:
-        """Returns when so many chips of the large slices are used in the queue that all share; Kueue writes that a
-        second after runs come and go.
+    def wait_used(self, chips: int, *, flavor: str = LARGE.flavor) -> None:
+        """Returns when so many chips of the flavor, by default the large slices', are used in the queue that all share;
+        Kueue writes that a second after runs come and go.
         """
         path = f"{queues.KUEUE}/clusterqueues/{queues.CLUSTER_QUEUE}"
-        self.wait(lambda: queues.used(self.api("GET", path), LARGE.flavor) == chips, what=f"{chips} chips to be used")
+        self.wait(lambda: queues.used(self.api("GET", path), flavor) == chips, what=f"{chips} chips to be used")
 
     def create_queue(self, namespace: str, chips: Mapping[str, int]) -> str:
         """A ClusterQueue of the namespace's own, with so many chips by flavour, and the LocalQueue `own` that points

@@ -10,25 +10,24 @@ import pytest
 from tests.checks.test_demand import demand
 from tests.cluster.api import Cluster
 from tests.cluster.rest import MERGE
-from tests.effects.cluster.test_cluster import planned
+from tests.effects.clusterruns import CHIPS, FLAVOR, Staged
 from tests.fakes.clusters import ClusterApi
 from tests.inprocess import xsft
 from xsft.checks.controllers import controller_problems
 from xsft.effects.submit.admission import inspect
 
 pytestmark = pytest.mark.cluster
-CORDONED = "/api/v1/nodes/gke-xsft-v6e-16-np-1-000"
+CORDONED = "/api/v1/nodes/gke-xsft-v6e-8-np-1-000"
 
 
 def test_place_show_counts_slices_by_use(
     real_cluster: Cluster, cluster_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(real_cluster.kubeconfig))
-    manifest = planned(namespace=cluster_namespace)
-    real_cluster.api("POST", f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{cluster_namespace}/jobsets", manifest)
-    name = manifest["metadata"]["name"]
-    real_cluster.wait_pods(cluster_namespace, f"jobset.sigs.k8s.io/jobset-name={name}", count=128)
-    real_cluster.wait_used(512)
+    staged = Staged(real=real_cluster, namespace=cluster_namespace)
+    name = staged.submit("gemma")["metadata"]["name"]
+    staged.runs("gemma")
+    real_cluster.wait_used(CHIPS, flavor=FLAVOR)
     real_cluster.api("PATCH", CORDONED, {"spec": {"unschedulable": True}}, content=MERGE)
     try:
         done = xsft("place", "show", "--context", real_cluster.context, "--json")
@@ -37,17 +36,16 @@ def test_place_show_counts_slices_by_use(
         real_cluster.api("PATCH", CORDONED, {"spec": {"unschedulable": None}}, content=MERGE)
     document = json.loads(done.stdout)
     slices = {one["tpu_type"]: one for one in document["slices"]}
-    large = slices["v6e-256"]
-    held = sum(user["slices"] for user in large["users"] if user["state"] == "holds")  # other tests' gated runs, too
-    assert (large["total"], large["held"], large["free"]) == (4, held, max(0, 4 - held))
-    mine = [user for user in large["users"] if user["namespace"] == cluster_namespace]
-    assert mine == [{"jobset": name, "namespace": cluster_namespace, "slices": 2, "state": "holds"}]
-    assert slices["v6e-16"]["unavailable"] == ["xsft-v6e-16-np-1"]
-    assert slices["v6e-16"]["free"] == 1
+    used = slices["v6e-16"]
+    assert (used["total"], used["held"], used["free"]) == (2, 2, 0)
+    assert used["users"] == [{"jobset": name, "namespace": cluster_namespace, "slices": 2, "state": "holds"}]
+    assert slices["v6e-256"]["total"] == 4
+    assert slices["v6e-8"]["unavailable"] == ["xsft-v6e-8-np-1"]
+    assert slices["v6e-8"]["free"] == 1
     assert document["versions"]["Kubernetes"].startswith("v1.")
     assert document["unread"] == []
-    assert f"v6e-256  {name} (namespace {cluster_namespace}) holds 2 slices" in shown
-    assert "4xv6e-256 512 of 1024 chips used" in shown
+    assert f"v6e-16  {name} (namespace {cluster_namespace}) holds 2 slices" in shown
+    assert f"{FLAVOR} {CHIPS} of {CHIPS} chips used" in shown
 
 
 def test_place_add_reads_what_the_cluster_has_and_refuses_a_queue_that_it_lacks(
