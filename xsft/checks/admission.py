@@ -50,7 +50,7 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     jobsets: tuple[JsonObject, ...]
     """The JobSets of every attempt of this run."""
     same_name: JsonObject | None
-    """The JobSet that has the planned name, whoever created it."""
+    """The JobSet that has the planned name, of any creator."""
     nodes: tuple[JsonObject, ...] | Unseen | None = None
     """Nodes without chips; None if a TPU slice is requested. Many users may not list nodes: then there is no check."""
     selected: Mapping[str, tuple[JsonObject, ...] | Unseen] = {}
@@ -68,7 +68,7 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     service_account: JsonObject | Unseen | None = None
     """The ServiceAccount of the pods."""
     rights: PodRights | None = None
-    """The rights of the Google service account that the pods use; None if nobody could be asked."""
+    """The rights of the Google service account that the pods use; None if they could not be read."""
 
 
 def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ...]:

@@ -46,7 +46,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _context(run: Run, keys: Mapping[str, Value], length: float) -> Iterator[Problem]:
-    """Check for more positions than the model was trained for. Rotary ones have no end, so MaxText says nothing."""
+    """Check for more positions than the model was trained for. Rotary ones have no end, so MaxText trains on."""
     known = context_length(run.spec.model.name)
     own = any(key.startswith("rope_") or key.endswith("position_embeddings") for key in keys)
     if known and length > known and not own and (run.spec.model.checkpoint or run.spec.model.hf):

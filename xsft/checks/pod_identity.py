@@ -38,7 +38,7 @@ class PodRights(Struct, frozen=True, kw_only=True):
     email: str = ""
     """The account; empty if unknown."""
     writes: bool = True
-    """False if the access scopes of the nodes allow nobody there to write to Cloud Storage."""
+    """False if the access scopes of the nodes allow no pod there to write to Cloud Storage."""
     pulls: bool | None = None
     """Whether the account may pull the image; None if it was not tested, or another account pulls."""
     bound: bool | None = None
@@ -153,7 +153,7 @@ def _no_effect(email: str, pools: list[str], demand: Demand) -> Problem:
         f"The ServiceAccount {demand.service_account} is annotated with {email}, which has no effect on nodes of"
         f" {', '.join(pools)}: {why}, so they use the node pool's account instead."
     )
-    fix = f"Grant the node pool's account what the run needs; it is told by: {_describe(pools[0])}"
+    fix = f"Grant the node pool's account what the run needs. This command prints the account: {_describe(pools[0])}"
     if not demand.host_network:
         update = f"gcloud container node-pools update {pools[0]} --cluster=… --workload-metadata=GKE_METADATA"
         fix = f"Ask the administrator to run it for each pool: {update}"

@@ -12,7 +12,7 @@ def attempt_of(hit: FoldedRun, *, name: str, attempt: int | None) -> Observation
     """Return the requested submission, counted from 1, even if its JobSet is gone; a JobSet's name selects its own
     submission.
 
-    None if nothing of it was read.
+    None if that submission was not read.
     """
     if attempt is None:
         by_name = {one.jobset.name: one for one in hit.attempts if one.jobset}

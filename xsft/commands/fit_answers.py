@@ -63,7 +63,7 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
         return replace(next(self._answers(file, run, step)), paces=own_paces(run.spec))
 
     def eval_answer(self, file: str, run: Run, step: StepToCompile) -> FitAnswer:
-        """Return the verdict on the step of the evaluation; arithmetic and the catalogue know nothing of it."""
+        """Return the verdict on the step of the evaluation; arithmetic and the catalogue have none."""
         cache = fit_cache()
         kept = None if self.again else cache.known(step)
         known = kept or KnownStep(entry=self._compiled(run, step, cache), derived=False)

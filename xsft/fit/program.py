@@ -35,7 +35,7 @@ _OPERATION = re.compile(r'op_name="([^"]*)"')
 
 
 class ArrayType(Struct, frozen=True, kw_only=True):
-    """One array's type, shape, and the memory it lies in."""
+    """One array's type, shape, and the memory that holds it."""
 
     type: str
     shape: tuple[int, ...]

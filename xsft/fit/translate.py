@@ -20,7 +20,7 @@ CONFIG = re.compile(r"^(ValueError|ValidationError|NotImplementedError|Assertion
 
 
 def invalid_because(error: str, *, phase: str) -> InvalidStep | None:
-    """Return why the step cannot be built; None if the error says nothing about the step."""
+    """Return why the step cannot be built; None if the error is not about the step."""
     said = " ".join(error.split())[:LONGEST]
     for pattern, made in KNOWN:
         if found := re.search(pattern, error, re.DOTALL):

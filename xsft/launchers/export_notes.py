@@ -36,7 +36,7 @@ def uploaded_argv(plan: ExportPlan, verification: Verification | None) -> tuple[
 
 
 def _notes(plan: ExportPlan) -> dict[str, Any]:
-    """Return what the program is told, wherever it runs."""
+    """Return the arguments of the program, wherever it runs."""
     record = ExportRecord(
         digest=plan.digest, run_name=plan.run_name, argv=plan.argv, inputs=dict(to_builtins(plan.inputs))
     )

@@ -52,7 +52,7 @@ def check_data(path: str) -> HubDataFacts:
 
 
 def check_weights(source: ConversionSource) -> SourceFacts:
-    """Return what the hub says against a conversion; `unanswered` states why it says nothing. Raises nothing.
+    """Return what the hub says against a conversion; `unanswered` states why it did not answer. Raises nothing.
 
     The commit is left out: it decides where the converted checkpoint is, and only a conversion settles that.
     """

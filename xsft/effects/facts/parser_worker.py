@@ -38,7 +38,7 @@ class Listener(logging.Handler):
 
 
 MAX_S = 180
-"""Time after which it ends, whoever waits for it."""
+"""Time after which it ends, even if a process waits for it."""
 
 
 def main(asked: list[dict[str, Any]], *, parent: int) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ PIECE = 64 * 2**10
 """Bytes read from each place of a file that is not read whole."""
 BOM = codecs.BOM_UTF8
 TOLD = 10 * 2**20
-"""Bytes of the first file that columns and types are told from. source: datasets@5.2.0 packaged_modules/json/json.py"""
+"""Bytes of the first file that decide columns and types. source: datasets@5.2.0 packaged_modules/json/json.py"""
 FILES = 8
 """Maximum number of files of a bucket that are read."""
 PLAIN = (".json", ".jsonl", ".ndjson")

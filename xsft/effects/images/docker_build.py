@@ -95,7 +95,7 @@ def build(
     """Build, give the image each of `names` (`repository:tag`), and return it. `logins` are for private base images, in
     addition to the user's own.
 
-    Raises EnvironmentMissing, Unreachable or Refused, depending on the failure. On Ctrl-C the engine is told to stop,
+    Raises EnvironmentMissing, Unreachable or Refused, depending on the failure. On Ctrl-C the engine stops the build,
     and no name is given.
     """
     one_at_a_time = _serial(on_event)

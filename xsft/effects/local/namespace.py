@@ -1,6 +1,6 @@
 """A separate PID namespace for the trainer, if the system allows one.
 
-MaxText ends every process of the machine that looks like a lost data worker, whoever started it: one with
+MaxText ends every process of the machine that looks like a lost data worker, of any user: one with
 `multiprocessing.spawn` or `multiprocessing.resource_tracker` in its command line and PID 1 as its parent. source:
 maxtext@0.2.5 input_pipeline/multihost_dataloading.py _cleanup_orphaned_multiprocessing_processes. In its own namespace
 the trainer sees no other process, and as PID 1 it skips that step.

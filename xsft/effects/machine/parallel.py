@@ -128,7 +128,7 @@ def every(
 ) -> list[T]:
     """Return what each function returned, in the same order, however long it takes. Raises as `answers` does.
 
-    `waiting`: what is waited for, asked each second; `progress` is told if that changed and is not empty.
+    `waiting`: returns what is waited for, called each second; `progress` gets it if it changed and is not empty.
     """
     whole, told = start(lambda: answers(looks, threads=threads, timeout_s=threading.TIMEOUT_MAX / 2)), ""
     while not whole.ended(TOLD_EVERY_S):

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 RightsOf = Callable[[str, Demand], PodRights | None]
-"""Function that returns the rights of an account, given as `rights_source` does; None if nobody can be asked."""
+"""Function that returns the rights of an account, given as `rights_source` does; None if it cannot read them."""
 
 
 def examine(

@@ -108,7 +108,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
     made: Callable[[str], bool] = is_whole
     """Return whether the output of a CPU job exists."""
     rights: RightsOf = lambda _email, _demand: None
-    """Returns the rights of the Google service account that the pods use, if somebody can be asked."""
+    """Return the rights of the Google service account that the pods use; None if they cannot be read."""
     parsed: Callable[[], tuple[Problem, ...]] = lambda: ()
     """Return what MaxText's own parser says of the command line; it was asked beside the other looks."""
     confirm: Callable[[Proposal], None] = lambda _proposal: None
