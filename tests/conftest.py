@@ -15,7 +15,7 @@ from tests.cluster.fixtures import chip, cluster_namespace, cluster_tools, real_
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import ClusterApi, cluster_api, pytest_generate_tests, standing_in
 from tests.goldens import Golden
-from tests.localruns import private_pids, trainer_machine
+from tests.localruns import private_pids, trainer_machine, warm_machine
 from tests.maxtext import PARSER, Worker, kept_answers, worker
 from tests.pipeline import ROWS, Pipeline
 from tests.run import NAMED_BY
@@ -51,6 +51,7 @@ __all__ = [
     "registry",
     "registry_server",
     "trainer_machine",
+    "warm_machine",
 ]
 
 # Read once, before any fixture empties the environment that a test sees.
@@ -103,6 +104,12 @@ def warm_cache(maxtext_environment: BuiltEnvironment, tmp_path_factory: pytest.T
     """A cache folder whose MaxText is imported already (tests/warm.py)."""
     with warm.cache_of(maxtext_environment, tmp_path_factory.mktemp("warm")) as cache:
         yield cache
+
+
+@pytest.fixture(scope="session")
+def warm_python(warm_cache: Path, maxtext_environment: BuiltEnvironment) -> Path:
+    """Its interpreter."""
+    return warm_cache / "envs" / maxtext_environment.folder.name / "bin" / "python"
 
 
 @pytest.fixture

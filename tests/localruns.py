@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.replacing import replace
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import Containment, detect
 from xsft.effects.machine.paths import own_cache
@@ -110,6 +111,12 @@ def trainer_machine(
         "XSFT_STATE_DIR": os.environ["XSFT_STATE_DIR"],
     }
     return Machine(python=maxtext_python, env=env, cache=own_cache(), contain=lambda: private_pids)
+
+
+@pytest.fixture(scope="session")
+def warm_machine(trainer_machine: Machine, warm_python: Path) -> Machine:
+    """The same trainer, imported already: for a training that nobody interrupts."""
+    return replace(trainer_machine, python=warm_python)
 
 
 def local_plan(output: Path | str, *, workload: str = "tiny_local.yaml", **changes: Any) -> Plan:

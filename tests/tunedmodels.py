@@ -83,11 +83,11 @@ def workload(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def memorised(trainer_machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Memorised:
+def memorised(warm_machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Memorised:
     folder = tmp_path_factory.mktemp("memorised")
     file = folder / "memorised.yaml"
     file.write_text(yaml.safe_dump(workload(folder)))
     (plan,) = api.plan((api.load(str(file)),))
-    result = run_local(plan, machine=trainer_machine, on_event=lambda _event: None)
+    result = run_local(plan, machine=warm_machine, on_event=lambda _event: None)
     assert result.outcome == "completed", result.reason
-    return Memorised(file=file, plan=plan, result=result, machine=trainer_machine)
+    return Memorised(file=file, plan=plan, result=result, machine=warm_machine)

@@ -1,7 +1,8 @@
 """An environment of MaxText whose interpreter has imported MaxText already: a program starts in tenths of a second.
 
-Its `python` sends `python -I PROGRAM …` to one process, which forks (tests/contract/warm_server.py); any other command
-line starts the real interpreter. Programs that are killed before their end need the real one, too.
+Its `python` sends a program's file, `-c CODE` and `-m maxtext.…` to one process, which forks (tests/contract/
+warm_server.py); any other command line starts the real interpreter. Programs that are killed before their end, and a
+test of each stage's start, need the real one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tests.until import until
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.local import namespace
 from xsft.effects.local.machine import PASSED_ON
+from xsft.trainers.local import OFFLINE
 
 CLIENT, SERVER = (Path(__file__).parent / "contract" / f"warm_{end}.py" for end in ("client", "server"))
 
@@ -26,18 +28,25 @@ CLIENT, SERVER = (Path(__file__).parent / "contract" / f"warm_{end}.py" for end 
 @contextmanager
 def cache_of(built: BuiltEnvironment, folder: Path) -> Iterator[Path]:
     """A cache folder (XSFT_CACHE_DIR) with this environment, and the others as they are."""
-    cache, path = folder / "cache", folder / "socket"
+    cache, path, endpoint = folder / "cache", folder / "socket", os.environ["HF_ENDPOINT"]
     environment = cache / "envs" / built.folder.name
     (environment / "bin").mkdir(parents=True)
     for other in (*built.folder.parent.iterdir(), *built.folder.iterdir()):
         place = environment if other.parent == built.folder else environment.parent
         if not (place / other.name).exists():
             (place / other.name).symlink_to(other)
-    client = shlex.join(map(str, (sys.executable, "-IS", CLIENT, path, built.python)))
+    client = shlex.join(map(str, (sys.executable, "-IS", CLIENT, path, endpoint, built.python)))
     executable(environment / "bin" / "python", f'#!/bin/sh\nexec {client} "$@"\n')
-    argv = (*namespace.detect().prefix, str(built.python), "-I", str(SERVER), str(path))
+    argv = (*namespace.detect().prefix, str(built.python), "-Iu", str(SERVER), str(path))
     env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    own = {"HF_HOME": str(cache / "huggingface"), "HF_HUB_DISABLE_TELEMETRY": "1", "JAX_PLATFORMS": "cpu"}
+    own = {  # which libraries read when they are imported
+        **OFFLINE,
+        "HF_ENDPOINT": endpoint,
+        "HF_HOME": str(cache / "huggingface"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "JAX_COMPILATION_CACHE_DIR": str(built.folder.parent.with_name("jax")),
+        "JAX_PLATFORMS": "cpu",
+    }
     with (folder / "log").open("w") as log, subprocess.Popen(argv, env=env | own, stderr=log, stdout=log) as server:
         try:
             until(lambda: path.exists() or server.poll() is not None, within_s=300)

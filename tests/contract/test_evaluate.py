@@ -175,6 +175,7 @@ def test_xsft_run_finds_both_done(
     assert (row["state"], row["reason"]) == ("succeeded", "")
 
 
+@pytest.mark.usefixtures("warm_maxtext")
 def test_sample_gives_the_same_answer(report: EvaluationReport, memorised: Memorised) -> None:
     argv = (sys.executable, "-m", "xsft", "sample", "memorised", "--prompt", QUESTION, "--base", "--json")
     done = subprocess.run((*argv, "--max-new-tokens", "24"), capture_output=True, text=True, check=False)

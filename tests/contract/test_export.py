@@ -88,13 +88,13 @@ class Lab(Struct, frozen=True, kw_only=True):
 @pytest.fixture(scope="module")
 def lab(
     tmp_path_factory: pytest.TempPathFactory,
-    maxtext_python: Path,
+    warm_python: Path,
     inference_engine: BuiltEnvironment,
     private_pids: Containment,
 ) -> Lab:
     folder = tmp_path_factory.mktemp("export")
     model = write_model(folder / "model", config=ENGINES)
-    argv = (maxtext_python, "-I", WRITER, model, folder)
+    argv = (warm_python, "-I", WRITER, model, folder)
     subprocess.run(argv, check=True, env=environment(str(folder)), capture_output=True)
     env = own_environment(XSFT_STATE_DIR=str(folder / "state"), XSFT_CACHE_DIR=str(folder / "cache"))
     store = record_store(env)
@@ -102,7 +102,7 @@ def lab(
     recorded(store, folder, "tiny", trainer_argv(folder, "tiny", **given, chat_template=TEMPLATE))
     recorded(store, folder, "tinylora", trainer_argv(folder, "tinylora", **given, **LORA))
     (folder / "scratch").mkdir()
-    machine = Machine(python=maxtext_python, env=env, cache=folder / "cache")
+    machine = Machine(python=warm_python, env=env, cache=folder / "cache")
     return Lab(folder=folder, store=store, machine=machine, engine=inference_engine)
 
 

@@ -93,6 +93,7 @@ def _shuffled(seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.trainer
+@pytest.mark.usefixtures("warm_maxtext")
 def test_a_training_reads_array_records_and_evaluates(
     tmp_path: Path, prepared: Prepare, capfd: pytest.CaptureFixture[str]
 ) -> None:

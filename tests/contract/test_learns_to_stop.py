@@ -26,9 +26,7 @@ QUESTIONS = 12
 STEPS = 40
 
 
-def test_the_model_learns_to_stop_only_where_the_answer_s_end_is_trained(
-    tmp_path: Path, trainer_machine: Machine
-) -> None:
+def test_the_model_learns_to_stop_only_where_the_answer_s_end_is_trained(tmp_path: Path, warm_machine: Machine) -> None:
     folder = str(tiny(tmp_path / "tokenizer", pad_token="<|end|>"))
     own = local_plan(tmp_path / "own", model__tokenizer=folder, train__steps=STEPS, train__checkpoint_period=STEPS)
     mended = local_plan(
@@ -39,9 +37,9 @@ def test_the_model_learns_to_stop_only_where_the_answer_s_end_is_trained(
         train__checkpoint_period=STEPS,
     )
     for plan in (own, mended):
-        assert run_local(plan, machine=trainer_machine, on_event=lambda _: None).outcome == "completed"
+        assert run_local(plan, machine=warm_machine, on_event=lambda _: None).outcome == "completed"
     texts = [ANSWERED.format(**json.loads(line)) for line in _rows()[:QUESTIONS]]
-    said_own, said_mended = _likeliest([own, mended], texts, machine=trainer_machine)
+    said_own, said_mended = _likeliest([own, mended], texts, machine=warm_machine)
     assert said_own.count("<|end|>") == 0
     assert said_mended.count("<|end|>") >= QUESTIONS * 3 // 4
 

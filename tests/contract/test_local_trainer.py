@@ -71,7 +71,7 @@ def test_the_tiny_workload_learns_and_leaves_other_processes_alone(
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint_and_reads_its_first_rows_again(
-    tmp_path: Path, machine: Machine
+    tmp_path: Path, machine: Machine, warm_machine: Machine
 ) -> None:
     """The rows are told by the target tokens of each step: with one seed (`restarts.data: repeat`) they come again.
 
@@ -91,7 +91,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_and_reads_its_first_rows
     at = int(stopped.checkpoints[-1].name)
     assert at >= 10
     events: list[TrainerEvent] = []
-    result = ran(local_plan(tmp_path, train__steps=at + 3, **longer), machine, events)
+    result = ran(local_plan(tmp_path, train__steps=at + 3, **longer), warm_machine, events)
     numbers = [(type(e), e.step) for e in events if isinstance(e, Restored | Step)]
     assert numbers == [(Restored, at), (Step, at + 1), (Step, at + 2), (Step, at + 3)]
     assert (result.outcome, result.resumed_from, sorted(result.losses)) == ("completed", at, list(range(1, at + 4)))
@@ -99,38 +99,39 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_and_reads_its_first_rows
     assert again == first[:3] != first[3:6]
 
 
-def test_question_and_answer_columns_until_the_data_ends(tmp_path: Path, machine: Machine) -> None:
+def test_question_and_answer_columns_until_the_data_ends(tmp_path: Path, warm_machine: Machine) -> None:
     """MaxText exits 0 here."""
     wanted = {"data__columns": ["question", "answer"], "train__per_device_batch_size": 16, "train__steps": 50}
-    result = ran(local_plan(tmp_path, **wanted), machine)
+    result = ran(local_plan(tmp_path, **wanted), warm_machine)
     assert (result.outcome, result.exit_status, result.reason) == ("short", 0, "the data ended")
     assert 1 <= result.steps < 50
 
 
-def test_a_run_whose_answers_are_all_cut_off_has_failed(tmp_path: Path, machine: Machine) -> None:
+def test_a_run_whose_answers_are_all_cut_off_has_failed(tmp_path: Path, warm_machine: Machine) -> None:
     """MaxText trains on nothing, saves, and exits with 0."""
     asked = {"role": "user", "content": "Tell me once more, and slowly, what it was. " * 60}
     rows = [{"messages": [asked, {"role": "assistant", "content": f"It was {n}."}]} for n in range(64)]
     data = tmp_path / "long.jsonl"
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     few = {"data__hf_train_files": str(data), "data__rows": len(rows), "train__steps": 4}
-    result = ran(local_plan(tmp_path, **few), machine)
+    result = ran(local_plan(tmp_path, **few), warm_machine)
     assert (result.outcome, result.state_reason, result.exit_status) == ("failed", "no-target-tokens", 0)
     assert [c.name for c in result.checkpoints][-1] == "4"
 
 
-def test_a_run_whose_loss_is_not_a_number_and_may_go_on_has_failed(tmp_path: Path, machine: Machine) -> None:
+def test_a_run_whose_loss_is_not_a_number_and_may_go_on_has_failed(tmp_path: Path, warm_machine: Machine) -> None:
     plan = local_plan(tmp_path, train__learning_rate=1e6, train__steps=6, overrides__maxtext__abort_on_nan_loss=False)
-    result = ran(plan, machine)
+    result = ran(plan, warm_machine)
     assert (result.outcome, result.state_reason, result.exit_status) == ("failed", "loss-not-finite", 0)
-    stopped = ran(local_plan(tmp_path, name="stopped", train__learning_rate=1e6, train__steps=6), machine)
+    stopped = ran(local_plan(tmp_path, name="stopped", train__learning_rate=1e6, train__steps=6), warm_machine)
     assert (stopped.outcome, stopped.state_reason) == ("failed", None)
     assert stopped.reason == "MaxText stopped because of NaN loss"
 
 
-def test_lora_saves_the_adapter_only_and_a_missed_rule_ends_the_pipeline(tmp_path: Path, machine: Machine) -> None:
+@pytest.mark.usefixtures("warm_maxtext")
+def test_lora_saves_the_adapter_only_and_a_missed_rule_ends_the_pipeline(tmp_path: Path, warm_machine: Machine) -> None:
     plan = local_plan(tmp_path, workload="tiny_lora_local.yaml")
-    result = ran(plan, machine)
+    result = ran(plan, warm_machine)
     assert (result.outcome, result.reason) == ("completed", None)
     assert result.first_loss is not None
     assert result.last_loss is not None
@@ -169,9 +170,9 @@ def test_a_wrong_key_is_named(tmp_path: Path, machine: Machine) -> None:
     assert (result.outcome, result.reason) == ("failed", "MaxText does not know the key 'stepz'")
 
 
-def test_accumulation_fails_with_the_tunix_of_the_lock(tmp_path: Path, machine: Machine) -> None:
+def test_accumulation_fails_with_the_tunix_of_the_lock(tmp_path: Path, warm_machine: Machine) -> None:
     """What `gradient-accumulation-tunix` refuses; green no more when the lock's Tunix can do it."""
-    result = ran(local_plan(tmp_path, train__gradient_accumulation_steps=2, train__steps=2), machine)
+    result = ran(local_plan(tmp_path, train__gradient_accumulation_steps=2, train__steps=2), warm_machine)
     assert (result.outcome, result.steps) == ("failed", 0)
     assert "'NoneType' object has no attribute 'add'" in str(result.reason)
 

@@ -1,11 +1,12 @@
 """Runs in MaxText's environment: imports MaxText once, then runs each program that tests/warm.py sends in a fork.
 
-usage: warm_server.py SOCKET. A request is `{"argv": [PROGRAM, …], "env": {…}, "cwd": …}` with three file descriptors;
-the answer is the program's exit status.
+usage: warm_server.py SOCKET. A request is `{"argv": [PROGRAM, …], "env": {…}, "cwd": …}` with three file descriptors,
+or has `-c CODE` or `-m MODULE` for the program; the answer is its exit status.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import runpy
@@ -13,6 +14,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ from typing import Any
 import datasets  # noqa: F401
 from maxtext.configs import pyconfig  # noqa: F401
 from maxtext.input_pipeline import input_pipeline_interface  # noqa: F401
-from maxtext.utils import maxtext_utils  # noqa: F401
+from maxtext.trainers.post_train.sft import hooks  # noqa: F401
+from maxtext.trainers.pre_train import train  # noqa: F401
+from maxtext.utils import lora_utils, maxtext_utils, model_creation_utils  # noqa: F401
 from transformers import AutoTokenizer  # noqa: F401
 
 MOST = 1 << 16
@@ -57,16 +61,30 @@ def run(request: dict[str, Any], streams: list[int]) -> int:
     tempfile.tempdir = None
     sys.argv = request["argv"]
     try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        start()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 - as the interpreter does
         sys.excepthook(*sys.exc_info())
         return 1
     finally:
+        threading._shutdown()  # type: ignore[attr-defined] # as the interpreter does at its end: what is being saved
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
     return 0
+
+
+def start() -> None:
+    match sys.argv:
+        case ["-c", code, *rest]:
+            sys.argv = ["-c", *rest]
+            exec(code, {"__name__": "__main__"})
+        case ["-m", module, *rest]:
+            sys.argv = [module, *rest]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case _:
+            runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 if __name__ == "__main__":
