@@ -84,6 +84,23 @@ def test_tpu_flags_are_omitted_locally_with_a_notice():
     assert ids(check, spec(**flags)) == set()
 
 
+@pytest.mark.parametrize(
+    ("flag", "legal"),
+    [
+        ("xla_tpu_scoped_vmem_limit_kib=98304", True),
+        ("xla_tpu_scoped_vmem_limit_kib=96M", False),
+        ("xla_tpu_enable_async_collective_fusion=true", True),
+        ("xla_tpu_enable_async_collective_fusion=True", True),
+        ("xla_enable_async_all_gather=auto", True),
+        ("xla_tpu_enable_async_collective_fusion=treu", False),
+        ("xla_tpu_enable_async_collective_fusion=true,", False),
+    ],
+)
+def test_values_that_libtpu_does_not_take(flag: str, legal: bool) -> None:
+    expected = set() if legal else {"xla-flag-value"}
+    assert ids(check, spec(env={"LIBTPU_INIT_ARGS": f"--{flag}"})) == expected
+
+
 def test_xla_flags_on_a_head_without_tpus():
     assert ids(check, spec(FLAGSHIP, env={"XLA_FLAGS": "--xla_a=1"})) == {"xla-flags-head"}
     assert ids(check, spec(env={"XLA_FLAGS": "--xla_a=1"})) == set()

@@ -10,9 +10,10 @@ from typing import Any
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, spec
 from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, queue, said
 from tests.checks.test_admission import facts as cluster_facts
-from tests.checks.test_controllers import QUEUED
+from tests.checks.test_controllers import QUEUED, deployment
 from tests.checks.test_image_contents import OURS
 from tests.checks.test_image_contents import said as image_said
+from tests.checks.test_namespace_quota import quota
 from tests.checks.test_node_pools import TAINT, pools, spoilt
 from tests.checks.test_node_pools import said as nodes_said
 from tests.checks.test_pod_identity import ANNOTATED, of_nodes, with_rights
@@ -31,6 +32,7 @@ from xsft.checks.image import maxtext_differs
 from xsft.checks.pod_identity import PodRights
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.rows import read_rows
+from xsft.effects.facts.tokenizer import tokenizer_problem
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit.admission import examine
 from xsft.errors import XsftError
@@ -185,6 +187,11 @@ def a_bucket_whose_key_is_refused(folder: Path) -> Raised:
     return set()
 
 
+def a_bucket_that_bills_its_readers(_folder: Path) -> Raised:
+    with serving_bucket(Bucket({}, settings={"billing": {"requesterPays": True}})) as bucket:
+        return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
+
+
 def a_bucket_that_hides_itself(_folder: Path) -> Raised:
     with serving_bucket(Bucket({}, permissions=ALL - {"storage.buckets.get"})) as bucket:
         return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
@@ -281,6 +288,14 @@ def image(**told: Any) -> Case:
     return lambda _folder: printed(tuple(image_said(**told)))
 
 
+def a_tokenizer_with_its_own_program(folder: Path) -> Raised:
+    names = {"tokenizer_class": "KimiTokenizer", "auto_map": {"AutoTokenizer": ["kimi.KimiTokenizer", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))
+    (folder / "tokenizer.json").write_text("{}")
+    told = tokenizer_problem(str(folder))
+    return printed((told,) if told else ())
+
+
 def a_strict_queue(_folder: Path) -> Raised:
     strict = {**queue(queueingStrategy="StrictFIFO"), "status": {"pendingWorkloads": 7}}
     return printed(said(cluster_facts(cluster_queue=strict)))
@@ -312,6 +327,14 @@ CASES: Mapping[str, Case] = {
     "data.gated": workload(
         data={"hf_path": "me/rows", "train_split": "train"}, facts=Facts(hub_data=HubDataFacts(access="gated"))
     ),
+    "rights.requester-pays": a_bucket_that_bills_its_readers,
+    "keys.accumulation": workload(train={"gradient_accumulation_steps": 4}, image={"maxtext": "tutorial-v1.5.0"}),
+    "cluster.controller": lambda _folder: printed(
+        said(cluster_facts(controllers={"JobSet": deployment(wanted=1, ready=0)}))
+    ),
+    "cluster.namespace-quota": lambda _folder: printed(
+        said(cluster_facts(resource_quotas=quota({"requests.google.com/tpu": "256"})))
+    ),
     "cluster.strict-queue": a_strict_queue,
     "cluster.chips-of-host": hosts_with_fewer_chips,
     "cluster.spot": lambda _folder: printed(tuple(nodes_said(spoilt({"spec": {"taints": [SPOT]}}, at=0)))),
@@ -319,6 +342,9 @@ CASES: Mapping[str, Case] = {
         said(cluster_facts(secrets={"r": frozenset({"password"})}), **{"image.pull_secret": "r"})
     ),
     "serving.length": workload(stages={"export": {}, "serve": {**SERVER, "max_model_len": 131_072}}),
+    "start.flag-value": workload(env={"LIBTPU_INIT_ARGS": "--xla_tpu_scoped_vmem_limit_kib=96M"}),
+    "start.transfer": workload(env={"HF_HUB_ENABLE_HF_TRANSFER": "1"}),
+    "tokens.own-code": a_tokenizer_with_its_own_program,
     "start.platform": workload(env={"JAX_PLATFORMS": "cpu"}),
     "attention.indexer": workload(
         FLAGSHIP, model={"name": "deepseek3.2-671b", "tokenizer": "deepseek-ai/DeepSeek-V3.2"}

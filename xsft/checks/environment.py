@@ -41,7 +41,7 @@ github.com/huggingface/transformers/issues/28204, "Expected 4 worker addresses, 
 class EnvHabit(Struct, frozen=True, kw_only=True):
     """A variable that does something else in a pod than where it is usually set."""
 
-    id: Literal["env-offline", "env-proxy", "env-replaces-image", "env-credentials", "env-jax", "env-path"]
+    id: Literal["env-offline", "env-proxy", "env-replaces-image", "env-credentials", "env-hub", "env-jax", "env-path"]
     names: str
     """Regular expression of the whole name."""
     switch: bool = False
@@ -94,6 +94,19 @@ HABITS = (
         fix="Remove it.",
     ),
     EnvHabit(
+        id="env-jax",
+        names="XLA_PYTHON_CLIENT_(MEM_FRACTION|PREALLOCATE|ALLOCATOR)",
+        message="JAX reads it for GPUs; on TPUs it has no effect.",
+        fix="Remove it.",
+    ),
+    EnvHabit(
+        id="env-hub",
+        names="HF_HUB_ENABLE_HF_TRANSFER",
+        switch=True,
+        message="huggingface_hub before 1.0 stops at a download if hf_transfer is missing; later ones ignore it.",
+        fix="Remove it; HF_XET_HIGH_PERFORMANCE=1 is its successor.",
+    ),
+    EnvHabit(
         id="env-path",
         names="(HF_(HOME|HUB_CACHE|DATASETS_CACHE|ASSETS_CACHE)|TRANSFORMERS_CACHE|TMPDIR|XDG_CACHE_HOME)",
         values="(gs|https?)://.*",
@@ -103,6 +116,10 @@ HABITS = (
 )
 
 LIBTPU_FLAG = re.compile(r"--?((?:no)?(?:xla|megascale)_[a-z0-9_]+)")
+AMOUNT = re.compile(r"--?[a-z0-9_]+_(kib|mib|bytes|ms)")
+"""Name of a flag that takes a whole number."""
+WHOLE = re.compile(r"-?[0-9]+")
+SWITCH = ("true", "false")
 XLA_FLAG = re.compile(r"--[A-Za-z0-9_]+=[^\s'\"]+")
 
 MAX_ENV_BYTES = 131_000
@@ -125,6 +142,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _habits(run)
     yield from _libtpu(run)
     yield from _unknown_flags(run)
+    yield from _illegal_values(run)
     yield from _xla_flags(run)
     yield from _size(run)
 
@@ -244,15 +262,36 @@ def _unknown_flags(run: Run) -> Iterator[Problem]:
     """
     if run.release.version != DEFAULT or run.mode.single_controller:
         return
-    given = [(f"xla_flags.{index}", flag) for index, flag in enumerate(run.spec.xla_flags)]
-    given += [("env.LIBTPU_INIT_ARGS", flag) for flag in run.spec.env.get("LIBTPU_INIT_ARGS", "").split()]
-    for where, flag in given:
+    for where, flag in _given_flags(run):
         found = LIBTPU_FLAG.match(flag)
         if found and not {found[1], found[1].removeprefix("no")} & libtpu_flags():
             near = next(iter(get_close_matches(found[1], libtpu_flags(), n=1, cutoff=0.85)), "")
             message = f"libtpu 0.0.44, which MaxText {DEFAULT} pins, has no flag --{found[1]}, and would stop."
             fix = f"Did you mean --{near}?" if near else "Remove it, or accept this if the image has another libtpu."
             yield error("xla-flag-unknown", where, message, fix, kind="disputable")
+
+
+def _given_flags(run: Run) -> Iterator[tuple[str, str]]:
+    yield from ((f"xla_flags.{index}", flag) for index, flag in enumerate(run.spec.xla_flags))
+    yield from (("env.LIBTPU_INIT_ARGS", flag) for flag in run.spec.env.get("LIBTPU_INIT_ARGS", "").split())
+
+
+def _illegal_values(run: Run) -> Iterator[Problem]:
+    """Check values of which a flag's name tells the type, and misspelt true and false. libtpu ends with `Illegal value
+    '96M' specified for flag` (run with libtpu 0.0.44, also for `treu` and `true,`).
+    """
+    for where, flag in _given_flags(run):
+        name, _, value = flag.partition("=")
+        amount = AMOUNT.fullmatch(name)
+        if value and (not WHOLE.fullmatch(value) if amount else _is_misspelt_switch(value)):
+            wanted = f"a whole number of {amount[1]}" if amount else "true or false"
+            message = f"{redact(flag)} has no legal value, and libtpu would stop: the flag takes {wanted}."
+            yield error("xla-flag-value", where, message, "Write it without unit, quotes or comma.", kind="disputable")
+
+
+def _is_misspelt_switch(value: str) -> bool:
+    word = value.strip("\"',;").lower()
+    return value.lower() not in SWITCH and bool(get_close_matches(word, SWITCH, n=1, cutoff=0.75))
 
 
 @cache

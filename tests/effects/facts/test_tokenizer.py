@@ -107,6 +107,9 @@ def test_folders_that_transformers_cannot_load(tmp_path: Path) -> None:
     (whole / "tokenizer_config.json").unlink()
     assert tokenizer_problem(str(whole)) is None
     assert read(whole).template is None
+    own = {"tokenizer_class": "LlamaTokenizer", "auto_map": {"AutoTokenizer": ["kimi.KimiTokenizer", None]}}
+    (whole / "tokenizer_config.json").write_text(json.dumps(own))
+    assert tokenizer_problem(str(whole)) is None, "transformers has the class too"
     assert tokenizer_problem("org/name") is None, "a repository on the hub"
     empty, broken = tmp_path / "empty", tiny(tmp_path / "broken")
     empty.mkdir()

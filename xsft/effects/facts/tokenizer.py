@@ -109,13 +109,22 @@ def tokenizer_problem(name: str) -> Problem | None:
         return _unloadable(f"{folder} has no vocabulary: none of {', '.join(VOCABULARIES)}.")
     for file in (folder / "tokenizer.json", folder / "tokenizer_config.json"):
         try:
-            if file.exists():
-                msgspec.json.decode(file.read_bytes())
+            if file.exists() and (code := _own_code(msgspec.json.decode(file.read_bytes()))):
+                return _unloadable(f"{file} names {code}, a program of its own, which MaxText does not let run.")
         except OSError as failed:
             return _unloadable(f"{file} cannot be read: {failed.strerror}.")
         except (UnicodeDecodeError, msgspec.MsgspecError):
             return _unloadable(f"{file} is not JSON.")
     return None
+
+
+def _own_code(config: object) -> str:
+    """Return the class that only the folder's own program has; empty if transformers has it, or a base of it."""
+    named = config.get("auto_map") if isinstance(config, dict) else None
+    slow_and_fast = named.get("AutoTokenizer") if isinstance(named, dict) else None
+    classes = {str(one).rpartition(".")[2] for one in (slow_and_fast if isinstance(slow_and_fast, list) else ())}
+    own = config.get("tokenizer_class") if isinstance(config, dict) else None
+    return str(own) if own in classes else ""
 
 
 def _unloadable(message: str) -> Problem:
