@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from xsft.catalog.models import CatalogModel, pins
+from xsft.catalog.models import pins
 from xsft.checks.model import ONE_MORE
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
@@ -58,21 +58,6 @@ def _tokenizer(run: Run, facts: Facts) -> Iterator[Problem]:
         yield error("tokenizer-vocabulary", "model.tokenizer", message, fix)
 
 
-SIZES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "num_hidden_layers": ("base_num_decoder_layers", "layers"),
-        "hidden_size": ("base_emb_dim", "emb"),
-        "num_attention_heads": ("base_num_query_heads", "q_heads"),
-        "num_key_value_heads": ("base_num_kv_heads", "kv_heads"),
-        "head_dim": ("head_dim", "head_dim"),
-        "intermediate_size": ("base_mlp_dim", "mlp_dim"),
-        "num_experts": ("num_experts", "experts"),
-        "num_local_experts": ("num_experts", "experts"),
-        "n_routed_experts": ("num_experts", "experts"),
-    }
-)
-"""Field of config.json -> MaxText's key, and the catalogue's name of the number. tests/contract/test_export.py compares
-them with the configurations that MaxText itself keeps of its models."""
 COMPUTATION: Mapping[str, tuple[str, Value | None]] = MappingProxyType(
     {
         "rope_theta": ("rope_max_timescale", 10_000),
@@ -88,35 +73,17 @@ the key."""
 
 
 def _fields(run: Run, keys: Mapping[str, Value], told: Mapping[str, float]) -> Iterator[Problem]:
-    """Check that the weights are of the model: to_maxtext reads their arrays and not their config.json."""
-    model, own = run.model, pins(run.spec.model.name)
-    if model is None or not told or not model.built_in:
-        return
-    sized = {
-        field: keys.get(key, getattr(model, name)) for field, (key, name) in SIZES.items() if _counts(model, field)
-    }
-    other = {field: keys.get(key, own.get(key, default)) for field, (key, default) in COMPUTATION.items()}
-    sizes, computed = _differing(told, sized), _differing(told, other)
-    repo = run.conversion.source.repo if run.conversion else ""
-    if sizes:
-        message = f"{repo} is not {model.name}: {sizes}."
-        fix = "Name the weights of this model, or the model of these weights in model.name."
-        yield error("weights-config", "model.hf.repo", message, fix, kind="disputable")
-    elif computed:
-        message = f"{repo} was made with another computation than {model.name}: {computed}. Nothing says so later."
-        fix = "Set MaxText's key in overrides.maxtext, with override_model_config: true, or use other weights."
-        yield warning("weights-config", "model.hf.repo", message, fix)
-
-
-def _counts(model: CatalogModel, field: str) -> bool:
-    """Return whether the field means the same for this model: with experts, or latent attention, some do not."""
-    latent = pins(model.name).get("attention_type") == "mla"
-    return not (field == "intermediate_size" and model.experts) and not (field == "head_dim" and latent)
-
-
-def _differing(told: Mapping[str, float], wanted: Mapping[str, object]) -> str:
-    return ", ".join(
+    """Check that the weights compute what the model does: to_maxtext reads no config.json, and other sizes stop it."""
+    own = pins(run.spec.model.name)
+    wanted = {field: keys.get(key, own.get(key, default)) for field, (key, default) in COMPUTATION.items()}
+    differing = ", ".join(
         f"its {name} is {told[name]:g}, and the model's {value:g}"
         for name, value in wanted.items()
         if name in told and isinstance(value, int | float) and not math.isclose(told[name], value)
     )
+    if differing and run.conversion and run.model and run.model.built_in:
+        message = (
+            f"{run.conversion.source.repo} computes otherwise than {run.model.name}: {differing}. Nothing says so."
+        )
+        fix = "Set MaxText's key in overrides.maxtext, with override_model_config: true, or use other weights."
+        yield warning("weights-config", "model.hf.repo", message, fix)
