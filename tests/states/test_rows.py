@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from tests.observations import EARLIER, NOW, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
 from xsft.states.folding import FoldedRun, fold
-from xsft.states.model import KueueWorkload, Observation, Recorded, RunObject, Status, Unread
+from xsft.states.model import Condition, KueueWorkload, Observation, Recorded, RunObject, Status, Unread
 from xsft.states.rows import aged, row_of
 
 
@@ -95,6 +95,24 @@ def test_a_jobset_that_xsft_did_not_create_is_no_stage() -> None:
     assert (row.stage, row.pipeline, row.queue, row.queue_position) == (None, None, "multislice-queue", None)
     gone = row_of(observed(jobset=None, was=jobset(ours=False)), Status(state="gone"), now=NOW)
     assert (gone.stage, gone.pipeline, gone.jobset, gone.uid) == (None, None, None, None)
+
+
+def test_a_run_ended_when_its_jobset_said_so_for_good() -> None:
+    def ended(type: str, *, status: str = "True", at: str | None = "2026-11-21T11:00:00Z") -> str | None:
+        held = jobset(conditions=(Condition(type=type, status=status, reason="r", at=at),))
+        record = Recorded(outcome="completed", finished_at="2026-11-21T11:30:00Z")
+        return row_of(observed(jobset=held, record=record), Status(state="succeeded"), now=NOW).ended_at
+
+    assert ended("Completed") == ended("Failed") == "2026-11-21T11:00:00Z"
+    assert ended("Suspended") == ended("Failed", status="False") == ended("Failed", at=None) == "2026-11-21T11:30:00Z"
+
+
+def test_only_a_running_run_that_says_all_three_has_a_time_left() -> None:
+    assert row_of(observed(), Status(state="succeeded"), now=NOW).eta_s is None
+    for lacking in ({"step": None}, {"step_seconds": None}):
+        assert row_of(observed(progress=said(**lacking)), Status(state="training"), now=NOW).eta_s is None
+    beyond = observed(progress=said(2000))
+    assert row_of(beyond, Status(state="training"), now=NOW).eta_s == 0
 
 
 @pytest.mark.parametrize("pace", [float("inf"), float("nan"), 1e308])
