@@ -49,7 +49,7 @@ def real_cluster(cluster_tools: Tools, tmp_path_factory: pytest.TempPathFactory)
 
     folder = tmp_path_factory.mktemp("cluster") / "real"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GOGC", "400")  # a seventh less CPU of the API server, for some hundred MB
+        patch.setenv("GOGC", "400")  # a seventh less CPU of the API server; all have 2 GB then, not 1
         cluster = up(folder, tools=cluster_tools, name="xsft-tests", progress=say, bound=True)
         yield cluster
     cluster.down()
