@@ -22,7 +22,7 @@ from tests.checks.test_weights import full
 from tests.effects.cluster.test_cluster import NO_ENDPOINTS, sent_to
 from tests.effects.facts.test_checkpoint import CONVERTED, Memory
 from tests.effects.records.test_objects import remote
-from tests.effects.submit.test_admission import plan_for
+from tests.effects.submit.test_admission import hold_a_slice, plan_for
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.gcs import ALL, Bucket, Failure
 from tests.fakes.gcs import serving as serving_bucket
@@ -249,6 +249,12 @@ def an_unknown_field(api: ClusterApi, _manifest: dict[str, Any]) -> None:
 def the_queue_of_another_namespace(folder: Path) -> Raised:
     with standing_in(folder) as api:
         return printed(examine(api.connect(), plan_for(api, queue="nosuch"))[1])
+
+
+def a_jobset_without_a_queue(folder: Path) -> Raised:
+    with standing_in(folder) as api:
+        hold_a_slice(api)
+        return printed(examine(api.connect(), plan_for(api))[1])
 
 
 def a_queue_without_chips(_folder: Path) -> Raised:
@@ -517,5 +523,7 @@ CASES: Mapping[str, Case] = {
     "image.no-libtpu": lambda _folder: printed(tuple(image_said(story="qwen3_gsm8k", listed={"jax": "0.11.0"}))),
     "rights.bucket-far": a_bucket_overseas,
     "rights.bucket-key": a_bucket_whose_key_is_refused,
+    "cluster.foreign-pods": a_jobset_without_a_queue,
+    "export.embedding": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
     "export.sft-checkpoint": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
 }

@@ -55,6 +55,8 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """Nodes without chips; None if a TPU slice is requested. Many users may not list nodes: then there is no check."""
     selected: Mapping[str, tuple[JsonObject, ...] | Unseen] = {}
     """For each pod set of a run on slices, by name: the nodes that its node selector selects."""
+    occupied: Mapping[str, str] | Unseen = {}
+    """By node on which a pod of a JobSet without a queue runs: namespace/name of that JobSet."""
     cohort: tuple[JsonObject, ...] | Unseen | None = None
     """The ClusterQueues in cohorts, and all Cohorts; the queue alone if it is in none; None if they are not known."""
     holders: tuple[QuotaHolder, ...] | None = None
@@ -78,7 +80,7 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
         *_queue(facts, demand),
         *_priority(facts),
         *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
-        *node_pool_problems(read_nodes(facts), demand, context=facts.context, flavors=facts.flavors),
+        *_node_pools(facts, demand),
         *_topologies(facts, demand),
         *namespace_quota_problems(facts.resource_quotas, demand, context=facts.context),
         *controller_problems(facts.controllers, context=facts.context),
@@ -100,6 +102,12 @@ def _identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if isinstance(facts.service_account, dict):
         nodes = read_nodes(facts)
         yield from identity_problems(facts.service_account, nodes, demand, context=facts.context, rights=facts.rights)
+
+
+def _node_pools(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+    occupied = {} if isinstance(facts.occupied, Unseen) else facts.occupied
+    nodes = read_nodes(facts)
+    yield from node_pool_problems(nodes, demand, context=facts.context, flavors=facts.flavors, occupied=occupied)
 
 
 def _topologies(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
@@ -278,6 +286,9 @@ def _not_established(facts: ClusterFacts) -> Iterator[Problem]:
     """
     nodes = next((found for found in facts.selected.values() if isinstance(found, Unseen)), None)
     known = {"whether nodes for all slices and for a Pathways head are there and can be used": nodes}
+    known["whether a JobSet without a queue holds a slice"] = (
+        facts.occupied if isinstance(facts.occupied, Unseen) else None
+    )
     account = facts.service_account
     known["with whose rights the pods reach the run's buckets"] = account if isinstance(account, Unseen) else None
     known["whether quota is left in the queue's cohort"] = facts.cohort if isinstance(facts.cohort, Unseen) else None

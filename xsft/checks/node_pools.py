@@ -43,10 +43,12 @@ def node_pool_problems(
     *,
     context: str,
     flavors: Mapping[str, JsonObject],
+    occupied: Mapping[str, str] = {},
 ) -> Iterator[Problem]:
     """Yield the problems of the nodes. `nodes`: for each pod set, by name, the nodes that its node selector selects; a
     pod set whose nodes could not be read is not checked. `flavors`: the queue's; Kueue adds the tolerations of the one
-    that it assigns to the pods. source: kueue@v0.16.1 apis/kueue/v1beta1/resourceflavor_types.go, tolerations.
+    that it assigns to the pods. `occupied`: as in `ClusterFacts`. source: kueue@v0.16.1
+    apis/kueue/v1beta1/resourceflavor_types.go, tolerations.
     """
     added = tuple(one for flavor in flavors.values() for one in (flavor.get("spec") or {}).get("tolerations") or ())
     for pods in (replace(one, tolerations=(*one.tolerations, *added)) for one in demand.pod_sets):
@@ -54,25 +56,27 @@ def node_pool_problems(
         if found is None:
             continue
         if pods.requests.get(TPU):
-            yield from _slices(found, pods, context)
+            yield from _slices(found, pods, context, occupied)
         elif demand.asks_chips:
             yield from _head(found, pods, context)
 
 
-def _slices(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+def _slices(
+    nodes: tuple[JsonObject, ...], pods: PodSet, context: str, occupied: Mapping[str, str]
+) -> Iterator[Problem]:
     shape = shape_of(pods.node_selector)
     if shape is None:
         return
     wanted = -(-pods.pods // shape.hosts)
     units = [unit for unit in slice_units(nodes) if unit.shape == shape]
-    obstacles = [obstacle for unit in units for obstacle in _obstacle(unit, pods, context)]
+    obstacles = [obstacle for unit in units for obstacle in _obstacle(unit, pods, context, occupied)]
     if len(units) < wanted:
         yield _missing(shape, pods, wanted=wanted, there=len(units), obstacles=obstacles)
     elif len(units) - len(obstacles) < wanted:
         yield _unavailable(shape, wanted=wanted, usable=len(units) - len(obstacles), obstacles=obstacles)
 
 
-def _obstacle(unit: SliceUnit, pods: PodSet, context: str) -> Iterator[Obstacle]:
+def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str, str]) -> Iterator[Obstacle]:
     """Yield the first reason that the slice cannot be used, if there is one."""
     selector = f"{NODE_POOL}={unit.name}" if unit.shape.hosts > 1 else f"kubernetes.io/hostname={unit.name}"
     kubectl = shlex.join(("kubectl", "--context", context))
@@ -96,6 +100,10 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str) -> Iterator[Obstacle]
         key, effect = taints[0].get("key"), taints[0].get("effect")
         fix = f"{kubectl} taint nodes -l {selector} {key}:{effect}-"
         yield Obstacle(slice=unit.name, why=f"tainted {key}:{effect}, which the pods do not tolerate", fix=fix)
+    elif jobset := next((occupied[name] for name in map(_name, unit.nodes) if name in occupied), None):
+        namespace, _, name = jobset.partition("/")
+        fix = f"{kubectl} -n {namespace} get jobset {name}"
+        yield Obstacle(slice=unit.name, why=f"held by the JobSet {jobset}, which is in no queue", fix=fix)
 
 
 def _missing(shape: Slice, pods: PodSet, *, wanted: int, there: int, obstacles: list[Obstacle]) -> Problem:
@@ -192,5 +200,9 @@ def _count(count: int, shape: Slice) -> str:
 
 
 def _names(nodes: list[JsonObject]) -> str:
-    names = [str(node["metadata"]["name"]) for node in nodes]
+    names = list(map(_name, nodes))
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _name(node: JsonObject) -> str:
+    return str(node["metadata"]["name"])

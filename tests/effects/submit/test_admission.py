@@ -55,6 +55,40 @@ def test_known_queues_are_named(cluster_api: ClusterApi) -> None:
     assert "multislice-queue" in problems[0].message
 
 
+def hold_a_slice(api: ClusterApi, *, queue: bool = False, phase: str = "Running") -> None:
+    """Put a JobSet there whose first pod runs on a slice, as no Kueue started it."""
+    labels = {"kueue.x-k8s.io/queue-name": "q"} if queue else {}
+    objects = api.standin.objects
+    objects.add("jobset.x-k8s.io/jobsets", "manual", namespace="team", metadata={"labels": labels}, spec={})
+    own = {"jobset.sigs.k8s.io/jobset-name": "manual", "batch.kubernetes.io/job-completion-index": "0"}
+    on_node = {"spec": {"nodeName": "gke-tpu-np-0-017"}, "status": {"phase": phase}}
+    objects.add("/pods", "manual-0", namespace="team", metadata={"labels": own}, **on_node)
+
+
+@pytest.mark.standin_only("other-version")
+def test_a_slice_that_a_jobset_without_a_queue_holds_is_not_free(cluster_api: ClusterApi) -> None:
+    hold_a_slice(cluster_api)
+    _, problems = examine(cluster_api.connect(), plan_for(cluster_api))
+    (found,) = (problem for problem in problems if problem.severity != "note")
+    assert found.id == "slices-unavailable"
+    assert "tpu-np-0 (held by the JobSet team/manual, which is in no queue)" in found.message
+    assert "-n team get jobset manual" in found.fix
+
+
+@pytest.mark.standin_only("other-version")
+def test_a_jobset_that_ended_or_has_a_queue_or_may_not_be_read_holds_nothing(cluster_api: ClusterApi) -> None:
+    cluster, plan = cluster_api.connect(), plan_for(cluster_api)
+    hold_a_slice(cluster_api, phase="Succeeded")
+    assert examine(cluster, plan)[0].occupied == {}
+    hold_a_slice(cluster_api, queue=True)
+    assert examine(cluster, plan)[0].occupied == {}
+    hold_a_slice(cluster_api)
+    deny(cluster_api.world, ("list", "pods"))
+    _, problems = examine(cluster, plan)
+    assert any("whether a JobSet without a queue holds a slice." in problem.message for problem in problems)
+    assert {problem.severity for problem in problems} == {"note"}
+
+
 def test_attempts_and_strangers_are_found(cluster_api: ClusterApi) -> None:
     wanted = plan_for(cluster_api)
     assert wanted.manifest is not None

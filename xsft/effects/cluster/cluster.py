@@ -21,7 +21,7 @@ from xsft.effects.cluster.reads import Reads
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.cluster.servers import Servers
 from xsft.errors import EnvironmentMissing, XsftError
-from xsft.launchers.labels import RUN_LABEL, TPU_NODE
+from xsft.launchers.labels import FIRST_HOSTS, RUN_LABEL, TPU_NODE
 from xsft.problems import Problem
 
 
@@ -150,6 +150,12 @@ class Cluster:
     def nodes(self, *, selector: Mapping[str, str]) -> tuple[JsonObject, ...]:
         """Return the nodes that have these labels."""
         return self._api.items(kinds.NODES, selector=",".join(f"{key}={value}" for key, value in selector.items()))
+
+    def first_pods_without_quota(self) -> tuple[JsonObject, ...]:
+        """Return the first pod of each Job of every JobSet, less those that Kueue marks as started by it; its JobSet
+        tells whether it has a queue. source: kueue@v0.16.2 pkg/constants/constants.go, PodSetLabel.
+        """
+        return self._api.items(kinds.PODS, selector=f"{FIRST_HOSTS},!kueue.x-k8s.io/podset")
 
     def service_account(self, *, name: str, namespace: str) -> JsonObject | None:
         return self._api.get(kinds.SERVICE_ACCOUNTS, name=name, namespace=namespace)

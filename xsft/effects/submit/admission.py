@@ -19,6 +19,8 @@ from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.machine.parallel import every, start
 from xsft.problems import Problem
+from xsft.reading.jobsets import jobset_of
+from xsft.reading.pods import pod_of
 from xsft.steps import Planned
 
 T = TypeVar("T")
@@ -57,6 +59,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
     queue = start(lambda: _cluster_queue(cluster, local_queue.result()))
     flavors = start(lambda: _flavors(cluster, queue.result()))
     classes = start(lambda: {name: _has_class(cluster, name) for name in demand.priority_classes})
+    selected = start(lambda: _selected(cluster, demand, queue.result()) if demand.asks_chips else {})
     looks: dict[str, Callable[[], Any]] = {
         "namespace": lambda: unless_forbidden(cluster.namespace, namespace),
         "local_queue": local_queue.result,
@@ -70,7 +73,8 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         ),
         "secrets": lambda: _secret_keys(cluster, demand),
         "nodes": lambda: None if demand.asks_chips else unless_forbidden(cluster.cpu_nodes),
-        "selected": lambda: _selected(cluster, demand, queue.result()) if demand.asks_chips else {},
+        "selected": selected.result,
+        "occupied": lambda: _occupied(cluster, selected.result()),
         "cohort": lambda: _cohort(cluster, queue.result()),
         "controllers": lambda: _controllers(cluster),
         "service_account": lambda: _account(cluster, demand) if demand.buckets else None,
@@ -103,6 +107,19 @@ def _selected(
     if spec.get("admissionChecks") or spec.get("admissionChecksStrategy"):
         return {}
     return {pods.name: unless_forbidden(cluster.nodes, selector=pods.node_selector) for pods in demand.pod_sets}
+
+
+def _occupied(cluster: Cluster, selected: Mapping[str, tuple[JsonObject, ...] | Unseen]) -> dict[str, str] | Unseen:
+    """Return the JobSets without a queue that run on these nodes; none that may not be read."""
+    names = {str(node["metadata"]["name"]) for nodes in selected.values() if isinstance(nodes, tuple) for node in nodes}
+    pods = unless_forbidden(cluster.first_pods_without_quota) if names else ()
+    if isinstance(pods, Unseen):
+        return pods
+    there = ((str(json["metadata"]["namespace"]), pod_of(json)) for json in pods)
+    held = {pod.node: (space, pod.jobset) for space, pod in there if pod.node in names and pod.phase == "Running"}
+    found = {one: unless_forbidden(cluster.get_jobset, namespace=one[0], name=one[1]) for one in held.values()}
+    without = {one for one, jobset in found.items() if isinstance(jobset, dict) and jobset_of(jobset).queue is None}
+    return {str(node): "/".join(one) for node, one in held.items() if one in without}
 
 
 def _cohort(cluster: Cluster, queue: JsonObject | Unseen | None) -> tuple[JsonObject, ...] | Unseen | None:
