@@ -39,8 +39,6 @@ NOT_ITS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "p
 """Sections of a workload whose errors do not affect a conversion."""
 ITS = ("place", "namespace", "queue", "image", "secrets", "stages", "priority", "output", "env")
 """Sections of a workload whose errors affect an export."""
-WANTED = frozenset({"checkpoint-to-convert"})
-"""Ids of problems that a conversion fixes."""
 
 
 def plan_conversion(
@@ -58,7 +56,7 @@ def plan_conversion(
     Raises SpecError if an error forbids it, Unreachable if it is unknown whether it was converted before.
     """
     ignored = tuple(section for section in NOT_ITS if not (on_tpu and section == "tpu"))
-    own = tuple(p for p in problems if p.id not in WANTED and not p.where.startswith(ignored))
+    own = tuple(p for p in problems if p.kind != "unmade" and not p.where.startswith(ignored))
     found = (*for_submission(own), *conversion_problems(made, run, on_tpu=on_tpu))
     errors = errors_in(found)
     if errors and all(problem.kind == "unread" for problem in errors):
@@ -73,7 +71,7 @@ def plan_export_job(
     made: ExportPlan, run: Run, *, file: str, problems: tuple[Problem, ...], progress: ShowLine
 ) -> JobPlan[CpuJob]:
     """Return the plan of the CPU job of an export. `problems`: of the workload. Raises as `plan_conversion`."""
-    own = tuple(p for p in problems if p.id not in WANTED and p.where.startswith(ITS))
+    own = tuple(p for p in problems if p.kind != "unmade" and p.where.startswith(ITS))
     size = weights_bytes(run)
     needs = estimate_export(
         made.inputs, parameters=size // BF16_BYTES if size else None, weights_bytes=made.weights_bytes

@@ -10,7 +10,7 @@ from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
 
-ProblemKind = Literal["plain", "unrenderable", "secret", "disputable", "absent", "unread", "open"]
+ProblemKind = Literal["plain", "unrenderable", "secret", "disputable", "absent", "unmade", "unread", "open"]
 """What a problem blocks, and whether a user may accept it. Errors block plans and submissions:
 
 - `unrenderable`: it leaves a launcher nothing it could render.
@@ -22,6 +22,7 @@ Warnings of a plan that block a submission:
 - `open`: unless it is accepted.
 - `unread`: unless it is accepted; it could not be looked at from here, and trying again may help.
 - `absent`: always; what the run needs does not exist yet, and accepting that does not make it exist.
+- `unmade`: as `absent`, but an earlier stage of the workload makes it, and is not blocked itself.
 
 A note that is `unread` names what was not looked at, and what is therefore unknown: `submit` and `check --offline`
 print it.
@@ -56,7 +57,7 @@ class Problem:
             case "error":
                 return self.kind == "disputable"
             case "warning":
-                return self.kind != "absent"
+                return self.kind not in ("absent", "unmade")
             case "note":
                 return False
 
@@ -67,7 +68,7 @@ class Problem:
             case "error":
                 return True
             case "warning":
-                return self.kind in ("absent", "unread", "open")
+                return self.kind in ("absent", "unmade", "unread", "open")
             case "note":
                 return False
 

@@ -53,11 +53,13 @@ def test_what_a_plan_calls_accepted_is_accepted_by_submit(kind: ProblemKind) -> 
     """Plan and submit decide by the same rule; where a plan says `accepted`, submit does not refuse."""
     (found, *complaints) = silence((warning("a", "x", "could not look", "Log in.", kind=kind),), {"a": "it is there"})
     (asked,) = for_submission((found,))
-    assert ("accepted: it is there" in found.message) == (asked.severity == "note") == (kind != "absent")
-    assert [p.id for p in complaints] == (["checks-not-accepted"] if kind == "absent" else [])
+    assert (
+        ("accepted: it is there" in found.message) == (asked.severity == "note") == (kind not in ("absent", "unmade"))
+    )
+    assert [p.id for p in complaints] == (["checks-not-accepted"] if kind in ("absent", "unmade") else [])
 
 
-@pytest.mark.parametrize("kind", ["absent", "unread", "open"])
+@pytest.mark.parametrize("kind", ["absent", "unmade", "unread", "open"])
 def test_a_submission_is_stricter_about_what_is_not_accepted(kind: ProblemKind) -> None:
     assert [p.severity for p in for_submission((warning("a", "x", "open", "Close it.", kind=kind),))] == ["error"]
     assert for_submission((ERROR, WARNING, NOTE)) == (ERROR, WARNING, NOTE)

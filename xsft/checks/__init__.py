@@ -166,10 +166,9 @@ def _accepted(problem: Problem, reason: str) -> Problem:
 
 
 def _not_accepted(problem: Problem) -> Problem:
-    absent = problem.kind == "absent"
     why = (
         "a thing that the run needs does not exist yet"
-        if absent
+        if problem.kind in ("absent", "unmade")
         else "it is an error, and only warnings can be accepted"
     )
     message = f"{problem.id} cannot be accepted: {why}."

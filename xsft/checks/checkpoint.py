@@ -109,7 +109,7 @@ def _conversion(run: Run, facts: Facts) -> Iterator[Problem]:
         cut_off = f" (incomplete: {', '.join(broken)})" if broken else ""
         message = f"{run.checkpoint} does not exist: {hf.repo} has not been converted yet{cut_off}."
         fix = "Run `xsft run FILE`, which converts and trains, or `xsft checkpoint convert FILE` first."
-        yield warning("checkpoint-to-convert", "model.hf", message, fix, kind="absent")
+        yield warning("checkpoint-to-convert", "model.hf", message, fix, kind="unmade")
 
 
 def _missing(run: Run, found: CheckpointFacts) -> Problem:

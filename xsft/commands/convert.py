@@ -64,7 +64,7 @@ def converted_here(workload: api.Loaded) -> ConversionResult:
     with spinning("convert", "looking for an earlier conversion"):
         plan, problems = look(workload)
     _refuse_other_release(plan)
-    print_problems(p for p in problems if p.severity == "warning" and p.id != "checkpoint-to-convert")
+    print_problems(p for p in problems if p.severity == "warning" and p.kind != "unmade")
     return convert_now(workload, plan)
 
 

@@ -22,9 +22,6 @@ from xsft.errors import INTERRUPTED, TimedOut, UsageError, XsftError
 from xsft.stages.stage import STAGES, Stage
 from xsft.stages.walk import StageReport, Walk, Walked, walk
 
-FIRST_IN_PLAN = frozenset({"checkpoint-to-convert"})
-"""Ids of problems of the training that an earlier stage solves."""
-
 
 def run(args: argparse.Namespace) -> int:
     _refuse_options(args)
@@ -58,7 +55,7 @@ def _refuse_options(args: argparse.Namespace) -> None:
 def _stages(workload: api.Loaded, args: argparse.Namespace) -> tuple[Stage, ...]:
     """Return the stages. Raises SpecError for errors of the whole workload, before the first stage begins."""
     (intent,) = api.intend((workload,))
-    api.admitted(tuple(p.in_file(workload.file) for p in intent.problems if p.id not in FIRST_IN_PLAN))
+    api.admitted(tuple(p.in_file(workload.file) for p in intent.problems if p.kind != "unmade"))
     if args.no_wait and workload.spec.on_this_machine:
         raise UsageError(
             "--no-wait: on this machine the stages run in this process, and would end with it.",
