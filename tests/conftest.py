@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,25 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/ anew; read the diff afterwards")
+    files = {"type": lambda text: frozenset(text.split(",")), "default": frozenset()}
+    parser.addoption("--only-files", **files, help="the test files to collect, with commas (tests/run.py)")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    only = config.getoption("only_files")
+    unnamed = only and collection_path.suffix == ".py" and str(collection_path.relative_to(Path.cwd())) not in only
+    return True if unnamed else None  # None: as pytest does
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Without the garbage collector, which would look at all tests again and again, now and during each test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

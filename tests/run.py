@@ -42,7 +42,7 @@ NAMED_BY = {
     "trainer": ("mark.trainer",),
 }
 """Words in each file that has a test with that marker (tests/conftest.py looks at every item): a stage collects those
-files only, because collecting all 13,000 tests takes 14 s of CPU. The quick stage collects all.
+files only, because collecting all 13,000 tests takes 12 s of CPU. The quick stage collects all.
 """
 PREPARE = {"cluster": (sys.executable, "-m", "tests.cluster", "build", "--if-possible")}
 """What a stage needs made first; minutes, once per user, so not before the quick tests have had their say."""
@@ -89,7 +89,9 @@ def stage(name: str, *, folder: Path, arguments: list[str]) -> int:
 
 
 def pytest_argv(name: str, *, report: Path, files: list[str], arguments: list[str]) -> tuple[str, ...]:
-    return (sys.executable, "-m", "pytest", "-q", "-m", STAGES[name], f"--junitxml={report}", *files, *arguments)
+    """The files in one option: for each that is named as an argument, pytest lists its folder anew (3 s of CPU)."""
+    only = f"--only-files={','.join(files)}"
+    return (sys.executable, "-m", "pytest", "-q", "-m", STAGES[name], f"--junitxml={report}", only, "tests", *arguments)
 
 
 def files_of(name: str) -> list[str]:
