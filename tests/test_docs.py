@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import re
 import shlex
@@ -47,28 +48,32 @@ def commands() -> Iterator[tuple[str, str]]:
 
 
 COMMANDS = tuple(commands())
-IDS = tuple(f"{page}: {line}" for page, line in COMMANDS)
 
 
-@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=IDS)
-def test_every_command_parses(page: str, line: str) -> None:
+def test_every_command_parses() -> None:
+    assert len(COMMANDS) > 50
+    ours = parser()
+    assert [found for found in COMMANDS if not is_command(found[1], ours)] == []
+
+
+def is_command(line: str, ours: argparse.ArgumentParser) -> bool:
     words = shlex.split(line, comments=True)
     if words[0] == "make":
-        assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text()
-    else:
-        assert parser().parse_args(words[1:]).verb in VERBS
+        return f"\n{words[1]}:" in (ROOT / "Makefile").read_text()
+    try:
+        return ours.parse_args(words[1:]).verb in VERBS
+    except (SystemExit, errors.UsageError):
+        return False
 
 
-@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=IDS)
-def test_every_workload_in_a_command_exists(page: str, line: str) -> None:
-    named = [word for word in shlex.split(line, comments=True) if word.startswith("workloads/")]
-    assert all(list(ROOT.glob(word)) for word in named), line
+def test_every_workload_in_a_command_exists() -> None:
+    named = [(found, word) for found in COMMANDS for word in shlex.split(found[1], comments=True)]
+    assert [found for found, word in named if word.startswith("workloads/") and not list(ROOT.glob(word))] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    broken = [link for link in LINK.findall(BLOCK.sub("", page.read_text())) if not leads_somewhere(page, link)]
-    assert broken == []
+def test_links_lead_somewhere() -> None:
+    links = [(page, link) for page in PAGES for link in LINK.findall(BLOCK.sub("", page.read_text()))]
+    assert [(str(page), link) for page, link in links if not leads_somewhere(page, link)] == []
 
 
 def leads_somewhere(page: Path, link: str) -> bool:
@@ -86,12 +91,13 @@ NAMED_MODULE = re.compile(r"`(xsft(?:\.[a-z_]+)+)(?:\.[A-Z]\w*)?`")
 NAMED_FILE = re.compile(r"(?<![\w/.@])((?:xsft|tests)/[\w/]+\.(?:py|toml))\b")
 
 
-@pytest.mark.parametrize("file", [*PAGES, *SOURCES], ids=lambda file: str(file.relative_to(ROOT)))
-def test_every_named_module_exists(file: Path) -> None:
+def test_every_named_module_exists() -> None:
     """`xsft.importer.expand` was renamed, and its docstring kept the old name."""
-    text = file.read_text(encoding="utf-8")
-    assert [name for name in NAMED_MODULE.findall(text) if not is_module_or_function(name)] == []
-    assert [name for name in NAMED_FILE.findall(text) if not (ROOT / name).exists()] == []
+    texts = {str(file): file.read_text(encoding="utf-8") for file in (*PAGES, *SOURCES)}
+    modules = [(file, name) for file, text in texts.items() for name in NAMED_MODULE.findall(text)]
+    assert [found for found in modules if not is_module_or_function(found[1])] == []
+    files = [(file, name) for file, text in texts.items() for name in NAMED_FILE.findall(text)]
+    assert [found for found in files if not (ROOT / found[1]).exists()] == []
 
 
 def is_module_or_function(name: str) -> bool:
@@ -119,10 +125,10 @@ def test_every_verb_is_documented_and_has_help(verb: str, capsys: pytest.Capture
     assert all(f"{option} " in said for option in ("--help",))
 
 
-@pytest.mark.parametrize("file", [*PAGES, *SOURCES], ids=lambda file: str(file.relative_to(ROOT)))
-def test_no_page_and_no_message_names_a_verb_that_does_not_exist(file: Path) -> None:
-    named = re.findall(r"`xsft ([a-z]+)[ `]", file.read_text())
-    assert [verb for verb in named if verb not in VERBS] == []
+def test_no_page_and_no_message_names_a_verb_that_does_not_exist() -> None:
+    files = (*PAGES, *SOURCES)
+    named = [(str(file), verb) for file in files for verb in re.findall(r"`xsft ([a-z]+)[ `]", file.read_text())]
+    assert [found for found in named if found[1] not in VERBS] == []
 
 
 def test_every_option_says_what_it_does() -> None:

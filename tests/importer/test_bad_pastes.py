@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.importer.pastes import CURRENT, TOKEN, flags, paste
@@ -207,6 +207,7 @@ def test_any_text_is_a_workload_or_a_spec_error(text: str) -> None:
     assert all(p.message.isprintable() and p.fix for p in problems)
 
 
+@settings(max_examples=settings().max_examples * 2 // 5)  # each takes about 40 ms
 @given(st.integers(0, 2000), st.integers(0, 40), st.lists(PIECES, max_size=3).map("".join))
 def test_a_damaged_paste_is_a_workload_or_a_spec_error(at: int, cut: int, piece: str) -> None:
     whole = paste()

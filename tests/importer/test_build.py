@@ -76,7 +76,10 @@ def test_an_override_in_another_spelling_than_its_field_comes_back(release: str,
     assert_law(make_intent(WorkloadSpec.model_validate(tree), Facts()))
 
 
-@settings(suppress_health_check=[HealthCheck.filter_too_much])
+@settings(
+    max_examples=settings().max_examples * 2 // 5,  # each takes about 45 ms
+    suppress_health_check=[HealthCheck.filter_too_much],
+)
 @given(workloads())
 def test_an_own_line_comes_back_to_the_byte(tree: Tree) -> None:
     intent = make_intent(WorkloadSpec.model_validate(tree), Facts())
