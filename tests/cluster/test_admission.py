@@ -70,6 +70,33 @@ def test_more_slices_than_the_cluster_has(connected: Connected, cluster_namespac
     assert "has 4 slices of v6e-256; the run asks for 5" in problems["slices-missing"].message
 
 
+def test_a_jobset_without_a_queue_holds_its_slice(
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected
+) -> None:
+    """One pod of it; a JobSet that Kueue starts has more, and holds quota instead."""
+    worker = planned("deepseek_ultrachat", namespace=cluster_namespace)["spec"]["replicatedJobs"][1]
+    job = worker["template"]["spec"]
+    job |= {"completions": 1, "parallelism": 1}
+    job["template"]["spec"]["nodeSelector"]["cloud.google.com/gke-nodepool"] = "xsft-v6e-256-np-2"
+    connected.create_jobset(
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "manual", "namespace": cluster_namespace},
+            "spec": {"replicatedJobs": [{**worker, "replicas": 1}]},
+        }
+    )
+
+    def held() -> tuple[Problem, ...]:
+        return found(connected, 4, namespace=cluster_namespace)
+
+    (problem,) = real_cluster.wait(held, what="the pod to run")
+    assert problem.id == "slices-unavailable"
+    manual = f"held by the JobSet {cluster_namespace}/manual, which is in no queue"
+    assert f"xsft-v6e-256-np-2 ({manual})" in problem.message
+    assert found(connected, 3, namespace=cluster_namespace) == ()
+
+
 def test_the_identity_of_the_pods_is_read(real_cluster: Cluster, cluster_namespace: str, connected: Connected) -> None:
     """The nodes here are as GKE's without Workload Identity."""
     wanted = asking(2, namespace=cluster_namespace)

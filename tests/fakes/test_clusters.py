@@ -16,10 +16,11 @@ COUNTED = {
     "other-version": 1,
     "before-server": 1,
     "xpk": 3,
-    "silence": 4,
+    "silence": 3,
     "tls": 32,
     "walked": 2,
     "prompt": 2,
+    "held": 2,
 }
 """Test functions, by reason."""
 

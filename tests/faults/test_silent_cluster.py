@@ -149,7 +149,6 @@ def slowly(behind: Callable[[Seen], Answer], *, pause_s: float) -> Iterator[str]
         yield front.url
 
 
-@pytest.mark.standin_only("silence")
 def test_a_slow_cluster_is_waited_for(
     cluster_api: ClusterApi, places: Any, look: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

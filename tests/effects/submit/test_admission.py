@@ -65,7 +65,7 @@ def hold_a_slice(api: ClusterApi, *, queue: bool = False, phase: str = "Running"
     objects.add("/pods", "manual-0", namespace="team", metadata={"labels": own}, **on_node)
 
 
-@pytest.mark.standin_only("other-version")
+@pytest.mark.standin_only("held")
 def test_a_slice_that_a_jobset_without_a_queue_holds_is_not_free(cluster_api: ClusterApi) -> None:
     hold_a_slice(cluster_api)
     _, problems = examine(cluster_api.connect(), plan_for(cluster_api))
@@ -75,7 +75,7 @@ def test_a_slice_that_a_jobset_without_a_queue_holds_is_not_free(cluster_api: Cl
     assert "-n team get jobset manual" in found.fix
 
 
-@pytest.mark.standin_only("other-version")
+@pytest.mark.standin_only("held")
 def test_a_jobset_that_ended_or_has_a_queue_or_may_not_be_read_holds_nothing(cluster_api: ClusterApi) -> None:
     cluster, plan = cluster_api.connect(), plan_for(cluster_api)
     hold_a_slice(cluster_api, phase="Succeeded")
