@@ -83,7 +83,8 @@ def _fields(run: Run, keys: Mapping[str, Value], told: Mapping[str, float]) -> I
     )
     if differing and run.conversion and run.model and run.model.built_in:
         message = (
-            f"{run.conversion.source.repo} computes otherwise than {run.model.name}: {differing}. Nothing says so."
+            f"{run.conversion.source.repo} computes otherwise than {run.model.name}: {differing}. The conversion reads"
+            " no config.json, so it does not stop."
         )
         fix = "Set MaxText's key in overrides.maxtext, with override_model_config: true, or use other weights."
         yield warning("weights-config", "model.hf.repo", message, fix)
