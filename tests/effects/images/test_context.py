@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xsft.effects.images import context as image_context
+from xsft.effects.images.cache import context_file
 from xsft.effects.images.context import code_part, deps_part, hashed, image_names, images_folder, read_tree
 from xsft.errors import EnvironmentMissing, UsageError
 from xsft.evaluation.program import program_archive, program_digest
@@ -94,6 +95,12 @@ def test_a_dockerfile_that_takes_the_evaluation_program_gets_it(folder: Path) ->
     (program,) = (f for f in code_part(folder).files if f.path == EVALUATE_FILE)
     assert program.sha256 == program_digest()
     assert Path(program.source).read_bytes() == program_archive()
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in its place")
+    with pytest.raises(EnvironmentMissing, match=f"cannot write {tmp_path}/file/cache/"):
+        context_file(b"content", path="a.zip", cache=tmp_path / "file" / "cache")
 
 
 def test_two_files_of_one_path_are_reported(folder: Path, tmp_path: Path) -> None:
