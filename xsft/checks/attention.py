@@ -59,7 +59,7 @@ def _context(run: Run, keys: Mapping[str, Value], length: float) -> Iterator[Pro
 
 
 def _order(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Check context parallelism: its masks are for tokens in another order, into which SFT does not bring them.
+    """Check context parallelism with load balancing: its attention masks expect reordered tokens; SFT does not reorder.
 
     source: maxtext@0.2.5 utils/train_utils.py [setup_train_loop] reorders the batch of pre-training;
     trainers/post_train/sft/hooks.py does not, and layers/attention_op.py [_load_balanced_context_parallel] asks the
@@ -69,8 +69,8 @@ def _order(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     flash = keys.get("attention", "autoselected") in ("autoselected", "flash")
     if run.spec.on_cluster and split and flash and is_on(keys.get("context_parallel_load_balance", True)):
         message = (
-            "The context axis splits sequences, and MaxText's masks then take the tokens for reordered, which its SFT"
-            " trainer does not do: tokens would attend to later ones, without an error."
+            "The context axis splits sequences, and context_parallel_load_balance (MaxText's default) expects reordered"
+            " tokens, but MaxText's SFT trainer does not reorder them: tokens attend to later ones, without an error."
         )
         fix = "Set overrides.maxtext.context_parallel_load_balance: false, or use another axis."
         yield warning("context-order", where_of("context_parallel_load_balance", run) or "parallelism", message, fix)

@@ -73,7 +73,7 @@ the key."""
 
 
 def _fields(run: Run, keys: Mapping[str, Value], told: Mapping[str, float]) -> Iterator[Problem]:
-    """Check that the weights compute what the model does: to_maxtext reads no config.json, and other sizes stop it."""
+    """Compare config.json with MaxText's configuration: to_maxtext does not read it, and stops at other sizes only."""
     own = pins(run.spec.model.name)
     wanted = {field: keys.get(key, own.get(key, default)) for field, (key, default) in COMPUTATION.items()}
     differing = ", ".join(
@@ -83,8 +83,8 @@ def _fields(run: Run, keys: Mapping[str, Value], told: Mapping[str, float]) -> I
     )
     if differing and run.conversion and run.model and run.model.built_in:
         message = (
-            f"{run.conversion.source.repo} computes otherwise than {run.model.name}: {differing}. The conversion reads"
-            " no config.json, so it does not stop."
+            f"The config.json of {run.conversion.source.repo} differs from MaxText's {run.model.name}: {differing}."
+            " The converter does not read config.json, so it would not stop."
         )
         fix = "Set MaxText's key in overrides.maxtext, with override_model_config: true, or use other weights."
         yield warning("weights-config", "model.hf.repo", message, fix)

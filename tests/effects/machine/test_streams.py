@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.until import until
-from xsft.effects.machine.streams import Screened, prepare_streams, told_if_slow
+from xsft.effects.machine.streams import Screened, prepare_streams, print_if_slow
 
 TOKEN = "hf" + "_" + "aB3" * 12
 
@@ -44,9 +44,9 @@ def test_the_standard_streams_are_screened_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_slow_work_is_named_once_and_quick_work_never(capsys: pytest.CaptureFixture[str]) -> None:
-    with told_if_slow("quick", after_s=3600):
+    with print_if_slow("quick", after_s=3600):
         pass
     told: list[str] = []
-    with told_if_slow("waiting for it", after_s=0):
+    with print_if_slow("waiting for it", after_s=0):
         until(lambda: told.append(capsys.readouterr().err) or any(told))
     assert "".join(told) == "waiting for it\n"

@@ -21,7 +21,7 @@ from xsft.effects.cluster.kubeconfig import Entry, KubeconfigSection, unusable
 from xsft.effects.machine import clock
 from xsft.effects.machine.process import Completed, at_terminal, run
 from xsft.effects.machine.regular import read_text
-from xsft.effects.machine.streams import told_if_slow
+from xsft.effects.machine.streams import print_if_slow
 from xsft.errors import EnvironmentMissing, TimedOut, Unreachable
 from xsft.reading.network_words import blames_network
 from xsft.spec.secrets import redact
@@ -137,7 +137,7 @@ class ClusterLogin:
             if terminal:
                 return at_terminal(argv, env=env, timeout_s=LOGIN_TIMEOUT_S)
             waits = f"xsft: waiting for the login program {argv[0]} of the context {self._access.context}"
-            with told_if_slow(f"{waits}, at most {LOGIN_TIMEOUT_S:g} s", after_s=TOLD_AFTER_S):
+            with print_if_slow(f"{waits}, at most {LOGIN_TIMEOUT_S:g} s", after_s=TOLD_AFTER_S):
                 return run(argv, env=env, timeout_s=LOGIN_TIMEOUT_S)
         except TimedOut:
             raise Unreachable(

@@ -48,7 +48,7 @@ def prepare_streams() -> None:
 
 
 @contextlib.contextmanager
-def told_if_slow(line: str, *, after_s: float) -> Iterator[None]:
+def print_if_slow(line: str, *, after_s: float) -> Iterator[None]:
     """Print the line on stderr if the work below takes longer; on a terminal a spinner shows the wait."""
     timer = threading.Timer(after_s, lambda: sys.stderr.write(f"{line}\n"))
     timer.daemon = True
