@@ -107,10 +107,10 @@ xpk-release: setup
 	$(PYTEST) -q tests/tools tests/catalog/test_tpu.py tests/test_workloads.py tests/contract/test_xpk_render.py \
 	  tests/contract/test_audit_through_xpk.py tests/contract/test_encoding_through_xpk.py
 
-# A MaxText release into the catalogue: VERSION=0.2.6 FACTS="scan_layers_auto=true"
+# A MaxText release into the catalogue: VERSION=0.2.6 FACTS="scan_layers_auto=true"; with DEFAULT=yes, for new workloads
 .PHONY: maxtext-release
 maxtext-release: environments
-	@$(BIN)/python -m tests.tools.maxtext_release $(VERSION) $(FACTS)
+	@$(BIN)/python -m tests.tools.maxtext_release $(VERSION) $(FACTS) $(if $(DEFAULT),DEFAULT=$(DEFAULT))
 	$(PYTEST) -q tests/catalog tests/tools
 
 .PHONY: bench

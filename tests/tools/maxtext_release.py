@@ -1,8 +1,11 @@
-"""Takes a MaxText release into the catalogue: `make maxtext-release VERSION=0.2.6 [FACTS="scan_layers_auto=true"]`.
+"""Takes a MaxText release into the catalogue: `make maxtext-release VERSION=0.2.6 [FACTS="scan_layers_auto=true"]
+[DEFAULT=yes]`.
 
-Installs the release's wheel beside the dependencies of the locked one, dumps its keys, nested keys and models
-(tests/catalog/dumps/maxtext_facts.py), writes them into xsft/catalog, and prints what a person must decide. Facts that
-no dump tells (xsft/catalog/releases.toml explains each) are given in FACTS or taken over from the release before.
+Installs the release's wheel beside the dependencies of the locked one, dumps its keys, nested keys, models and required
+packages (tests/catalog/dumps/maxtext_facts.py), writes them into xsft/catalog, and prints what a person must decide.
+Facts that no dump tells (xsft/catalog/releases.toml explains each) are given in FACTS or taken over from the release
+before. DEFAULT=yes makes it the release that workloads get: its pin, the models' own settings, the types of the keys
+and the keys that no code reads are those of the default release only.
 """
 
 from __future__ import annotations
@@ -14,17 +17,29 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
 
 from xsft.effects.environments import environments
 from xsft.effects.environments.uv import find_uv, uv_environment
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "xsft" / "catalog"
-DUMP = ROOT / "tests" / "catalog" / "dumps" / "maxtext_facts.py"
+DUMPS = ROOT / "tests" / "catalog" / "dumps"
+PACKAGES = ("jax", "libtpu", "google-tunix", "transformers", "tokenizers", "datasets", "orbax-checkpoint", "flax")
+"""Those of the extra `tpu-post-train` whose oldest version an image is held against (image-package-old)."""
+DEFAULT_PINS = {
+    "xsft/catalog/releases.py": r'^(DEFAULT = ")[^"]+(")$',
+    "xsft/spec/sections.py": r'^(    maxtext: str = ")[^"]+(")$',
+    "xsft/locks/maxtext.in": r"^(maxtext==)\S+()$",
+}
+"""File -> the line that names the default release, around its number."""
 ORDER = "is release i of: "
 """Stands before the releases in the heads of the mask files."""
 
@@ -107,17 +122,48 @@ def drop_section(toml: str, version: str) -> str:
     return re.sub(its, "", toml, flags=re.MULTILINE | re.DOTALL)
 
 
-def dump(version: str) -> dict[str, Any]:
-    """What the release says of itself, with the dependencies of the locked one. Raises CalledProcessError."""
+@contextmanager
+def installed(version: str) -> Iterator[Mapping[str, str]]:
+    """Install the release beside the dependencies of the locked one; yield the environment of processes that import
+    it. Raises CalledProcessError.
+    """
     python = environments.ensure("maxtext", progress=print).python
     with tempfile.TemporaryDirectory(prefix="xsft-release-") as folder:
         install = (find_uv(), "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--target", folder)
         subprocess.run((*install, f"maxtext=={version}"), env=uv_environment(os.environ), check=True)
-        quiet = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": folder}
-        argv = (str(python), str(DUMP))
-        done = subprocess.run(argv, env=quiet, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        yield {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": folder}
+
+
+def dump(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the installed release says of itself. Raises CalledProcessError."""
+    found: dict[str, Any] = printed("maxtext_facts.py", environment)
+    return {**found, "requires": required(Path(environment["PYTHONPATH"]))}
+
+
+def dump_default(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return `dump`, and what the catalogue holds of the default release only. Raises CalledProcessError."""
+    found, unread = dump(environment), printed("maxtext_unread.py", environment)
+    kept = [key for key in unread if key in set(found["keys"])]
+    return {**found, "key_types": printed("maxtext_types.py", environment), "unread_keys": kept}
+
+
+def printed(script: str, environment: Mapping[str, str]) -> Any:
+    """Return the document that a script of tests/catalog/dumps prints in MaxText's Python. Raises
+    CalledProcessError.
+    """
+    argv = (str(environments.ensure("maxtext", progress=print).python), str(DUMPS / script))
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    done = subprocess.run(argv, env=dict(environment), check=True, **pipes)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def required(folder: Path) -> dict[str, str]:
+    """Return the oldest version of each of PACKAGES that the installed wheel's extra for post-training takes."""
+    (wheel,) = (one for one in distributions(path=[str(folder)]) if one.name == "maxtext")
+    wanted = [Requirement(line) for line in wheel.requires or ()]
+    extra = [one for one in wanted if one.marker and one.marker.evaluate({"extra": "tpu-post-train"})]
+    oldest = {one.name: part.version for one in extra for part in one.specifier if part.operator == ">="}
+    return {name: oldest[name] for name in PACKAGES if name in oldest}
 
 
 def written(version: str, found: Mapping[str, Any], facts: Mapping[str, str], catalog: Path) -> dict[str, str]:
@@ -128,7 +174,10 @@ def written(version: str, found: Mapping[str, Any], facts: Mapping[str, str], ca
     others = tuple(release for release in keys.releases if release != version)
     at = place_of(version, others)
     after = others[at] if at < len(others) else None
-    nested = None if found["nested"] == _nested(toml, others[:at]) else found["nested"]
+    nested = None if found["nested"] == _last(toml, others[:at], "nested") else found["nested"]
+    if found["requires"] != _last(toml, others[:at], "requires"):
+        pairs = ", ".join(f'{name} = "{oldest}"' for name, oldest in found["requires"].items())
+        facts = {**facts, "requires": f"{{ {pairs} }}"}
     text = section(version, facts, nested)
     return {
         "release_keys.txt": masks_text(
@@ -137,6 +186,23 @@ def written(version: str, found: Mapping[str, Any], facts: Mapping[str, str], ca
         "release_models.txt": masks_text(with_release(models, version, at=at, taken=found["models"])),
         "releases.toml": put_section(toml, version, text, before=after),
     }
+
+
+def written_as_default(version: str, found: Mapping[str, Any]) -> dict[str, str]:
+    """The files that are the default release's, as they will be, by their path in the repository."""
+    pins = (
+        json.dumps({"model": name, **yml}, separators=(",", ":")) for name, yml in sorted(found["model_ymls"].items())
+    )
+    texts = {"xsft/catalog/model_pins.jsonl": "".join(f"{line}\n" for line in pins)}
+    for name in ("key_types", "unread_keys"):
+        head = [line for line in (CATALOG / f"{name}.txt").read_text().splitlines() if line[0] == "#"]
+        head = [re.sub(r"(MaxText |maxtext@)[0-9.]*[0-9]", rf"\g<1>{version}", line) for line in head]
+        texts[f"xsft/catalog/{name}.txt"] = "".join(f"{line}\n" for line in (*head, *found[name]))
+    for path, pin in DEFAULT_PINS.items():
+        texts[path], count = re.subn(pin, rf"\g<1>{version}\g<2>", (ROOT / path).read_text(), flags=re.MULTILINE)
+        if count != 1:
+            raise ValueError(f"{path} names the default release in {count} lines; one is expected")
+    return texts
 
 
 def decisions(version: str, found: Mapping[str, Any], catalog: Path) -> list[str]:
@@ -151,27 +217,34 @@ def decisions(version: str, found: Mapping[str, Any], catalog: Path) -> list[str
         f"keys that went: {' '.join(sorted(old - set(found['keys']))) or 'none'}",
         f"models without a row in models.toml: {' '.join(lacking) or 'none'}",
         "the facts of releases.toml, taken over from it: check each in the source, and give what changed as FACTS",
-        "if it becomes the default: what CONTRIBUTING says under 'a MaxText release'",
     ]
 
 
 def main(arguments: Sequence[str]) -> int:
     version, *given = arguments
     facts = dict(fact.split("=", 1) for fact in given)
-    found = dump(version)
+    as_default = facts.pop("DEFAULT", "") == "yes"
+    with installed(version) as environment:
+        found = dump_default(environment) if as_default else dump(environment)
     told = decisions(version, found, CATALOG)
-    for name, text in written(version, found, facts, CATALOG).items():
-        (CATALOG / name).write_text(text)
+    texts = {f"xsft/catalog/{name}": text for name, text in written(version, found, facts, CATALOG).items()}
+    if as_default:
+        texts |= written_as_default(version, found)
+        pins = " ".join(f"{name}=={oldest}" for name, oldest in found["requires"].items())
+        told.append(f"other pins of xsft/locks/maxtext.in, then make locks: {pins}")
+        told.append("the README's tables; each value that cites MaxText, which tests/contract compare")
+    for path, text in texts.items():
+        (ROOT / path).write_text(text)
     for line in told:
         print(f"decide: {line}")
     return 0
 
 
-def _nested(toml: str, releases: Sequence[str]) -> dict[str, list[str]]:
+def _last(toml: str, releases: Sequence[str], fact: str) -> dict[str, Any]:
     """Of the last of these releases: each section holds until a later one says otherwise."""
     sections = tomllib.loads(toml)
-    said = [sections[release]["nested"] for release in releases if "nested" in sections[release]]
-    return said[-1] if said else {}
+    said = [sections[release][fact] for release in releases if fact in sections[release]]
+    return dict(said[-1]) if said else {}
 
 
 def _named(mask: str, releases: Sequence[str]) -> frozenset[str]:

@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tools import maxtext_release as tool
+from xsft.catalog.releases import DEFAULT
 
 FILES = ("release_keys.txt", "release_models.txt", "releases.toml")
 VERSION = "0.2.4"
-FACTS = {
-    "scan_layers_auto": "true",
-    "requires": '{ jax = "0.11.0", libtpu = "0.0.44", google-tunix = "0.1.7" }',
-}
+FACTS = {"scan_layers_auto": "true"}
 """The one fact of it that no dump tells."""
 
 
@@ -34,12 +32,26 @@ def catalog(tmp_path: Path) -> Path:
 
 @pytest.mark.contract
 def test_a_release_that_was_removed_comes_back(catalog: Path) -> None:
-    found = tool.dump(VERSION)
+    with tool.installed(VERSION) as environment:
+        found = tool.dump(environment)
     for name, text in tool.written(VERSION, found, FACTS, catalog).items():
         assert text == (tool.CATALOG / name).read_text(), name
     told = "\n".join(tool.decisions(VERSION, found, catalog))
     assert "keys that came since 0.2.3: " in told
     assert "models without a row in models.toml: none" in told
+
+
+@pytest.mark.contract
+def test_the_default_release_is_written_as_it_is() -> None:
+    with tool.installed(DEFAULT) as environment:
+        found = tool.dump_default(environment)
+    texts = tool.written_as_default(DEFAULT, found)
+    assert len(texts) == 6
+    for path, text in texts.items():
+        assert text == (tool.ROOT / path).read_text(), path
+    others = tool.written_as_default("7.8.9", {**found, "unread_keys": ["alone"]})
+    assert [path for path, text in others.items() if "7.8.9" not in text] == ["xsft/catalog/model_pins.jsonl"]
+    assert others["xsft/catalog/unread_keys.txt"].splitlines()[2:] == ["alone"]
 
 
 @pytest.mark.parametrize("name", FILES[:2])
