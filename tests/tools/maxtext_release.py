@@ -93,7 +93,11 @@ def without_release(masks: Masks, version: str) -> Masks:
 
 
 def place_of(version: str, releases: Sequence[str]) -> int:
-    """After the last release that is older; tags that are no versions stand where they are."""
+    """Its own place if it is known, else after the last release that is older; tags that are no versions stand where
+    they are.
+    """
+    if version in releases:
+        return releases.index(version)
     older = [i for i, known in enumerate(releases) if (number := _number(known)) and number < (_number(version) or ())]
     return max(older, default=-1) + 1
 
@@ -172,7 +176,7 @@ def written(version: str, found: Mapping[str, Any], facts: Mapping[str, str], ca
     models = read_masks((catalog / "release_models.txt").read_text())
     toml = (catalog / "releases.toml").read_text()
     others = tuple(release for release in keys.releases if release != version)
-    at = place_of(version, others)
+    at = place_of(version, keys.releases)
     after = others[at] if at < len(others) else None
     nested = None if found["nested"] == _last(toml, others[:at], "nested") else found["nested"]
     if found["requires"] != _last(toml, others[:at], "requires"):

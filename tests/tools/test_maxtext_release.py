@@ -45,8 +45,9 @@ def test_a_release_that_was_removed_comes_back(catalog: Path) -> None:
 def test_the_default_release_is_written_as_it_is() -> None:
     with tool.installed(DEFAULT) as environment:
         found = tool.dump_default(environment)
-    texts = tool.written_as_default(DEFAULT, found)
-    assert len(texts) == 6
+    catalog = {f"xsft/catalog/{name}": text for name, text in tool.written(DEFAULT, found, {}, tool.CATALOG).items()}
+    texts = catalog | tool.written_as_default(DEFAULT, found)
+    assert len(texts) == 9
     for path, text in texts.items():
         assert text == (tool.ROOT / path).read_text(), path
     others = tool.written_as_default("7.8.9", {**found, "unread_keys": ["alone"]})
