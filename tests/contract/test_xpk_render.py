@@ -94,7 +94,11 @@ for argv, manifest in json.load(open(sys.argv[1])):
     if child == 0:
         sys.argv = ["xpk", *argv, "--dry-run", "--output-manifest-file=" + manifest]
         sys.stdout = open(os.devnull, "w")
-        main()
+        try:
+            main()
+        except SystemExit as ended:
+            os._exit(ended.code or 0)  # no exit handlers, and no 0.4 s of taking apart what the parent imported
+        os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status:
         sys.exit(f"{status}: {argv}")
