@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,9 @@ def server_of(api: ClusterApi) -> Server:
     return serving_xpk(api.standin)
 
 
-def submit(here: Machine, *flags: str, **changes: Any) -> subprocess.CompletedProcess[str]:
-    file = here.workload(STORY, place=PLACE, **changes)
-    return here.xsft("submit", "--through-xpk", file, "--json", *flags, closed=True)
+def submit(here: Machine, *, closed: bool = False) -> subprocess.CompletedProcess[str]:
+    file = here.workload(STORY, place=PLACE)
+    return here.xsft("submit", "--through-xpk", file, "--json", closed=closed)
 
 
 @dataclass
@@ -63,18 +64,10 @@ class Made:
     done: subprocess.CompletedProcess[str]
 
 
-@pytest.fixture(scope="module", params=[STANDIN, pytest.param(REAL, marks=pytest.mark.cluster)])
-def made(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, xpk_environment: BuiltEnvironment
-) -> Iterator[Made]:
-    """One run of xpk (ten seconds of it are a sleep of xpk's), looked at by several tests."""
-    folder, environments = tmp_path_factory.mktemp("made"), xpk_environment.folder.parent
-    with ExitStack() as stack:
-        if request.param == STANDIN:
-            api = stack.enter_context(standing_in(folder))
-        else:
-            api = stack.enter_context(reaching(request.getfixturevalue("real_cluster"), folder))
-        here = stack.enter_context(machine(folder, environments=environments, api=api))
+@contextmanager
+def ready(api: ClusterApi, folder: Path, environments: Path) -> Iterator[tuple[Machine, Tools]]:
+    """A machine with secrets in its environment, which xpk must not get."""
+    with machine(folder, environments=environments, api=api) as here:
         tools = equipped(here)
         (here.folder / "tmp").mkdir()
         here.env |= {
@@ -83,7 +76,48 @@ def made(
             "XPK_TESTER": "true",
             "TMPDIR": str(here.folder / "tmp"),
         }
-        yield Made(here, tools, submit(here))
+        yield here, tools
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "all is well": {},
+    "exit status": {"fails": ({"match": "kubectl apply", "when": "after"},)},
+    "failure": {"fails": ({"match": "kubectl get workloads", "says": "workloads are out today"},)},
+    "question": {"workloads": (NAME,)},
+}
+"""What the tools are told, by case."""
+
+
+@pytest.fixture(scope="module")
+def standins(
+    tmp_path_factory: pytest.TempPathFactory, xpk_environment: BuiltEnvironment
+) -> Iterator[Mapping[str, Made]]:
+    """A run of xpk for each case, all at once: ten seconds of each are a sleep of xpk's."""
+    with ExitStack() as stack, ThreadPoolExecutor(len(CASES)) as threads:
+        started = {}
+        for case, told in CASES.items():
+            folder = tmp_path_factory.mktemp("standin")
+            api = stack.enter_context(standing_in(folder))
+            here, tools = stack.enter_context(ready(api, folder, xpk_environment.folder.parent))
+            tools.tell(**told)
+            started[case] = here, tools, threads.submit(submit, here, closed=True)
+        yield {case: Made(here, tools, done.result()) for case, (here, tools, done) in started.items()}
+
+
+@pytest.fixture(scope="module", params=[STANDIN, pytest.param(REAL, marks=pytest.mark.cluster)])
+def made(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, xpk_environment: BuiltEnvironment
+) -> Iterator[Made]:
+    """One run of xpk, looked at by several tests."""
+    if request.param == STANDIN:
+        yield request.getfixturevalue("standins")["all is well"]
+        return
+    folder = tmp_path_factory.mktemp("made")
+    with (
+        reaching(request.getfixturevalue("real_cluster"), folder) as api,
+        ready(api, folder, xpk_environment.folder.parent) as (here, tools),
+    ):
+        yield Made(here, tools, submit(here, closed=True))
 
 
 def test_xpk_makes_the_jobset_that_its_line_says(made: Made) -> None:
@@ -133,31 +167,28 @@ def test_it_is_adopted_afterwards_either_way_also_where_its_submitter_was_killed
 
 
 @pytest.mark.standin_only("xpk")
-def test_xpks_exit_status_is_not_the_truth(here: Machine, tools: Tools) -> None:
-    tools.tell(fails=({"match": "kubectl apply", "when": "after"},))
-    done = submit(here)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["uid"] == here.jobsets[0]["metadata"]["uid"]
+def test_xpks_exit_status_is_not_the_truth(standins: Mapping[str, Made]) -> None:
+    made = standins["exit status"]
+    assert made.done.returncode == 0, made.done.stderr
+    assert json.loads(made.done.stdout)["uid"] == made.here.jobsets[0]["metadata"]["uid"]
 
 
 @pytest.mark.standin_only("xpk")
-def test_an_xpk_failure_is_reported_with_its_own_message(here: Machine, tools: Tools) -> None:
-    tools.tell(fails=({"match": "kubectl get workloads", "says": "workloads are out today"},))
-    done = submit(here)
-    assert done.returncode == 2, done.stdout
-    assert [p["id"] for p in json.loads(done.stdout)["problems"]] == ["xpk-failed"]
-    assert here.jobsets == []
-    assert f"runs/{NAME}/xsft/attempt-1.not-created.json" in here.bucket.objects
+def test_an_xpk_failure_is_reported_with_its_own_message(standins: Mapping[str, Made]) -> None:
+    made = standins["failure"]
+    assert made.done.returncode == 2, made.done.stdout
+    assert [p["id"] for p in json.loads(made.done.stdout)["problems"]] == ["xpk-failed"]
+    assert made.here.jobsets == []
+    assert f"runs/{NAME}/xsft/attempt-1.not-created.json" in made.here.bucket.objects
 
 
 @pytest.mark.standin_only("xpk")
-def test_a_question_of_xpk_ends_it_and_deletes_nothing(here: Machine, tools: Tools) -> None:
+def test_a_question_of_xpk_ends_it_and_deletes_nothing(standins: Mapping[str, Made]) -> None:
     """Kueue knows a workload of this name that the API did not show: xpk asks, and nobody answers."""
-    tools.tell(workloads=(NAME,))
-    done = submit(here)
-    assert done.returncode == 2
-    assert here.jobsets == []
-    assert [line for line in tools.lines if "delete" in line] == []
+    made = standins["question"]
+    assert made.done.returncode == 2
+    assert made.here.jobsets == []
+    assert [line for line in made.tools.lines if "delete" in line] == []
 
 
 @pytest.mark.standin_only("no-request")
@@ -173,7 +204,7 @@ def test_what_xpk_would_lose_is_refused(
     here: Machine, tools: Tools, story: str, changes: dict[str, Any], fields: set[str]
 ) -> None:
     file = here.workload(story, place=PLACE, **changes)
-    done = here.xsft("submit", "--through-xpk", file, "--json", closed=True)
+    done = here.xsft("submit", "--through-xpk", file, "--json")
     assert done.returncode == 4, done.stderr
     (problem,) = json.loads(done.stdout)["problems"]
     assert problem["id"] == "xpk-loses"
@@ -185,7 +216,7 @@ def test_what_xpk_would_lose_is_refused(
 
 @pytest.mark.standin_only("no-request")
 def test_a_cluster_that_is_not_gkes_is_refused(here: Machine) -> None:
-    done = here.xsft("submit", "--through-xpk", here.workload(STORY), "--json", closed=True)
+    done = here.xsft("submit", "--through-xpk", here.workload(STORY), "--json")
     assert done.returncode == 4
     assert json.loads(done.stdout)["problems"][0]["id"] == "xpk-cluster"
 
