@@ -7,7 +7,6 @@ import json
 import random
 from types import ModuleType
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -89,13 +88,13 @@ def test_a_comment_changes_no_layer() -> None:
     assert INSTALL.layers_of(f"# made later\n{LOCK}") == PLANNED
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[INSTALL.named(row)[0] for row in ROWS])
-def test_a_changed_row_changes_one_layer_and_a_host_keeps_the_others(row: str) -> None:
-    changed = LOCK.replace(row, row.replace("==", "==99."))
-    pairs = zip(PLANNED, INSTALL.layers_of(changed), strict=True)
-    pulled = [number for number, (before, after) in enumerate(pairs) if before != after]
-    assert len(pulled) == 1
-    assert WHOLE_MB - SIZES_MB[pulled[0]] >= SAVED_MB
+def test_a_changed_row_changes_one_layer_and_a_host_keeps_the_others() -> None:
+    for row in ROWS:
+        changed = LOCK.replace(row, row.replace("==", "==99."))
+        pairs = zip(PLANNED, INSTALL.layers_of(changed), strict=True)
+        pulled = [number for number, (before, after) in enumerate(pairs) if before != after]
+        assert len(pulled) == 1, row
+        assert WHOLE_MB - SIZES_MB[pulled[0]] >= SAVED_MB, row
 
 
 def sizes_mb() -> list[float]:

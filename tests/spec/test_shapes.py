@@ -80,18 +80,18 @@ ORDINARY = (
 
 
 @pytest.mark.parametrize("name", TOKENS)
-@pytest.mark.parametrize("form", ["{}", "see {}, please", 'key="{}"', "https://host/{}/x", '{{"a": "{}"}}', "{}\n{}"])
-def test_a_token_is_seen_and_hidden_wherever_it_stands(name: str, form: str) -> None:
+def test_a_token_is_seen_and_hidden_wherever_it_stands(name: str) -> None:
     token = TOKENS[name]()
-    text = form.format(token, token)
-    assert looks_secret(text)
-    shown = redact(text)
     longest = max(re.split(r"\s|\\n", token), key=len)
-    assert longest not in shown
-    assert longest[-12:] not in shown
-    assert shown.startswith(form.partition("{}")[0].format())
-    assert redact(shown) == shown
-    assert not looks_secret(shown)
+    for form in ("{}", "see {}, please", 'key="{}"', "https://host/{}/x", '{{"a": "{}"}}', "{}\n{}"):
+        text = form.format(token, token)
+        assert looks_secret(text)
+        shown = redact(text)
+        assert longest not in shown
+        assert longest[-12:] not in shown
+        assert shown.startswith(form.partition("{}")[0].format())
+        assert redact(shown) == shown
+        assert not looks_secret(shown)
 
 
 @pytest.mark.parametrize("form", AROUND)

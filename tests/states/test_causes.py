@@ -622,11 +622,11 @@ OF_SERVERS: tuple[Row, ...] = (
 ROWS: tuple[Row, ...] = (*OF_SERVERS, *QUEUE, *PODS, *RESTARTED, *FAILED, *STATES)
 
 
-@pytest.mark.parametrize(("id", "found", "said"), ROWS, ids=[f"{n} {row[0]}" for n, row in enumerate(ROWS)])
-def test_the_one_cause(id: str, found: Explanation, said: Sequence[str]) -> None:
-    assert found.cause.id == id
-    whole = "\n".join((found.cause.message, found.cause.fix, found.cause.where, *found.cause.evidence))
-    assert [words for words in said if words not in whole] == []
+def test_the_one_cause() -> None:
+    assert [*enumerate(found.cause.id for _, found, _ in ROWS)] == [*enumerate(name for name, _, _ in ROWS)]
+    for name, found, said in ROWS:
+        whole = "\n".join((found.cause.message, found.cause.fix, found.cause.where, *found.cause.evidence))
+        assert [words for words in said if words not in whole] == [], (name, whole)
 
 
 def test_every_rule_is_the_cause_of_something() -> None:
@@ -886,11 +886,11 @@ def test_unreachable_says_from_when_the_last_known_state_is() -> None:
     assert "2026-11-21T09:00:00Z" in found.cause.message
 
 
-@pytest.mark.parametrize("seen", [*(case[1] for case in CASES), *(case[0] for case in LOCAL)])
-def test_every_stage_has_a_cause_without_more_evidence(seen: Observation) -> None:
-    found = why(seen)
-    assert found.cause.message
-    assert found.cause.id not in {one.id for one in found.others}
+def test_every_stage_has_a_cause_without_more_evidence() -> None:
+    for seen in (*(case[1] for case in CASES), *(case[0] for case in LOCAL)):
+        found = why(seen)
+        assert found.cause.message, seen
+        assert found.cause.id not in {one.id for one in found.others}, seen
 
 
 saids = st.builds(

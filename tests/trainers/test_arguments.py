@@ -39,9 +39,8 @@ def test_a_value_survives_the_round_trip(value: Value) -> None:
     assert same(value, _read(text)), text
 
 
-@pytest.mark.parametrize("value", HARD, ids=ascii)
-def test_a_hard_value_survives_the_round_trip(value: Value) -> None:
-    assert same(value, _read(argument("key", value))), argument("key", value)
+def test_a_hard_value_survives_the_round_trip() -> None:
+    assert [value for value in HARD if not same(value, _read(argument("key", value)))] == []
 
 
 @given(value=VALUES)
