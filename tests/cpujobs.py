@@ -6,14 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.stories import ROOT, intent_of, spec_of, varied
 from xsft.catalog.cpu import GIB
 from xsft.conversion.inputs import ConversionInputs, ConversionSource
 from xsft.launchers.cpujob import CpuJob, run_off_slice, run_on_slice
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.planner import job_rendering, make_job_plan
+from xsft.spec.loader import load_yaml
 from xsft.steps import JobPlan
 
 STORY = "gemma2_ultrachat"
@@ -65,7 +64,7 @@ def planned(**settings: Any) -> JobPlan[CpuJob]:
 
 def plan_of(wanted: CpuJob, *, golden: Path = GOLDEN) -> JobPlan[CpuJob]:
     text = golden.read_text(encoding="utf-8")
-    rendered = yaml.safe_load(re.sub(rf": {NAME}$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
+    rendered = load_yaml(re.sub(rf": {NAME}$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
     (container,) = rendered["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     script = container["command"][2]
     container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)

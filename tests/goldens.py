@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from xsft.spec.loader import load_yaml
+
 FOLDER = Path(__file__).parent / "golden"
 
 
@@ -49,5 +51,5 @@ _Readable.add_representer(list, _list)
 def readable(manifest: object) -> str:
     """The manifest as YAML for people."""
     text = yaml.dump(manifest, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=10_000)
-    assert yaml.safe_load(text) == manifest
+    assert load_yaml(text) == manifest
     return text

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.replacing import replace
 from xsft.effects.local.machine import Machine
@@ -18,6 +17,7 @@ from xsft.effects.local.namespace import Containment, detect
 from xsft.effects.machine.paths import own_cache
 from xsft.facts import Facts
 from xsft.planner import make_intent, make_plan
+from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.steps import Plan
 
@@ -121,7 +121,7 @@ def warm_machine(trainer_machine: Machine, warm_python: Path) -> Machine:
 
 def local_plan(output: Path | str, *, workload: str = "tiny_local.yaml", **changes: Any) -> Plan:
     """`train__steps=6` changes train.steps; a value of `maxtext` goes to the overrides."""
-    document = yaml.safe_load((WORKLOADS / workload).read_text())
+    document = load_yaml((WORKLOADS / workload).read_text())
     document["output"] = str(output)
     for path, value in changes.items():
         *parents, leaf = path.split("__")

@@ -6,8 +6,6 @@ import json
 import re
 from typing import Any
 
-import yaml
-
 from tests.launchers.decoding import decode_command
 from tests.stories import ROOT, intent_of, spec_of, varied
 from xsft.evaluation.container import judged, report
@@ -15,6 +13,7 @@ from xsft.evaluation.plan import EvaluationPlan
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.slicejob import SliceJob, evaluation_job
 from xsft.planner import job_rendering, make_job_plan
+from xsft.spec.loader import load_yaml
 from xsft.steps import Intent, JobPlan
 from xsft.trainers.evaluation import evaluation_plan
 
@@ -43,7 +42,7 @@ def planned(**changes: Any) -> JobPlan[SliceJob]:
     """What xpk renders is taken from the golden manifest of the training; what patches put there is put again."""
     wanted = job(**changes)
     text = GOLDEN.read_text(encoding="utf-8")
-    rendered = yaml.safe_load(re.sub(r": qwen3-gsm8k$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
+    rendered = load_yaml(re.sub(r": qwen3-gsm8k$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
     pod = rendered["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     script = container["command"][2]

@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.replacing import replace
 from xsft.data import SCHEME
 from xsft.effects.environments import render
@@ -18,6 +16,7 @@ from xsft.effects.inputs.places import load_places
 from xsft.evaluation.program import program_digest
 from xsft.facts import CheckpointFacts, Facts, ImageFacts, MachineFacts, TokenizerFacts
 from xsft.planner import make_intent, make_plan
+from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
@@ -85,7 +84,7 @@ def plans_of(intents: Mapping[str, Intent], *, python: Path, scratch: Path) -> d
     """Plans by name; what xpk renders is rendered by the real one, in one process."""
     lines = tuple(dict.fromkeys(intent.xpk_argv for intent in intents.values() if intent.xpk_argv))
     texts = render.render(lines, python=python, lock_digest="tests", cache=scratch)
-    rendered = {line: yaml.safe_load(text) for line, text in zip(lines, texts, strict=True)}
+    rendered = {line: load_yaml(text) for line, text in zip(lines, texts, strict=True)}
     return {
         name: make_plan(intent, rendered=rendered.get(intent.xpk_argv or ()), file=f"workloads/{name}.yaml")
         for name, intent in intents.items()

@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
@@ -31,6 +30,7 @@ from xsft.effects.submit.recording import Provenance
 from xsft.effects.submit.submission import Submitter, create_planned
 from xsft.image.contents import ImageConfiguration, ImageLook
 from xsft.planner import make_intent, make_plan
+from xsft.spec.loader import load_yaml
 from xsft.steps import Plan
 
 NAME = "deepseek-ultrachat"
@@ -49,7 +49,7 @@ def _planned(changes: str, attempt: int) -> Plan:
     spec = varied(spec_of("deepseek_ultrachat"), json.loads(changes))
     text = (ROOT / "tests" / "golden" / "deepseek_ultrachat.manifest.yaml").read_text(encoding="utf-8")
     jobset = NAME if attempt == 1 else f"{NAME}-{attempt}"
-    rendered = yaml.safe_load(re.sub(rf": {NAME}$", f": {jobset}", text, flags=re.MULTILINE))
+    rendered = load_yaml(re.sub(rf": {NAME}$", f": {jobset}", text, flags=re.MULTILINE))
     rendered["metadata"]["namespace"] = spec.namespace
     intent = make_intent(spec, replace(facts_for(spec), attempt=attempt))
     return make_plan(intent, rendered=rendered, file="w.yaml")

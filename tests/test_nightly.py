@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from xsft.commands.verbs import parser
 from xsft.naming import run_name_limit
+from xsft.spec.loader import load_yaml
 from xsft.spec.reader import read_spec
 
 ROOT = Path(__file__).parent.parent
@@ -73,7 +73,7 @@ def host(tmp_path: Path) -> Host:
 
 
 def workflow() -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    document: dict[str, Any] = load_yaml(WORKFLOW.read_text(encoding="utf-8"))
     return document
 
 

@@ -157,12 +157,11 @@ def test_it_may_be_accepted_by_its_id() -> None:
     assert [p.severity for p in silence(found, {"checkpoint-model": "our fork names them so"})] == ["note"]
 
 
-@pytest.mark.parametrize("name", names())
-def test_each_model_of_the_catalogue_is_recognised(name: str) -> None:
-    facts = full(name)
-    assert facts.checkpoint is not None
-    held = weights(facts.checkpoint.arrays)
-    wanted = required(name, {}, layout=ArrayLayout())
-    assert wanted is not None
-    if wanted.complete:
-        assert name in models(held, (ArrayLayout(),))
+def test_each_model_of_the_catalogue_is_recognised() -> None:
+    for name in names():
+        facts = full(name)
+        assert facts.checkpoint is not None
+        held = weights(facts.checkpoint.arrays)
+        wanted = required(name, {}, layout=ArrayLayout())
+        assert wanted is not None
+        assert name in models(held, (ArrayLayout(),)) or not wanted.complete, name

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cluster.api import Cluster
 from tests.cluster.played import EVALUATE, PlayedPods, playing
 from tests.contract.commandline import XSFT
 from tests.stories import ROOT
 from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.spec.loader import load_yaml
 
 pytestmark = pytest.mark.cluster
 NIGHTLY = ROOT / "docs" / "examples" / "nightly.yaml"
@@ -32,7 +32,7 @@ class Nights:
     file: Path
 
     def start(self) -> subprocess.Popen[bytes]:
-        (step,) = (s for s in yaml.safe_load(NIGHTLY.read_text())["jobs"]["run"]["steps"] if s.get("name") == "Run")
+        (step,) = (s for s in load_yaml(NIGHTLY.read_text())["jobs"]["run"]["steps"] if s.get("name") == "Run")
         here = self.pods.here
         env = {**here.env, "WORKLOAD": str(self.file), "ASKED": NAME, "MINUTES": "7"}
         argv = ("bash", "-eo", "pipefail", "-c", step["run"])

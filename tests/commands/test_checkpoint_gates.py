@@ -18,6 +18,7 @@ from tests.checks.factory import FLAGSHIP, GOOD, merged
 from tests.fakes.gcs import Bucket, serving
 from tests.localruns import WORKLOADS
 from xsft.cli import main
+from xsft.spec.loader import load_yaml
 
 SIZES = {
     "override_model_config": True,
@@ -62,7 +63,7 @@ def written(folder: Path, base: Mapping[str, Any], changes: Mapping[str, Any]) -
 
 
 def local(folder: Path, changes: Mapping[str, Any]) -> str:
-    return written(folder, yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text()), changes)
+    return written(folder, load_yaml((WORKLOADS / "tiny_local.yaml").read_text()), changes)
 
 
 def told(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, set[str]]:

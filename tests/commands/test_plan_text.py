@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from xsft.commands.plan_summary import summary
 from xsft.commands.plan_text import plan_text, shell_line
 from xsft.planner import make_plan
 from xsft.problems import Problem, error, note, warning
+from xsft.spec.loader import load_yaml
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
 ARGVS = st.lists(
@@ -71,7 +71,7 @@ def test_a_local_run_names_the_image_it_goes_into(tmp_path: Path) -> None:
 
 
 def flagship(**how: Any) -> str:
-    manifest = yaml.safe_load((ROOT / "tests" / "golden" / "deepseek_ultrachat.manifest.yaml").read_text())
+    manifest = load_yaml((ROOT / "tests" / "golden" / "deepseek_ultrachat.manifest.yaml").read_text())
     return plan_text(make_plan(intent_of(spec_of("deepseek_ultrachat")), rendered=manifest, file="a.yaml"), **how)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.checkpoints import small_files
 from tests.checks.factory import GOOD, merged
@@ -29,6 +28,7 @@ from xsft import api
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.submit.admission import examine
 from xsft.importer.build import import_paste
+from xsft.spec.loader import load_yaml
 
 pytestmark = pytest.mark.contract
 MODELS = {"qwen3-0.6b": "Qwen/Qwen3-0.6B", "qwen3-4b": "Qwen/Qwen3-4B", "qwen3-8b": "Qwen/Qwen3-8B"}
@@ -151,13 +151,13 @@ SHIPPED = tuple(file for file in STORIES if "target: local" not in file.read_tex
 
 
 def shipped(file: Path) -> dict[str, Any]:
-    tree = {key: value for key, value in yaml.safe_load(file.read_text(encoding="utf-8")).items() if key != "image"}
+    tree = {key: value for key, value in load_yaml(file.read_text(encoding="utf-8")).items() if key != "image"}
     return {**tree, "place": PATHWAYS["place"] if tree["mode"] == "pathways" else {}}
 
 
 def imported(tutorial: Tutorial) -> dict[str, Any]:
     """A tutorial's command as a workload, as a user completes it: with an image and the Pathways images."""
-    tree = yaml.safe_load(import_paste(pasted(tutorial)).yaml)
+    tree = load_yaml(import_paste(pasted(tutorial)).yaml)
     return {**{key: value for key, value in tree.items() if key != "image"}, "place": PATHWAYS["place"]}
 
 

@@ -10,9 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.fakes.kubeobjects import Json, Objects
+from xsft.spec.loader import load_yaml
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMESPACE = "default"
@@ -36,7 +35,7 @@ def ended(kind: str, reason: str, at: str = "2026-11-21T11:00:00Z") -> Json:
 @cache
 def golden(mode: str) -> Json:
     name = {"mcjax": "deepseek_ultrachat_mcjax", "pathways": "deepseek_ultrachat"}[mode]
-    loaded: Json = yaml.safe_load((GOLDEN / f"{name}.manifest.yaml").read_text(encoding="utf-8"))
+    loaded: Json = load_yaml((GOLDEN / f"{name}.manifest.yaml").read_text(encoding="utf-8"))
     return loaded
 
 

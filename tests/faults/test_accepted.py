@@ -16,6 +16,7 @@ from xsft.checks.environment import MAX_MANIFEST_BYTES
 from xsft.effects.cluster.create import Created
 from xsft.planner import make_intent
 from xsft.problems import errors_in
+from xsft.spec.loader import load_yaml
 from xsft.spec.reader import read_spec
 from xsft.steps import Plan
 
@@ -73,7 +74,7 @@ def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 def intent_of(story: str, changes: Mapping[str, Any]) -> Any:
-    document = yaml.safe_load((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
+    document = load_yaml((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
     spec = read_spec(yaml.safe_dump({**document, **changes}, allow_unicode=True))
     return make_intent(spec, facts_for(spec))
 

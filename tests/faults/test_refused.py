@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cluster.api import Cluster
 from tests.effects.cluster.test_cluster import container, planned, sent_to, trainer
@@ -26,6 +25,7 @@ from xsft.errors import SpecError
 from xsft.naming import jobset_limit
 from xsft.planner import make_intent
 from xsft.problems import errors_in
+from xsft.spec.loader import load_yaml
 from xsft.spec.reader import read_spec
 
 Json = dict[str, Any]
@@ -336,7 +336,7 @@ def ids_of(changes: Mapping[str, Any], story: str) -> set[str]:
 
 @cache
 def document(story: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = load_yaml((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
     return found
 
 

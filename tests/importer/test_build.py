@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, assume, given, settings
 
 from tests.checks.factory import FLAGSHIP
@@ -20,6 +19,7 @@ from xsft.importer.build import Imported, import_paste
 from xsft.launchers.encoding import at_first_start
 from xsft.planner import make_intent
 from xsft.problems import errors_in
+from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
 from xsft.spec.reader import read_spec
@@ -93,7 +93,7 @@ WORKLOADS = tuple(sorted(p for p in (ROOT / "workloads").glob("*.yaml") if "targ
 
 @pytest.mark.parametrize("file", WORKLOADS, ids=lambda file: file.stem)
 def test_the_law_holds_for_every_workload(file: Path) -> None:
-    places = yaml.safe_load((ROOT / "places.yaml").read_text())
+    places = load_yaml((ROOT / "places.yaml").read_text())
     spec = read_spec(file.read_text())
     facts = Facts(
         places={name: Place.model_validate(place) for name, place in places.items()},
@@ -148,7 +148,7 @@ def test_what_is_not_set_is_named_and_the_rest_is_imported() -> None:
         ("import-unset", "model.name"),
         ("import-unset", "train.steps"),
     }
-    data = yaml.safe_load(imported.yaml)
+    data = load_yaml(imported.yaml)
     assert (data["model"]["name"], data["train"]["steps"]) == ("${MODEL}", "${STEPS}")
     assert data["tpu"] == {"type": "v6e-256", "num_slices": 2}
 
@@ -227,7 +227,7 @@ def test_what_only_a_shell_knows_is_a_hole_and_never_run(tmp_path: Path) -> None
     ],
 )
 def test_names(given: str, name: str, suffix: str | None) -> None:
-    data = yaml.safe_load(import_paste(paste(exports=EXPORTS.replace("sft-$(date +%s)", given))).yaml)
+    data = load_yaml(import_paste(paste(exports=EXPORTS.replace("sft-$(date +%s)", given))).yaml)
     assert (data["name"], data.get("run_name_suffix")) == (name, suffix)
 
 
@@ -246,7 +246,7 @@ def test_the_order_of_rows_after_a_restart_is_reported() -> None:
 
 def test_a_later_attempt_is_the_same_run() -> None:
     line = f"xpk workload create {flags(workload='my-run-3')} --command='{CURRENT} run_name=my-run steps=5'"
-    assert yaml.safe_load(import_paste(line).yaml)["name"] == "my-run"
+    assert load_yaml(import_paste(line).yaml)["name"] == "my-run"
 
 
 def test_keys_the_release_refuses_are_dropped_and_typos_are_kept() -> None:

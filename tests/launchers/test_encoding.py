@@ -6,7 +6,6 @@ import shlex
 import subprocess
 
 import pytest
-import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from xsft.launchers.encoding import (
     pathways_args_problem,
 )
 from xsft.naming import ModeName
+from xsft.spec.loader import load_yaml
 
 MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
 # The pieces that mean something to somebody on the way, and any other text between them.
@@ -122,7 +122,7 @@ def test_the_line_survives_yaml_and_can_be_read(
         ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 or c in "\u2028\u2029" for c in encoded
     )
     assert len(encoded.splitlines()) == 1
-    assert yaml.safe_load(f"- |\n  ({encoded}) & PID=$!;\n") == [f"({encoded}) & PID=$!;\n"]
+    assert load_yaml(f"- |\n  ({encoded}) & PID=$!;\n") == [f"({encoded}) & PID=$!;\n"]
     assert mode == "mcjax" or "env:" not in encoded
 
 
@@ -243,7 +243,7 @@ def test_the_same_name_twice_is_refused() -> None:
 @example(value="\x1env:\x85")
 def test_an_env_value_survives_yaml_and_kubernetes(value: str) -> None:
     encoded = encode_env_value(value)
-    loaded = yaml.safe_load(f'value: "{encoded}"')["value"]
+    loaded = load_yaml(f'value: "{encoded}"')["value"]
     assert kubernetes_expand(loaded, {"FOO": "expanded"}) == value
     assert "env:" not in encoded
     assert len(encoded.splitlines()) <= 1
@@ -351,6 +351,6 @@ def test_an_accepted_pathways_token_is_one_string_in_yaml(value: str) -> None:
     token = f"--name={value}"
     if pathways_args_problem(token) is None:
         pieces = f"--first=1 {token} --last=2".split(" ")
-        listed = yaml.safe_load("args:\n" + "".join(f"  - {piece}\n" for piece in pieces))
+        listed = load_yaml("args:\n" + "".join(f"  - {piece}\n" for piece in pieces))
         assert listed == {"args": ["--first=1", token, "--last=2"]}
         assert kubernetes_expand(token, {"FOO": "x"}) == token

@@ -6,15 +6,15 @@ import copy
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stories import ROOT
 from xsft.launchers.audit import AuditRow
 from xsft.launchers.readback import lacking, lacking_of_xpk, lost_by_xpk
+from xsft.spec.loader import load_yaml
 
-MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "tests" / "golden" / "deepseek_ultrachat.manifest.yaml").read_text())
+MANIFEST: dict[str, Any] = load_yaml((ROOT / "tests" / "golden" / "deepseek_ultrachat.manifest.yaml").read_text())
 
 
 def row(field: str, where: str, outcome: Any = "landed") -> AuditRow:

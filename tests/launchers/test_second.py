@@ -19,6 +19,7 @@ from xsft.errors import SpecError, UsageError
 from xsft.launchers.launcher import ReadyRendering
 from xsft.planner import job_rendering, make_intent, make_job_plan, make_plan
 from xsft.problems import errors_in
+from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.steps import Plan
@@ -50,7 +51,7 @@ def second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def document(mode: str, **changes: Any) -> dict[str, Any]:
     """A shipped workload as it is written, with changes."""
-    written: dict[str, Any] = yaml.safe_load((ROOT / "workloads" / f"{MODES[mode]}.yaml").read_text(encoding="utf-8"))
+    written: dict[str, Any] = load_yaml((ROOT / "workloads" / f"{MODES[mode]}.yaml").read_text(encoding="utf-8"))
     return changed(written, changes)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from xsft.reading.jobsets import jobset_of, trains
 from xsft.reading.lenient import count, integer, mapping, rows, text, texts, whole
 from xsft.reading.pods import pod_of
 from xsft.reading.queue import owned, waiting_of
+from xsft.spec.loader import load_yaml
 from xsft.states.model import Condition, ReplicatedJob
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -37,7 +37,7 @@ OBJECTS = st.dictionaries(KEYS, JSON, max_size=6)
 
 
 def manifest(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((GOLDEN / f"{name}.manifest.yaml").read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = load_yaml((GOLDEN / f"{name}.manifest.yaml").read_text(encoding="utf-8"))
     return loaded
 
 

@@ -81,10 +81,19 @@ def test_type_without_nodes_is_shown_for_the_run_that_waits_for_it() -> None:
     )
 
 
-@given(st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
-def test_nothing_raises_on_objects_of_another_shape(anything: Any) -> None:
-    if isinstance(anything, dict):
-        assert supplies((anything,), (anything,), {"f": anything}) == ()
+KEYS = st.sampled_from(
+    ["metadata", "name", "labels", "spec", "unschedulable", "status", "conditions", "type", "flavors", "nodeLabels"]
+)
+OTHER_SHAPES = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=3), inner, max_size=4),
+    max_leaves=15,
+)
+
+
+@given(st.dictionaries(KEYS, OTHER_SHAPES, max_size=4))
+def test_nothing_raises_on_objects_of_another_shape(anything: dict[str, Any]) -> None:
+    assert supplies((anything,), (anything,), {"f": anything}) == ()
 
 
 def test_every_type_is_found_again_by_its_node_labels() -> None:

@@ -61,14 +61,14 @@ def test_it_is_sha256() -> None:
     assert int(_digest(everything()), 16)
 
 
-@pytest.mark.parametrize("path", sorted(NOT_IDENTITY))
-def test_what_is_not_identity_does_not_change_it(path: str) -> None:
-    assert _digest(other(path)) == _digest(everything())
+def test_what_is_not_identity_does_not_change_it() -> None:
+    unchanged = _digest(everything())
+    assert [path for path in sorted(NOT_IDENTITY) if _digest(other(path)) != unchanged] == []
 
 
-@pytest.mark.parametrize("path", sorted(set(leaves()) - NOT_IDENTITY - set(OUTRANKED)))
-def test_everything_else_changes_it(path: str) -> None:
-    assert _digest(other(path)) != _digest(everything())
+def test_everything_else_changes_it() -> None:
+    unchanged, identity = _digest(everything()), set(leaves()) - NOT_IDENTITY - set(OUTRANKED)
+    assert [path for path in sorted(identity) if _digest(other(path)) == unchanged] == []
 
 
 @pytest.mark.parametrize("path", sorted(OUTRANKED))

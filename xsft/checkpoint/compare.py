@@ -8,6 +8,7 @@ repeats those of another size, and drops the rest; orbax-checkpoint@0.12.8 _src/
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Literal
 
 from msgspec import Struct
@@ -168,5 +169,10 @@ def models(held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]) -> tuple
 
 
 def _is(name: str, held: Mapping[str, SavedArray], layout: ArrayLayout) -> bool:
-    wanted = required(name, {}, layout=layout)
+    wanted = _of_catalogue(name, layout)
     return wanted is not None and wanted.complete and mismatch(held, wanted) is None
+
+
+@cache
+def _of_catalogue(name: str, layout: ArrayLayout) -> Required | None:
+    return required(name, {}, layout=layout)

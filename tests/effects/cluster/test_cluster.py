@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.fakes.clusters import ClusterApi
 from tests.faults.world import deny
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.create import Created, Exists
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable
+from xsft.spec.loader import load_yaml
 
 pytestmark = pytest.mark.loopback
 
@@ -24,7 +24,7 @@ CREATE = r"^POST /apis/jobset.x-k8s.io/v1alpha2/namespaces/\w+/jobsets\?fieldVal
 
 def planned(name: str = "deepseek_ultrachat_mcjax", *, namespace: str = "default") -> dict[str, Any]:
     """The manifest of one of the shown workloads."""
-    manifest: dict[str, Any] = yaml.safe_load((GOLDEN / f"{name}.manifest.yaml").read_text(encoding="utf-8"))
+    manifest: dict[str, Any] = load_yaml((GOLDEN / f"{name}.manifest.yaml").read_text(encoding="utf-8"))
     manifest["metadata"]["namespace"] = namespace
     return manifest
 
