@@ -77,7 +77,7 @@ class Played:
             "gemma", goal=goal, query=self.query, patience=patience, clock=self.clock, say=self.lines.append
         )
 
-    def status(self, goal: Goal = DONE, *, timeout_s: float | None = 3600, json: bool = False) -> int:
+    def status(self, goal: Goal = DONE, *, timeout_s: float | None = 600, json: bool = False) -> int:
         patience = WaitLimits(timeout_s=timeout_s, poll_s=10)
         try:
             return wait_and_report("gemma", goal=goal, query=self.query, patience=patience, clock=self.clock, json=json)

