@@ -14,8 +14,8 @@ from tests.cluster.rest import MERGE
 from tests.effects.observing import observe_run
 from tests.fakes.clusters import asked
 from tests.fakes.kuberuns import golden
+from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.cluster import Cluster, connect_context
-from xsft.effects.cluster.config import Here
 from xsft.effects.machine import clock
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore

@@ -23,9 +23,9 @@ from tests.fakes.kubeobjects import Objects
 from tests.fakes.standin import StandinWorld, cluster_queue
 from tests.faults.server import Front
 from tests.faults.world import World
+from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
-from xsft.effects.cluster.config import Here
 from xsft.effects.cluster.lists import Lists, ask_lists
 from xsft.effects.machine.parallel import Started, start
 

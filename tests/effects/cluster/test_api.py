@@ -16,7 +16,7 @@ from tests.faults.server import Front, served
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
-from xsft.effects.cluster.http import Stream
+from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 from xsft.errors import Unreachable
 

@@ -24,9 +24,9 @@ from tests.faults.answer import Answer, gone, status
 from tests.faults.fault import Seen
 from tests.faults.server import Front, served
 from xsft.effects.cluster import jobset_watch
+from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
-from xsft.effects.cluster.config import Here
 from xsft.effects.cluster.jobset_watch import pause_until_changed
 from xsft.errors import Unreachable
 from xsft.reading.jobsets import jobset_of

@@ -25,9 +25,9 @@ from tests.fakes.kubeapi import CONTEXT, KubeApi, serving
 from tests.fakes.kubeobjects import Objects
 from tests.fakes.loopback import serving_http
 from tests.replacing import replace
+from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
-from xsft.effects.cluster.config import Here
 from xsft.effects.cluster.create import Created
 from xsft.errors import EnvironmentMissing, Unreachable, XsftError
 
@@ -158,7 +158,7 @@ def test_a_token_file_is_read_beside_its_kubeconfig(cluster_api: ClusterApi) -> 
 
 def test_a_missing_token_file_is_named(cluster_api: ClusterApi) -> None:
     changed(cluster_api.kubeconfig, user={"tokenFile": "nowhere"})
-    with pytest.raises(EnvironmentMissing, match="tokenFile nowhere cannot be read"):
+    with pytest.raises(EnvironmentMissing, match=r"tokenFile \S+/nowhere cannot be read: No such file"):
         connected(cluster_api)
 
 

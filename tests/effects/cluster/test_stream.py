@@ -7,7 +7,7 @@ import threading
 
 import urllib3
 
-from xsft.effects.cluster.http import Stream
+from xsft.effects.cluster.stream import Stream
 
 ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\none\ntorn\r\n0\r\n\r\n"
 

@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from xsft.effects.cluster.config import Access
-from xsft.effects.cluster.connection import Connection
 from xsft.effects.cluster.errors import Ask, Reply, explain
-from xsft.effects.cluster.http import JSON, Http, Lost, ParseBody, Stream, read_items, read_object
+from xsft.effects.cluster.http import JSON, Connection, Http, Lost, ParseBody, read_items, read_object
+from xsft.effects.cluster.kubeconfig import Access
 from xsft.effects.cluster.resources import Resource
+from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 from xsft.effects.machine.retries import Retries
 from xsft.errors import XsftError

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.effects.cluster.config import Access
+from xsft.effects.cluster.kubeconfig import Access
 from xsft.effects.cluster.resources import JOBSETS, KUEUE, SECRETS, Resource
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable, XsftError
 from xsft.problems import Problem, error, namespace_missing

@@ -1,21 +1,24 @@
-"""One request to a Kubernetes API server, and its outcome."""
+"""Requests to a Kubernetes API server, each sent once, and their outcomes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from itertools import chain
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
+import urllib3
 from msgspec import Raw, Struct
 from msgspec.json import Decoder, decode
-from urllib3 import BaseHTTPResponse, exceptions
+from urllib3 import exceptions
 from urllib3.exceptions import HTTPError
 
-from xsft.effects.cluster.config import Access
-from xsft.effects.cluster.connection import Connection
 from xsft.effects.cluster.errors import Reply
+from xsft.effects.cluster.kubeconfig import Access, Entry, entry_of, unusable
+from xsft.effects.cluster.login import ClusterLogin, Credentials, tls_context
+from xsft.effects.cluster.stream import PART, Stream
 from xsft.effects.machine import clock
 from xsft.effects.machine.retries import retry_after_s
 from xsft.errors import Unreachable
@@ -27,13 +30,13 @@ T = TypeVar("T")
 
 JSON = "application/json"
 ANYTHING = "*/*"
-ParseBody = Callable[[Iterable[bytes]], Any]
-"""A function that parses the body of a successful answer from its parts as they arrive. Raises ValueError if it is cut
-off.
-"""
+ParseBody = Callable[[bytes], Any]
+"""A function that parses the body of a successful answer. Raises ValueError if it is cut off."""
 
-PART = 16384
-"""Maximum bytes read from a stream at once; each part counts as activity for the waiting thread."""
+POOL_SIZE = 16
+"""Connections kept open; one status read fetches up to eight logs in addition to its lists."""
+LOOPBACK = "localhost,127.0.0.0/8,::1"
+"""Addresses never reached through a proxy, as in kubectl (golang.org/x/net http/httpproxy)."""
 NOT_THE_SERVERS = frozenset({400, 403, 404, 405})
 """Statuses of a web page that some server between here and the cluster sent. With any other status the page is of a
 login or a gateway.
@@ -41,6 +44,8 @@ login or a gateway.
 PAGE = "(a web page instead of an answer)"
 DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate verify failed", "doesn't match")
 """OpenSSL's and urllib3's words for errors that a retry cannot fix; a connection closed during TLS has none of them."""
+UNSENT = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyError)
+"""With these errors the request was certainly not executed."""
 
 
 class Lost(Struct, frozen=True, kw_only=True):
@@ -63,36 +68,90 @@ class Lost(Struct, frozen=True, kw_only=True):
         return Unreachable(f"{self.reason} {what}".rstrip(), fix=self.fix, id=self.id, again=self.again)
 
 
-class Stream:
-    """An answer that is read as it arrives."""
+class Connection:
+    """A connection pool shared by threads: no retries, no redirects, no proxy for loopback. It logs in when it is
+    created, so that a failed login is reported before any request.
+    """
 
-    def __init__(self, response: Any) -> None:
-        self._response = response
+    def __init__(self, entry: Entry, login: ClusterLogin, *, env: Mapping[str, str]) -> None:
+        self._entry, self._login, self._env = entry, login, env
+        self._lock = threading.Lock()
+        self._held: tuple[bytes, urllib3.PoolManager] | None = None
+        self.server = entry.cluster.server.rstrip("/")
+        self._pool(login.credentials())
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield whole lines as they arrive. Raises OSError if the connection breaks or is silent for too long; a
-        partial line is dropped then.
+    def request(
+        self, method: str, path: str, *, headers: Mapping[str, str], body: bytes | None, timeouts_s: tuple[float, float]
+    ) -> urllib3.BaseHTTPResponse:
+        """Send one request; its answer is not read yet. Raises urllib3's HTTPError, and as
+        `ClusterLogin.credentials`.
         """
-        rest = b""
-        try:
-            for part in self._response.stream(PART):
-                *whole, rest = (rest + part).split(b"\n")
-                yield from whole
-        except (HTTPError, ValueError, AttributeError) as broken:  # the latter two if it was interrupted
-            raise OSError(meaning(f"{type(broken).__name__} {broken}")) from None
-        if rest:
-            yield rest
+        credentials = self._login.credentials()
+        login = {"Authorization": credentials.authorization} if credentials.authorization else {}
+        return self._pool(credentials).request(
+            method,
+            f"{self.server}{path}",
+            body=body,
+            headers={**headers, **login, "User-Agent": "xsft"},
+            timeout=urllib3.Timeout(connect=timeouts_s[0], read=timeouts_s[1]),
+            preload_content=False,
+            redirect=False,
+            retries=False,
+        )
 
-    def interrupt(self) -> None:
-        """Interrupt the reading thread, which gets an OSError. Call this from another thread. (Closing would wait for
-        the reader.)
+    def _pool(self, credentials: Credentials) -> urllib3.PoolManager:
+        """Return the pool; a new one if the login has another certificate."""
+        with self._lock:
+            if self._held is None or self._held[0] != credentials.certificate:
+                try:
+                    self._held = (credentials.certificate, self._new_pool(credentials))
+                except (ValueError, HTTPError) as failed:
+                    raise unusable(self._entry.context, str(failed)) from None
+            return self._held[1]
+
+    def _new_pool(self, credentials: Credentials) -> urllib3.PoolManager:
+        name = self._entry.cluster.tls_server_name if self.server.startswith("https://") else ""
+        options: dict[str, Any] = {"server_hostname": name, "assert_hostname": name} if name else {}
+        options |= {"ssl_context": self._tls(credentials), "maxsize": POOL_SIZE}
+        proxy = self._proxy()
+        if not proxy:
+            return urllib3.PoolManager(**options)
+        user = urlsplit(proxy)
+        login = urllib3.make_headers(proxy_basic_auth=f"{user.username}:{user.password or ''}") if user.username else {}
+        return urllib3.ProxyManager(proxy, proxy_headers=login, **options)
+
+    def _tls(self, credentials: Credentials) -> ssl.SSLContext | None:
+        """Return the TLS context; None for a plain HTTP server, since reading the system's certificates takes 0.03
+        CPU-s.
         """
-        with suppress(OSError, ValueError, AttributeError, RuntimeError):  # it may have ended or been closed
-            self._response.shutdown()
+        cluster = self._entry.cluster
+        if cluster.insecure_skip_tls_verify:  # the user chose it: no warning for each request
+            urllib3.disable_warnings(exceptions.InsecureRequestWarning)
+        ca = cluster.certificate_authority_data
+        if not (self.server.startswith("https://") or ca or credentials.certificate):
+            return None
+        return tls_context(ca=ca, verify=not cluster.insecure_skip_tls_verify, login=credentials)
 
-    def close(self) -> None:
-        """Close the stream. Call this from the reading thread."""
-        self._response.close()
+    def _proxy(self) -> str | None:
+        """Return the cluster's `proxy-url`, else the environment's proxy, as kubectl does."""
+        if self._entry.cluster.proxy_url:
+            return self._entry.cluster.proxy_url
+        scheme = urlsplit(self.server).scheme
+        proxy = self._env.get(f"{scheme}_proxy") or self._env.get(f"{scheme.upper()}_PROXY")
+        if not proxy:
+            return None
+        from requests.utils import should_bypass_proxies  # slow to import, and most machines have no proxy
+
+        never = ",".join(filter(None, (self._env.get("no_proxy") or self._env.get("NO_PROXY"), LOOPBACK)))
+        return None if should_bypass_proxies(self.server, no_proxy=never) else proxy
+
+
+def connection_for(access: Access, *, env: Mapping[str, str]) -> Connection:
+    """Return the connection. Raises EnvironmentMissing if the context cannot be used or its login program is missing,
+    Unreachable if the login gives no credentials.
+    """
+    entry = entry_of(access.context, access.kubeconfig)
+    return Connection(entry, ClusterLogin(entry, access=access, env=env), env=env)
 
 
 class Http:
@@ -109,8 +168,10 @@ class Http:
 
     def request(self, method: str, path: str, *, body: Any, accept: str, read: ParseBody) -> Reply | Lost:
         headers = {"Accept": accept, "Accept-Encoding": "gzip", "Content-Type": JSON}
+        content = None if body is None else json.dumps(body).encode()
         try:
-            return self._answered(self._sent(method, path, headers, body=body, timeouts_s=self._timeouts_s), read)
+            response = self._sent(method, path, headers, body=content, timeouts_s=self._timeouts_s)
+            return self._good(response, read) if 200 <= response.status < 300 else self._refused(response)
         except (HTTPError, OSError) as failed:
             return lost(failed, self._access, host=self._host)
 
@@ -119,50 +180,43 @@ class Http:
         timeouts_s = (self._timeouts_s[0], read_timeout_s)
         try:
             response = self._sent("GET", path, {"Accept": ANYTHING}, body=None, timeouts_s=timeouts_s)
-            if response.status == 200:
-                return Stream(response)
-            return Reply(status=response.status, body=_parsed(response.read()))
+            return Stream(response) if response.status == 200 else self._refused(response)
         except (HTTPError, OSError) as failed:
             return lost(failed, self._access, host=self._host)
-
-    def _sent(
-        self, method: str, path: str, headers: dict[str, str], *, body: Any, timeouts_s: tuple[float, float]
-    ) -> BaseHTTPResponse:
-        content = None if body is None else json.dumps(body).encode()
-        response = self._connection.request(method, path, headers=headers, body=content, timeouts_s=timeouts_s)
-        self.heard_at = clock.monotonic()
-        if date := response.headers.get("Date"):
-            self.ahead_s = clock.ahead_s(date)
-        return response
-
-    def _answered(self, response: Any, read: ParseBody) -> Reply | Lost:
-        if 200 <= response.status < 300:
-            return self._good(response, read)
-        content, wait = response.read(), retry_after_s(response.headers)
-        body = _parsed(content)
-        if isinstance(body, str) and _is_object(content):  # a cut-off "no such run" could be read as "no such kind"
-            return self._cut_off()
-        page = content.lstrip()[:1] == b"<"
-        if 300 <= response.status < 400 or (page and response.status in NOT_THE_SERVERS):
-            return self._no_kubernetes()
-        return Reply(status=response.status, body=PAGE if page else body, retry_after_s=wait)
-
-    def _good(self, response: Any, read: ParseBody) -> Reply | Lost:
-        parts = self._heard(response.stream(PART, decode_content=True))
-        first = next(parts, b"")
-        try:
-            body = read(chain((first,), parts))
-        except ValueError:
-            response.close()  # do not wait for the rest
-            return self._cut_off() if _is_object(first) else self._no_kubernetes()
-        response.drain_conn()  # else the connection is not reused
-        return Reply(status=response.status, body=body)
 
     @property
     def _host(self) -> str:
         return redact(self._connection.server)
 
-    def _heard(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+    def _sent(self, method: str, path: str, headers: dict[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
+        response = self._connection.request(method, path, headers=headers, **options)
+        self.heard_at = clock.monotonic()
+        if date := response.headers.get("Date"):
+            self.ahead_s = clock.ahead_s(date)
+        return response
+
+    def _good(self, response: urllib3.BaseHTTPResponse, read: ParseBody) -> Reply | Lost:
+        content = b"".join(self._heard(response.stream(PART, decode_content=True)))
+        try:
+            return Reply(status=response.status, body=read(content))
+        except ValueError:
+            return self._cut_off() if _is_object(content) else self._no_kubernetes()
+
+    def _refused(self, response: urllib3.BaseHTTPResponse) -> Reply | Lost:
+        content = response.read()
+        try:
+            body = json.loads(content)
+        except ValueError:
+            if _is_object(content):  # a cut-off "no such run" could be read as "no such kind"
+                return self._cut_off()
+            body = content.decode("utf-8", "replace")
+        page = content.lstrip()[:1] == b"<"
+        if 300 <= response.status < 400 or (page and response.status in NOT_THE_SERVERS):
+            return self._no_kubernetes()
+        wait_s = retry_after_s(response.headers)
+        return Reply(status=response.status, body=PAGE if page else body, retry_after_s=wait_s)
+
+    def _heard(self, parts: Iterator[bytes]) -> Iterator[bytes]:
         for part in parts:
             self.heard_at = clock.monotonic()
             yield part
@@ -186,31 +240,22 @@ class Http:
 
 
 def lost(failed: Exception, access: Access, *, host: str) -> Lost:
-    """Return what a failed request means. It is certain not to have been executed only if it failed before it was
-    sent.
-    """
+    """Return what a failed request means."""
     said = redact(" ".join(f"{type(failed).__name__} {failed}".split()))
     if any(sign in said for sign in DISTRUST):
         message = f"The TLS connection to the cluster (context {access.context}, {host}) failed: {meaning(said)}."
         fix = "Check certificate-authority-data and server of the context; for GKE fetch them again (gcloud)."
         return Lost(reason=message, sent=False, fix=fix, id="tls", again="unsure")
-    unsent = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyError)
-    fix = (
-        f"Check the network, the VPN and the context's server; `kubectl --context {access.context} version` sends "
-        "a similar request."
-    )
+    try_it = f"`kubectl --context {access.context} version` sends a similar request"
+    fix = f"Check the network, the VPN and the context's server; {try_it}."
     if isinstance(failed, exceptions.ProxyError):
         fix = f"Check the proxy (HTTPS_PROXY, NO_PROXY, proxy-url of the context {access.context})."
     message = f"The cluster (context {access.context}, {host}) cannot be reached: {meaning(said)}."
-    return Lost(reason=message, sent=not isinstance(failed, unsent), fix=fix)
+    return Lost(reason=message, sent=not isinstance(failed, UNSENT), fix=fix)
 
 
-def read_object(parts: Iterable[bytes]) -> Any:
-    """Return the parsed object. Raises ValueError if it is not a JSON object."""
-    found = json.loads(b"".join(parts))
-    if not isinstance(found, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - as for any other answer that is none
-    return found
+read_object = Decoder(dict[str, Any]).decode
+"""Return the parsed object. Raises ValueError if it is not a JSON object."""
 
 
 class _ObjectList(Struct, frozen=True):
@@ -223,19 +268,10 @@ _LIST = Decoder(_ObjectList)
 """Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 
-def read_items(parts: Iterable[bytes], *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
+def read_items(content: bytes, *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
     """Return the list's objects, each reduced. Raises ValueError if it is not a complete JSON object."""
-    listed = _LIST.decode(b"".join(parts))
-    return tuple(reduce(decode(one)) for one in listed.items or ())
+    return tuple(reduce(decode(one)) for one in _LIST.decode(content).items or ())
 
 
 def _is_object(content: bytes) -> bool:
     return content.lstrip()[:1] == b"{"
-
-
-def _parsed(content: bytes) -> Any:
-    text = content.decode("utf-8", "replace")
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

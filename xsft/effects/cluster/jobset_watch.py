@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.errors import Ask
-from xsft.effects.cluster.http import Stream
+from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 from xsft.errors import XsftError
 from xsft.reading.jobsets import jobset_of, server_of

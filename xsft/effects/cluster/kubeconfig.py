@@ -5,38 +5,85 @@ Nothing is ever written to them. source: kubernetes client-go@v0.35 tools/client
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from msgspec import Struct
+from msgspec import Struct, convert, field
 
 from xsft.effects.machine.regular import read_bytes, read_text
 from xsft.errors import EnvironmentMissing
 from xsft.spec.loader import load_yaml
 
-KubeconfigSection = Mapping[str, Any]
+CERTIFICATES = ("certificate-authority", "client-certificate", "client-key", "idp-certificate-authority")
+"""Keys that name a file, unless the key with `-data` holds its content."""
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """How to reach a cluster."""
+
+    kubeconfig: tuple[Path, ...]
+    """Files, read in order as kubectl does; the first that has a name wins."""
+    context: str
+    gke: bool
+    """Whether project, zone and cluster named it: decides which next step is suggested if the login has expired."""
+
+
+class ClusterEntry(Struct, frozen=True, rename="kebab", omit_defaults=True):
+    server: str = ""
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    certificate_authority_data: bytes = b""
+    proxy_url: str = ""
+
+
+class LoginProgram(Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[dict[str, str], ...] = ()
+    install_hint: str = ""
+    interactive_mode: str = "IfAvailable"
+    provide_cluster_info: bool = False
+
+
+class OidcConfig(Struct, frozen=True, rename="kebab"):
+    idp_issuer_url: str = ""
+    idp_certificate_authority_data: bytes = b""
+    client_id: str = ""
+    client_secret: str = ""
+    id_token: str = ""
+    refresh_token: str = ""
+
+
+class AuthProvider(Struct, frozen=True):
+    name: str = ""
+    config: OidcConfig = OidcConfig()
+
+
+class UserEntry(Struct, frozen=True, rename="kebab"):
+    client_certificate_data: bytes = b""
+    client_key_data: bytes = b""
+    token: str = ""
+    token_file: str = field(name="tokenFile", default="")
+    username: str = ""
+    password: str = ""
+    exec: LoginProgram | None = None
+    auth_provider: AuthProvider | None = None
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """The cluster and the user of a context, each with the folder of the file that has it."""
+    """The cluster and the user of a context, with the content of the certificates that they name."""
 
     context: str
-    cluster: KubeconfigSection
-    cluster_folder: Path
-    user: KubeconfigSection
-    user_folder: Path
+    cluster: ClusterEntry
+    user: UserEntry
 
-    def cluster_bytes(self, key: str) -> bytes | None:
-        """Return `KEY-data`, decoded, else the content of the file that `KEY` names; None if neither is given."""
-        return _bytes(self.cluster, key, folder=self.cluster_folder, context=self.context)
 
-    def user_bytes(self, key: str) -> bytes | None:
-        return _bytes(self.user, key, folder=self.user_folder, context=self.context)
+for _entry in (ClusterEntry, UserEntry):
+    convert({}, _entry)  # two threads in which msgspec first describes a type crash the process (msgspec@0.22.0)
 
 
 def kubeconfig_files(env: Mapping[str, str], *, home: Path) -> tuple[Path, ...]:
@@ -47,8 +94,8 @@ def kubeconfig_files(env: Mapping[str, str], *, home: Path) -> tuple[Path, ...]:
 
 def context_names(files: tuple[Path, ...]) -> tuple[str, ...]:
     """Return the contexts of all files, in order; a file that does not exist has none, as in kubectl."""
-    contexts = (c for file in files for c in _entries(load_kubeconfig(file), "contexts"))
-    return tuple(dict.fromkeys(str(c["name"]) for c in contexts if "name" in c))
+    contexts = (one for file in files for one in _entries(load_kubeconfig(file), "contexts"))
+    return tuple(dict.fromkeys(str(one["name"]) for one in contexts if "name" in one))
 
 
 def load_kubeconfig(file: Path) -> dict[str, Any]:
@@ -56,25 +103,17 @@ def load_kubeconfig(file: Path) -> dict[str, Any]:
     kubeconfig.
     """
     try:
-        parsed = load_yaml(read_text(file))
+        parsed = load_yaml(read_text(file)) or {}
+        if isinstance(parsed, dict):
+            return parsed
+        reason = "it is not a mapping"
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as failed:
-        raise _bad_kubeconfig(file, getattr(failed, "strerror", None) or "it is not UTF-8 text") from None
     except yaml.YAMLError:
-        raise _bad_kubeconfig(file, "it is not YAML") from None
-    if parsed is not None and not isinstance(parsed, dict):
-        raise _bad_kubeconfig(file, "it is not a mapping")
-    return parsed or {}
-
-
-def _entries(config: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    entries = config.get(key)
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-
-
-def _bad_kubeconfig(file: Path, reason: str) -> EnvironmentMissing:
-    return EnvironmentMissing(
+        reason = "it is not YAML"
+    except (OSError, ValueError) as failed:
+        reason = getattr(failed, "strerror", None) or "it is not UTF-8 text"
+    raise EnvironmentMissing(
         f"The kubeconfig {file} cannot be read: {reason}.",
         fix="Correct it (kubectl config view shows it), or set another in KUBECONFIG.",
         id="kubeconfig-unreadable",
@@ -82,18 +121,21 @@ def _bad_kubeconfig(file: Path, reason: str) -> EnvironmentMissing:
 
 
 def entry_of(context: str, files: tuple[Path, ...]) -> Entry:
-    """Return the context's entry. Raises EnvironmentMissing if the context names a cluster or a user that no file
-    has.
+    """Return the context's entry. Raises EnvironmentMissing if no file has its cluster or user, or one of them cannot
+    be used.
     """
     configs = [(load_kubeconfig(file), file.parent) for file in files]
-    names, _ = _named(configs, "contexts", context, "context")
-    cluster, cluster_folder = _named(configs, "clusters", names.get("cluster"), "cluster", context=context)
-    if not isinstance(cluster.get("server"), str):
-        raise unusable(context, f"its cluster {names.get('cluster')} has no server")
-    if not names.get("user"):
-        return Entry(context=context, cluster=cluster, cluster_folder=cluster_folder, user={}, user_folder=Path())
-    user, user_folder = _named(configs, "users", names["user"], "user", context=context)
-    return Entry(context=context, cluster=cluster, cluster_folder=cluster_folder, user=user, user_folder=user_folder)
+    try:
+        names = _named(configs, "context", context)
+        cluster = convert(_named(configs, "cluster", names.get("cluster")), ClusterEntry)
+        user = convert(_named(configs, "user", names["user"]) if names.get("user") else {}, UserEntry)
+    except OSError as failed:
+        raise unusable(context, f"{failed.filename} cannot be read: {failed.strerror}") from None
+    except ValueError as wrong:
+        raise unusable(context, str(wrong)) from None
+    if not cluster.server:
+        raise unusable(context, f"its cluster {names['cluster']} has no server")
+    return Entry(context=context, cluster=cluster, user=user)
 
 
 def unusable(context: str, why: str) -> EnvironmentMissing:
@@ -104,24 +146,35 @@ def unusable(context: str, why: str) -> EnvironmentMissing:
     )
 
 
-def _named(
-    configs: list[tuple[dict[str, Any], Path]], kind: str, name: Any, part: str, *, context: str = ""
-) -> tuple[KubeconfigSection, Path]:
+def _entries(config: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    entries = config.get(key)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def _named(configs: list[tuple[dict[str, Any], Path]], kind: str, name: Any) -> dict[str, Any]:
+    """Return the first entry of that name. Raises ValueError if there is none, OSError as `_resolved`."""
     for config, folder in configs:
-        for entry in _entries(config, kind):
+        for entry in _entries(config, f"{kind}s"):
             if entry.get("name") == name:
-                section = entry.get(part)
-                return (section if isinstance(section, dict) else {}), folder
-    raise unusable(context or str(name), f"{part} {name!r} was not found")
+                section = entry.get(kind)
+                return _resolved(section, folder) if isinstance(section, dict) else {}
+    raise ValueError(f"{kind} {name!r} was not found")
 
 
-def _bytes(section: KubeconfigSection, key: str, *, folder: Path, context: str) -> bytes | None:
-    data, path = section.get(f"{key}-data"), section.get(key)
-    try:
-        if data:
-            return base64.b64decode(str(data), validate=True)
-        return read_bytes(folder / str(path)) if path else None
-    except binascii.Error:
-        raise unusable(context, f"{key}-data is not base64") from None
-    except OSError as failed:
-        raise unusable(context, f"{key} {folder / str(path)} cannot be read: {failed.strerror}") from None
+def _resolved(section: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the section without nulls (Go reads them as no value), with the content of the certificates that it
+    names, and other paths absolute. Raises OSError if a certificate cannot be read.
+    """
+    found = {
+        key: _resolved(value, folder) if isinstance(value, dict) else value
+        for key, value in section.items()
+        if value is not None
+    }
+    for key in CERTIFICATES:
+        if found.get(key) and not found.get(f"{key}-data"):
+            found[f"{key}-data"] = read_bytes(folder / str(found[key]))
+    if found.get("tokenFile"):
+        found["tokenFile"] = str(folder / str(found["tokenFile"]))
+    if "/" in str(found.get("command")):
+        found["command"] = str(folder / str(found["command"]))
+    return found

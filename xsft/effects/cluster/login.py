@@ -1,6 +1,6 @@
 """The login to a cluster: a kubeconfig user's login as a header and a client certificate, renewed before it expires.
 source: client-go@v0.35 plugin/pkg/client/auth/exec (login programs), plugin/pkg/client/auth/oidc, transport (token
-files).
+files); OpenID Connect Core 1.0 §12, Discovery 1.0 §4.
 """
 
 from __future__ import annotations
@@ -8,19 +8,22 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import ssl
 import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+import urllib3
+from msgspec import DecodeError, Struct, to_builtins
+from msgspec.json import Decoder
+from msgspec.structs import replace
 
-from xsft.effects.cluster import oidc
-from xsft.effects.cluster.config import Access
-from xsft.effects.cluster.kubeconfig import Entry, KubeconfigSection, unusable
+from xsft.effects.cluster.kubeconfig import Access, AuthProvider, Entry, LoginProgram, OidcConfig, unusable
 from xsft.effects.machine import clock
 from xsft.effects.machine.process import Completed, at_terminal, run
 from xsft.effects.machine.regular import read_text
+from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.streams import print_if_slow
 from xsft.errors import EnvironmentMissing, TimedOut, Unreachable
 from xsft.reading.network_words import blames_network
@@ -29,6 +32,7 @@ from xsft.states.moments import moment
 
 LOGIN_TIMEOUT_S = 60.0
 """A login program may query its own server; it is killed after this time."""
+ISSUER_TIMEOUT_S = 10.0
 TOLD_AFTER_S = 5.0
 """A login program that takes longer is named; GKE's takes a second."""
 EARLY_S = 300.0
@@ -42,14 +46,33 @@ class Credentials(Struct, frozen=True, kw_only=True):
     """What is sent with each request. No field is ever printed."""
 
     authorization: str | None = None
-    certificate: bytes | None = None
+    certificate: bytes = b""
     """PEM, together with `key`."""
-    key: bytes | None = None
+    key: bytes = b""
     renew_at: float | None = None
     """By `clock.epoch`; None: it has no expiry."""
 
     def __repr__(self) -> str:
         return "Credentials(…)"
+
+
+class ExecStatus(Struct, frozen=True, rename="camel"):
+    """source: client-go pkg/apis/clientauthentication/v1/types.go, ExecCredentialStatus"""
+
+    token: str | None = None
+    client_certificate_data: str | None = None
+    """PEM."""
+    client_key_data: str | None = None
+    expiration_timestamp: str | None = None
+
+
+class ExecCredential(Struct, frozen=True):
+    status: ExecStatus
+
+
+_EXEC_CREDENTIAL = Decoder(ExecCredential)
+_OBJECT = Decoder(dict[str, Any])
+"""Made once: two threads in which msgspec first describes a type crash the process (msgspec@0.22.0)."""
 
 
 class ClusterLogin:
@@ -71,68 +94,67 @@ class ClusterLogin:
             return held
 
     def _new(self) -> Credentials:
-        entry, user = self._entry, self._entry.user
-        certificate, key = entry.user_bytes("client-certificate"), entry.user_bytes("client-key")
-        fixed = Credentials(certificate=certificate, key=key)
-        if isinstance(user.get("exec"), dict):
-            return self._by_program(user["exec"])
-        if user.get("tokenFile"):
-            token = self._token_file(str(user["tokenFile"]))
-            return _with(fixed, bearer(token), renew_at=clock.epoch() + TOKEN_FILE_S)
-        if user.get("token"):
-            return _with(fixed, bearer(str(user["token"])))
-        if user.get("username"):
-            pair = f"{user['username']}:{user.get('password') or ''}".encode()
-            return _with(fixed, f"Basic {base64.b64encode(pair).decode('ascii')}")
-        if isinstance(user.get("auth-provider"), dict):
-            return _with(fixed, bearer(self._by_provider(user["auth-provider"])))
+        user = self._entry.user
+        if user.exec:
+            return self._by_program(user.exec)
+        fixed = Credentials(certificate=user.client_certificate_data, key=user.client_key_data)
+        if user.token_file:
+            token = self._token_file(user.token_file)
+            return replace(fixed, authorization=f"Bearer {token}", renew_at=clock.epoch() + TOKEN_FILE_S)
+        if user.token:
+            return replace(fixed, authorization=f"Bearer {user.token}")
+        if user.username:
+            pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode("ascii")
+            return replace(fixed, authorization=f"Basic {pair}")
+        if user.auth_provider:
+            return replace(fixed, authorization=f"Bearer {self._by_provider(user.auth_provider)}")
         return fixed
 
     def _token_file(self, path: str) -> str:
         try:
-            return read_text(self._entry.user_folder / path).strip()
+            return read_text(path).strip()
         except (OSError, ValueError) as failed:
-            raise unusable(self._access.context, f"its tokenFile {path} cannot be read: {failed}") from None
+            why = getattr(failed, "strerror", None) or "it is not UTF-8 text"
+            raise unusable(self._access.context, f"its tokenFile {path} cannot be read: {why}") from None
 
-    def _by_provider(self, section: KubeconfigSection) -> str:
+    def _by_provider(self, provider: AuthProvider) -> str:
         """Return the token of an auth provider. kubectl has only `oidc` since 1.26."""
-        if section.get("name") != "oidc":
-            why = f"kubectl 1.26 removed the auth-provider {section.get('name')}; use its login program (exec)"
+        if provider.name != "oidc":
+            why = f"kubectl 1.26 removed the auth-provider {provider.name}; use its login program (exec)"
             raise unusable(self._access.context, why)
         try:
-            return oidc.id_token(section.get("config") or {}, folder=self._entry.user_folder, now=clock.epoch())
+            return _id_token(provider.config, now=clock.epoch())
         except ValueError as failed:
-            raise self._no_credentials("the auth-provider oidc", str(failed)) from None
+            raise self._no_credentials("The auth-provider oidc", str(failed)) from None
 
-    def _by_program(self, section: KubeconfigSection) -> Credentials:
-        argv = self._argv(section)
-        said = self._run(argv, section)
+    def _by_program(self, program: LoginProgram) -> Credentials:
+        said = self._run(program)
         try:
-            status = json.loads(said.stdout)["status"]
-            return _of_program(status) if said.ok else _refuse()
-        except (ValueError, KeyError, TypeError):
-            words = _brief(said.stderr) or "see its output above"
-            raise self._no_credentials(f"The login program {section.get('command')}", words) from None
+            if said.ok:
+                return _of_program(_EXEC_CREDENTIAL.decode(said.stdout).status)
+        except ValueError:
+            pass
+        words = _brief(said.stderr) or "see its output above"
+        raise self._no_credentials(f"The login program {program.command}", words)
 
-    def _argv(self, section: KubeconfigSection) -> tuple[str, ...]:
-        command = str(section.get("command") or "")
-        path = str(self._entry.user_folder / command) if "/" in command else command
-        if command and shutil.which(path, path=self._env.get("PATH")):
-            return (path, *map(str, section.get("args") or ()))
+    def _argv(self, program: LoginProgram) -> tuple[str, ...]:
+        command = program.command
+        if command and shutil.which(command, path=self._env.get("PATH")):
+            return (command, *program.args)
         fix = "Install it: gcloud components install gke-gcloud-auth-plugin"
         if command != GKE_PLUGIN:
-            fix = _brief(str(section.get("installHint") or f"Install {command}, or put it on PATH."))
+            fix = _brief(program.install_hint or f"Install {command}, or put it on PATH.")
         named = command or "a program without a name"
         message = f"The context {self._access.context} logs in with {named}, which is not on PATH."
         raise EnvironmentMissing(message, fix=fix, id="auth-plugin-missing")
 
-    def _run(self, argv: tuple[str, ...], section: KubeconfigSection) -> Completed:
-        mode = section.get("interactiveMode") or "IfAvailable"
-        terminal = mode != "Never" and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-        if mode == "Always" and not terminal:
+    def _run(self, program: LoginProgram) -> Completed:
+        argv = self._argv(program)
+        terminal = program.interactive_mode != "Never" and _at_terminal()
+        if program.interactive_mode == "Always" and not terminal:
             raise self._no_credentials(f"The login program {argv[0]}", "it needs a terminal, and there is none")
-        wanted = {one["name"]: str(one.get("value", "")) for one in section.get("env") or () if one.get("name")}
-        env = {**self._env, **wanted, "KUBERNETES_EXEC_INFO": self._exec_info(section, interactive=terminal)}
+        own = {one["name"]: one.get("value", "") for one in program.env if one.get("name")}
+        env = {**self._env, **own, "KUBERNETES_EXEC_INFO": self._exec_info(program, interactive=terminal)}
         try:
             if terminal:
                 return at_terminal(argv, env=env, timeout_s=LOGIN_TIMEOUT_S)
@@ -145,63 +167,97 @@ class ClusterLogin:
                 fix="Log in manually first, then try again.",
             ) from None
 
-    def _exec_info(self, section: KubeconfigSection, *, interactive: bool) -> str:
+    def _exec_info(self, program: LoginProgram, *, interactive: bool) -> str:
         """source: client-go pkg/apis/clientauthentication/v1/types.go, ExecCredentialSpec"""
-        spec: dict[str, Any] = {"interactive": interactive}
-        if section.get("provideClusterInfo"):
-            cluster = self._entry.cluster
-            ca = self._entry.cluster_bytes("certificate-authority")
-            spec["cluster"] = {
-                key: value
-                for key, value in {
-                    "server": cluster["server"],
-                    "tls-server-name": cluster.get("tls-server-name"),
-                    "insecure-skip-tls-verify": cluster.get("insecure-skip-tls-verify"),
-                    "certificate-authority-data": base64.b64encode(ca).decode("ascii") if ca else None,
-                    "proxy-url": cluster.get("proxy-url"),
-                }.items()
-                if value
-            }
-        return json.dumps({"kind": "ExecCredential", "apiVersion": section.get("apiVersion"), "spec": spec})
+        cluster = {"cluster": to_builtins(self._entry.cluster)} if program.provide_cluster_info else {}
+        spec = {"interactive": interactive, **cluster}
+        return json.dumps({"kind": "ExecCredential", "apiVersion": program.api_version, "spec": spec})
 
     def _no_credentials(self, who: str, said: str) -> Unreachable:
-        fix = "Log in again with that program."
-        if self._access.gke:
-            fix = "Log in: gcloud auth login (in CI: a service account)."
         message = f"{who} of the context {self._access.context} gave no credentials: {said}"
         if blames_network(said):
             return Unreachable(message, fix="Check the network and the VPN, and try again.")
+        fix = "Log in again with that program."
+        if self._access.gke:
+            fix = "Log in: gcloud auth login (in CI: a service account)."
         return Unreachable(message, fix=fix, id="login-expired", again="never")
 
 
-def bearer(token: str) -> str:
-    return f"Bearer {token}"
+def tls_context(*, ca: bytes, verify: bool = True, login: Credentials | None = None) -> ssl.SSLContext:
+    """Return the TLS context. `ca`: PEM; empty for the system's certificates. Raises ValueError if a certificate or key
+    cannot be used.
+    """
+    try:
+        context = urllib3.util.create_urllib3_context()
+        if not verify:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        elif ca:
+            context.load_verify_locations(cadata=ca.decode("ascii"))
+        else:
+            context.load_default_certs()
+        if login and login.certificate and login.key:
+            with scratch_folder("tls") as private:  # Python's ssl module reads them from a file only
+                file = private / "client.pem"
+                file.touch(mode=0o600)
+                file.write_bytes(login.certificate + b"\n" + login.key)
+                context.load_cert_chain(file)
+    except (ssl.SSLError, UnicodeDecodeError) as failed:
+        raise ValueError(f"its certificate or key is not valid: {failed}") from None
+    return context
 
 
-def _with(fixed: Credentials, authorization: str, *, renew_at: float | None = None) -> Credentials:
-    return Credentials(authorization=authorization, certificate=fixed.certificate, key=fixed.key, renew_at=renew_at)
-
-
-def _of_program(status: Mapping[str, Any]) -> Credentials:
-    """source: client-go pkg/apis/clientauthentication/v1/types.go, ExecCredentialStatus"""
-    token, certificate, key = (status.get(key) for key in ("token", "clientCertificateData", "clientKeyData"))
-    if not token and not (certificate and key):
+def _of_program(status: ExecStatus) -> Credentials:
+    certificate, key = status.client_certificate_data, status.client_key_data
+    if not status.token and not (certificate and key):
         raise ValueError("neither a token nor a certificate")
-    expires = moment(status.get("expirationTimestamp"))
+    expires, now = moment(status.expiration_timestamp), clock.epoch()
+    left_s = expires.timestamp() - now if expires else 0.0
     return Credentials(
-        authorization=bearer(str(token)) if token else None,
-        certificate=str(certificate).encode() if certificate and key else None,
-        key=str(key).encode() if certificate and key else None,
-        renew_at=_renew_at(expires.timestamp(), now=clock.epoch()) if expires else None,
+        authorization=f"Bearer {status.token}" if status.token else None,
+        certificate=(certificate or "").encode(),
+        key=(key or "").encode(),
+        renew_at=now + max(left_s - EARLY_S, left_s / 2) if expires else None,
     )
 
 
-def _renew_at(expires: float, *, now: float) -> float:
-    return max(expires - EARLY_S, now + (expires - now) / 2)
+def _at_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _refuse() -> Credentials:
-    raise ValueError("it failed")
+def _id_token(config: OidcConfig, *, now: float) -> str:
+    """Return the configured OpenID Connect token, or if it has expired a new one from the refresh token. `now`: seconds
+    since the epoch. Raises ValueError.
+    """
+    if config.id_token and _expires(config.id_token) > now:
+        return config.id_token
+    if not (config.idp_issuer_url and config.client_id and config.refresh_token):
+        raise ValueError("its id-token has expired, and it has no refresh-token")
+    trust = tls_context(ca=config.idp_certificate_authority_data)
+    pool = urllib3.PoolManager(ssl_context=trust, retries=False, timeout=ISSUER_TIMEOUT_S)
+    fields = {"grant_type": "refresh_token", "refresh_token": config.refresh_token}
+    headers = urllib3.make_headers(basic_auth=f"{config.client_id}:{config.client_secret}")
+    try:
+        found = _answer(pool.request("GET", f"{config.idp_issuer_url.rstrip('/')}/.well-known/openid-configuration"))
+        endpoint = str(found["token_endpoint"])
+        answer = pool.request_encode_body("POST", endpoint, fields=fields, headers=headers, encode_multipart=False)
+        return str(_answer(answer)["id_token"])
+    except (urllib3.exceptions.HTTPError, KeyError, DecodeError) as failed:
+        raise ValueError(f"its token could not be renewed: {type(failed).__name__} {failed}") from None
+
+
+def _expires(token: str) -> float:
+    """Return the expiry in seconds since the epoch; 0 if the token has none."""
+    try:
+        claims = token.split(".")[1]
+        return float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return 0.0
+
+
+def _answer(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
+    if response.status != 200:
+        raise ValueError(f"its issuer answers HTTP {response.status}")
+    return _OBJECT.decode(response.data)
 
 
 def _brief(text: str) -> str:

@@ -7,7 +7,8 @@ from msgspec import Struct
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.errors import Ask
-from xsft.effects.cluster.http import ANYTHING, Lost, Stream
+from xsft.effects.cluster.http import ANYTHING, Lost
+from xsft.effects.cluster.stream import Stream
 from xsft.errors import Unreachable
 from xsft.trainers.progress import LoggedLine, said
 
@@ -41,7 +42,7 @@ def read_log(api: Api, wanted: LogAsk) -> tuple[LoggedLine, ...] | None:
     """Return the lines so far; None if there is no such pod or its container has not started. Raises Unreachable."""
     ask = _ask(wanted)
     query = {**wanted.query(), **({} if wanted.tail is not None else {"limitBytes": str(MAX_BYTES)})}
-    reply = api.question(ask, query=query, accept=ANYTHING, read=b"".join)
+    reply = api.question(ask, query=query, accept=ANYTHING, read=bytes)
     if reply.status in (404, NOT_STARTED):
         return None
     if not reply.ok:

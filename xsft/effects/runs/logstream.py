@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Iterator
 from msgspec import Struct, field
 
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.http import Stream
 from xsft.effects.cluster.logs import LogAsk, open_log
+from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 from xsft.errors import Unreachable, XsftError
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME

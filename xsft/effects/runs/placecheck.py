@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from xsft.checks.placeneeds import ModeNeed, place_needs
 from xsft.effects.cluster import resources as kinds
+from xsft.effects.cluster.access import Whereabouts
 from xsft.effects.cluster.cluster import Cluster, connect
-from xsft.effects.cluster.config import Whereabouts
 from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.environments.tools import ToolCheck
 from xsft.effects.machine import clock

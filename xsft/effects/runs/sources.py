@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.effects.cluster.config import Whereabouts
+from xsft.effects.cluster.access import Whereabouts
 from xsft.effects.inputs.places_file import places_file
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.index import IndexEntry

@@ -1,0 +1,74 @@
+"""Kubeconfig entries: what kubectl and gcloud write in them, and what is wrong in a bad one."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from xsft.effects.cluster.kubeconfig import Entry, LoginProgram, entry_of
+from xsft.errors import EnvironmentMissing
+
+PEM = b"-----BEGIN CERTIFICATE-----"
+
+
+def read(folder: Path, *, cluster: Any = None, user: Any = None) -> Entry:
+    config = {
+        "contexts": [{"name": "lab", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://lab.example", **(cluster or {})}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    file = folder / "config"
+    file.write_text(yaml.safe_dump(config))
+    return entry_of("lab", (file,))
+
+
+def test_nulls_and_unknown_keys_of_a_login_program_are_ignored(tmp_path: Path) -> None:
+    program = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "login", "args": None, "env": None}
+    found = read(tmp_path, user={"exec": {**program, "installHint": None, "provideClusterInfo": True, "new": 1}})
+    expected = LoginProgram(api_version=program["apiVersion"] or "", command="login", provide_cluster_info=True)
+    assert found.user.exec == expected
+
+
+def test_paths_start_from_the_folder_of_the_kubeconfig(tmp_path: Path) -> None:
+    for name in ("ca", "crt", "key"):
+        (tmp_path / name).write_bytes(PEM + name.encode())
+    user = {"client-certificate": "crt", "client-key": str(tmp_path / "key"), "tokenFile": "token"}
+    found = read(tmp_path, cluster={"certificate-authority": "ca"}, user={**user, "exec": {"command": "bin/login"}})
+    assert found.cluster.certificate_authority_data == PEM + b"ca"
+    assert (found.user.client_certificate_data, found.user.client_key_data) == (PEM + b"crt", PEM + b"key")
+    assert found.user.token_file == str(tmp_path / "token")
+    assert found.user.exec
+    assert found.user.exec.command == str(tmp_path / "bin/login")
+
+
+def test_data_wins_over_a_file(tmp_path: Path) -> None:
+    data = base64.b64encode(PEM).decode()
+    found = read(tmp_path, cluster={"certificate-authority": "nowhere", "certificate-authority-data": data})
+    assert found.cluster.certificate_authority_data == PEM
+
+
+def test_the_certificates_of_an_issuer_are_read(tmp_path: Path) -> None:
+    (tmp_path / "ca").write_bytes(PEM)
+    config = {"idp-certificate-authority": "ca", "client-id": "xsft"}
+    found = read(tmp_path, user={"auth-provider": {"name": "oidc", "config": config}}).user.auth_provider
+    assert found
+    assert (found.config.idp_certificate_authority_data, found.config.client_id) == (PEM, "xsft")
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ({"cluster": {"server": ""}}, "its cluster c has no server"),
+        ({"cluster": {"server": 3}}, r"Expected `str`, got `int` - at `\$.server`"),
+        ({"cluster": {"certificate-authority-data": "%"}}, "Invalid base64 encoded string"),
+        ({"user": {"client-key": "nowhere"}}, r"\S+/nowhere cannot be read: No such file or directory"),
+    ],
+)
+def test_a_context_that_cannot_be_used_says_why(tmp_path: Path, entries: Any, reason: str) -> None:
+    with pytest.raises(EnvironmentMissing, match=f"context lab of the kubeconfig cannot be used: {reason}") as caught:
+        read(tmp_path, **entries)
+    assert caught.value.problem_id == "kubeconfig-unreadable"
