@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import yaml
-
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
 from xsft.checkpoint.compare import is_adapter, mismatch, models, weights
@@ -16,6 +14,7 @@ from xsft.export.plan import ExportPlan
 from xsft.facts import CheckpointFacts
 from xsft.naming import run_name_limit
 from xsft.problems import Problem, error, warning
+from xsft.spec.loader import load_yaml
 from xsft.spec.resolve import Run
 
 
@@ -35,7 +34,7 @@ def weights_problems(inputs: ExportInputs, found: CheckpointFacts) -> Iterator[P
 
 def _model(inputs: ExportInputs, found: CheckpointFacts) -> Iterator[Problem]:
     pairs = (key.partition("=") for key in inputs.keys)
-    keys = {key: yaml.safe_load(text) for key, _, text in pairs}
+    keys = {key: load_yaml(text) for key, _, text in pairs}
     layout = ArrayLayout(scan=keys.get("scan_layers") is not False, axis=int(keys.get("param_scan_axis") or 1))
     wanted = required(inputs.model, keys, layout=layout, release=inputs.release)
     held = {name: array for name, array in weights(found.arrays).items() if not is_adapter(name)}

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import yaml
 from msgspec import Struct
 
 from xsft.catalog.models import model, names, pins
@@ -18,6 +17,7 @@ from xsft.export.inputs import FORMS, ExportDtype, ExportForm, ExportInputs, Lor
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import ALL_BELOW_BYTES, SAMPLE
 from xsft.records.model import Record
+from xsft.spec.loader import load_yaml
 from xsft.trainers.arguments import argument
 from xsft.trainers.lora_exporter import PROGRAM as LORA_PROGRAM
 from xsft.trainers.tokenizer_copy import Copying, copying_words, split_copying
@@ -85,7 +85,7 @@ class TrainerWords(Struct, frozen=True, kw_only=True):
 
     def value(self, key: str) -> Any:
         """Return the value as MaxText reads it; None without the key."""
-        return yaml.safe_load(self.keys[key]) if key in self.keys else None
+        return load_yaml(self.keys[key]) if key in self.keys else None
 
     def text(self, key: str) -> str | None:
         value = self.value(key)

@@ -50,24 +50,12 @@ class Cluster:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-
-    @property
-    def access(self) -> Access:
-        return self._api.access
-
-    @property
-    def reads(self) -> Reads:
-        """Return the reads that show the state of runs."""
-        return Reads(self._api)
-
-    @property
-    def servers(self) -> Servers:
-        """Return the reads and creates of servers."""
-        return Servers(self._api)
-
-    @property
-    def context(self) -> str:
-        return self._api.access.context
+        self.access = api.access
+        self.context = api.access.context
+        self.reads = Reads(api)
+        """The reads that show the state of runs."""
+        self.servers = Servers(api)
+        """The reads and creates of servers."""
 
     @property
     def heard_at(self) -> float:
