@@ -25,8 +25,6 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 30.0
-BUSY = frozenset({429, 500, 503, 504})
-"""HTTP statuses after which a query is repeated."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -116,13 +114,11 @@ class Api:
         retries = self.patience.retries()
         while True:
             answer = self.once(ask, query=query, body=body, accept=accept, read=read)
-            match answer:
-                case Reply() if answer.status not in BUSY or not retries.again(answer.retry_after_s):
-                    return answer
-                case Lost() if not answer.passes or not retries.again():
-                    raise answer.failed()
-                case _:
-                    continue
+            if answer.passes and retries.again(answer.retry_after_s):
+                continue
+            if isinstance(answer, Lost):
+                raise answer.failed()
+            return answer
 
     def once(
         self,

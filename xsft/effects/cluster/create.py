@@ -12,7 +12,7 @@ from dataclasses import replace
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.effects.cluster.api import BUSY, Api
+from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.errors import Ask, Reply
 from xsft.effects.cluster.http import Lost
 from xsft.effects.cluster.resources import Resource
@@ -51,7 +51,7 @@ def create(api: Api, resource: Resource, body: JsonObject, *, mark: str | None) 
         found = _found(api, ask, manager, answer)
         if found is not None:
             return found
-        if not _may_be_sent_again(answer) or not retries.again(_asked_wait(answer)):
+        if not _may_be_sent_again(answer) or not retries.again(answer.retry_after_s):
             failed = _not_created(api, ask, answer)
             raise _unclear(ask, answer, failed) if lost and is_refusal(failed) else failed
         lost = lost or (_is_open(answer) and not _is_conflict(answer))
@@ -98,18 +98,13 @@ def _may_be_sent_again(answer: Reply | Lost) -> bool:
     """Return whether the create may be sent again once no object has the name: if it was not executed, or conflicted
     with an object that is gone by now.
     """
-    return answer.passes if isinstance(answer, Lost) else answer.status == 409 or answer.status in BUSY
-
-
-def _asked_wait(answer: Reply | Lost) -> float | None:
-    return answer.retry_after_s if isinstance(answer, Reply) else None
+    return answer.passes or _is_conflict(answer)
 
 
 def _unclear(ask: Ask, answer: Reply | Lost, failed: XsftError) -> Unknown:
-    said = answer.reason if isinstance(answer, Lost) else f"HTTP {answer.status} {answer.message}"
     return Unknown(
-        f"The request to {ask.what} was sent and its result is unknown: {said} Reading it back failed too:"
-        f" {failed.message}",
+        f"The request to {ask.what} was sent and its result is unknown: {answer.reason} Reading it back failed"
+        f" too: {failed.message}",
         fix="Run the same command again when the cluster answers: it finds what was created, or creates it.",
         id="create-unclear",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from xsft.effects.cluster.api import BUSY, Api
+from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.errors import Ask, Reply
 from xsft.effects.cluster.http import Lost
 from xsft.effects.cluster.resources import Resource
@@ -31,7 +31,7 @@ def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str)
             if answer.status == 409:
                 return _conflicting(api, ask, answer, uid=uid)
         sent = sent or _may_have_happened(answer)
-        if not _again(answer) or not retries.again(answer.retry_after_s if isinstance(answer, Reply) else None):
+        if not answer.passes or not retries.again(answer.retry_after_s):
             return _settled(api, ask, answer, uid=uid) if sent else _failed(api, ask, answer)
 
 
@@ -58,10 +58,6 @@ def _done(reply: Reply, *, sent: bool) -> Deleted | None:
 
 def _may_have_happened(answer: Reply | Lost) -> bool:
     return answer.sent if isinstance(answer, Lost) else answer.status >= 500
-
-
-def _again(answer: Reply | Lost) -> bool:
-    return answer.passes if isinstance(answer, Lost) else answer.status in BUSY
 
 
 def _settled(api: Api, ask: Ask, answer: Reply | Lost, *, uid: str) -> Deleted:
@@ -95,9 +91,8 @@ def _conflicting(api: Api, ask: Ask, answer: Reply, *, uid: str) -> Deleted:
 
 
 def _unclear(ask: Ask, answer: Reply | Lost, why: str) -> Unknown:
-    said = answer.reason if isinstance(answer, Lost) else f"HTTP {answer.status} {answer.message}"
     return Unknown(
-        f"The request to {ask.what} was sent and its result is unknown: {said} {why}",
+        f"The request to {ask.what} was sent and its result is unknown: {answer.reason} {why}",
         fix="Run the same command again when the cluster answers: only the object with that UID is deleted.",
         id="delete-unclear",
     )

@@ -42,6 +42,8 @@ SINCE = {
 api/jobset/v1alpha2/jobset_types.go.
 """
 
+BUSY = frozenset({429, 500, 503, 504})
+"""HTTP statuses after which trying again can help."""
 MAX_MESSAGE = 1500
 """Characters; a webhook may quote a whole object."""
 
@@ -57,6 +59,15 @@ class Reply(Struct, frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         return 200 <= self.status < 300
+
+    @property
+    def passes(self) -> bool:
+        """Return whether a retry can help."""
+        return self.status in BUSY
+
+    @property
+    def reason(self) -> str:
+        return f"HTTP {self.status} {self.message}"
 
     @property
     def message(self) -> str:

@@ -57,6 +57,8 @@ class Lost(Struct, frozen=True, kw_only=True):
     fix: str
     id: str = "unreachable"
     again: Again = "helps"
+    retry_after_s: float | None = None
+    """As in a `Reply`; always None."""
 
     @property
     def passes(self) -> bool:
