@@ -244,7 +244,7 @@ SENDERS = {
     "urllib.request": "",
 }
 """What can ask over HTTP, and the one module that does: its logins are tested above."""
-CLUSTER = {("urllib3", name) for name in ("connection", "oidc", "tls", "http")}
+CLUSTER = {("urllib3", name) for name in ("http", "login")}
 """Clusters are asked by urllib3, which knows no ~/.netrc."""
 IN_PODS = {
     ("google.cloud.storage", "container"),
