@@ -191,7 +191,7 @@ class CountedData(Struct, frozen=True, kw_only=True):
 
 
 class MachineFacts(Struct, frozen=True, kw_only=True):
-    """This machine, for `target: local`."""
+    """The facts of this machine, for `target: local`."""
 
     memory_gib: float = 0.0
     """Total memory in GiB; 0 if it was not read."""

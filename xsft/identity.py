@@ -35,7 +35,7 @@ class LiveJobSet(Struct, frozen=True, kw_only=True):
 
 
 class RunHistory(Struct, frozen=True, kw_only=True):
-    """What is known of a run before it is submitted."""
+    """The facts known about a run before it is submitted."""
 
     jobsets: tuple[LiveJobSet, ...] = ()
     """JobSets of this run's name, every attempt."""

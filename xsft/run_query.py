@@ -1,4 +1,4 @@
-"""Which runs are asked about, how they are read and judged, and the rows that come of it.
+"""A query for runs: which ones, how they are read and judged, and the resulting rows.
 
 One pipeline for the command line and for Python callers.
 """
@@ -19,7 +19,7 @@ from xsft.states.rows import Row
 
 
 class RunQuery(Struct, frozen=True, kw_only=True):
-    """What is shown, and how it is read."""
+    """A selection of runs, and how they are read."""
 
     read: Read
     classify: Classify
@@ -32,7 +32,7 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 
 
 def query_of(runs: Runs) -> RunQuery:
-    """All that can be seen there."""
+    """Return the query for everything that `runs` can read."""
     return RunQuery(
         read=runs.read,
         classify=classify,
@@ -44,7 +44,7 @@ def query_of(runs: Runs) -> RunQuery:
 
 
 def look(query: RunQuery) -> tuple[RunsAnswer, tuple[FoldedRun, ...]]:
-    """What was read now, and a row for every run in it. Raises Unreachable where nothing could be read."""
+    """Read the runs now, and return a row for each. Raises Unreachable where nothing could be read."""
     found = query.read()
     require_answer(found)
     rows = fold_parts(found.parts(), classify=query.classify, now=query.now())
@@ -65,5 +65,5 @@ def pick(query: RunQuery, rows: Sequence[FoldedRun], found: RunsAnswer) -> tuple
 
 
 def there(query: RunQuery, rows: Sequence[FoldedRun]) -> tuple[Row, ...]:
-    """What is wanted of what is there."""
+    """Return the rows that the query selects."""
     return tuple(one.row for one in chosen(rows, query.wanted))

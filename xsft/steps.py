@@ -22,7 +22,7 @@ from xsft.trainers.shuffling import Seeds
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """What should run, before it is rendered."""
+    """The decisions about a run, before it is rendered."""
 
     run: Run
     spec_digest: str

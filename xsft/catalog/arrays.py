@@ -31,7 +31,7 @@ MAX_LAYERS = 1000
 
 
 class ArrayLayout(Struct, frozen=True, kw_only=True):
-    """How MaxText stores layers of equal shape."""
+    """The layout in which MaxText stores layers of equal shape."""
 
     scan: bool = True
     """scan_layers. True: stacked into one array; False: one array per layer."""

@@ -66,7 +66,7 @@ class CatalogModel(Struct, frozen=True, kw_only=True):
 
     @property
     def converts_tuned_weights(self) -> bool:
-        """Whether the hub's weights are instruction-tuned although the name does not say so (`gemma3-4b` is
+        """Return whether the hub's weights are instruction-tuned although the name does not say so (`gemma3-4b` is
         gemma-3-4b-it).
         """
         named = any(mark.lower() in self.name.lower() for mark in TUNED)
@@ -74,7 +74,7 @@ class CatalogModel(Struct, frozen=True, kw_only=True):
 
     @property
     def gated(self) -> bool | None:
-        """Whether the Hugging Face repository requires accepting a licence; None: unknown, or no repository."""
+        """Return whether the Hugging Face repository requires accepting a licence; None: unknown, or no repository."""
         return is_gated(self.hf_id) if self.hf_id else None
 
 

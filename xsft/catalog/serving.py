@@ -21,7 +21,7 @@ PER_ACCELERATOR = 2 * GIB
 
 
 class ServingShape(Struct, frozen=True, kw_only=True):
-    """All accelerators of one machine; the fields are those of serving_shapes.toml, where each is explained."""
+    """A machine with its accelerators; the fields are those of serving_shapes.toml, where each is explained."""
 
     name: str
     kind: Literal["tpu", "gpu"]

@@ -51,7 +51,7 @@ class Generation(Struct, frozen=True, kw_only=True):
 
 
 class Bandwidth(Struct, frozen=True, kw_only=True):
-    """How fast a chip moves bytes, GB/s (10^9 bytes), in one direction; tpu_types.toml names the sources."""
+    """The bandwidths of a chip, GB/s (10^9 bytes) in one direction; tpu_types.toml names the sources."""
 
     hbm: float
     ici: float

@@ -117,7 +117,7 @@ def array_shapes(array_metadata: Mapping[str, Any]) -> dict[ArrayName, tuple[int
 
 
 class Cut(Struct, frozen=True, kw_only=True):
-    """How an array was sharded over the devices that wrote it."""
+    """The sharding of an array over the devices that wrote it."""
 
     mesh: Mapping[str, int]
     """Mesh axis -> number of devices."""

@@ -31,7 +31,7 @@ class Writer(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What the small files of a checkpoint say of it."""
+    """A description of a checkpoint, read from its small files."""
 
     path: str
     status: CheckpointStatus

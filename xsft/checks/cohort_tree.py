@@ -1,4 +1,4 @@
-"""What a ClusterQueue may use below its cohorts, by Kueue's own arithmetic. Pure.
+"""Computes what a ClusterQueue may use below its cohorts, by Kueue's own arithmetic. Pure.
 
 source: kueue@v0.16.2 pkg/cache/scheduler/resource_node.go: SubtreeQuota, localQuota, available, potentialAvailable.
 """

@@ -37,7 +37,7 @@ PRIORITY_VALUE = 500
 
 
 class PlaceFacts(Struct, frozen=True, kw_only=True):
-    """What was read of a place's cluster; `Unseen` for what could not be read."""
+    """The facts read of a place's cluster; `Unseen` for what could not be read."""
 
     context: str
     absent: Mapping[str, str] = {}

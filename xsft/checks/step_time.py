@@ -1,4 +1,4 @@
-"""How long a run's steps take at least, and what that costs, before it starts. Pure."""
+"""The shortest time that a run's steps can take, and its cost, before the run starts. Pure."""
 
 from __future__ import annotations
 

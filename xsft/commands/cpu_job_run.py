@@ -1,4 +1,4 @@
-"""What the verbs do alike for a CPU job: follow it to its end, record that end, and describe the job in `--json`."""
+"""The steps that all verbs share for a CPU job: follow it to its end, record that end, describe it in `--json`."""
 
 from __future__ import annotations
 

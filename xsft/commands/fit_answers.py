@@ -51,7 +51,7 @@ def _wrong_type(run: Run) -> str:
 
 
 class FitQuestions(Struct, frozen=True, kw_only=True):
-    """How verdicts are asked for."""
+    """The options with which verdicts are requested."""
 
     again: bool
     """Whether to compile even if the verdict is known."""

@@ -1,4 +1,4 @@
-"""What a search for a fitting configuration found: as text, and as a part of the document."""
+"""The result of a search for a fitting configuration: as text, and as a part of the document."""
 
 from __future__ import annotations
 

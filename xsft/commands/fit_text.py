@@ -36,7 +36,7 @@ SMALLEST_GIB = 0.01
 
 
 class FitAnswer(Struct, frozen=True, kw_only=True):
-    """What is known about one workload's step."""
+    """The facts known about one workload's step."""
 
     file: str
     run: Run

@@ -80,7 +80,7 @@ class ServeDocument(Document, frozen=True, kw_only=True):
 
 
 class SliceSupply(Document, frozen=True, kw_only=True):
-    """All slices of one TPU type."""
+    """The slices of one TPU type."""
 
     tpu_type: str
     total: int
@@ -113,7 +113,7 @@ class PlaceDocument(Document, frozen=True, kw_only=True):
 
 
 class FoundProject(ProjectView, frozen=True, kw_only=True):
-    """What the kubeconfig and gcloud list."""
+    """A project, with the contexts and clusters that the kubeconfig and gcloud list."""
 
     cluster: ClusterView
 

@@ -17,7 +17,7 @@ from xsft.trainers.shuffling import Seeds
 
 
 class Mode(Document, frozen=True, kw_only=True):
-    """How JAX is driven, and the reason."""
+    """The way JAX is driven, and the reason."""
 
     value: Literal["mcjax", "pathways"]
     reason: str

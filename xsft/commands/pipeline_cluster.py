@@ -39,7 +39,7 @@ from xsft.submitting import submitter_for
 
 
 class ClusterCall(Struct, frozen=True, kw_only=True):
-    """How the user called the command."""
+    """The options with which the user called the command."""
 
     yes: bool
     """Whether to create without asking."""
@@ -47,7 +47,7 @@ class ClusterCall(Struct, frozen=True, kw_only=True):
 
 
 class SharedIntent:
-    """What a workload asks for, with the facts that its stages share: gathered once, until a stage has ended. `known`:
+    """A workload's intent with the facts that its stages share: gathered once, until a stage has ended. `known`:
     gathered just now."""
 
     def __init__(self, workload: Loaded, *, known: Intent | None) -> None:
@@ -65,7 +65,7 @@ class SharedIntent:
 
 
 class _Job(Protocol):
-    """What the functions below need of a stage."""
+    """The part of a stage that the functions below need."""
 
     run_name: str
     call: ClusterCall

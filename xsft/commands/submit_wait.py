@@ -38,7 +38,7 @@ DRAIN_S = 10.0
 
 
 class After(Struct, frozen=True, kw_only=True):
-    """How to wait for a run that was submitted."""
+    """The options of waiting for a run that was submitted."""
 
     query: RunQuery
     """Query of the run's cluster and namespace alone."""

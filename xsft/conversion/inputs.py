@@ -1,4 +1,4 @@
-"""What a conversion is made of, the digest of that, and the folder it names. Pure.
+"""The inputs of a conversion, their digest, and the folder that it names. Pure.
 
 The folder is known without a network: a repository counts by its name and the revision that the workload writes. The
 commit that the hub makes of them is recorded with the result, and is no part of the name.
@@ -51,7 +51,7 @@ class ConversionSource(Struct, frozen=True, kw_only=True):
 
 
 class ConversionInputs(Struct, frozen=True, kw_only=True):
-    """All that decides which bytes a conversion writes."""
+    """The values that decide which bytes a conversion writes."""
 
     source: ConversionSource
     model: str

@@ -14,7 +14,7 @@ from xsft.stages.result_record import to_json
 
 
 class ContainerNotes(Struct, frozen=True, kw_only=True):
-    """What the container records, so that the end is known even if no xsft waits for it."""
+    """The notes that the container writes, so that the end is known even if no xsft waits for it."""
 
     record: ConversionRecord
     """Written beside the result before the converter starts, and again at its end."""

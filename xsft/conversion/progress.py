@@ -75,7 +75,7 @@ def parse(line: str) -> ConversionEvent | None:
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """How much was done at one time."""
+    """The progress at one time."""
 
     done: int
     of: int | None

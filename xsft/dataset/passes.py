@@ -58,7 +58,7 @@ class Answers(Struct, frozen=True, kw_only=True):
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """How a run reads its data, as far as counting needs it."""
+    """The settings with which a run reads its data, as far as counting needs them."""
 
     limit: int
     """max_target_length."""

@@ -74,7 +74,7 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Preparation(Struct, frozen=True, kw_only=True):
-    """All decisions that are made before a row is read."""
+    """The decisions that are made before a row is read."""
 
     name: str
     sources: tuple[Source, ...]

@@ -1,4 +1,4 @@
-"""What an evaluation is made of, the digest of that, and the folder it names. Pure."""
+"""The inputs of an evaluation, their digest, and the folder that it names. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Conversation = tuple[PromptTurn, ...]
 
 
 class EvaluationInputs(Struct, frozen=True, kw_only=True):
-    """All that decides the content of an evaluation."""
+    """The values that decide the content of an evaluation."""
 
     training: str
     """run_name of the training."""

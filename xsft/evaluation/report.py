@@ -34,7 +34,7 @@ class MeasuredAnswer(Struct, frozen=True, kw_only=True):
 
 
 class MeasuredWeights(Struct, frozen=True, kw_only=True):
-    """What was measured of the base or the tuned weights."""
+    """The measured values of the base or the tuned weights."""
 
     answers: tuple[MeasuredAnswer, ...]
     loss: float | None
@@ -46,7 +46,7 @@ class MeasuredWeights(Struct, frozen=True, kw_only=True):
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
-    """What the program in MaxText's environment answers."""
+    """The answer of the program in MaxText's environment."""
 
     prompts: tuple[Conversation, ...]
     base: MeasuredWeights | None

@@ -25,7 +25,7 @@ class AnswerPattern:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRules:
-    """What a measurement is compared with."""
+    """The limits with which a measurement is compared."""
 
     require: tuple[AnswerPattern, ...] = ()
     rows: int = 0

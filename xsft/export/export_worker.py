@@ -82,7 +82,7 @@ class Exported:
 
 @dataclass
 class Comparison:
-    """How one folder compares."""
+    """The result of comparing one folder."""
 
     folder: Exported
     dtype: str

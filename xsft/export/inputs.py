@@ -1,4 +1,4 @@
-"""What an export is made of, and the digest of that. Pure."""
+"""The inputs of an export, and their digest. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LoraScale(Struct, frozen=True, kw_only=True):
 
 
 class ExportInputs(Struct, frozen=True, kw_only=True):
-    """All that decides which bytes an export writes."""
+    """The values that decide which bytes an export writes."""
 
     training: str
     """run_name of the training."""

@@ -19,7 +19,7 @@ WIDTHS: Mapping[str, int] = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "I8": 1, "
 
 @dataclass(frozen=True, kw_only=True)
 class TensorHeader:
-    """What a header says of one tensor."""
+    """A header's entry for one tensor."""
 
     dtype: str
     """In the words of the format, e.g. `BF16`."""

@@ -1,4 +1,4 @@
-"""What was verified of an exported model, and how its logits must agree. Pure."""
+"""The verification of an exported model, and the rule by which its logits must agree. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOGITS_BOUND = 1e-4
 
 
 class LogitsVerdict(Struct, frozen=True, kw_only=True):
-    """How the logits of the checkpoint in MaxText and of the export in the engine compare, both in float32."""
+    """A comparison of the checkpoint's logits in MaxText with the export's in the engine, both in float32."""
 
     greatest_difference: float
     greatest_logit: float
@@ -36,7 +36,7 @@ class LogitsVerdict(Struct, frozen=True, kw_only=True):
 
 
 class Verification(Struct, frozen=True, kw_only=True):
-    """What was compared, and what was wrong."""
+    """The checks that were made, and the errors they found."""
 
     problems: tuple[str, ...] = ()
     """Empty: the export is what the checkpoint holds."""

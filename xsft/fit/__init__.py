@@ -1,1 +1,1 @@
-"""Whether a run's step fits into the memory of its chips, as the TPU compiler says it. Pure."""
+"""Answers whether a run's step fits into the memory of its chips, by the TPU compiler. Pure."""

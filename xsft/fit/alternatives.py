@@ -37,7 +37,7 @@ ALPHA = 32
 
 
 class TunableRun(Struct, frozen=True, kw_only=True):
-    """What a search may change of a run, with its values."""
+    """A run's settings that a search may change, with their values."""
 
     tpu: Slice
     num_slices: int
@@ -105,7 +105,7 @@ class Alternative(Struct, frozen=True, kw_only=True):
 
 
 class SearchLimits(Struct, frozen=True, kw_only=True):
-    """What a search may change, and how far."""
+    """The settings that a search may change, and how far."""
 
     keep: tuple[str, ...] = ()
     """Keys that stay as they are: a key path, a section, or the last word of a path."""

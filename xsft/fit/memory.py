@@ -1,4 +1,4 @@
-"""Whether this machine has the memory for a compilation now. Pure.
+"""Answers whether this machine has the memory for a compilation now. Pure.
 
 source: measured, aot_fit.md §0 and §2: dense models up to 405 billion parameters take 2 to 3.9 GiB, deepseek3-671b 4
 to 7.

@@ -16,7 +16,7 @@ TERA = 1e12
 
 
 class StepBound(Struct, frozen=True, kw_only=True):
-    """What no step can be faster than."""
+    """A lower bound of the time of a step."""
 
     seconds: float
     by: StepLimit

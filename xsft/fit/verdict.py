@@ -1,4 +1,4 @@
-"""What the compiler says about a step: it fits, only just, does not fit, or cannot be built. Pure.
+"""The compiler's verdict on a step: it fits, only just, does not fit, or cannot be built. Pure.
 
 source of the rules: aot_fit.md §3, measured with libtpu 0.0.44. The compiler accepts by the chip's peak; whether a chip
 needs the sum is not known, so a sum above the limit is MARGINAL.
@@ -35,7 +35,7 @@ class LargeBuffer(Struct, frozen=True, kw_only=True):
 
 
 class StepMemory(Struct, frozen=True, kw_only=True):
-    """What takes the memory of an accepted step, GiB per chip; the parts add up to the sum."""
+    """The parts of the memory of an accepted step, GiB per chip; they add up to the sum."""
 
     weights: float
     optimizer: float

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class InvalidStep(Struct, frozen=True, kw_only=True):
-    """Why a step cannot be built, in the workload's words."""
+    """The reason why a step cannot be built, in the workload's words."""
 
     where: str
     """Key path in the workload; empty if the whole file is meant."""

@@ -1,4 +1,4 @@
-"""What one device computes and moves in a step, counted in the compiled program. Pure.
+"""The operations and bytes of one device in a step, counted in the compiled program. Pure.
 
 Every figure is a lower bound: elementwise arithmetic is left out, an array that is read in part counts with that part,
 and a kernel reads each of its arrays once. Loops count as often as they run; the compiler's own cost analysis counts
@@ -36,7 +36,7 @@ KERNEL = 'custom_call_target="tpu_custom_call"'
 
 
 class ProgramContext(Struct, frozen=True, kw_only=True):
-    """What the program's text does not tell."""
+    """The facts that the program's text does not contain."""
 
     num_slices: int = 1
     model_tflops: float | None = None

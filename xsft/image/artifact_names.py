@@ -29,7 +29,7 @@ class Repository(Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """Its resource name in the API: `projects/P/locations/L/repositories/NAME`."""
+        """Return its resource name in the API: `projects/P/locations/L/repositories/NAME`."""
         return f"{self.parent}/repositories/{self.name}"
 
     @property
@@ -38,7 +38,7 @@ class Repository(Struct, frozen=True, kw_only=True):
 
     @property
     def docker(self) -> str:
-        """Its name for Docker, without an image: `us-docker.pkg.dev/my-project/xsft`."""
+        """Return its name for Docker, without an image: `us-docker.pkg.dev/my-project/xsft`."""
         return f"{self.location}-docker.pkg.dev/{self.project.replace(':', '/')}/{self.name}"
 
 

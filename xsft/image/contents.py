@@ -1,4 +1,4 @@
-"""What an image's configuration tells of its contents: platform, packages, and for what it was built. Pure.
+"""Reads an image's contents from its configuration: platform, packages, and for what it was built. Pure.
 
 source: OCI image-spec v1.1 config.md; maxtext@0.2.4 src/dependencies/dockerfiles/maxtext_tpu_dependencies.Dockerfile
 (ENV_JAX_VERSION, ENV_LIBTPU_VERSION, ENV_DEVICE, ENV_WORKFLOW, MAXTEXT_PKG_DIR).
@@ -47,7 +47,7 @@ class ImageConfiguration(Struct, frozen=True, kw_only=True):
 
 
 class ImageContents(Struct, frozen=True, kw_only=True):
-    """What is known of an image's contents; None or empty for what it does not tell."""
+    """The known contents of an image; None or empty for what its configuration does not give."""
 
     packages: Mapping[str, str]
     """Version by the package's name, of PACKAGES."""
@@ -68,7 +68,7 @@ ImageStatus = Literal["there", "missing", "unread"]
 
 
 class ImageLook(Struct, frozen=True, kw_only=True):
-    """What a look into an image's registry gave."""
+    """The result of reading an image's registry."""
 
     ref: str
     status: ImageStatus

@@ -46,7 +46,7 @@ class Base(Struct, frozen=True, kw_only=True):
 
     @property
     def known(self) -> str:
-        """What identifies the base image, as far as known; part of the tag's hash, and kept in the lock."""
+        """Return what identifies the base image, as far as known; part of the tag's hash, and kept in the lock."""
         return f"{self.ref}#{self.image_id}" if self.image_id and not self.digest else self.pinned
 
 

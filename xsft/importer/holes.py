@@ -34,7 +34,7 @@ class Hole(Struct, frozen=True, kw_only=True):
 
 
 class Holes:
-    """All holes of one paste; equal texts make the same hole, so that values with holes can be compared."""
+    """The holes of one paste; equal texts make the same hole, so that values with holes can be compared."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[HoleKind, str], int] = {}

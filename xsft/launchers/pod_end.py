@@ -1,4 +1,4 @@
-"""What a program in a pod needs to record the end of its run's attempt. Pure."""
+"""The values that a program in a pod needs to record the end of its run's attempt. Pure."""
 
 from __future__ import annotations
 

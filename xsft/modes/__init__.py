@@ -1,4 +1,4 @@
-"""How JAX is driven: one module per mode, each answering the same questions (`XPK_VERB`, `TRAINER_KEYS`, …)."""
+"""The ways to drive JAX: one module per mode, each with the same constants (`XPK_VERB`, `TRAINER_KEYS`, …)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a pod keeps its records and results: a bucket, or a mounted folder."""
+"""The place where a pod keeps its records and results: a bucket, or a mounted folder."""
 
 from __future__ import annotations
 

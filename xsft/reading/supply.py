@@ -32,7 +32,7 @@ class SliceUser(Struct, frozen=True, kw_only=True):
 
 
 class SliceSupply(Struct, frozen=True, kw_only=True):
-    """All slices of one TPU type."""
+    """The slices of one TPU type."""
 
     tpu_type: str
     total: int

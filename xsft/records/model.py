@@ -60,7 +60,7 @@ class ReadBack:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """What an attempt used and trained. None: its lines do not tell."""
+    """The time and data that an attempt used and trained. None: its lines do not tell."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
     """State (`trainers.receipt.Spent`) -> seconds, of all its chips together."""
@@ -181,7 +181,7 @@ class Record(Targeted):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredPace:
-    """How much longer than their bound the steps of a run took."""
+    """The ratio of the time of a run's steps to their bound."""
 
     model: str
     tpu: str

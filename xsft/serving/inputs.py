@@ -1,4 +1,4 @@
-"""What a server on a cluster is made of, and the digest of that. Pure."""
+"""The inputs of a server on a cluster, and their digest. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TokenSecret(Struct, frozen=True, kw_only=True):
 
 
 class ServingInputs(Struct, frozen=True, kw_only=True):
-    """All that decides how a model is served."""
+    """The values that decide how a model is served."""
 
     weights: str
     """Folder `gs://…` of the export, or `owner/name@commit` on the Hugging Face hub; without a commit its newest."""

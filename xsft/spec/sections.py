@@ -234,7 +234,7 @@ class Secrets(Section):
 
 
 class Restarts(Section):
-    """What happens when a container ends with an error."""
+    """The action when a container ends with an error."""
 
     max: int = Field(default=0, ge=0, le=1000)
     """JobSet maxRestarts."""

@@ -138,7 +138,7 @@ class ServeStage(Section):
 
 
 class Stages(Section):
-    """What surrounds the training. A stage is done if it is named, be it with an empty section (`export: {}`)."""
+    """The stages around the training. A stage is done if it is named, even with an empty section (`export: {}`)."""
 
     convert: ConvertStage | None = None
     evaluate: EvaluateStage | None = None

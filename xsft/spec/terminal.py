@@ -1,4 +1,7 @@
-"""What a terminal would act on in foreign text: a workload's values, a server's words, a trainer's log. Pure."""
+"""Removes from foreign text (values of a workload, answers of a server, a trainer's log) what a terminal would act on.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ StageVerdict = Literal["passed", "failed", "not-judged"]
 
 
 class StagePlan(Struct, frozen=True, kw_only=True):
-    """What a stage would do."""
+    """The work that a stage would do."""
 
     name: StageName
     run_name: str
@@ -58,7 +58,7 @@ class StagePlan(Struct, frozen=True, kw_only=True):
 
 
 class StageFound(Struct, frozen=True, kw_only=True):
-    """What the records and files say of a stage, for the inputs that it has now."""
+    """The state of a stage by the records and files, for the inputs that it has now."""
 
     state: StageState
     why: str
@@ -72,7 +72,7 @@ class StageFound(Struct, frozen=True, kw_only=True):
 
 
 class StageEnd(Struct, frozen=True, kw_only=True):
-    """How one call of a stage ended."""
+    """The end of one call of a stage."""
 
     action: StageAction
     state: StageState

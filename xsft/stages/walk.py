@@ -25,7 +25,7 @@ from xsft.stages.stage import (
 
 
 class StageReport(Struct, frozen=True, kw_only=True):
-    """What a pipeline found of one stage, and what it did."""
+    """The state in which a pipeline found one stage, and what it did."""
 
     name: StageName
     run_name: str
@@ -48,7 +48,7 @@ class StageReport(Struct, frozen=True, kw_only=True):
 
 
 class Walk(Struct, frozen=True, kw_only=True):
-    """How a pipeline is walked."""
+    """The settings of one pass through a pipeline."""
 
     left_s: Callable[[], float | None]
     """Return the seconds that are left; None without a limit."""
@@ -64,7 +64,7 @@ class Walk(Struct, frozen=True, kw_only=True):
 
 
 class Walked(Struct, frozen=True, kw_only=True):
-    """How far a pipeline came."""
+    """The result of one pass through a pipeline."""
 
     reports: tuple[StageReport, ...]
     failed: XsftError | None = None

@@ -1,1 +1,1 @@
-"""What a run is doing: what was read of it (`model`), and the one word for that (`classify`). Pure."""
+"""The state of a run: what was read of it (`model`), and the one word for that (`classify`). Pure."""

@@ -106,7 +106,7 @@ def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Ca
 
 
 def _looped(first: Cause, evidence: Evidence) -> Cause | None:
-    """Whether earlier attempts ended in the same way without more steps, so that trying again will not help."""
+    """Return a cause if earlier attempts ended in the same way without more steps: trying again will not help."""
     failure = first_failure(evidence)
     signature = failure.said.signature if failure and failure.said else ""
     step = evidence.seen.progress.step if evidence.seen.progress else None

@@ -54,7 +54,7 @@ def classify(seen: Observation, *, now: str, stall_factor: float = STALL_FACTOR)
 
 
 def _alive(seen: Observation, *, now: str, stall_factor: float) -> Status:
-    """Whether a process holds the local run's lock."""
+    """Return the status of a local run whose lock a process holds."""
     state, reason = trainer(seen, now=now, stall_factor=stall_factor)
     return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_said(seen)))))
 
@@ -158,7 +158,7 @@ def _coming_up(seen: Observation, jobset: RunObject, *, now: str) -> Status | No
 
 
 def _broken(seen: Observation, jobset: RunObject) -> bool:
-    """Whether the JobSet has no Jobs although Kueue has admitted it. Judged at the time of reading, so an old
+    """Return whether the JobSet has no Jobs although Kueue has admitted it. Judged at the time of reading, so an old
     observation does not become broken with age."""
     unread = any(one.what == "workloads" for one in seen.unread)
     if unread or jobset.has_status or any(job.jobs for job in jobset.jobs):
@@ -182,15 +182,15 @@ def _why_not_ready(seen: Observation, jobset: RunObject, *, now: str) -> str:
 
 
 def _workers_began(jobset: RunObject) -> bool:
-    """Whether the workers have started. JobSet keeps StartupPolicyInProgress until all workers are ready, also while
-    they fail and start again."""
+    """Return whether the workers have started. JobSet keeps StartupPolicyInProgress until all workers are ready, also
+    while they fail and start again."""
     workers = (job for job in jobset.jobs if job.name != PATHWAYS_HEAD)
     return any(job.active or job.ready or job.succeeded or job.failed for job in workers)
 
 
 def _restarted_lately(seen: Observation, jobset: RunObject, *, now: str) -> bool:
-    """Whether the run certainly was restarted lately: by the age of its new pods, else by what was read before the
-    restart."""
+    """Return whether the run certainly was restarted lately: by the age of its new pods, else by what was read before
+    the restart."""
     anew = earliest(*(pod.created_at for pod in current(seen)))
     before = latest(jobset.created_at, by_its_clock(seen, seen.before.at) if seen.before else None)
     passed = seconds_since(anew or before, seen, earliest(now, seen.observed_at))
@@ -198,8 +198,8 @@ def _restarted_lately(seen: Observation, jobset: RunObject, *, now: str) -> bool
 
 
 def _has_trained(seen: Observation, jobset: RunObject) -> bool:
-    """Whether the trainer has done a step since the last restart. The log belongs to the current pods; metrics may be
-    older."""
+    """Return whether the trainer has done a step since the last restart. The log belongs to the current pods; metrics
+    may be older."""
     said = seen.progress
     return said is not None and said.step is not None and (jobset.restarts == 0 or said.source == "log")
 

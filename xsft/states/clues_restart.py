@@ -107,7 +107,7 @@ def _killings(evidence: Evidence, last: Event | None) -> list[Event]:
 
 
 def _near(one: Event, last: Event) -> bool:
-    """Whether two times are near; clocks of nodes differ by seconds."""
+    """Return whether two times are near; clocks of nodes differ by seconds."""
     passed = seconds_between(one.at, last.at)
     return passed is not None and -60.0 <= passed <= NEAR_S
 

@@ -1,4 +1,4 @@
-"""How a run ended, and whether it did what was asked. Pure.
+"""Decides how a run ended, and whether it did what was asked. Pure.
 
 MaxText exits 0 when its data runs out, so the end of a JobSet proves no step: the last step must be the step asked for.
 """
@@ -56,7 +56,7 @@ def _told(said: Progress, *, asked: int | None) -> str | None:
 
 
 def _said_all(seen: Observation, said: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
-    """Whether a last step below the one asked for proves that the run ended short.
+    """Return whether a last step below the one asked for proves that the run ended short.
 
     Not if it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
     common/metric_logger.py flushes at steps - 1), and a record may be older.
@@ -173,12 +173,12 @@ def _last_step_saved(seen: Observation) -> Status | None:
 
 
 def _whole(said: Progress, *, asked: int | None) -> bool:
-    """Whether the checkpoint of the last step is saved."""
+    """Return whether the checkpoint of the last step is saved."""
     return asked is not None and said.saved_step is not None and said.saved_step >= asked
 
 
 def _taught_nothing(seen: Observation) -> Status | None:
-    """Whether the steps trained nothing, from the record or from the log."""
+    """Return the status of a run whose steps trained nothing, from the record or from the log; else None."""
     if seen.record and seen.record.state_reason in WORTHLESS:
         return Status(state="failed", reason=seen.record.state_reason, evidence=("record",))
     if nothing := worthless(seen.progress, asked=steps_asked(seen)):

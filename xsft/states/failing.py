@@ -39,12 +39,12 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     @property
     def in_place(self) -> bool:
-        """Whether its pod restarts the container, so that neither the pod nor its Job has failed."""
+        """Return whether its pod restarts the container, so that neither the pod nor its Job has failed."""
         return self.pod.phase not in {"Failed", "Succeeded"} and self.restarts > 0
 
     @property
     def restarts(self) -> int:
-        """How often the pod has restarted that container."""
+        """Return how often the pod has restarted that container."""
         return max((one.restarts for one in self.pod.containers if one.name == self.container.name), default=0)
 
 
@@ -57,7 +57,7 @@ def first_failure(evidence: Evidence) -> Failure | None:
 
 
 def failed_in_place(container: Container) -> bool:
-    """Whether the container failed, and its pod has restarted it or will."""
+    """Return whether the container failed, and its pod has restarted it or will."""
     last = container.last
     return last is not None and last.state == "terminated" and last.exit_code != 0
 

@@ -88,8 +88,8 @@ def _matches(row: Row, wanted: RowFilter) -> bool:
 
 
 def _recent(row: Row) -> bool:
-    """Whether the run is active or ended less than a day ago; if it has no JobSet and nothing is known, whether it was
-    submitted this week."""
+    """Return whether the run is active or ended less than a day ago; if it has no JobSet and nothing is known, whether
+    it was submitted this week."""
     if row.state == "unknown" and row.namespace is None:
         return (row.age_s or 0.0) < WEEK_S
     if not row.ended:
@@ -130,8 +130,8 @@ def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> Fol
 
 
 def _may_live(status: Status, seen: Observation) -> bool:
-    """Whether the attempt may be running. Not if it has ended, even if it is unknown how; yes if its cluster does not
-    answer."""
+    """Return whether the attempt may be running. Not if it has ended, even if it is unknown how; yes if its cluster
+    does not answer."""
     if status.state == "unknown":
         return any(one.what == "jobsets" for one in seen.unread)
     return status.state not in ENDED

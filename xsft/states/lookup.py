@@ -27,11 +27,11 @@ class RunsAnswer(Protocol):
 
     @property
     def answered(self) -> bool:
-        """Whether any source could be read."""
+        """Return whether any source could be read."""
 
     @property
     def whole(self) -> bool:
-        """Whether every source answered, so that a run that is not here does not exist."""
+        """Return whether every source answered, so that a run that is not here does not exist."""
 
     @property
     def known(self) -> Callable[[], tuple[str, ...]]:

@@ -32,7 +32,7 @@ class Loss(Struct, frozen=True, kw_only=True):
 
 
 def may_lose(row: Row) -> bool:
-    """Whether checkpoints matter: a waiting run, or one whose trainer has not started, has done no step since."""
+    """Return whether checkpoints matter: a run that waits or has not started its trainer has done no step since."""
     if row.stage == "serve":
         return False
     return row.state in DOES_STEPS or row.step is not None or row.reason == "pods-replaced"

@@ -61,7 +61,7 @@ def waiting_containers(pods: Sequence[Pod]) -> Iterator[Container]:
 
 
 def oom_killed(pods: Sequence[Pod]) -> bool:
-    """Whether a container ran out of host memory; HBM running out is an error of the trainer."""
+    """Return whether a container ran out of host memory; HBM running out is an error of the trainer."""
     return any(c.state == "terminated" and c.reason == "OOMKilled" for pod in pods for c in pod.containers)
 
 

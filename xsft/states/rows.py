@@ -117,7 +117,7 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
 
     @property
     def chips(self) -> int | None:
-        """Of all slices."""
+        """Return the number of chips of all slices."""
         chips = _chips(self.tpu)
         return chips * (self.num_slices or 1) if chips else None
 
@@ -203,13 +203,13 @@ def created_at(seen: Observation) -> str | None:
 
 
 def _tpu(seen: Observation) -> str | None:
-    """Of its JobSet, there or gone; else as it was submitted."""
+    """Return the TPU type of the JobSet, even of a deleted one; else the submitted one."""
     held = seen.jobset or seen.was
     return held.tpu if held else (seen.record.tpu if seen.record else None)
 
 
 def ended_at(seen: Observation) -> str | None:
-    """When the JobSet's end was written, else the record's; None while it lives."""
+    """Return when the JobSet's end was written, else the record's; None while it lives."""
     ends = [c for c in seen.jobset.conditions if c.type in ("Completed", "Failed")] if seen.jobset else []
     written = [c.at for c in ends if c.status == "True" and c.at]
     return max(written) if written else (seen.record.finished_at if seen.record else None)
@@ -272,8 +272,8 @@ def _progress(seen: Observation) -> ProgressRead:
 
 
 def order_of(held: RunObject | None) -> RowOrder | None:
-    """In which a run that has resumed reads its rows since. Neither Kueue's evictions nor replaced pods are counted by
-    the seed: where nothing else started it again, it repeats.
+    """Return the order in which a resumed run reads its rows. The seed counts neither Kueue's evictions nor replaced
+    pods: where nothing else started the run again, it repeats rows.
     """
     if held is None or not held.ours:
         return None

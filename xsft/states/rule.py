@@ -73,7 +73,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 
 def causes(rule: Rule, evidence: Evidence, *, words: Mapping[str, str]) -> Iterator[Cause]:
-    """At most one: the first clue that the pattern is found in."""
+    """Yield at most one cause: of the first clue in which the pattern is found."""
     for clue in rule.clues(evidence):
         if match := re.search(rule.pattern, clue.text, re.IGNORECASE):
             groups = {name: value or "" for name, value in match.groupdict().items()}

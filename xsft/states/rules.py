@@ -43,7 +43,7 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
 
 @cache
 def groups() -> tuple[tuple[Rule, ...], ...]:
-    """In the file's order."""
+    """Return the groups of rules in the file's order."""
     data = tomllib.loads((Path(__file__).parent / "rules.toml").read_text(encoding="utf-8"))
     rules: list[dict[str, Any]] = data["rule"]
     return tuple(

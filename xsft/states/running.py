@@ -1,4 +1,4 @@
-"""What the trainer does while its processes live, and when its silence means that it hangs. Pure.
+"""The state of a trainer whose processes live, and when its silence means that it hangs. Pure.
 
 Silence is measured in the trainer's log alone: the metrics it writes are flushed every `log_period` steps, and a
 checkpoint comes every `checkpoint_period`, so their age says nothing.
@@ -38,7 +38,7 @@ DescribedState = tuple[State, str]
 
 
 def trainer(seen: Observation, *, now: str, stall_factor: float) -> DescribedState:
-    """By the trainer's own lines; where none were read, `training` with a reason that says so."""
+    """Return the state by the trainer's own lines; without any, `training` with a reason."""
     said = seen.progress
     if is_work(seen):
         return "training", "cpu-job"

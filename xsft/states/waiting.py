@@ -1,4 +1,4 @@
-"""What `xsft wait` waits for, and whether a run has come there or no longer can. Pure."""
+"""The goals of `xsft wait`, and whether a run has reached its goal or no longer can. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a run learns anything: steps without a target token, and losses that are no numbers. Pure.
+"""Detects runs that learn nothing: steps without a target token, and losses that are no numbers. Pure.
 
 MaxText goes on and exits with 0 where every target token is cut off (`total_weights: 0`), and, where it is told not to
 abort, after a loss of NaN.

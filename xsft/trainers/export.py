@@ -51,7 +51,7 @@ NOT_HERE = ("ici_", "dcn_", "lora.lora_restore_path=")
 
 
 class ExportRequest(Struct, frozen=True, kw_only=True):
-    """What a user asks of an export."""
+    """The user's request for an export."""
 
     form: ExportForm | None = None
     """None: `merged` after LoRA, else `full`."""

@@ -1,4 +1,4 @@
-"""What this machine has of the tools that xsft needs, and the command that fixes each missing one."""
+"""Checks which tools that xsft needs are on this machine, and gives the command that fixes each missing one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xsft.errors import EnvironmentMissing
 
 
 class CheckedMachine(Struct, frozen=True, kw_only=True):
-    """What the checks read of this machine; a test passes another."""
+    """The values that the checks read of this machine; a test passes others."""
 
     run: RunTool
     place: BuildPlace

@@ -47,7 +47,7 @@ for package in importlib.metadata.distributions():
 
 
 class BuildPlace(Struct, frozen=True, kw_only=True):
-    """Where to build, and with which environment variables."""
+    """The folder to build in, and the environment variables to build with."""
 
     cache: Path
     env: Mapping[str, str]

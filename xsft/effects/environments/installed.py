@@ -25,7 +25,7 @@ SCHEMA = "xsft.environment/1"
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSpec:
-    """What an environment must contain."""
+    """The contents that an environment must have."""
 
     name: str
     lock: str

@@ -44,7 +44,7 @@ class ReadArrays(Struct, frozen=True, kw_only=True):
 
 
 class _Owns(Struct, frozen=True, kw_only=True):
-    """What the arrays' own files contain, by dotted name."""
+    """The contents of the arrays' own files, by dotted name."""
 
     found: Mapping[str, Own]
     detail: str = ""

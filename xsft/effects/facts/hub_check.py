@@ -29,7 +29,7 @@ DEADLINE_S = 5.0
 
 
 class HubReader(Struct, frozen=True):
-    """What planning asks the hub; tests and callers with many workloads pass their own."""
+    """The requests that planning sends to the hub; tests and callers with many workloads pass their own."""
 
     data: Callable[[str], HubDataFacts | None]
     """By data.hf_path."""

@@ -51,7 +51,7 @@ class ReadRows(Protocol):
 
 
 class _Read(Struct, frozen=True):
-    """What was read of a file, as if it were the first of the data."""
+    """The rows read of a file, as if it were the first of the data."""
 
     rows: tuple[SampledRow, ...]
     whole: bool
@@ -274,9 +274,7 @@ def _beginning(file: RowFile, content: bytes, where: str) -> _Read:
 
 
 def _no_rows(file: RowFile, start: bytes) -> _Read:
-    """Nothing is read of an array or of objects over many lines: their lines may be parts of rows that look like
-    rows.
-    """
+    """Return no rows of an array or of objects over many lines: their lines may look like rows and be parts of them."""
     is_array = start.removeprefix(BOM).lstrip().startswith(b"[")
     return _Read((), whole=False, array=file if is_array else None)
 

@@ -65,8 +65,8 @@ def starts_of(column: Any) -> int:
 
 
 def read_array_record(file: str, most: int, there: int) -> dict[str, Any]:
-    """As maxtext@0.2.5 input_pipeline/input_pipeline_utils.py [ParseFeatures, NormalizeFeatures]: of each column the
-    first text.
+    """Read the first text of each column, as maxtext@0.2.5 input_pipeline/input_pipeline_utils.py [ParseFeatures,
+    NormalizeFeatures] does.
     """
     from array_record.python.array_record_module import ArrayRecordReader  # type: ignore[import-not-found]
     from maxtext.input_pipeline.protos import example_pb2  # type: ignore[import-not-found]
@@ -86,7 +86,8 @@ def value_of(feature: Any) -> Any:
 
 
 def read_dataset(form: str, file: str, most: int, there: int) -> dict[str, Any]:
-    """As maxtext@0.2.5 input_pipeline/hf_data_processing.py [make_hf_train_iterator]; datasets decompresses files."""
+    """Read rows as maxtext@0.2.5 input_pipeline/hf_data_processing.py [make_hf_train_iterator] does; datasets
+    decompresses files."""
     import datasets  # type: ignore[import-not-found]
 
     read = datasets.load_dataset(form, data_files=[file], split="train", streaming=True)

@@ -33,7 +33,7 @@ def counter(folder: Path) -> Callable[[str], int]:
 
 
 def _of_transformers(folder: Path) -> Callable[[str], int]:
-    """As maxtext@0.2.5 input_pipeline/hf_data_processing.py [preprocessing_pipeline] loads it for SFT."""
+    """Load the tokenizer as maxtext@0.2.5 input_pipeline/hf_data_processing.py [preprocessing_pipeline] does."""
     import transformers  # type: ignore[import-not-found]
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(

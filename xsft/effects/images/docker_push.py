@@ -38,7 +38,7 @@ LONGEST_PAUSE_S = 60.0
 
 
 class Pushed(Struct, frozen=True, kw_only=True):
-    """What the registry now has."""
+    """An image that was pushed, as the registry has it."""
 
     repository: str
     tag: str

@@ -41,7 +41,7 @@ class Mount(Struct, frozen=True, kw_only=True):
 
 
 class ContainerCommand(Struct, frozen=True, kw_only=True):
-    """What runs in the container, and what it can access of this machine."""
+    """A command for the container, and what it can access of this machine."""
 
     image: str
     """The name, digest or id of an image in the engine."""

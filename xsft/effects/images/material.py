@@ -37,7 +37,7 @@ class PlannedImage(Struct, frozen=True, kw_only=True):
 
 
 class Gathering(Struct, frozen=True, kw_only=True):
-    """How the planned image's facts are read."""
+    """The readers of the planned image's facts."""
 
     images: Path
     env: Mapping[str, str]

@@ -1,6 +1,4 @@
-"""What `submit` reads of an image in its registry. Never a reason to fail: what could not be read is part of the
-result.
-"""
+"""Reads for `submit` what a registry has of an image. Never fails: what could not be read is part of the result."""
 
 from __future__ import annotations
 

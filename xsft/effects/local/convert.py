@@ -58,7 +58,7 @@ class ConversionResult(Struct, frozen=True, kw_only=True):
 
 
 class Conversion(Struct, frozen=True, kw_only=True):
-    """What a conversion on this machine needs."""
+    """The inputs of a conversion on this machine."""
 
     look: Callable[[], ConversionPlan]
     """Read the files again and return the plan. Raises SpecError if the result is not what the workload requests."""

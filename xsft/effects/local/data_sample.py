@@ -32,7 +32,7 @@ from xsft.spec.resolve import Run
 
 
 class DataInspection(Struct, frozen=True, kw_only=True):
-    """What `xsft data inspect` prints."""
+    """The result that `xsft data inspect` prints."""
 
     split: Split
     summary: Summary

@@ -74,7 +74,7 @@ def _answers(server: Server) -> bool:
 
 
 def _has_failed(server: Server) -> bool:
-    """Whether loading has failed. source: mlx-lm@0.32.2 server.py generation_available"""
+    """Return whether loading has failed. source: mlx-lm@0.32.2 server.py generation_available"""
     with suppress(RequestException):
         return not Session().get(server.health, timeout=ANSWER_S).ok
     return False
@@ -95,6 +95,6 @@ def _argv(server: Server, engine: BuiltEnvironment) -> tuple[str, ...]:
 
 
 def _environment(scratch: Path) -> dict[str, str]:
-    """No network, and none of the user's cached models: a request can name any repository of the hub."""
+    """Return an environment without a network or the user's cached models: a request can name any hub repository."""
     (scratch / "hub").mkdir()
     return own_environment(HF_HOME=str(scratch), HF_HUB_CACHE=str(scratch / "hub"), HF_HUB_OFFLINE="1")

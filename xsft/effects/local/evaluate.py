@@ -51,7 +51,7 @@ PROCESS_BYTES = 1 << 30
 
 
 class LocalEvaluation(Struct, frozen=True, kw_only=True):
-    """What an evaluation on this machine needs."""
+    """The inputs of an evaluation on this machine."""
 
     plan: EvaluationPlan
     machine: Callable[[], Machine]

@@ -27,7 +27,7 @@ TAIL_LINES = 2000
 
 
 class Measuring(Struct, frozen=True, kw_only=True):
-    """How one measurement ended."""
+    """The end of one measurement."""
 
     measured: Measurement | None
     """None if it failed."""

@@ -57,7 +57,7 @@ class ExportResult(Struct, frozen=True, kw_only=True):
 
 
 class ExportWork(Struct, frozen=True, kw_only=True):
-    """What an export on this machine needs."""
+    """The inputs of an export on this machine."""
 
     look: Callable[[], ExportPlan]
     """Read the files again and return the plan."""

@@ -28,7 +28,7 @@ OF_GOOGLE = (
 
 
 class ExportShop(Struct, frozen=True, kw_only=True):
-    """What the programs of one attempt need."""
+    """The functions and folders that the programs of one attempt need."""
 
     machine: Machine
     scratch: Path

@@ -54,7 +54,7 @@ COMPILER_ENV = {
 
 
 class CompileShop(Struct, frozen=True, kw_only=True):
-    """What a compilation needs of this machine; tests pass their own."""
+    """The parts of this machine that a compilation uses; tests pass their own."""
 
     environment: BuiltEnvironment
     cache: FitCache

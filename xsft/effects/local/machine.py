@@ -1,4 +1,4 @@
-"""What the trainer is started with on this machine: interpreter, command, environment."""
+"""The interpreter, command and environment with which the trainer starts on this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ files.
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """What a run needs of this machine; tests pass their own."""
+    """The parts of this machine that a run uses; tests pass their own."""
 
     python: Path
     """The interpreter of the MaxText environment; in an image the plan's own `python3`."""

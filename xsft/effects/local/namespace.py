@@ -37,7 +37,7 @@ Probe = Callable[[tuple[str, ...]], Completed]
 
 
 class Containment(Struct, frozen=True, kw_only=True):
-    """How the trainer is started on this machine."""
+    """The way in which the trainer is started on this machine."""
 
     prefix: tuple[str, ...]
     """Words in front of the trainer's argv."""

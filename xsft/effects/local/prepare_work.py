@@ -32,7 +32,7 @@ LOGIN = "Correct data.hf_path; for a gated data set accept its terms on the hub 
 
 @dataclass(kw_only=True)
 class Follower:
-    """What the worker has reported so far."""
+    """A reader of the worker's messages, with what the worker has reported so far."""
 
     say: Callable[[str], None]
     verb: str

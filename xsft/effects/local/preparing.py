@@ -49,7 +49,7 @@ footer.
 
 
 class Workshop(Struct, frozen=True, kw_only=True):
-    """What preparing needs of this machine; tests pass their own."""
+    """The parts of this machine that preparing uses; tests pass their own."""
 
     machine: Machine
     say: Callable[[str], None] = lambda _line: None

@@ -37,7 +37,7 @@ class TunedRun(Struct, frozen=True, kw_only=True):
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
-    """What is asked of a run."""
+    """The options of a request for samples of a run."""
 
     prompts: tuple[str, ...]
     max_new_tokens: int

@@ -1,4 +1,4 @@
-"""This user's Google login, the Application Default Credentials, and requests that use it.
+"""The user's Google login, the Application Default Credentials, and requests that use it.
 
 Imported only when a login is used: google-auth over requests takes 0.2 CPU-s to import.
 """

@@ -13,7 +13,7 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 class GroupFiles(Struct, frozen=True, kw_only=True):
-    """Where one version of control groups keeps the memory of a group.
+    """The files in which one version of control groups keeps the memory of a group.
 
     source: linux@6.12 Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst
     """

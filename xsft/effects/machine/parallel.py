@@ -28,7 +28,7 @@ LAST_S = 1.0
 
 
 class Hurry(Struct, frozen=True, kw_only=True):
-    """Which queries may be skipped if time is short."""
+    """A deadline after which some queries may be skipped."""
 
     first: int
     """How many are sent in any case; the others only while there is time."""

@@ -1,4 +1,4 @@
-"""When a request is sent again: after growing pauses, within a budget, and no sooner than a busy server asks."""
+"""Sends a request again: after growing pauses, within a budget, and no sooner than a busy server asks."""
 
 from __future__ import annotations
 

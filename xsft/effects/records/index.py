@@ -29,7 +29,7 @@ _FAMILY = SCHEMA.partition("/")[0]
 
 
 class IndexEntry(Targeted, Struct, frozen=True, kw_only=True):
-    """Where to find a run. Its state is not kept here, since it would be outdated."""
+    """The location of a run. Its state is not kept here, since it would be outdated."""
 
     run_name: str
     target: str

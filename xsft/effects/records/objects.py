@@ -129,7 +129,7 @@ class LocalObjects:
 
 
 class BucketSettings(Struct, frozen=True, kw_only=True):
-    """What a bucket demands of everybody."""
+    """The settings of a bucket that apply to every client."""
 
     location: str = ""
     """Region, dual-region or multi-region: `US-EAST5`, `NAM4`, `EU`; empty if it was not told."""

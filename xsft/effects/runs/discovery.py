@@ -36,7 +36,7 @@ LISTS = {
 
 
 class ProjectView(Struct, frozen=True, kw_only=True):
-    """What this machine and its gcloud know of clusters and of one project."""
+    """The clusters and the project that this machine and its gcloud know."""
 
     project: str | None = None
     contexts: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class ProjectView(Struct, frozen=True, kw_only=True):
 
 
 class ClusterView(Struct, frozen=True, kw_only=True):
-    """What a cluster has for runs, of one namespace. Everything is empty if the cluster could not be read."""
+    """The queues and nodes of a cluster, for one namespace. Everything is empty if the cluster could not be read."""
 
     context: str = ""
     namespace_exists: bool = True

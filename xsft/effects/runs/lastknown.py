@@ -1,5 +1,4 @@
-"""What was known of runs when their cluster last answered: used if the cluster does not answer, and for runs that it no
-longer has.
+"""The last known state of runs: used if their cluster does not answer, and for runs that it no longer has.
 
 One small file per cluster and namespace in the state folder, written atomically: a header line, then one line per
 attempt of a run. Its content is old and is shown as old; it never turns a run into a failed one.

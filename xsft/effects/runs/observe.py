@@ -87,7 +87,7 @@ def unread(what: What, failed: XsftError) -> Unread:
 
 
 class _Beside(Struct, frozen=True, kw_only=True):
-    """What was read in addition to the JobSets."""
+    """The objects that were read in addition to the JobSets."""
 
     workloads: dict[str, KueueWorkload]
     """Workloads by the JobSet's UID."""

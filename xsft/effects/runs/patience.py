@@ -1,4 +1,4 @@
-"""How long to wait for a cluster: as long as it shows activity, and a short time after."""
+"""The time to wait for a cluster: as long as it shows activity, and a short time after."""
 
 from __future__ import annotations
 

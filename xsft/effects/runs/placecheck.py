@@ -1,4 +1,4 @@
-"""What `xsft doctor` checks of the places in places.yaml: the login, the right to submit, JobSet, and the bucket."""
+"""Checks for `xsft doctor` the places of places.yaml: the login, the right to submit, JobSet, and the bucket."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ THREADS = 8
 
 
 class ProgressSource(Struct, frozen=True, kw_only=True):
-    """Where progress is read from."""
+    """The sources from which progress is read."""
 
     clusters: Mapping[str, Cluster]
     """The connections, by the name that an Observation has for the cluster."""

@@ -1,5 +1,5 @@
-"""All runs that can be read from this machine: on the clusters of places.yaml, on the clusters of runs that were
-submitted from here, and on this machine.
+"""Reads the runs on the clusters of places.yaml, on the clusters of runs that were submitted from here, and on this
+machine.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ DEFAULT_NAMESPACE = "default"
 
 
 class PlaceQuery(Struct, frozen=True, kw_only=True):
-    """Where to search for runs. Nothing named: everywhere."""
+    """The places in which to search for runs; everywhere if none is named."""
 
     place: str | None = None
     context: str | None = None

@@ -1,4 +1,4 @@
-"""What one read covers: which runs, and whose progress; each run's within a few reads. Pure."""
+"""Decides what one read covers: which runs, and whose progress; each run's within a few reads. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EPOCH = "1970-01-01T00:00:00Z"
 
 
 class Effort(Struct, frozen=True, kw_only=True):
-    """How much of the runs' progress is read."""
+    """The limits of reading the runs' progress."""
 
     progress_s: float = 3.0
     """Time limit for all of them together; 0: none is read."""

@@ -24,7 +24,7 @@ MAX_BYTES = 1 << 16
 
 
 class ConversionClaim(Struct, frozen=True, kw_only=True):
-    """Who converts some weights into one output."""
+    """A note of who converts which weights into one output."""
 
     run_name: str
     """Of the conversion."""

@@ -1,4 +1,4 @@
-"""What is about to be created, for the caller that may still decline it."""
+"""A description of what will be created, for the caller that may still decline it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record contains beside the plan: who, when, from which checkout, with which versions."""
+"""Fills the fields that a record has beside the plan: user, time, checkout, versions."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from xsft.spec.resolve import Run
 
 
 class ServerRecord(Struct, frozen=True, kw_only=True):
-    """Where and for whom a server is recorded."""
+    """The place where a server is recorded, and its user."""
 
     store: RecordStore
     provenance: Provenance
