@@ -167,7 +167,7 @@ def error_classes() -> list[type[errors.XsftError]]:
 
 
 def meaning_of(cls: type[errors.XsftError]) -> str:
-    """What the tree in the module's docstring says."""
+    """Return the class's line in the tree of the module's docstring."""
     line = next(line for line in (errors.__doc__ or "").splitlines() if f" {cls.__name__} " in line)
     return line.partition(f"{cls.__name__} ")[2].strip().partition(" ")[2].strip()
 

@@ -20,7 +20,7 @@ def unpacked(name: str, folder: Path) -> Path:
 
 
 def small_files(model: str, *, axis: int = 1, given: Mapping[str, object] | None = None) -> dict[str, bytes]:
-    """By path below its folder; zarr v2 without OCDBT, which both modes read."""
+    """Return the small files by path below the folder; zarr v2 without OCDBT, which both modes read."""
     wanted = required(model, given or {}, layout=ArrayLayout(scan=True, axis=axis))
     assert wanted is not None
     assert wanted.complete, model

@@ -61,7 +61,7 @@ _NAMED = {name: os.environ.get(f"XSFT_TEST_{name.upper()}_PYTHON") for name in e
 
 @pytest.fixture(autouse=True, scope="session")
 def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test writes into the user's index of runs, nor does a process it starts."""
+    """Keep tests, and the processes they start, from writing into the user's index of runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XSFT_STATE_DIR", str(tmp_path_factory.mktemp("state")))
         patch.setenv(
@@ -131,7 +131,7 @@ def warm_cache(maxtext_environment: BuiltEnvironment, tmp_path_factory: pytest.T
 
 @pytest.fixture(scope="session")
 def warm_python(warm_cache: Path, maxtext_environment: BuiltEnvironment) -> Path:
-    """Its interpreter."""
+    """Return the environment's interpreter."""
     return warm_cache / "envs" / maxtext_environment.folder.name / "bin" / "python"
 
 
@@ -174,7 +174,7 @@ def maxtext_pipeline(maxtext_python: Path) -> Iterator[Pipeline]:
 
 @pytest.fixture(scope="session")
 def maxtext(maxtext_python: Path) -> Iterator[Worker]:
-    """What the pinned MaxText makes of command lines, and the models it builds; one process for all tests."""
+    """Start one MaxText process that answers all tests: what it makes of command lines, and the models it builds."""
     with worker(maxtext_python, PARSER, kept=kept_answers(maxtext_python)) as started:
         yield started
 

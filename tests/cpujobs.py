@@ -57,7 +57,7 @@ def job(
 
 
 def planned(**settings: Any) -> JobPlan[CpuJob]:
-    """What xpk renders is taken from the golden manifest; what patches put there is put again."""
+    """Return a plan rendered from the golden manifest, without a call of xpk; patches are applied to it again."""
     wanted = job(**settings)
     return plan_of(wanted, golden=SLICE_GOLDEN if wanted.on_tpu else GOLDEN)
 

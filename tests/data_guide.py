@@ -33,7 +33,7 @@ def shown() -> dict[str, str]:
 
 
 def printed(command: str) -> str:
-    """By the command in the folder of the checkout."""
+    """Return what the command prints in the folder of the checkout."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.chdir(ROOT):
         xsft(shlex.split(command.replace("\\\n", " "))[1:])
     return out.getvalue()

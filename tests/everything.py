@@ -257,7 +257,7 @@ def sections_of(path: str, model: type[Section] = WorkloadSpec) -> tuple[type[Se
 
 
 def value_at(path: str) -> Any:
-    """Of EVERYTHING."""
+    """Return the value of EVERYTHING at the path."""
     value: Any = EVERYTHING
     for name in path.split("."):
         value = value[name]

@@ -16,7 +16,7 @@ LORA = {"lora.enable_lora": True, "lora.lora_rank": 4, "lora.lora_alpha": 8}
 
 
 def trainer_argv(output: Path, run_name: str, *, model: str, base: str | None, **keys: object) -> tuple[str, ...]:
-    """What xsft starts for a training of tests.hfmodels' model. `model`: the folder of the tokenizer."""
+    """Return the argv of xsft's training of tests.hfmodels' model. `model`: the folder of the tokenizer."""
     named: dict[str, object] = {
         "run_name": run_name,
         "base_output_directory": str(output),

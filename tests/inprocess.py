@@ -12,7 +12,7 @@ from xsft.cli import main
 
 
 def xsft(*arguments: str, stdin: str | None = "") -> CompletedProcess[str]:
-    """As `subprocess.run` would return it. `stdin`: None, closed."""
+    """Run xsft and return the result as `subprocess.run` would. `stdin`: None, closed."""
     given = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with patch.object(sys, "stdin", given), redirect_stdout(out), redirect_stderr(err):

@@ -14,7 +14,7 @@ from xsft.effects.records.objects import GcsObjects, LocalObjects
 
 
 class Killed(BaseException):
-    """Nothing catches it, as nothing catches SIGKILL."""
+    """Raised to end the caller at once: like SIGKILL, nothing catches it."""
 
 
 @contextmanager

@@ -94,7 +94,7 @@ class FakeTrainer:
 
 @pytest.fixture(scope="session")
 def private_pids() -> Containment:
-    """How a process gets a PID namespace of its own: MaxText ends other people's processes otherwise."""
+    """Return how a process gets a PID namespace of its own: MaxText ends other people's processes otherwise."""
     if not (found := detect()).private:
         pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
     return found
@@ -115,7 +115,7 @@ def trainer_machine(
 
 @pytest.fixture(scope="session")
 def warm_machine(trainer_machine: Machine, warm_python: Path) -> Machine:
-    """The same trainer, imported already: for a training that nobody interrupts."""
+    """The same trainer, imported already: for a training that no test interrupts."""
     return replace(trainer_machine, python=warm_python)
 
 

@@ -88,7 +88,7 @@ def finished(name: str, *, at: str, **changed: Any) -> Observation:
 
 @dataclass(frozen=True)
 class Read:
-    """What a reading gave; `states.lookup.RunsAnswer`."""
+    """The result of a read; `states.lookup.RunsAnswer`."""
 
     observations: tuple[Observation, ...] = ()
     problems: tuple[Problem, ...] = ()

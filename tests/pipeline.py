@@ -1,4 +1,4 @@
-"""What MaxText's real input pipeline gives the trainer: tokens, and which of them the loss counts.
+"""Runs MaxText's real input pipeline: the tokens that the trainer gets, and which of them the loss counts.
 
     def test_x(maxtext_pipeline: Pipeline) -> None:
         rows = maxtext_pipeline.rows(intent.trainer_argv, {"tokenizer_path": str(folder)})
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def text(self) -> str:
-        """What the model reads."""
+        """Return the text that the model reads."""
         return "".join(self.read)
 
     @property
@@ -91,7 +91,7 @@ class Pipeline:
         return [Row(**row, tokens=tokens) for row in columns]
 
     def verdicts(self, argv: Sequence[str], files: Sequence[Path], here: Mapping[str, Value]) -> list[str]:
-        """Of each file of rows: `trained`, `nothing` where no token is, or `refused: …` in MaxText's words."""
+        """Return for each file of rows: `trained`, `nothing` without a token, or `refused: …` in MaxText's words."""
         line = with_keys(argv, {**HERE, **here})
         answer = self.worker.ask({"verdicts": {"argv": line, "files": list(map(str, files))}})
         assert "error" not in answer, answer["error"]
@@ -119,7 +119,7 @@ class Pipeline:
         return [list(map(int, host)) for host in answer["order"]]
 
     def shuffles(self, *, seed: int, epochs: int) -> list[dict[str, Any]]:
-        """What MaxText gives to `shuffle`, call by call."""
+        """Return the arguments of `shuffle`, call by call."""
         tokenizer = located("xsft://tiny/tokenizer")
         answer = self.worker.ask({"shuffles": {"seed": seed, "epochs": epochs, "tokenizer": tokenizer}})
         assert "error" not in answer, answer["error"]

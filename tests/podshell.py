@@ -26,8 +26,8 @@ def stubs_in(folder: Path) -> Path:
 
 
 def environment_of(container: Json, *, metadata: Json) -> dict[str, str]:
-    """As the kubelet makes it: in order, each value expanded with the ones before; a label or annotation that the pod
-    does not have is empty. source: Kubernetes docs, concepts/workloads/pods/downward-api.
+    """Return the environment as the kubelet makes it: in order, each value expanded with the ones before; a missing
+    label or annotation is empty. source: Kubernetes docs, concepts/workloads/pods/downward-api.
     """
     environment: dict[str, str] = {}
     for entry in container.get("env") or ():
@@ -46,7 +46,7 @@ def command_of(container: Json, *, metadata: Json) -> tuple[list[str], dict[str,
 
 
 def received(container: Json, *, metadata: Json, stubs: Path, out: Path) -> tuple[str, ...]:
-    """What the trainer's process gets, the interpreter first."""
+    """Return the argv of the trainer's process, the interpreter first."""
     command, environment = command_of(container, metadata=metadata)
     ran = {**environment, "PATH": f"{stubs}:/usr/bin:/bin", "OUT": str(out)}
     done = subprocess.run(command, env=ran, capture_output=True, text=True, check=False, timeout=60)

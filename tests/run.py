@@ -1,4 +1,4 @@
-"""All tests, the quick ones first; a red stage ends the run. The last lines count what did not run, with the reason."""
+"""Runs all tests, the quick ones first; a red stage ends the run. The last lines count tests not run, with reasons."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def told(argv: tuple[str, ...], *, prefix: str) -> int:
 
 
 def environment() -> dict[str, str]:
-    """This process's, but for the order to keep no bytecode: tests start hundreds of interpreters, and each would
+    """Return this process's environment without the order to keep no bytecode: each of hundreds of interpreters would
     compile xsft anew. Hypothesis keeps the constants of all sources, 3 CPU-s per process, where the next checkout finds
     them.
     """
@@ -122,7 +122,7 @@ def environment() -> dict[str, str]:
 
 
 def counted(report: Path) -> tuple[int, list[str]]:
-    """How many passed, and the reason of each that was not run."""
+    """Return how many tests passed, and the reason of each that was not run."""
     cases = list(ET.parse(report).iter("testcase"))
     skipped = [found.get("message", "") for case in cases if (found := case.find("skipped")) is not None]
     return len(cases) - len(skipped), skipped

@@ -39,7 +39,7 @@ _SUBMITTERS = count()
 
 
 def recorded(folder: Path, **settings: Any) -> ServerRecord:
-    """Where one caller records the server: an output in this folder, and an index beside it."""
+    """Return where one caller records the server: an output in this folder, and an index beside it."""
     store = RecordStore(state=folder / "state", objects_at=lambda path: objects_for(path, env={}))
     mark = f"{next(_SUBMITTERS):016x}"
     provenance = Provenance(submitter=mark, at="2026-11-21T10:00:00Z", user="ada", git=None, versions={})

@@ -39,7 +39,7 @@ def _intent(**changes: Any) -> Intent:
 
 
 def planned(**changes: Any) -> JobPlan[SliceJob]:
-    """What xpk renders is taken from the golden manifest of the training; what patches put there is put again."""
+    """Return a plan rendered from the golden manifest of the training; patches are applied to it again."""
     wanted = job(**changes)
     text = GOLDEN.read_text(encoding="utf-8")
     rendered = load_yaml(re.sub(r": qwen3-gsm8k$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
@@ -52,7 +52,7 @@ def planned(**changes: Any) -> JobPlan[SliceJob]:
 
 
 def measured_by_pod(jobset: dict[str, Any], *, says: str) -> bytes:
-    """What the first host of an evaluation's JobSet would write, if each answer were `says`."""
+    """Return what the first host of an evaluation's JobSet would write, if each answer were `says`."""
     pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     _, argv = decode_command(command_in_wrapper(pod["containers"][0]["command"][2]))
     job = json.loads(argv[3])["notes"]

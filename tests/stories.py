@@ -58,7 +58,7 @@ def _shipped(tokenizer: str | None) -> TokenizerFacts | None:
 
 
 def _pushed(name: str) -> ImageFacts:
-    """As if it had been pushed to the registry of places.yaml's main."""
+    """Return the facts of an image pushed to the registry of places.yaml's main."""
     repository = f"us-docker.pkg.dev/my-project/xsft/{name.replace('_', '-')}"
     digest = f"sha256:{'0123456789abcdef' * 4}"
     return ImageFacts(name=name, repository=repository, digest=digest, maxtext="0.2.5", evaluate=program_digest())

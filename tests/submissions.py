@@ -56,7 +56,7 @@ def _planned(changes: str, attempt: int) -> Plan:
 
 
 def good_image(ref: str, *, maxtext: str = "0.2.5") -> ImageLook:
-    """What a registry tells of an image of ours."""
+    """Return the registry's answer about an image of ours."""
     labels = {"dev.xsft.maxtext.version": maxtext, "dev.xsft.packages": "jax==0.11.0 libtpu==0.0.44"}
     told = ImageConfiguration(platforms=("linux/amd64",), size=2**32, labels=labels)
     return ImageLook(ref=ref, status="there", configuration=told)

@@ -42,7 +42,7 @@ def test_late_imports_are_few() -> None:
 
 
 def _runs_elsewhere(path: Path) -> bool:
-    """Whether another environment's interpreter runs the module, with libraries that ours lacks."""
+    """Return whether another environment's interpreter runs the module, with libraries that ours lacks."""
     parts = ("container", "name_tables", "stored_weights")
     return path.parent.name == "pod" or path.stem in parts or path.stem.endswith("_worker")
 

@@ -1,4 +1,4 @@
-"""The end of the process: its exit status, whoever still reads or has threads."""
+"""The end of the process: its exit status, even with open readers or threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ run()
 @pytest.mark.early
 @pytest.mark.parametrize("status", [0, 7, 141])
 def test_the_end(status: int) -> None:
-    """An executor that nobody has shut down has threads that wait for the end of the interpreter."""
+    """An executor that was not shut down has threads that wait for the end of the interpreter."""
     argv = (sys.executable, "-c", ENDS.format(status=status))
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (status, "")

@@ -299,7 +299,7 @@ def _at(document: Any, pointer: str, do: Callable[[Any, Any], None]) -> None:
 
 
 def _touches(where: str, pointer: str) -> bool:
-    """Whether one of two places lies in the other, or behind it in the same list."""
+    """Return whether one of two places is in the other, or behind it in the same list."""
     if f"{where}/".startswith(f"{pointer}/") or f"{pointer}/".startswith(f"{where}/"):
         return True
     parent, _, index = pointer.rpartition("/")

@@ -34,7 +34,7 @@ FREE_KEYS = (("env",), ("overrides", "maxtext"), ("checks",), ("parallelism", "i
 
 
 def texts(node: Any, at: Path_ = ()) -> Iterator[Path_]:
-    """Where a text stands in a tree."""
+    """Yield the path of each text in a tree."""
     if isinstance(node, str):
         yield at
     elif isinstance(node, Mapping | list):
@@ -53,7 +53,7 @@ def planted(at: Path_, put: Callable[[Any], Any]) -> Tree:
 
 
 def assert_refused(tree: Tree, secret: str, *, facts: Facts | None = None) -> None:
-    """By its form, or as a secret; and no problem that is shown has it."""
+    """Check that it is refused, by its form or as a secret, and that no problem shows the secret."""
     try:
         found = make_intent(read_spec(json.dumps(tree)), facts or Facts()).problems
     except SpecError as refused:

@@ -1,4 +1,4 @@
-"""What a submission asks beside its looks at the cluster."""
+"""Requests of a submission beside its reads of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No type is described for the first time in a thread: msgspec@0.22.0 crashes the process where two threads do so."""
+"""Types are first described in the main thread: msgspec@0.22.0 crashes the process if two threads do so."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_no_golden_is_left_over() -> None:
 
 
 def _portable(text: str) -> str:
-    """What ships with xsft lies where xsft is installed."""
+    """Replace the folder in which xsft is installed."""
     for name in SHIPPED:
         text = text.replace(located(SCHEME + name), SCHEME + name)
     return text

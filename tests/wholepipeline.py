@@ -81,7 +81,7 @@ class Chain:
                 process.wait(timeout=60)
 
     def answer(self, folder: str, question: str) -> str:
-        """What the served export says to OpenAI's client, greedily."""
+        """Return the served export's answer to OpenAI's client, greedily."""
         with self.served(folder) as server:
             client = openai.OpenAI(base_url=server["url"], api_key="none", max_retries=0)
             messages: Any = [{"role": "user", "content": question}]

@@ -93,7 +93,7 @@ class Bench:
         return dict(json.loads(done((*argv, *source), env=self.env, cwd=self.folder)))
 
     def runner(self, deps: str) -> None:
-        """What the script does with docker."""
+        """Write the script that answers for docker."""
         local, name = "maxtext_base_image__runner", f"{self.registry.address}/theirs:latest"
         build = ("build", "--no-cache", "--build-arg", f"BASEIMAGE={deps}", "-f", "runner.Dockerfile", "-t", local, ".")
         for argv in (("image", "inspect", deps), build, ("tag", local, name), ("push", name)):
@@ -148,7 +148,7 @@ def bench() -> Iterator[Bench]:
 
 
 def lay_out(folder: Path) -> None:
-    """What is installed below, a project with an image, a fork of MaxText, and the same fork for upstream's way."""
+    """Create what is installed below: a project with an image, a fork of MaxText, and that fork for upstream."""
     python = environments.ensure("maxtext", progress=lambda line: print(line, file=sys.stderr)).python
     (site,) = (python.parents[1] / "lib").glob("python*/site-packages")
     for name in ("maxtext", "tunix"):
@@ -228,7 +228,7 @@ def timed(run: Callable[[], T]) -> tuple[float, float, T]:
 
 
 def cpu_below(root: int) -> float:
-    """Of the living and of those that were waited for. source: proc(5), /proc/[pid]/stat fields 4, 14 to 17."""
+    """Return the CPU time of living and reaped processes. source: proc(5), /proc/[pid]/stat fields 4, 14 to 17."""
     parents: dict[int, int] = {}
     seconds: dict[int, float] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):

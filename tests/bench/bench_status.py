@@ -121,7 +121,7 @@ class Bench:
         raise SystemExit(f"after {MANY} looks there are ends that nobody has read")
 
     def count(self, command: Command) -> measured.Ran:
-        """What it asks, once, through a front that counts."""
+        """Run the command once through a front that counts its requests."""
         with measured.counting(self.many.cluster, self.folder) as asked:
             env = {**self.env, **command.env, **_reached_by(asked.kubeconfig, self.folder)}
             ran = measured.run(command.argv, env=env, cwd=self.folder)
@@ -248,7 +248,7 @@ def active_read(looked: measured.Ran) -> int:
 
 
 def pace() -> float:
-    """Of this machine now: neighbours on its cores change it by half."""
+    """Return the pace of this machine now: neighbours on its cores change it by half."""
     began, total = time.process_time(), 0
     for number in range(WORK):
         total += number
@@ -318,7 +318,7 @@ def _budgets(command: Command, *, beside: Mapping[str, Command]) -> tuple[Budget
 
 
 def ratio(one: Command, other: Command) -> float:
-    """Of their wall times, the middle one of all rounds: what slows a round down slows both."""
+    """Return the median ratio of their wall times over all rounds: what slows a round down slows both."""
     return statistics.median(a.wall_s / b.wall_s for a, b in zip(one.costs, other.costs, strict=True))
 
 

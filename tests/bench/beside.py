@@ -1,4 +1,4 @@
-"""In place of Kueue and of the kubelets, on a server without them: queue positions, and logs of a trainer at work."""
+"""Stand-ins for Kueue and the kubelets on a server without them: queue positions, and logs of a training."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _reach(cluster: Cluster, port: int) -> None:
 
 
 def _waiting(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
-    """As Kueue's visibility API tells them, the oldest first."""
+    """Return the waiting Workloads as Kueue's visibility API lists them, the oldest first."""
     path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads?resourceVersion=0"
     found = cluster.patiently(lambda: cluster.rest("GET", path))  # its cache is being filled
     without = [one for one in found["items"] if not _reserved(one)]

@@ -29,7 +29,7 @@ class Etcd:
         self._pool = urllib3.PoolManager(maxsize=WRITERS, retries=False, timeout=60)
 
     def under(self, prefix: str) -> Iterator[Pair]:
-        """All whose key begins so, by key."""
+        """Yield all pairs whose key has the prefix, by key."""
         start = prefix.encode()
         while True:
             asked = {"key": _packed(start), "range_end": _packed(_after(prefix.encode())), "limit": PAGE}
@@ -45,7 +45,7 @@ class Etcd:
         return int(self._ask("range", asked).get("count", 0))
 
     def put_all(self, pairs: Iterable[Pair]) -> int:
-        """How many there were."""
+        """Store the pairs and return their number."""
         written = 0
         with ThreadPoolExecutor(WRITERS) as pool:
             batches = _batches(pairs)

@@ -65,7 +65,7 @@ class Many:
 
 
 def digest() -> str:
-    """Of all that decides what is stored."""
+    """Return a digest of everything that decides what is stored."""
     sources = [inspect.getsource(module) for module in (recorded, inspect.getmodule(stamped)) if module]
     return hashlib.sha256("\0".join((tools.digest(), *sources, *recorded.goldens())).encode()).hexdigest()[:16]
 
@@ -155,7 +155,7 @@ def _pods(cluster: Cluster) -> int:
 
 
 def stage(number: int) -> str:
-    """Of the run of that number; every hundred has its shares, well mixed."""
+    """Return the stage of the run with that number; every hundred has its shares, well mixed."""
     every = [name for name, share in SHARES.items() for _ in range(share)]
     return every[number * 37 % len(every)]
 

@@ -75,7 +75,7 @@ def middle(costs: Sequence[Cost]) -> Cost:
 
 @dataclass
 class Asked:
-    """What a server was asked."""
+    """The requests that a server received."""
 
     kubeconfig: Path
     seen: list[Seen] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Asked:
 
     @property
     def lists(self) -> list[Seen]:
-        """Of collections: the verb `list` of the API server's own RBAC."""
+        """Return the requests for collections: the verb `list` of the API server's own RBAC."""
         return [one for one in self.seen if _is_list(one)]
 
     @property

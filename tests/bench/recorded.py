@@ -52,7 +52,7 @@ def record(cluster: Cluster, namespace: str) -> tuple[Recorded, ...]:
 
 
 def goldens() -> tuple[str, ...]:
-    """What is sent."""
+    """Return the names of the manifests that are sent."""
     return _golden(MCJAX), _golden(PATHWAYS)
 
 
@@ -145,7 +145,7 @@ def _ready(jobset: Any) -> int:
 
 
 def _as_xpk_made(run: Recorded) -> Recorded:
-    """Its JobSet without what xsft adds, and with what `kubectl apply` does."""
+    """Return the run's JobSet without what xsft adds, and with what `kubectl apply` does."""
     (key, value), *others = run.pairs
     jobset = json.loads(value)
     for part in ("labels", "annotations"):

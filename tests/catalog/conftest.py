@@ -1,4 +1,4 @@
-"""What the pinned tools say, dumped once per session by their own Python."""
+"""Dumps of the pinned tools, made once per session by their own Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a checkpoint's arrays are a model's."""
+"""Comparison of a checkpoint's arrays with a model's."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def run_of(workload: WorkloadSpec, facts: Facts | None = None) -> Run:
 
 
 def problems(check: Check, workload: WorkloadSpec, facts: Facts | None = None) -> tuple[Problem, ...]:
-    """What one subject says about a workload."""
+    """Return the problems that one subject finds in a workload."""
     given = facts or Facts()
     run = run_of(workload, given)
     return tuple(check(run, trainer_keys(run), given))

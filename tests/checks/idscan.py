@@ -1,4 +1,4 @@
-"""Which problems the code can raise: ids given to `error`, `warning`, `note`, to tables and to error classes."""
+"""Finds the ids of problems that the code can raise: in `error`, `warning`, `note`, tables and error classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the way of a run on a given cluster, and what is merely not known."""
+"""Obstacles of a run on a given cluster, and facts that are merely unknown."""
 
 from __future__ import annotations
 

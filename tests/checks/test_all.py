@@ -1,4 +1,4 @@
-"""What holds for all checks together: their order, what may be silenced, and what a submission is stricter about."""
+"""Rules for all checks together: their order, which may be silenced, and which are errors at submission."""
 
 from __future__ import annotations
 

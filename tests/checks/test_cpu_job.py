@@ -1,4 +1,4 @@
-"""What a pod of a cluster cannot convert."""
+"""Conversions that a pod of a cluster cannot do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a queue and the nodes can hold a CPU job."""
+"""Room for a CPU job in a queue and on the nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manifest asks for is counted as the scheduler and Kueue count it."""
+"""A manifest's requests are counted as the scheduler and Kueue count them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is set in the environment arrives, once."""
+"""Environment variables of a workload arrive, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found wrong with an export before it starts."""
+"""Problems of an export that are found before it starts."""
 
 from __future__ import annotations
 

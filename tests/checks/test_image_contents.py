@@ -1,4 +1,4 @@
-"""What an image's configuration tells, and what does not fit the run."""
+"""Contents of an image by its configuration, and those that do not fit the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What MaxText's own parser says becomes problems; what a check said before is not said twice."""
+"""Errors of MaxText's own parser become problems; those that a check has found are not repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster must be told, all that is missing at once."""
+"""Missing settings of a cluster, all reported at once."""
 
 from __future__ import annotations
 

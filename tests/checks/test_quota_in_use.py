@@ -1,4 +1,4 @@
-"""What a queue and its cohort have left, and who holds the rest."""
+"""Free quota of a queue and its cohort, and the holders of the rest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def using(chips: int, *, name: str = "cluster-queue", nominal: int = 512, **spec
 
 
 def workload(name: str, chips: int, *, cluster_queue: str = "cluster-queue") -> dict[str, Any]:
-    """As Kueue writes it once it has given quota."""
+    """Return a Workload as Kueue writes it once it has given quota."""
     owner = {"kind": "JobSet", "name": name, "uid": "u"}
     pods = [{"name": "worker", "flavors": {CHIPS: FLAVOR}, "resourceUsage": {CHIPS: str(chips)}}]
     return {

@@ -1,4 +1,4 @@
-"""What begins again, and what it costs."""
+"""Steps that a restart repeats, and their cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No secret in a workload, and no message that shows one. Tokens are made here, at run time."""
+"""Secrets in a workload are refused, and no message shows one. Tokens are made here, at run time."""
 
 from __future__ import annotations
 

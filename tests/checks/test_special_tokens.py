@@ -1,4 +1,4 @@
-"""Which special tokens are trained, which are masked, and what each round repeats."""
+"""Special tokens: which are trained, which are masked, and what each round repeats."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def converted(recorded: Path, name: str) -> Facts:
 
 @cache
 def whole(folder: Path) -> Facts:
-    """As if its arrays lay there, which were not recorded."""
+    """Return the facts of the checkpoint as if its arrays, which were not recorded, were in the folder."""
     return Facts(checkpoint=replace(read_checkpoint(str(folder)), status="read", detail=""))
 
 
@@ -100,7 +100,7 @@ def test_what_training_saved(recorded: Path) -> None:
 
 
 def full(name: str, *, layout: ArrayLayout | None = None, given: Mapping[str, Any] | None = None) -> Facts:
-    """As a conversion of the model itself would be read, written in one piece."""
+    """Return the facts of a conversion of the model itself, written in one piece."""
     here = layout or ArrayLayout()
     wanted = required(name, given or {}, layout=here)
     assert wanted is not None
@@ -152,7 +152,7 @@ def test_unknown_names_and_releases_are_left_alone() -> None:
 
 
 def test_it_may_be_accepted_by_its_id() -> None:
-    """An image may hold a MaxText that somebody has changed."""
+    """An image may hold a changed MaxText."""
     found = problems(check, spec(), full("qwen3-8b"))
     assert [p.severity for p in silence(found, {"checkpoint-model": "our fork names them so"})] == ["note"]
 

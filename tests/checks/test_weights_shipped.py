@@ -1,4 +1,4 @@
-"""No shipped workload is refused with the checkpoint that MaxText's converter would write for it."""
+"""Shipped workloads are not refused with the checkpoint that MaxText's converter would write for it."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Cluster:
 
     @property
     def token(self) -> str:
-        """Of the one administrator; made at the start, gone with the cluster."""
+        """Return the token of the only administrator; made at the start, gone with the cluster."""
         return self.layout.token
 
     @property
@@ -158,7 +158,7 @@ class Cluster:
         self.wait(empty, what=f"namespace {name} to empty")
 
     def delete_namespace(self, name: str) -> None:
-        """Returns when it is empty. Its own end takes the server a hundred requests more, which nobody waits for."""
+        """Returns when it is empty. Its own end takes the server a hundred requests more, which no test waits for."""
         self.empty_namespace(name)
         self.api("DELETE", f"/api/v1/namespaces/{name}")
 

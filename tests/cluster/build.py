@@ -30,7 +30,7 @@ def ensure(*, progress: Progress) -> Tools:
 
 
 def why_not() -> str:
-    """Why the tools could not be built here; empty where they could."""
+    """Return why the tools cannot be built here; empty if they can."""
     if shutil.which("go") is None:
         return f"no Go on PATH; {HOW_TO_GET_GO}"
     for module in dict.fromkeys(tool.module for tool in TOOLS):

@@ -1,4 +1,4 @@
-"""How each component is started: one command per program, all on 127.0.0.1, all as the cluster's one administrator."""
+"""The command that starts each component, all on 127.0.0.1 and all as the cluster's one administrator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORDER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where a cluster keeps its files and listens."""
+    """The folders and ports of a cluster."""
 
     folder: Path
     tools: Tools
@@ -42,7 +42,7 @@ class Layout:
 
 
 def commands(layout: Layout) -> dict[str, Command]:
-    """By component. The files they name are written by `write_files`."""
+    """Return the command of each component. `write_files` writes the files they name."""
     made = {
         "etcd": _etcd(layout),
         "kube-apiserver": _apiserver(layout),

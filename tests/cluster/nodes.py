@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Slices:
-    """So many slices of one type."""
+    """A number of slices of one type."""
 
     tpu_type: str
     count: int
@@ -34,7 +34,7 @@ class Slices:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of every node; the flavour's node labels too."""
+        """Return the labels of every node, with the flavour's node labels."""
         return {
             "cloud.google.com/gke-tpu-accelerator": self.shape.accelerator_label,
             "cloud.google.com/gke-tpu-topology": self.shape.topology,
@@ -64,7 +64,7 @@ def nodes(slices: tuple[Slices, ...]) -> Iterator[Json]:
 
 
 def ready(node: Json, *, port: int) -> Json:
-    """As its kubelet, who listens at `port` of loopback, would soon report it: three requests less for each."""
+    """Return the node as its kubelet at loopback's `port` would soon report it; saves three requests for each."""
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     word = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "a test's"}
     reported = {

@@ -1,4 +1,4 @@
-"""What the pods of a workload's stages do on a real control plane: they run, log, write to the bucket and end.
+"""Plays the pods of a workload's stages on a real control plane: they run, log, write to the bucket and end.
 
 The log lines and exit statuses are those of runs of this machine (maxtext@0.2.5, tests/data/nights).
 """

@@ -1,4 +1,4 @@
-"""What `kubectl logs` shows of a pod: files that kwok reads, in the kubelet's own format. Followers see lines come."""
+"""Logs that `kubectl logs` shows: files that kwok reads, in the kubelet's own format. Followers see lines come."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write(
 
 
 def _written(lines: Sequence[str], start: datetime, *, apart_s: float, stream: str) -> Iterator[str]:
-    """As the kubelet's runtime writes them: when, where, F for a full line, text."""
+    """Yield the lines as the kubelet's runtime writes them: time, stream, F for a full line, text."""
     for number, line in enumerate(lines):
         when = start + timedelta(seconds=number * apart_s, microseconds=number)
         yield f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}000Z {stream} F {line}\n"

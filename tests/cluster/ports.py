@@ -13,7 +13,7 @@ LOWEST, HIGHEST = 15000, 32000
 
 
 def free_port() -> int:
-    """One port, below those that the kernel gives to clients: nobody gets it by chance."""
+    """One port, below those that the kernel gives to clients: no other process gets it by chance."""
     return free_ports(("one",))["one"]
 
 

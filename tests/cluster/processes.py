@@ -25,7 +25,7 @@ END_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """How a component is started."""
+    """A command that starts a component."""
 
     name: str
     argv: tuple[str, ...]
@@ -113,7 +113,7 @@ def _in_a_thread_that_stays(do: Callable[..., T], *given: Any, **settings: Any) 
 
 
 def born(pid: int) -> str | None:
-    """When process `pid` was started; None where there is none, or only its remains, which wait for their parent."""
+    """Return when process `pid` was started; None if there is none, or only a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:

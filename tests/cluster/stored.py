@@ -1,4 +1,4 @@
-"""What the API server keeps in etcd, past the API server.
+"""Reads and writes the API server's objects in etcd, past the API server.
 
 etcd@v3.6.5 serves its gRPC API as JSON on the same port (api/etcdserverpb/rpc.proto); keys are base64.
 """

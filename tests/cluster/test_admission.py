@@ -1,4 +1,4 @@
-"""What is found before slices are taken, on a real control plane, and that the named commands mend it."""
+"""Problems that are found before slices are taken, on a real control plane; the named commands solve them."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def limited(cluster: Cluster, namespace: str, **limits: Json) -> None:
 
 
 def rationed(cluster: Cluster, namespace: str) -> None:
-    """Its quota is known to the server once its controller has counted what is there."""
+    """Wait until the controller has counted the quota's use; the server enforces the quota only then."""
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     cluster.api("POST", path, {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "0"}}})
 

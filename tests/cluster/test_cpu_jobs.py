@@ -151,7 +151,7 @@ def said_by_kueue(connected: Connected, plan: JobPlan[CpuJob]) -> str:
 
 
 def mend(cluster: Cluster, commands: str) -> None:
-    """As an administrator pastes it into a shell."""
+    """Run the commands as an administrator pastes them into a shell."""
     programs = Path(cluster.layout.tools.program("kubectl")).parent
     path = f"{programs}:{os.environ['PATH']}"
     env = {"PATH": path, "KUBECONFIG": str(cluster.kubeconfig), "HOME": str(cluster.folder)}  # kubectl's cache

@@ -1,4 +1,4 @@
-"""What a test can make a pod do: stages.yaml, one by one, and its logs."""
+"""Actions of a pod that a test can choose: stages.yaml, one by one, and its logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting that fails leaves nothing; processes end with whom they belong to, and with nobody else."""
+"""A failed start leaves nothing; processes end with their owner, and no others end."""
 
 from __future__ import annotations
 

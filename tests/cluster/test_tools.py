@@ -1,4 +1,4 @@
-"""What is built: the pins agree with each other, and Kueue's source is changed only where we know it."""
+"""The pins of the tools agree with each other, and Kueue's source is changed only where we know it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PENDING = "/apis/visibility.kueue.x-k8s.io/v1beta2/namespaces/{}/localqueues/{}/
 
 
 def manifest(golden: str, namespace: str, *, name: str = "", queue: str = "") -> dict[str, Any]:
-    """What `xsft submit` sends for one of the shown workloads: tests/test_workloads.py compares these files."""
+    """Return what `xsft submit` sends for a shipped workload: tests/test_workloads.py compares these files."""
     text = (ROOT / "tests" / "golden" / f"{golden}.manifest.yaml").read_text(encoding="utf-8")
     document = dict(yaml.safe_load(text))
     document["metadata"] |= {"namespace": namespace, **({"name": name} if name else {})}

@@ -28,7 +28,7 @@ def pods(real_cluster: Cluster, tmp_path: Path, xpk_environment: BuiltEnvironmen
 
 
 def ended(caller: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """What the caller printed, once all stages are done."""
+    """Return what the caller printed once all stages are done."""
     said, _ = caller.communicate(timeout=300)
     read_document("run", said)
     document = json.loads(said)

@@ -1,4 +1,4 @@
-"""What a test cluster is made of: programs and manifests, pinned by go/*/go.mod. Finding them starts no process."""
+"""The programs and manifests of a test cluster, pinned by go/*/go.mod. Finding them starts no process."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def link_flags() -> str:
 
 
 def digest() -> str:
-    """Of all that decides what is built, and for which kind of machine; 64 hex digits.
+    """Return a digest of what decides what is built, and for which kind of machine; 64 hex digits.
 
     The Go toolchain does not count: go.mod names the oldest that will do, and a newer one builds the same programs.
     """
@@ -100,11 +100,11 @@ def digest() -> str:
 
 
 def place() -> Path:
-    """Where they are, or will be."""
+    """Return the folder of the tools, even before they are built."""
     return own_cache() / "cluster-tools" / digest()[:16]
 
 
 def find() -> Tools | None:
-    """They are moved to their place when all are there: the folder's existence says so."""
+    """Return the tools if their folder exists: it is moved to its place when all of them are built."""
     folder = place()
     return Tools(folder) if folder.is_dir() else None

@@ -59,12 +59,12 @@ def _served(api: Rest) -> set[tuple[str, str, str]]:
 
 
 def serves(api: Rest, plurals: tuple[str, ...]) -> bool:
-    """Whether the server tells of these kinds."""
+    """Return whether the server lists these kinds."""
     return set(plurals) <= {plural for *_, plural in _served(api)}
 
 
 def objects(layout: Layout) -> Iterator[Json]:
-    """Those of the three projects, ready to create."""
+    """Yield the webhooks of the three projects, ready to create."""
     ca = base64.b64encode(Path(layout.certificate("ca.crt")).read_bytes()).decode()
     for project in ("kwok", "jobset", "kueue"):
         for one in _documents(layout.tools.manifests(project)):

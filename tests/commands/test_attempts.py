@@ -1,4 +1,4 @@
-"""Which submission is meant, as `logs --attempt` and `why --attempt` take it."""
+"""The submission that `logs --attempt` and `why --attempt` select."""
 
 from __future__ import annotations
 

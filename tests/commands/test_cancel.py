@@ -27,7 +27,7 @@ RUNS_HERE = local("tiny", record=Recorded(outcome="running", started_at=NOW, ali
 
 @dataclass
 class Told:
-    """What the world was asked to do."""
+    """The requests for deletion that the verb made."""
 
     found: Read
     answer: bool | None = None

@@ -22,7 +22,7 @@ SILENT = (Unread(what="jobsets", why="it has said nothing for 5 s"),)
 
 @pytest.fixture
 def pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Of a clock, after those were seen: who was watched, and how long the others were paused for."""
+    """Replace the clock, and record who was watched, and for how long the others were paused."""
     found: list[Any] = []
     monkeypatch.setattr(changes, "pause_until_changed", lambda _, one, seconds: found.append((one.name, seconds)))
     monkeypatch.setattr(changes.clock, "pause", found.append)

@@ -43,7 +43,7 @@ def write(folder: Path, content: Mapping[str, bytes]) -> Path:
 
 
 class Told:
-    """What the verb said of a path."""
+    """The verb's answer about a path."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys

@@ -1,4 +1,4 @@
-"""What lies at model.checkpoint and lora.restore_path refuses `check`, `plan` and `submit`, each with its own id.
+"""Unfit files at model.checkpoint and lora.restore_path refuse `check`, `plan` and `submit`, each with its own id.
 
 The files are those of real checkpoints; tests/contract/test_checkpoint_formats.py has all pairings.
 """

@@ -72,7 +72,7 @@ def canned(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def completed(home: Path, words: Sequence[str]) -> list[str]:
-    """What bash offers for the last of these words."""
+    """Return what bash offers for the last of these words."""
     script = """\
 eval "$(xsft completion bash)"
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*"

@@ -1,4 +1,4 @@
-"""What rich draws, with foreign texts in it; and that nothing draws without the screen."""
+"""Drawings of rich with foreign texts in them; nothing draws without the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which examples `xsft data show` picks; tests/contract/test_data.py reads real data through MaxText."""
+"""The examples that `xsft data show` picks; tests/contract/test_data.py reads real data through MaxText."""
 
 from __future__ import annotations
 

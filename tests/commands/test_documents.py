@@ -1,4 +1,4 @@
-"""What --json prints is what xsft/commands/interface.py describes: no field missing, none unknown, each of its type."""
+"""The output of --json is as xsft/commands/interface.py describes: no field missing or unknown, each of its type."""
 
 from __future__ import annotations
 

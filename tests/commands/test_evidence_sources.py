@@ -1,4 +1,4 @@
-"""What is told of a submission of which only the record is left."""
+"""Answers of `why` about a submission of which only the record is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `xsft checkpoint export RUN` refuses before MaxText starts: one error each, with the next step."""
+"""Requests that `xsft checkpoint export RUN` refuses before MaxText starts: one error each, with the next step."""
 
 from __future__ import annotations
 

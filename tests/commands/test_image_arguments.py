@@ -1,4 +1,4 @@
-"""What `xsft image` takes for an option's value, before anything is read or asked."""
+"""Values of options that `xsft image` accepts, before anything is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads of an image."""
+"""Output of `xsft image` for people."""
 
 from __future__ import annotations
 

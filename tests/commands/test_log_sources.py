@@ -1,4 +1,4 @@
-"""Which file a local run's log is."""
+"""The file of a local run's log."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ PATHWAYS = jobset(
 
 @dataclass
 class Opened:
-    """Which logs were opened, and what they say."""
+    """The logs that were opened, and their lines."""
 
     found: Read
     roles: list[ProcessRole] = field(default_factory=list)
@@ -230,7 +230,7 @@ def test_an_empty_log_is_reported(capsys: pytest.CaptureFixture[str], asked: Log
 
 
 def followed(*reads: Read, name: str = "gemma", follow: bool = True) -> tuple[list[str], list[float]]:
-    """What is told of its end, and the pauses; the first answer is the one that the log is found in."""
+    """Return what is printed about the run's end, and the pauses; the log is found in the first answer."""
     told, said, paused = opened(), list[str](), list[float]()
     left = [told.found, *reads]
     query = RunQuery(

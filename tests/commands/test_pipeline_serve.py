@@ -59,7 +59,7 @@ def walked(one: ServeOnCluster, *, waits: bool = False) -> StageReport:
 
 
 def answer(here: Machine) -> None:
-    """What the kubelet reports once /health answers."""
+    """Report the pod as ready, as the kubelet does once /health answers."""
     deployments = here.api.standin.objects.of("apps/deployments")
     deployments[here.api.namespace, NAME]["status"] = {"readyReplicas": 1}
 

@@ -17,7 +17,7 @@ FILE = "# ours\nmain: {context: a}  # the first\n"
 
 @pytest.fixture(autouse=True)
 def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No gcloud, no kubeconfig, no login, no places of the user."""
+    """Remove gcloud, kubeconfig, login and the user's places."""
     monkeypatch.chdir(tmp_path)
     for name in ("XDG_CONFIG_HOME", "CLOUDSDK_CONFIG", "HOME", "XSFT_STATE_DIR"):
         monkeypatch.setenv(name, str(tmp_path / "home"))

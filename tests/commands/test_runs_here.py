@@ -23,7 +23,7 @@ NOW = "2026-11-21T12:00:00+00:00"
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
-    """Of two runs of one name that are over."""
+    """Return the folders of two ended runs of one name."""
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.chdir(tmp_path)

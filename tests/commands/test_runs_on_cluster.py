@@ -137,7 +137,7 @@ def test_a_run_that_ends_before_it_is_cancelled_keeps_its_end(api: ClusterApi, r
 def test_a_cancel_is_remembered_here_where_its_output_cannot_be_read(
     api: ClusterApi, runs: Runs, said: Any, tmp_path: Path
 ) -> None:
-    """Nobody is logged in to the bucket: neither can the cancel be recorded there, nor read."""
+    """Without a login to the bucket the cancel can be neither recorded there nor read."""
     uid = runs.admitted("gemma")["metadata"]["uid"]
     where = ClusterAddress(context=api.context)
     entry = IndexEntry(

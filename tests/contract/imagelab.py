@@ -57,7 +57,7 @@ class Project:
         )
 
     def xsft(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """In this process, which saves a second each."""
+        """Run xsft in this process, which saves a second each."""
         with patch.dict(os.environ, {**self.env, **(env or {})}, clear=True), chdir(self.folder):
             return inprocess.xsft(*arguments)
 
@@ -69,7 +69,7 @@ class Project:
 
 
 def project(folder: Path, engine: Engine, *, salt: str) -> Project:
-    """`salt` makes its images nobody else's, in an engine and a registry that are the session's."""
+    """`salt` makes its images differ from all others in the session's engine and registry."""
     small = folder / "images" / "small"
     small.mkdir(parents=True)
     files = {
@@ -89,7 +89,7 @@ def project(folder: Path, engine: Engine, *, salt: str) -> Project:
 
 
 def environment(folder: Path, engine: Engine) -> dict[str, str]:
-    """The engine's, and xsft's own folders below `folder`; no login of anybody's."""
+    """The engine's environment, and xsft's own folders below `folder`; no login."""
     own = {
         "HOME": str(folder / "home"),
         "XSFT_CACHE_DIR": str(folder / "cache"),

@@ -18,7 +18,7 @@ from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_ma
 
 
 def refusal(length: int, blocks: dict[str, int]) -> str:
-    """What is raised where MaxText's create_sa_config would have built the kernel, forward or backward."""
+    """Return the error raised where MaxText's create_sa_config would have built the kernel, forward or backward."""
     sizes = {name.removeprefix("sa_"): min(block, length) for name, block in blocks.items()}
     try:
         mask = masks.MultiHeadMask([masks.CausalMask((length, length))])

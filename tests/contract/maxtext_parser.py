@@ -113,7 +113,7 @@ def value_of(argument: str) -> Any:
 
 
 def connects(keys: dict[str, Any]) -> bool:
-    """Whether MaxText calls jax.distributed.initialize."""
+    """Return whether MaxText calls jax.distributed.initialize."""
     from maxtext.utils import max_utils
 
     defaults = {
@@ -218,7 +218,7 @@ def arrays(name: str, *keys: str) -> dict[str, list[int]]:
 
 
 def script_of(module: str) -> str:
-    """What `python3 -m module` has as argv[0]; MaxText chooses the configuration file by it."""
+    """Return argv[0] of `python3 -m module`; MaxText chooses the configuration file by it."""
     from maxtext.utils.globals import MAXTEXT_PKG_DIR
 
     path = Path(MAXTEXT_PKG_DIR, *module.split(".")[1:]).with_suffix(".py")

@@ -78,7 +78,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def rows(argv: list[str], *, batches: int) -> dict[str, Any]:
-    """As maxtext@0.2.5 trainers/post_train/sft/train_sft.py and trainers/post_train/hooks.py go about it."""
+    """Read rows as maxtext@0.2.5 trainers/post_train/sft/train_sft.py and trainers/post_train/hooks.py do."""
     config = configured(argv)
     train, _eval = input_pipeline_interface.create_data_iterator(config, maxtext_utils.get_mesh_from_config(config))
     found = [row for batch in islice(train, batches) for row in rows_of(batch)]
@@ -96,7 +96,7 @@ def configured(argv: list[str]) -> Any:
 
 
 def verdicts(*, argv: list[str], files: list[str]) -> list[str]:
-    """Of each file as all of the data: `refused`, or whether it has a trained token: `trained`, `nothing`."""
+    """Return for each file, as all of the data: `refused`, or whether it has a trained token: `trained`, `nothing`."""
     config = configured(argv)
     mesh = maxtext_utils.get_mesh_from_config(config)
     return [verdict(config, mesh, file) for file in files]
@@ -116,7 +116,7 @@ def verdict_of(make_iterator: Callable[[], Any]) -> str:
 
 
 def grain_verdicts(*, argv: list[str], rows: list[Any], folder: str) -> list[list[Any]]:
-    """Of each row that parquet can hold, alone in a file: the row as it is read, and the verdict on it."""
+    """Return each row that parquet can hold, alone in a file, as it is read, and the verdict on it."""
     config = configured(argv)
     mesh = maxtext_utils.get_mesh_from_config(config)
     found = []
@@ -155,13 +155,13 @@ def order(files: str, *, seed: int, hosts: int, rows: int) -> list[list[int]]:
 
 
 def first(source: HFDataSource, rows: int) -> list[int]:
-    """In a thread with a number in its name, by which MaxText finds the iterator."""
+    """Read in a thread with a number in its name, by which MaxText finds the iterator."""
     with ThreadPoolExecutor(1, thread_name_prefix="reader") as reader:
         return reader.submit(lambda: [source[index]["row"] for index in range(rows)]).result()
 
 
 class Stop(Exception):
-    """What MaxText does to the rows once they are shuffled is not asked."""
+    """Raised after the rows are shuffled: the later processing is not tested."""
 
 
 class Shuffled:

@@ -1,4 +1,4 @@
-"""Checkpoints that MaxText's converter and SFT trainer wrote: what is told of each, and what may start from it.
+"""Checkpoints that MaxText's converter and SFT trainer wrote: how each is described, and what may start from it.
 
 One process in MaxText's environment writes them all, sharded over four devices; it is killed amid four more saves.
 """
@@ -61,7 +61,7 @@ PARTS = ("converted", "trained", "adapters", "largest", "rank", "torn")
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """What is told of a checkpoint."""
+    """The expected description of a checkpoint."""
 
     family: str
     zarr3: bool = False

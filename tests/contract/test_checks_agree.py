@@ -1,4 +1,4 @@
-"""What the checks refuse because MaxText's configuration would, it does refuse; without that one thing it does not."""
+"""MaxText refuses each configuration that the checks refuse in its name, and accepts it without that one setting."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def answers(maxtext: Worker) -> dict[str, Any]:
 
 
 def passing(workloads: Mapping[str, WorkloadSpec]) -> dict[str, WorkloadSpec]:
-    """Those in which the checks find no error."""
+    """Return the workloads in which the checks find no error."""
     return {
         name: workload
         for name, workload in workloads.items()

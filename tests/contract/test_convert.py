@@ -85,7 +85,7 @@ class Lab:
 
     @property
     def written(self) -> list[Path]:
-        """By MaxText, of any try."""
+        """Return the files that MaxText wrote in any try."""
         return [path for path in self.folder.glob("out/converted/*/*") if path.name != "xsft"]
 
 

@@ -42,7 +42,7 @@ def convert(here: Machine, *options: str, **changes: Any) -> dict[str, Any]:
 
 
 def folder_of(document: dict[str, Any]) -> str:
-    """In the bucket."""
+    """Return the conversion's folder in the bucket."""
     return str(document["checkpoint"]).removeprefix("gs://my-bucket/")
 
 
@@ -118,7 +118,7 @@ def test_waiting_ends_with_the_checkpoint_and_writes_that_down(here: Machine) ->
 
 
 def outcomes(here: Machine) -> list[str]:
-    """Of each attempt, by its record and what was learnt later."""
+    """Return the outcome of each attempt, by its record and what was learnt later."""
     ends = {}
     for path, content in sorted(here.bucket.objects.items()):
         if f"/{NAME}/xsft/attempt-" in f"/{path}" and "outcome" in (said := json.loads(content)):

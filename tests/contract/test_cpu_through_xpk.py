@@ -27,7 +27,7 @@ SIZES = {"12Gi": 12 * GIB, "100Gi": 100 * GIB, "240Gi": 240 * GIB, "1300Gi": 130
 
 @pytest.fixture(scope="module")
 def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, JobPlan[CpuJob]]:
-    """By name; all rendered in one process."""
+    """Return the plans by name; all rendered in one process."""
     jobs = {name: job(memory=memory, disk=memory) for name, memory in SIZES.items()}
     jobs |= {mode: job(mode=mode, **settings) for mode, settings in MODES.items()}
     jobs["all"] = job(**EVERYTHING)

@@ -39,7 +39,7 @@ def lines(rows: list[Any]) -> str:
 
 @pytest.fixture
 def ask(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Ask:
-    """What the verb prints of these rows, as a document."""
+    """Return a function that runs the verb on rows and returns its document."""
 
     def asked(
         action: str, rows: list[Any], *options: str, status: int = 0, **keys: Mapping[str, Any]

@@ -41,7 +41,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What a user means; `command_env` travels in the command, `container_env` by `--env`."""
+    """The intent of a user; `command_env` travels in the command, `container_env` by `--env`."""
 
     argv: tuple[str, ...]
     command_env: Pairs
@@ -213,7 +213,7 @@ def _container(jobset: dict[str, object], mode: ModeName) -> dict[str, list[obje
 
 
 def _container_environment(container: dict[str, list[object]]) -> dict[str, str]:
-    """As the kubelet makes it: in order, each value expanded with the ones before. PATHWAYS_HEAD is a pod's field."""
+    """Expand the variables as the kubelet does: in order, with the ones before. PATHWAYS_HEAD is a pod's field."""
     environment: dict[str, str] = {}
     for entry in container["env"] or []:
         value = entry.get("value", "the-head")  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ def small(engine: Engine, tmp_path: Path, request: pytest.FixtureRequest) -> Pro
 
 
 def repository(registry: Registry, *, at: str = "") -> str:
-    """For --registry; the image is pushed below it."""
+    """Return a repository for --registry; the image is pushed below it."""
     return f"{at or registry.address}/{registry.repository}"
 
 

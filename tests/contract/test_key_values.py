@@ -1,4 +1,4 @@
-"""What a check says of the values of MaxText's keys, MaxText's own parser says: all of them in one command line."""
+"""Checks of the values of MaxText's keys agree with MaxText's own parser: all of them in one command line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""How many of the rows that a run has read it reads again after a restart: with the same seed, as it was, and with
-xsft's. MaxText's own data source reads 32,000 rows from 1, 8 and 64 files on 8 hosts.
+"""Rows that a run reads again after a restart: with the same seed, as it was, and with xsft's.
+
+MaxText's own data source reads 32,000 rows from 1, 8 and 64 files on 8 hosts.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def written(folder: Path, *, files: int, rows: int = ROWS) -> str:
 
 
 def again(before: list[list[int]], after: list[list[int]], *, rows: int) -> float:
-    """Of the first `rows` rows on all hosts, those that the restarted run reads among its first `rows`."""
+    """Return the share of the first `rows` rows on all hosts that the restarted run reads among its first `rows`."""
     first, second = ({row for host in order for row in host[: rows // len(order)]} for order in (before, after))
     return len(first & second) / len(first)
 

@@ -55,7 +55,7 @@ def run(
 
 
 def converted(here: Machine, jobset: str = CONVERT, *, model: str = "gemma2-2b") -> None:
-    """What the conversion's pod would do."""
+    """Write what the conversion's pod would write."""
     held = here.api.world.jobsets()[jobset]
     path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
     here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files(model).items()}
@@ -63,7 +63,7 @@ def converted(here: Machine, jobset: str = CONVERT, *, model: str = "gemma2-2b")
 
 
 def saved(here: Machine, *, steps: int) -> None:
-    """What the trainer leaves at its end, with the weights that an export reads."""
+    """Write what the trainer leaves at its end, with the weights that an export reads."""
     step = f"runs/{NAME}/checkpoints/{steps}"
     here.bucket.objects[f"{step}/commit_success.txt"] = b""
     weights = small_files("gemma2-2b").items()
@@ -72,7 +72,7 @@ def saved(here: Machine, *, steps: int) -> None:
 
 
 def measured(here: Machine, jobset: str, *, says: str) -> None:
-    """What the first host of the evaluation would write."""
+    """Write what the first host of the evaluation would write."""
     held = here.api.world.jobsets()[jobset]
     path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
     here.bucket.objects[path] = measured_by_pod(held, says=says)
@@ -112,7 +112,7 @@ def evaluated_once_and_missed(here: Machine) -> None:
 
 
 def exported(here: Machine, jobset: str = EXPORT) -> str:
-    """What the export's pod would write last; returns the folder."""
+    """Write what the export's pod writes last, and return the folder."""
     held = here.api.world.jobsets()[jobset]["metadata"]["annotations"]
     folder = str(held[WRITES_ANNOTATION])
     record = ExportRecord(
@@ -129,7 +129,7 @@ def exported(here: Machine, jobset: str = EXPORT) -> str:
 
 
 def exported_once(here: Machine) -> None:
-    """By another job after the first one failed; then it is found, by both verbs, until a file of it is gone."""
+    """Export by another job after the first one failed; both verbs find it until one of its files is deleted."""
     before = [("convert", "done", "done"), ("train", "done", "done")]
     assert run(here, "--no-wait", stages={"export": {}}) == [*before, ("export", "created", "running")]
     here.api.world.end(EXPORT, "Failed")
@@ -155,7 +155,7 @@ def test_a_walk_that_is_killed_before_each_write_is_continued(here: Machine) -> 
     file = here.workload(STORY, stages=stages, tpu=TPU)
 
     def killed() -> int:
-        """How many calls were killed before the first that came to its end."""
+        """Return how many calls were killed before the first that completed."""
         for writes in count():
             with suppress(Killed), dying(after=writes):
                 assert here.xsft("run", file, "--json", "--no-wait").returncode == 0

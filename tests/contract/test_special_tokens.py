@@ -1,4 +1,4 @@
-"""What the check says of special tokens, held against the tokens that MaxText's own pipeline reads and trains."""
+"""The check of special tokens agrees with the tokens that MaxText's own pipeline reads and trains."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ PATHWAYS = {"mode": "pathways", "tpu.capacity": "on-demand"}
 
 @pytest.fixture(scope="module")
 def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], AnyPlan]:
-    """By workload and stage; all rendered in one process."""
+    """Return the plans by workload and stage; all rendered in one process."""
     jobs = {key: _job(*key) for key in KEYS}
     lines = {key: _line(job) for key, job in jobs.items()}
     cache = tmp_path_factory.mktemp("renders")

@@ -324,7 +324,7 @@ PLANTS = (
 
 
 def everything(here: Machine, *printed: str) -> str:
-    """All that xsft printed, sent and wrote; not what the user wrote."""
+    """Return all that xsft printed, sent and wrote; not what the user wrote."""
     own = {here.folder / "w.yaml", here.api.kubeconfig, here.folder / "token"}
     files = [f for f in here.folder.rglob("*") if f.is_file() and f not in own and "envs" not in f.parts]
     files += (here.folder / "cache" / "renders").iterdir()  # a link, which rglob does not follow

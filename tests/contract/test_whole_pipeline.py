@@ -40,7 +40,7 @@ def chain(
 
 @pytest.fixture(scope="module")
 def stages(chain: Chain) -> list[dict[str, Any]]:
-    """Of the call that came to the end, after one kill at each of these writes."""
+    """Return the stages of the call that completed, after one kill at each of these writes."""
     for pattern in KILLED_AT.values():
         chain.kill_when(pattern)
     return chain.run()

@@ -50,7 +50,7 @@ TORN = ("items/_METADATA={}", '_CHECKPOINT_METADATA={"commit_timestamp_nsecs": n
 
 
 class Container:
-    """What it wrote, in a bucket or in a folder."""
+    """A container's program, with what it wrote in a bucket or folder."""
 
     def __init__(self, root: str, bucket: Bucket) -> None:
         self.root, self._bucket = root, bucket

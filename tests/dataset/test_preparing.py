@@ -1,4 +1,4 @@
-"""What is decided before a row is read: columns, splits, shards, the folder, and the section that is pasted."""
+"""Decisions before a row is read: columns, splits, shards, the folder, and the section that is pasted."""
 
 from __future__ import annotations
 

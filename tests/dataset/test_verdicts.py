@@ -1,4 +1,4 @@
-"""What sampled rows say; tests/contract/test_rules.py holds the rules to MaxText's."""
+"""Verdicts on sampled rows; tests/contract/test_rules.py compares the rules with MaxText's."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
 
 @dataclass
 class Staged:
-    """What a test stages in its namespace, and what xsft reads of it."""
+    """A namespace in which a test stages runs, and what xsft reads of it."""
 
     real: Real
     namespace: str
@@ -58,8 +58,8 @@ class Staged:
     def submit(
         self, name: str, *, mode: str = "mcjax", notes: dict[str, str] | None = None, held: bool = False, **how: Any
     ) -> Json:
-        """As xsft creates it. `notes`: annotations of all pods (tests/cluster/stages.yaml). `held`: a pod that is
-        deleted stays until `releases`.
+        """Submit a run as xsft creates it. `notes`: annotations of all pods (tests/cluster/stages.yaml). `held`: a
+        deleted pod stays until `releases`.
         """
         body = manifest(name, self.namespace, mode=mode, **how)
         for job in body["spec"]["replicatedJobs"]:
@@ -90,7 +90,7 @@ class Staged:
         self.real.write_logs(self.namespace, place(name, job, index, host), lines, **how)
 
     def ends(self, name: str, *, code: int = 0, **how: Any) -> None:
-        """All its pods, or the one at `index` and `host`."""
+        """End all pods of the run, or the one at `index` and `host`."""
         where = selector(name)
         if "host" in how:
             where = place(name, how.pop("job", "slice-job"), how.pop("index", 0), how.pop("host"))
@@ -106,7 +106,7 @@ class Staged:
         self.real.api("PATCH", f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{self.namespace}", body, content=MERGE)
 
     def kills(self, node: str) -> None:
-        """As GKE's node problem detector tells that the kernel killed a process for memory."""
+        """Report, as GKE's node problem detector does, that the kernel killed a process for memory."""
         at = f"{clock.now()[:19]}Z"
         about = {"kind": "Node", "apiVersion": "v1", "name": node, "uid": node}
         said = {
@@ -118,14 +118,14 @@ class Staged:
         self.real.api("POST", "/api/v1/namespaces/default/events", event)
 
     def cordon(self, topology: str, *, unschedulable: bool = True) -> None:
-        """All nodes of that kind."""
+        """Cordon all nodes of that kind."""
         self.real.kubectl("cordon" if unschedulable else "uncordon", "-l", f"{TOPOLOGY}={topology}")
 
     def seen(self, name: str) -> tuple[Observation, ...]:
         return observe_run(self.cluster, namespace=self.namespace, name="real", run_name=name, now=clock.now())
 
     def target(self) -> Target:
-        """Its lists are being read."""
+        """Return the target, whose lists are being read."""
         lists = asked(lambda: self.cluster, namespace=self.namespace)
         return Target(name="real", namespace=self.namespace, asked=lists)
 

@@ -1,4 +1,4 @@
-"""What a cluster says of its runs, or of one run, without the rest of a look."""
+"""Reads a cluster's runs, or one run, without the other parts of `status`."""
 
 from __future__ import annotations
 

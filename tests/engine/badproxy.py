@@ -31,7 +31,7 @@ Action = Literal["answer", "cut"]
 
 @dataclass
 class Fault:
-    """What happens to requests that match, `times` times. `on` is a pattern for "METHOD /path?query"."""
+    """A fault of requests that match, `times` times. `on` is a pattern for "METHOD /path?query"."""
 
     on: str
     action: Action = "answer"

@@ -88,7 +88,7 @@ def rootfs(cache: Path) -> Path:
 
 
 def pip_conf(env: Mapping[str, str]) -> str:
-    """This machine's index settings as a pip.conf; without paths, which mean nothing in an image.
+    """Return this machine's index settings as a pip.conf; without paths, which mean nothing in an image.
 
     source: pip documentation, "Configuration": PIP_<OPTION> wins over the files.
     """

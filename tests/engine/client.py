@@ -1,4 +1,4 @@
-"""Which docker client of this machine can build with BuildKit.
+"""Finds a docker client of this machine that can build with BuildKit.
 
 A client from 23 on needs the buildx plugin, which a distribution may lack; a 20.10 client uses the engine's own
 BuildKit (infra study §6: Debian's /usr/bin/docker, often behind a newer one on PATH).

@@ -32,7 +32,7 @@ NOT_PERMITTED = re.compile(r"not permitted|Permission denied", re.IGNORECASE)
 
 @pytest.fixture(scope="session")
 def engine_slot() -> Iterator[Slot]:
-    """This session's own folder on a disk."""
+    """Reserve a folder on a disk for this session."""
     if why := why_no_engine(has=which, uid=os.geteuid()):
         pytest.skip(why)
     with slot(disk_folder((own_cache() / "tests-engine", Path("/var/tmp/xsft-tests-engine")))) as held:
@@ -78,7 +78,7 @@ def bad_proxy(registry_server: Registry) -> Iterator[BadProxy]:
 
 @pytest.fixture(scope="session")
 def base_image(engine: Engine) -> BaseImage:
-    """In the place of python:3.12-slim, made on this machine."""
+    """Return an image for the place of python:3.12-slim, made on this machine."""
     try:
         return base.make(engine, own_cache() / "tests-engine")
     except base.NoBase as why:

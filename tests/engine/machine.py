@@ -1,4 +1,4 @@
-"""What a real Docker engine for tests needs of the machine, and the words for a machine that lacks it."""
+"""The requirements of a real Docker engine for tests, and the reason why a machine does not meet them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_A_DISK = frozenset({"tmpfs", "ramfs"})
 
 
 def why_no_engine(*, has: Callable[[str], object], uid: int, platform: str = sys.platform) -> str:
-    """Why no engine can be started here; empty where one can. `has`: whether a program is here."""
+    """Return why no engine can be started here; empty if one can. `has`: whether a program is here."""
     if platform != "linux":
         return "no Docker engine of the tests' own: it needs Linux"
     if missing := sorted({package for program, package in PROGRAMS.items() if not has(program)}):

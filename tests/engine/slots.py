@@ -23,7 +23,7 @@ class Slot:
 
 
 class AllTaken(Exception):
-    """As many sessions as there are slots hold an engine already."""
+    """Raised when as many sessions as there are slots have an engine."""
 
 
 @contextmanager

@@ -32,7 +32,7 @@ WITHIN_S = 200.0
 
 @dataclass
 class Slow:
-    """What a build asks, which takes its time: how often it was asked."""
+    """A slow answer for a build, which counts its calls."""
 
     url: str
     asked: list[float] = field(default_factory=list)

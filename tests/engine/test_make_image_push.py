@@ -38,7 +38,7 @@ class MakeImagePush:
     arguments: tuple[str, ...]
 
     def __call__(self) -> str:
-        """What it said, on both streams."""
+        """Return its output on both streams."""
         argv = (shutil.which("make") or "make", "image", "push", *self.arguments)
         done = subprocess.run(
             argv, cwd=self.folder, env=self.env, text=True, timeout=WITHIN_S, check=False,
@@ -57,7 +57,7 @@ def tiny_index(engine: Engine) -> Iterator[Index]:
 
 @pytest.fixture
 def clone(tmp_path: Path, tiny_index: Index) -> Path:
-    """As somebody has it who has just cloned: what git knows of, and no .venv."""
+    """Return a fresh clone: the files that git tracks, and no .venv."""
     folder = tmp_path / "clone"
     for name in filter(None, git(ROOT, "ls-files", "-z").split("\0")):
         if (ROOT / name).is_file():

@@ -31,7 +31,7 @@ ENTRYPOINT ["/bin/false"]
 
 
 def fake_trainer_image(engine: Engine, folder: Path, *, base: str, maxtext: str = "0.2.5") -> str:
-    """Its name in the engine."""
+    """Build the image, and return its name in the engine."""
     made = step(
         folder,
         {f"code/{MODULE}": AS_SCRIPT},

@@ -1,4 +1,4 @@
-"""What the measuring program does by itself; tests/contract/test_evaluate.py runs it in MaxText's environment."""
+"""The measuring program by itself; tests/contract/test_evaluate.py runs it in MaxText's environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/failures.toml says that xsft reports, it reports."""
+"""xsft reports every failure that docs/failures.toml promises."""
 
 from __future__ import annotations
 

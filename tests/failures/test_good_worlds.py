@@ -202,7 +202,7 @@ def queue(objects: Objects) -> dict[str, Any]:
 
 
 def quotas(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of the TPU chips, for each flavor."""
+    """Return the quotas of TPU chips, one for each flavor."""
     return [flavor["resources"][0] for flavor in spec["resourceGroups"][0]["flavors"]]
 
 
@@ -230,7 +230,7 @@ def tolerated_by_flavors(objects: Objects) -> None:
 
 
 def lent_by_cohort(objects: Objects, *, key: str = "cohort", limit: int | None = None) -> None:
-    """No quota of its own; all is borrowed."""
+    """Remove the queue's own quota, so that it borrows from its cohort."""
     own = queue(objects)
     own[key] = "all"
     lender = copy.deepcopy(own)

@@ -24,7 +24,7 @@ UPLOADED = "2026-11-21T12:00:00Z"
 
 @dataclass
 class Refusal:
-    """What requests that match `on` ("METHOD /path") get, `times` times."""
+    """An answer that requests matching `on` ("METHOD /path") get, `times` times."""
 
     on: str
     code: int

@@ -55,7 +55,7 @@ STANDIN, REAL = "stand-in", "real"
 
 @dataclass
 class ClusterApi:
-    """How a test reaches its cluster; what `cluster_api` gives has all of it."""
+    """The access of a test to its cluster; `cluster_api` gives all of it."""
 
     kubeconfig: Path
     context: str = CONTEXT
@@ -70,17 +70,17 @@ class ClusterApi:
 
     @property
     def server(self) -> Front:
-        """What is asked passes here, and fails here on demand."""
+        """Return the front that all requests pass, and that fails on demand."""
         return _given(self.front, "a server that fails on demand")
 
     @property
     def world(self) -> World:
-        """What others do to the cluster."""
+        """Return the actions of other users and controllers of the cluster."""
         return _given(self.others, "a world")
 
     @property
     def standin(self) -> KubeApi:
-        """For tests that are `standin_only`."""
+        """Return the stand-in, for tests that are `standin_only`."""
         return _given(self.kube_api, "the stand-in: mark the test standin_only, with the reason")
 
     @property
@@ -110,7 +110,7 @@ class ClusterApi:
 
 
 def asked(connect: Callable[[], Cluster], *, namespace: str = "default") -> Started[tuple[Cluster, Lists]]:
-    """What a target of that cluster and namespace is given."""
+    """Start what a target of that cluster and namespace is given."""
 
     def both() -> tuple[Cluster, Lists]:
         cluster = connect()
@@ -126,7 +126,7 @@ def _given(part: T | None, what: str) -> T:
 
 
 def furnish(objects: Objects, *, chips: int = 512) -> Objects:
-    """What xpk makes for v6e-256 with Pathways (study: infra §2.5)."""
+    """Add what xpk makes for v6e-256 with Pathways (study: infra §2.5)."""
     for namespace in ("default", "kueue-system"):
         objects.add("/namespaces", namespace, metadata={"labels": {"kubernetes.io/metadata.name": namespace}})
     for name, value in PRIORITIES.items():

@@ -36,7 +36,7 @@ PAGE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """What happens to the next request whose line (`POST /upload/…`) matches."""
+    """A fault of the next request whose line (`POST /upload/…`) matches."""
 
     match: str = r"/o[?/]|/iam/"
     """Regular expression, searched for; all but the library's own look at the bucket, which comes at any moment."""
@@ -49,7 +49,7 @@ class Failure:
 
 @dataclass
 class Bucket:
-    """What the server holds, and what it was asked."""
+    """A bucket's objects, and the requests it received."""
 
     objects: MutableMapping[str, bytes]
     name: str = "my-bucket"
@@ -94,7 +94,7 @@ class Bucket:
             return generation + 1
 
     def names(self) -> tuple[str, ...]:
-        """Of all objects at one time: another thread may store meanwhile."""
+        """Return the names of all objects at one time: another thread may store meanwhile."""
         with self.lock:
             return tuple(self.objects)
 

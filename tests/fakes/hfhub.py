@@ -22,7 +22,7 @@ TOKEN = "only-for-tests"
 
 @dataclass
 class Hub:
-    """What the hub holds of one repository, and what it was asked."""
+    """The hub's files of one repository, and the requests it received."""
 
     repo: str = "me/tiny"
     made: bool = False

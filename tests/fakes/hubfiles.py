@@ -24,7 +24,7 @@ COMMIT = "5" * 40
 
 @dataclass
 class HubFiles:
-    """What the hub holds of one repository, and what it was asked."""
+    """The hub's files of one repository, and the requests it received."""
 
     files: Mapping[str, bytes]
     repo: str = "me/tiny"

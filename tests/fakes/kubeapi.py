@@ -81,7 +81,7 @@ def _packed(answer: Answer) -> Answer:
 
 
 def write_kubeconfig(file: Path, *, server: str, token: str, context: str = CONTEXT, ca: Path | None = None) -> Path:
-    """It has a current context that nobody may fall back to."""
+    """Write a kubeconfig with a current context, which xsft must never use."""
     cluster = {"server": server, **({"certificate-authority": str(ca)} if ca else {})}
     content = {
         "apiVersion": "v1",

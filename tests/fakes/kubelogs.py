@@ -14,7 +14,7 @@ PLAIN = {"Content-Type": "text/plain"}
 
 @dataclass
 class Log:
-    """Of one container, of one life of it."""
+    """A log of one container, of one life of it."""
 
     lines: list[tuple[str, str]] = field(default_factory=list)
     """(RFC 3339 with nanoseconds, text)."""
@@ -22,7 +22,7 @@ class Log:
     cuts: int = 0
     """How often a reader was to be cut so far."""
     followed: int = 0
-    """How often somebody has begun to follow it, who is cut by the next cut."""
+    """The number of followers, which the next cut ends."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class PodLogs:
             self.changed.notify_all()
 
     def followed(self, pod: str) -> int:
-        """How many have begun to follow it: a request that was only seen is not cut yet."""
+        """Return how many have begun to follow it: a request that was only received is not cut yet."""
         with self.changed:
             return self.logs[pod, False].followed
 
@@ -58,7 +58,7 @@ class PodLogs:
             self.changed.notify_all()
 
     def replace(self, pod: str) -> None:
-        """Its container starts anew: what it said becomes the previous log."""
+        """Start the container anew: its lines become the previous log."""
         with self.changed:
             self.logs[pod, True] = self.logs.pop((pod, False))
             self.logs[pod, True].ended = True

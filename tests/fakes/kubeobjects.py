@@ -66,7 +66,7 @@ class Asked:
 
 @dataclass
 class Objects:
-    """What is there. `stored[group/plural][namespace, name]`; a test may read and write it."""
+    """The stored objects. `stored[group/plural][namespace, name]`; a test may read and write it."""
 
     stored: dict[str, dict[tuple[str, str], Json]] = field(default_factory=dict)
     kinds: dict[str, tuple[tuple[str, ...], str, bool]] = field(default_factory=lambda: dict(KINDS))
@@ -154,7 +154,7 @@ class Objects:
         return Answer(200, {"kind": "List", "metadata": metadata, "items": found})
 
     def _version(self, one: Json) -> None:
-        """What a test wrote into an object since it was sent last has given it another resourceVersion."""
+        """Give an object another resourceVersion if a test changed it since it was last sent."""
         metadata = one["metadata"]
         content = json.dumps({**one, "metadata": {**metadata, "resourceVersion": ""}}, sort_keys=True)
         uid = metadata.get("uid", "")

@@ -1,4 +1,4 @@
-"""What the real server refuses, as far as it was seen to (study: infra §4.1, §4.2), and the defaults it fills in."""
+"""The rules by which the real server refuses, as far as observed (study: infra §4.1, §4.2), and its defaults."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def golden(mode: str) -> Json:
 
 @dataclass(frozen=True)
 class Runs:
-    """What is put into the stand-in's objects."""
+    """Adds runs to the stand-in's objects."""
 
     objects: Objects
 

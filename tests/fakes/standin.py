@@ -66,7 +66,7 @@ class StandinWorld:
 
 
 def cluster_queue(chips: int) -> Json:
-    """Its spec."""
+    """Return the spec of a ClusterQueue."""
     tpu = {"name": "2xv6e-256", "resources": [{"name": "google.com/tpu", "nominalQuota": chips}]}
     head = [{"name": "cpu", "nominalQuota": "480"}, {"name": "memory", "nominalQuota": "2000G"}]
     return {

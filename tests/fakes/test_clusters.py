@@ -1,4 +1,4 @@
-"""Which tests run on the stand-in only: counted, so that one more is a decision."""
+"""Tests that run on the stand-in only: counted, so that one more is a decision."""
 
 from __future__ import annotations
 

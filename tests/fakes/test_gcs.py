@@ -1,4 +1,4 @@
-"""The stand-in for Cloud Storage answers whole, whoever else asks."""
+"""The stand-in for Cloud Storage answers whole, even to concurrent clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def listed(bucket: Bucket, query: str = "") -> dict[str, list[object]]:
 
 
 class Watched(dict[str, bytes]):
-    """Says whether its names are read while nobody can store."""
+    """Says whether its names are read while no other thread can store."""
 
     bucket: Bucket
     alone = False

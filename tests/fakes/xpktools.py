@@ -97,7 +97,7 @@ sys.exit(status or len([f for f in told["fails"] if f.get("when") == "after" and
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """What the kubeconfig says that gcloud writes; `kubectl`: a real one to call, None for the stand-in's."""
+    """The server in the kubeconfig that gcloud writes; `kubectl`: a real one to call, None for the stand-in's."""
 
     url: str
     token: str

@@ -22,7 +22,7 @@ class Answer:
     """Instead of the body: what comes, as it comes."""
 
     def content(self) -> bytes:
-        """As it is sent."""
+        """Return the content as it is sent."""
         match self.body:
             case bytes():
                 return self.body

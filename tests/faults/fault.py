@@ -1,4 +1,4 @@
-"""What a server can do to its clients: the requests that came, and what happens to some of them."""
+"""The faults of a server: the requests it received, and what happens to some of them."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Seen:
 
     @property
     def line(self) -> str:
-        """What patterns are held against: "METHOD /path?a=b&c=d"."""
+        """Return the text for patterns: "METHOD /path?a=b&c=d"."""
         return f"{self}?" + "&".join(f"{key}={value}" for key, value in self.query.items())
 
 
 @dataclass
 class Fault:
-    """What happens to requests that match, to `times` of them after the first `skip`."""
+    """A fault of requests that match: of `times` of them after the first `skip`."""
 
     on: str
     """A pattern for `Seen.line`."""
@@ -71,7 +71,7 @@ class Fault:
 
 @dataclass
 class Faults:
-    """Those that are still to come."""
+    """The faults still to come."""
 
     left: list[Fault] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -69,7 +69,7 @@ def proxying(upstream: Upstream) -> Iterator[Front]:
 
 
 def _parts(reply: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """What comes, when it comes; a stream that breaks behind breaks before."""
+    """Yield the parts as they come; a broken upstream stream breaks this one too."""
     try:
         yield from reply.stream(PART, decode_content=False)
     except HTTPError as failed:

@@ -56,7 +56,7 @@ class RealWorld:
         return {one["metadata"]["name"]: one for one in found}
 
     def end(self, jobset: str, how: str) -> None:
-        """As JobSet's controller writes it; it leaves a JobSet alone that has ended."""
+        """End it as JobSet's controller writes it; that leaves an ended JobSet alone."""
         condition = {
             "type": how,
             "status": "True",
@@ -130,7 +130,7 @@ class RealWorld:
         self.cluster.wait(lambda: _active(self.cluster.api("GET", path)), what="the LocalQueue to be Active")
 
     def close(self) -> None:
-        """What ran goes: others want its nodes and its quota. What stood behind the gate took nothing from anybody and
+        """Delete what runs: other tests need its nodes and quota. What stood behind the gate used neither and
         ends with the cluster: to delete a namespace costs the server a hundred requests.
         """
         for undo in reversed(self.undo):
@@ -225,7 +225,7 @@ def serving_xpk(cluster: Cluster, *, name: str = "my-cluster") -> Server:
 
 
 def create_once(cluster: Cluster, path: str, body: Json) -> bool:
-    """Whether it was not there."""
+    """Create the object, and return whether it was new."""
     try:
         cluster.api("POST", path, body)
     except ApiError as failed:

@@ -25,7 +25,7 @@ HANG_S = 30.0
 
 
 class Unanswered(Exception):
-    """What stands behind did not answer: neither does this server."""
+    """Raised if the server behind did not answer: this one does not answer either."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What xsft lets pass, the server takes: workloads at the ends of what each field allows, rendered by the real xpk."""
+"""The server accepts what xsft accepts: workloads at the limits of each field, rendered by the real xpk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `xsft submit` creates is taken by the real JobSet and Kueue: admitted, all its Jobs made, all its pods running.
+"""The real JobSet and Kueue accept what `xsft submit` creates: admitted, all its Jobs made, all its pods running.
 
 xsft has a kubeconfig of the real cluster; only the bucket is a stand-in.
 """
@@ -70,7 +70,7 @@ def test_four_slices_run(here: Machine, real_cluster: Cluster) -> None:
 
 
 def runs(here: Machine, cluster: Cluster, workload: Path) -> None:
-    """It is created, and all of it comes to run: each pod on a node of its own, each slice in one node pool."""
+    """Create the run, and wait until it runs: each pod on a node of its own, each slice in one node pool."""
     namespace = here.api.namespace
     with_secrets(here, cluster)
     planned = json.loads(here.xsft("plan", workload, "--json").stdout)

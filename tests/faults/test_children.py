@@ -20,7 +20,7 @@ LATER = re.compile(
     r"^/(apiVersion|kind|status|metadata/(uid|creationTimestamp|resourceVersion|managedFields|ownerReferences))\b"
     r"|jobset-uid$|controller-uid$"
 )
-"""What nobody has before there is a JobSet and a Job: identities, times, status."""
+"""Fields that do not exist before a JobSet and a Job do: identities, times, status."""
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ class Scene:
         return [one["metadata"]["uid"] for name, one in self.api.world.jobsets().items() if name != "somebody-elses"]
 
     def clean(self) -> None:
-        """As it was before the first call."""
+        """Restore the state before the first call."""
         self.api.server.faults.clear()
         self.api.server.seen.clear()
         self.bucket.objects.clear()
@@ -99,7 +99,7 @@ def scene(cluster_api: ClusterApi, tmp_path: Path) -> Iterator[Scene]:
 
 
 def requests_of(scene: Scene) -> tuple[int, int]:
-    """How many a submission makes, and which of them creates."""
+    """Return how many requests a submission sends, and which of them creates."""
     scene.submit()
     (create,) = scene.api.server.asked(CREATE)
     found = len(scene.api.server.seen), scene.api.server.seen.index(create)

@@ -74,6 +74,6 @@ def test_it_is_tried_on_a_real_api_server(fault: str) -> None:
 
 
 def _always(module: ModuleType) -> bool:
-    """All of its tests are of a real cluster."""
+    """Return whether all tests of the module need a real cluster."""
     marks = getattr(module, "pytestmark", ())
     return "cluster" in {mark.name for mark in (marks if isinstance(marks, list) else [marks] if marks else [])}

@@ -1,4 +1,4 @@
-"""What happens to a real cluster while somebody submits: its servers go and come, its objects vanish, submitters die.
+"""Outages of a real cluster during a submission: its servers stop and return, objects vanish, submitters die.
 
 Whatever came of a call, at most one run lives, and the next call tells the truth.
 """

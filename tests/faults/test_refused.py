@@ -1,4 +1,4 @@
-"""What real admission refuses, and what it takes and never starts: each is found by xsft before, without a cluster.
+"""Manifests that real admission refuses, or accepts and never starts: each is found by xsft before, without a cluster.
 
 A row spoils what would be sent and says what the server answers; `found` is a workload that would come to it and the
 check that refuses that, or the reason why no workload does. source of the rows: study, infra §4.1 and §4.2.
@@ -56,7 +56,7 @@ def env(sent: Json, *entries: Json) -> None:
 
 
 def codes(sent: Json) -> Json:
-    """Of the rule that a wrong exit code meets."""
+    """Return the exit codes of the rule that a wrong exit code meets."""
     found: Json = trainer(sent)["podFailurePolicy"]["rules"][0]["onExitCodes"]
     return found
 
@@ -290,7 +290,7 @@ def test_such_a_run_holds_quota_and_nothing_says_why(real_cluster: Cluster, tmp_
 
 
 def tried(cluster: Cluster, namespace: str) -> bool:
-    """Its own log is the only place that knows."""
+    """Return whether the controller tried, by its own log, the only place that tells."""
     lines = cluster.log_tail("jobset", lines=200).splitlines()
     return any("creation failed" in line and namespace in line for line in lines)
 

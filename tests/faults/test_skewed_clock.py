@@ -1,4 +1,4 @@
-"""This machine's clock is a day off, either way: what is told of runs on a real cluster stays true."""
+"""A machine whose clock is a day off, either way: its statements about runs on a real cluster stay true."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ LIBRARY = re.compile(
     r"ConnectionPool|HTTPS?Connection|urllib3|requests\.exc|Errno|Error\(|Exception|0x[0-9a-f]{6}|_ssl|\[SSL|Traceback"
     r"|IncompleteRead|Max retries|<html|<!DOCTYPE|NoneType|None\b|\.\.(?!\.)",
 )
-"""Nobody need know any of it."""
+"""Words of libraries that no message may contain."""
 PATIENT = Patience(tries=2, first_wait_s=0.05, budget_s=0.2)
 SILENCE = Patience(tries=2, first_wait_s=0.05, budget_s=0.2, connect_timeout_s=0.15, read_timeout_s=0.15)
 """Where nothing ever answers."""

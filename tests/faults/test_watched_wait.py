@@ -46,7 +46,7 @@ def api(real_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def settled(api: ClusterApi) -> bool:
-    """Behind the gate nobody changes it any more."""
+    """Behind the gate no controller changes it any more."""
     conditions = api.world.jobsets()[RUN].get("status", {}).get("conditions", ())
     return any(one["type"] == "Suspended" and one["status"] == "True" for one in conditions)
 

@@ -65,7 +65,7 @@ def failing(scene: Scene, **how: Any) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def answering(scene: Scene, *, code: int, text: str) -> Iterator[dict[str, str]]:
-    """What is no Kubernetes API server: a portal, a proxy, a load balancer."""
+    """Answer as a portal, a proxy or a load balancer does, not as a Kubernetes API server."""
     with served(Front(behind=lambda _: Answer(code, text, {"Content-Type": "text/html"}))) as front:
         scene.points_to(front.url)
         yield {}
@@ -85,7 +85,7 @@ def refused(scene: Scene) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def full(scene: Scene) -> Iterator[dict[str, str]]:
-    """Nobody accepts, and the queue is full: the kernel drops what else comes, as a firewall does."""
+    """Accept no connection, with a full queue: the kernel drops further packets, as a firewall does."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.socket())
         server.bind(("127.0.0.1", 0))

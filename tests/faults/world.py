@@ -1,4 +1,4 @@
-"""What a test does to its cluster beside xsft: as its users, its administrator and its controllers would."""
+"""The actions of a cluster's users, administrator and controllers besides xsft."""
 
 from __future__ import annotations
 
@@ -42,37 +42,37 @@ class World(Protocol):
         ...
 
     def jobsets(self) -> dict[str, Json]:
-        """Of the namespace, by name, in the order of their making."""
+        """Return the namespace's JobSets by name, in the order of creation."""
         ...
 
     def secrets(self) -> dict[str, Json]: ...
 
     def end(self, jobset: str, how: str) -> None:
-        """It is Completed or Failed, for good."""
+        """Make the JobSet Completed or Failed for good."""
         ...
 
     def delete(self, jobset: str) -> None:
-        """By hand, or because its time to live is over; returns when it is gone."""
+        """Delete the JobSet, as by hand or by its TTL; returns when it is gone."""
         ...
 
     def add_jobset(self, name: str, *, labels: dict[str, str] | None = None) -> None:
-        """Somebody else's."""
+        """Add a JobSet of another owner."""
         ...
 
     def relabel(self, jobset: str, labels: dict[str, str]) -> None:
-        """What a policy of the cluster might do."""
+        """Change the labels, as a policy of the cluster might."""
         ...
 
     def unqueue(self, jobset: str) -> None:
-        """Somebody suspends it and takes it out of its queue."""
+        """Suspend it and take it out of its queue."""
         ...
 
     def add_unmanaged_secret(self, name: str, data: dict[str, str]) -> None:
-        """Its managedFields are gone."""
+        """Add a Secret without managedFields."""
         ...
 
     def limit_chips(self, chips: int) -> None:
-        """So many are in the queue."""
+        """Limit the queue to so many chips."""
         ...
 
     def remove_priority(self, name: str) -> None: ...
@@ -83,7 +83,7 @@ class World(Protocol):
 
 
 def rules_of(rights: Iterable[Right]) -> list[Json]:
-    """As RBAC writes them."""
+    """Return the rules as RBAC writes them."""
     return [{"apiGroups": [GROUPS[plural]], "resources": [plural], "verbs": [verb]} for verb, plural in sorted(rights)]
 
 

@@ -1,4 +1,4 @@
-"""What engines and registries say: (words, id, exit status, in the fix, whether trying again may help)."""
+"""Messages of engines and registries: (words, id, exit status, in the fix, whether trying again may help)."""
 
 from __future__ import annotations
 

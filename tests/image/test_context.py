@@ -1,4 +1,4 @@
-"""What may not be sent, and what should not."""
+"""Files that may not be sent, and files that should not."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_why_a_package_cannot_be_had(id: str, said: str) -> None:
 
 
 def failed_with(said: str) -> XsftError:
-    """Of the step that prints it, as BuildKit passes it on."""
+    """Return the error of the step that prints this, as BuildKit reports it."""
     reading = BuildOutput()
     output = (f"#5 9.1 {line}" for line in said.splitlines())
     for line in ("#5 [2/2] RUN install.py", *output, "#5 ERROR: executor failed running [/bin/sh]: exit code: 1"):

@@ -1,4 +1,4 @@
-"""Where a name leads, and who may be told a login."""
+"""The registry of a name, and the hosts that may receive its login."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the image below has is not sent again, and nothing else is left out."""
+"""Files of the image below are not sent again, and nothing else is left out."""
 
 from __future__ import annotations
 

@@ -245,6 +245,6 @@ def added_bytes(engine: Engine, image: str, deps: str) -> int:
 
 
 def is_in(saved: Path, needle: bytes) -> bool:
-    """Whether `needle` is anywhere: docker save writes every layer uncompressed, with its names and attributes."""
+    """Return whether `needle` is in it: docker save writes every layer uncompressed, with its names and attributes."""
     with saved.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(needle) >= 0

@@ -1,4 +1,4 @@
-"""What images/post_training/ promises on paper: its lock, its build files, and the table that its builder reads."""
+"""The promises of images/post_training/: its lock, its build files, and the table that its builder reads."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SAME_TIME = 315_619_200
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Where a package `thing` is installed, with its byte code."""
+    """Return a folder in which a package `thing` is installed, with its byte code."""
     files = {"__init__.py": "", "a.py": "VALUE = 1\n", "gone.py": "", "conf/x.yml": "a: 1\n", "assets/words.bin": "w"}
     site = lay(tmp_path / "site", "thing", files)
     run(site, "-c", "import thing.a, thing.gone")

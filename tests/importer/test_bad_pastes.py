@@ -1,4 +1,4 @@
-"""What cannot be imported is refused in one clear message, quickly, and no secret is ever kept or shown."""
+"""Bad pastes are refused in one clear message, quickly, and no secret is ever kept or shown."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ PATHS = st.lists(STEPS, min_size=1, max_size=4).map(lambda steps: tuple(key for 
 
 
 def _value(path: Pointer, number: int) -> Any:
-    """What may stand at the path: an entry of a list has a name."""
+    """Return a value for the path: an entry of a list has a name."""
     return {"name": path[-1].name, "n": number} if isinstance(path[-1], Named) else number
 
 

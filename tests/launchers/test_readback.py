@@ -1,4 +1,4 @@
-"""What a cluster adds is its own; what it changes is told."""
+"""Fields that a cluster adds are accepted; fields that it changes are reported."""
 
 from __future__ import annotations
 

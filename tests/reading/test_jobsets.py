@@ -42,7 +42,7 @@ def manifest(name: str) -> dict[str, Any]:
 
 
 def plain(name: str) -> dict[str, Any]:
-    """As xpk alone would have made it."""
+    """Return a JobSet as xpk alone would have made it."""
     bare = manifest(name)
     for kind in ("labels", "annotations"):
         there = bare["metadata"][kind]

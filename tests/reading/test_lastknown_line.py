@@ -43,7 +43,7 @@ def _is_leaf(whole: Struct, name: str) -> bool:
 
 
 def other(value: object, hint: Any) -> object:
-    """Of the same type, and not the value that is there."""
+    """Return another value of the same type."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     kind = next(one for one in kinds if one is not type(None))
     match get_origin(kind) or kind:

@@ -1,4 +1,4 @@
-"""No user need know which library met a missing network."""
+"""Errors of a missing network are the same for every library."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def silent() -> Iterator[int]:
 
 
 def met(url: str, *, timeout_s: float = 5, **more: Any) -> str:
-    """What requests says of a URL that it cannot get; proxies of this machine's environment are not asked."""
+    """Return the error of requests for a URL; the proxies of this machine's environment are not used."""
     with requests.Session() as session:
         session.trust_env = False
         with pytest.raises(requests.RequestException) as failed:

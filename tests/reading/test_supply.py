@@ -1,4 +1,4 @@
-"""How many slices a cluster has, from nodes and Workloads as GKE and Kueue write them."""
+"""The number of a cluster's slices, from nodes and Workloads as GKE and Kueue write them."""
 
 from __future__ import annotations
 

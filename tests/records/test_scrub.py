@@ -1,4 +1,4 @@
-"""No secret reaches a record, wherever a user puts it; everything else does, unchanged."""
+"""Secrets never reach a record, wherever a user puts them; everything else does, unchanged."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ OPEN = tuple(path for path in sorted(set(leaves()) - NOT_IDENTITY) if not _field
 
 @contextmanager
 def default_of(path: str, value: Any) -> Iterator[None]:
-    """As if a later xsft had another default for one key."""
+    """Give one key another default, as a later xsft might."""
     before = _field(path).default, _field(path).default_factory
     try:
         _set_default(path, value, None)
@@ -160,7 +160,7 @@ def test_a_neutral_value_is_no_default() -> None:
 
 
 class LaterTrain(Train):
-    """What a later xsft may add."""
+    """A section as a later xsft may extend it."""
 
     new_without_a_default: int | None = None
     new_with_one: bool = False

@@ -1,4 +1,4 @@
-"""What places.yaml and the templates are shipped with is recognised, wherever it would be asked about."""
+"""The placeholders of places.yaml and the templates are recognised, wherever they would be used."""
 
 from __future__ import annotations
 

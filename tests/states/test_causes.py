@@ -684,7 +684,7 @@ def test_restart_rules_are_named_when_a_process_ended() -> None:
 
 
 def killed_before(**changes: Any) -> Pod:
-    """Of the attempt before, as long as it is there."""
+    """Return a pod of the attempt before, which may still exist."""
     end = terminated(137, "OOMKilled", finished_at="2026-11-21T11:58:00Z")
     return pod(0, 2, "Failed", **({"attempt": 1, "deleting": True, "containers": (end,)} | changes))
 
@@ -710,7 +710,7 @@ def test_a_process_that_ended_is_reported_before_the_restart_that_follows() -> N
 
 
 def pathways(*its_pods: Pod, **counts: int) -> Observation:
-    """Its head is up, its workers are not all ready: JobSet keeps StartupPolicyInProgress."""
+    """Return a run whose head is up and whose workers are not all ready: JobSet keeps StartupPolicyInProgress."""
     jobs = (
         ReplicatedJob(name="pathways-head", replicas=1, ready=1, active=1),
         ReplicatedJob(name="worker", replicas=2, **{"active": 2, **counts}),

@@ -1,4 +1,4 @@
-"""What holds of `classify` for every observation, whatever a cluster makes up next."""
+"""Laws of `classify` for every observation, whatever a cluster makes up next."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def how_it_was_before_a_restart_decides_no_state(seen: Observation) -> None:
 
 @given(seen=observations, held=jobsets, restarts=st.integers(1, 3))
 def test_no_restart_explains_for_ever_that_pods_are_not_up(seen: Observation, held: RunObject, restarts: int) -> None:
-    """Of which nobody knows that it was lately."""
+    """Of a restart whose time is unknown, it cannot be said that it was lately."""
     old = replace(held, restarts=restarts, created_at="2026-11-21T10:00:00Z", jobs=slices(active=2))
     late = replace(seen, target="xpk", unread=(), jobset=old, pods=None, before=None, observed_at=NOW)
     assert classify(late, now=NOW).reason != "restarted"

@@ -1,4 +1,4 @@
-"""What rules look at: only what holds now, with names for the messages."""
+"""The clues of rules: only what holds now, with names for the messages."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ MODULES = {
 
 
 def evidence_of(message: dict[str, Any]) -> Evidence:
-    """As xsft would read it, with a dry run that has nothing against the Jobs beside it."""
+    """Return the evidence as xsft would read it, with a dry run that accepts the Jobs."""
     text, (kind, *words) = message["text"], message["kind"].split()
     events: tuple[Event, ...] = ()
     if kind == "kueue":

@@ -193,7 +193,7 @@ numbers = st.one_of(st.none(), st.floats(), st.integers(min_value=-5, max_value=
 
 @st.composite
 def observations(draw: st.DrawFn) -> Observation:
-    """Of all shapes, sensible or not."""
+    """Draw observations of all shapes, sensible or not."""
     base: Any = draw(st.sampled_from([observed(), local(), queued("q"), finished("f", at=NOW)]))
     progress = said(
         draw(st.integers(0, 10**9)), loss=draw(numbers), step_seconds=draw(numbers), tflops_per_device=draw(numbers)

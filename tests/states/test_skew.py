@@ -1,4 +1,4 @@
-"""This machine's clock may be a day off: no state, no reason and no age depends on it."""
+"""With this machine's clock a day off, no state, reason or age changes."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _scoped(pattern: str) -> str:
 
 
 def _group_end(text: str) -> int:
-    """Where the group ends that the text is in."""
+    """Return the end of the group that the text begins in."""
     depth, in_class, escaped = 0, False, False
     for at, character in enumerate(text):
         if escaped or character == "\\":

@@ -93,8 +93,8 @@ def without_release(masks: Masks, version: str) -> Masks:
 
 
 def place_of(version: str, releases: Sequence[str]) -> int:
-    """Its own place if it is known, else after the last release that is older; tags that are no versions stand where
-    they are.
+    """Return its own place if it is known, else that after the last older release; tags that are no versions keep
+    their places.
     """
     if version in releases:
         return releases.index(version)
@@ -103,7 +103,7 @@ def place_of(version: str, releases: Sequence[str]) -> int:
 
 
 def section(version: str, facts: Mapping[str, str], nested: Mapping[str, Sequence[str]] | None) -> str:
-    """Of releases.toml; `nested` where it is not that of the release before."""
+    """Return a section of releases.toml; `nested` if it differs from the release before."""
     lines = [f'["{version}"]', *(f"{key} = {value}" for key, value in facts.items()), ""]
     if nested is not None:
         children = (f"{parent} = {json.dumps(list(names))}" for parent, names in sorted(nested.items()))
@@ -112,7 +112,7 @@ def section(version: str, facts: Mapping[str, str], nested: Mapping[str, Sequenc
 
 
 def put_section(toml: str, version: str, text: str, *, before: str | None) -> str:
-    """In place of the release's own section, else in front of `before`, else at the end."""
+    """Put the section in place of the release's own, else in front of `before`, else at the end."""
     without = drop_section(toml, version)
     if before is None:
         return f"{without.rstrip()}\n\n{text.rstrip()}\n"
@@ -210,7 +210,7 @@ def written_as_default(version: str, found: Mapping[str, Any]) -> dict[str, str]
 
 
 def decisions(version: str, found: Mapping[str, Any], catalog: Path) -> list[str]:
-    """What a person must look at, a line each."""
+    """Return what a person must decide, a line each."""
     keys = read_masks((catalog / "release_keys.txt").read_text())
     before = [release for release in keys.releases if release != version][: place_of(version, keys.releases)][-1]
     old = {name for name, (takes, _knows) in keys.rows.items() if before in takes}
@@ -245,7 +245,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _last(toml: str, releases: Sequence[str], fact: str) -> dict[str, Any]:
-    """Of the last of these releases: each section holds until a later one says otherwise."""
+    """Return the nested keys of the last of these releases: each section holds until a later one differs."""
     sections = tomllib.loads(toml)
     said = [sections[release][fact] for release in releases if fact in sections[release]]
     return dict(said[-1]) if said else {}

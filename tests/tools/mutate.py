@@ -182,7 +182,7 @@ class _Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def noticed(file: Path, tree: ast.Module, tests: list[str], *, timeout_s: float) -> bool:
-    """Whether the tests fail with that module. A mutant that hangs is noticed."""
+    """Return whether the tests fail with that module. A mutant that hangs is noticed."""
     child = os.fork()
     if child == 0:
         signal.alarm(round(timeout_s))

@@ -35,7 +35,7 @@ UNKNOWN = re.compile(r"No such compile option: '(\w+)'")
 
 
 class PublishedSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one published run was configured; `sets` and `flags` name tables of published.toml."""
+    """The configuration of one published run; `sets` and `flags` name tables of published.toml."""
 
     sets: tuple[str, ...]
     keys: dict[str, Any]

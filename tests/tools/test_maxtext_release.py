@@ -19,7 +19,7 @@ FACTS = {"scan_layers_auto": "true"}
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Path:
-    """The catalogue as if nobody had heard of that release."""
+    """The catalogue without that release."""
     for name in ("release_keys.txt", "release_models.txt"):
         masks = tool.read_masks((tool.CATALOG / name).read_text())
         (tmp_path / name).write_text(tool.masks_text(tool.without_release(masks, VERSION)))

@@ -29,7 +29,7 @@ def trainer_argv(run: Run) -> tuple[str, ...]:
 
 
 def trainer_keys(run: Run) -> dict[str, Value]:
-    """It has no prompt to leave out of the loss."""
+    """Return the keys; this trainer has no prompt to leave out of the loss."""
     shared = {key: value for key, value in maxtext.trainer_keys(run).items() if key != "sft_train_on_completion_only"}
     return {"rl.num_generations": 4, **shared}
 

@@ -1,4 +1,4 @@
-"""What the lines of the second trainer say."""
+"""The rules for the second trainer's log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a cluster's chips went, from the moments of its objects and timed log lines."""
+"""The time of a cluster's chips by use, from the moments of its objects and timed log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a run went, from lines of MaxText 0.2.5 with google-tunix 0.1.7 at made-up times."""
+"""The time of a run by use, from lines of MaxText 0.2.5 with google-tunix 0.1.7 at made-up times."""
 
 from __future__ import annotations
 

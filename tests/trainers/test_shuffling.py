@@ -1,4 +1,4 @@
-"""No two starts of a run share a seed, and the first start is MaxText's own."""
+"""Seeds of a run: no two starts share one, and the first start has MaxText's own."""
 
 from __future__ import annotations
 

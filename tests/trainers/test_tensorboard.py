@@ -1,4 +1,4 @@
-"""What is said of TensorBoard's files is where MaxText writes them."""
+"""The location of TensorBoard's files is where MaxText writes them."""
 
 from __future__ import annotations
 

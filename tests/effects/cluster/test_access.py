@@ -1,4 +1,4 @@
-"""Which kubeconfig and context a place comes to; the user's file stays as it is, and nothing is silently current."""
+"""Choice of a place's kubeconfig and context; the user's file is not changed, its current context not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from a cluster and created there, against the stand-in and a real control plane."""
+"""Objects read from a cluster and created there, against the stand-in and a real control plane."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def test_nothing_is_ever_changed_or_deleted(cluster_api: ClusterApi) -> None:
 
 
 def test_refused_is_what_a_conflict_without_an_object_comes_to(cluster_api: ClusterApi) -> None:
-    """The name is taken each time and free each time it is looked up: somebody makes and deletes it."""
+    """The name is taken at each create and free at each read: another client creates and deletes it."""
     cluster_api.server.fail(CREATE, code=409, message="already exists", times=9)
     with pytest.raises(Refused, match="already exists"):
         cluster_api.connect().create_jobset(sent_to(cluster_api))

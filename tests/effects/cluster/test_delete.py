@@ -77,7 +77,7 @@ def test_a_lost_answer_is_requested_again(cluster_api: ClusterApi, fault: dict[s
 
 
 def test_a_name_that_is_taken_again_meanwhile_stays(cluster_api: ClusterApi) -> None:
-    """The first try went through, its answer was lost, and somebody submitted again."""
+    """The first try succeeded, its answer was lost, and another client submitted again."""
     name, uid = made(cluster_api)
 
     def again() -> None:

@@ -1,4 +1,4 @@
-"""What an older JobSet answers is an upgrade to name, not a workload to change."""
+"""Answers of an older JobSet name an upgrade, not a change of the workload."""
 
 from __future__ import annotations
 

@@ -364,7 +364,7 @@ def test_a_client_certificate_is_shown(over_tls: tuple[KubeApi, Path], tmp_path:
 
 @contextmanager
 def demanding(certificate: Path, key: Path) -> Iterator[str]:
-    """A server that talks to nobody without a certificate signed by its own."""
+    """A server that requires a certificate signed by its own."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     context.load_verify_locations(certificate)

@@ -25,7 +25,7 @@ ANSWERS = {
 
 
 def answers(argv: tuple[str, ...], *, but: dict[str, Completed | None]) -> Completed | None:
-    """What a machine with every tool says; `but` names tools that differ."""
+    """Return the answers of a machine with every tool; `but` names tools that differ."""
     named = {("version",): "docker-engine", ("buildx",): "docker-buildkit"}
     program = Path(argv[0]).name
     key = named.get(argv[1:2], program) if program == "docker" else program

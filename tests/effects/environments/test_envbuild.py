@@ -55,7 +55,7 @@ def left_over(place: BuildPlace) -> list[str]:
 
 
 def builders(root: Path, shop: Shop, *, count: int, prefix: tuple[str, ...] = ()) -> list[str]:
-    """What `count` builders that run at the same time say."""
+    """Return the output of `count` builders that run at the same time."""
     lock = root / "lock.txt"
     lock.write_text(shop.lock)
     argv = (*prefix, sys.executable, "-c", BUILDER, str(root), str(shop.folder), str(lock))

@@ -133,7 +133,7 @@ def test_what_may_not_be_read_is_unreadable(item: Path) -> None:
 
 @contextmanager
 def without_rights(folder: Path) -> Iterator[None]:
-    """Root is denied nothing, so it is nobody meanwhile; pytest's folders are their owner's alone."""
+    """Root is denied nothing, so the test runs as another user; pytest's folders are their owner's alone."""
     is_root = os.geteuid() == 0
     os.seteuid(65534) if is_root else folder.chmod(0)
     try:

@@ -1,4 +1,4 @@
-"""What the hub says of a repository, against a stand-in on loopback: the real one is not reachable from the tests."""
+"""The hub's answers about a repository, against a stand-in: the real one is not reachable from the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the hub says of a data set, against a stand-in on loopback.
+"""The hub's answers about a data set, against a stand-in on loopback.
 
 source: huggingface.co/docs/dataset-viewer/info; datasets@5.2.0 utils/_dataset_viewer.py; huggingface_hub@2.4.0
 hf_api.py [dataset_info, auth_check], utils/_http.py [hf_raise_for_status].

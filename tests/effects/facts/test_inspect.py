@@ -1,4 +1,4 @@
-"""Who wrote a checkpoint, by xsft's record of the training or of the conversion."""
+"""The writer of a checkpoint, by xsft's record of the training or of the conversion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which result of a conversion a run starts from: the first whole try, else what was converted by hand and fits."""
+"""The result of a conversion that a run starts from: the first whole try, else a fitting conversion made by hand."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _write(folder: Path, model: str = MODEL) -> None:
 
 
 def _cut_off(folder: Path) -> None:
-    """As a kill leaves it: Orbax renames the folder of the step when all is written."""
+    """Leave the result as a kill does: Orbax renames the folder of the step when all is written."""
     (folder / "0.orbax-checkpoint-tmp" / "items").mkdir(parents=True)
 
 

@@ -1,4 +1,4 @@
-"""Nothing is made twice, and nothing is recorded that the registry does not have."""
+"""Builds are not repeated, and only what the registry has is recorded."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_another_machine_pulls_the_dependencies_instead_of_building_them(images:
 
 
 def foreign(**labels: str) -> dict[str, str]:
-    """All that our image says, but for these."""
+    """Return the labels of an image of ours, changed by `labels`."""
     return {**recipe().code.labels, **labels}
 
 

@@ -1,4 +1,4 @@
-"""What lies on a disk becomes a build context, whatever it is."""
+"""Any folder becomes a build context."""
 
 from __future__ import annotations
 

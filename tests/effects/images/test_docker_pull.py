@@ -1,4 +1,4 @@
-"""An image is pulled with the login that there is, and without one as anybody may."""
+"""An image is pulled with the login of this machine, or anonymously without one."""
 
 from __future__ import annotations
 

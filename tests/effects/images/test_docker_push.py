@@ -56,12 +56,12 @@ def built(docker: Engine, folder: Path, name: str) -> str:
 
 
 def fast_clock() -> float:
-    """For a pusher whose patience with a registry that fails for ever is 6 s, not 31."""
+    """Return the pace for a pusher that waits 6 s instead of 31 for a registry that always fails."""
     return 5 * time.monotonic()
 
 
 def pushing(docker: Engine, waits: list[float]) -> Pusher:
-    """Its time stands still: the engine's own pauses count for nothing."""
+    """Return a pusher whose clock stands still: the engine's own pauses do not count."""
     return replace(pusher(docker), sleep=waits.append, clock=lambda: 0.0)
 
 
@@ -213,7 +213,7 @@ def test_without_a_login_and_with_a_wrong_one(
 
 
 def google(docker: Engine, token: str, **more: Any) -> Pusher:
-    """As to a registry of Google's, with this token."""
+    """Return a pusher for a registry of Google's, with this token."""
 
     def credential(host: str) -> Credential:
         return Credential(host=host, user=GOOGLE_USER, secret=token)

@@ -1,4 +1,4 @@
-"""Which bytes the base image is, and who is asked for it."""
+"""The digest of the base image, and the registry that is asked for it."""
 
 from __future__ import annotations
 

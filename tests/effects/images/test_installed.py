@@ -1,4 +1,4 @@
-"""What an image has installed is asked once, of the image itself; here a stand-in for `docker run`."""
+"""The packages of an image are read once, from the image itself; here a stand-in for `docker run`."""
 
 from __future__ import annotations
 

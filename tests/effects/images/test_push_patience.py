@@ -1,4 +1,4 @@
-"""How long a push waits for a registry that fails: pauses count, until a layer gets further."""
+"""The time that a push waits for a registry that fails: pauses count, until a layer gets further."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pausing(layer: str, seconds: int) -> Iterator[Line]:
 
 
 def ended(*lines: Line) -> str:
-    """What went wrong with a push that tells a line a second, and ends with its digest."""
+    """Return the error of a push that prints a line a second, and ends with its digest."""
     times = iter(map(float, range(1, len(lines) + 2)))
     done = {"aux": {"Digest": "sha256:1"}}
     return _followed((*lines, done), lambda _event: None, _Pauses(clock=lambda: next(times)))[0]

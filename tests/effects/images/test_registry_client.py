@@ -1,4 +1,4 @@
-"""What a registry is asked, with what, how often; and that it is believed only where its bytes prove it."""
+"""Requests to a registry, with their headers and number; its answers are believed only if their digest is right."""
 
 from __future__ import annotations
 

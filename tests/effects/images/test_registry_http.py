@@ -89,7 +89,7 @@ def test_how_long_a_registry_asks_to_wait(said: str, seconds: float | None) -> N
 def asked(
     answers: list[RegistryAnswer | Exception], *, budget_s: float = PLENTY_S
 ) -> tuple[RegistryAnswer | Exception, list[float]]:
-    """What comes of it, and the pauses; the last answer is given again and again."""
+    """Return the result of the request, and the pauses; the last answer is repeated."""
     slept: list[float] = []
     rest = iter(answers)
     last: list[RegistryAnswer | Exception] = []

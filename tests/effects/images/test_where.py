@@ -1,4 +1,4 @@
-"""Which registry an image goes to."""
+"""Choice of an image's registry."""
 
 from __future__ import annotations
 

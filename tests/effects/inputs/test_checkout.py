@@ -1,4 +1,4 @@
-"""What git says of a folder."""
+"""The commit and changes of a folder, by git."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_with_one_and_without_an_engine(tmp_path: Path) -> None:
 
 
 class Asked(Exception):
-    """Nothing is made: what would have been is known."""
+    """Raised with the container that would have been created."""
 
 
 @dataclass

@@ -246,7 +246,7 @@ def test_killed_while_converting_then_again(lab: Lab) -> None:
 
 
 def _end_stand_in(lab: Lab) -> None:
-    """By its own command line, which names this test's folder."""
+    """Stop the stand-in, found by its own command line, which names this test's folder."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue

@@ -1,4 +1,4 @@
-"""What is asked of the hub before MaxText reads from it, against a stand-in on loopback."""
+"""Requests to the hub before MaxText reads from it, against a stand-in on loopback."""
 
 from __future__ import annotations
 

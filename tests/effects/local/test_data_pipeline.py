@@ -1,4 +1,4 @@
-"""What MaxText's pipeline says of files that it cannot read, in words that name the next step."""
+"""Errors of MaxText's pipeline about files that it cannot read, in words that name the next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a sequence ends; tests/contract/test_data.py runs the worker in MaxText's environment."""
+"""The end of a sequence; tests/contract/test_data.py runs the worker in MaxText's environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine says of a trainer that was killed."""
+"""The cause that this machine gives for a killed trainer."""
 
 from __future__ import annotations
 

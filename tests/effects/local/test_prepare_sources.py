@@ -1,4 +1,4 @@
-"""Which files are read, and when they count as the same."""
+"""The files that are read, and when they count as the same."""
 
 from __future__ import annotations
 

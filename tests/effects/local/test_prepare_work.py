@@ -1,4 +1,4 @@
-"""What the worker says, and the error that it means."""
+"""Messages of the worker, and the errors that they mean."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_failure_says_what_to_do(words: str, kind: type[Exception], fix: str) 
 
 
 def asked(folder: Path, script: str, *, online: bool = False) -> object:
-    """What `work` makes of a worker whose interpreter is this script; it may print `env`."""
+    """Return the result of `work` for a worker whose interpreter is this script; it may print `env`."""
     python = folder / "python"
     python.write_text(
         f"#!{sys.executable}\nimport json, os, sys\nenv, answer = dict(os.environ), sys.argv[-1]\n{script}\n"

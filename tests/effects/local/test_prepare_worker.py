@@ -1,4 +1,4 @@
-"""Which rows MaxText can train on; tests/contract/test_prepare.py asks MaxText, and runs the worker."""
+"""Rows that MaxText can train on; tests/contract/test_prepare.py asks MaxText, and runs the worker."""
 
 from __future__ import annotations
 

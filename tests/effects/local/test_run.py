@@ -410,7 +410,7 @@ def test_an_output_below_a_file_is_reported(tmp_path: Path) -> None:
 
 
 def _pids(name: str) -> list[int]:
-    """Of the trainer itself, not of what started it."""
+    """Return the process ids of the trainer itself, not of what started it."""
     listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     rows = (line.split(maxsplit=2) for line in listed.splitlines()[1:])
     return [int(row[0]) for row in rows if len(row) > 2 and "python" in Path(row[1]).name and row[2].startswith(name)]

@@ -1,4 +1,4 @@
-"""Whether anybody is logged in at Google, without asking anybody."""
+"""Detection of a Google login without a request."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ OURS_ALONE = {
     "machine/google_files.py": "the kernel's",
     "machine/memory.py": "the kernel's",
 }
-"""Who reads by itself, and why nobody else can have put a pipe there."""
+"""Modules that read by themselves, and why no other user can have put a pipe there."""
 
 
 def test_a_file_is_read_unchanged(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is written to a standard stream, whoever writes it."""
+"""Writes to a standard stream, from any library."""
 
 from __future__ import annotations
 

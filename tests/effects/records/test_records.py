@@ -1,4 +1,4 @@
-"""One attempt is begun once, whoever dies or answers late; what is read back is what happened."""
+"""An attempt begins once, even if a writer dies or answers late; records are read back as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an output can be written is told before, and asking leaves nothing behind."""
+"""An output that cannot be written is reported before; the test write leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may explain a run, read from the stand-in; what cannot be read is None and stops nothing."""
+"""Evidence that may explain a run, read from the stand-in; what cannot be read is None and stops nothing."""
 
 from __future__ import annotations
 

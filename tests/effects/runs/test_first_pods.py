@@ -33,7 +33,7 @@ Told = dict[str, tuple[Any, ...]]
 
 
 class Looks:
-    """At the stand-in, one after the other."""
+    """Successive reads of the stand-in."""
 
     def __init__(self, api: ClusterApi, folder: Path) -> None:
         self.api = api
@@ -138,7 +138,7 @@ def test_a_named_run_reads_only_its_own_pods_and_log(looks: Looks) -> None:
 
 
 def waits(looks: Looks, name: str) -> None:
-    """For a node."""
+    """Make the run's pod wait for a node."""
     looks.run(name, STARTING)
     looks.there.pod(name, phase="Pending", containerStatuses=[])
 

@@ -1,4 +1,4 @@
-"""All runs at once: clusters that answer, clusters that do not, this machine, and what both have forgotten."""
+"""Runs of several sources: clusters that answer, clusters that do not, this machine, and runs that both have lost."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def states(found: Gathered) -> dict[str, Status]:
 
 
 def remembered(world: World, *, effort: Effort = NOTHING) -> tuple[Observation, ...]:
-    """As `status` keeps them after it has asked."""
+    """Return the runs as `status` keeps them after a read."""
     found = world.gather(effort=effort).observations
     remember(world.store.state, [(one, classify(one, now=NOW)) for one in found], now=NOW)
     return found
@@ -152,7 +152,7 @@ def test_a_cluster_that_is_silent_gives_what_was_known(world: World) -> None:
 
 
 def test_what_a_cluster_had_no_more_when_it_answered_last_is_not_shown_as_living(world: World) -> None:
-    """Cancelled by somebody else; then the cluster falls silent."""
+    """Another user cancelled it; then the cluster stops answering."""
     world.runs.admitted("gemma")
     world.runs.admitted("other")
     remembered(world)
@@ -224,7 +224,7 @@ def test_what_ended_before_it_was_forgotten_stays_ended(world: World) -> None:
 
 
 def test_a_run_that_was_cancelled_keeps_what_was_known_of_it(world: World) -> None:
-    """Its JobSet and its pods are gone, and its record tells that somebody cancelled it."""
+    """Its JobSet and its pods are gone, and its record says that it was cancelled."""
     made = world.runs.admitted("gemma")
     uid = made["metadata"]["uid"]
     where = {"cluster": Where(context="stand-in"), "namespace": "default"}
@@ -438,7 +438,7 @@ def test_where_not_all_can_be_read_a_look_that_is_no_longer_young_reads_few(worl
 
 
 def test_rows_without_logs_are_shown_first_and_runs_stay_whole(world: World) -> None:
-    """`gemma-2` is read: the first attempt, which nobody reads, comes with it."""
+    """`gemma-2` is read: the first attempt, which was not asked for, comes with it."""
     world.runs.admitted("gemma", status=ended("Failed", "x", at="2026-11-01T00:00:00Z"))
     world.runs.admitted("gemma-2", run="gemma")
     world.runs.admitted("other")

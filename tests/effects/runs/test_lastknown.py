@@ -1,4 +1,4 @@
-"""What was known last: kept, read back, and never in the way."""
+"""The last known state of runs: kept, read back, and never in the way."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_each_call_adds_to_what_was_known(tmp_path: Path) -> None:
 
 
 def test_what_lived_and_is_not_there_now_is_not_shown_as_living_later(tmp_path: Path) -> None:
-    """It was cancelled, or its TTL ran out, while nobody looked; how a run ended stays known."""
+    """It was cancelled, or its TTL ran out, between two reads; how a run ended stays known."""
     end = observed("ended")
     remember(tmp_path, [(observed("gone"), TRAINING), (observed("there"), TRAINING), (end, DONE)], now=NOW)
     forget(tmp_path, cluster=CLUSTER, namespace="default", there={"uid-there"}, now=NOW)

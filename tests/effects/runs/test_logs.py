@@ -58,7 +58,7 @@ class World:
         self.listeners: list[Listener] = []
 
     def close(self) -> None:
-        """Whoever still listens comes to an end."""
+        """End the streams of all followers."""
         self.end()
         for pod in self.api.standin.objects.of("/pods").values():
             pod["status"]["phase"] = "Succeeded"
@@ -103,7 +103,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 class Listener:
-    """Somebody who takes each line as it comes."""
+    """A follower that takes each line as it comes."""
 
     def __init__(self, lines: Iterator[LogLine]) -> None:
         self.heard: list[LogLine] = []
@@ -127,7 +127,7 @@ class Listener:
         return [line.text for line in self.heard[self.given - count : self.given]]
 
     def rest(self) -> list[str]:
-        """All until the end."""
+        """Return all lines until the end."""
         self._thread.join(SOON_S)
         assert not self._thread.is_alive()
         return [line.text for line in self.heard[self.given :]]

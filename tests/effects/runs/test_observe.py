@@ -1,4 +1,4 @@
-"""How runs on a cluster are read, against the stand-in: what is asked, and what each failing list costs."""
+"""Reads of runs on a cluster, against the stand-in: the requests, and the cost of each failing list."""
 
 from __future__ import annotations
 

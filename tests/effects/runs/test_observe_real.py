@@ -48,7 +48,7 @@ def queued(staged: Staged) -> Iterator[Staged]:
 
 
 def words(staged: Staged, name: str) -> str:
-    """Why Kueue has not reserved quota."""
+    """Return why Kueue has not reserved quota."""
     workload = staged.seen(name)[0].workload
     conditions = workload.conditions if workload else ()
     return "".join(c.message for c in conditions if c.type == "QuotaReserved")

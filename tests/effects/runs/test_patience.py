@@ -1,4 +1,4 @@
-"""A cluster is waited for as long as it lives, within bounds; then it is told of as silent."""
+"""A cluster is waited for as long as it shows activity, within bounds; then it is reported as silent."""
 
 from __future__ import annotations
 

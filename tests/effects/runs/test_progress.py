@@ -1,4 +1,4 @@
-"""How far runs have come: from logs, from what lies beside the output, and not at all where time is up."""
+"""The progress of runs: from logs, from files beside the output, or unread when the time is up."""
 
 from __future__ import annotations
 

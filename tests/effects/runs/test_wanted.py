@@ -1,4 +1,4 @@
-"""Whose progress is read: a law over any runs, and whose turn it is."""
+"""The choice of runs whose progress is read: a law over any runs, and whose turn it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked at before a create, against the stand-in: everything that is needed, and nothing is changed."""
+"""Reads before a create, against the stand-in: everything that is needed, and nothing is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims of conversions: the first caller names the run, whoever comes later."""
+"""Claims of conversions: the first caller names the run, later callers adopt it."""
 
 from __future__ import annotations
 

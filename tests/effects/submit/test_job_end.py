@@ -1,4 +1,4 @@
-"""What is recorded when a run has ended."""
+"""The record of a run that has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a run that lives already: in the words of `xsft why`, and only where something is wrong."""
+"""Notes about a live run: in the words of `xsft why`, and only if something is wrong."""
 
 from __future__ import annotations
 

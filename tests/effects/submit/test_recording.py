@@ -1,4 +1,4 @@
-"""What a record says beside the plan."""
+"""The fields of a record beside the plan."""
 
 from __future__ import annotations
 

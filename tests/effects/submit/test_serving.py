@@ -1,4 +1,4 @@
-"""A server is created once, whoever asks and whatever happens to an answer; nothing of others is touched."""
+"""A server is created once, by any caller and whatever happens to an answer; objects of others are not touched."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_a_failed_attempt_gets_a_second_that_resumes(
 def test_another_run_that_has_the_next_attempts_name_does_not_stop_it(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any, owner: str | None
 ) -> None:
-    """A run may itself be named `…-2`, and JobSets may be nobody's we know."""
+    """A run may itself be named `…-2`, and JobSets may have no known owner."""
     submit()
     ends(cluster_api, "Failed")
     saves(bucket, 400)

@@ -1,4 +1,4 @@
-"""What is believed of an xpk that ends in some way or other, and what it is given."""
+"""xpk's ends, which of its words are believed, and its arguments."""
 
 from __future__ import annotations
 
