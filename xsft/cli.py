@@ -42,7 +42,7 @@ def _status(arguments: tuple[str, ...]) -> int:
 
 def _run(arguments: tuple[str, ...]) -> int:
     asked = next((a for a in arguments if not a.startswith("-")), "")
-    top = parser(only=asked)
+    top = parser(only=asked, alone=arguments[:1] == (asked,))  # an option before the verb may print them all
     try:
         args = top.parse_args(arguments)
     except SystemExit as stop:  # --help

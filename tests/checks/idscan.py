@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -72,17 +72,19 @@ def _id_of(call: ast.Call, helpers: Mapping[str, int]) -> list[ast.expr]:
 def _helpers(tree: ast.AST) -> dict[str, int]:
     """Functions that hand one of their parameters on as an id, with its position: `refuse(id, where, …)`."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name not in MAKERS]
+    calls = {f: [node for node in ast.walk(f) if isinstance(node, ast.Call)] for f in functions}
     found: dict[str, int] = {}
     while True:
-        more = {f.name: at for f in functions if f.name not in found and (at := _handed_on(f, found)) is not None}
+        left = [f for f in functions if f.name not in found]
+        more = {f.name: at for f in left if (at := _handed_on(f, calls[f], found)) is not None}
         if not more:
             return found
         found |= more
 
 
-def _handed_on(function: ast.FunctionDef, helpers: Mapping[str, int]) -> int | None:
+def _handed_on(function: ast.FunctionDef, calls: Sequence[ast.Call], helpers: Mapping[str, int]) -> int | None:
+    """The position of the parameter that one of the function's calls gives as an id."""
     names = [arg.arg for arg in function.args.args if arg.arg not in ("self", "cls")]
-    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     given = {_name(expr) for call in calls for expr in _id_of(call, helpers)}
     return next((at for at, name in enumerate(names) if name in given), None)
 

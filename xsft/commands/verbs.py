@@ -93,14 +93,17 @@ def _near(message: str) -> str:
     return f". Did you mean {near[0]}?" if near else ""
 
 
-def parser(*, only: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; with `only`, the arguments of that verb alone are filled in."""
+def parser(*, only: str | None = None, alone: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; with `only`, the arguments of that verb alone are filled in, and
+    with `alone` it knows no other verb, because the others' parsers take as long to make as all else.
+    """
     top = _Parser(prog="xsft", description="LLM fine-tuning runs on Cloud TPU slices.", epilog=EPILOG)
     top.discreet = only in DISCREET
     top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("--version", action="store_true", help="print the version")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
-    for name, help_line in VERBS.items():
+    known = {only: VERBS[only]} if alone and only in VERBS else VERBS
+    for name, help_line in known.items():
         sub = verbs.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
         sub.discreet = name in DISCREET
         if only is None or only == name:

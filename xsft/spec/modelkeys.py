@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import Struct
@@ -57,7 +58,7 @@ def keys_of(annotation: Any) -> tuple[str, ...]:
 
 def paths_to(model: type[BaseModel], key: str) -> tuple[str, ...]:
     """Return the dotted paths of every section where the model has this key, e.g. `steps` -> `train.steps`."""
-    return tuple(dict.fromkeys(p for p in _all_paths(model, "", 0) if p.rpartition(".")[2] == key))
+    return tuple(dict.fromkeys(p for p in _paths_of(model) if p.rpartition(".")[2] == key))
 
 
 def options_of(annotation: Any) -> tuple[str, ...]:
@@ -107,6 +108,11 @@ def _fields(annotation: Any) -> dict[str, Any]:
     if not _is_model(plain):
         return {}
     return {field.alias or name: Annotated[field.annotation, field] for name, field in plain.model_fields.items()}
+
+
+@cache
+def _paths_of(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(_all_paths(model, "", 0))
 
 
 def _all_paths(annotation: Any, at: str, depth: int) -> Iterator[str]:
