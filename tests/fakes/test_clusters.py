@@ -16,7 +16,7 @@ COUNTED = {
     "other-version": 1,
     "before-server": 1,
     "xpk": 3,
-    "silence": 3,
+    "silence": 2,
     "tls": 32,
     "walked": 2,
     "prompt": 2,

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,27 @@ FAST_S = (QUIET_S + ALONE_S) / 2
 """Below what a silent cluster may take alone."""
 
 
+Places = Callable[..., None]
+
+
 @pytest.fixture
-def places(cluster_api: ClusterApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Two places: `main`, which is the test's cluster, and `lab`, at the given address."""
+def places(cluster_api: ClusterApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    """Writes places: `main`, which is the test's cluster, and others at the given addresses."""
     monkeypatch.setenv("KUBECONFIG", str(cluster_api.kubeconfig))
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").touch()
     namespace = {"namespace": cluster_api.namespace}
-    there = {"main": {"context": cluster_api.context, **namespace}, "lab": {"context": "lab", **namespace}}
-    (tmp_path / "places.yaml").write_text(yaml.safe_dump(there))
     first = yaml.safe_load(cluster_api.kubeconfig.read_text())
 
-    def at(server: str) -> None:
+    def at(**servers: str) -> None:
+        there = {"main": cluster_api.context, **{name: name for name in servers}}
+        placed = {name: {"context": context, **namespace} for name, context in there.items()}
+        (tmp_path / "places.yaml").write_text(yaml.safe_dump(placed))
         config = {key: list(value) if isinstance(value, list) else value for key, value in first.items()}
-        config["clusters"].append({"name": "lab", "cluster": {"server": server, "insecure-skip-tls-verify": True}})
-        config["contexts"].append({"name": "lab", "context": {"cluster": "lab", "user": "u"}})
+        for name, server in servers.items():
+            config["clusters"].append({"name": name, "cluster": {"server": server, "insecure-skip-tls-verify": True}})
+            config["contexts"].append({"name": name, "context": {"cluster": name, "user": "u"}})
         cluster_api.kubeconfig.write_text(yaml.safe_dump(config))
 
     return at
@@ -68,45 +73,41 @@ def look(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     return looked
 
 
+SILENT = {"mute": ("http", b""), "in-tls": ("https", b""), "half": ("http", HALF)}
+"""The schemes of clusters that say nothing, and what they say before."""
+
+
 def test_the_answer_of_the_others_comes_soon_and_the_silent_ones_last_state_beside_it(
-    cluster_api: ClusterApi, places: Any, look: Any
+    cluster_api: ClusterApi, places: Places, look: Any
 ) -> None:
-    comes_soon(cluster_api, places, look, scheme="http", first=b"")
-
-
-@pytest.mark.standin_only("silence")
-@pytest.mark.parametrize(("scheme", "first"), [("https", b""), ("http", HALF)], ids=["in TLS", "half"])
-def test_it_comes_soon_however_silent_the_other_one_is(
-    cluster_api: ClusterApi, places: Any, look: Any, scheme: str, first: bytes
-) -> None:
-    comes_soon(cluster_api, places, look, scheme=scheme, first=first)
-
-
-def comes_soon(cluster_api: ClusterApi, places: Any, look: Any, *, scheme: str, first: bytes) -> None:
     cluster_api.connect().create_jobset(sent_to(cluster_api))
-    places(cluster_api.server.url)
+    places(**dict.fromkeys(SILENT, cluster_api.server.url))
     status, before, problems, _ = look()
-    assert (status, set(before), problems) == (0, {cluster_api.context, "lab"}, [])
-    with listening(first=first, closes=False) as port:
-        places(f"{scheme}://127.0.0.1:{port}")
+    assert (status, set(before), problems) == (0, {cluster_api.context, *SILENT}, [])
+    with ExitStack() as stack:
+        servers = {}
+        for name, (scheme, first) in SILENT.items():
+            port = stack.enter_context(listening(first=first, closes=False))
+            servers[name] = f"{scheme}://127.0.0.1:{port}"
+        places(**servers)
         status, rows, problems, passed = look()
     assert passed < FAST_S
     assert status == 0
     assert rows[cluster_api.context]["unread"] == []
-    lab = rows["lab"]
-    assert (lab["state"], lab["observed_at"]) == (before["lab"]["state"], before["lab"]["observed_at"])
-    assert [one["id"] for one in problems] == ["unreachable"]
-    assert problems[0]["severity"] == "warning"
-    assert re.fullmatch(r"lab: no answer for \d+ s; the state of its runs is unknown\.", problems[0]["message"])
-    assert "--place or --context" in problems[0]["fix"]
+    for name in SILENT:
+        assert (rows[name]["state"], rows[name]["observed_at"]) == (before[name]["state"], before[name]["observed_at"])
+    assert [(one["id"], one["severity"]) for one in problems] == [("unreachable", "warning")] * len(SILENT)
+    for name, problem in zip(sorted(SILENT), sorted(problems, key=lambda one: str(one["message"])), strict=True):
+        assert re.fullmatch(rf"{name}: no answer for \d+ s; the state of its runs is unknown\.", problem["message"])
+        assert "--place or --context" in problem["fix"]
 
 
 def test_a_list_that_hangs_takes_nothing_from_the_jobsets_that_came(
-    cluster_api: ClusterApi, places: Any, look: Any
+    cluster_api: ClusterApi, places: Places, look: Any
 ) -> None:
     """Where there are others as well: the cluster is given up later than its list."""
     cluster_api.connect().create_jobset(sent_to(cluster_api))
-    places(cluster_api.server.url)
+    places(lab=cluster_api.server.url)
     cluster_api.server.fail("/workloads", action="hang-before", times=9)
     status, rows, problems, _ = look()
     assert (status, set(rows), problems) == (0, {cluster_api.context, "lab"}, [])
@@ -117,11 +118,11 @@ def test_a_list_that_hangs_takes_nothing_from_the_jobsets_that_came(
 
 @pytest.mark.standin_only("silence")
 def test_the_only_one_is_waited_for_longer_and_not_for_ever(
-    places: Any, look: Any, monkeypatch: pytest.MonkeyPatch
+    places: Places, look: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observe_patience, "ALONE_S", 2.0)
     with listening(first=b"", closes=False) as port:
-        places(f"http://127.0.0.1:{port}")
+        places(lab=f"http://127.0.0.1:{port}")
         status, rows, problems, passed = look("--place", "lab")
     assert (status, rows) == (5, {})
     assert 2.0 <= passed < ALONE_S
@@ -150,14 +151,14 @@ def slowly(behind: Callable[[Seen], Answer], *, pause_s: float) -> Iterator[str]
 
 
 def test_a_slow_cluster_is_waited_for(
-    cluster_api: ClusterApi, places: Any, look: Any, monkeypatch: pytest.MonkeyPatch
+    cluster_api: ClusterApi, places: Places, look: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each list takes twice as long as silence may last, and the Workloads as long once more."""
     monkeypatch.setattr(observe_patience, "QUIET_S", 2.0)
     monkeypatch.setattr("xsft.effects.runs.observe.LATE_S", 2.0)
     cluster_api.connect().create_jobset(sent_to(cluster_api))
     with slowly(cluster_api.server.behind, pause_s=0.1) as url:
-        places(url)
+        places(lab=url)
         status, rows, problems, passed = look()
     assert (status, set(rows), problems) == (0, {cluster_api.context, "lab"}, [])
     assert passed > 6.0
@@ -167,7 +168,7 @@ def test_a_slow_cluster_is_waited_for(
 
 @pytest.mark.standin_only("silence")
 def test_a_terminal_shows_which_cluster_is_waited_for(
-    cluster_api: ClusterApi, places: Any, monkeypatch: pytest.MonkeyPatch
+    cluster_api: ClusterApi, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import os
     import pty
@@ -188,7 +189,7 @@ def test_a_terminal_shows_which_cluster_is_waited_for(
     reader = threading.Thread(target=hear, daemon=True)
     reader.start()
     with listening(first=b"", closes=False) as port, os.fdopen(theirs, "w") as terminal:
-        places(f"http://127.0.0.1:{port}")
+        places(lab=f"http://127.0.0.1:{port}")
         monkeypatch.setattr("sys.stderr", terminal)
         assert main(("status",)) == 0
         terminal.flush()
