@@ -19,8 +19,7 @@ from xsft.commands.pipeline_cluster import ClusterCall, SharedIntent, begun, sub
 from xsft.commands.pipeline_here import watch_here
 from xsft.commands.progress import shown
 from xsft.effects.local import evaluate
-from xsft.effects.local.evaluate import LocalEvaluation
-from xsft.effects.local.evaluate_folder import existing
+from xsft.effects.local.evaluate import LocalEvaluation, existing
 from xsft.effects.local.evaluate_plan import plan_evaluate
 from xsft.effects.local.machine import Machine
 from xsft.effects.records.records import record_store

@@ -28,9 +28,7 @@ from xsft.conversion.inputs import ConversionSource
 from xsft.conversion.progress import ArraysDone, ConversionEvent, ConversionPhase
 from xsft.conversion.record import FILE, from_json
 from xsft.effects.facts.converted import writes
-from xsft.effects.local.convert import Conversion, ConversionResult, bytes_done, convert_here
-from xsft.effects.local.convert_folder import folder_of
-from xsft.effects.local.convert_needs import lacks
+from xsft.effects.local.convert import Conversion, ConversionResult, bytes_done, convert_here, lacks, stage_run
 from xsft.effects.local.machine import Machine
 from xsft.effects.machine.filelock import exclusive
 from xsft.errors import EnvironmentMissing, Refused
@@ -367,7 +365,7 @@ def test_the_folder_of_a_training_is_not_taken(lab: Lab) -> None:
 
 def test_a_conversion_of_the_same_run_that_is_under_way_is_not_joined_by_another(lab: Lab) -> None:
     plan, _ = look(lab.workload())
-    with exclusive(folder_of(plan).run.lock, waiting=lambda: None), pytest.raises(Refused, match="other weights"):
+    with exclusive(stage_run(plan).folder.lock, waiting=lambda: None), pytest.raises(Refused, match="other weights"):
         lab.convert()
 
 
@@ -405,7 +403,7 @@ def test_a_model_of_unknown_size_is_reported_as_unchecked(lab: Lab) -> None:
 
 @pytest.mark.early
 def test_no_environment_is_built_for_a_conversion_that_cannot_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsft.effects.local.convert_needs.memory_bytes", lambda: 1000)
+    monkeypatch.setattr("xsft.effects.local.convert.memory_bytes", lambda: 1000)
     built: list[str] = []
 
     def build() -> Machine:
@@ -425,17 +423,17 @@ def test_a_download_is_derived_from_the_files_that_grow(lab: Lab) -> None:
     blobs = lab.folder / "cache" / "huggingface" / "hub" / "models--owner--name" / "blobs"
     blobs.mkdir(parents=True)
     (blobs / "abc.incomplete").write_bytes(b"x" * 1234)
-    folder = folder_of(plan)
-    seen = bytes_done(plan, folder.directory, machine=lab.machine())
+    folder = Path(plan.directory)
+    seen = bytes_done(plan, folder, machine=lab.machine())
     assert (seen.doing, seen.done, seen.of) == ("downloading", 1234, 5000)
-    (folder.directory / "0").mkdir(parents=True)
-    (folder.directory / "0" / "d").write_bytes(b"x" * 10)
-    seen = bytes_done(plan, folder.directory, machine=lab.machine())
+    (folder / "0").mkdir(parents=True)
+    (folder / "0" / "d").write_bytes(b"x" * 10)
+    seen = bytes_done(plan, folder, machine=lab.machine())
     assert (seen.doing, seen.done, seen.of) == ("saving", 10, 100)
 
 
 def test_too_little_memory_refuses_before_anything_is_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsft.effects.local.convert_needs.memory_bytes", lambda: 1000)
+    monkeypatch.setattr("xsft.effects.local.convert.memory_bytes", lambda: 1000)
     with pytest.raises(EnvironmentMissing, match="memory") as refused:
         lab.convert()
     assert refused.value.problem_id == "conversion-memory"

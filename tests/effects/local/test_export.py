@@ -22,8 +22,7 @@ from tests.hfmodels import SIZES, shapes, write_model
 from tests.localruns import OPEN
 from tests.until import until
 from xsft.effects.facts.exported import plan_export, training_of
-from xsft.effects.local.export import ExportResult, ExportWork, export_here, found, stage_end
-from xsft.effects.local.export_needs import refuse_without_room
+from xsft.effects.local.export import ExportResult, ExportWork, export_here, found, refuse_without_room, stage_end
 from xsft.effects.local.machine import Machine
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.effects.runs.local import observe_local

@@ -7,6 +7,7 @@ try keeps its folder, and the next one gets another.
 from __future__ import annotations
 
 import os
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,27 +15,42 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
+from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone, ConversionEvent, parse
+from xsft.conversion.record import FILE, SPEC_KEY, ConversionRecord
 from xsft.effects.facts.tries import OWN
-from xsft.effects.local import convert_folder
-from xsft.effects.local.convert_folder import ConversionFolder
-from xsft.effects.local.convert_needs import lacks
+from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.local.namespace import refuse_where_harmful
-from xsft.effects.local.stage_record import begun, ended, next_attempt, run_recorded, stage_record, usable
+from xsft.effects.local.stage_record import (
+    StageRun,
+    begun,
+    beside_fields,
+    ended,
+    run_recorded,
+    save_record,
+    stage_record,
+    usable,
+)
 from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.memory import memory_bytes
 from xsft.effects.machine.parallel import repeating
+from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused
-from xsft.problems import Problem, errors_in, warning
+from xsft.problems import Problem, error, errors_in, warning
 from xsft.records.model import Outcome, Record
+from xsft.spec.amounts import size_text
+from xsft.stages.result_record import to_json
 from xsft.trainers.explain import reason
 
 TAIL_LINES = 2000
@@ -81,16 +97,18 @@ def convert_here(asked: Conversion) -> ConversionResult:
     plan = asked.look()
     if plan.whole and not _unsaid(plan):
         return _found(plan)
-    folder = convert_folder.folder_of(plan)
-    with usable(folder.first), exclusive(folder.lock, waiting=asked.waiting):
+    folder, first = (
+        stage_run(plan).folder,
+        Path(plan.first),
+    )  # the lock there covers every run that asks for these weights
+    with usable(first), exclusive(first / "xsft" / "lock", waiting=asked.waiting):
         plan = asked.look()  # another process may have finished it
-        folder = convert_folder.folder_of(plan)
         if plan.whole:
             if _unsaid(plan):
-                convert_folder.mend(plan, folder, at=clock.now())
+                _mend(plan, at=clock.now())
             return _found(plan)
-        with _held(folder, plan):
-            return _converted(asked, plan, folder)
+        with _held(plan, folder):
+            return _converted(asked, plan)
 
 
 def _unsaid(plan: ConversionPlan) -> bool:
@@ -110,7 +128,7 @@ def _found(plan: ConversionPlan) -> ConversionResult:
 
 
 @contextmanager
-def _held(folder: ConversionFolder, plan: ConversionPlan) -> Iterator[None]:
+def _held(plan: ConversionPlan, folder: RunFolder) -> Iterator[None]:
     """Hold the lock of the conversion. `status` and `cancel` read this lock."""
 
     def refuse() -> None:
@@ -120,23 +138,24 @@ def _held(folder: ConversionFolder, plan: ConversionPlan) -> Iterator[None]:
             id="run-running",
         )
 
-    folder.run.own.mkdir(parents=True, exist_ok=True)
-    with exclusive(folder.run.lock, waiting=refuse):
+    folder.own.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder.lock, waiting=refuse):
         yield
 
 
-def _converted(asked: Conversion, plan: ConversionPlan, folder: ConversionFolder) -> ConversionResult:
-    before, missing = stage_record(convert_folder.stage_run(plan)), lacks(plan, cache=asked.cache)
+def _converted(asked: Conversion, plan: ConversionPlan) -> ConversionResult:
+    run = stage_run(plan)
+    before, missing = stage_record(run), lacks(plan, cache=asked.cache)
     refused = [problem for problem in errors_in(missing) if problem.id not in asked.accepted]
     if refused:
         raise EnvironmentMissing(refused[0].message, fix=refused[0].fix, id=refused[0].id)
     machine = asked.machine()
     contained = machine.contain()
     refuse_where_harmful(contained)
-    record = begun(before, next_attempt(before, plan.argv, folder=folder.run, machine=machine))
-    convert_folder.save(record, plan, folder)
-    record_store(machine.env).index(record, str(folder.run.record))
-    end = _tried(_Try(asked=asked, plan=plan, folder=folder, machine=machine, record=record))
+    record = begun(before, plan.argv, folder=run.folder, machine=machine)
+    _save(record, plan)
+    record_store(machine.env).index(record, str(run.folder.record))
+    end = _tried(_Try(asked=asked, plan=plan, machine=machine, record=record))
     return ConversionResult(
         action="created" if len(record.attempts) == 1 else "attempt",
         why=_why(plan),
@@ -144,7 +163,7 @@ def _converted(asked: Conversion, plan: ConversionPlan, folder: ConversionFolder
         reason=end.reason,
         plan=plan,
         checkpoint=plan.checkpoint if end.outcome == "completed" else None,
-        record=folder.run.record,
+        record=run.folder.record,
         log=Path(record.last.log),
         warnings=(*contained.warnings, *missing, *end.warnings),
     )
@@ -153,7 +172,6 @@ def _converted(asked: Conversion, plan: ConversionPlan, folder: ConversionFolder
 class _Try(Struct, frozen=True, kw_only=True):
     asked: Conversion
     plan: ConversionPlan
-    folder: ConversionFolder
     machine: Machine
     record: Record
 
@@ -197,7 +215,7 @@ def _run(one: _Try, tail: deque[str]) -> int:
 
 
 def _tell_bytes(one: _Try) -> None:
-    one.asked.on_event(bytes_done(one.plan, one.folder.directory, machine=one.machine))
+    one.asked.on_event(bytes_done(one.plan, Path(one.plan.directory), machine=one.machine))
 
 
 def bytes_done(plan: ConversionPlan, directory: Path, *, machine: Machine) -> BytesDone:
@@ -247,7 +265,7 @@ def _judged(one: _Try, status: int, tail: Iterable[str]) -> _End:
 
 def _saved(one: _Try, end: _End, status: int | None) -> _End:
     done = ended(one.record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
-    convert_folder.save(done, one.plan, one.folder)
+    _save(done, one.plan)
     return end
 
 
@@ -255,3 +273,72 @@ def _why(plan: ConversionPlan) -> str:
     if plan.broken:
         return f"{', '.join(plan.broken)} is not complete; it stays"
     return "these weights were not converted with these flags before"
+
+
+def stage_run(plan: ConversionPlan) -> StageRun:
+    inputs = {"training": plan.training, "directory": plan.directory, **to_builtins(plan.inputs)}
+    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=SPEC_KEY, inputs=inputs)
+
+
+def _save(record: Record, plan: ConversionPlan) -> None:
+    """Write both records: the run's, then the one beside the result."""
+    save_record(record, stage_run(plan).folder)
+    beside = Path(plan.directory) / FILE
+    private_folder(beside.parent)
+    write_atomic(beside, to_json(ConversionRecord(**beside_fields(record), inputs=to_builtins(plan.inputs))))
+
+
+def _mend(plan: ConversionPlan, *, at: str) -> None:
+    """Complete the records of a save that ended when xsft was killed before it could record that."""
+    if plan.recorded is None or plan.whole is None:
+        return
+    beside = Path(plan.whole).parent.parent / FILE
+    write_atomic(beside, to_json(replace(plan.recorded, outcome="completed", finished_at=at)))
+    run = stage_run(plan)
+    if not run.folder.record.is_file():
+        return
+    record = stage_record(run)
+    if record.attempts and record.last.argv == plan.recorded.argv:
+        saved = ended(record, outcome="completed", reason=None, status=record.last.exit_status, at=at)
+        save_record(saved, run.folder)
+
+
+def lacks(plan: ConversionPlan, *, cache: Path) -> tuple[Problem, ...]:
+    """Return a problem for the memory and the disk space that the conversion needs and this machine lacks; a warning if
+    the model's size is unknown, and so what it needs."""
+    needs = plan.estimate
+    return (unchecked(plan),) if needs is None else (*_memory(plan, needs), *_disk(plan, needs, cache))
+
+
+def unchecked(plan: ConversionPlan) -> Problem:
+    """Return the warning that nothing was checked."""
+    message = f"The size of {plan.inputs.model} is unknown, so memory and disk were not checked before the conversion."
+    fix = "Compare the size of the safetensors files with this machine: memory takes 1.2 times what is saved."
+    return warning("conversion-unchecked", "model.hf", message, fix)
+
+
+def _memory(plan: ConversionPlan, needs: ConversionEstimate) -> Iterator[Problem]:
+    memory = memory_bytes()
+    if memory is not None and memory < needs.memory:
+        takes, has = size_text(needs.memory), size_text(memory)
+        message = f"Converting {plan.inputs.model} takes about {takes} of memory; there are {has}."
+        fix = "Convert on a larger machine, or accept the risk: checks: {conversion-memory: why}."
+        yield error("conversion-memory", "model.hf", message, fix)
+
+
+def _disk(plan: ConversionPlan, needs: ConversionEstimate, cache: Path) -> Iterator[Problem]:
+    """Yield a problem if disk space is missing for the output or the hub's cache; added up if they are on one file
+    system.
+    """
+    needed: dict[int, tuple[Path, int]] = {}
+    for path, size in ((Path(plan.directory), needs.output), (cache, needs.download)):
+        there = next(parent for parent in (path, *path.parents) if parent.exists())
+        device = there.stat().st_dev
+        needed[device] = (there, needed.get(device, (there, 0))[1] + size)
+    for there, size in needed.values():
+        free = shutil.disk_usage(there).free
+        if free < size:
+            takes, has = size_text(size), size_text(free)
+            message = f"Converting {plan.inputs.model} takes about {takes} below {there}; {has} are free."
+            fix = "Free some space or name another output; or accept the risk: checks: {conversion-disk: why}."
+            yield error("conversion-disk", "output", message, fix)

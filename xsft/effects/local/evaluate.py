@@ -6,20 +6,23 @@ attempt keeps its folder, and the next one gets another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from xsft.catalog.releases import DEFAULT
-from xsft.effects.local.evaluate_folder import EvaluationFile, attempts_of, existing, run_folder, stage_run
-from xsft.effects.local.evaluate_process import Measuring, command, measure
 from xsft.effects.local.folder import RunFolder
-from xsft.effects.local.machine import Machine
+from xsft.effects.local.killed import signal_text, true_status
+from xsft.effects.local.machine import Machine, compiled_folder, program_environment
+from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.stage_record import (
+    StageRun,
     begun,
     ended,
-    next_attempt,
     read_stage,
     run_recorded,
     save_record,
@@ -27,23 +30,40 @@ from xsft.effects.local.stage_record import (
     usable,
 )
 from xsft.effects.local.stop import is_held
+from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.memory import memory_bytes
 from xsft.effects.machine.paths import private_folder
+from xsft.effects.machine.regular import read_bytes
+from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.evaluation.inputs import SPEC_KEY, next_directory
 from xsft.evaluation.plan import FILE, EvaluationPlan
-from xsft.evaluation.program import job_of, program_digest
-from xsft.evaluation.report import judgement_of, report_of, to_json
+from xsft.evaluation.program import PROGRAM, job_of, program_digest
+from xsft.evaluation.report import (
+    MAX_BYTES,
+    EvaluationReport,
+    Measurement,
+    from_json,
+    judgement_of,
+    measurement_of,
+    report_of,
+    to_json,
+)
 from xsft.evaluation.verdict import Judgement
 from xsft.pod.expression import matches
 from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.stage import StageAction, StageEnd, StageFound
+from xsft.trainers.explain import reason
 
+MARK = "xsft evaluate: "
+"""Start of the program's own lines."""
+FAILED = f"{MARK}failed: "
+TAIL_LINES = 2000
 MEMORY_FACTOR = 1.2
 """Of the weights' files: arrays and activations of one set of weights at a time."""
 PROCESS_BYTES = 1 << 30
@@ -65,7 +85,7 @@ def found(plan: EvaluationPlan) -> StageFound:
     """Return what exists of this evaluation. Raises Refused if its folder belongs to another run."""
     if there := existing(plan):
         return _judged(there)
-    folder = run_folder(plan)
+    folder = _run_folder(plan)
     if is_held(folder.lock):
         return StageFound(state="running", why=f"another xsft holds {folder.lock}")
     record = read_stage(folder, key=SPEC_KEY)
@@ -87,7 +107,7 @@ def perform(asked: LocalEvaluation) -> StageEnd:
     """Measure and judge, unless that was done. A program that fails, is interrupted or whose verdict fails gives an end
     that says so. Raises Refused for weights that are not there, EnvironmentMissing for a machine that is too small.
     """
-    plan, folder = asked.plan, run_folder(asked.plan)
+    plan, folder = asked.plan, _run_folder(asked.plan)
     if there := existing(plan):
         return _found_end(there)
     _refuse_unfit(plan)
@@ -147,10 +167,10 @@ def refuse_small_memory(weights: Path) -> None:
 
 def _measured(asked: LocalEvaluation, folder: RunFolder) -> StageEnd:
     plan, machine = asked.plan, asked.machine()
-    directory = Path(next_directory(plan.directory, taken=frozenset(map(str, attempts_of(plan)))))
+    directory = Path(next_directory(plan.directory, taken=frozenset(map(str, _attempts_of(plan)))))
     program = command(machine, job=Path("JOB"), answer=Path("ANSWER"))[len(machine.contain().prefix) :]
     before = stage_record(stage_run(plan))
-    record = begun(before, next_attempt(before, program, folder=folder, machine=machine))
+    record = begun(before, program, folder=folder, machine=machine)
     private_folder(directory)
     save_record(record, folder)
     record_store(machine.env).index(record, str(folder.record))
@@ -186,3 +206,90 @@ def _closed(record: Record, judgement: Judgement, *, status: int, at: str) -> Re
     if judgement.verdict == "failed":
         return ended(record, outcome="failed", reason=f"verdict {judgement.summary}", status=status, at=at)
     return ended(record, outcome="completed", reason=None, status=status, at=at)
+
+
+class EvaluationFile(Struct, frozen=True, kw_only=True):
+    """A complete evaluation.json."""
+
+    path: Path
+    report: EvaluationReport
+
+
+def _run_folder(plan: EvaluationPlan) -> RunFolder:
+    """Return `<output>/<training>-evaluate`. Raises UsageError if the output is not a folder of this machine."""
+    return stage_run(plan).folder
+
+
+def stage_run(plan: EvaluationPlan) -> StageRun:
+    inputs = {key: value for key, value in to_builtins(plan.inputs).items() if value is not None}
+    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=SPEC_KEY, inputs=inputs)
+
+
+def _attempts_of(plan: EvaluationPlan) -> tuple[Path, ...]:
+    """Return the folders of this evaluation's attempts, the first one first."""
+    first = Path(plan.directory)
+    names = [p.name for p in first.parent.iterdir()] if first.parent.is_dir() else []
+    numbered = {name.removeprefix(f"{first.name}-"): name for name in names if name.startswith(f"{first.name}-")}
+    later = sorted((int(number), name) for number, name in numbered.items() if number.isdecimal())
+    return (*((first,) if first.name in names else ()), *(first.parent / name for _, name in later))
+
+
+def existing(plan: EvaluationPlan) -> EvaluationFile | None:
+    """Return the newest complete evaluation of these inputs; None without one."""
+    return next(_complete(plan), None)
+
+
+def _complete(plan: EvaluationPlan) -> Iterator[EvaluationFile]:
+    for folder in reversed(_attempts_of(plan)):
+        try:
+            report = from_json(read_bytes(folder / FILE, limit=MAX_BYTES))
+        except OSError:
+            continue
+        if report is not None and report.digest == plan.digest:
+            yield EvaluationFile(path=folder / FILE, report=report)
+
+
+class Measuring(Struct, frozen=True, kw_only=True):
+    """How one measurement ended."""
+
+    measured: Measurement | None
+    """None if it failed."""
+    status: int
+    """Exit status of the program."""
+    why: str = ""
+    """Why it failed."""
+
+
+def command(machine: Machine, *, job: Path, answer: Path) -> tuple[str, ...]:
+    """Return the program's command line. -I: neither the user's site nor the checkout can shadow MaxText."""
+    return (*machine.contain().prefix, str(machine.python), "-I", str(PROGRAM), str(job), str(answer))
+
+
+def measure(
+    job: Mapping[str, Any], *, machine: Machine, log: Path | None, online: bool, progress: Callable[[str], None]
+) -> Measuring:
+    """Run the program to its end; its output goes to `log`, its own lines to `progress`. `online`: whether the run
+    reads anything but files. Raises Refused and EnvironmentMissing if it cannot start."""
+    refuse_where_harmful(machine.contain())
+    tail, began = deque[str](maxlen=TAIL_LINES), clock.monotonic()
+
+    def on_line(line: str) -> None:
+        tail.append(line)
+        if line.startswith(MARK):
+            progress(line.removeprefix(MARK))
+
+    with scratch_folder("evaluate") as scratch:
+        asked, answer = scratch / "job.json", scratch / "answer.json"
+        asked.write_text(json.dumps(job), encoding="utf-8")
+        own = {"JAX_COMPILATION_CACHE_DIR": str(compiled_folder(machine)), "JAX_PLATFORMS": "cpu"}
+        env = {**program_environment(machine, scratch, online=online), **own}
+        status = follow(
+            command(machine, job=asked, answer=answer), env=env, log=log or scratch / "log", on_line=on_line
+        )
+        status = true_status(status, tuple(tail))
+        found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
+    if "models" in found:
+        return Measuring(measured=measurement_of(found), status=status)
+    failed = next((line.removeprefix(FAILED) for line in reversed(tail) if line.startswith(FAILED)), None)
+    why = failed or signal_text(status, since=began) or reason(tuple(tail))
+    return Measuring(measured=None, status=status, why=why or f"it ended with exit status {status}")

@@ -6,39 +6,60 @@ interrupted attempt keeps its folder, and the next one gets another.
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.local import export_folder
-from xsft.effects.local.export_needs import refuse_without_room, why_no_logits
+from xsft.effects.facts.exported import sizes_in
 from xsft.effects.local.export_verify import verify, verify_logits, with_logits
 from xsft.effects.local.export_work import ExportShop, ask_worker, reads_bucket, run
+from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import refuse_where_harmful
-from xsft.effects.local.stage_record import begun, ended, next_attempt, run_recorded, stage_record, usable
+from xsft.effects.local.stage_record import (
+    StageRun,
+    begun,
+    beside_fields,
+    ended,
+    read_stage,
+    run_recorded,
+    save_record,
+    stage_record,
+    usable,
+)
 from xsft.effects.local.stop import holder
 from xsft.effects.local.trainer_process import GRACE_S
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.memory import memory_bytes
+from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.records.records import record_store
-from xsft.errors import XsftError
+from xsft.errors import EnvironmentMissing, XsftError
 from xsft.export.plan import ExportPlan
+from xsft.export.record import FILE, SPEC_KEY, ExportRecord
 from xsft.export.verification import Verification, verification_text
 from xsft.records.model import Outcome, Record
+from xsft.spec.amounts import size_text
+from xsft.stages.result_record import to_json
 from xsft.stages.stage import StageEnd, StageFound, stage_action
 from xsft.trainers.explain import reason
 from xsft.trainers.export import TOKENIZER, tokenizer_job
 
 TAIL_LINES = 2000
 NO_ADAPTERS = "the engine reads no adapters"
+PROCESS_BYTES = 2**30
+"""Bytes of Python, JAX and MaxText without any weights."""
+LOGITS_FACTOR = 2.5
+"""Memory of a comparison of logits, relative to the weights in float32: the model, and a copy while it is read."""
 
 
 class ExportResult(Struct, frozen=True, kw_only=True):
@@ -74,16 +95,16 @@ def export_here(asked: ExportWork) -> ExportResult:
     it. Raises Refused, EnvironmentMissing.
     """
     plan = asked.look()
-    if _is_enough(plan, asked) and not export_folder.is_open(plan):
+    if _is_enough(plan, asked) and not _is_open(plan):
         return existing_result(plan)
-    lock = export_folder.run_folder(plan).lock
+    lock = _run_folder(plan).lock
     with (
         usable(Path(plan.output)),
         exclusive(lock, waiting=lambda: asked.say("another xsft exports this run; waiting")),
     ):
         plan = asked.look()  # another process may have finished it
         if plan.whole:
-            export_folder.mend(plan, at=clock.now())
+            _mend(plan, at=clock.now())
             return existing_result(plan) if _is_enough(plan, asked) else _with_logits(plan, asked)
         return _exported(plan, asked)
 
@@ -93,7 +114,7 @@ def found(plan: ExportPlan) -> StageFound:
     if plan.whole:
         verified = plan.recorded.verification if plan.recorded else None
         return StageFound(state="done", why=verification_text(verified), result=plan.writes)
-    if holder(export_folder.run_folder(plan).lock) is not None:
+    if holder(_run_folder(plan).lock) is not None:
         return StageFound(state="running", why="another xsft exports it")
     if plan.recorded is None:
         return StageFound(state="missing", why=f"step {plan.inputs.step} was not exported")
@@ -145,12 +166,12 @@ class _ExportAttempt(Struct, frozen=True, kw_only=True):
 
 def _exported(plan: ExportPlan, asked: ExportWork) -> ExportResult:
     refuse_without_room(plan)
-    run, machine = export_folder.stage_run(plan), asked.machine()
+    run, machine = stage_run(plan), asked.machine()
     before = stage_record(run)
     refuse_where_harmful(machine.contain())
-    record = begun(before, next_attempt(before, plan.argv, folder=run.folder, machine=machine))
+    record = begun(before, plan.argv, folder=run.folder, machine=machine)
     Path(plan.directory).mkdir(parents=True, exist_ok=True)
-    export_folder.save(record, plan)
+    _save(record, plan)
     record_store(machine.env).index(record, str(run.folder.record))
     with scratch_folder("export") as scratch:
         logs = Path(plan.directory) / "xsft"
@@ -240,7 +261,8 @@ def _with_logits(plan: ExportPlan, asked: ExportWork) -> ExportResult:
         verified = _logits(plan.recorded.verification or Verification(), plan, asked, shop)
     outcome: Outcome = "completed" if verified.passed else "failed"
     why = None if verified.passed else "; ".join(verified.problems)
-    export_folder.rewrite(plan, replace(plan.recorded, verification=verified, outcome=outcome, reason=why))
+    record = replace(plan.recorded, verification=verified, outcome=outcome, reason=why)
+    write_atomic(Path(plan.directory) / FILE, to_json(record))
     return replace(
         existing_result(plan),
         why=verification_text(verified),
@@ -253,5 +275,87 @@ def _with_logits(plan: ExportPlan, asked: ExportWork) -> ExportResult:
 
 def _saved(one: _ExportAttempt, end: _ExportEnd) -> _ExportEnd:
     done = ended(one.record, outcome=end.outcome, reason=end.reason, status=None, at=clock.now())
-    export_folder.save(done, one.plan, verification=end.verification)
+    _save(done, one.plan, verification=end.verification)
     return end
+
+
+def _run_folder(plan: ExportPlan) -> RunFolder:
+    """Return the folder of the export's own run; its lock covers every export of the training."""
+    return stage_run(plan).folder
+
+
+def stage_run(plan: ExportPlan) -> StageRun:
+    inputs = {"directory": plan.directory, **to_builtins(plan.inputs)}
+    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=SPEC_KEY, inputs=inputs)
+
+
+def _save(record: Record, plan: ExportPlan, *, verification: Verification | None = None) -> None:
+    """Write the record beside the model, then the run's. The first one decides whether the export is complete."""
+    folder = Path(plan.directory)
+    beside = ExportRecord(
+        **beside_fields(record),
+        inputs=to_builtins(plan.inputs),
+        files=sizes_in(folder) if record.last.outcome == "completed" else {},
+        verification=verification,
+    )
+    private_folder(folder / "xsft")
+    write_atomic(folder / FILE, to_json(beside))
+    save_record(record, _run_folder(plan))
+
+
+def _is_open(plan: ExportPlan) -> bool:
+    """Return whether the run's record says that an attempt is in progress."""
+    record = read_stage(_run_folder(plan), key=SPEC_KEY)
+    return record is not None and record.outcome == "running"
+
+
+def _mend(plan: ExportPlan, *, at: str) -> None:
+    """Complete the run's record if xsft was killed between the two records of a complete export."""
+    record = read_stage(_run_folder(plan), key=SPEC_KEY)
+    if record is not None and record.outcome == "running":
+        done = ended(record, outcome="completed", reason=None, status=record.last.exit_status, at=at)
+        save_record(done, _run_folder(plan))
+
+
+def refuse_without_room(plan: ExportPlan) -> None:
+    """Raise EnvironmentMissing if the memory or the disk cannot hold the weights once: such an export cannot end well.
+
+    source: maxtext@0.2.5 checkpoint_conversion/to_huggingface.py loads the whole checkpoint.
+    """
+    size, memory = plan.weights_bytes, memory_bytes()
+    if size is None:
+        return
+    if memory is not None and memory < size + PROCESS_BYTES:
+        raise EnvironmentMissing(
+            f"Exporting {plan.training} takes at least {size_text(size + PROCESS_BYTES)} of memory; "
+            f"there are {size_text(memory)}.",
+            fix="Export on a larger machine, or by a job of the training's cluster: xsft checkpoint export FILE.yaml."
+            if plan.inputs.weights.startswith("gs://")
+            else "Export on a larger machine.",
+            id="export-memory",
+        )
+    there, free = _disk(Path(plan.directory))
+    if free < size:
+        raise EnvironmentMissing(
+            f"Exporting {plan.training} takes about {size_text(size)} below {there}; {size_text(free)} are free.",
+            fix="Free some space, or name another folder with --output.",
+            id="export-disk",
+        )
+
+
+def why_no_logits(plan: ExportPlan) -> str:
+    """Return why logits cannot be compared on this machine; empty if they can. Both engines compute in float32."""
+    memory, size = memory_bytes(), plan.weights_bytes
+    if memory is None or size is None:
+        return ""
+    needs = int(size * 2 * LOGITS_FACTOR) + PROCESS_BYTES
+    if needs <= memory:
+        return ""
+    takes, has = size_text(needs), size_text(memory)
+    return f"comparing logits takes about {takes} of memory, and there are {has}; only tensors were compared"
+
+
+def _disk(path: Path) -> tuple[Path, int]:
+    """Return the nearest folder that exists, and the bytes that are free there."""
+    there = next(parent for parent in (path, *path.parents) if parent.exists())
+    return there, shutil.disk_usage(there).free

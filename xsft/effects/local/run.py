@@ -18,13 +18,13 @@ from msgspec import Struct
 from xsft.effects.local.end import DONE, ended_then, judge, warnings_of
 from xsft.effects.local.folder import RunFolder, admit, folder_of, recovered
 from xsft.effects.local.killed import true_status
-from xsft.effects.local.machine import Machine, trainer_command
-from xsft.effects.local.namespace import Containment
+from xsft.effects.local.machine import Machine, compiled_folder, trainer_command, trainer_environment
+from xsft.effects.local.namespace import Containment, refuse_where_harmful
 from xsft.effects.local.stage_record import interruption, usable
-from xsft.effects.local.start import contained, train
-from xsft.effects.local.trainer_process import GRACE_S
+from xsft.effects.local.trainer_process import GRACE_S, follow
 from xsft.effects.local.watch import TrainerEnd, Watch
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.records.records import record_store
@@ -243,4 +243,44 @@ def _result(plan: Plan, watch: Watch, found: Containment) -> LocalResult:
         private_pids=found.private,
         receipt=whole_receipt(watch.record.attempts),
         warnings=(*found.warnings, *warnings_of(watch)),
+    )
+
+
+def contained(machine: Machine, folder: RunFolder) -> Containment:
+    """Return how to contain the trainer. Raises Refused if it would end another process, or an earlier one still writes
+    to the folder.
+    """
+    found = machine.contain()
+    refuse_where_harmful(found)
+    if machine.container:
+        machine.container.refuse_where_running(folder.path)
+    return found
+
+
+def train(
+    plan: Plan,
+    attempt: Attempt,
+    folder: RunFolder,
+    *,
+    machine: Machine,
+    found: Containment,
+    scratch: Path,
+    on_line: Callable[[str], None],
+    grace_s: float,
+) -> int:
+    """Run the trainer and return its exit status. Raises as `trainer_process.follow` and `docker_run.run_in_container`
+    do.
+    """
+    env, log = trainer_environment(plan, machine=machine, scratch=scratch), Path(attempt.log)
+    if machine.container is None:
+        return follow((*found.prefix, *attempt.argv), env=env, log=log, on_line=on_line, grace_s=grace_s)
+    hub, compiled = private_folder(machine.cache / "huggingface"), private_folder(compiled_folder(machine))
+    return machine.container.run(
+        plan,
+        argv=attempt.argv,
+        env=env,
+        writable=(folder.path, hub, compiled, scratch),
+        log=log,
+        on_line=on_line,
+        grace_s=grace_s,
     )

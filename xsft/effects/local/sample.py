@@ -8,8 +8,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from xsft.effects.local.evaluate import refuse_small_memory
-from xsft.effects.local.evaluate_process import measure
+from xsft.effects.local.evaluate import measure, refuse_small_memory
 from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.machine import Machine
 from xsft.effects.machine.regular import read_bytes

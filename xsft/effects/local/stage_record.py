@@ -75,10 +75,10 @@ def read_stage(folder: RunFolder, *, key: str) -> Record | None:
     )
 
 
-def next_attempt(record: Record, argv: tuple[str, ...], *, folder: RunFolder, machine: Machine) -> Attempt:
-    """Return the attempt that begins now: `argv` with the machine's Python, and a log file of its own."""
+def begun(record: Record, argv: tuple[str, ...], *, folder: RunFolder, machine: Machine) -> Record:
+    """Return the record with the attempt that begins now: `argv` with the machine's Python, and its own log file."""
     number = 1 + max((one.number for one in record.attempts), default=0)
-    return Attempt(
+    attempt = Attempt(
         number=number,
         argv=(str(machine.python), *argv[1:]),
         log=str(folder.own / f"trainer-{number}.log"),
@@ -86,9 +86,6 @@ def next_attempt(record: Record, argv: tuple[str, ...], *, folder: RunFolder, ma
         spec_digest=record.spec_digest,
         private_pids=machine.contain().private,
     )
-
-
-def begun(record: Record, attempt: Attempt) -> Record:
     return replace(record, attempts=(*record.attempts, attempt))
 
 
