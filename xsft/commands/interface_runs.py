@@ -11,6 +11,7 @@ from xsft.evaluation.inputs import PromptTurn
 from xsft.evaluation.report import EvaluationReport, MeasuredAnswer
 from xsft.importer.notes import PasteDifference
 from xsft.launchers.audit import AuditRow
+from xsft.stages.stage import StagePlan
 from xsft.stages.walk import StageReport
 from xsft.states.rows import Row
 from xsft.trainers.shuffling import Seeds
@@ -23,28 +24,10 @@ class Mode(Document, frozen=True, kw_only=True):
     reason: str
 
 
-class StageOutline(Document, frozen=True, kw_only=True):
+class StageOutline(StagePlan, frozen=True, kw_only=True):
     """A stage beside the training, as `xsft run` does it."""
 
-    name: Literal["convert", "evaluate", "export", "serve"]
-    run_name: str
-    """Run of the stage, `<run_name>-<stage>`."""
-    digest: str | None
-    """Digest of all that decides the result, 64 hex digits; null if the stage cannot be planned, or if what an earlier
-    stage will write decides too, as for export and serve."""
-    writes: str | None
-    """Path of the result; for `serve` the address."""
-    argv: list[str]
-    """Command of the process that does it; empty if there is none."""
-    xpk_argv: list[str] | None
-    """The `xpk workload create` line; null on this machine."""
-    manifest: dict[str, Any] | None
-    """The object that will be created; null on this machine."""
-    dependents: list[dict[str, Any]]
-    """Objects that are created after `manifest`, which it owns: the Service and the PodDisruptionBudget of a server."""
-    notes: list[str]
-    """What else to know before, one sentence each."""
-    problems: list[Problem]
+    problems: tuple[Problem, ...] = ()  # type: ignore[assignment]
     """Problems that only this stage has, and why it cannot be planned."""
 
 

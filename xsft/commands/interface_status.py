@@ -9,6 +9,7 @@ from msgspec import field
 from xsft.commands.interface_base import Document, Problem
 from xsft.states.names import State
 from xsft.states.rows import Row
+from xsft.states.rule import Cause
 
 
 class StatusDocument(Document, frozen=True, kw_only=True):
@@ -104,23 +105,6 @@ class CompareDocument(Document, frozen=True, kw_only=True):
     plot: str | None
     """Path of the picture; null without `-o`."""
     problems: list[Problem]
-
-
-class Cause(Document, frozen=True, kw_only=True):
-    """One cause of the run's state."""
-
-    id: str
-    """Stable id; docs/why.md explains each."""
-    message: str
-    fix: str
-    """The next step; empty if there is none."""
-    where: str
-    """The object or process it is about; empty if it is about the run."""
-    basis: Literal["direct", "inferred", "state"]
-    """`direct`: the cluster or the trainer names it, and only that is certain; `inferred`: concluded from what they do
-    not report; `state`: no more than the state itself."""
-    evidence: list[str]
-    """Lines as the cluster or the trainer wrote them, without secrets."""
 
 
 class SpentDocument(Document, frozen=True, kw_only=True):

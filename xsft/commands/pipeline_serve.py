@@ -32,7 +32,7 @@ def exported_weights(exported: Stage) -> str | None:
 
 def weights_ahead(exported: Stage) -> str:
     """Return where the export will be; a folder of the bucket has the digits of its content only later."""
-    return exported.plan().writes.removeprefix(HF_PREFIX)
+    return str(exported.plan().writes).removeprefix(HF_PREFIX)
 
 
 class ServeOnCluster:

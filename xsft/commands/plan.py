@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
-from msgspec import Struct
+from msgspec import to_builtins
 
 from xsft import api
 from xsft.commands.documents import plan_document, print_json, status_of
@@ -19,9 +19,8 @@ from xsft.commands.pipeline_cluster import ClusterCall
 from xsft.commands.plan_text import block, plan_text, shell_line
 from xsft.commands.progress import shown
 from xsft.errors import XsftError
-from xsft.problems import Problem
 from xsft.spec.terminal import safe_text
-from xsft.stages.stage import Stage, StageName, StagePlan
+from xsft.stages.stage import Stage, StagePlan
 from xsft.steps import Intent, Plan
 
 
@@ -43,16 +42,18 @@ def run(args: argparse.Namespace) -> int:
     return status_of(problems)
 
 
-def _stages(workload: api.Loaded, intent: Intent, plan: Plan) -> tuple[StageOutlook, ...]:
+def _stages(workload: api.Loaded, intent: Intent, plan: Plan) -> tuple[StagePlan, ...]:
     call = ClusterCall(yes=True, poll_s=0.0)
-    return outlooks(stages_of(workload, run_name=plan.run_name, call=call, known=intent)) if plan.ok else ()
+    stages = stages_of(workload, run_name=plan.run_name, call=call, known=intent) if plan.ok else ()
+    return tuple(_outlook(stage) for stage in stages if stage.name != "train")  # the plan itself is the training's
 
 
-def _document(plan: Plan, stages: tuple[StageOutlook, ...]) -> dict[str, Any]:
-    return {**plan_document(plan), "stages": stage_documents(stages)}
+def _document(plan: Plan, stages: tuple[StagePlan, ...]) -> dict[str, Any]:
+    beside = [{**to_builtins(one), "problems": problem_documents(one.problems)} for one in stages]
+    return {**plan_document(plan), "stages": beside}
 
 
-def _print_text(plans: Sequence[Plan], stages: Sequence[tuple[StageOutlook, ...]], *, audit: bool) -> None:
+def _print_text(plans: Sequence[Plan], stages: Sequence[tuple[StagePlan, ...]], *, audit: bool) -> None:
     """Print the plans, wrapped to the terminal's width; a pipe gets whole lines."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     texts = (
@@ -84,62 +85,30 @@ def _manifest_dumper() -> Any:
     return Dumper
 
 
-class StageOutlook(Struct, frozen=True, kw_only=True):
-    """The plan of one stage, or why it cannot be planned."""
-
-    name: StageName
-    run_name: str
-    plan: StagePlan | None
-    problems: tuple[Problem, ...] = ()
-
-
-def outlooks(stages: Sequence[Stage]) -> tuple[StageOutlook, ...]:
-    """Return the plan of each stage but the training, which `xsft plan` shows in full."""
-    return tuple(_outlook(stage) for stage in stages if stage.name != "train")
-
-
-def _outlook(stage: Stage) -> StageOutlook:
+def _outlook(stage: Stage) -> StagePlan:
+    """Return the stage's plan; without `writes` and with its problems if it cannot be planned."""
     try:
-        plan = stage.plan()
+        return stage.plan()
     except XsftError as failed:
-        return StageOutlook(name=stage.name, run_name=stage.run_name, plan=None, problems=failed.problems)
-    return StageOutlook(name=stage.name, run_name=stage.run_name, plan=plan, problems=plan.problems)
+        return StagePlan(
+            name=stage.name, run_name=stage.run_name, digest=None, writes=None, problems=tuple(failed.problems)
+        )
 
 
-def stage_lines(found: Sequence[StageOutlook]) -> Iterator[str]:
+def stage_lines(found: Sequence[StagePlan]) -> Iterator[str]:
     """Yield the block of the stages: what each writes, and its command; nothing for a training alone."""
     if not found:
         return
     yield from block("stages beside the training, done by xsft run", "\n".join(_summary(one) for one in found))
     for one in found:
-        if one.plan is not None and one.plan.argv and one.name != "convert":  # the plan shows that line already
-            yield from block(f"stage {one.name}", shell_line(one.plan.argv))
+        if one.argv and one.name != "convert":  # the plan shows that line already
+            yield from block(f"stage {one.name}", shell_line(one.argv))
 
 
-def _summary(one: StageOutlook) -> str:
-    if one.plan is None:
+def _summary(one: StagePlan) -> str:
+    if one.writes is None:
         why = "; ".join(problem.message for problem in one.problems)
         return f"{one.name:<10}{one.run_name}: not planned: {why}"
-    notes = "".join(f"\n{'':<10}{note}" for note in one.plan.notes)
-    digest = f", digest {one.plan.digest[:12]}" if one.plan.digest else ""
-    return f"{one.name:<10}{one.run_name}{digest}: {one.plan.writes}{notes}"
-
-
-def stage_documents(found: Sequence[StageOutlook]) -> list[dict[str, Any]]:
-    return [_stage_document(one) for one in found]
-
-
-def _stage_document(one: StageOutlook) -> dict[str, Any]:
-    plan = one.plan
-    return {
-        "name": one.name,
-        "run_name": one.run_name,
-        "digest": plan.digest if plan else None,
-        "writes": plan.writes if plan else None,
-        "argv": list(plan.argv) if plan else [],
-        "xpk_argv": list(plan.xpk_argv) if plan and plan.xpk_argv else None,
-        "manifest": plan.manifest if plan else None,
-        "dependents": list(plan.dependents) if plan else [],
-        "notes": list(plan.notes) if plan else [],
-        "problems": problem_documents(one.problems),
-    }
+    notes = "".join(f"\n{'':<10}{note}" for note in one.notes)
+    digest = f", digest {one.digest[:12]}" if one.digest else ""
+    return f"{one.name:<10}{one.run_name}{digest}: {one.writes}{notes}"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from xsft.commands.attempts import attempt_of, no_attempt
@@ -188,11 +188,5 @@ def _print_document(row: Row, evidence: Evidence, explained: Explanation, status
 
 
 def _document(cause: Cause) -> dict[str, Any]:
-    return {
-        "id": cause.id,
-        "message": _bare(cause.message),
-        "fix": _bare(cause.fix),
-        "where": cause.where,
-        "basis": cause.basis,
-        "evidence": [_bare(line) for line in cause.evidence],
-    }
+    bare = {"message": _bare(cause.message), "fix": _bare(cause.fix), "evidence": tuple(map(_bare, cause.evidence))}
+    return dict(to_builtins(replace(cause, **bare)))

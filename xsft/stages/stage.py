@@ -40,21 +40,22 @@ class StagePlan(Struct, frozen=True, kw_only=True):
     run_name: str
     """`<run_name>-<stage>`; the training has its own name."""
     digest: str | None
-    """64 hex digits over what decides the result. Another digest is another result, at another path. None: what an
-    earlier stage will write decides too."""
-    writes: str
-    """Path of the result; for `serve` the address."""
+    """Digest of all that decides the result, 64 hex digits: another digest is another result, at another path. None if
+    the stage cannot be planned, or if what an earlier stage will write decides too, as for export and serve."""
+    writes: str | None
+    """Path of the result; for `serve` the address; None if the stage cannot be planned."""
     argv: tuple[str, ...] = ()
-    """Command of the process that does it."""
+    """Command of the process that does it; empty if there is none."""
     xpk_argv: tuple[str, ...] | None = None
+    """The `xpk workload create` line; None on this machine."""
     manifest: dict[str, Any] | None = None
-    """Object that is created on a cluster; None on this machine."""
+    """The object that will be created; None on this machine."""
     dependents: tuple[JsonObject, ...] = ()
-    """Objects that are created after it, which it owns."""
+    """Objects that are created after `manifest`, which it owns: the Service and the PodDisruptionBudget of a server."""
     notes: tuple[str, ...] = ()
-    """What else a user should know before, one sentence each: slices, time limits, sizes."""
+    """What else to know before, one sentence each: slices, time limits, sizes."""
     problems: tuple[Problem, ...] = ()
-    """Problems that this stage has and the training has not."""
+    """Problems that only this stage has, and why it cannot be planned."""
 
 
 class StageFound(Struct, frozen=True, kw_only=True):

@@ -17,9 +17,7 @@ MAX_QUOTED = 5
 
 
 Basis = Literal["direct", "inferred", "state"]
-"""What a cause rests on: words of the cluster or the trainer that name it; a conclusion from what they do not say; or
-no more than the state itself. Only the first is called certain.
-"""
+"""What a cause rests on, as `Cause.basis` explains."""
 
 
 class Clue(Struct, frozen=True, kw_only=True):
@@ -54,13 +52,20 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class Cause(Struct, frozen=True, kw_only=True):
+    """One cause of the run's state."""
+
     id: str
+    """Stable id; docs/why.md explains each."""
     message: str
     fix: str
+    """The next step; empty if there is none."""
     where: str = ""
-    evidence: tuple[str, ...] = ()
-    """Lines as the cluster or the trainer wrote them."""
+    """The object or process it is about; empty if it is about the run."""
     basis: Basis = "direct"
+    """`direct`: the cluster or the trainer names it, and only that is certain; `inferred`: concluded from what they do
+    not report; `state`: no more than the state itself."""
+    evidence: tuple[str, ...] = ()
+    """Lines as the cluster or the trainer wrote them, without secrets."""
 
 
 class Explanation(Struct, frozen=True, kw_only=True):

@@ -97,10 +97,8 @@ def convert_here(asked: Conversion) -> ConversionResult:
     plan = asked.look()
     if plan.whole and not _unsaid(plan):
         return _found(plan)
-    folder, first = (
-        stage_run(plan).folder,
-        Path(plan.first),
-    )  # the lock there covers every run that asks for these weights
+    folder = stage_run(plan).folder
+    first = Path(plan.first)  # its lock covers the conversion, whichever run asks for it
     with usable(first), exclusive(first / "xsft" / "lock", waiting=asked.waiting):
         plan = asked.look()  # another process may have finished it
         if plan.whole:
