@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from xsft.api import Loaded
 from xsft.commands.pipeline_cluster import ClusterCall, ConvertOnCluster, SharedIntent, TrainOnCluster
 from xsft.commands.pipeline_evaluate import EvaluateHere, EvaluateOnCluster
-from xsft.commands.pipeline_export import ExportHere, ServeHere
-from xsft.commands.pipeline_export_cluster import ExportOnCluster
+from xsft.commands.pipeline_export import ExportHere, ExportOnCluster, ServeHere
 from xsft.commands.pipeline_here import ConvertHere, TrainHere
 from xsft.commands.pipeline_serve import ServeOnCluster
 from xsft.spec.model import WorkloadSpec

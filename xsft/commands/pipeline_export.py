@@ -1,27 +1,38 @@
-"""The export stage on this machine, and the command that serves its result."""
+"""The export stage on this machine and on a cluster, and on this machine the command that serves its result."""
 
 from __future__ import annotations
 
 import shlex
+from functools import partial
 
 from msgspec.structs import replace
 
-from xsft import api
+from xsft import api, jobs
 from xsft.aliases import ShowLine
 from xsft.commands.convert import machine
-from xsft.commands.export import engine
+from xsft.commands.export import engine, intended
+from xsft.commands.export_cluster import no_logits, plan_for_pod
+from xsft.commands.failure import print_problems
+from xsft.commands.pipeline_cluster import ClusterCall, SharedIntent, begun, job_plan, submit_job, watch_job
 from xsft.commands.pipeline_here import watch_here
 from xsft.effects.facts.exported import plan_ahead
 from xsft.effects.local import export_upload
 from xsft.effects.local.export import ExportWork, stage_end
 from xsft.effects.local.export_upload import ExportRoute, export_by
-from xsft.errors import UsageError
+from xsft.effects.records.records import record_store
+from xsft.effects.submit.job_end import record_job_end
+from xsft.effects.submit.submission import Submission
+from xsft.errors import RunFailed, SpecError, Unknown, UsageError
 from xsft.export.inputs import destination
 from xsft.export.plan import ExportPlan
+from xsft.export.verification import verification_text
+from xsft.launchers.cpujob import EXPORTED, CpuJob
 from xsft.naming import stage_name
+from xsft.problems import Problem
 from xsft.spec.stages import ExportStage
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
-from xsft.trainers.export import ExportRequest, TrainedRun
+from xsft.steps import Intent, JobPlan
+from xsft.trainers.export import ExportRequest
 
 
 class ExportHere:
@@ -70,22 +81,102 @@ class ExportHere:
     def _steps(self) -> int:
         return self._workload.spec.train.steps
 
-    def _trained(self) -> TrainedRun:
-        (made,) = api.plan((self._workload,))
-        return TrainedRun(
-            run_name=made.run_name,
-            spec_digest=made.spec_digest,
-            argv=made.trainer_argv,
-            output=str(made.run.output).rstrip("/"),
-            release=made.run.release.version,
-        )
-
     def _plan(self) -> ExportPlan:
         return self._route().plan()
 
     def _route(self) -> ExportRoute:
         asked = ExportRequest(form=self._asked.what, step=self._steps)
-        return ExportRoute(trained=self._trained(), asked=asked, to=self._asked.to)
+        (intent,) = api.intend((self._workload,))
+        return ExportRoute(trained=intended(intent), asked=asked, to=self._asked.to)
+
+
+class ExportOnCluster:
+    """Export of the last checkpoint by a CPU job of the workload's cluster."""
+
+    name: StageName = "export"
+
+    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
+        self.asked, self._workload, self.call = asked, asked.workload, call
+        self._asked = asked.workload.spec.stages.export or ExportStage()
+        self.run_name = stage_name(run_name=training, stage=self.name)
+        self._done: Submission | None = None
+
+    def plan(self) -> StagePlan:
+        """Return the plan as it is before the training: the digits of the folder's name come with the checkpoint."""
+        if self._asked.verify == "logits":
+            raise no_logits()
+        intent = self.asked.now()
+        hub, output = destination(self._asked.to)
+        asked = ExportRequest(form=self._asked.what, hub=hub)
+        steps = self._workload.spec.train.steps
+        made = plan_ahead(intended(intent), asked, step=steps, output=output, folder=EXPORTED)
+        planned = job_plan(self._plan_job(made, intent, progress=lambda _line: None), name=self.name)
+        return replace(planned, digest=None)
+
+    def find(self) -> StageFound:
+        """Return what the records in the output say; the cluster is not asked."""
+        intent = self.asked.now()
+        try:
+            made = self._made(intent)
+        except SpecError:
+            raise
+        except UsageError as unsaved:
+            return StageFound(state="missing", why=unsaved.message)
+        if made.whole:
+            print_problems(self._ended(intent, None))
+        return replace(_found(made), digest=made.digest)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        intent = self.asked.now()
+        made = self._made(intent)
+        plan = self._plan_job(made, intent, progress=progress)
+        self._done = submit_job(plan, self, connect=partial(jobs.submitter_for, plan))
+        return begun(self._done, why=_found(made).why)
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Wait for the job's end; a job that failed after its export was complete is done."""
+        if self._done is None:
+            return
+        try:
+            watch_job(self._done, self, timeout_s=timeout_s)
+        except (RunFailed, Unknown) as failed:
+            intent = self.asked.now()
+            made = self._made(intent)
+            if made.whole is None:
+                why = (made.recorded and made.recorded.reason) or failed.message
+                print_problems(self._ended(intent, why))
+                raise RunFailed(f"{self.run_name}: {why}", fix=f"Its log: xsft logs {self.run_name}.") from failed
+
+    def _ended(self, intent: Intent, failed: str | None) -> tuple[Problem, ...]:
+        """Record how the job ended. `failed`: why; None if its export is complete."""
+        return record_job_end(
+            record_store(),
+            output=str(intent.run.output),
+            run_name=self.run_name,
+            outcome="failed" if failed else "completed",
+            reason=failed,
+            uid=self._done.uid if self._done else None,
+        )
+
+    def _made(self, intent: Intent) -> ExportPlan:
+        asked = ExportRequest(form=self._asked.what, step=self._workload.spec.train.steps)
+        return plan_for_pod(intended(intent), asked, to=self._asked.to)
+
+    def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> JobPlan[CpuJob]:
+        file = self._workload.file
+        return jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
+
+
+def _found(made: ExportPlan) -> StageFound:
+    recorded = made.recorded
+    if made.whole:
+        verified = verification_text(recorded.verification if recorded else None)
+        return StageFound(state="done", why=verified, result=made.served)
+    if recorded is None:
+        return StageFound(state="missing", why=f"step {made.inputs.step} was not exported")
+    if recorded.outcome == "failed":
+        return StageFound(state="failed", why=recorded.reason or "the exporter failed")
+    return StageFound(state="torn", why=f"{', '.join(made.broken)} is not complete; it stays")
 
 
 class ServeHere:

@@ -19,7 +19,7 @@ from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.pipeline_cluster import ClusterCall, SharedIntent
-from xsft.commands.pipeline_export_cluster import ExportOnCluster
+from xsft.commands.pipeline_export import ExportOnCluster
 from xsft.commands.pipeline_serve import exported_weights, weights_ahead
 from xsft.commands.plan_summary import cluster_text
 from xsft.commands.plan_text import audit_lines, block, problems_block, shell_line
