@@ -6,22 +6,12 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xsft.effects.images.build import HeldImage
+from xsft.effects.images.docker_client import ImageSeen
+from xsft.effects.images.registry_client import ImageThere
 from xsft.errors import Unreachable, XsftError
+from xsft.image.contents import ImageConfiguration
 from xsft.image.model import Base, BuildStep
 from xsft.image.progress import BuildEvent
-
-
-@dataclass(frozen=True)
-class Pushed:
-    digest: str
-    size: int = 1
-
-
-@dataclass(frozen=True)
-class There:
-    digest: str
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -42,9 +32,11 @@ class FakeRegistry:
             raise Unreachable("the registry does not answer", id="registry-unreachable")
         return self.images.get(ref)
 
-    def image(self, ref: str) -> There | None:
+    def image(self, ref: str) -> ImageThere | None:
         digest = self.manifest_digest(ref)
-        return There(digest, self.labels.get(digest, {})) if digest else None
+        if digest is None:
+            return None
+        return ImageThere(digest=digest, configuration=ImageConfiguration(platforms=(), labels=self.labels.get(digest, {})))
 
     def try_push(self, repository: str) -> None:
         if self.refuses:
@@ -67,14 +59,14 @@ class FakeDocker:
     pulled: list[str] = field(default_factory=list)
     """References."""
     before_push: Callable[[str], None] = lambda _ref: None
-    after_push: Callable[[str, str], Pushed] = lambda _ref, digest: Pushed(digest)
+    after_push: Callable[[str, str], str] = lambda _ref, digest: digest
     builds_differ_by: str = ""
     """Two machines make other bytes of the same content: times."""
 
     def labels(self, ref: str) -> Mapping[str, str] | None:
         return self.held_labels.get(self.held[ref], {}) if ref in self.held else None
 
-    def images(self, image: str) -> Sequence[HeldImage]:
+    def images(self, image: str) -> Sequence[ImageSeen]:
         return ()
 
     def base(self, ref: str) -> Base | None:
@@ -96,7 +88,7 @@ class FakeDocker:
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
         self.held[f"{repository}:{tag}"] = self.held[ref]
 
-    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> Pushed:
+    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> str:
         self.before_push(f"{repository}:{tag}")
         self.did.append(f"push {tag.partition('-')[0]}")
         digest = f"sha256:{hashlib.sha256(self.held[image].encode()).hexdigest()}"

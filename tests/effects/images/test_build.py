@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.dockers import FakeDocker, FakeRegistry, Pushed
+from tests.fakes.dockers import FakeDocker, FakeRegistry
 from tests.image.materials import OPTIONS, file, material, recipe
 from tests.replacing import replace
 from xsft.effects.images.build import Maker, PushDone
@@ -217,10 +217,10 @@ def test_a_registry_that_is_not_named_gets_no_request(images: Path) -> None:
 def test_a_digest_that_the_registry_does_not_confirm_is_not_recorded(images: Path, claimed: str | None) -> None:
     registry = FakeRegistry()
 
-    def lies(ref: str, digest: str) -> Pushed:
+    def lies(ref: str, digest: str) -> str:
         if claimed is None:
             registry.images.clear()
-        return Pushed(claimed or digest)
+        return claimed or digest
 
     docker = FakeDocker(registry, after_push=lies)
     with pytest.raises(Unknown, match="nothing was recorded"):

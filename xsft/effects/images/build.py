@@ -10,7 +10,9 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
+from xsft.effects.images.docker_client import ImageSeen
 from xsft.effects.images.lock import keep, locked_images
+from xsft.effects.images.registry_client import ImageThere
 from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Refused, Unknown, Unreachable, XsftError
 from xsft.image.model import Base, BuildOptions, BuildStep, Locked, Recipe
@@ -20,32 +22,6 @@ from xsft.image.recipe import EVALUATE_ARG, differs, local_name
 BuildOutcome = Literal["held", "in-registry", "pulled", "built", "not-needed"]
 
 
-class PushedImage(Protocol):
-    """The result of a push, as the registry has it."""
-
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def size(self) -> int: ...
-
-
-class HeldImage(Protocol):
-    """An image in the engine."""
-
-    @property
-    def tags(self) -> Sequence[str]: ...
-
-    @property
-    def digests(self) -> Sequence[str]: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def created(self) -> str: ...
-
-
 class Docker(Protocol):
     """The functions of a Docker engine that images need."""
 
@@ -53,7 +29,7 @@ class Docker(Protocol):
         """Return the labels of an image in the engine; None if it has none of that name."""
         ...
 
-    def images(self, image: str) -> Sequence[HeldImage]:
+    def images(self, image: str) -> Sequence[ImageSeen]:
         """Return the images that xsft built from this folder of images/, newest first."""
         ...
 
@@ -67,17 +43,9 @@ class Docker(Protocol):
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None: ...
 
-    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> PushedImage: ...
-
-
-class LabelledImage(Protocol):
-    """An image in a registry."""
-
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def labels(self) -> Mapping[str, str]: ...
+    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> str:
+        """Return the digest of the manifest that the registry has now."""
+        ...
 
 
 class Registry(Protocol):
@@ -87,7 +55,7 @@ class Registry(Protocol):
 
     def manifest_digest(self, ref: str) -> str | None: ...
 
-    def image(self, ref: str) -> LabelledImage | None: ...
+    def image(self, ref: str) -> ImageThere | None: ...
 
     def try_push(self, repository: str) -> None:
         """Raise as a push would: no login, no permission, no such repository."""
@@ -234,10 +202,10 @@ class Maker(Struct, frozen=True, kw_only=True):
         """
         docker = self.docker()
         if deps is None and self._held(docker, recipe, recipe.deps):
-            deps = self._push(docker, recipe, recipe.deps).digest
-        return self._push(docker, recipe, recipe.code).digest, deps
+            deps = self._push(docker, recipe, recipe.deps)
+        return self._push(docker, recipe, recipe.code), deps
 
-    def _push(self, docker: Docker, recipe: Recipe, step: BuildStep) -> PushedImage:
+    def _push(self, docker: Docker, recipe: Recipe, step: BuildStep) -> str:
         self.progress(f"pushing {recipe.repository}:{step.tag}")
         image = f"{local_name(recipe.image)}:{step.tag}"
         return docker.push(image, repository=recipe.repository, tag=step.tag, on_event=self.on_event)

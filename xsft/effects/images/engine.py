@@ -15,7 +15,7 @@ from xsft.effects.images.cache import keep, kept
 from xsft.effects.images.docker_build import Client, build, find_client
 from xsft.effects.images.docker_client import Engine, ImageSeen, connect
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential, credential_for
-from xsft.effects.images.docker_push import Pushed, Pusher, pusher
+from xsft.effects.images.docker_push import Pusher, pusher
 from xsft.effects.images.installed import thinned
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.machine.paths import own_cache
@@ -76,8 +76,8 @@ class RealDocker:
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
         self.engine.tag(ref, repository=repository, tag=tag)
 
-    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> Pushed:
-        return self._pusher().push(image, repository=repository, tag=tag, on_event=on_event)
+    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> str:
+        return self._pusher().push(image, repository=repository, tag=tag, on_event=on_event).digest
 
     def _pusher(self) -> Pusher:
         return pusher(self.engine, registries=self.registries)
