@@ -14,8 +14,6 @@ from xsft.export.verification import Verification
 from xsft.problems import Problem
 
 CONVERT = "checkpoint-convert"
-
-
 EXPORT = "checkpoint-export"
 
 
@@ -24,25 +22,16 @@ def conversion_fields(
 ) -> dict[str, Any]:
     """Return the document's fields. `action`: as `ConversionDocument` explains it."""
     return {
-        "run_name": made.run_name,
-        "training": made.training,
-        "action": action,
-        "why": why,
-        "digest": made.digest,
+        **_fields(made, action=action, why=why, problems=problems),
         "checkpoint": checkpoint,
-        "not_whole": list(made.broken),
         "source": to_builtins(made.inputs.source),
         "model": made.inputs.model,
-        "argv": list(made.argv),
         "estimate": to_builtins(made.estimate),
-        "record": None,
-        "log": None,
-        "problems": problem_documents(tuple(problems)),
     }
 
 
 def export_fields(
-    plan: ExportPlan,
+    made: ExportPlan,
     *,
     action: str,
     why: str,
@@ -50,20 +39,26 @@ def export_fields(
     verification: Verification | None = None,
     problems: Iterable[Problem] = (),
 ) -> dict[str, Any]:
-    """Return the document's fields. `action`: as `ExportDocument` explains it."""
+    """Return the document's fields. `action`: as `ConversionDocument` explains it."""
     return {
-        "run_name": plan.run_name,
-        "training": plan.training,
+        **_fields(made, action=action, why=why, problems=problems),
+        "step": made.inputs.step,
+        "form": made.inputs.form,
+        "dtype": made.inputs.dtype,
+        "folder": folder,
+        "verification": to_builtins(verification),
+    }
+
+
+def _fields(made: ConversionPlan | ExportPlan, *, action: str, why: str, problems: Iterable[Problem]) -> dict[str, Any]:
+    return {
+        "run_name": made.run_name,
+        "training": made.training,
         "action": action,
         "why": why,
-        "digest": plan.digest,
-        "step": plan.inputs.step,
-        "form": plan.inputs.form,
-        "dtype": plan.inputs.dtype,
-        "folder": folder,
-        "not_whole": list(plan.broken),
-        "argv": list(plan.argv),
-        "verification": to_builtins(verification),
+        "digest": made.digest,
+        "not_whole": list(made.broken),
+        "argv": list(made.argv),
         "record": None,
         "log": None,
         "job": None,

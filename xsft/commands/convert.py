@@ -48,7 +48,10 @@ def run(args: argparse.Namespace) -> int:
     print_problems(result.warnings)
     match result.outcome:
         case "completed":
-            _print(result, as_json=args.json)
+            if args.json:
+                print_json(CONVERT, document(result))
+            else:
+                sys.stdout.writelines(f"{line}\n" for line in text(result))
             return 0
         case "interrupted":
             sys.stderr.writelines(f"{line}\n" for line in interrupted(result))
@@ -242,12 +245,4 @@ def document(result: ConversionResult) -> dict[str, Any]:
         **fields,
         "record": str(result.record) if result.record else None,
         "log": str(result.log) if result.log else None,
-        "job": None,
     }
-
-
-def _print(result: ConversionResult, *, as_json: bool) -> None:
-    if as_json:
-        print_json(CONVERT, document(result))
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in text(result))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
-from typing import Any
 
 from msgspec import to_builtins
 
@@ -62,23 +60,16 @@ def convert_cluster(
         if claim.run_name != made.run_name:  # another caller submitted it after the plan was made
             made = under_claim(made, claim)
             plan = plan_of(made)
-    _tell_whose(claim, own=run.run_name)
+    if claim.training != run.run_name:
+        begun = f"begun for {claim.training} by {claim.user or 'unknown'} at {claim.at or 'unknown'}"
+        told(f"{claim.run_name}, {begun}, is the conversion of these weights into this output: this call joins it")
     return submit_cpu_job(plan, args, wait=partial(_wait, plan, made, args), document=partial(_document, made, claim))
-
-
-def _tell_whose(claim: ConversionClaim, *, own: str) -> None:
-    if claim.training != own:
-        sys.stderr.write(f"{_whose(claim)} is the conversion of these weights into this output: this call joins it\n")
-
-
-def _whose(claim: ConversionClaim) -> str:
-    return f"{claim.run_name}, begun for {claim.training} by {claim.user or 'unknown'} at {claim.at or 'unknown'},"
 
 
 def _found(made: ConversionPlan, *, as_json: bool) -> int:
     def document(noted: tuple[Problem, ...]) -> Document:
-        fields = conversion_fields(made, action="finished", why="it was there", checkpoint=made.whole, problems=noted)
-        return CONVERT, {**fields, "job": None}
+        why, there = "it was there", made.whole
+        return CONVERT, conversion_fields(made, action="finished", why=why, checkpoint=there, problems=noted)
 
     text = f"{made.inputs.source.repo} for {made.inputs.model}: found; nothing was sent\ncheckpoint  {made.whole}\n"
     return report_found(made.output, run_name=made.run_name, as_json=as_json, document=document, text=text)
@@ -88,7 +79,7 @@ def _dry_run(plan: JobPlan[CpuJob], made: ConversionPlan, claim: ConversionClaim
     fields = conversion_fields(
         made, action="planned", why=_why(made), checkpoint=plan.job.writes, problems=plan.problems
     )
-    document = (CONVERT, {**fields, **_owner(claim)})
+    document = (CONVERT, {**fields, "owner": to_builtins(claim)})
     return report_plan(plan, as_json=as_json, document=document, text=conversion_text(plan, made))
 
 
@@ -103,10 +94,6 @@ def _wait(plan: JobPlan[CpuJob], made: ConversionPlan, args: argparse.Namespace,
 
     with growing(job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
         return record_ended(done, after.wait(done))
-
-
-def _owner(claim: ConversionClaim | None) -> dict[str, Any]:
-    return {"owner": to_builtins(claim) if claim else None}
 
 
 def _why(made: ConversionPlan, action: Action | None = None) -> str:
@@ -127,4 +114,4 @@ def _document(
         checkpoint=job_of(done).writes,
         problems=problems_of(done, waited, failed),
     )
-    return CONVERT, {**fields, **_owner(claim), **submitted_fields(done, waited, failed)}
+    return CONVERT, {**fields, "owner": to_builtins(claim), **submitted_fields(done, waited, failed)}

@@ -13,6 +13,7 @@ from xsft.commands.convert import machine
 from xsft.commands.documents import print_json
 from xsft.commands.export_cluster import export_cluster, no_logits
 from xsft.commands.progress import shown
+from xsft.commands.waiting import told
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.exported import training_of
@@ -34,21 +35,18 @@ def run(args: argparse.Namespace) -> int:
     _refuse_options(args, on_cluster=False)
     trained = training_of(args.what, record_store())
     if trained.output.startswith(BUCKET):
-        print(_read_here(trained), file=sys.stderr)
+        told(
+            f"xsft: {trained.run_name} is exported on this machine, which reads its weights from {trained.output}. "
+            "To send a job to its cluster instead, give its workload: xsft checkpoint export FILE.yaml"
+        )
     return _export_here(trained, args)
-
-
-def _read_here(trained: TrainedRun) -> str:
-    return (
-        f"xsft: {trained.run_name} is exported on this machine, which reads its weights from {trained.output}. "
-        "To send a job to its cluster instead, give its workload: xsft checkpoint export FILE.yaml"
-    )
 
 
 def _of_file(args: argparse.Namespace) -> int:
     workload = api.load(args.what, settings=args.settings, run_name=args.run_name)
     (intent,) = api.intend((workload,))
-    here = workload.spec.on_this_machine or _is_folder(args.output)
+    to_folder = args.output is not None and "://" not in args.output
+    here = workload.spec.on_this_machine or to_folder
     _refuse_options(args, on_cluster=not here)
     if here:
         return _export_here(intended(intent), args)
@@ -64,10 +62,6 @@ def intended(intent: Intent) -> TrainedRun:
         output=str(intent.run.output).rstrip("/"),
         release=intent.run.release.version,
     )
-
-
-def _is_folder(output: str | None) -> bool:
-    return output is not None and "://" not in output
 
 
 def _asked(args: argparse.Namespace) -> ExportRequest:
@@ -100,7 +94,10 @@ def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
         result = export_by(route, work)
     match result.outcome:
         case "completed":
-            _print(result, as_json=args.json)
+            if args.json:
+                print_json(EXPORT, document(result))
+            else:
+                sys.stdout.writelines(f"{line}\n" for line in text(result))
             return 0
         case "interrupted":
             print(f"interrupted: {result.plan.directory} stays; the same command exports again", file=sys.stderr)
@@ -141,22 +138,12 @@ def text(result: ExportResult) -> Iterator[str]:
 
 def document(result: ExportResult) -> dict[str, Any]:
     """Return the document `xsft.checkpoint-export/1` without its schema."""
+    verified = result.verification
     fields = export_fields(
-        result.plan,
-        action=result.action,
-        why=result.why,
-        folder=result.folder,
-        verification=result.verification,
+        result.plan, action=result.action, why=result.why, folder=result.folder, verification=verified
     )
     return {
         **fields,
         "record": str(result.record) if result.record else None,
         "log": str(result.log) if result.log else None,
     }
-
-
-def _print(result: ExportResult, *, as_json: bool) -> None:
-    if as_json:
-        print_json(EXPORT, document(result))
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in text(result))

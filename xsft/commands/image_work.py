@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from xsft.catalog import releases
 from xsft.commands.failure import problem_documents
@@ -241,12 +242,4 @@ def _part(step: BuildStep, done: ImageStep | None) -> dict[str, Any]:
 def _row(one: ListedImage, planned: PlannedImage, lock: Locked | None) -> dict[str, Any]:
     current = one.tag in {planned.recipe.deps.tag, planned.recipe.code.tag}
     locked = lock is not None and one.digest == lock.digest
-    return {
-        "where": one.where,
-        "tag": one.tag,
-        "digest": one.digest,
-        "size": one.size,
-        "at": one.at,
-        "current": current,
-        "locked": locked,
-    }
+    return {**asdict(one), "current": current, "locked": locked}

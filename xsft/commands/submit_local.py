@@ -45,11 +45,11 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
     """
     told = stderr or sys.stderr
     result, picture = train_here(plan, machine=machine, told=told)
-    _show(report(plan, result, picture=picture), told if json or result.outcome != "completed" else sys.stdout)
+    show_result(plan, result, picture=picture, stream=told if json or result.outcome != "completed" else sys.stdout)
     match result.outcome:
         case "completed":
             if json:
-                _print_document(plan, result, picture)
+                print_json("submit", document(plan, result, picture=picture))
             return 0
         case "interrupted":
             return INTERRUPTED
@@ -68,8 +68,11 @@ def train_here(plan: Plan, *, machine: Machine | None, told: TextIO) -> tuple[Lo
 
 
 def show_result(plan: Plan, result: LocalResult, *, picture: Path | None, stream: TextIO) -> None:
-    """Print the summary of a run."""
-    _show(report(plan, result, picture=picture), stream)
+    """Print the summary of a run. Its plot is drawn with box characters; a terminal that lacks them gets question
+    marks."""
+    encoding, lines = stream.encoding or "utf-8", report(plan, result, picture=picture)
+    stream.writelines(line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines)
+    stream.flush()
 
 
 def _indexed(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...]:
@@ -97,7 +100,8 @@ def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator
         yield plot
     if result.outcome != "completed":
         return
-    yield f"{plan.run_name}: {result.steps} of {result.steps_asked} steps{_how(result)}{_losses(result)}"
+    how = ", finished earlier; nothing was run" if result.action == "finished" else ""
+    yield f"{plan.run_name}: {result.steps} of {result.steps_asked} steps{how}{_losses(result)}"
     if resumed := resumed_text(result.resumed_from, result.resumed_order):
         yield resumed
     yield f"checkpoints  {_checkpoints(result)}"
@@ -169,13 +173,6 @@ def _trained(plan: Plan, machine: Machine | None, told: TextIO) -> LocalResult:
         return run_local(plan, machine=machine, on_event=on_event)
 
 
-def _show(lines: Iterator[str], stream: TextIO) -> None:
-    """Print the lines. The plot is drawn with box characters; a terminal that lacks them gets question marks."""
-    encoding = stream.encoding or "utf-8"
-    stream.writelines(line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines)
-    stream.flush()
-
-
 def _keep_picture(result: LocalResult) -> Path | None:
     """Write the picture and return its path; None if there is nothing to draw or it cannot be written, which never
     fails a finished run."""
@@ -190,10 +187,6 @@ def _keep_picture(result: LocalResult) -> Path | None:
     return path
 
 
-def _print_document(plan: Plan, result: LocalResult, picture: Path | None) -> None:
-    print_json("submit", document(plan, result, picture=picture))
-
-
 def _interrupted(result: LocalResult) -> Iterator[str]:
     yield f"interrupted after step {result.steps} of {result.steps_asked}; the trainer is stopped"
     if result.checkpoints:
@@ -201,10 +194,6 @@ def _interrupted(result: LocalResult) -> Iterator[str]:
         yield f"last checkpoint: {last} (step {last.name}); run the command again to resume"
     else:
         yield "no checkpoint was saved yet; the same command starts over"
-
-
-def _how(result: LocalResult) -> str:
-    return ", finished earlier; nothing was run" if result.action == "finished" else ""
 
 
 def _losses(result: LocalResult) -> str:
