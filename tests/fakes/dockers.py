@@ -36,7 +36,8 @@ class FakeRegistry:
         digest = self.manifest_digest(ref)
         if digest is None:
             return None
-        return ImageThere(digest=digest, configuration=ImageConfiguration(platforms=(), labels=self.labels.get(digest, {})))
+        made = ImageConfiguration(platforms=(), labels=self.labels.get(digest, {}))
+        return ImageThere(digest=digest, configuration=made)
 
     def try_push(self, repository: str) -> None:
         if self.refuses:
