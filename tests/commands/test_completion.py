@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.inprocess import xsft
-from xsft.commands.arguments.completion import SHELLS
+from xsft.commands.arguments.machine import SHELLS
 from xsft.commands.completion import place_names, run_names
 from xsft.effects.records.index import IndexEntry, keep
 

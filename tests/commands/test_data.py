@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.dataset.test_summary import summary
-from xsft.commands.arguments.data import SAMPLE, _rows
+from xsft.commands.arguments.weights import SAMPLE, _rows
 from xsft.commands.data import _free, picked, refuse_rows_beyond
 from xsft.commands.data_text import visible
 from xsft.commands.pictures import lengths_picture

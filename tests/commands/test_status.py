@@ -11,7 +11,7 @@ import pytest
 
 from tests.documents import read_document
 from tests.observations import NOW, Read, finished, judged, local, observed, queued, said
-from xsft.commands.arguments.status import add_arguments
+from xsft.commands.arguments.runs import status
 from xsft.commands.status import report
 from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
@@ -177,7 +177,7 @@ def test_what_does_not_go_together_is_refused(given: tuple[str, ...]) -> None:
 
 
 def test_arguments_add_up() -> None:
-    made: Callable[..., None] = add_arguments
+    made: Callable[..., None] = status
     assert made
     args = arguments("a", "b", "--state", "running", "--state", "queued", "--mode", "mcjax", "--all")
     from xsft.commands.status import wanted_of

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from xsft.commands.arguments.completion import PLACES, RUNS
+from xsft.commands.arguments.machine import PLACES, RUNS
 from xsft.commands.verbs import parser
 from xsft.effects.inputs.places_file import places_file
 from xsft.effects.machine.files import read_workload_text

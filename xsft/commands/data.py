@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from xsft import api, training_data
-from xsft.commands.arguments.data import SAMPLE
+from xsft.commands.arguments.weights import SAMPLE
 from xsft.commands.data_text import print_examples, print_summary
 from xsft.commands.documents import print_json, status_of
 from xsft.commands.failure import print_problems, problem_documents

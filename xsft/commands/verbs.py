@@ -1,7 +1,7 @@
 """The verbs: one table, one parser, and the one seam where modules are imported late.
 
-A verb is two modules: its arguments, which are light and all that `xsft VERB --help` imports, and its work, which
-imports what it needs at the top and is imported once the command line is understood.
+A verb is a function that declares its arguments, in a light module that is all that `xsft VERB --help` imports, and a
+module that does its work, which imports what it needs at the top, once the command line is understood.
 """
 
 from __future__ import annotations
@@ -43,7 +43,15 @@ VERBS: dict[str, str] = {
     "setup": "build the environments of xpk, MaxText, the engine and the TPU compiler",
     "completion": "print the shell completion script",
 }
-"""Verb -> one line of help; the modules are `<verb>`, or `<verb>_` where Python keeps the word."""
+"""Verb -> one line of help; its module is `<verb>`, or `<verb>_` where Python keeps the word."""
+
+ARGUMENTS: dict[str, frozenset[str]] = {
+    "workloads": frozenset({"plan", "fit", "check", "submit", "run", "diff", "init", "import"}),
+    "runs": frozenset({"status", "why", "receipt", "logs", "wait", "cancel", "compare", "sample"}),
+    "weights": frozenset({"data", "image", "serve", "checkpoint"}),
+    "machine": frozenset({"secret", "place", "doctor", "setup", "completion"}),
+}
+"""Module of `xsft.commands.arguments` -> the verbs whose arguments it declares, each by a function of its name."""
 
 DISCREET = frozenset({"secret"})
 """Verbs whose command line may hold a secret by mistake."""
@@ -52,12 +60,6 @@ EPILOG = """\
 exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment missing · 4 refused · 5 unreachable ·
 6 run failed or ended short · 7 timed out · 8 unknown · 130 interrupted
 """
-
-
-class Arguments(Protocol):
-    """Interface of a module `xsft.commands.arguments.<verb>`."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
 
 class Verb(Protocol):
@@ -107,7 +109,7 @@ def parser(*, only: str | None = None, alone: bool = False) -> argparse.Argument
         sub = verbs.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
         sub.discreet = name in DISCREET
         if only is None or only == name:
-            _arguments(name).add_arguments(sub)
+            _add_arguments(name, sub)
     return top
 
 
@@ -116,9 +118,9 @@ def verb_module(name: str) -> Verb:
     return module
 
 
-def _arguments(name: str) -> Arguments:
-    module: Arguments = importlib.import_module(f"xsft.commands.arguments.{_module_name(name)}")
-    return module
+def _add_arguments(verb: str, parser: argparse.ArgumentParser) -> None:
+    module = next(module for module, verbs in ARGUMENTS.items() if verb in verbs)
+    getattr(importlib.import_module(f"xsft.commands.arguments.{module}"), _module_name(verb))(parser)
 
 
 def _module_name(verb: str) -> str:
