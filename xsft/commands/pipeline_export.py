@@ -17,7 +17,7 @@ from xsft.commands.pipeline_cluster import ClusterCall, SharedIntent, begun, job
 from xsft.commands.pipeline_here import watch_here
 from xsft.effects.facts.exported import plan_ahead
 from xsft.effects.local import export_upload
-from xsft.effects.local.export import ExportWork, stage_end
+from xsft.effects.local.export import ExportWork, export_found, stage_end
 from xsft.effects.local.export_upload import ExportRoute, export_by
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.job_end import record_job_end
@@ -25,7 +25,6 @@ from xsft.effects.submit.submission import Submission
 from xsft.errors import RunFailed, SpecError, Unknown, UsageError
 from xsft.export.inputs import destination
 from xsft.export.plan import ExportPlan
-from xsft.export.verification import verification_text
 from xsft.launchers.cpujob import EXPORTED, CpuJob
 from xsft.naming import stage_name
 from xsft.problems import Problem
@@ -124,14 +123,14 @@ class ExportOnCluster:
             return StageFound(state="missing", why=unsaved.message)
         if made.whole:
             print_problems(self._ended(intent, None))
-        return replace(_found(made), digest=made.digest)
+        return replace(export_found(made, result=made.served), digest=made.digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         intent = self.asked.now()
         made = self._made(intent)
         plan = self._plan_job(made, intent, progress=progress)
         self._done = submit_job(plan, self, connect=partial(jobs.submitter_for, plan))
-        return begun(self._done, why=_found(made).why)
+        return begun(self._done, why=export_found(made, result=made.served).why)
 
     def watch(self, timeout_s: float | None) -> None:
         """Wait for the job's end; a job that failed after its export was complete is done."""
@@ -165,18 +164,6 @@ class ExportOnCluster:
     def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> JobPlan[CpuJob]:
         file = self._workload.file
         return jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
-
-
-def _found(made: ExportPlan) -> StageFound:
-    recorded = made.recorded
-    if made.whole:
-        verified = verification_text(recorded.verification if recorded else None)
-        return StageFound(state="done", why=verified, result=made.served)
-    if recorded is None:
-        return StageFound(state="missing", why=f"step {made.inputs.step} was not exported")
-    if recorded.outcome == "failed":
-        return StageFound(state="failed", why=recorded.reason or "the exporter failed")
-    return StageFound(state="torn", why=f"{', '.join(made.broken)} is not complete; it stays")
 
 
 class ServeHere:

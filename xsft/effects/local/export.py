@@ -111,16 +111,21 @@ def export_here(asked: ExportWork) -> ExportResult:
 
 def found(plan: ExportPlan) -> StageFound:
     """Return what exists of the export; reads small files only."""
+    if not plan.whole and holder(_run_folder(plan).lock) is not None:
+        return StageFound(state="running", why="another xsft exports it")
+    return export_found(plan, result=plan.writes)
+
+
+def export_found(plan: ExportPlan, *, result: str) -> StageFound:
+    """Return what the plan has found of the export. `result`: where a complete one is."""
     if plan.whole:
         verified = plan.recorded.verification if plan.recorded else None
-        return StageFound(state="done", why=verification_text(verified), result=plan.writes)
-    if holder(_run_folder(plan).lock) is not None:
-        return StageFound(state="running", why="another xsft exports it")
+        return StageFound(state="done", why=verification_text(verified), result=result)
     if plan.recorded is None:
         return StageFound(state="missing", why=f"step {plan.inputs.step} was not exported")
     if plan.recorded.outcome == "failed":
         return StageFound(state="failed", why=plan.recorded.reason or "the exporter failed")
-    return StageFound(state="torn", why=f"{plan.broken[-1]} is not complete; it stays")
+    return StageFound(state="torn", why=f"{', '.join(plan.broken)} is not complete; it stays")
 
 
 def stage_end(done: ExportResult) -> StageEnd:
