@@ -17,7 +17,7 @@ from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, eng
 from tests.fakes.clusters import ClusterApi, cluster_api, pytest_generate_tests, standing_in
 from tests.goldens import Golden
 from tests.localruns import private_pids, trainer_machine, warm_machine
-from tests.maxtext import PARSER, Worker, kept_answers, worker
+from tests.maxtext import PARSER, PARSERS, Worker, kept_answers, worker
 from tests.pipeline import ROWS, Pipeline
 from tests.run import NAMED_BY
 from tests.tunedmodels import memorised
@@ -175,7 +175,7 @@ def maxtext_pipeline(maxtext_python: Path) -> Iterator[Pipeline]:
 @pytest.fixture(scope="session")
 def maxtext(maxtext_python: Path) -> Iterator[Worker]:
     """Start one MaxText process that answers all tests: what it makes of command lines, and the models it builds."""
-    with worker(maxtext_python, PARSER, kept=kept_answers(maxtext_python)) as started:
+    with worker(maxtext_python, PARSER, kept=kept_answers(maxtext_python, *PARSERS)) as started:
         yield started
 
 

@@ -26,6 +26,8 @@ from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import own_cache
 
 PARSER = Path(__file__).parent / "contract" / "maxtext_parser.py"
+PARSERS = sorted(PARSER.parent.glob("maxtext_[pq]*.py"))
+"""With what it imports."""
 TIMEOUT_S = 300
 """Of one answer."""
 
@@ -39,15 +41,7 @@ class Worker:
     """The folder of the answers to earlier questions, if they are always the same."""
 
     def ask(self, question: Mapping[str, Any]) -> Any:
-        if self.kept is None:
-            return self.process().ask(question)
-        text = json.dumps(question, sort_keys=True)
-        file = self.kept / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
-        with suppress(FileNotFoundError):
-            return json.loads(file.read_text())
-        answer = self.process().ask(question)
-        write_atomic(file, json.dumps(answer), durable=False)
-        return answer
+        return _kept_or_asked(question, lambda: self.process().ask(question), kept=self.kept)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,13 +73,40 @@ def worker(python: Path, script: Path, *, kept: Path | None = None) -> Iterator[
         yield Worker(process=functools.cache(lambda: stack.enter_context(_process(python, script))), kept=kept)
 
 
-def kept_answers(python: Path) -> Path | None:
-    """The folder of what the parser of this environment answered; None for an environment that xsft did not build."""
+def answer(python: Path, script: Path, given: object = None) -> Any:
+    """What `script` prints last in this environment, asked once for each release. `given`: a document on its stdin."""
+
+    def ask() -> Any:
+        with TemporaryDirectory(prefix="xsft-maxtext-") as folder:
+            done = subprocess.run(
+                (python, "-I", script), input=json.dumps(given), env=environment(folder), cwd=folder,
+                capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+            )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return _kept_or_asked(given, ask, kept=kept_answers(python, script))
+
+
+def _kept_or_asked(question: object, ask: Callable[[], Any], *, kept: Path | None) -> Any:
+    if kept is None:
+        return ask()
+    text = json.dumps(question, sort_keys=True)
+    file = kept / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+    with suppress(FileNotFoundError):
+        return json.loads(file.read_text())
+    answer = ask()
+    write_atomic(file, json.dumps(answer), durable=False)
+    return answer
+
+
+def kept_answers(python: Path, *scripts: Path) -> Path | None:
+    """The folder of what these scripts answered in this environment; None for one that xsft did not build."""
     built = environments.find("maxtext")
     if built is None or built.python != python:
         return None
-    scripts = b"".join(script.read_bytes() for script in sorted(PARSER.parent.glob("maxtext_[pq]*.py")))
-    digest = hashlib.sha256(built.digest.encode() + scripts).hexdigest()
+    programs = b"".join(script.read_bytes() for script in scripts)
+    digest = hashlib.sha256(built.digest.encode() + programs).hexdigest()
     folder = own_cache() / "tests-maxtext" / digest[:12]
     folder.mkdir(parents=True, exist_ok=True)
     return folder

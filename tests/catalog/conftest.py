@@ -1,4 +1,4 @@
-"""Dumps of the pinned tools, made once per session by their own Python."""
+"""Dumps of the pinned tools, made by their own Python."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.maxtext import answer
 from xsft.effects.environments.installed import BuiltEnvironment
 
 DUMPS = Path(__file__).parent / "dumps"
@@ -17,18 +18,15 @@ DUMPS = Path(__file__).parent / "dumps"
 
 @pytest.fixture(scope="session")
 def xpk_tpu_types(xpk_environment: BuiltEnvironment) -> dict[str, Any]:
-    return _dump(xpk_environment, "xpk_tpu_types.py")
-
-
-@pytest.fixture(scope="session")
-def maxtext_facts(maxtext_environment: BuiltEnvironment) -> dict[str, Any]:
-    return _dump(maxtext_environment, "maxtext_facts.py")
-
-
-def _dump(environment: BuiltEnvironment, script: str) -> dict[str, Any]:
-    quiet = {**os.environ, "JAX_PLATFORMS": "cpu", "TELEMETRY_ENABLED": "false"}
-    argv = (str(environment.python), str(DUMPS / script))
+    quiet = {**os.environ, "TELEMETRY_ENABLED": "false"}
+    argv = (str(xpk_environment.python), str(DUMPS / "xpk_tpu_types.py"))
     done = subprocess.run(argv, env=quiet, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return facts
+
+
+@pytest.fixture(scope="session")
+def maxtext_facts(maxtext_python: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = answer(maxtext_python, DUMPS / "maxtext_facts.py")
     return facts

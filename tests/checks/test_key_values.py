@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from tests.maxtext import answer
 from xsft.catalog.data import text
 from xsft.checks.key_values import check
 from xsft.spec.base import Value
@@ -71,6 +70,5 @@ def test_good_workloads_are_silent() -> None:
 
 @pytest.mark.maxtext
 def test_the_types_are_those_of_the_installed_maxtext(maxtext_python: Path) -> None:
-    done = subprocess.run([str(maxtext_python), str(DUMP)], capture_output=True, text=True, check=True)
     kept = [line for line in text("key_types.txt").splitlines() if not line.startswith("#")]
-    assert json.loads(done.stdout.splitlines()[-1]) == kept
+    assert answer(maxtext_python, DUMP) == kept

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
+from tests.maxtext import answer
 from xsft.catalog.releases import DEFAULT, key_ok, keys
 from xsft.checks.unsupported import COMPUTED, NO_OPS, REFUSALS, check, unread_keys
-from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.spec.model import WorkloadSpec
 
 UNREAD = Path(__file__).parents[1] / "catalog" / "dumps" / "maxtext_unread.py"
@@ -116,9 +114,8 @@ def test_refusals_that_depend_on_the_mode_the_release_and_other_fields():
 
 
 @pytest.mark.maxtext
-def test_keys_that_nothing_reads(maxtext_environment: BuiltEnvironment) -> None:
-    done = subprocess.run((maxtext_environment.python, UNREAD), capture_output=True, check=True, timeout=300)
-    assert unread_keys() == set(json.loads(done.stdout)) & keys(DEFAULT)
+def test_keys_that_nothing_reads(maxtext_python: Path) -> None:
+    assert unread_keys() == set(answer(maxtext_python, UNREAD)) & keys(DEFAULT)
 
 
 def test_every_key_named_is_a_key_of_some_release():

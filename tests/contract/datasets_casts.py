@@ -1,7 +1,7 @@
 """Runs in MaxText's environment: which values of a second file datasets casts to the type that the first file tells.
 
-usage: datasets_casts.py FOLDER. Reads pairs from stdin, a row of the first file and one of the second, and prints a
-list of booleans.
+Reads pairs from stdin, a row of the first file and one of the second, and prints a list of booleans. Its files are in
+the current folder.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import datasets
 
 
-def is_cast(pair: list[Any], folder: Path) -> bool:
-    files = [folder / f"{number}.jsonl" for number in range(len(pair))]
+def is_cast(pair: list[Any]) -> bool:
+    files = [Path(f"{number}.jsonl") for number in range(len(pair))]
     for file, row in zip(files, pair, strict=True):
         file.write_text(json.dumps(row) + "\n")
     try:
@@ -27,4 +27,4 @@ def is_cast(pair: list[Any], folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps([is_cast(pair, Path(sys.argv[1])) for pair in json.load(sys.stdin)]))
+    print(json.dumps([is_cast(pair) for pair in json.load(sys.stdin)]))

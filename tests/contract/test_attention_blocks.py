@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.maxtext import answer
 from xsft.checks.attention import COLUMNS, PARTS, ROWS, misfit
 
 NAMES = (*ROWS, *COLUMNS, *PARTS)
@@ -33,8 +32,6 @@ KERNEL = Path(__file__).parent / "maxtext_attention.py"
 @pytest.mark.maxtext
 def test_the_kernel_takes_what_the_rule_takes(maxtext_python: Path) -> None:
     wanted = [[length, {name: given.get(name, 512) for name in NAMES}] for length, given in CASES]
-    command = [str(maxtext_python), str(KERNEL)]
-    answer = subprocess.run(command, input=json.dumps(wanted), capture_output=True, text=True, check=True)
-    refused = json.loads(answer.stdout)
+    refused = answer(maxtext_python, KERNEL, wanted)
     told = [misfit(length, blocks) for length, blocks in wanted]
     assert [bool(why) for why in told] == [bool(why) for why in refused], list(zip(CASES, told, refused, strict=True))

@@ -18,7 +18,7 @@ from tests.cpujobs import plan_of
 from tests.exports import LORA, recorded, trainer_argv
 from tests.fakes.gcs import Bucket, serving
 from tests.hfmodels import write_model, write_safetensors
-from tests.maxtext import environment
+from tests.maxtext import answer, environment
 from tests.podshell import command_of, executable
 from tests.replacing import replace
 from tests.stories import intent_of, spec_of, varied
@@ -44,7 +44,9 @@ from xsft.launchers.cpujob import export_job
 from xsft.trainers.export import ExportRequest
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
-WRITER = Path(__file__).parent / "write_trained.py"
+WRITER, CONFIGURATIONS = (
+    Path(__file__).with_name(f"{name}.py") for name in ("write_trained", "maxtext_configurations")
+)
 ENGINES = {"rms_norm_eps": 1e-6, "rope_theta": 1e6, "max_position_embeddings": 2048}
 TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
 ADAPTERS = ExportRequest(form="adapters")
@@ -255,15 +257,7 @@ def arrays(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def configurations(maxtext_python: Path) -> dict[str, dict[str, Any]]:
     """The configurations of Hugging Face that MaxText keeps of its models."""
-    program = (
-        "import json\n"
-        "from maxtext.checkpoint_conversion.utils.hf_model_configs import HF_MODEL_CONFIGS as known\n"
-        "told = {name: one if isinstance(one, dict) else {**one.to_dict(), 'model_type': one.model_type}\n"
-        "        for name, one in known.items()}\n"
-        "print(json.dumps(told, default=str))\n"
-    )
-    done = subprocess.run((maxtext_python, "-I", "-c", program), capture_output=True, text=True, check=True)
-    return cast("dict[str, dict[str, Any]]", json.loads(done.stdout.splitlines()[-1]))
+    return cast("dict[str, dict[str, Any]]", answer(maxtext_python, CONFIGURATIONS))
 
 
 def test_model_types_are_those_of_the_exporters_configurations(configurations: dict[str, dict[str, Any]]) -> None:

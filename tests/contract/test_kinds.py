@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.maxtext import answer
 from tests.pipeline import Pipeline, PipelineError
 from tests.stories import intent_of, spec_of, varied
 from xsft.dataset.kinds import retyped
@@ -25,9 +24,9 @@ NOT_JUDGED = [(True, "x"), (True, "7")]
 """Which texts are booleans is not copied."""
 
 
-def test_the_rule_says_what_datasets_does(tmp_path: Path, maxtext_python: Path) -> None:
+def test_the_rule_says_what_datasets_does(maxtext_python: Path) -> None:
     judged = [retyped([{"n": one}], [{"n": other}]) is None for one, other in PAIRS]
-    casts = _casts([[{"n": one}, {"n": other}] for one, other in PAIRS], tmp_path, maxtext_python)
+    casts = answer(maxtext_python, CASTS, [[{"n": one}, {"n": other}] for one, other in PAIRS])
     told = zip(PAIRS, judged, casts, strict=True)
     assert [pair for pair, said, cast in told if said != cast] == NOT_JUDGED
 
@@ -41,11 +40,3 @@ def test_a_null_inside_messages_stops_the_pipeline(tmp_path: Path, maxtext_pipel
     (tmp_path / "1.jsonl").write_text(json.dumps({"messages": later}) + "\n")
     with pytest.raises(PipelineError, match="Couldn't cast"):
         maxtext_pipeline.rows(ARGV, {"hf_train_files": f"{tmp_path}/*.jsonl"})
-
-
-def _casts(pairs: list[list[dict[str, Any]]], folder: Path, python: Path) -> list[bool]:
-    argv = [str(python), "-I", str(CASTS), str(folder)]
-    env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hf")}
-    done = subprocess.run(argv, input=json.dumps(pairs), env=env, capture_output=True, text=True, check=True)
-    found: list[bool] = json.loads(done.stdout.splitlines()[-1])
-    return found
