@@ -1,8 +1,8 @@
 """An environment of MaxText whose interpreter has imported MaxText already: a program starts in tenths of a second.
 
 Its `python` sends a program's file, `-c CODE` and `-m maxtext.…` to one process, which forks (tests/contract/
-warm_server.py); any other command line starts the real interpreter. Programs that are killed before their end, and a
-test of each stage's start, need the real one.
+warm_server.py); any other command line starts the real interpreter. A program ends with its caller, as a real one does.
+Programs that get signals, and a test of each stage's start, need the real one.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from tests.pipeline import Pipeline
 from tests.stories import intent_of
 from xsft.cli import main
 from xsft.dataset.preparing import Options, preparation
+from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.preparing import Workshop, prepare
 from xsft.errors import EnvironmentMissing
@@ -218,19 +219,21 @@ def test_a_small_disk_is_refused_before_a_row_is_written(tmp_path: Path, maxtext
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
-def started(file: Path) -> subprocess.Popen[str]:
-    """With the usual environment of MaxText, whose programs end with their caller."""
+def started(file: Path, **env: str) -> subprocess.Popen[str]:
     argv = (sys.executable, "-m", "xsft", "data", "prepare", str(file), "--json")
-    env = {name: value for name, value in os.environ.items() if name != "XSFT_CACHE_DIR"}
-    return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return subprocess.Popen(argv, env=os.environ | env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
 def test_killed_half_way_and_begun_again_it_is_whole_and_nothing_is_deleted(
-    tmp_path: Path, workload: Callable[..., Path], prepared: Callable[..., Any]
+    tmp_path: Path,
+    workload: Callable[..., Path],
+    prepared: Callable[..., Any],
+    maxtext_environment: BuiltEnvironment,
 ) -> None:
+    """The first is started in the usual environment of MaxText, whose interpreter imports it."""
     rows = write(tmp_path / "rows.jsonl", [chat(f"question {n} " * 20) for n in range(25_000)])
     file = workload(hf_train_files=str(rows))
-    first = started(file)
+    first = started(file, XSFT_CACHE_DIR=str(maxtext_environment.folder.parents[1]))
     while not (half := sorted(tmp_path.rglob("train-00001-*.parquet"))):
         assert first.poll() is None, "it ended before it was killed"
         time.sleep(0.02)

@@ -1,7 +1,8 @@
 """Runs in MaxText's environment: imports MaxText once, then runs each program that tests/warm.py sends in a fork.
 
 usage: warm_server.py SOCKET. A request is `{"argv": [PROGRAM, …], "env": {…}, "cwd": …}` with three file descriptors,
-or has `-c CODE` or `-m MODULE` for the program; the answer is its exit status.
+or has `-c CODE` or `-m MODULE` for the program; the answer is its exit status. A program whose client ends first is
+killed, and all that it started, as a program of the real interpreter ends with xsft.
 """
 
 from __future__ import annotations
@@ -44,10 +45,18 @@ def serve(path: str) -> None:
             asking, _ = server.accept()
             request, streams, *_ = socket.recv_fds(asking, MOST, 3)
             if os.fork() == 0:
+                os.setpgid(0, 0)
+                threading.Thread(target=end_with, args=(asking,), daemon=True).start()
                 asking.send(str(run(json.loads(request), streams)).encode())
                 os._exit(0)
             for one in (*streams, asking.detach()):
                 os.close(one)
+
+
+def end_with(client: socket.socket) -> None:
+    """Wait for the end of the client, which sends nothing more."""
+    client.recv(1)
+    os.killpg(0, signal.SIGKILL)
 
 
 def run(request: dict[str, Any], streams: list[int]) -> int:
