@@ -55,9 +55,11 @@ def role_text(jobset: RunObject, role: ProcessRole) -> str:
 def _slice_job(jobset: RunObject) -> str:
     """Return the replicated job of the slices: the trainer's own in McJAX, the workers' under Pathways."""
     trainer = trainer_job(jobset) or ""
-    if jobset.mode != "pathways":
-        return trainer
-    return next((job.name for job in jobset.jobs if job.name != trainer), trainer)
+    match jobset.mode:
+        case "pathways":
+            return next((job.name for job in jobset.jobs if job.name != trainer), trainer)
+        case _:
+            return trainer
 
 
 def _hosts(jobset: RunObject, job: str) -> int:

@@ -138,7 +138,7 @@ def _amount(value: float) -> str:
 
 def _compiled(plan: Plan) -> str:
     """Return where compiled programs are kept, so that a restart need not compile again, as text."""
-    if plan.mode.value == "pathways":
+    if plan.mode.single_controller:
         return f"Pathways keeps compiled programs in {plan.run.servers.scratch or 'its scratch bucket'}"
     if folder := trainer_of(plan.run).trainer_keys(plan.run).get("jax_cache_dir"):
         return f"compiled programs are kept in {folder}"

@@ -11,7 +11,7 @@ from msgspec import Struct
 from xsft.catalog import releases
 from xsft.errors import SpecError
 from xsft.facts import Facts
-from xsft.importer.cluster import Tree, cluster_fields, mode_of
+from xsft.importer.cluster import Tree, cluster_fields, lost_flags, mode_of
 from xsft.importer.compare import say_differences
 from xsft.importer.environment import ReadEnvFile, flag_environment, workload_environment
 from xsft.importer.fill import complete, fill_holes
@@ -230,7 +230,7 @@ def _counts(pasted: _Pasted) -> bool:
 
 
 def _say_restarts(pasted: _Pasted, notes: Notes) -> None:
-    if pasted.mode == "pathways" and _counts(pasted):
+    if "max-restarts" in lost_flags(pasted.mode) and _counts(pasted):
         why = "the run was restarted, but xpk drops the number of restarts under Pathways; set restarts.max"
         notes.differ("restarts.max", why=why)
 

@@ -88,6 +88,15 @@ def mode_of(verb: str, flags: Flags) -> ModeName:
     return "pathways" if verb == "create-pathways" or flags.get("use-pathways") else "mcjax"
 
 
+def lost_flags(mode: ModeName) -> Mapping[str, str]:
+    """Return the flags that xpk takes and ignores in this mode, each with what that changes."""
+    match mode:
+        case "mcjax":
+            return {}
+        case "pathways":
+            return PATHWAYS_LOST
+
+
 def cluster_fields(flags: Flags, mode: ModeName, notes: Notes) -> Tree:
     """Return the fields from cluster flags, without name, environment and trainer."""
     _say_dropped(flags, mode, notes)
@@ -96,8 +105,11 @@ def cluster_fields(flags: Flags, mode: ModeName, notes: Notes) -> Tree:
         if isinstance(value := flags.get(flag), str) and not _is_empty(flag, value):
             _put(tree, field, _typed(flag, value))
     _capacity(tree, flags)
-    if mode == "pathways":
-        _server_arguments(tree, flags)
+    match mode:
+        case "mcjax":
+            pass
+        case "pathways":
+            _server_arguments(tree, flags)
     return tree
 
 
@@ -175,6 +187,7 @@ def _server_arguments(tree: Tree, flags: Flags) -> None:
 
 
 def _say_dropped(flags: Flags, mode: ModeName, notes: Notes) -> None:
+    lost = lost_flags(mode)
     for flag, value in flags.items():
         given = value if isinstance(value, str) else None
         if flag in REFUSED and value not in ("", "0", []):
@@ -182,5 +195,5 @@ def _say_dropped(flags: Flags, mode: ModeName, notes: Notes) -> None:
             notes.differ(f"--{flag}", given=given, why=f"refused ({refusal.id}): {refusal.reason}")
         elif flag in DROPPED and value:
             notes.differ(f"--{flag}", given=given, why=DROPPED[flag])
-        elif mode == "pathways" and flag in PATHWAYS_LOST and not (isinstance(value, str) and _is_empty(flag, value)):
-            notes.differ(f"--{flag}", given=given, now=f"{FIELDS[flag]}: {given}", why=PATHWAYS_LOST[flag])
+        elif flag in lost and not (isinstance(value, str) and _is_empty(flag, value)):
+            notes.differ(f"--{flag}", given=given, now=f"{FIELDS[flag]}: {given}", why=lost[flag])

@@ -67,7 +67,7 @@ def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -
             _reserved(name, value, mode, notes)
         elif _is_kept(name, value, notes):
             kept[name] = value
-    flags = _libtpu(kept) if mode == "mcjax" else []
+    flags = _compiler_flags(kept, mode)
     found: dict[str, object] = {"env": kept, "xla_flags": flags, "secrets": secrets}
     return {section: content for section, content in found.items() if content}
 
@@ -89,6 +89,15 @@ def _reserved(name: str, value: str, mode: ModeName, notes: Notes) -> None:
     now = dict(mode_module(mode).TRAINER_ENV).get(name)
     if now != value:
         notes.differ(name, given=value, now=now, why=f"{mode} mode sets it; Kubernetes refuses a second value")
+
+
+def _compiler_flags(env: dict[str, str], mode: ModeName) -> list[str]:
+    """Take the compiler's flags out of the environment; under Pathways they are arguments of the proxy."""
+    match mode:
+        case "mcjax":
+            return _libtpu(env)
+        case "pathways":
+            return []
 
 
 def _libtpu(env: dict[str, str]) -> list[str]:

@@ -211,10 +211,13 @@ def _bash_word(text: str, mode: ModeName) -> str:
     """Return the text quoted for bash, on one line, in characters that survive YAML."""
     hidden = _HIDDEN.search(text) is not None
     word = f"$'{''.join(map(_ansi, text))}'" if hidden else shlex.quote(text)
-    if mode == "mcjax":
-        return word
-    # `''` is nothing, both outside and inside single quotes; inside $'…' it would end the string: the colon is escaped.
-    return word.replace("env:", "env\\x3a" if hidden else "en''v:")
+    match mode:
+        case "mcjax":
+            return word
+        case "pathways":
+            # `''` is nothing, both outside and inside single quotes; inside $'…' it would end the string: the colon is
+            # escaped.
+            return word.replace("env:", "env\\x3a" if hidden else "en''v:")
 
 
 def _ansi(character: str) -> str:

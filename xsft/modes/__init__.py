@@ -13,7 +13,7 @@ class ModeModule(Protocol):
     """The constants and functions that each mode's module has."""
 
     XPK_VERB: str
-    """The xpk command: `xpk workload <verb>`."""
+    """The verb of `xpk workload` and of `xpk cluster`."""
     REPLICATED_JOB: str
     """Name of the replicated job that holds the slices."""
     TRAINER_JOB: str
