@@ -98,7 +98,7 @@ class _Fold(Struct, kw_only=True):
     def take(self, event: TrainerEvent, *, at: str) -> None:
         match event:
             case PhaseStarted(name=name):
-                self._begin() if name == FIRST_WORDS else self._reach("compiling")
+                self._phase_started(name)
             case Restored(step=step):
                 self.resumed_from = self.step = step
             case StepLoss(step=step, loss=loss):
@@ -142,6 +142,12 @@ class _Fold(Struct, kw_only=True):
             not_finite_steps=self.tally.not_finite_steps,
             zero_loss_steps=self.tally.zero_loss_steps,
         )
+
+    def _phase_started(self, name: str) -> None:
+        if name == FIRST_WORDS:
+            self._begin()
+        else:
+            self._reach("compiling")
 
     def _begin(self) -> None:
         """Reset for a new process, which starts from a checkpoint or from nothing."""

@@ -58,7 +58,10 @@ class ReceiptFold(Struct, kw_only=True):
     def take(self, event: TrainerEvent | None, *, at: float) -> None:
         match event:
             case PhaseStarted(name=name):
-                self._begin(at) if name == FIRST_WORDS else self._to("compiling", at)
+                if name == FIRST_WORDS:
+                    self._begin(at)
+                else:
+                    self._to("compiling", at)
             case StepLoss(step=step):
                 self._done(step, at)
             case Step():

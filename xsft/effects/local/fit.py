@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -95,10 +96,10 @@ def _memory(shop: CompileShop, needed_gib: float) -> Any:
 def _ask(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
     """Run the program to its end. Raises RunFailed if it ended without an answer."""
     began = clock.monotonic()
-    last: list[str] = []
+    last: deque[str] = deque(maxlen=1)
 
     def on_line(line: str) -> None:
-        last[:] = [line]
+        last.append(line)
         if line.startswith(MARK):
             shop.say(f"{line.removeprefix(MARK)} ({clock.monotonic() - began:.0f} s)")
 
@@ -114,7 +115,7 @@ def _ask(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
             text = program.read_text(encoding="utf-8") if program.is_file() else ""
             return {**found, "log": str(log), "program": read_program(text)}
     raise RunFailed(
-        f"The compiler ended without a verdict: {_why(true_status(status, last), since=began)}.",
+        f"The compiler ended without a verdict: {_why(true_status(status, tuple(last)), since=began)}.",
         fix=f"Its whole output: {log}.",
         id="fit-compiler",
     )

@@ -290,10 +290,10 @@ def _parted(whose: Turns, *, wanted: Wanted) -> tuple[list[Observation], list[Ob
     observations that are read.
     """
     runs = {one.shared_name for one in whose.asked}
-    parts: tuple[list[Observation], list[Observation]] = ([], [])
-    for one in whose.left:
-        parts[one.shared_name in runs].append(not_asked(one) if wanted.progress(one) else one)
-    return parts
+    left = [not_asked(one) if wanted.progress(one) else one for one in whose.left]
+    others = [one for one in left if one.shared_name not in runs]
+    same = [one for one in left if one.shared_name in runs]
+    return others, same
 
 
 def _with_last_words(several: Iterable[Observation], known: Sequence[Mapping[str, LastKnown]]) -> Iterator[Observation]:
