@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from threading import Event
 
-import pytest
-
-from xsft import submitting
 from xsft.effects.machine.parallel import start
 from xsft.problems import Problem, error
 from xsft.submitting import parser_answer
@@ -18,15 +15,14 @@ def test_the_parsers_answer_is_taken_when_it_is_there() -> None:
     assert parser_answer(start(lambda: (REFUSED,))) == (REFUSED,)
 
 
-def test_a_parser_that_takes_longer_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submitting, "PARSER_WAIT_S", 0.01)
+def test_a_parser_that_takes_longer_is_a_note() -> None:
     done = Event()
 
     def asked() -> tuple[Problem, ...]:
         done.wait()
         return ()
 
-    (said,) = parser_answer(start(asked))
+    (said,) = parser_answer(start(asked), within_s=0.01)
     done.set()
     assert (said.id, said.severity) == ("maxtext-not-asked", "note")
     assert "is kept for the next submission" in said.message

@@ -85,11 +85,11 @@ PARSER_WAIT_S = 10.0
 """Time that a submission waits for MaxText's parser, which was asked beside its other looks."""
 
 
-def parser_answer(asked: Started[tuple[Problem, ...]]) -> tuple[Problem, ...]:
+def parser_answer(asked: Started[tuple[Problem, ...]], *, within_s: float = PARSER_WAIT_S) -> tuple[Problem, ...]:
     """Return what MaxText's parser says, which was asked before the cluster; a note if it takes too long."""
-    if asked.ended(PARSER_WAIT_S):
+    if asked.ended(within_s):
         return asked.result()
-    why = f"it did not answer within {PARSER_WAIT_S:g} s; `xsft check --deep FILE` waits longer"
+    why = f"it did not answer within {within_s:g} s; `xsft check --deep FILE` waits longer"
     return tuple(not_asked(f"{why}, and its answer is kept for the next submission"))
 
 

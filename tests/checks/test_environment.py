@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
-from xsft.checks import environment
 from xsft.checks.environment import check
 
 
@@ -52,12 +51,10 @@ def test_values_that_nothing_can_carry():
     assert ids(check, spec(env={"A": 'line\n"quoted" $HOME'})) == set()
 
 
-def test_the_cluster_stores_objects_of_a_limited_size(monkeypatch: pytest.MonkeyPatch):
+def test_the_cluster_stores_objects_of_a_limited_size():
     env = {f"A{i}": "a" * 100_000 for i in range(9)}
     assert ids(check, spec(env=env)) == set()
     assert ids(check, spec(env={**env, "B": "b" * 100_000})) == {"manifest-size"}
-    monkeypatch.setattr(environment, "MAX_MANIFEST_BYTES", 100)
-    assert ids(check, spec()) == {"manifest-size"}
 
 
 def test_libtpu_flags_have_one_way():

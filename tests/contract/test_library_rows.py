@@ -58,15 +58,13 @@ def test_rows_for_grain(maxtext_pipeline: Pipeline, tmp_path: Path, row: dict[st
     assert ids(file, "data.pipeline=grain") == found
 
 
-def test_a_row_group_that_is_too_large_is_noted(
-    maxtext_pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_group_that_is_too_large_is_noted(maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
     worker = tmp_path / "rows_worker.py"
     worker.write_text(library_rows.WORKER.read_text().replace("128 * 2**20", "1"))
-    monkeypatch.setattr(library_rows, "WORKER", worker)
     file = maxtext_pipeline.parquet([GOOD] * 480, file=tmp_path / "rows.parquet")
-    settings = ("data.hf_path=parquet", f"data.hf_train_files={file}")
-    (note,) = (one for one in xsft.check(xsft.load(TINY, settings=settings)) if one.id == "data-not-read")
+    note = library_rows.read_files([file], of="parquet", where="data.hf_train_files", worker=worker).problem
+    assert note is not None
+    assert note.id == "data-not-read"
     assert "row group" in note.message
 
 
@@ -114,13 +112,12 @@ def test_a_broken_file(tmp_path: Path) -> None:
     assert ids(tmp_path / "rows.parquet") == {"data-unreadable"}
 
 
-def test_what_was_read_is_not_read_again(
-    maxtext_pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_read_is_not_read_again(maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
     file = maxtext_pipeline.parquet([GOOD] * 479, file=tmp_path / "rows.parquet")
-    assert ids(file) == {"data-rows"}
-    monkeypatch.setattr(library_rows, "WORKER", tmp_path / "missing.py")
-    assert ids(file) == {"data-rows"}
+    found = library_rows.read_files([file], of="parquet", where="data.hf_train_files")
+    assert (found.counted, found.problem) == (479, None)
+    missing = tmp_path / "missing.py"
+    assert library_rows.read_files([file], of="parquet", where="data.hf_train_files", worker=missing) == found
 
 
 CSV = {

@@ -59,11 +59,6 @@ OTHERS_LABEL = as_it_is()
 OTHERS_LABEL["metadata"]["labels"]["somebody"] = "elses"
 
 
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobset_watch, "SOONEST_S", 0.1)
-
-
 @contextmanager
 def watched(folder: Path, answer: Callable[[Seen, threading.Event], Answer]) -> Iterator[tuple[Front, Cluster]]:
     never = threading.Event()
@@ -86,7 +81,7 @@ def says(*lines: bytes, one: Seen, never: threading.Event) -> Answer:
 
 def paused_s(cluster: Cluster, *, of_s: float) -> float:
     began = time.monotonic()
-    pause_until_changed(lambda: cluster, jobset_of(as_it_is()), seconds=of_s)
+    pause_until_changed(lambda: cluster, jobset_of(as_it_is()), seconds=of_s, soonest_s=0.1)
     return time.monotonic() - began
 
 
@@ -149,13 +144,11 @@ def test_a_cluster_that_cannot_be_reached_leaves_it_too() -> None:
         raise Unreachable("connection refused")
 
     began = time.monotonic()
-    pause_until_changed(fails, jobset_of(as_it_is()), seconds=0.5)
+    pause_until_changed(fails, jobset_of(as_it_is()), seconds=0.5, soonest_s=0.1)
     assert time.monotonic() - began >= 0.5
 
 
-def test_a_short_pause_needs_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobset_watch, "SOONEST_S", 2.0)
-
+def test_a_short_pause_needs_no_watch() -> None:
     def never() -> Cluster:
         raise AssertionError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 
 from tests.checkpoints import unpacked
 from tests.fakes.gcs import Bucket, serving
-from xsft.effects.facts import arrays
+from xsft.effects.facts.arrays import read_arrays
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.inspect import inspect
 from xsft.effects.records.records import record_store
+from xsft.effects.records.storage import LocalStorage
 
 CONVERTED, TRAINED, LORA = (
     "qwen3-converted/0/items",
@@ -97,7 +99,9 @@ def test_an_index_that_was_cut_off_is_a_torn_save(stores: Path, file: str, left:
     assert "is damaged: it " in found.detail
 
 
-def test_a_large_index_is_not_read(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "MAX_NODES", 0)
-    found = read_checkpoint(str(stores / CONVERTED))
-    assert (found.status, found.dtypes_detail) == ("read", "its index is larger than the limit")
+def test_a_large_index_is_not_read(stores: Path) -> None:
+    item = stores / CONVERTED
+    metadata = json.loads((item / "_METADATA").read_text())
+    found = read_arrays(str(item), metadata, LocalStorage(), with_ocdbt=True, sampled=9, max_nodes=0)
+    assert (found.lost, found.detail) == (None, "its index is larger than the limit")
+    assert found.arrays

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.gcs import Bucket, serving
-from xsft.effects.facts import checkpoint
+from xsft.effects.facts.arrays import MAX_METADATA
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.errors import Unreachable
 from xsft.facts import CheckpointFacts
@@ -143,11 +143,11 @@ def test_what_is_no_checkpoint_is_named() -> None:
         assert (found.status, found.detail) == ("not-a-checkpoint", "its _METADATA lists no arrays")
 
 
-def test_a_huge_metadata_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "MAX_METADATA", 10)
-    found = look({"c/_METADATA": metadata(use_ocdbt=False), "c/manifest.ocdbt": b"x"}, "c")
+def test_a_huge_metadata_is_left_alone() -> None:
+    huge = metadata(use_ocdbt=False).ljust(MAX_METADATA + 1)
+    found = look({"c/_METADATA": huge, "c/manifest.ocdbt": b"x"}, "c")
     assert (found.status, found.use_ocdbt, found.use_zarr3) == ("read", True, None)
-    assert "more than 10 bytes" in found.detail
+    assert f"more than {MAX_METADATA:,} bytes" in found.detail
 
 
 def test_what_may_not_be_read_is_unreadable_and_says_why() -> None:

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from xsft.effects.facts import rows as module
-from xsft.effects.facts.rows import read_rows
+from xsft.effects.facts.rows import MAX_BYTES, read_rows
 from xsft.facts import DataFacts
 
 ROW = '{"messages": []}\n'
 
 
-def read(pattern: object) -> DataFacts:
-    found = read_rows(str(pattern), of="json", where="data.hf_train_files")
+def read(pattern: object, *, max_bytes: int = MAX_BYTES) -> DataFacts:
+    found = read_rows(str(pattern), of="json", where="data.hf_train_files", max_bytes=max_bytes)
     assert found is not None
     return found
 
@@ -33,29 +32,25 @@ def test_the_shipped_rows() -> None:
     assert read("xsft://tiny/chat.jsonl").counted == 480
 
 
-def test_a_large_file_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_BYTES", 2**20)
+def test_a_large_file_is_sampled(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(f'{{"n": {n}, "text": "{"a" * 90}"}}\n' for n in range(20_000)))
-    found = read(tmp_path / "a.jsonl")
+    found = read(tmp_path / "a.jsonl", max_bytes=2**20)
     assert found.counted is None
     assert found.rows[0].row["n"] == 0
     assert 1_000 < len(found.rows) < 15_000
     assert found.rows[-1].row["n"] > 10_000, "some of the rest"
-    assert read(tmp_path / "a.jsonl") == found, "the same each time"
+    assert read(tmp_path / "a.jsonl", max_bytes=2**20) == found, "the same each time"
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_of_a_large_array_no_part_of_a_row_is_taken_for_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indent: int | None
-) -> None:
-    monkeypatch.setattr(module, "MAX_BYTES", 2**18)
+def test_of_a_large_array_no_part_of_a_row_is_taken_for_one(tmp_path: Path, indent: int | None) -> None:
     row = {"tags": ["a", "b"], "messages": [{"role": "user", "content": "hi"}]}
     (tmp_path / "a.json").write_text(json.dumps([row] * 10_000, indent=indent))
     (tmp_path / "b.json").write_text(
         "[\n" + ",\n".join(['{"messages": [\n{"role": "user"},\n{"n": 1}\n]}'] * 10_000) + "]"
     )
     for name in ("a", "b"):
-        found = read(tmp_path / f"{name}.json")
+        found = read(tmp_path / f"{name}.json", max_bytes=2**18)
         assert (found.rows, found.counted) == ((), None)
         assert found.problem
         assert "is a JSON array" in found.problem.message
@@ -98,11 +93,11 @@ def test_the_place_of_the_keys_of_messages(tmp_path: Path) -> None:
         ('{"a": {"b": 1, "b": 2}}', "line 2 has the key b twice"),
     ],
 )
-def test_json_that_pyarrow_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, why: str) -> None:
+def test_json_that_pyarrow_rejects(tmp_path: Path, row: str, why: str) -> None:
     (tmp_path / "a.json").write_text(f"{ROW}{row}\n{ROW * 9_000}")
     assert why in problem_of(read(tmp_path / "a.json"))
-    monkeypatch.setattr(module, "MAX_BYTES", 2**17)
-    assert why.removeprefix("line 2 ") in problem_of(read(tmp_path / "a.json")), "of a file that is sampled"
+    sampled = read(tmp_path / "a.json", max_bytes=2**17)
+    assert why.removeprefix("line 2 ") in problem_of(sampled)
 
 
 def test_json_that_is_only_unusual(tmp_path: Path) -> None:
@@ -121,14 +116,13 @@ COMPRESSORS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
 @pytest.mark.parametrize("suffix", COMPRESSORS)
-def test_compressed_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+def test_compressed_files_are_read(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"a.jsonl{suffix}"
     rows = "".join(f'{{"n": {n}}}\n' for n in range(5_000)).encode()
     file.write_bytes(COMPRESSORS[suffix](rows))
     found = read(file)
     assert (found.counted, found.problem, found.rows[-1].row) == (5_000, None, {"n": 4_999})
-    monkeypatch.setattr(module, "MAX_BYTES", 2**12)
-    found = read(file)
+    found = read(file, max_bytes=2**12)
     assert (found.counted, found.problem) == (None, None)
     assert 100 < len(found.rows) < 1_000, "its first rows"
     file.write_bytes(file.read_bytes()[:60])

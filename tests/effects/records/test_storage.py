@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes.gcs import Bucket, Failure, serving
 from xsft.effects.records.objects import LocalObjects, latest_step, objects_for
-from xsft.effects.records.storage import GcsStorage, LocalStorage, gcs_storage, storage_for, within
+from xsft.effects.records.storage import GcsStorage, LocalStorage, gcs_client, gcs_storage, storage_for, within
 from xsft.errors import Unreachable
 
 pytestmark = pytest.mark.loopback
@@ -63,11 +63,11 @@ def test_a_folder_of_thousands_is_listed_whole(tmp_path: Path, monkeypatch: pyte
     assert latest_step(LocalObjects(), output=str(tmp_path), run_name="run") == 12000
 
 
-def test_more_names_than_are_read_are_an_error(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsft.effects.records.storage.MAX_NAMES", 2)
+def test_more_names_than_are_read_are_an_error(bucket: Bucket, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).touch()
-    for storage, folder in ((client(), "gs://my-bucket/a"), (LocalStorage(), str(tmp_path))):
+    remote = GcsStorage(gcs_client(os.environ), max_names=2)
+    for storage, folder in ((remote, "gs://my-bucket/a"), (LocalStorage(max_names=2), str(tmp_path))):
         with pytest.raises(Unreachable, match="more than 2 entries"):
             storage.names(folder)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pytest
 
 from xsft.effects.machine.parallel import start
-from xsft.effects.runs import patience as observe_patience
 from xsft.effects.runs.patience import ALONE_S, AT_MOST_S, LOGIN_S, QUIET_S, Pulse, wait_for
 from xsft.errors import Unreachable
 
@@ -56,16 +55,19 @@ def test_each_byte_is_a_sign_of_life_and_there_is_an_end_all_the_same() -> None:
     assert "alone" not in caught.value.fix
 
 
-def test_the_awaited_cluster_is_shown_and_then_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_patience, "QUIET_S", 0.3)
-    monkeypatch.setattr(observe_patience, "SAY_AFTER_S", 0.1)
-    never, said = threading.Event(), list[str]()
-    pulse = Pulse()
+def test_the_awaited_cluster_is_shown_and_then_skipped() -> None:
+    clock, never, said = Clock(), threading.Event(), list[str]()
+    pulse = Pulse(now=clock)
     pulse.connected(Heard())
+
+    def say(line: str) -> None:
+        said.append(line)
+        clock.at += QUIET_S / 2
+
     with pytest.raises(Unreachable, match="no answer for") as caught:
-        wait_for(start(never.wait), pulse, name="lab", alone=False, say=said.append)
+        wait_for(start(never.wait), pulse, name="lab", alone=False, say=say, say_after_s=0.01)
     never.set()
-    assert set(said) == {"waiting for lab"}
+    assert said == ["waiting for lab"] * 2
     assert pulse.left
     assert "--place or --context" in caught.value.fix
 
@@ -111,10 +113,11 @@ def test_a_failure_is_handed_on() -> None:
         wait_for(start(fails), Pulse(), name="lab", alone=True, say=lambda _: None)
 
 
-def test_a_login_that_does_not_end_is_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_patience, "LOGIN_S", 0.2)
-    never = threading.Event()
-    with pytest.raises(Unreachable, match=r"login to the cluster timed out after 0\.2 s") as caught:
-        wait_for(start(never.wait), Pulse(), name="lab", alone=False, say=lambda _: None)
+def test_a_login_that_does_not_end_is_called_that() -> None:
+    clock, never = Clock(), threading.Event()
+    pulse = Pulse(now=clock)
+    clock.at += LOGIN_S
+    with pytest.raises(Unreachable, match=rf"login to the cluster timed out after {LOGIN_S:g} s") as caught:
+        wait_for(start(never.wait), pulse, name="lab", alone=False, say=lambda _: None)
     never.set()
     assert caught.value.fix.startswith("Log in manually")

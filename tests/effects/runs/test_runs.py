@@ -19,7 +19,7 @@ from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.runs import Runs, runs_for
 from xsft.effects.runs.sources import PlaceQuery, RunSource
-from xsft.effects.submit import job_end
+from xsft.effects.submit.job_end import record_failed_jobs
 from xsft.errors import SpecError, Unreachable, UsageError
 from xsft.records.model import Attempt, Record
 from xsft.records.where import ClusterAddress
@@ -90,7 +90,7 @@ def test_a_failed_job_of_a_conversion_is_recorded_once_it_is_seen(runs: Runs, tm
     assert recorded(runs, tmp_path, later, Status(state="failed", reason="backoff")) == ("failed", "oom-killed")
 
 
-def test_recording_a_failed_job_delays_no_status(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_a_failed_job_delays_no_status(runs: Runs) -> None:
     """The bucket does not answer, or refuses: once for each job, for a short time, and silently."""
     asked: list[str] = []
 
@@ -104,10 +104,9 @@ def test_recording_a_failed_job_delays_no_status(runs: Runs, monkeypatch: pytest
     closed.keep([failed])
     closed.keep([failed])
     assert len(asked) == 1
-    monkeypatch.setattr(job_end, "LIMIT_S", 0.05)
     ended = Event()
     silent = RecordStore(state=runs.store.state / "new", objects_at=lambda _: _after(ended))
-    replace(runs, store=silent).keep([failed])
+    record_failed_jobs(silent, [(there, "oom-killed")], limit_s=0.05)
     ended.set()
 
 

@@ -28,13 +28,15 @@ SOONEST_S = 2.0
 """Minimum interval between reads: several changes usually arrive together."""
 
 
-def pause_until_changed(connect: Callable[[], Cluster], jobset: RunObject, *, seconds: float) -> None:
-    """Return when the JobSet has changed, or after so many seconds. Never raises XsftError. Costs one request, which
-    the API server answers from memory.
+def pause_until_changed(
+    connect: Callable[[], Cluster], jobset: RunObject, *, seconds: float, soonest_s: float = SOONEST_S
+) -> None:
+    """Return when the JobSet has changed, but not before `soonest_s`, or after so many seconds. Never raises XsftError.
+    Costs one request, which the API server answers from memory.
     """
     began = clock.monotonic()
-    changed = seconds > SOONEST_S and _changed(connect, jobset, until=began + seconds)
-    clock.pause(began + (min(seconds, SOONEST_S) if changed else seconds) - clock.monotonic())
+    changed = seconds > soonest_s and _changed(connect, jobset, until=began + seconds)
+    clock.pause(began + (min(seconds, soonest_s) if changed else seconds) - clock.monotonic())
 
 
 def _changed(connect: Callable[[], Cluster], jobset: RunObject, *, until: float) -> bool:

@@ -97,10 +97,10 @@ def _noted(check: Callable[[RunTool], ToolCheck], run: RunTool) -> ToolCheck:
     )
 
 
-def run_tool(argv: tuple[str, ...], *, env: Mapping[str, str]) -> Completed | None:
-    """Run a tool. Returns None if it cannot be started, `LATE` if it does not answer in 20 s."""
+def run_tool(argv: tuple[str, ...], *, env: Mapping[str, str], timeout_s: float = TOOL_TIMEOUT_S) -> Completed | None:
+    """Run a tool. Returns None if it cannot be started, `LATE` if it does not answer in time."""
     try:
-        return process.run(argv, env=env, timeout_s=TOOL_TIMEOUT_S)
+        return process.run(argv, env=env, timeout_s=timeout_s)
     except EnvironmentMissing:
         return None
     except TimedOut:

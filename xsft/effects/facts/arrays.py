@@ -52,15 +52,23 @@ class _Owns(Struct, frozen=True, kw_only=True):
 
 
 def read_arrays(
-    path: str, metadata: Mapping[str, Any], storage: Storage, *, with_ocdbt: bool | None, sampled: int
+    path: str,
+    metadata: Mapping[str, Any],
+    storage: Storage,
+    *,
+    with_ocdbt: bool | None,
+    sampled: int,
+    max_nodes: int = MAX_NODES,
 ) -> ReadArrays:
     """Return the arrays. With OCDBT one index has every shape and dtype; without it each array has a file, and
-    `sampled` are read. Raises Unreachable if a file may not be read.
+    `sampled` are read. `max_nodes`: nodes read of an OCDBT store. Raises Unreachable if a file may not be read.
     """
     arrays = saved_arrays(metadata, sharding={}, array_metadata={})
     if not arrays:
         return ReadArrays(arrays=())
-    owns = _in_store(path, storage) if with_ocdbt else _beside(path, arrays, storage, sampled=sampled)
+    owns = (
+        _in_store(path, storage, max_nodes=max_nodes) if with_ocdbt else _beside(path, arrays, storage, sampled=sampled)
+    )
     lost = owns.lost or (_absent(arrays, owns) if with_ocdbt else None)
     if any(_named(owns, array).shape is None for array in arrays):
         arrays = _with_pieces(path, metadata, storage)
@@ -114,13 +122,13 @@ def _own_file(folder: str, storage: Storage) -> bytes | None:
     return next((content for content in contents if content is not None), None)
 
 
-def _in_store(path: str, storage: Storage) -> _Owns:
+def _in_store(path: str, storage: Storage, *, max_nodes: int) -> _Owns:
     manifest = storage.read(f"{path}/{OCDBT_MANIFEST}", limit=MAX_METADATA)
     if manifest is None:
         return _Owns(found={}, detail=f"{OCDBT_MANIFEST} is missing")
     try:
         top = ocdbt.root(manifest)
-        return _from_nodes(path, [top] if top else [], storage)
+        return _from_nodes(path, [top] if top else [], storage, max_nodes=max_nodes)
     except ocdbt.Damaged as failed:
         lost = f"{OCDBT_MANIFEST} or the index behind it is damaged: {failed}"
         return _Owns(found={}, detail=lost, lost=lost)
@@ -128,10 +136,10 @@ def _in_store(path: str, storage: Storage) -> _Owns:
         return _Owns(found={}, detail=f"{OCDBT_MANIFEST} or the index behind it is not supported: {failed}")
 
 
-def _from_nodes(path: str, waiting: list[ocdbt.Location], storage: Storage) -> _Owns:
+def _from_nodes(path: str, waiting: list[ocdbt.Location], storage: Storage, *, max_nodes: int) -> _Owns:
     values: dict[str, bytes] = {}
     for at in waiting:  # the loop appends the children
-        if at.length > MAX_METADATA or len(waiting) > MAX_NODES:
+        if at.length > MAX_METADATA or len(waiting) > max_nodes:
             return _Owns(found={}, detail="its index is larger than the limit")
         content = storage.read(f"{path}/{at.file}", limit=at.length, start=at.offset)
         if content is None:

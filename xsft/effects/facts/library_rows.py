@@ -56,13 +56,15 @@ class _Copy(Struct, frozen=True, kw_only=True):
     whole: bool = True
 
 
-def read_files(files: Sequence[Path], *, of: str, where: str) -> DataFacts:
-    """Return the facts of the files. Files that have not changed are not read again."""
+def read_files(files: Sequence[Path], *, of: str, where: str, worker: Path = WORKER) -> DataFacts:
+    """Return the facts of the files. Files that have not changed are not read again. `worker`: the program that
+    reads.
+    """
     try:
         copies = tuple(_copy(file) for file in files[:FILES])
     except OSError as failed:
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
-    return _facts(copies, of=of, where=where, there=0, whole=len(files) <= FILES)
+    return _facts(copies, of=of, where=where, there=0, whole=len(files) <= FILES, worker=worker)
 
 
 def read_bucket_files(files: Sequence[RowFile], *, of: str, where: str) -> DataFacts:
@@ -103,12 +105,14 @@ def _footer(file: RowFile) -> bytes:
     return tail if needed <= FOOTER else file.read(file.size - needed, min(needed, BUCKET_BYTES))
 
 
-def _facts(copies: Sequence[_Copy], *, of: str, where: str, there: int, whole: bool) -> DataFacts:
+def _facts(
+    copies: Sequence[_Copy], *, of: str, where: str, there: int, whole: bool, worker: Path = WORKER
+) -> DataFacts:
     maxtext = environments.find("maxtext")
     if maxtext is None:
         return DataFacts(problem=_not_read(where, f"MaxText's environment, which reads {of}, is not built."))
     try:
-        found = _answers(str(maxtext.python), copies, of=of, there=there)
+        found = _answers(str(maxtext.python), copies, of=of, there=there, worker=worker)
     except (XsftError, OSError, ValueError) as failed:
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
     pairs = tuple(zip(copies, found, strict=False))
@@ -131,7 +135,7 @@ def _count(found: Sequence[tuple[_Copy, dict[str, Any]]], of: str) -> int | None
     return sum(count for count in known if count is not None) if None not in known else None
 
 
-def _answers(python: str, files: Sequence[_Copy], *, of: str, there: int) -> list[dict[str, Any]]:
+def _answers(python: str, files: Sequence[_Copy], *, of: str, there: int, worker: Path) -> list[dict[str, Any]]:
     kept = own_cache() / f"{of}-rows" / f"{_digest(files)}.json"
     try:
         return _ROWS.decode(kept.read_bytes())
@@ -139,7 +143,7 @@ def _answers(python: str, files: Sequence[_Copy], *, of: str, there: int) -> lis
         pass
     env = own_environment(HF_HOME=str(own_cache() / "huggingface"), **OFFLINE)
     # -I: neither the user's site nor the checkout can shadow pyarrow.
-    argv = (python, "-I", str(WORKER), of, str(ROWS), str(there), *(str(file.path.absolute()) for file in files))
+    argv = (python, "-I", str(worker), of, str(ROWS), str(there), *(str(file.path.absolute()) for file in files))
     done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S)
     found = [json.loads(line) for line in done.stdout.splitlines()]  # NaN, too, which msgspec refuses
     if len(found) != len(files):

@@ -61,9 +61,9 @@ class _Read(Struct, frozen=True):
     blank: bool = False
 
 
-def read_rows(pattern: str | None, *, of: str, where: str) -> DataFacts | None:
+def read_rows(pattern: str | None, *, of: str, where: str, max_bytes: int = MAX_BYTES) -> DataFacts | None:
     """Return the facts; None if the files are neither on this machine nor in a bucket. `of`: data.hf_path. `where`: the
-    field that names the files.
+    field that names the files. `max_bytes`: of all files together.
     """
     if of not in FILE_FORMATS or pattern is None:
         return None
@@ -73,11 +73,11 @@ def read_rows(pattern: str | None, *, of: str, where: str) -> DataFacts | None:
     if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
         return DataFacts(problem=_bad_glob(pattern, where))
     if path.startswith("gs://"):
-        return _of_bucket(pattern, of=of, where=where)
-    return None if "://" in path else _of_machine(path, pattern, of=of, where=where)
+        return _of_bucket(pattern, of=of, where=where, max_bytes=max_bytes)
+    return None if "://" in path else _of_machine(path, pattern, of=of, where=where, max_bytes=max_bytes)
 
 
-def _of_bucket(pattern: str, *, of: str, where: str) -> DataFacts | None:
+def _of_bucket(pattern: str, *, of: str, where: str, max_bytes: int) -> DataFacts | None:
     """Return the facts of files in a bucket; None if its name is a placeholder, which another check reports."""
     try:
         files = bucket_files(pattern, env=own_environment())
@@ -86,7 +86,7 @@ def _of_bucket(pattern: str, *, of: str, where: str) -> DataFacts | None:
         if not _is_json(of, [file.path for file in files]):
             found = read_bucket_files(files, of=of, where=where)
             return replace(found, content=content_of(files), files=len(files))
-        found = _sample(files[:FILES], where)
+        found = _sample(files[:FILES], where, max_bytes=max_bytes)
     except Unreachable as failed:
         if failed.id == "place-placeholder":
             return None
@@ -95,12 +95,13 @@ def _of_bucket(pattern: str, *, of: str, where: str) -> DataFacts | None:
     return replace(found, content=content_of(files), files=len(files), counted=found.counted if whole else None)
 
 
-def _of_machine(path: str, pattern: str, *, of: str, where: str) -> DataFacts:
+def _of_machine(path: str, pattern: str, *, of: str, where: str, max_bytes: int) -> DataFacts:
     files = matching_files(path)
     if not files:
         return DataFacts(problem=_none(pattern, where))
     if _is_json(of, list(map(str, files))):
-        return replace(_sample([local_file(file) for file in files], where), files=len(files))
+        sample = _sample([local_file(file) for file in files], where, max_bytes=max_bytes)
+        return replace(sample, files=len(files))
     return replace(read_files(files, of=of, where=where), files=len(files))
 
 
@@ -144,9 +145,9 @@ def _mixture(where: str) -> Problem:
     )
 
 
-def _sample(files: Sequence[RowFile], where: str) -> DataFacts:
+def _sample(files: Sequence[RowFile], where: str, *, max_bytes: int) -> DataFacts:
     """Return the facts of a sample. Files share the bytes evenly; what the first ones leave is used by the next."""
-    until, left = monotonic() + MAX_S, MAX_BYTES
+    until, left = monotonic() + MAX_S, max_bytes
     read: list[_Read] = []
     for number, file in enumerate(files):
         if read and monotonic() > until:

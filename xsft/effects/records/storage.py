@@ -87,6 +87,9 @@ def within(seconds: float, look: Callable[[], T]) -> T:
 class LocalStorage:
     """Files on this machine."""
 
+    def __init__(self, *, max_names: int = MAX_NAMES) -> None:
+        self._max_names = max_names
+
     def read(self, path: str, *, limit: int, start: int = 0) -> bytes | None:
         try:
             if not stat.S_ISREG(Path(path).stat().st_mode):
@@ -102,12 +105,12 @@ class LocalStorage:
     def names(self, folder: str) -> tuple[str, ...]:
         try:
             with os.scandir(folder) as entries:
-                found = sorted(f"{e.name}/" if e.is_dir() else e.name for e in islice(entries, MAX_NAMES + 1))
+                found = sorted(f"{e.name}/" if e.is_dir() else e.name for e in islice(entries, self._max_names + 1))
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except (OSError, ValueError) as failed:
             raise _cannot_read(folder, failed) from None
-        refuse_too_many(folder, len(found))
+        refuse_too_many(folder, len(found), most=self._max_names)
         return tuple(found)
 
     def folders_with(self, folder: str, files: tuple[str, ...]) -> tuple[str, ...]:
@@ -139,9 +142,11 @@ class GcsStorage:
         pauses: Sequence[float] = PAUSES_S,
         sleep: Callable[[float], None] = clock.pause,
         permissions: str = READING,
+        max_names: int = MAX_NAMES,
     ) -> None:
         self._client = client
         self._timeout_s = timeout_s
+        self._max_names = max_names
         self._deadline_s = deadline_s
         self._tries: dict[str, Any] = {"pauses": pauses, "sleep": sleep, "permissions": permissions}
 
@@ -164,7 +169,7 @@ class GcsStorage:
     def _holding(self, bucket: str, prefix: str, files: tuple[str, ...]) -> tuple[str, ...]:
         """One query for each 1,000 of such files. source: cloud.google.com/storage/docs/json_api/v1/objects/list,
         matchGlob."""
-        options = {"timeout": self._timeout_s, "retry": None, "max_results": MAX_NAMES}
+        options = {"timeout": self._timeout_s, "retry": None, "max_results": self._max_names}
         pattern = f"**/{{{','.join(files)}}}"
         found = self._client.list_blobs(bucket, prefix=prefix, match_glob=pattern, **options)
         inside = (blob.name.removeprefix(prefix).split("/") for blob in found)
@@ -192,7 +197,8 @@ class GcsStorage:
         return sum(sizes) if len(sizes) <= MAX_FILES else None
 
     def _names_below(self, bucket: str, prefix: str) -> tuple[str, ...]:
-        blobs, folders = below(self._client, bucket, prefix, timeout=self._timeout_s, retry=None)
+        options = {"timeout": self._timeout_s, "retry": None}
+        blobs, folders = below(self._client, bucket, prefix, max_names=self._max_names, **options)
         names = (*(blob.name for blob in blobs), *folders)
         return tuple(sorted(name.removeprefix(prefix) for name in names if name != prefix))
 
@@ -202,20 +208,22 @@ class GcsStorage:
         return asking() if self._deadline_s is None else within(self._deadline_s, asking)
 
 
-def below(client: Any, bucket: str, prefix: str, **options: Any) -> tuple[list[Any], frozenset[str]]:
+def below(
+    client: Any, bucket: str, prefix: str, *, max_names: int = MAX_NAMES, **options: Any
+) -> tuple[list[Any], frozenset[str]]:
     """Return the blobs and folders directly below the prefix, over all pages (of 1,000 names) of the list."""
     listed = client.list_blobs(bucket, prefix=prefix, delimiter="/", **options)
     blobs: list[Any] = []
     for page in listed.pages:
         blobs.extend(page)
-        refuse_too_many(f"gs://{bucket}/{prefix}", len(blobs) + len(listed.prefixes))
+        refuse_too_many(f"gs://{bucket}/{prefix}", len(blobs) + len(listed.prefixes), most=max_names)
     return blobs, frozenset(listed.prefixes)
 
 
-def refuse_too_many(folder: str, count: int) -> None:
+def refuse_too_many(folder: str, count: int, *, most: int) -> None:
     """Raise Unreachable: a part of the entries does not show what the folder contains."""
-    if count > MAX_NAMES:
-        message = f"{folder} has more than {MAX_NAMES:,} entries, and the rest was not read"
+    if count > most:
+        message = f"{folder} has more than {most:,} entries, and the rest was not read"
         raise Unreachable(message, fix="Check that it is a run's folder, and remove files that are not needed.")
 
 

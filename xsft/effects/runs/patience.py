@@ -66,11 +66,13 @@ class Pulse:
         return self._connected_at + AT_MOST_S - self._now()
 
 
-def wait_for(started: Started[T], pulse: Pulse, *, name: str, alone: bool, say: ShowLine) -> T:
-    """Return the query's result, or raise what it raised. Raises Unreachable if the cluster `name` is silent for too
-    long.
+def wait_for(
+    started: Started[T], pulse: Pulse, *, name: str, alone: bool, say: ShowLine, say_after_s: float = SAY_AFTER_S
+) -> T:
+    """Return the query's result, or raise what it raised; every `say_after_s` name the cluster. Raises Unreachable if
+    it is silent for too long.
     """
-    while not started.ended(max(0.0, min(pulse.patience_s(alone=alone), SAY_AFTER_S))):
+    while not started.ended(max(0.0, min(pulse.patience_s(alone=alone), say_after_s))):
         if pulse.patience_s(alone=alone) <= 0:
             pulse.left = True
             raise _given_up(pulse, alone=alone)

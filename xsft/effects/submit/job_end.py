@@ -58,13 +58,15 @@ def record_receipt(store: RecordStore, *, output: str, run_name: str, receipt: R
                 store.finish(ref_of(one), facts)
 
 
-def record_failed_jobs(store: RecordStore, failed: Sequence[tuple[RunObject, str]]) -> None:
+def record_failed_jobs(
+    store: RecordStore, failed: Sequence[tuple[RunObject, str]], *, limit_s: float = LIMIT_S
+) -> None:
     """Record the end of each failed job, with its reason. What cannot be written, or not within the limit, is left out:
     it does not concern the runs, and the next conversion, export or evaluation records it.
     """
     if failed:
         with suppress(Unreachable):
-            within(LIMIT_S, lambda: _record_failed(store, failed))
+            within(limit_s, lambda: _record_failed(store, failed))
 
 
 def _record_failed(store: RecordStore, failed: Sequence[tuple[RunObject, str]]) -> None:

@@ -1,0 +1,35 @@
+"""Tests pass limits and times as arguments: constants of xsft are patched only where this table says why."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+PATCH = re.compile(r"""setattr\(\s*(?:[\w.]+,\s*)?["'](?:[\w.]+\.)?([A-Z][A-Z0-9_]+)["'],""")
+WHOLE_VERB = "a whole verb runs, and no verb has an option for it"
+REGISTRY = "the registry of which the test adds an entry"
+ALLOWED = {
+    "effects/runs/test_first_pods.py MOST_STARTING": WHOLE_VERB,
+    "effects/runs/test_observe.py LATE_S": "a list that hangs would take three seconds",
+    "effects/runs/test_observe_real.py BROKEN_AFTER_S": "a real cluster would take a minute",
+    "faults/test_silent_cluster.py ALONE_S": WHOLE_VERB,
+    "faults/test_silent_cluster.py LATE_S": WHOLE_VERB,
+    "faults/test_silent_cluster.py QUIET_S": WHOLE_VERB,
+    "faults/test_silent_cluster.py SAY_AFTER_S": WHOLE_VERB,
+    "faults/test_transports.py GRACE_S": WHOLE_VERB,
+    "faults/test_transports.py LOGIN_TIMEOUT_S": WHOLE_VERB,
+    "faults/test_transports.py PATIENCE": WHOLE_VERB,
+    "launchers/test_second.py LAUNCHERS": REGISTRY,
+    "trainers/test_second.py LAUNCHERS": REGISTRY,
+    "trainers/test_second.py TRAINERS": REGISTRY,
+}
+
+
+def test_constants_are_patched_only_for_a_reason() -> None:
+    found = {
+        f"{file.relative_to(TESTS)} {name}"
+        for file in TESTS.rglob("test_*.py")
+        for name in PATCH.findall(file.read_text(encoding="utf-8"))
+    }
+    assert found == ALLOWED.keys(), "pass it as an argument, with the constant as its default"
