@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.effects.cluster.test_cluster import planned
 from tests.stories import intent_of, spec_of, varied
-from xsft.checks.demand import Demand, SecretNeed, demand_of, plain, pod_requests, quantity
+from xsft.checks.demand import Demand, SecretNeed, decimal_text, demand_of, pod_requests, quantity
 
 
 def demand(name: str = "deepseek_ultrachat", **changes: object) -> Demand:
@@ -76,4 +76,4 @@ def test_no_quantities(text: str) -> None:
 @given(st.integers(0, 10**9), st.sampled_from(["", "k", "M", "Gi", "m"]))
 def test_law_quantities_grow_with_their_number(number: int, unit: str) -> None:
     assert quantity(f"{number}{unit}") < quantity(f"{number + 1}{unit}")
-    assert quantity(plain(quantity(f"{number}{unit}"))) == quantity(f"{number}{unit}")
+    assert quantity(decimal_text(quantity(f"{number}{unit}"))) == quantity(f"{number}{unit}")

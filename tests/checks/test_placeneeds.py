@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from xsft.checks.admission import Unseen
-from xsft.checks.placeneeds import ModeNeed, PlaceFacts, missing, place_needs
+from xsft.checks.placeneeds import ModeNeed, PlaceFacts, missing_needs, place_needs
 from xsft.spec.place import PathwaysImages, Place
 
 PLACE = Place(
@@ -54,7 +54,7 @@ def lacking(facts: PlaceFacts = WHOLE, place: Place = PLACE) -> dict[str, ModeNe
 
 def test_a_whole_place_is_ready_for_both_modes() -> None:
     assert lacking() == {}
-    assert missing(place_needs("main", PLACE, WHOLE)) == {"mcjax": (), "pathways": ()}
+    assert missing_needs(place_needs("main", PLACE, WHOLE)) == {"mcjax": (), "pathways": ()}
 
 
 def test_a_cluster_made_for_mcjax_lacks_the_head_and_xpks_line_adds_it() -> None:
@@ -64,7 +64,7 @@ def test_a_cluster_made_for_mcjax_lacks_the_head_and_xpks_line_adds_it() -> None
         cluster_queues=(named("cluster-queue", spec={"resourceGroups": [{"coveredResources": ["google.com/tpu"]}]}),),
     )
     needs = place_needs("main", PLACE, facts)
-    assert missing(needs) == {"mcjax": (), "pathways": ("head-nodes", "head-quota")}
+    assert missing_needs(needs) == {"mcjax": (), "pathways": ("head-nodes", "head-quota")}
     where = "--cluster=big --project=my-project --zone=us-east5-b"
     line = f"xpk cluster create-pathways {where} --tpu-type=TYPE --num-slices=N"
     assert {need.fix for need in needs if need.ok is False} == {line}
@@ -72,7 +72,7 @@ def test_a_cluster_made_for_mcjax_lacks_the_head_and_xpks_line_adds_it() -> None
 
 def test_images_and_scratch_are_needs_of_pathways_alone() -> None:
     needs = place_needs("main", PLACE.model_copy(update={"pathways": PathwaysImages()}), WHOLE)
-    assert missing(needs) == {"mcjax": (), "pathways": ("pathways-image-missing", "pathways-scratch-missing")}
+    assert missing_needs(needs) == {"mcjax": (), "pathways": ("pathways-image-missing", "pathways-scratch-missing")}
 
 
 def test_objects_that_kubectl_can_make_come_with_its_line() -> None:
@@ -105,4 +105,4 @@ def test_what_could_not_be_read_is_unknown_and_not_missing() -> None:
     needs = place_needs("main", PLACE, replace(WHOLE, tpu_nodes=hidden, cpu_nodes=hidden))
     unknown = {need.id: need.detail for need in needs if need.ok is None}
     assert unknown == dict.fromkeys(("tpu-slices", "head-nodes"), "unknown: you may not list nodes")
-    assert missing(needs) == {"mcjax": (), "pathways": ()}
+    assert missing_needs(needs) == {"mcjax": (), "pathways": ()}

@@ -13,7 +13,7 @@ from tests.pipeline import Pipeline, Row
 from tests.stories import spec_of, varied
 from tests.tokenizers import DEEPSEEK_TEMPLATE, like_deepseek, tiny
 from xsft.catalog.tokenizers import SpecialTokens, special_tokens
-from xsft.checks.special_tokens import masked, tokens_of, trained
+from xsft.checks.special_tokens import masked, special_tokens_of, trained
 from xsft.effects.facts.tokenizer import read_tokenizer
 from xsft.facts import Facts
 from xsft.spec.resolve import resolve
@@ -47,7 +47,7 @@ def _asked(
     spec = varied(spec_of("tiny_local"), keys)
     run = resolve(spec.model_copy(update={"overrides": _with(spec, maxtext)}), Facts())[0]
     read = read_tokenizer(str(folder), hub_cache=tmp_path)
-    tokens = tokens_of(run, trainer_keys(run), read)
+    tokens = special_tokens_of(run, trainer_keys(run), read)
     assert tokens is not None
     (row,) = pipeline.rows(trainer_argv(run))
     return tokens, row

@@ -148,7 +148,7 @@ def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Pr
 
 def overridden(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return the problems as `silence` does, for those found later: no entry of `checks:` is called unused."""
-    return tuple(_accepted(p, reasons[p.id]) if p.id in reasons and p.can_be_accepted else p for p in problems)
+    return tuple(_note_with_reason(p, reasons[p.id]) if p.id in reasons and p.can_be_accepted else p for p in problems)
 
 
 def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -161,7 +161,7 @@ def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
-def _accepted(problem: Problem, reason: str) -> Problem:
+def _note_with_reason(problem: Problem, reason: str) -> Problem:
     return replace(problem, severity="note", message=f"{problem.message} (accepted: {reason})")
 
 

@@ -16,7 +16,7 @@ from xsft.catalog.arrays import ArrayLayout, Required, required
 from xsft.catalog.layers import ArrayShape
 from xsft.checkpoint.compare import kind, weights
 from xsft.checkpoint.files import certain
-from xsft.checks.checkpoint import right_level, scan_of
+from xsft.checks.checkpoint import right_level, scan_axis, scan_of
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
 from xsft.facts import CheckpointFacts, Facts, SavedArray
@@ -31,12 +31,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
     found = facts.adapters
     yield from _unmatched(run, keys, facts)
-    yield from _frozen(run, keys, facts)
+    yield from _check_mask(run, keys, facts)
     if run.adapters is None:
         return
     if found is None:
         if run.adapters.startswith("gs://"):
-            yield _unread(f"{run.adapters} was not read. {UNKNOWN}")
+            yield _adapters_unread(f"{run.adapters} was not read. {UNKNOWN}")
         return
     match found.status:
         case "read":
@@ -48,7 +48,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             fix = right_level(found, WHERE)
             yield error("lora-restore-path", WHERE, f"{run.adapters} holds no adapters: {found.detail}.", fix)
         case "unreadable":
-            yield _unread(f"{run.adapters} could not be read: {found.detail.rstrip('.')}. {UNKNOWN}")
+            yield _adapters_unread(f"{run.adapters} could not be read: {found.detail.rstrip('.')}. {UNKNOWN}")
 
 
 def _unmatched(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -61,7 +61,7 @@ def _unmatched(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Pr
     except re.error as broken:
         yield error("lora-module-none", where, f"{path!r} is no regular expression: {broken}.", "Correct it.")
         return
-    model = _model(run, keys, facts)
+    model = _adapted_arrays(run, keys, facts)
     names = [name.split(".") for name in model.arrays] if model else []
     paths = {"/".join(parts[:end]) for parts in names for end in range(1, len(parts) + 1)}
     if paths and not any(map(pattern.fullmatch, paths)):
@@ -74,10 +74,10 @@ def _unmatched(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Pr
 MASK = "trainable_parameters_mask"
 
 
-def _frozen(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _check_mask(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check for a mask that freezes everything. source: maxtext@0.2.5 optimizers/optimizers.py [_get_path_mask_fn]:
     `re.search` in paths of arrays; Tunix's adapter puts `base` before them."""
-    patterns, model = keys.get(MASK), _model(run, keys, facts)
+    patterns, model = keys.get(MASK), _adapted_arrays(run, keys, facts)
     if not isinstance(patterns, list) or not patterns or model is None or not is_on(keys.get("scan_layers", True)):
         return
     paths = [f"{of}{name.replace('.', '/')}/value" for of in ("", "base/") for name in model.arrays]
@@ -94,19 +94,19 @@ def _frozen(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Probl
 UNKNOWN = "Unknown: whether it exists and is complete, its rank and its modules."
 
 
-def _unread(message: str) -> Problem:
+def _adapters_unread(message: str) -> Problem:
     fix = "Make it readable from here, or accept it: checks: {lora-restore-unread: why}. Otherwise submit refuses it."
     return warning("lora-restore-unread", WHERE, message, fix, kind="unread")
 
 
 def _compared(run: Run, keys: Mapping[str, Value], found: CheckpointFacts, facts: Facts) -> Iterator[Problem]:
-    held = _pairs(found.arrays)
+    held = _adapter_pairs(found.arrays)
     if kind(found.arrays) != "adapters":
         fix = "Give …/checkpoints/N/model_params of a LoRA run; weights go under model.checkpoint."
         yield error("lora-restore-path", WHERE, f"{run.adapters} holds no LoRA adapters.", fix)
         return
-    yield from _rank(run, keys, held)
-    yield from _modules(run, keys, held, _model(run, keys, facts))
+    yield from _check_rank(run, keys, held)
+    yield from _modules(run, keys, held, _adapted_arrays(run, keys, facts))
 
 
 class _Pair(Struct, frozen=True, kw_only=True):
@@ -128,14 +128,14 @@ class _Pair(Struct, frozen=True, kw_only=True):
         return any(numbers == math.prod(kernel) * layers * self.rank**2 for layers in (1, *kernel[:2]))
 
 
-def _pairs(arrays: Sequence[SavedArray]) -> dict[str, _Pair]:
+def _adapter_pairs(arrays: Sequence[SavedArray]) -> dict[str, _Pair]:
     """Return the pairs of adapters by the name of the weight that each adapts, e.g. `decoder.layers.mlp.wo.kernel`."""
     shapes = {name: certain(array) for name, array in weights(arrays).items()}
     names = sorted(name.removesuffix("_lora_a") for name in shapes if name.endswith("_lora_a"))
     return {name: _Pair(a=shapes[f"{name}_lora_a"], b=shapes.get(f"{name}_lora_b")) for name in names}
 
 
-def _rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _Pair]) -> Iterator[Problem]:
+def _check_rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _Pair]) -> Iterator[Problem]:
     wanted = number(keys.get("lora.lora_rank", 0))
     ranks = sorted({pair.rank for pair in held.values() if pair.rank is not None})
     if wanted and ranks and ranks != [wanted]:
@@ -147,10 +147,9 @@ def _rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _Pair]) -> Ite
         yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")
 
 
-def _model(run: Run, keys: Mapping[str, Value], facts: Facts) -> Required | None:
+def _adapted_arrays(run: Run, keys: Mapping[str, Value], facts: Facts) -> Required | None:
     """Return the arrays that the run adapts; None if not all are known."""
-    axis = int(number(keys.get("param_scan_axis", 1)) or 0)
-    layout = ArrayLayout(scan=scan_of(run, keys, facts.checkpoint), axis=axis)
+    layout = ArrayLayout(scan=scan_of(run, keys, facts.checkpoint), axis=scan_axis(keys))
     found = required(run.spec.model.name, keys, layout=layout, release=run.release.version)
     return found if found is not None and found.complete else None
 

@@ -77,15 +77,15 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
     if facts.namespace is None:
         return (namespace_missing(demand.namespace, facts.context),)
     return (
-        *_queue(facts, demand),
-        *_priority(facts),
+        *_check_local_queue(facts, demand),
+        *_check_priority_class(facts),
         *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
         *_node_pools(facts, demand),
         *_topologies(facts, demand),
         *namespace_quota_problems(facts.resource_quotas, demand, context=facts.context),
         *controller_problems(facts.controllers, context=facts.context),
         *version_problems(facts.controllers, facts.flavors, context=facts.context),
-        *_identity(facts, demand),
+        *_check_identity(facts, demand),
         *(problem for need in demand.secrets for problem in _secret(facts, demand, need)),
         *_unseen(facts),
         *_not_established(facts),
@@ -98,7 +98,7 @@ def shortages_in(facts: ClusterFacts, demand: Demand) -> tuple[Shortage, ...]:
     return shortages(state, facts.flavors, demand) if state else ()
 
 
-def _identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+def _check_identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if isinstance(facts.service_account, dict):
         nodes = read_nodes(facts)
         yield from identity_problems(facts.service_account, nodes, demand, context=facts.context, rights=facts.rights)
@@ -129,7 +129,7 @@ def read_nodes(facts: ClusterFacts) -> Mapping[str, tuple[JsonObject, ...]]:
     return {name: nodes for name, nodes in facts.selected.items() if isinstance(nodes, tuple)}
 
 
-def _queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if facts.local_queue is None:
         known = ", ".join(facts.known_queues) or "none"
         message = f"The namespace {demand.namespace} has no LocalQueue {demand.queue}: the run would wait forever."
@@ -230,7 +230,7 @@ def _holds(term: JsonObject, labels: Mapping[str, str]) -> bool:
             return True
 
 
-def _priority(facts: ClusterFacts) -> Iterator[Problem]:
+def _check_priority_class(facts: ClusterFacts) -> Iterator[Problem]:
     """Check that the priority class exists. source: run against Kueue 0.16.1: without it no Workload is made, and no
     event says why."""
     for name, there in facts.priority_classes.items():
@@ -249,9 +249,9 @@ def _secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[P
     at = f"in the namespace {demand.namespace}"
     if keys is None:
         how = (
-            f"xsft secret create {need.name} --key {need.key} --from-file FILE{_elsewhere(demand)}"
+            f"xsft secret create {need.name} --key {need.key} --from-file FILE{_namespace_option(demand)}"
             if need.key
-            else f"kubectl create secret docker-registry {need.name}{_elsewhere(demand)} …"
+            else f"kubectl create secret docker-registry {need.name}{_namespace_option(demand)} …"
         )
         message = f"Secret {need.name} was not found {at}; the pods would never start."
         yield error("secret-missing", need.where, message, f"Create it: {how}")
@@ -268,7 +268,7 @@ PULL_KEYS = frozenset({".dockerconfigjson", ".dockercfg"})
 """source: kubernetes@1.34 staging/src/k8s.io/api/core/v1/types.go, SecretTypeDockerConfigJson, SecretTypeDockercfg"""
 
 
-def _elsewhere(demand: Demand) -> str:
+def _namespace_option(demand: Demand) -> str:
     return "" if demand.namespace == "default" else f" --namespace {demand.namespace}"
 
 

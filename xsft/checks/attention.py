@@ -116,12 +116,12 @@ def _fix(length: int, keys: Mapping[str, Value]) -> str:
     """Return lengths that the blocks fit, or blocks that fit the length."""
     named = [name for name in (*ROWS, *COLUMNS, *PARTS) if name in keys]
     blocks = {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)}
-    near = [size for size in _lengths(length) if misfit(size, blocks) is None]
+    near = [size for size in _dividing_lengths(length) if misfit(size, blocks) is None]
     lengths = f"Take max_target_length {' or '.join(map(str, near))}" if near else "Take another length"
     return f"{lengths}, or change {', '.join(named)}." if named else f"{lengths}."
 
 
-def _lengths(length: int) -> tuple[int, ...]:
+def _dividing_lengths(length: int) -> tuple[int, ...]:
     """Return the nearest lengths that the default blocks divide."""
     size = DEFAULT_BLOCK if length > DEFAULT_BLOCK else LANES
     return tuple(dict.fromkeys(found for found in (length // size * size, -(-length // size) * size) if found))

@@ -32,7 +32,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield from _not_looked(run)
         return
     if run.spec.model.hf is not None and not run.spec.model.checkpoint:
-        yield from _conversion(run, facts)
+        yield from _check_to_convert(run, facts)
         if found.status not in ("read", "unreadable"):
             return
     match found.status:
@@ -47,15 +47,15 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
                 "Use another step of that run, or convert again into another folder; check with `xsft checkpoint "
                 "inspect`."
             )
-            yield error("checkpoint-torn", _where(run), message, fix)
+            yield error("checkpoint-torn", initial_weights_key(run), message, fix)
         case "missing":
-            yield _missing(run, found)
+            yield _checkpoint_missing(run, found)
         case "not-a-checkpoint":
             message = f"{run.checkpoint} is not an Orbax checkpoint: {found.detail}."
-            yield error("checkpoint-invalid", _where(run), message, right_level(found, "model.checkpoint"))
+            yield error("checkpoint-invalid", initial_weights_key(run), message, right_level(found, "model.checkpoint"))
         case "unreadable":
             message = f"{run.checkpoint} could not be read: {found.detail.rstrip('.')}. {UNKNOWN}"
-            yield _unread(run, message)
+            yield _checkpoint_unread(run, message)
 
 
 UNKNOWN = "Unknown: whether it exists and is complete, its format, and the names and shapes of its arrays."
@@ -71,34 +71,34 @@ def _own_output(run: Run) -> Iterator[Problem]:
             " delete these weights."
         )
         fix = "Use another name for this run, or remove model.checkpoint to go on with the run."
-        yield warning("checkpoint-own-output", _where(run), message, fix)
+        yield warning("checkpoint-own-output", initial_weights_key(run), message, fix)
 
 
 def _not_looked(run: Run) -> Iterator[Problem]:
     path = run.checkpoint or ""
     if path.startswith("gs://"):
-        yield _unread(run, f"{path} was not read. {UNKNOWN}")
+        yield _checkpoint_unread(run, f"{path} was not read. {UNKNOWN}")
     elif run.spec.on_cluster and not path.startswith(("/", ".", "~", "xsft://")):  # reported by checks.data
         message = f"{path} is neither in a bucket nor a path in the image."
         fix = "Give gs://…/0/items; put Hugging Face weights under model.hf: {repo: …}."
-        yield error("checkpoint-path", _where(run), message, fix)
+        yield error("checkpoint-path", initial_weights_key(run), message, fix)
 
 
-def _unread(run: Run, message: str) -> Problem:
+def _checkpoint_unread(run: Run, message: str) -> Problem:
     fix = "Make it readable from here, or accept it: checks: {checkpoint-unread: why}. Otherwise submit refuses it."
     if (run.checkpoint or "").rstrip("/").rsplit("/", 1)[-1] not in ("items", "model_params"):
         message += " MaxText's checkpoints end in /items (converted) or /model_params (fine-tuned); this path does not."
-    return warning("checkpoint-unread", _where(run), message, fix, kind="unread")
+    return warning("checkpoint-unread", initial_weights_key(run), message, fix, kind="unread")
 
 
 def _without_arrays(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
     """Check for a checkpoint without array metadata: MaxText needs the names and shapes, and stops without them."""
     if not found.arrays:
         why = found.detail or "its _METADATA lists no arrays"
-        yield _unread(run, f"The model of {run.checkpoint} is unknown: {why}.")
+        yield _checkpoint_unread(run, f"The model of {run.checkpoint} is unknown: {why}.")
 
 
-def _conversion(run: Run, facts: Facts) -> Iterator[Problem]:
+def _check_to_convert(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check what is converted of the weights that model.hf names."""
     found, hf = facts.checkpoint, run.spec.model.hf
     if found is None or hf is None:
@@ -112,9 +112,12 @@ def _conversion(run: Run, facts: Facts) -> Iterator[Problem]:
         yield warning("checkpoint-to-convert", "model.hf", message, fix, kind="unmade")
 
 
-def _missing(run: Run, found: CheckpointFacts) -> Problem:
+def _checkpoint_missing(run: Run, found: CheckpointFacts) -> Problem:
     return error(
-        "checkpoint-missing", _where(run), f"{run.checkpoint}: {found.detail}.", right_level(found, "model.checkpoint")
+        "checkpoint-missing",
+        initial_weights_key(run),
+        f"{run.checkpoint}: {found.detail}.",
+        right_level(found, "model.checkpoint"),
     )
 
 
@@ -137,10 +140,10 @@ def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
     )
     if found.use_ocdbt:
         message = f"{run.checkpoint} is written with OCDBT, which Pathways' workers cannot read."
-        yield error("checkpoint-ocdbt", _where(run), message, fix)
+        yield error("checkpoint-ocdbt", initial_weights_key(run), message, fix)
     if found.use_zarr3:
         message = f"{run.checkpoint} is written as zarr v3; Pathways' workers read zarr v2 only."
-        yield error("checkpoint-zarr3", _where(run), message, fix)
+        yield error("checkpoint-zarr3", initial_weights_key(run), message, fix)
 
 
 def _pieces(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
@@ -164,7 +167,9 @@ def _pieces(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iter
             " `Requested more bytes than we reserved space for`."
         )
         fix = f"Set overrides.maxtext: {{{READ_LIMIT}: {int(size / GB) + 1}}}, or convert it again."
-    yield error("checkpoint-piece-large", where_of(READ_LIMIT, run) or _where(run), message, fix, kind="disputable")
+    yield error(
+        "checkpoint-piece-large", where_of(READ_LIMIT, run) or initial_weights_key(run), message, fix, kind="disputable"
+    )
 
 
 def _layers(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
@@ -178,7 +183,7 @@ def _layers(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iter
         )
         yield error("checkpoint-scan", where, message, f"Set model.scan_layers: {_word(found.scan_layers)}.")
     elif wanted:
-        yield from _axis(keys, found)
+        yield from _check_scan_axis(keys, found)
 
 
 def scan_of(run: Run, keys: Mapping[str, Value], found: CheckpointFacts | None) -> bool:
@@ -190,7 +195,12 @@ def scan_of(run: Run, keys: Mapping[str, Value], found: CheckpointFacts | None) 
     return True if adopted is None else adopted
 
 
-def _axis(keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
+def scan_axis(keys: Mapping[str, Value]) -> int:
+    """Return the axis along which the run stacks layers."""
+    return int(number(keys.get("param_scan_axis", DEFAULT_AXIS)) or 0)
+
+
+def _check_scan_axis(keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
     wanted = number(keys.get("param_scan_axis", DEFAULT_AXIS))
     if None not in (wanted, found.param_scan_axis) and wanted != found.param_scan_axis:
         given = "" if "param_scan_axis" in keys else " (MaxText's default)"
@@ -202,7 +212,8 @@ def _axis(keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem
         yield error("checkpoint-axis", "overrides.maxtext.param_scan_axis", message, fix)
 
 
-def _where(run: Run) -> str:
+def initial_weights_key(run: Run) -> str:
+    """Return the field that names the initial weights."""
     return "model.hf" if run.spec.model.hf is not None and not run.spec.model.checkpoint else "model.checkpoint"
 
 

@@ -28,8 +28,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield note("hub-weights-unknown", "model.hf.repo", message, f"Unknown: {UNKNOWN}.", kind="unread")
     if facts.source.quantized:
         yield _quantized(run.conversion.source.repo, facts.source.quantized)
-    yield from _tokenizer(run, facts)
-    yield from _fields(run, keys, facts.source.fields)
+    yield from _check_vocabulary(run, facts)
+    yield from _compare_with_config(run, keys, facts.source.fields)
 
 
 def _quantized(repo: str, said: str) -> Problem:
@@ -40,7 +40,7 @@ def _quantized(repo: str, said: str) -> Problem:
     return error("weights-quantized", "model.hf.repo", message, fix)
 
 
-def _tokenizer(run: Run, facts: Facts) -> Iterator[Problem]:
+def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check that the tokenizer fits the embedding: a token beyond it is read as another row, without an error."""
     tokens = facts.tokenizer.vocabulary if facts.tokenizer else None
     rows = facts.source.vocabulary if facts.source else None
@@ -72,7 +72,7 @@ COMPUTATION: Mapping[str, tuple[str, Value | None]] = MappingProxyType(
 the key."""
 
 
-def _fields(run: Run, keys: Mapping[str, Value], told: Mapping[str, float]) -> Iterator[Problem]:
+def _compare_with_config(run: Run, keys: Mapping[str, Value], told: Mapping[str, float]) -> Iterator[Problem]:
     """Compare config.json with MaxText's configuration: to_maxtext does not read it, and stops at other sizes only."""
     own = pins(run.spec.model.name)
     wanted = {field: keys.get(key, own.get(key, default)) for field, (key, default) in COMPUTATION.items()}

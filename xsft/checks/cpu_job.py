@@ -32,7 +32,7 @@ def conversion_problems(made: ConversionPlan, run: Run, *, on_tpu: bool = False)
     elif on_tpu:
         yield from _on_slice(made.estimate, run)
     elif cpu_type_for(made.estimate.memory) is None:
-        yield _too_large(made.estimate.memory)
+        yield _conversion_too_large(made.estimate.memory)
 
 
 def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
@@ -58,7 +58,7 @@ def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
     yield warning("conversion-on-tpu", "", message, "Convert on a CPU node where the cluster has one: no --on-tpu.")
 
 
-def _too_large(memory: int) -> Problem:
+def _conversion_too_large(memory: int) -> Problem:
     largest = cpu_types()[-1]
     message = (
         f"The conversion takes about {memory / GIB:,.0f} GiB of memory; the largest machine type of xpk, "

@@ -51,8 +51,8 @@ def node_problems(nodes: tuple[JsonObject, ...], demand: Demand) -> Iterator[Pro
     is no error."""
     for pods in demand.pod_sets:
         each = pods.requests.get("memory", Decimal(0)) / (pods.pods or 1)
-        largest = max(nodes, key=_memory, default=None)
-        if largest is None or _memory(largest) < each:
+        largest = max(nodes, key=_allocatable_memory, default=None)
+        if largest is None or _allocatable_memory(largest) < each:
             yield _no_node(pods, each, largest)
 
 
@@ -122,13 +122,13 @@ def _no_node(pods: PodSet, asked: Decimal, largest: JsonObject | None) -> Proble
         labels = largest["metadata"].get("labels") or {}
         machine = labels.get(INSTANCE_TYPE)
         named = f"{largest['metadata']['name']}{f', {machine}' if machine else ''}"
-        has = f"no node with more than {_gib(_memory(largest))} ({named})"
+        has = f"no node with more than {_gib(_allocatable_memory(largest))} ({named})"
     message = f"{pods.name} asks for {_gib(asked)} of memory, and the cluster has {has}."
     fix = "The pod waits until a node pool grows by one that is large enough; otherwise add such a pool."
     return warning("node-memory", "", message, fix)
 
 
-def _memory(node: JsonObject) -> Decimal:
+def _allocatable_memory(node: JsonObject) -> Decimal:
     """Return the bytes of memory that the node's pods can have together."""
     status = node.get("status") or {}
     return quantity((status.get("allocatable") or {}).get("memory", 0))

@@ -26,17 +26,17 @@ read time out from the hub."""
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check for data that would stop the run at its first row, end it early, or lie where the pods cannot read it."""
     known = dataset(run.spec.data.hf_path)
-    yield from _columns(run)
+    yield from _check_columns(run)
     yield from _files(run)
     yield from _grain(run)
     if known is not None:
-        yield from _known(run, known)
+        yield from _check_known_dataset(run, known)
     yield from _enough(run, keys, facts)
     yield from _hub(run)
     yield from _local_paths(run)
 
 
-def _columns(run: Run) -> Iterator[Problem]:
+def _check_columns(run: Run) -> Iterator[Problem]:
     allowed = " or ".join(f"[{', '.join(names)}]" for names in COLUMN_SETS)
     data = run.spec.data
     for field, columns in (("columns", data.columns), ("eval_columns", data.eval_columns)):
@@ -86,7 +86,7 @@ def _grain(run: Run) -> Iterator[Problem]:
             yield error("grain-format", f"data.{field}", message, f"Remove {field}; give files for evaluation.")
 
 
-def _known(run: Run, known: Dataset) -> Iterator[Problem]:
+def _check_known_dataset(run: Run, known: Dataset) -> Iterator[Problem]:
     data = run.spec.data
     missing = [column for column in data.columns if column not in known.all_columns]
     if missing:
@@ -102,7 +102,7 @@ def _enough(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Probl
     """Check that the rows are enough for the steps. Without packing each sequence holds one row; packing needs more
     rows per step."""
     counted = facts.data.counted if facts.data else None
-    rows = counted or rows_of(run)
+    rows = counted or training_rows(run)
     padded = is_on(keys.get("generate_padding_batch_train", False))
     if rows is None or padded or (run.spec.on_cluster and run.slice is None):
         return
@@ -142,7 +142,7 @@ def rows_per_step(run: Run, keys: Mapping[str, Value]) -> int:
     return int(run.devices * max(1.0, per_device)) * accumulated
 
 
-def rows_of(run: Run) -> int | None:
+def training_rows(run: Run) -> int | None:
     """Return the rows of the training split: the workload's number, else the catalogue's; None if neither is known."""
     data, known = run.spec.data, dataset(run.spec.data.hf_path)
     if data.rows is not None:

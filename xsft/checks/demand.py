@@ -84,7 +84,7 @@ def demand_of(manifest: JsonObject, run: Run) -> Demand:
         jobset=metadata["name"],
         run_name=run.run_name,
         pod_sets=tuple(_pod_set(replicated) for replicated in manifest["spec"]["replicatedJobs"]),
-        secrets=tuple(_secrets(run)),
+        secrets=tuple(_needed_secrets(run)),
         service_account=_service_account(manifest),
         host_network=any(pod.get("hostNetwork") for pod in _pods(manifest)),
         buckets=tuple(_buckets(run)),
@@ -100,7 +100,7 @@ def quantity(text: object) -> Decimal:
     return Decimal(found[1]) * _UNITS[found[2]]
 
 
-def plain(number: Decimal) -> str:
+def decimal_text(number: Decimal) -> str:
     """Return the number as text without exponent or trailing zeros: `1024`, `0.5`."""
     return f"{number.normalize():f}"
 
@@ -129,7 +129,7 @@ def pod_requests(pod: JsonObject) -> dict[str, Decimal]:
     sidecars = [c for c in inits if c.get("restartPolicy") == "Always"]
     total = _sum([*pod["containers"], *sidecars])
     for one in (c for c in inits if c not in sidecars):
-        for name, amount in _requests(one).items():
+        for name, amount in _container_requests(one).items():
             total[name] = max(total.get(name, Decimal(0)), amount)
     return total
 
@@ -137,12 +137,12 @@ def pod_requests(pod: JsonObject) -> dict[str, Decimal]:
 def _sum(containers: list[JsonObject]) -> dict[str, Decimal]:
     total: dict[str, Decimal] = {}
     for container in containers:
-        for name, amount in _requests(container).items():
+        for name, amount in _container_requests(container).items():
             total[name] = total.get(name, Decimal(0)) + amount
     return total
 
 
-def _requests(container: JsonObject) -> dict[str, Decimal]:
+def _container_requests(container: JsonObject) -> dict[str, Decimal]:
     """Return a container's requests; a limit without a request counts as one."""
     resources = container.get("resources") or {}
     merged = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
@@ -170,7 +170,7 @@ def _buckets(run: Run) -> Iterator[str]:
     yield from (f"gs://{bucket}" for bucket in dict.fromkeys(found))
 
 
-def _secrets(run: Run) -> Iterator[SecretNeed]:
+def _needed_secrets(run: Run) -> Iterator[SecretNeed]:
     token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
     if token is not None:
         yield SecretNeed(name=token.secret, key=token.key, where="secrets.hf_token")

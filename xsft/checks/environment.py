@@ -134,26 +134,26 @@ does not."""
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check names, values and flags on a cluster; names that bash does not keep matter only there."""
     del keys, facts
-    yield from _values(run)
+    yield from _check_env_values(run)
     if not run.spec.on_cluster:
-        yield from _local(run)
+        yield from _check_flags_here(run)
         return
-    yield from _names(run)
+    yield from _check_env_names(run)
     yield from _habits(run)
-    yield from _libtpu(run)
+    yield from _check_libtpu_flags(run)
     yield from _unknown_flags(run)
     yield from _illegal_values(run)
     yield from _xla_flags(run)
-    yield from _size(run)
+    yield from _check_manifest_size(run)
 
 
-def _local(run: Run) -> Iterator[Problem]:
+def _check_flags_here(run: Run) -> Iterator[Problem]:
     if run.spec.xla_flags:
         message = "These flags are for the TPU compiler; they are omitted on this machine."
         yield note("xla-flags-ignored", "xla_flags", message)
 
 
-def _names(run: Run) -> Iterator[Problem]:
+def _check_env_names(run: Run) -> Iterator[Problem]:
     reserved = mode_module(run.mode.value).RESERVED_ENV
     for name in run.spec.env:
         where = f"env.{name}"
@@ -202,7 +202,7 @@ def _pathways_names() -> frozenset[str]:
     return mode_module("pathways").RESERVED_ENV
 
 
-def _values(run: Run) -> Iterator[Problem]:
+def _check_env_values(run: Run) -> Iterator[Problem]:
     for name, value in trainer_of(run).container_env(run).items():
         where = f"env.{name}"
         try:
@@ -221,7 +221,7 @@ def _values(run: Run) -> Iterator[Problem]:
             )
 
 
-def _libtpu(run: Run) -> Iterator[Problem]:
+def _check_libtpu_flags(run: Run) -> Iterator[Problem]:
     if "XLA_FLAGS" in run.spec.env and run.mode.single_controller and run.spec.on_cluster:
         message = (
             "XLA_FLAGS affects only the head, which has no TPU; under Pathways programs are compiled in the proxy."
@@ -301,7 +301,7 @@ def libtpu_flags() -> frozenset[str]:
     return frozenset(" ".join(line for line in lines if not line.startswith("#")).split())
 
 
-def _size(run: Run) -> Iterator[Problem]:
+def _check_manifest_size(run: Run) -> Iterator[Problem]:
     """Check the size of the command; one that cannot be encoded is the planner's `command-encoding`."""
     try:
         line = command(run)

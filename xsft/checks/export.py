@@ -29,10 +29,10 @@ def weights_problems(inputs: ExportInputs, found: CheckpointFacts) -> Iterator[P
         message = f"{found.path} is not complete: {found.detail}"
         yield error("export-torn", "", message, "Export another step: --step N; `xsft why` names the last saved one.")
     elif found.status == "read" and found.arrays:
-        yield from _model(inputs, found)
+        yield from _check_exported_arrays(inputs, found)
 
 
-def _model(inputs: ExportInputs, found: CheckpointFacts) -> Iterator[Problem]:
+def _check_exported_arrays(inputs: ExportInputs, found: CheckpointFacts) -> Iterator[Problem]:
     pairs = (key.partition("=") for key in inputs.keys)
     keys = {key: load_yaml(text) for key, _, text in pairs}
     layout = ArrayLayout(scan=keys.get("scan_layers") is not False, axis=int(keys.get("param_scan_axis") or 1))
@@ -65,10 +65,10 @@ def pod_problems(plan: ExportPlan, run: Run, needs: ExportEstimate | None) -> It
         message = f"The size of {inputs.model} is unknown, and so is the memory for its export."
         yield error("export-size", "model.name", message, "Export it on a machine with enough memory: --output FOLDER.")
     elif cpu_type_for(needs.memory) is None:
-        yield _too_large(needs.memory)
+        yield _export_too_large(needs.memory)
 
 
-def _too_large(memory: int) -> Problem:
+def _export_too_large(memory: int) -> Problem:
     largest = cpu_types()[-1]
     message = (
         f"The export takes about {memory / GIB:,.0f} GiB of memory; the largest machine type of xpk, {largest.machine},"

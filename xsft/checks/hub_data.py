@@ -64,7 +64,7 @@ def _configuration(run: Run, found: HubDataFacts, path: str) -> Iterator[Problem
         yield error("dataset-configuration", "data.hf_name", message, fix, kind="disputable")
         return
     for field in ("train_split", "hf_eval_split"):
-        yield from _split(getattr(data, field), f"data.{field}", found.splits[name], path)
+        yield from _check_split_on_hub(getattr(data, field), f"data.{field}", found.splits[name], path)
     columns = found.columns.get(name, ())
     missing = [column for column in data.columns if columns and column not in columns]
     if missing:
@@ -79,7 +79,7 @@ def _default(found: HubDataFacts) -> str:
     return next(iter(found.splits)) if len(found.splits) == 1 else found.default or "default"
 
 
-def _split(split: str | None, where: str, known: tuple[str, ...], path: str) -> Iterator[Problem]:
+def _check_split_on_hub(split: str | None, where: str, known: tuple[str, ...], path: str) -> Iterator[Problem]:
     missing = [name for name in names_of(split) if name not in known] if split and known else []
     if missing and split != "all":
         message = f"{path} has no split {' or '.join(missing)}."

@@ -23,7 +23,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     named image's own problems."""
     del keys
     if run.spec.image.name is not None:
-        yield from _named(run, facts.image or ImageFacts(name=run.spec.image.name))
+        yield from _check_named_image(run, facts.image or ImageFacts(name=run.spec.image.name))
     elif run.spec.on_cluster:
         yield from _reference(run.spec.image.ref)
         yield from _pull_limit(run)
@@ -71,7 +71,7 @@ def _pull_limit(run: Run) -> Iterator[Problem]:
         yield warning("image-pull-limit", "image.ref", message, fix)
 
 
-def _named(run: Run, image: ImageFacts) -> Iterator[Problem]:
+def _check_named_image(run: Run, image: ImageFacts) -> Iterator[Problem]:
     """Check a named image: `image-twice`, `image-unknown`, `image-lock-unreadable`, `image-not-pushed`,
     `image-maxtext-differs` and `image-stale`."""
     ref = run.spec.image.ref
@@ -79,7 +79,7 @@ def _named(run: Run, image: ImageFacts) -> Iterator[Problem]:
         message = f"image.name ({image.name}) and image.ref ({ref}) are both given."
         yield error("image-twice", "image", message, "Keep one of them.")
     elif not image.there:
-        yield _unknown(image)
+        yield _image_unknown(image)
     elif image.lock_problem:
         fix = "Restore it from git, or remove it and push again; the image itself is in its registry."
         yield error("image-lock-unreadable", "image.name", image.lock_problem, fix)
@@ -95,7 +95,7 @@ def _named(run: Run, image: ImageFacts) -> Iterator[Problem]:
         yield warning("image-stale", "image.name", message, f"make image push IMAGE={image.name}")
 
 
-def _unknown(image: ImageFacts) -> Problem:
+def _image_unknown(image: ImageFacts) -> Problem:
     near = difflib.get_close_matches(image.name, image.others, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     known = ", ".join(image.others) or "none (no images/ beside or above the workload)"

@@ -40,13 +40,13 @@ def image_problems(look: ImageLook, run: Run, *, trains: bool) -> Iterator[Probl
             )
             yield error("image-not-found", "image.ref", message, "Push it, or correct image.ref.", kind="disputable")
         case "unread":
-            yield _unread(look, run)
+            yield _image_unread(look, run)
         case "there":
             if look.configuration:
-                yield from _configured(look.ref, look.configuration, run, trains=trains)
+                yield from _check_configuration(look.ref, look.configuration, run, trains=trains)
 
 
-def _unread(look: ImageLook, run: Run) -> Problem:
+def _image_unread(look: ImageLook, run: Run) -> Problem:
     message = (
         f"Not established: whether the image {look.ref} is there, is for {PLATFORM} and has MaxText"
         f" {run.spec.image.maxtext}. {look.why} (asked with {look.asked_with})"
@@ -68,7 +68,7 @@ def unread_with_secret(run: Run, secret: str) -> Problem:
     return note("image-not-read", "image.pull_secret", message, fix, kind="unread")
 
 
-def _configured(ref: str, found: ImageConfiguration, run: Run, *, trains: bool) -> Iterator[Problem]:
+def _check_configuration(ref: str, found: ImageConfiguration, run: Run, *, trains: bool) -> Iterator[Problem]:
     if found.platforms and PLATFORM not in found.platforms:
         message = f"{ref} is for {', '.join(found.platforms)}; TPU hosts are {PLATFORM}: no container would start."
         fix = f"Build it with --platform={PLATFORM}; `make image push` does."
@@ -92,10 +92,10 @@ def _configured(ref: str, found: ImageConfiguration, run: Run, *, trains: bool) 
     yield from _entrypoint(ref, found)
     yield from _maxtext(ref, contents, run)
     if trains and not run.mode.single_controller:
-        yield from _libtpu(ref, contents)
+        yield from _check_libtpu_package(ref, contents)
     yield from _releases(ref, contents, run)
     if trains and run.mode.single_controller:
-        yield from _pathways(contents, run)
+        yield from _check_pathways_jax(contents, run)
 
 
 def _entrypoint(ref: str, found: ImageConfiguration) -> Iterator[Problem]:
@@ -128,7 +128,7 @@ def _maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
         yield error("image-device", "image.ref", message, fix, kind="disputable")
 
 
-def _libtpu(ref: str, contents: ImageContents) -> Iterator[Problem]:
+def _check_libtpu_package(ref: str, contents: ImageContents) -> Iterator[Problem]:
     """Check that JAX finds the chips. Under Pathways the servers have libtpu, and the image needs none."""
     if contents.lacks_libtpu:
         message = f"The SBOM of {ref} lists JAX and no libtpu: JAX would train on the hosts' CPUs, beside idle chips."
@@ -145,7 +145,7 @@ def _releases(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
             yield error("image-package-old", "image.ref", message, fix, kind="disputable")
 
 
-def _pathways(contents: ImageContents, run: Run) -> Iterator[Problem]:
+def _check_pathways_jax(contents: ImageContents, run: Run) -> Iterator[Problem]:
     jax = contents.packages.get("jax")
     servers = {"proxy_image": run.servers.proxy_image, "server_image": run.servers.server_image}
     for name, ref in servers.items():

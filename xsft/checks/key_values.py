@@ -46,7 +46,7 @@ def misfit(value: Value, known: KeyType) -> str | None:
     if known.values is not None and not isinstance(value, list) and _as_text(value) in known.values:
         return None
     kinds = tuple(kind for kind in known.kinds if kind != "null" and not (kind == "str" and known.values))
-    if not any(_fits(value, kind) for kind in kinds):
+    if not any(_value_fits(value, kind) for kind in kinds):
         return _in_words(known, kinds)
     found = number(value)
     broken = [(sort, limit) for sort, limit in known.bounds if found is not None and not HOLDS[sort](found, limit)]
@@ -58,7 +58,7 @@ def _as_text(value: str | float) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _fits(value: Value, kind: str) -> bool:
+def _value_fits(value: Value, kind: str) -> bool:
     match kind:
         case "bool":
             return isinstance(value, bool) or str(value).lower() in SWITCHES or value in (0.0, 1.0)

@@ -21,7 +21,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del facts
     if not is_on(keys.get("lora.enable_lora", False)):
         return
-    yield from _release(run)
+    yield from _check_lora_release(run)
     yield from _restore(run, keys)
     yield from _dtype(keys)
     yield from _attention(run, keys)
@@ -29,7 +29,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _scale(run, keys)
 
 
-def _release(run: Run) -> Iterator[Problem]:
+def _check_lora_release(run: Run) -> Iterator[Problem]:
     if not at_least(run.release.version, "0.2.3"):
         message = f"MaxText {run.release.version} does not support LoRA; 0.2.3 and newer do."
         yield error("lora-release", "lora", message, "Use an image with MaxText 0.2.3 or newer, or remove the section.")

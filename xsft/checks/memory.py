@@ -100,7 +100,7 @@ def _required(run: Run, said: Sequence[Problem], *, compiled_with: str | None) -
 
 def compiled_problem(known: KnownStep, *, release: str) -> Problem:
     """Return the statement about a step that was compiled on this machine. `release`: the image's MaxText."""
-    return _of_release(_compiled(known), known.entry.versions.get("maxtext", ""), release=release)
+    return _of_release(_compiled_problem(known), known.entry.versions.get("maxtext", ""), release=release)
 
 
 def _of_release(problem: Problem, compiled_with: str, *, release: str) -> Problem:
@@ -112,7 +112,7 @@ def _of_release(problem: Problem, compiled_with: str, *, release: str) -> Proble
     return replace(problem, severity=severity, message=message)
 
 
-def _compiled(known: KnownStep) -> Problem:
+def _compiled_problem(known: KnownStep) -> Problem:
     entry = known.entry
     what = f"this run with {entry.tokens:,} tokens" if known.derived else "this run"
     by = f"xsft fit compiled {what} on {entry.made_at[:10]}:"
@@ -132,17 +132,17 @@ def _compiled(known: KnownStep) -> Problem:
 
 
 def _accelerator(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    for problem in _judged(run, model, tpu, keys):
+    for problem in _judge_by_catalogue(run, model, tpu, keys):
         accepted = problem.id in ("fit-known", "fit-marginal")
-        fix = problem.fix if accepted else f"{_elsewhere(run, model, tpu, keys)}{problem.fix}"
+        fix = problem.fix if accepted else f"{_fitting_place(run, model, tpu, keys)}{problem.fix}"
         yield replace(problem, fix=fix)
 
 
-def _judged(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _judge_by_catalogue(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
     verdict = known_verdict(model=model.name, tpu_type=tpu.xpk_type, num_slices=run.num_slices, keys=keys)
     if verdict is not None:
         derived = number(keys.get(TOKENS, DEFAULT_TOKENS)) != verdict.tokens
-        yield _of_release(_known(verdict, derived=derived), verdict.maxtext, release=run.release.version)
+        yield _of_release(_catalogued_problem(verdict, derived=derived), verdict.maxtext, release=run.release.version)
         return
     refused = tuple(too_big(run, model, tpu, keys)) or tuple(_gathered_experts(model, tpu, run, keys))
     yield from refused
@@ -152,7 +152,7 @@ def _judged(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]
         yield note("fit-unknown", "tpu", message, fix)
 
 
-def _elsewhere(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> str:
+def _fitting_place(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> str:
     """Return a sentence that names the smallest slice on which this run is known to fit; empty if none is known."""
     for place in places_where_it_fits(model=model.name, keys=keys):
         if (place.tpu_type, place.num_slices) != (tpu.xpk_type, run.num_slices):
@@ -160,7 +160,7 @@ def _elsewhere(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Val
     return ""
 
 
-def _known(verdict: CompilerVerdict, *, derived: bool) -> Problem:
+def _catalogued_problem(verdict: CompilerVerdict, *, derived: bool) -> Problem:
     """Return the statement about a compiled run. `derived`: the compiled run has other tokens."""
     figures = f"{verdict.peak_gib} GiB at the peak" + (f", {verdict.sum_gib} in sum" if verdict.sum_gib else "")
     what = f"this run with {verdict.tokens:,} tokens" if derived else "this run"

@@ -42,7 +42,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check for shapes that JAX or MaxText would refuse once the slices are up."""
     del facts
     if run.spec.on_this_machine:
-        yield from _local(run)
+        yield from _check_mesh_here(run)
         return
     yield from _unknown_axes(run)
     if run.slice is None:
@@ -55,7 +55,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     ici, dcn = axes(keys, "ici", run.slice.devices), axes(keys, "dcn", run.num_slices)
     whole = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in {*ici, *dcn}}
     yield from _physical(run.slice, ici, keys)
-    yield from _batch(run, keys, whole)
+    yield from _check_batch(run, keys, whole)
     if run.model is not None and not is_on(keys.get("override_model_config", False)):
         yield from _dimensions(run.model, whole)
     yield from _replicas(run, dcn)
@@ -65,10 +65,10 @@ def axes(keys: Mapping[str, Value], group: str, total: int) -> Axes:
     """Return the axes of one group (`ici`, `dcn`) with -1 resolved against `total`; it stays -1 if it does not
     divide.
     """
-    return fill_axes({**DEFAULTS[group], **_given(keys, group)}, total=total)
+    return fill_axes({**DEFAULTS[group], **_given_axes(keys, group)}, total=total)
 
 
-def _given(keys: Mapping[str, Value], group: str) -> dict[str, int]:
+def _given_axes(keys: Mapping[str, Value], group: str) -> dict[str, int]:
     found = {
         key.removeprefix(f"{group}_").removesuffix("_parallelism"): number(value)
         for key, value in keys.items()
@@ -77,7 +77,7 @@ def _given(keys: Mapping[str, Value], group: str) -> dict[str, int]:
     return {axis: int(size) for axis, size in found.items() if size is not None}
 
 
-def _local(run: Run) -> Iterator[Problem]:
+def _check_mesh_here(run: Run) -> Iterator[Problem]:
     if run.spec.parallelism.ici or run.spec.parallelism.dcn:
         yield note("mesh-ignored", "parallelism", "On this machine JAX sees one device: the mesh is left out.")
 
@@ -105,7 +105,7 @@ def _ring(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _product(keys: Mapping[str, Value], group: str, total: int) -> Iterator[Problem]:
-    sizes = {**DEFAULTS[group], **_given(keys, group)}
+    sizes = {**DEFAULTS[group], **_given_axes(keys, group)}
     free = sorted(axis for axis, size in sizes.items() if size == -1)
     product = prod(size for size in sizes.values() if size != -1)
     shape = " × ".join(f"{axis} {size}" for axis, size in sizes.items() if size != 1) or "all axes 1"
@@ -164,7 +164,7 @@ def _assignable(wanted: Sequence[int], physical: Sequence[int]) -> bool:
     return False
 
 
-def _batch(run: Run, keys: Mapping[str, Value], whole: Axes) -> Iterator[Problem]:
+def _check_batch(run: Run, keys: Mapping[str, Value], whole: Axes) -> Iterator[Problem]:
     """Check the batch: MaxText trains int(devices × per_device_batch_size) sequences per micro-step, split over the
     batch axes."""
     per_device = number(keys.get("per_device_batch_size")) or 1.0

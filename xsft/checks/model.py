@@ -22,13 +22,13 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check for names that MaxText does not know, and for weights or tokenizers of another model."""
     known = run.spec.model.name in models_of(run.release.version)
     if not known:
-        yield _unknown(run)
-    yield from _weights(run)
+        yield _model_unknown(run)
+    yield from _check_initial_weights(run)
     if run.spec.model.hf is not None and known:
-        yield from _conversion(run)
-    yield from _folder(run)
+        yield from _check_convertible(run)
+    yield from _check_weights_folder(run)
     yield from _revision(run)
-    yield from _tokenizer(run)
+    yield from _check_tokenizer(run)
     yield from _beyond(run, keys, facts)
     yield from _chat_template(run, keys, facts.tokenizer)
     yield from _scan(run, keys)
@@ -36,7 +36,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _architecture(run, keys)
 
 
-def _unknown(run: Run) -> Problem:
+def _model_unknown(run: Run) -> Problem:
     name, version = run.spec.model.name, run.release.version
     known = models_of(version)
     near = [n for n in suggest(name) if n in known] or get_close_matches(name.lower(), sorted(known), n=3, cutoff=0.5)
@@ -47,7 +47,7 @@ def _unknown(run: Run) -> Problem:
     return error("model-unknown", "model.name", f"MaxText {version} has no model {name!r}.", fix)
 
 
-def _weights(run: Run) -> Iterator[Problem]:
+def _check_initial_weights(run: Run) -> Iterator[Problem]:
     model = run.spec.model
     if model.checkpoint and model.hf:
         message = "Both checkpoint and hf are given; checkpoint is for converted weights, hf for weights to convert."
@@ -67,7 +67,7 @@ def _weights(run: Run) -> Iterator[Problem]:
         yield error("model-not-built-in", "model.name", message, "Choose another model.")
 
 
-def _conversion(run: Run) -> Iterator[Problem]:
+def _check_convertible(run: Run) -> Iterator[Problem]:
     hf, model = run.spec.model.hf, run.model
     if hf is None or model is None:
         return
@@ -95,7 +95,7 @@ def _conversion(run: Run) -> Iterator[Problem]:
         )
 
 
-def _folder(run: Run) -> Iterator[Problem]:
+def _check_weights_folder(run: Run) -> Iterator[Problem]:
     hf = run.spec.model.hf
     if hf is None or not is_folder(hf.repo):
         return
@@ -133,7 +133,7 @@ def _revision(run: Run) -> Iterator[Problem]:
         yield error("hf-revision-release", "model.hf.revision", message, "Remove revision, or use MaxText 0.2.5.")
 
 
-def _tokenizer(run: Run) -> Iterator[Problem]:
+def _check_tokenizer(run: Run) -> Iterator[Problem]:
     given, version = run.tokenizer, run.release.version
     if given is None:
         default = "Llama 2's" if run.release.needs_tokenizer_path else "Llama 2's, as MaxText knows none for this model"

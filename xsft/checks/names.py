@@ -20,11 +20,11 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         message = f"YAML does not read {run.run_name!r} as text, so MaxText would misread this run_name."
         yield error("name-misread", "name", message, f"Add a word: {run.run_name}-run.")
     if run.spec.on_cluster:
-        yield from _length(run, facts)
-        yield from _stages(run, facts)
+        yield from _check_name_length(run, facts)
+        yield from _check_stage_names(run, facts)
 
 
-def _stages(run: Run, facts: Facts) -> Iterator[Problem]:
+def _check_stage_names(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check the names of the runs that `xsft run` makes beside the training, before the first of them begins."""
     limit = run_name_limit(mode="mcjax", num_slices=1, hosts=1)
     to_convert = facts.checkpoint is not None and facts.checkpoint.status == "missing" and run.conversion is not None
@@ -46,7 +46,7 @@ def _stages(run: Run, facts: Facts) -> Iterator[Problem]:
             yield error("stage-name-taken", "name", message, "Take another name: --run-name NAME.")
 
 
-def _length(run: Run, facts: Facts) -> Iterator[Problem]:
+def _check_name_length(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check the name's length with the attempt's suffix, so that a second attempt's name fits too."""
     sizes = {"num_slices": run.num_slices, "hosts": run.slice.hosts if run.slice else 1}
     limit = run_name_limit(mode=run.mode.value, **sizes)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from xsft.aliases import JsonObject
-from xsft.checks.demand import Demand, plain, quantity
+from xsft.checks.demand import Demand, decimal_text, quantity
 from xsft.problems import Problem, error, warning
 
 
@@ -30,7 +30,7 @@ def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, co
             left = whole - quantity(used.get(resource, 0))
             if asked > left:
                 yield _exceeded(
-                    name, f"{plain(asked)} of {resource}", left, whole, demand, context, never=asked > whole
+                    name, f"{decimal_text(asked)} of {resource}", left, whole, demand, context, never=asked > whole
                 )
 
 
@@ -48,7 +48,7 @@ def _exceeded(
 ) -> Problem:
     message = (
         f"The pods of the run need {asked} together, and the ResourceQuota {name} of the namespace {demand.namespace}"
-        f" has {plain(left)} of {plain(whole)} left: the pods that are created would wait for the others."
+        f" has {decimal_text(left)} of {decimal_text(whole)} left: the pods that are created would wait for the others."
     )
     kubectl = shlex.join(("kubectl", "--context", context, "-n", demand.namespace))
     fix = f"Ask for more, or use another namespace: {kubectl} describe resourcequota {name}"

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from xsft.aliases import JsonObject
 from xsft.catalog.tpu import Slice
-from xsft.checks.demand import TPU, Demand, PodSet, plain, quantity
+from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
 from xsft.checks.quota import hard_taints, tolerates_all
 from xsft.problems import Problem, error, warning
 from xsft.reading.supply import NODE_POOL, SliceUnit, is_ready, shape_of, slice_units
@@ -56,12 +56,12 @@ def node_pool_problems(
         if found is None:
             continue
         if pods.requests.get(TPU):
-            yield from _slices(found, pods, context, occupied)
+            yield from _check_slices(found, pods, context, occupied)
         elif demand.asks_chips:
             yield from _head(found, pods, context)
 
 
-def _slices(
+def _check_slices(
     nodes: tuple[JsonObject, ...], pods: PodSet, context: str, occupied: Mapping[str, str]
 ) -> Iterator[Problem]:
     shape = shape_of(pods.node_selector)
@@ -71,7 +71,7 @@ def _slices(
     units = [unit for unit in slice_units(nodes) if unit.shape == shape]
     obstacles = [obstacle for unit in units for obstacle in _obstacle(unit, pods, context, occupied)]
     if len(units) < wanted:
-        yield _missing(shape, pods, wanted=wanted, there=len(units), obstacles=obstacles)
+        yield _slices_missing(shape, pods, wanted=wanted, there=len(units), obstacles=obstacles)
     elif len(units) - len(obstacles) < wanted:
         yield _unavailable(shape, wanted=wanted, usable=len(units) - len(obstacles), obstacles=obstacles)
 
@@ -90,27 +90,28 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str
         yield Obstacle(slice=unit.name, why=f"{len(unit.nodes)} of {unit.shape.hosts} hosts", fix=look)
     elif cordoned:
         fix = f"{kubectl} uncordon -l {selector}"
-        yield Obstacle(slice=unit.name, why=f"cordoned: {_names(cordoned)}", fix=fix)
+        yield Obstacle(slice=unit.name, why=f"cordoned: {_node_names(cordoned)}", fix=fix)
     elif not_ready:
-        yield Obstacle(slice=unit.name, why=f"not Ready: {_names(not_ready)}", fix=look)
+        yield Obstacle(slice=unit.name, why=f"not Ready: {_node_names(not_ready)}", fix=look)
     elif few is not None:
-        why = f"a host gives {plain(few)} chips, and a pod asks for {plain(chips)}"
+        why = f"a host gives {decimal_text(few)} chips, and a pod asks for {decimal_text(chips)}"
         yield Obstacle(slice=unit.name, why=why, fix=look)
     elif taints:
         key, effect = taints[0].get("key"), taints[0].get("effect")
         fix = f"{kubectl} taint nodes -l {selector} {key}:{effect}-"
         yield Obstacle(slice=unit.name, why=f"tainted {key}:{effect}, which the pods do not tolerate", fix=fix)
-    elif jobset := next((occupied[name] for name in map(_name, unit.nodes) if name in occupied), None):
+    elif jobset := next((occupied[name] for name in map(_node_name, unit.nodes) if name in occupied), None):
         namespace, _, name = jobset.partition("/")
         fix = f"{kubectl} -n {namespace} get jobset {name}"
         yield Obstacle(slice=unit.name, why=f"held by the JobSet {jobset}, which is in no queue", fix=fix)
 
 
-def _missing(shape: Slice, pods: PodSet, *, wanted: int, there: int, obstacles: list[Obstacle]) -> Problem:
+def _slices_missing(shape: Slice, pods: PodSet, *, wanted: int, there: int, obstacles: list[Obstacle]) -> Problem:
     usable = f", of which {there - len(obstacles)} can be used now" if obstacles else ""
     message = (
-        f"The cluster has {_count(there, shape)}{usable}; the run asks for {wanted} (nodes with {_labels(pods)}). If no"
-        " node pool grows by itself, the run gets its quota and then waits for nodes while it holds it."
+        f"The cluster has {_count_slices(there, shape)}{usable}; the run asks for {wanted} (nodes with"
+        f" {_list_labels(pods)}). If no node pool grows by itself, the run gets its quota and then waits for nodes"
+        " while it holds it."
     )
     fix = f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={wanted}` adds node pools to a cluster"
     fewer = f"; or request fewer slices (tpu.num_slices: {there})" if there else "; or use another type (tpu.type)"
@@ -140,17 +141,19 @@ def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator
     largest = max(nodes, key=lambda node: tuple(_allocatable(node, name) for name in sorted(asked)))
     has = ", ".join(_amount(name, _allocatable(largest, name)) for name in sorted(asked))
     message = (
-        f"No node holds {pods.name}: a pod asks for {_requests(asked)}, and the largest node with {_labels(pods)} can"
-        f" give {has} ({largest['metadata']['name']}). The workers would hold their slices while it waits."
+        f"No node holds {pods.name}: a pod asks for {_list_amounts(asked)}, and the largest node with"
+        f" {_list_labels(pods)} can give {has} ({_node_name(largest)}). The workers would hold their slices while it"
+        " waits."
     )
-    fix = f"Make that node pool anew with larger machines (xpk's are n2-standard-64); {_look(pods, context)} lists it."
+    listing = _nodes_command(pods, context)
+    fix = f"Make that node pool anew with larger machines (xpk's are n2-standard-64); {listing} lists it."
     yield error("head-node-small", "mode", message, fix, kind="disputable")
 
 
 def _no_head_node(pods: PodSet, asked: Mapping[str, Decimal]) -> Problem:
     message = (
-        f"The cluster has no node with {_labels(pods)}, where {pods.name} runs (it asks for {_requests(asked)}). If no"
-        " node pool grows by itself, the workers hold their slices while it waits."
+        f"The cluster has no node with {_list_labels(pods)}, where {pods.name} runs (it asks for"
+        f" {_list_amounts(asked)}). If no node pool grows by itself, the workers hold their slices while it waits."
     )
     fix = "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads."
     return warning("head-node-missing", "mode", message, fix)
@@ -162,12 +165,12 @@ def _no_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: s
         n for n in nodes if (n.get("spec") or {}).get("unschedulable") or _untolerated(n, pods) or not is_ready(n)
     ]
     if len(closed) == len(nodes):
-        message = f"No node with {_labels(pods)} takes {pods.name} now: all are cordoned, tainted or not Ready."
-        fix = f"Ask the administrator; {_look(pods, context)} (`kubectl uncordon NODE` opens a cordoned one)."
+        message = f"No node with {_list_labels(pods)} takes {pods.name} now: all are cordoned, tainted or not Ready."
+        fix = f"Ask the administrator; {_nodes_command(pods, context)} (`kubectl uncordon NODE` opens a cordoned one)."
         yield warning("head-node-missing", "mode", message, fix)
 
 
-def _look(pods: PodSet, context: str) -> str:
+def _nodes_command(pods: PodSet, context: str) -> str:
     selector = ",".join(f"{key}={value}" for key, value in pods.node_selector.items())
     return shlex.join(("kubectl", "--context", context, "get", "nodes", "-l", selector))
 
@@ -183,26 +186,26 @@ def _allocatable(node: JsonObject, resource: str) -> Decimal:
     return quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0))
 
 
-def _requests(asked: Mapping[str, Decimal]) -> str:
+def _list_amounts(asked: Mapping[str, Decimal]) -> str:
     return " and ".join(_amount(name, amount) for name, amount in sorted(asked.items()))
 
 
 def _amount(resource: str, amount: Decimal) -> str:
-    return f"{amount / 2**30:.4g} GiB of memory" if resource == "memory" else f"{plain(amount)} {resource}"
+    return f"{amount / 2**30:.4g} GiB of memory" if resource == "memory" else f"{decimal_text(amount)} {resource}"
 
 
-def _labels(pods: PodSet) -> str:
+def _list_labels(pods: PodSet) -> str:
     return ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in pods.node_selector.items()) or "no labels"
 
 
-def _count(count: int, shape: Slice) -> str:
+def _count_slices(count: int, shape: Slice) -> str:
     return f"{count or 'no'} {'slice' if count == 1 else 'slices'} of {shape.tpu_type}"
 
 
-def _names(nodes: list[JsonObject]) -> str:
-    names = list(map(_name, nodes))
+def _node_names(nodes: list[JsonObject]) -> str:
+    names = list(map(_node_name, nodes))
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def _name(node: JsonObject) -> str:
+def _node_name(node: JsonObject) -> str:
     return str(node["metadata"]["name"])

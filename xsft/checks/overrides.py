@@ -55,8 +55,8 @@ class Applied(Struct, frozen=True, kw_only=True):
 
 def applied(run: Run) -> Applied:
     owned = dict(_owned(run))
-    fields = _fields(run, without=owned)
-    spec, problems = _with(run.spec, fields)
+    fields = _section_values(run, without=owned)
+    spec, problems = _set_fields(run.spec, fields)
     set_by = {path: f"overrides.maxtext.{key}" for key, path in PATHS.items() if path in fields}
     said = (*owned.values(), *_lora_that_is_off(run), *problems)
     return Applied(run=replace(run, spec=spec), problems=said, set_by=set_by)
@@ -77,7 +77,7 @@ def _owned(run: Run) -> Iterator[tuple[str, Problem]]:
             yield key, error("override-has-field", where_of(key, run), message, fix)
 
 
-def _fields(run: Run, *, without: Mapping[str, object]) -> dict[str, Value]:
+def _section_values(run: Run, *, without: Mapping[str, object]) -> dict[str, Value]:
     """Return the values that enabled sections would hold. Empty text is MaxText's word for none."""
     keys = {key: value for key, value in run.spec.overrides.maxtext.items() if value not in (None, "")}
     off = {
@@ -88,7 +88,7 @@ def _fields(run: Run, *, without: Mapping[str, object]) -> dict[str, Value]:
     return {path: keys[key] for key, path in paths.items() if not off.get(path.partition(".")[0])}
 
 
-def _with(spec: WorkloadSpec, fields: Fields) -> tuple[WorkloadSpec, tuple[Problem, ...]]:
+def _set_fields(spec: WorkloadSpec, fields: Fields) -> tuple[WorkloadSpec, tuple[Problem, ...]]:
     """Return the workload with these fields set; unchanged, with the problems, if their rules do not allow them."""
     sections = {path.partition(".")[0] for path in fields}
     if is_on(spec.overrides.maxtext.get(_LORA)):

@@ -18,23 +18,23 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         if not isinstance(value, str) or not value.startswith(SCHEME):
             continue
         if run.spec.on_this_machine:
-            yield _unknown(key, value)
+            yield _packaged_file_unknown(key, value)
         else:
             yield _remote(key, value)
 
 
-def _unknown(key: str, value: str) -> Problem:
+def _packaged_file_unknown(key: str, value: str) -> Problem:
     known = ", ".join(SCHEME + name for name in SHIPPED)
     message = f"{value} is not a file of xsft. Known: {known}."
-    return error("packaged-data-unknown", _where(key), message, "Use one of these, or a path.")
+    return error("packaged-data-unknown", _workload_key(key), message, "Use one of these, or a path.")
 
 
 def _remote(key: str, value: str) -> Problem:
     message = f"{value} is a file of this machine's xsft; a container on a cluster does not have it."
-    return error("packaged-data-remote", _where(key), message, "Use the hub or gs://, or target: local.")
+    return error("packaged-data-remote", _workload_key(key), message, "Use the hub or gs://, or target: local.")
 
 
-def _where(key: str) -> str:
+def _workload_key(key: str) -> str:
     """Return the workload's key path of a MaxText key; source: xsft.trainers."""
     places = {
         "tokenizer_path": "model.tokenizer",

@@ -52,11 +52,13 @@ def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem])
         yield from not_asked(answer.unanswered)
     key = _key_in(answer.refused, run)
     if answer.refused and not _is_known(key, found):
-        message = f"MaxText {run.release.version} refuses this command line: {_shortened(answer.refused)}"
+        message = f"MaxText {run.release.version} refuses this command line: {_without_noise(answer.refused)}"
         fix = f"Correct {key}." if key else "Correct what it names; `xsft plan --notes` prints the command line."
         yield error("maxtext-refuses", where_of(key, run) if key else "", message, fix, kind="disputable")
     for said in answer.ignored:
-        yield warning("maxtext-ignores", "overrides.maxtext", f"MaxText says: {_shortened(said)}", "Remove that key.")
+        yield warning(
+            "maxtext-ignores", "overrides.maxtext", f"MaxText says: {_without_noise(said)}", "Remove that key."
+        )
 
 
 def not_asked(why: str) -> Iterator[Problem]:
@@ -82,7 +84,7 @@ def _is_known(key: str, found: Sequence[Problem]) -> bool:
 _NOISE: Mapping[str, str] = {r"\s*For further information visit \S+": "", r"\s+": " "}
 
 
-def _shortened(text: str) -> str:
+def _without_noise(text: str) -> str:
     for pattern, with_what in _NOISE.items():
         text = re.sub(pattern, with_what, text)
     return text.strip()[:600]

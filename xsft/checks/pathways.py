@@ -31,7 +31,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     if run.mode.single_controller:
         yield from server_problems(run.servers)
-        yield from _arguments(run)
+        yield from _check_pathways_args(run)
     elif run.spec.pathways is not None:
         message = f"The pathways section has no effect in {run.mode.value} ({run.mode.reason})."
         yield error("pathways-section-unused", "pathways", message, "Set mode: pathways, or remove the section.")
@@ -73,7 +73,7 @@ def _scratch(found: PathwaysServers) -> Iterator[Problem]:
         yield error("pathways-scratch-missing", "pathways.scratch", message, fix)
 
 
-def _arguments(run: Run) -> Iterator[Problem]:
+def _check_pathways_args(run: Run) -> Iterator[Problem]:
     own = run.spec.pathways
     given: dict[str, Iterable[str]] = {"xla_flags": run.spec.xla_flags}
     if own is not None:

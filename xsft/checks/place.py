@@ -23,13 +23,13 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         fix = "Use one from places.yaml (place: main), or set project, zone and cluster, or a kubeconfig context."
         yield error("place-missing", "place", message, fix, kind="unrenderable")
     if run.place is not None:
-        yield from _cluster(run.place)
-        yield from _queue(run, run.place)
-    yield from _output(run)
-    yield from _tpu(run)
+        yield from _check_cluster(run.place)
+        yield from _check_queue_namespace(run, run.place)
+    yield from _check_output(run)
+    yield from _check_tpu_given(run)
 
 
-def _cluster(place: Place) -> Iterator[Problem]:
+def _check_cluster(place: Place) -> Iterator[Problem]:
     given = [name for name in GKE if getattr(place, name)]
     missing = [name for name in GKE if name not in given]
     if place.context and given:
@@ -41,7 +41,7 @@ def _cluster(place: Place) -> Iterator[Problem]:
         yield error("place-incomplete", "place", message, f"Give {_and(missing)}, or only a kubeconfig context.")
 
 
-def _queue(run: Run, place: Place) -> Iterator[Problem]:
+def _check_queue_namespace(run: Run, place: Place) -> Iterator[Problem]:
     """Check the queue's namespace. source: xpk@1.16.0 core/kueue_manager.py: the LocalQueue is made in `default`
     only.
     """
@@ -55,7 +55,7 @@ def _queue(run: Run, place: Place) -> Iterator[Problem]:
         yield warning("queue-namespace", "queue", message, fix)
 
 
-def _output(run: Run) -> Iterator[Problem]:
+def _check_output(run: Run) -> Iterator[Problem]:
     if run.output is None and run.place is None and isinstance(run.spec.place, str):
         return  # reported as place-unknown
     if run.output is None:
@@ -66,7 +66,7 @@ def _output(run: Run) -> Iterator[Problem]:
         yield error("output-local", "output", message, "Give a bucket: output: gs://my-bucket/runs.")
 
 
-def _tpu(run: Run) -> Iterator[Problem]:
+def _check_tpu_given(run: Run) -> Iterator[Problem]:
     tpu = run.spec.tpu
     if tpu is None:
         message = "No tpu: the type and number of slices are unknown."

@@ -19,7 +19,7 @@ from xsft.checks.cpu_quota import POOL, WANTED
 from xsft.checks.pathways import server_problems
 from xsft.launchers.xpk import XPK_DEFAULT_PRIORITY
 from xsft.naming import ModeName
-from xsft.reading.lenient import mapping, rows, text, texts
+from xsft.reading.lenient import mapping, object_name, rows, text, texts
 from xsft.reading.supply import supplies
 from xsft.spec.place import Place
 from xsft.spec.resolve import PathwaysServers
@@ -69,17 +69,17 @@ def place_needs(name: str, place: Place, facts: PlaceFacts) -> tuple[ModeNeed, .
     return (
         *(_controller(controller, place, facts) for controller in CONTROLLERS),
         _namespace(place, facts),
-        _queue(place, facts),
-        _priority(facts),
-        _slices(place, facts),
-        _output(name, place),
+        _need_queue(place, facts),
+        _need_priority_class(facts),
+        _need_slices(place, facts),
+        _need_output(name, place),
         _head_nodes(place, facts),
         _head_quota(place, facts),
         *_servers(name, place),
     )
 
 
-def missing(needs: Iterable[ModeNeed]) -> Mapping[ModeName, tuple[str, ...]]:
+def missing_needs(needs: Iterable[ModeNeed]) -> Mapping[ModeName, tuple[str, ...]]:
     """Return the ids of the needs that each mode lacks."""
     listed = tuple(needs)
     return {mode: tuple(n.id for n in listed if mode in n.modes and n.ok is False) for mode in BOTH}
@@ -103,10 +103,10 @@ def _namespace(place: Place, facts: PlaceFacts) -> ModeNeed:
     return _need("namespace", BOTH, found, ok=found is not None, detail=place.namespace, fix=fix)
 
 
-def _queue(place: Place, facts: PlaceFacts) -> ModeNeed:
+def _need_queue(place: Place, facts: PlaceFacts) -> ModeNeed:
     if isinstance(facts.queues, Unseen):
         return _need("queue", BOTH, facts.queues)
-    known = tuple(map(_name, facts.queues))
+    known = tuple(map(object_name, facts.queues))
     detail = (
         place.queue if place.queue in known else f"no LocalQueue {place.queue}; known: {', '.join(known) or 'none'}"
     )
@@ -124,27 +124,27 @@ def _make_queue(place: Place, facts: PlaceFacts, known: tuple[str, ...]) -> str:
         "apiVersion": "kueue.x-k8s.io/v1beta1",
         "kind": "LocalQueue",
         "metadata": {"name": place.queue, "namespace": place.namespace},
-        "spec": {"clusterQueue": _name(cluster_queues[0])},
+        "spec": {"clusterQueue": object_name(cluster_queues[0])},
     }
     return f"echo {shlex.quote(json.dumps(queue))} | {_kubectl(facts, 'create', '-f', '-')}"
 
 
-def _priority(facts: PlaceFacts) -> ModeNeed:
-    names = () if isinstance(facts.priority_classes, Unseen) else tuple(map(_name, facts.priority_classes))
+def _need_priority_class(facts: PlaceFacts) -> ModeNeed:
+    names = () if isinstance(facts.priority_classes, Unseen) else tuple(map(object_name, facts.priority_classes))
     ok = XPK_DEFAULT_PRIORITY in names
     detail = XPK_DEFAULT_PRIORITY if ok else f"no PriorityClass {XPK_DEFAULT_PRIORITY}, the default of a workload"
     fix = _kubectl(facts, "create", "priorityclass", XPK_DEFAULT_PRIORITY, f"--value={PRIORITY_VALUE}")
     return _need("priority-class", BOTH, facts.priority_classes, ok=ok, detail=detail, fix=fix)
 
 
-def _slices(place: Place, facts: PlaceFacts) -> ModeNeed:
+def _need_slices(place: Place, facts: PlaceFacts) -> ModeNeed:
     nodes = () if isinstance(facts.tpu_nodes, Unseen) else facts.tpu_nodes
     found = supplies(nodes, (), {})
     detail = ", ".join(f"{one.total} x {one.tpu_type}" for one in found) or "no TPU nodes"
     return _need("tpu-slices", BOTH, facts.tpu_nodes, ok=bool(found), detail=detail, fix=_by_xpk(place, "create"))
 
 
-def _output(name: str, place: Place) -> ModeNeed:
+def _need_output(name: str, place: Place) -> ModeNeed:
     detail = place.output or "no output: every workload must name its bucket"
     fix = f"Set output: gs://my-bucket/runs in the place {name} of places.yaml."
     return _need("output", BOTH, None, ok=place.output is not None, detail=detail, fix=fix)
@@ -172,9 +172,9 @@ def _head_quota(place: Place, facts: PlaceFacts) -> ModeNeed:
 def _covered(place: Place, facts: PlaceFacts) -> Iterator[str]:
     queues = () if isinstance(facts.queues, Unseen) else facts.queues
     cluster_queues = () if isinstance(facts.cluster_queues, Unseen) else facts.cluster_queues
-    wanted = {text(mapping(queue, "spec").get("clusterQueue")) for queue in queues if _name(queue) == place.queue}
+    wanted = {text(mapping(queue, "spec").get("clusterQueue")) for queue in queues if object_name(queue) == place.queue}
     for queue in cluster_queues:
-        if _name(queue) in wanted:
+        if object_name(queue) in wanted:
             for group in rows(mapping(queue, "spec").get("resourceGroups")):
                 yield from texts(group.get("coveredResources"))
 
@@ -206,7 +206,3 @@ def _by_xpk(place: Place, verb: XpkVerb) -> str:
 
 def _kubectl(facts: PlaceFacts, *arguments: str) -> str:
     return shlex.join(("kubectl", "--context", facts.context, *arguments))
-
-
-def _name(object: JsonObject) -> str:
-    return text(mapping(object, "metadata").get("name")) or "?"

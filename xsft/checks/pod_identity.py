@@ -55,13 +55,13 @@ def google_account(account: JsonObject) -> str | None:
 def rights_source(account: JsonObject, nodes: Mapping[str, tuple[JsonObject, ...]], demand: Demand) -> str | None:
     """Return whose rights to ask for: the email of the pods' Google service account, or `gce://project/zone/machine` of
     a node, whose account they use; None if neither is known."""
-    if demand.host_network or _without(nodes):
+    if demand.host_network or _pools_without_identity(nodes):
         ids = (str(node.get("spec", {}).get("providerID")) for node in chain.from_iterable(nodes.values()))
         return next((found for found in ids if found.startswith("gce://")), None)
     return google_account(account)
 
 
-def _without(nodes: Mapping[str, tuple[JsonObject, ...]]) -> list[str]:
+def _pools_without_identity(nodes: Mapping[str, tuple[JsonObject, ...]]) -> list[str]:
     """Return the node pools without Workload Identity."""
     labels = [node["metadata"].get("labels") or {} for node in chain.from_iterable(nodes.values())]
     return sorted({str(found.get(NODE_POOL)) for found in labels if found.get(METADATA_SERVER) != "true"})
@@ -99,13 +99,13 @@ def identity_problems(
     if not demand.buckets or not pools:
         return
     email, found = google_account(account), rights or PodRights()
-    without = pools if demand.host_network else _without(nodes)
+    without = pools if demand.host_network else _pools_without_identity(nodes)
     if email and without:
         yield _no_effect(email, without, demand)
     elif email and found.bound is False:
         yield _unbound(email, demand)
     yield from _scopes(found, demand, pools)
-    yield from _lacking(found.email or email or "", found, demand, of_nodes=bool(without))
+    yield from _check_bucket_rights(found.email or email or "", found, demand, of_nodes=bool(without))
     yield from _cannot_pull(found, demand)
     if found.lacking:
         return
@@ -172,7 +172,7 @@ def _unbound(email: str, demand: Demand) -> Problem:
     return warning("workload-identity-unbound", "output", message, f"Ask its owner to run: {shlex.join(grant)}")
 
 
-def _lacking(email: str, rights: PodRights, demand: Demand, *, of_nodes: bool) -> Iterator[Problem]:
+def _check_bucket_rights(email: str, rights: PodRights, demand: Demand, *, of_nodes: bool) -> Iterator[Problem]:
     """Yield an error per bucket: of the first, the output's, every permission is needed; the others are only read."""
     whose = "their nodes" if of_nodes else f"the Kubernetes ServiceAccount {demand.service_account}"
     for bucket, names in rights.lacking.items():

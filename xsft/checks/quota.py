@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from xsft.aliases import JsonObject
 from xsft.checks.cohort_tree import FlavorResource, QuotaNode, cohort_name, most, path_to
-from xsft.checks.demand import TPU, Demand, PodSet, plain
+from xsft.checks.demand import TPU, Demand, PodSet, decimal_text
 from xsft.problems import Problem, error, warning
 
 UNBOUNDED = Decimal("Infinity")
@@ -111,8 +111,8 @@ def _uncovered(queue: str, groups: tuple[Group, ...], pods: PodSet) -> Iterator[
 def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what: str) -> Problem:
     unit = "chips" if resource == TPU else resource
     message = (
-        f"It would never be admitted: {what} requests {plain(asked)} {unit}, and the maximum of the ClusterQueue "
-        f"{queue} is {plain(most)}."
+        f"It would never be admitted: {what} requests {decimal_text(asked)} {unit}, and the maximum of the"
+        f" ClusterQueue {queue} is {decimal_text(most)}."
     )
     fix = "Use fewer or smaller slices or another queue, or ask for more quota."
     return error("quota-too-small", "tpu" if resource == TPU else "queue", message, fix)
@@ -188,11 +188,11 @@ def _flavor(quotas: JsonObject, queue: JsonObject, flavor: JsonObject, cohort: t
         labels=spec.get("nodeLabels") or {},
         taints=tuple(spec.get("nodeTaints") or ()),
         tolerations=tuple(spec.get("tolerations") or ()),
-        capacity={name: _capacity(queue, cohort, (quotas["name"], name)) for name in names},
+        capacity={name: _quota_capacity(queue, cohort, (quotas["name"], name)) for name in names},
     )
 
 
-def _capacity(queue: JsonObject, cohort: tuple[JsonObject, ...] | None, key: FlavorResource) -> Decimal:
+def _quota_capacity(queue: JsonObject, cohort: tuple[JsonObject, ...] | None, key: FlavorResource) -> Decimal:
     if cohort is not None or cohort_name(queue) is None:
         return most(path_to(queue, cohort or ()), key)
     alone = QuotaNode(name=queue["metadata"]["name"], own=queue)

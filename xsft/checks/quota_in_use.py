@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from xsft.aliases import JsonObject
 from xsft.checks.cohort_tree import QuotaPath, available, path_to
-from xsft.checks.demand import TPU, Demand, PodSet, plain, quantity
+from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
 from xsft.checks.quota import Flavor, Group, group_of
 from xsft.problems import Problem, warning
 from xsft.reading.lenient import mapping, rows, text
@@ -76,8 +76,9 @@ def in_use_problems(
         shared = " below ".join(reversed(cohorts))
         where = f"ClusterQueue {queue}{f' (cohort {shared})' if shared else ''}"
         message = (
-            f"The run would wait now: {short.pods} requests {plain(short.asked)} {unit}, and the {where} has"
-            f" {plain(max(short.free, Decimal(0)))} of {plain(short.total)} left in flavor {short.flavor}."
+            f"The run would wait now: {short.pods} requests {decimal_text(short.asked)} {unit}, and the {where} has"
+            f" {decimal_text(max(short.free, Decimal(0)))} of {decimal_text(short.total)} left in flavor"
+            f" {short.flavor}."
             f"{_held_by(short, state, holders)}"
         )
         fix = f"It starts when enough of it is free. See all slices: `xsft place show --context {context}`."
@@ -121,6 +122,6 @@ def _held_by(short: Shortage, state: QuotaState, holders: tuple[QuotaHolder, ...
     key, queues = (short.flavor, short.resource), set(state.path[0].queues())
     mine = [one for one in holders if one.cluster_queue in queues and one.used.get(key)]
     ordered = sorted(mine, key=lambda one: (-one.used[key], one.name))
-    texts = [f"{one.name} in {one.namespace} ({plain(one.used[key])})" for one in ordered[:SHOWN]]
+    texts = [f"{one.name} in {one.namespace} ({decimal_text(one.used[key])})" for one in ordered[:SHOWN]]
     more = [f"{len(mine) - SHOWN} more"] if len(mine) > SHOWN else []
     return f" In use by: {', '.join((*texts, *more))}." if texts else ""

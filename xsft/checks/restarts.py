@@ -29,14 +29,14 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check what restarts mean for a run on a cluster."""
     del keys, facts
     if run.spec.on_cluster:
-        yield from _codes(run)
+        yield from _check_exit_codes(run)
         yield from _spot(run)
         yield from _lost_slice(run)
         yield from _grace(run)
         yield from _ttl(run)
 
 
-def _codes(run: Run) -> Iterator[Problem]:
+def _check_exit_codes(run: Run) -> Iterator[Problem]:
     restarts = run.spec.restarts
     if CONFIG_ERROR in restarts.on_exit_codes:
         message = (

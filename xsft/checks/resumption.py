@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from xsft.catalog.datasets import dataset
-from xsft.checks.data import rows_of
+from xsft.checks.data import training_rows
 from xsft.checks.schedule import may_restart
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
@@ -67,12 +67,12 @@ def _reads_again(run: Run) -> Problem:
 
 
 def _few_files(run: Run) -> Iterator[Problem]:
-    found, wanted, rows = files(run), FILES_PER_READER * readers(run), rows_of(run)
+    found, wanted, rows = files(run), FILES_PER_READER * readers(run), training_rows(run)
     if found is None or found >= wanted or (rows is not None and rows <= BUFFER_ROWS * found):
         return
     message = (
         f"After a restart many rows are read again: the shuffle mixes {BUFFER_ROWS:,} rows of a file at a time, "
-        f"and the data has {_counted(found, 'file')} for {_counted(readers(run), 'process', 'es')} that read it. "
+        f"and the data has {_number_of(found, 'file')} for {_number_of(readers(run), 'process', 'es')} that read it. "
         "Measured, of the rows read until a quarter of the data is: 96 % again with one file, 69 % with one file "
         f"a process, 25 % (chance) with {FILES_PER_READER}."
     )
@@ -83,5 +83,5 @@ def _few_files(run: Run) -> Iterator[Problem]:
     yield warning("resume-few-files", "data", message, fix)
 
 
-def _counted(number: int, word: str, plural: str = "s") -> str:
+def _number_of(number: int, word: str, plural: str = "s") -> str:
     return f"{number} {word}{plural if number != 1 else ''}"

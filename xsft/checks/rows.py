@@ -40,37 +40,37 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     )
     for found, where, split in sampled:
         if found is not None:
-            rules = _rules(_columns(run, split), keys, facts.tokenizer)
+            rules = _message_rules(_split_columns(run, split), keys, facts.tokenizer)
             yield from _of_files(found, where, rules)
             yield from _template_refused(run, keys, found, rules, where=where)
             yield from _retyped(found, where) if keys.get("hf_path") == "json" else ()
     if facts.counted is not None:
         yield from _counted_before(facts.counted)
     elif facts.tokenized:
-        yield from _lengths(facts.tokenized, keys, split="train")
+        yield from _check_lengths(facts.tokenized, keys, split="train")
     elif facts.data is not None and facts.data.rows:
         yield _not_counted(facts)
-    yield from _lengths(facts.eval_tokenized, keys, split="eval")
+    yield from _check_lengths(facts.eval_tokenized, keys, split="eval")
     if facts.data is not None and facts.data.counted is not None:
-        yield from _counted(run, facts.data.counted)
+        yield from _check_row_count(run, facts.data.counted)
 
 
 def sampled_texts(run: Run, facts: Facts, *, split: Split) -> tuple[tuple[Round, ...], ...]:
     """Return what the template makes of sampled rows, to be tokenised; empty if that is unknown."""
     found = facts.data if split == "train" else facts.eval_data
     keys = trainer_of(run).trainer_keys(run)
-    rules = _rules(_columns(run, split), keys, facts.tokenizer)
+    rules = _message_rules(_split_columns(run, split), keys, facts.tokenizer)
     if rules and rules.grain and any(is_on(keys.get(mark, True)) for mark in MARKS):
         return ()
     return texts_of(found.rows, rules) if found and rules and rules.render else ()
 
 
-def _columns(run: Run, split: Split) -> list[str]:
+def _split_columns(run: Run, split: Split) -> list[str]:
     data = run.spec.data
     return data.columns if split == "train" else data.eval_columns or data.columns
 
 
-def _lengths(tokenized: Sequence[Sequence[RoundTokens]], keys: Keys, *, split: Split) -> Iterator[Problem]:
+def _check_lengths(tokenized: Sequence[Sequence[RoundTokens]], keys: Keys, *, split: Split) -> Iterator[Problem]:
     limit = int(number(keys.get("max_target_length")) or LIMIT)
     only = is_on(keys.get(COMPLETION_ONLY, True))
     yield from length_problems(tokenized, limit=limit, completion_only=only, split=split)
@@ -176,7 +176,7 @@ def _not_counted(facts: Facts) -> Problem:
     return note("data-not-counted", "data", message, fix)
 
 
-def _counted(run: Run, rows: int) -> Iterator[Problem]:
+def _check_row_count(run: Run, rows: int) -> Iterator[Problem]:
     said = run.spec.data.rows
     if said is not None and rows and said != rows:
         message = f"data.rows is {said:,}, but the files have {rows:,} rows."
@@ -185,7 +185,7 @@ def _counted(run: Run, rows: int) -> Iterator[Problem]:
         )
 
 
-def _rules(columns: list[str], keys: Keys, tokenizer: TokenizerFacts | None) -> Rules | None:
+def _message_rules(columns: list[str], keys: Keys, tokenizer: TokenizerFacts | None) -> Rules | None:
     """Return the rules that make messages of the rows; None if unknown."""
     function = keys.get("formatting_func_path")
     pipeline = str(keys.get("dataset_type") or "hf")

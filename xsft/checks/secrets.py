@@ -22,12 +22,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check `secret-literal`, `env-secret`, `hub-token-missing` and `wandb-login`."""
     del facts
     on_command_line = {text for value in keys.values() for text in texts(value)}  # reported by checks.trainer_keys
-    for where, text in _written(run):
+    for where, text in _texts_to_search(run):
         if text not in on_command_line and looks_secret(text):
             yield _literal(where)
     for name, value in run.spec.env.items():
         if names_secret_variable(name) and not is_harmless(value) and not looks_secret(value):
-            yield _named(name)
+            yield _secret_named(name)
     if run.spec.on_cluster and run.spec.secrets.hf_token is None:
         yield from _gated(run)
     if run.spec.on_cluster and is_on(keys.get("enable_wandb", False)) and not WANDB & run.spec.env.keys():
@@ -38,11 +38,11 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield warning("wandb-login", where_of("enable_wandb", run), message, fix)
 
 
-def _written(run: Run) -> Iterator[tuple[str, str]]:
+def _texts_to_search(run: Run) -> Iterator[tuple[str, str]]:
     """Yield every text of the workload, and of the place that it names."""
-    yield from _leaves(run.spec.model_dump(mode="json", exclude_defaults=True), "")
+    yield from _walk_texts(run.spec.model_dump(mode="json", exclude_defaults=True), "")
     if isinstance(run.spec.place, str) and run.place is not None:
-        yield from _leaves(run.place.model_dump(mode="json", exclude_defaults=True), "place")
+        yield from _walk_texts(run.place.model_dump(mode="json", exclude_defaults=True), "place")
 
 
 def _literal(where: str) -> Problem:
@@ -51,7 +51,7 @@ def _literal(where: str) -> Problem:
     return error("secret-literal", where, message, fix, kind="secret")
 
 
-def _named(name: str) -> Problem:
+def _secret_named(name: str) -> Problem:
     message = f"{key_part(name)} is the name of a secret, whose value would be readable in the manifest."
     fix = "Use a Kubernetes Secret (secrets.hf_token for the hub), or give the path of a mounted file."
     return error("env-secret", below("env", name), message, fix, kind="secret")
@@ -68,7 +68,7 @@ def _gated(run: Run) -> Iterator[Problem]:
             yield warning("hub-token-missing", where, message, fix)
 
 
-def _leaves(tree: object, at: str) -> Iterator[tuple[str, str]]:
+def _walk_texts(tree: object, at: str) -> Iterator[tuple[str, str]]:
     """Yield every text with its key path, and each key that is a token itself."""
     if isinstance(tree, str):
         yield at, tree
@@ -76,7 +76,7 @@ def _leaves(tree: object, at: str) -> Iterator[tuple[str, str]]:
         for key, value in tree.items():
             if looks_secret(key):
                 yield below(at, key), key
-            yield from _leaves(value, below(at, key))
+            yield from _walk_texts(value, below(at, key))
     elif isinstance(tree, list):
         for index, value in enumerate(tree):
-            yield from _leaves(value, below(at, index))
+            yield from _walk_texts(value, below(at, index))

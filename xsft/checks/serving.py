@@ -33,10 +33,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     yield from _export(run)
     if run.spec.on_cluster:
-        yield from _image(stage)
-        yield from _size(run, stage)
-        yield from _length(run, stage)
-        yield from _name(run)
+        yield from _check_vllm_image(stage)
+        yield from _check_accelerators(run, stage)
+        yield from _check_model_length(run, stage)
+        yield from _check_server_name(run)
 
 
 def _legacy(run: Run) -> Iterator[Problem]:
@@ -69,7 +69,7 @@ def _export(run: Run) -> Iterator[Problem]:
         yield error("serve-adapters", "stages.export.what", message, "Write stages.export.what: merged.")
 
 
-def _image(stage: ServeStage) -> Iterator[Problem]:
+def _check_vllm_image(stage: ServeStage) -> Iterator[Problem]:
     where = "stages.serve.image"
     if stage.image is None:
         fix = f"Write {where}: {EXAMPLE}, or vllm/vllm-openai@sha256:… for GPUs."
@@ -80,17 +80,17 @@ def _image(stage: ServeStage) -> Iterator[Problem]:
         yield error("serve-image-not-pinned", where, message, fix)
 
 
-def _size(run: Run, stage: ServeStage) -> Iterator[Problem]:
+def _check_accelerators(run: Run, stage: ServeStage) -> Iterator[Problem]:
     size, heads = weights_bytes(run), attention_heads(run)
     if size is None:
         message = f"The size of {run.spec.model.name} is not known, so neither are the accelerators that hold it."
         fix = "Leave stages.serve out, and serve the export by a Deployment of your own."
         yield error("serve-size", "stages.serve", message, fix)
     elif serving_shape_for(stage.type, weights=size, heads=heads) is None:
-        yield _too_large(stage.type, size=size, heads=heads)
+        yield _weights_too_large(stage.type, size=size, heads=heads)
 
 
-def _length(run: Run, stage: ServeStage) -> Iterator[Problem]:
+def _check_model_length(run: Run, stage: ServeStage) -> Iterator[Problem]:
     """Check that vLLM starts with this length. source: vllm@0.11.0 vllm/config/model.py _get_and_verify_max_len"""
     known = context_length(run.spec.model.name)
     if known and stage.max_model_len and stage.max_model_len > known:
@@ -101,7 +101,7 @@ def _length(run: Run, stage: ServeStage) -> Iterator[Problem]:
         yield error("serve-length", "stages.serve.max_model_len", message, f"Write at most {known}.", kind="disputable")
 
 
-def _too_large(asked: str, *, size: int, heads: int) -> Problem:
+def _weights_too_large(asked: str, *, size: int, heads: int) -> Problem:
     largest = [one for one in serving_shapes() if asked in (one.name, one.kind)][-1]
     message = (
         f"{size / GIB:,.1f} GiB of weights with {heads} attention heads do not fit {asked}: {largest.name} gives vLLM"
@@ -117,7 +117,7 @@ def _other(fitting: list[ServingShape]) -> str:
     return "No single machine holds it: leave stages.serve out, and serve the export on several (LeaderWorkerSet)."
 
 
-def _name(run: Run) -> Iterator[Problem]:
+def _check_server_name(run: Run) -> Iterator[Problem]:
     name, limit = stage_name(run_name=run.run_name, stage="serve"), run_name_limit(mode="mcjax", num_slices=1, hosts=1)
     if len(name) > limit:
         message = f"{name!r} has {len(name)} characters; the name of a server may have {limit}."

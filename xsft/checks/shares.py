@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from xsft.catalog.datasets import dataset
 from xsft.catalog.releases import at_least
-from xsft.checks.data import rows_of, rows_per_step
+from xsft.checks.data import rows_per_step, training_rows
 from xsft.checks.resumption import files, readers
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
@@ -79,7 +79,7 @@ def _grain(run: Run, keys: Mapping[str, Value], found: int) -> Iterator[Problem]
 
 def _uneven(run: Run, keys: Mapping[str, Value], facts: Facts, found: int) -> Iterator[Problem]:
     """Check for files of which some processes get one more than the others, whose rows end first."""
-    rows = (facts.data.counted if facts.data else None) or rows_of(run)
+    rows = (facts.data.counted if facts.data else None) or training_rows(run)
     many, per_step = readers(run), rows_per_step(run, keys)
     if rows is None or not found % many or not per_step or is_on(keys.get("generate_padding_batch_train", False)):
         return

@@ -28,23 +28,23 @@ ROUNDS = ["messages"]
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check for answers whose end is masked, for tokens that MaxText repeats in each round, and for what is unknown of
     the tokenizer."""
-    if run.tokenizer is None or _pipeline(keys) not in ("hf", "grain"):
+    if run.tokenizer is None or _input_pipeline(keys) not in ("hf", "grain"):
         return
     if facts.tokenizer_problem:
         yield facts.tokenizer_problem
         return
-    yield from _missing(run, facts.tokenizer)
+    yield from _check_own_tokens(run, facts.tokenizer)
     yield from _foreign_template(run, str(keys.get("chat_template") or ""), facts.tokenizer)
-    tokens = tokens_of(run, keys, facts.tokenizer)
+    tokens = special_tokens_of(run, keys, facts.tokenizer)
     if tokens is None:
-        yield _unknown(run.tokenizer)
+        yield _special_tokens_unknown(run.tokenizer)
         return
-    yield from _end(run, tokens)
+    yield from _check_answer_end(run, tokens)
     yield from _rounds(run, tokens)
-    yield _said(run.tokenizer, tokens)
+    yield _special_tokens_note(run.tokenizer, tokens)
 
 
-def _pipeline(keys: Mapping[str, Value]) -> str:
+def _input_pipeline(keys: Mapping[str, Value]) -> str:
     return str(keys.get("dataset_type") or "hf")
 
 
@@ -65,7 +65,7 @@ def trained(tokens: SpecialTokens) -> tuple[str, ...]:
     return tuple(token for token in tokens.ends or () if token not in masked(tokens))
 
 
-def tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> SpecialTokens | None:
+def special_tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> SpecialTokens | None:
     """Return the tokens of the tokenizer's files, else of the catalogue; with the workload's own tokens and chat
     template."""
     known = _own(read) if read else special_tokens(run.tokenizer or "")
@@ -83,7 +83,7 @@ def _as_masked(tokens: SpecialTokens, keys: Mapping[str, Value]) -> SpecialToken
     """Return the tokens as the pipeline masks them: with Grain the BOS is not masked, and an EOS follows each
     answer.
     """
-    if _pipeline(keys) != "grain":
+    if _input_pipeline(keys) != "grain":
         return tokens
     added = tokens.eos if is_on(keys.get("add_eos", True)) else None
     ends = tokens.ends if tokens.ends is None or not added else tuple(dict.fromkeys((*tokens.ends, added)))
@@ -126,7 +126,7 @@ def _foreign_template(run: Run, template: str, read: TokenizerFacts | None) -> I
             yield warning("chat-template-foreign", "data.chat_template", message, fix)
 
 
-def _missing(run: Run, read: TokenizerFacts | None) -> Iterator[Problem]:
+def _check_own_tokens(run: Run, read: TokenizerFacts | None) -> Iterator[Problem]:
     model = run.spec.model
     for field, token in (("pad_token", model.pad_token), ("bos_token", model.bos_token)):
         if read and token in read.missing:
@@ -134,7 +134,7 @@ def _missing(run: Run, read: TokenizerFacts | None) -> Iterator[Problem]:
             yield error("token-unknown", f"model.{field}", message, "Use a token of its vocabulary.")
 
 
-def _end(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
+def _check_answer_end(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
     lost = masked(tokens)
     if tokens.ends == ():
         message = "The chat template writes no token after an answer, so the model does not learn to stop."
@@ -146,17 +146,17 @@ def _end(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
             f"{run.tokenizer} ends an answer with {end}, which is also its {lost[end]}: MaxText trains no target "
             "equal to it, and the model never learns to stop."
         )
-        yield error("answer-end-masked", _where(run, end), message, _way_out(tokens, lost[end]))
+        yield error("answer-end-masked", _token_key(run, end), message, _way_out(tokens, lost[end]))
     elif tokens.ends is None and tokens.eos in lost:
         message = (
             f"The EOS of {run.tokenizer}, {tokens.eos}, is also its {lost[tokens.eos or '']}: MaxText trains no "
             "target equal to it. Where it ends the answers, the model never learns to stop."
         )
         fix = _way_out(tokens, lost[tokens.eos or ""])
-        yield warning("answer-end-masked", _where(run, tokens.eos), message, fix)
+        yield warning("answer-end-masked", _token_key(run, tokens.eos), message, fix)
 
 
-def _where(run: Run, token: str | None) -> str:
+def _token_key(run: Run, token: str | None) -> str:
     model = run.spec.model
     if token == model.pad_token:
         return "model.pad_token"
@@ -184,7 +184,7 @@ def _rounds(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
     yield warning("repeated-per-round", "data.columns", message, fix)
 
 
-def _unknown(tokenizer: str) -> Problem:
+def _special_tokens_unknown(tokenizer: str) -> Problem:
     message = f"The special tokens that MaxText trains and masks with {tokenizer} are unknown."
     fix = (
         "Look at its tokenizer_config.json: the token that ends an answer must be neither pad_token nor "
@@ -193,7 +193,7 @@ def _unknown(tokenizer: str) -> Problem:
     return note("special-tokens", "model.tokenizer", message, fix)
 
 
-def _said(tokenizer: str, tokens: SpecialTokens) -> Problem:
+def _special_tokens_note(tokenizer: str, tokens: SpecialTokens) -> Problem:
     kept = ", ".join(trained(tokens)) or ("none" if tokens.ends is not None else "unknown")
     lost = ", ".join(f"{token} ({why.partition(',')[0]})" for token, why in masked(tokens).items()) or "none"
     message = f"{tokenizer}: special tokens trained at the end of an answer: {kept}; masked: {lost}."

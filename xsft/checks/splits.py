@@ -26,11 +26,11 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check for a split that MaxText would not find once the slices are taken."""
     del keys, facts
     data = run.spec.data
-    yield from _split(run, data.train_split, "data.train_split", of_files=data.hf_train_files is not None)
+    yield from _check_split(run, data.train_split, "data.train_split", of_files=data.hf_train_files is not None)
     if (
         data.hf_eval_split is not None and data.hf_eval_files is None
     ):  # for files MaxText uses the split `train` by default
-        yield from _split(run, data.hf_eval_split, "data.hf_eval_split", of_files=False)
+        yield from _check_split(run, data.hf_eval_split, "data.hf_eval_split", of_files=False)
 
 
 def names_of(split: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def names_of(split: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in split.split("+"))
 
 
-def _split(run: Run, split: str, where: str, *, of_files: bool) -> Iterator[Problem]:
+def _check_split(run: Run, split: str, where: str, *, of_files: bool) -> Iterator[Problem]:
     if not all(_NAME.fullmatch(name) for name in names_of(split)):
         yield _not_a_name(split, where)
         return

@@ -69,7 +69,7 @@ def run_time(run: Run, *, fit: KnownStep | None, paces: Sequence[MeasuredPace] =
 
 
 def _bound(run: Run, keys: Mapping[str, Value], fit: KnownStep | None) -> StepBound | None:
-    tokens = _tokens(keys)
+    tokens = _tokens_per_device(keys)
     if run.spec.on_this_machine or run.slice is None or tokens is None:
         return None
     if fit is not None and not fit.derived and fit.entry.work is not None:
@@ -90,7 +90,7 @@ def model_flops(model: CatalogModel, *, tokens: float, adapters: bool = False) -
     return (4.0 if adapters else 6.0) * weights * tokens
 
 
-def _tokens(keys: Mapping[str, Value]) -> float | None:
+def _tokens_per_device(keys: Mapping[str, Value]) -> float | None:
     """Return the tokens that a device computes in a step."""
     length, batch = tokens_of(keys), number(keys.get("per_device_batch_size")) or 1.0
     accumulated = number(keys.get("gradient_accumulation_steps")) or 1.0

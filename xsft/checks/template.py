@@ -33,19 +33,19 @@ BESIDE = "Put the file beside the workload and name it: data.chat_template."
 def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for templates that would not format the data although the workload names them."""
     del facts
-    yield from _release(run)
+    yield from _check_template_release(run)
     yield from _inline(run)
-    yield from _pipeline(run, keys)
+    yield from _check_template_pipeline(run, keys)
     for key in PATHS:
         if key in keys:
-            yield from _path(run, keys, key)
+            yield from _check_template_path(run, keys, key)
     yield from _jinja(run, keys)
     yield from _formatter(run, keys)
     if keys.get("formatting_func_path") == QUESTION_FORMATTER:
-        yield from _questions(run, keys)
+        yield from _check_question_template(run, keys)
 
 
-def _release(run: Run) -> Iterator[Problem]:
+def _check_template_release(run: Run) -> Iterator[Problem]:
     """Check that the release supports the template: Jinja is passed by content from 0.2.1 on, texts for questions from
     0.2.2; before, by a path in the image."""
     template, version = run.template or Template(), run.release.version
@@ -65,7 +65,7 @@ def _inline(run: Run) -> Iterator[Problem]:
         yield warning("jinja-inline", where_of("chat_template", run), message, BESIDE)
 
 
-def _pipeline(run: Run, keys: Keys) -> Iterator[Problem]:
+def _check_template_pipeline(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check that the input pipeline reads the template's key."""
     pipeline = str(keys.get("dataset_type") or "hf")
     grain = ("grain",) if at_least(run.release.version, "0.2.2") else ()
@@ -86,7 +86,7 @@ def _dropped(run: Run, key: str, cause: str, why: str) -> Problem:
     return error("chat-template-dropped", where_of(key, run), message, f"Remove {key}, or {cause}.")
 
 
-def _path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
+def _check_template_path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
     """Check the template's path: MaxText joins it to its package's parent folder, and continues without a file that it
     does not find there. Before 0.2.2 a path was the only way to format questions and answers."""
     path, where = str(keys[key] or ""), where_of(key, run)
@@ -148,7 +148,7 @@ def _formatter(run: Run, keys: Keys) -> Iterator[Problem]:
         )
 
 
-def _questions(run: Run, keys: Keys) -> Iterator[Problem]:
+def _check_question_template(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check templates for questions and answers. source: math_qa_formatting, which logs what it drops and continues."""
     fields = ("columns", "eval_columns")
     for name, columns in zip(fields, (run.spec.data.columns, run.spec.data.eval_columns), strict=True):
@@ -178,7 +178,7 @@ def _placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) ->
     """Check the placeholders: Python's str.format fills them in, MaxText's own search finds them; both must agree."""
     text = str(keys[key])
     found = set(re.findall(r"(?<!{){([a-zA-Z0-9_]+)}(?!})", text))
-    if _fields(text) == found == set(needed):
+    if _format_fields(text) == found == set(needed):
         return
     name = key.rpartition(".")[2]
     message = f"{name} must hold {' and '.join(f'{{{n}}}' for n in needed)}, and no other single brace."
@@ -188,7 +188,7 @@ def _placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) ->
     yield error("question-template", where_of(key, run), message, fix)
 
 
-def _fields(text: str) -> set[str]:
+def _format_fields(text: str) -> set[str]:
     """Return the names as str.format reads them; whatever it stops at, and whatever is more than a name, is the empty
     name."""
     try:

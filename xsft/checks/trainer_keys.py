@@ -94,13 +94,13 @@ ARGUMENT_LIMIT = 131_071
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check for keys that MaxText would refuse after the slice is taken, or that would silently replace a field."""
     del facts
-    yield from _release(run)
-    yield from _unknown(run, keys)
-    yield from _token(run)
+    yield from _check_trainer_release(run)
+    yield from _check_keys_known(run, keys)
+    yield from _check_token_key(run)
     yield from _pinned(run, keys)
     yield from _unsafe(run, keys)
     yield from _long(run, keys)
-    yield from _environment(run, keys)
+    yield from _check_env_keys(run, keys)
 
 
 def where_of(key: str, run: Run) -> str:
@@ -115,7 +115,7 @@ def where_of(key: str, run: Run) -> str:
     return FIELD_OF.get(key) or GRAIN_FIELD_OF.get(key, "")
 
 
-def _release(run: Run) -> Iterator[Problem]:
+def _check_trainer_release(run: Run) -> Iterator[Problem]:
     version = run.release.version
     if run.spec.on_this_machine and run.spec.image.ref is None and version != DEFAULT:
         message = f"image.maxtext is {version}, but this machine trains with MaxText {DEFAULT}."
@@ -131,7 +131,7 @@ def _release(run: Run) -> Iterator[Problem]:
         yield note("legacy-layout", "image.maxtext", message)
 
 
-def _unknown(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_keys_known(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     version = run.release.version
     for key in keys:
         if trainer_of(run).takes(key, version=version):
@@ -155,7 +155,7 @@ def _key_hint(key: str, version: str) -> str:
     return f"{key_hint(key, version=version)}{f' It is the field {field}.' if field else ''}"
 
 
-def _token(run: Run) -> Iterator[Problem]:
+def _check_token_key(run: Run) -> Iterator[Problem]:
     if "hf_access_token" in run.spec.overrides.maxtext:
         message = "hf_access_token would put the token into the pod, the manifest and TensorBoard's files."
         fix = "Remove it and use a Kubernetes Secret: secrets.hf_token."
@@ -202,7 +202,7 @@ def _long(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             yield error("argument-too-long", where_of(key, run), message, "Shorten it.")
 
 
-def _environment(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_env_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check the environment: MaxText reads `M_<KEY>` as a key, and refuses one given both ways. source: maxtext@0.2.5
     configs/pyconfig.py."""
     for name in run.spec.env:

@@ -83,10 +83,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check for keys that have no effect without an error, or that stop the run."""
     del facts
     yield from _no_ops(run, keys)
-    yield from _unread(run, keys)
+    yield from _check_unread_keys(run, keys)
     yield from _for_tests(run, keys)
     yield from _marks(run, keys)
-    yield from _refused(run, keys)
+    yield from _check_refused_values(run, keys)
     yield from _dataset_type(run, keys)
     if is_on(keys.get("convert_checkpoint_if_possible", False)):
         message = "convert_checkpoint_if_possible converts in one process while every chip of every slice waits."
@@ -104,7 +104,7 @@ def _no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         yield warning("no-op-key", where_of("gradient_clipping_threshold", run), message, "Remove it.")
 
 
-def _unread(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_unread_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if run.release.version != DEFAULT:
         return
     for key in run.spec.overrides.maxtext:
@@ -162,7 +162,7 @@ def _marks(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         yield warning("grain-marks", where_of(added[0], run) or where_of("dataset_type", run), message, fix)
 
 
-def _refused(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_refused_values(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check for refused values; the model's own configuration counts too: vision models switch use_multimodal on."""
     own = cast("Mapping[str, Value]", pins(run.spec.model.name))
     for refusal in REFUSALS:
@@ -184,7 +184,7 @@ def _other_objective(value: Value, _run: Run) -> bool:
     return value != "causal_lm"
 
 
-def _given(value: Value, _run: Run) -> bool:
+def _is_given(value: Value, _run: Run) -> bool:
     return value not in (None, "")
 
 
@@ -250,7 +250,7 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
     UnsupportedKey(
         id="load-full-state",
         key="load_full_state_path",
-        applies=_given,
+        applies=_is_given,
         why="the SFT trainer reads only load_parameters_path, and MaxText refuses both together.",
         fix="Remove it; set model.checkpoint. A run resumes from its own output folder automatically.",
     ),

@@ -20,8 +20,9 @@ from xsft.checkpoint.compare import (
     weights,
 )
 from xsft.checkpoint.files import certain
+from xsft.checks.checkpoint import initial_weights_key, scan_axis
 from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import number, same
+from xsft.checks.values import same
 from xsft.facts import CheckpointFacts, Facts, SavedArray
 from xsft.problems import Problem, error
 from xsft.spec.base import Value
@@ -40,9 +41,9 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         case "weights":
             held = {name: array for name, array in weights(found.arrays).items() if not is_adapter(name)}
             yield from _dtype(run, held)
-            yield from _model(run, keys, found, held)
+            yield from _check_model_arrays(run, keys, found, held)
         case "adapters":
-            yield _adapters(run)
+            yield _only_adapters(run)
         case "optimizer":
             yield _optimizer(run)
         case "other":
@@ -55,13 +56,13 @@ def _collections(run: Run, beside: Sequence[str]) -> Problem:
         f"expects all of them: {beside[0]}. It would fail with `Array has been deleted`."
     )
     fix = "Convert it with a release that writes them there: MaxText 0.2.4 for deepseek3."
-    return error("checkpoint-collection", _where(run), message, fix)
+    return error("checkpoint-collection", initial_weights_key(run), message, fix)
 
 
-def _adapters(run: Run) -> Problem:
+def _only_adapters(run: Run) -> Problem:
     message = f"{run.checkpoint} has only LoRA adapters, without the weights that they adapt."
     fix = "Set model.checkpoint to the weights that they were trained on, and lora.restore_path to the adapters."
-    return error("checkpoint-adapters", _where(run), message, fix)
+    return error("checkpoint-adapters", initial_weights_key(run), message, fix)
 
 
 def _optimizer(run: Run) -> Problem:
@@ -70,7 +71,7 @@ def _optimizer(run: Run) -> Problem:
     fix = "Give …/checkpoints/N/model_params of the run."
     if item == "optimizer_state":
         fix = f"Set model.checkpoint: {folder}/model_params"
-    return error("checkpoint-optimizer", _where(run), message, fix)
+    return error("checkpoint-optimizer", initial_weights_key(run), message, fix)
 
 
 def _dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
@@ -82,26 +83,26 @@ def _dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
             " and would train on other weights."
         )
         fix = "Convert it again with --save_dtype=bfloat16 (model.hf does), from weights that are not quantised."
-        yield error("checkpoint-dtype", _where(run), message, fix, kind="disputable")
+        yield error("checkpoint-dtype", initial_weights_key(run), message, fix, kind="disputable")
 
 
 def _no_weights(run: Run, found: CheckpointFacts) -> Problem:
     example = ".".join(found.arrays[0].path)
     message = f"{run.checkpoint} is an Orbax checkpoint without model weights: it contains {example}."
     fix = "Give …/0/items of a conversion, or …/checkpoints/N/model_params of a run."
-    return error("checkpoint-invalid", _where(run), message, fix)
+    return error("checkpoint-invalid", initial_weights_key(run), message, fix)
 
 
-def _model(
+def _check_model_arrays(
     run: Run, keys: Mapping[str, Value], found: CheckpointFacts, held: Mapping[str, SavedArray]
 ) -> Iterator[Problem]:
     if not _is_known(run):
         return
-    ways = layouts(found, axis=_axis(keys))
+    ways = layouts(found, axis=scan_axis(keys))
     told = _mismatch(run, keys, held, ways)
     if told is None:
         return
-    changed = _changed(run, keys)
+    changed = _size_keys(run, keys)
     if changed and _mismatch(run, {}, held, ways) is None:
         yield _overridden(run, changed, told)
     else:
@@ -124,11 +125,7 @@ def _mismatch(
     return None if not told or None in told else told[0]
 
 
-def _axis(keys: Mapping[str, Value]) -> int:
-    return int(number(keys.get("param_scan_axis", 1)) or 0)
-
-
-def _changed(run: Run, keys: Mapping[str, Value]) -> tuple[str, ...]:
+def _size_keys(run: Run, keys: Mapping[str, Value]) -> tuple[str, ...]:
     """Return the keys of the workload that change the model's size."""
     own = {**DEFAULTS, **pins(run.spec.model.name)}
     return tuple(key for key in DEFAULTS if key in keys and not same(keys[key], own[key]))
@@ -148,7 +145,7 @@ def _other_model(run: Run, changed: Sequence[str], told: Mismatch, fitting: Sequ
         fix = f"Use a checkpoint of {name}, or correct model.name and its sizes."
     else:
         fix = f"It holds {' or '.join(fitting[:3])}: correct model.name, or name a checkpoint of {name}."
-    return error("checkpoint-model", _where(run), message, fix, kind="disputable")
+    return error("checkpoint-model", initial_weights_key(run), message, fix, kind="disputable")
 
 
 def mismatch_text(told: Mismatch) -> str:
@@ -156,7 +153,7 @@ def mismatch_text(told: Mismatch) -> str:
     parts = []
     if told.resized:
         more = f" (and {len(told.resized) - 1} more differ)" if len(told.resized) > 1 else ""
-        parts.append(f"{_size(told.resized[0])}{more}")
+        parts.append(f"{_resized_text(told.resized[0])}{more}")
     if told.missing:
         parts.append(f"{len(told.missing)} of {told.of} arrays are missing, e.g. {told.missing[0]}")
     if told.extra:
@@ -164,11 +161,7 @@ def mismatch_text(told: Mismatch) -> str:
     return "; ".join(parts) + "."
 
 
-def _size(one: Resized) -> str:
+def _resized_text(one: Resized) -> str:
     has = certain(one.saved)
     shape = list(has) if has else f"written in pieces of {list(one.saved.piece or ())}"
     return f"{one.name} is {shape} instead of {list(one.wanted)}"
-
-
-def _where(run: Run) -> str:
-    return "model.hf" if run.spec.model.hf is not None and not run.spec.model.checkpoint else "model.checkpoint"

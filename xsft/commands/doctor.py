@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from rich.table import Table
 from rich.text import Text
 
-from xsft.checks.placeneeds import ModeNeed, missing
+from xsft.checks.placeneeds import ModeNeed, missing_needs
 from xsft.commands.console import console
 from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
@@ -43,7 +43,7 @@ def _place(name: str, *, as_json: bool) -> int:
     """Print what the place has and lacks; return 3 if runs of no mode can work there."""
     with shown("place"):
         report = check_place(name)
-    modes = missing(report.needs) if report.needs else None
+    modes = missing_needs(report.needs) if report.needs else None
     ok = modes is not None and not all(modes.values())
     if as_json:
         rows, needs = [check.as_json() for check in report.checks], to_builtins(report.needs)

@@ -33,6 +33,11 @@ def text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def object_name(json: JsonObject) -> str:
+    """Return the name of an object of Kubernetes; `?` if it has none."""
+    return text(mapping(json, "metadata").get("name")) or "?"
+
+
 def whole(value: Any) -> int | None:
     """Return an integer >= 0, also from the digits of a label."""
     if isinstance(value, str):

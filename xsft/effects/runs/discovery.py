@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.aliases import JsonObject
 from xsft.checks.admission import Unseen
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
@@ -22,7 +21,7 @@ from xsft.effects.runs.placecheck import PlaceProbe
 from xsft.errors import ClusterMissing, XsftError
 from xsft.problems import Problem, error, namespace_missing
 from xsft.reading.gcloud import GkeCluster, buckets_of, clusters_of, project_of, registries_of
-from xsft.reading.lenient import mapping, rows, text
+from xsft.reading.lenient import object_name, rows
 from xsft.reading.supply import supplies
 from xsft.spec.place import Place
 from xsft.spec.secrets import redact
@@ -127,8 +126,8 @@ def _viewed(cluster: Cluster, *, namespace: str) -> ClusterView:
     return ClusterView(
         context=cluster.context,
         namespace_exists=found["namespace"] is not None,
-        queues=tuple(map(_name, items["queues"])),
-        priority_classes=tuple(name for name in map(_name, items["priority_classes"]) if not _is_system(name)),
+        queues=tuple(map(object_name, items["queues"])),
+        priority_classes=tuple(name for name in map(object_name, items["priority_classes"]) if not _is_system(name)),
         slices={supply.tpu_type: supply.total for supply in supplies(items["nodes"], (), {})},
         unread=tuple(what.why for what in found.values() if isinstance(what, Unseen)),
     )
@@ -172,10 +171,6 @@ def _gcloud(run: RunTool, *argv: str) -> Any:
         return json.loads(done.stdout)
     except ValueError:
         return Unseen(why="gcloud printed no JSON")
-
-
-def _name(json: JsonObject) -> str:
-    return text(mapping(json, "metadata").get("name")) or "?"
 
 
 def _is_system(name: str) -> bool:

@@ -12,7 +12,7 @@ from xsft.checks.controllers import CONTROLLERS, Controller, version_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.machine.parallel import start
-from xsft.reading.lenient import mapping, text
+from xsft.reading.lenient import mapping, object_name, text
 from xsft.reading.queue import quotas_of
 from xsft.reading.supply import TPU, SliceSupply, supplies
 from xsft.states.evidence import Quota
@@ -68,7 +68,7 @@ def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
 
 def _queue(json: JsonObject) -> QueueQuota:
     return QueueQuota(
-        queue=text(mapping(json, "metadata").get("name")) or "?",
+        queue=object_name(json),
         cohort=text(mapping(json, "spec").get("cohort")) or text(mapping(json, "spec").get("cohortName")),
         quotas=tuple(quota for quota in quotas_of(json) if quota.resource == TPU),
     )
