@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.launchers.decoding import decode_command
 from tests.stories import ROOT, intent_of, spec_of, varied
-from xsft.evaluation.container import judged, report
+from xsft.evaluation.container import evaluation_document, judged
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.slicejob import SliceJob, evaluation_job
@@ -59,4 +59,4 @@ def measured_by_pod(jobset: dict[str, Any], *, says: str) -> bytes:
     answer = {"tokens": [1], "text": says, "ended": "stop", "prompt_cut": False}
     weights = {"answers": [answer] * len(job["prompts"]), "loss": None, "targets": 0, "rows": 0}
     found = {"prompts": job["prompts"], "models": {"base": weights, "tuned": weights}}
-    return json.dumps(report(found, judged(found, job["rules"]), job["noted"])).encode()
+    return json.dumps(evaluation_document(found, judged(found, job["rules"]), job["noted"])).encode()

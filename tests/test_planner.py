@@ -21,7 +21,7 @@ from tests.stories import intent_of, spec_of
 from xsft.facts import Facts
 from xsft.launchers.audit import ArgumentOutcome, audit
 from xsft.launchers.patch import apply
-from xsft.launchers.pointers import MISSING, find
+from xsft.launchers.pointers import MISSING, find_pointer
 from xsft.planner import make_intent, make_plan
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
@@ -156,7 +156,7 @@ def test_no_tampering_goes_unnoticed(name: str, tamper: Callable[[Any, Any], Non
     """Whatever the audit names, field by field: taken away or changed, the audit says so and the plan is not ok."""
     intent, manifest = _intent(name), _manifest(name)
     for expectation in intent.expectations:
-        pointer, _ = find(manifest, expectation.path)
+        pointer, _ = find_pointer(manifest, expectation.path)
         tampered = copy.deepcopy(manifest)
         _at(tampered, pointer, tamper)
         rows = audit(intent.expectations, rendered=manifest, manifest=tampered)
@@ -201,7 +201,7 @@ def test_patched_is_what_xpk_lacks(name: str) -> None:
     """Undo each change by itself: exactly the rows it touches are patched, and the line by hand lacks its reason."""
     intent, manifest = _intent(name), _manifest(name)
     for change in intent.changes:
-        pointer, value = find(manifest, change.path)
+        pointer, value = find_pointer(manifest, change.path)
         if value is MISSING:
             continue
         rendered = copy.deepcopy(manifest)

@@ -247,7 +247,7 @@ def admitted(found: Sequence[Problem]) -> tuple[Problem, ...]:
 def _refuse_secrets(workloads: Sequence[Loaded], intents: Sequence[Intent]) -> None:
     """Raise SpecError for a plan with a literal secret: it would be printed, and kept in the render cache."""
     pairs = zip(workloads, intents, strict=True)
-    holding = [p.in_file(one.file) for one, i in pairs if _secrets(i.problems) for p in i.problems]
+    holding = [p.in_file(one.file) for one, i in pairs if _has_secret(i.problems) for p in i.problems]
     if holding:
         raise SpecError(tuple(redacted(p) for p in holding if p.severity == "error"))
 
@@ -261,15 +261,15 @@ def _refuse_download(intents: Sequence[Intent]) -> None:
         )
 
 
-def _secrets(problems: Sequence[Problem]) -> bool:
+def _has_secret(problems: Sequence[Problem]) -> bool:
     return any(p.kind == "secret" for p in problems)
 
 
 def _render_all(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[dict[str, Any] | None, ...]:
-    return rendered(tuple(intent.rendering for intent in intents), progress=progress)
+    return render_manifests(tuple(intent.rendering for intent in intents), progress=progress)
 
 
-def rendered(
+def render_manifests(
     renderings: Sequence[Rendering | None], *, progress: ShowLine = lambda _line: None
 ) -> tuple[dict[str, Any] | None, ...]:
     """Return the manifest of each rendering; all that xpk has not rendered before goes to one process of its

@@ -18,17 +18,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = tuple(sys.argv[1:] if argv is None else argv)
     prepare_streams()
     try:
-        status = _status(arguments)
+        status = _run_reported(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_went_away()
     return status
 
 
-def _status(arguments: tuple[str, ...]) -> int:
+def _run_reported(arguments: tuple[str, ...]) -> int:
     """Return the verb's status, or that of its error, which is reported."""
     try:
-        status = _run(arguments)
+        status = _run_verb(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt as stop:
         sys.stderr.writelines(f"{line}\n" for line in ("interrupted", *getattr(stop, "__notes__", ())))
@@ -40,7 +40,7 @@ def _status(arguments: tuple[str, ...]) -> int:
     return status
 
 
-def _run(arguments: tuple[str, ...]) -> int:
+def _run_verb(arguments: tuple[str, ...]) -> int:
     asked = next((a for a in arguments if not a.startswith("-")), "")
     top = parser(only=asked, alone=arguments[:1] == (asked,))  # an option before the verb may print them all
     try:

@@ -18,7 +18,7 @@ from xsft.records.model import Record
 from xsft.spec.digest import canonical, spec_digest
 from xsft.spec.resolve import Run
 from xsft.states.worth import WORTHLESS
-from xsft.trainers.record import MAY_CHANGE_WORDS, all_differences, differences
+from xsft.trainers.record import MAY_CHANGE_WORDS, all_differences, changed_keys
 
 
 class LiveJobSet(Struct, frozen=True, kw_only=True):
@@ -91,8 +91,8 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
     _refuse_begun_elsewhere(run, spec=spec, world=world)
     _refuse_other_output(run, digest=digest, spec=spec, world=world)
     if world.latest_step is not None and world.latest_step >= run.spec.train.steps:
-        return _finished(run, world, steps=world.latest_step)
-    return _start(run, world)
+        return _adopt_finished(run, world, steps=world.latest_step)
+    return _plan_start(run, world)
 
 
 def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
@@ -112,7 +112,7 @@ def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
     if world.made:
         return Finished(steps=0)
     _refuse_open_elsewhere(run, spec=json.loads(canonical(run)), world=world)
-    return _start(run, world)
+    return _plan_start(run, world)
 
 
 def seen_of(jobset: JsonMapping) -> LiveJobSet:
@@ -159,10 +159,10 @@ def _refuse_begun_elsewhere(run: Run, *, spec: JsonMapping, world: RunHistory) -
     run that saves into the same folder."""
     for begun in world.records:
         unsettled = begun.on_cluster and begun.last.outcome == "submitting" and begun.spec
-        if unsettled and _where(begun.spec) != _where(spec):
+        if unsettled and _destination(begun.spec) != _destination(spec):
             raise Refused(
-                f"{run.run_name} was submitted in {_where(begun.spec)}, and its result there was not recorded; "
-                f"this submission is for {_where(spec)}, with the same output.",
+                f"{run.run_name} was submitted in {_destination(begun.spec)}, and its result there was not recorded; "
+                f"this submission is for {_destination(spec)}, with the same output.",
                 fix="Submit it there again, which checks whether it exists, or use another name.",
                 id="begun-elsewhere",
             )
@@ -173,17 +173,17 @@ def _refuse_open_elsewhere(run: Run, *, spec: JsonMapping, world: RunHistory) ->
     recorded."""
     for begun in world.records:
         is_open = begun.on_cluster and begun.last.outcome in ("submitting", "created") and begun.spec
-        if is_open and _where(begun.spec) != _where(spec):
+        if is_open and _destination(begun.spec) != _destination(spec):
             raise Refused(
-                f"{run.run_name} was begun in {_where(begun.spec)}, and its end is not recorded; this call is for"
-                f" {_where(spec)}, into the same output.",
+                f"{run.run_name} was begun in {_destination(begun.spec)}, and its end is not recorded; this call is for"
+                f" {_destination(spec)}, into the same output.",
                 fix="Run the command with that place, which finds out; or name another folder for the result, e.g."
                 " model.hf.converted.",
                 id="begun-elsewhere",
             )
 
 
-def _where(spec: JsonMapping) -> str:
+def _destination(spec: JsonMapping) -> str:
     """Return cluster and namespace as text."""
     place = spec.get("place") or {}
     names = (place.get(key) for key in ("context", "project", "zone", "cluster"))
@@ -199,7 +199,7 @@ def _refuse_other_output(run: Run, *, digest: str, spec: JsonMapping, world: Run
         unexplained = any(seen.digest not in known for seen in world.jobsets)
         if world.latest_step is not None and (unexplained or any(r.last.outcome == "unknown" for r in world.records)):
             raise _another(run, where, before=None, spec=spec)
-    elif before.spec_digest != digest and (not before.spec or differences(before.spec, spec)):
+    elif before.spec_digest != digest and (not before.spec or changed_keys(before.spec, spec)):
         raise _another(run, where, before=before, spec=spec)
 
 
@@ -220,7 +220,7 @@ def _another(run: Run, what: str, *, before: Record | None, spec: JsonMapping) -
     )
 
 
-def _finished(run: Run, world: RunHistory, *, steps: int) -> Finished:
+def _adopt_finished(run: Run, world: RunHistory, *, steps: int) -> Finished:
     if not world.records and not world.jobsets:
         raise Refused(
             f"{run.output}/{run.run_name} has a checkpoint at step {steps} without a record of xsft; a run of "
@@ -237,7 +237,7 @@ def _finished(run: Run, world: RunHistory, *, steps: int) -> Finished:
     return Finished(steps=steps, worthless=last.reason or "" if last and taught_nothing else "")
 
 
-def _start(run: Run, world: RunHistory) -> Start:
+def _plan_start(run: Run, world: RunHistory) -> Start:
     """Return the start of the next attempt. The number of a JobSet that was never created is free again: the JobSet's
     name decides between two submitters."""
     taken = (

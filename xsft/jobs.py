@@ -91,7 +91,7 @@ def plan_evaluation(plan: EvaluationPlan, run: Run, *, file: str, progress: Show
 def plan_job(job: AnyJob, *, file: str, problems: tuple[Problem, ...], progress: ShowLine) -> JobPlan[AnyJob]:
     """Return the plan of a job. Raises SpecError if its command cannot be sent, or xpk refuses its line."""
     rendering = job_rendering(job)
-    (manifest,) = api.rendered((rendering,), progress=progress)
+    (manifest,) = api.render_manifests((rendering,), progress=progress)
     argv = rendering.argv if isinstance(rendering, XpkRendering) else None
     return make_job_plan(job, rendered=manifest or {}, xpk_argv=argv, file=file, problems=problems)
 

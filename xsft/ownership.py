@@ -31,7 +31,7 @@ def pass_over(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> RunHistor
     _refuse_unclear(seen, attempt=attempt, world=world)
     if attempt == 1:
         raise Refused(
-            f"the name {seen.name} is taken by a JobSet (uid {seen.uid}) of {_owner(seen)}.", fix=_fix(seen, world)
+            f"the name {seen.name} is taken by a JobSet (uid {seen.uid}) of {_owner_text(seen)}.", fix=_fix(seen, world)
         )
     return replace(world, passed_over=world.passed_over | {attempt})
 
@@ -49,7 +49,7 @@ def _refuse_unclear(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> Non
         )
 
 
-def _owner(seen: LiveJobSet) -> str:
+def _owner_text(seen: LiveJobSet) -> str:
     return f"the run {seen.run_name}" if seen.run_name else "another user; xsft did not create it"
 
 

@@ -94,17 +94,17 @@ def prepare_data(
 
 def _offline(workload: Loaded) -> Run:
     """Return the run, decided without reading its checkpoint."""
-    return make_intent(workload.spec, _facts(workload)).run
+    return make_intent(workload.spec, _facts_offline(workload)).run
 
 
 def _with_tokenizer(workload: Loaded) -> Facts:
     """Return the facts. Raises SpecError if the tokenizer's folder cannot be loaded."""
-    facts = _facts(workload)
+    facts = _facts_offline(workload)
     if facts.tokenizer_problem:
         raise SpecError((facts.tokenizer_problem,))
     return facts
 
 
-def _facts(workload: Loaded) -> Facts:
+def _facts_offline(workload: Loaded) -> Facts:
     facts = gather.gather(workload.spec, file=workload.file, today=clock.today(), offline=True)
     return replace(facts, template=workload.template)

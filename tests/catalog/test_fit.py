@@ -27,7 +27,7 @@ ROW_A: dict[str, object] = {
 """The flagship, as the design writes it."""
 
 COUNTING = sorted((*fit.COUNTING_KEYS, fit.TOKENS))
-ROW_IDS = [row["id"] for row in fit._rows()]
+ROW_IDS = [row["id"] for row in fit._fit_rows()]
 
 
 def verdict(keys: dict[str, object], *, tpu_type: str = "v6e-256", num_slices: int = 2) -> fit.CompilerVerdict | None:
@@ -67,9 +67,9 @@ def test_a_verdict_holds_for_no_other_place() -> None:
 def test_fewer_tokens_fit_where_more_do_and_more_never_where_fewer_do_not(tokens: int, row_id: str) -> None:
     """And nothing else is told: neither that more tokens fit, nor that fewer do not, nor what is marginal, nor what has
     other blocks."""
-    row = next(row for row in fit._rows() if row["id"] == row_id)
+    row = next(row for row in fit._fit_rows() if row["id"] == row_id)
     keys = fit.row_keys(row)
-    compiled = int(fit._tokens(keys))
+    compiled = int(fit._token_limit(keys))
     found = fit.known_verdict(
         model=row["model"], tpu_type=row["tpu"], num_slices=row["slices"], keys={**keys, fit.TOKENS: tokens}
     )
@@ -109,7 +109,7 @@ def test_where_a_run_fits_elsewhere() -> None:
 
 @pytest.mark.parametrize("row_id", ROW_IDS)
 def test_each_row_is_found_and_above_the_bound(row_id: str) -> None:
-    row = next(row for row in fit._rows() if row["id"] == row_id)
+    row = next(row for row in fit._fit_rows() if row["id"] == row_id)
     keys, run = fit.row_keys(row), parse_tpu_type(row["tpu"])
     found = fit.known_verdict(model=row["model"], tpu_type=row["tpu"], num_slices=row["slices"], keys=keys)
     assert found is not None

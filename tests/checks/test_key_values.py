@@ -8,7 +8,7 @@ import pytest
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
 from tests.maxtext import answer
-from xsft.catalog.data import text
+from xsft.catalog.data import catalog_text
 from xsft.checks.key_values import check
 from xsft.spec.base import Value
 
@@ -70,5 +70,5 @@ def test_good_workloads_are_silent() -> None:
 
 @pytest.mark.maxtext
 def test_the_types_are_those_of_the_installed_maxtext(maxtext_python: Path) -> None:
-    kept = [line for line in text("key_types.txt").splitlines() if not line.startswith("#")]
+    kept = [line for line in catalog_text("key_types.txt").splitlines() if not line.startswith("#")]
     assert answer(maxtext_python, DUMP) == kept

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from xsft.commands.convert_progress import ConversionDisplay, ConverterLog
-from xsft.conversion.progress import ArraysDone, BytesDone, ConversionPhase, download_text, parse
+from xsft.conversion.progress import ArraysDone, BytesDone, ConversionPhase, conversion_event, download_text
 
 GB = 10**9
 
@@ -52,7 +52,7 @@ def test_the_converters_own_lines() -> None:
         "INFO:absl:Starting checkpoint save (loading weights just-in-time)...": ConversionPhase(name="saving"),
         "INFO:absl:Overall Elapse: 0.37 min": None,
     }
-    assert {line: parse(line) for line in lines} == lines
+    assert {line: conversion_event(line) for line in lines} == lines
 
 
 BAR = "model-00001-of-00004.safetensors:  12%|#2        | 600M/4.98G [00:12<01:27, 50.3MB/s]"

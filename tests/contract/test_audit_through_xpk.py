@@ -12,7 +12,7 @@ from tests.stories import plans_of
 from xsft.facts import Facts
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.jobset import places
-from xsft.launchers.pointers import find
+from xsft.launchers.pointers import find_pointer
 from xsft.planner import make_intent
 from xsft.spec.model import WorkloadSpec
 from xsft.steps import Intent, Plan
@@ -55,7 +55,7 @@ def test_everything_lands_or_is_patched(name: str, plans: dict[str, Plan]) -> No
 @pytest.mark.parametrize("name", CASES)
 def test_the_container_gets_the_trainers_argv(name: str, plans: dict[str, Plan]) -> None:
     plan = plans[name]
-    _, script = find(plan.manifest, (*places(plan.mode.value).trainer, "command"))
+    _, script = find_pointer(plan.manifest, (*places(plan.mode.value).trainer, "command"))
     environment, argv = decode_command(command_in_wrapper(script[2]))
     assert argv == plan.trainer_argv
     assert dict(environment).items() <= plan.trainer_env.items()

@@ -12,7 +12,7 @@ import xsft
 from tests.fakes.gcs import Bucket, serving
 from tests.pipeline import Pipeline
 from xsft import api
-from xsft.dataset.rules import Rules, judge
+from xsft.dataset.rules import Rules, judge_row
 from xsft.effects.facts import library_rows
 from xsft.effects.facts.rows import read_rows
 
@@ -162,7 +162,7 @@ def test_rows_of_csv_are_judged_as_maxtext_does(maxtext_pipeline: Pipeline, file
     line = argv("question,answer", "data.hf_path=csv")
     there = [files / row.at.rpartition(" ")[2] for row in found.rows]
     said = [one.partition(":")[0] for one in maxtext_pipeline.verdicts(line, there, HERE)]
-    assert said == [judge(row.row, rules).outcome for row in found.rows]
+    assert said == [judge_row(row.row, rules).outcome for row in found.rows]
     assert set(said) == {"trained", "refused"}
 
 
@@ -176,7 +176,7 @@ def test_rows_of_arrow_and_text(maxtext_pipeline: Pipeline, files: Path) -> None
     assert found
     rows = (found.rows[0], found.rows[-1])
     said = maxtext_pipeline.verdicts(argv("messages", "data.hf_path=arrow"), sorted(files.glob("*.arrow")), HERE)
-    outcomes = [judge(row.row, Rules(columns=("messages",))).outcome for row in rows]
+    outcomes = [judge_row(row.row, Rules(columns=("messages",))).outcome for row in rows]
     assert [one.partition(":")[0] for one in said] == outcomes == ["trained", "refused"]
     assert (len(found.rows), found.counted) == (400, None)
     texts = read_rows(f"{files}/a.txt", of="text", where="data.hf_train_files")

@@ -17,8 +17,8 @@ import xsft
 from tests.pipeline import Pipeline
 from xsft import api
 from xsft.data import located
-from xsft.dataset.rules import Rules, judge, uneven
-from xsft.dataset.verdicts import problems_of
+from xsft.dataset.rules import Rules, judge_row, uneven
+from xsft.dataset.verdicts import row_problems
 from xsft.effects.facts.rows import read_rows
 from xsft.trainers.chat import renderer
 
@@ -101,7 +101,7 @@ def test_the_copy_judges_as_maxtext_does(maxtext_pipeline: Pipeline, tmp_path: P
     said = maxtext_pipeline.verdicts(argv(columns, tmp_path), files_of(rows, tmp_path), HERE)
     rules = Rules(columns=tuple(columns.split(",")), render=renderer(template(columns), {}))
     wrong = [
-        (row, verdict, judge(row, rules))
+        (row, verdict, judge_row(row, rules))
         for row, verdict in zip(rows, said, strict=True)
         if verdict.partition(":")[0] != outcome([row], rules)
     ]
@@ -133,9 +133,9 @@ def test_the_copy_judges_as_maxtexts_grain_pipeline_does(
         columns=tuple(columns.split(",")), render=renderer(template(columns), {}), texts=True, grain="parquet"
     )
     wrong = [
-        (row, verdict, judge(row, rules))
+        (row, verdict, judge_row(row, rules))
         for row, verdict in said
-        if verdict.partition(":")[0] != judge(row, rules).outcome
+        if verdict.partition(":")[0] != judge_row(row, rules).outcome
     ]
     assert wrong == []
     assert len(said) > ROWS_OF_GRAIN // 2
@@ -172,7 +172,7 @@ def test_rows_are_judged_together_as_maxtext_does(maxtext_pipeline: Pipeline, tm
 
 
 def _refused(rows: Sequence[Any], rules: Rules) -> bool:
-    return any(judge(row, rules).outcome == "refused" for row in rows)
+    return any(judge_row(row, rules).outcome == "refused" for row in rows)
 
 
 LINE, NAMED = json.dumps(GOOD), json.dumps({"messages": [{**USER, "name": "x"}, {**ASSISTANT, "name": "x"}]})
@@ -216,7 +216,7 @@ def test_files_are_judged_as_maxtext_does(maxtext_pipeline: Pipeline, tmp_path: 
     for (name, pattern), verdict in zip(patterns.items(), said, strict=True):
         found = read_rows(str(pattern), of="json", where="")
         assert found
-        if verdict.startswith("refused") != bool(found.problem or list(problems_of(found, rules, where=""))):
+        if verdict.startswith("refused") != bool(found.problem or list(row_problems(found, rules, where=""))):
             wrong.append((name, verdict))
     assert wrong == []
 
@@ -245,7 +245,7 @@ HERE = {"packing": False, "per_device_batch_size": 1, "num_epoch": 1, "max_targe
 
 
 def outcome(rows: Sequence[Any], rules: Rules) -> str:
-    return "refused" if uneven(rows, rules) else judge(rows[0], rules).outcome
+    return "refused" if uneven(rows, rules) else judge_row(rows[0], rules).outcome
 
 
 def argv(columns: str, folder: Path, *settings: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from tests.stories import intent_of, plans_of, spec_of, varied
 from xsft.effects.environments.environments import BuiltEnvironment
 from xsft.launchers.jobset import TRAINER_CONTAINER, places
 from xsft.launchers.labels import RESTART_ATTEMPT
-from xsft.launchers.pointers import find
+from xsft.launchers.pointers import find_pointer
 from xsft.modes import mode_module
 from xsft.naming import ModeName
 from xsft.steps import Plan
@@ -62,7 +62,7 @@ def test_the_seed_counts_the_restarts_and_nothing_else_changes(
 ) -> None:
     """Without the label (run by hand) it is the first start's."""
     plan = plans[mode]
-    _, container = find(plan.manifest, places(mode).trainer)
+    _, container = find_pointer(plan.manifest, places(mode).trainer)
     labels = {} if restarts is None else {RESTART_ATTEMPT: str(restarts)}
     argv = trainer_gets(container, {"labels": labels})
     assert seed_in(argv) == EPOCHS * (restarts or 0)

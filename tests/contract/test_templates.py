@@ -21,7 +21,7 @@ from xsft.data import located
 from xsft.facts import TemplateFacts
 from xsft.launchers.encoding import command_in_wrapper, kubernetes_expand
 from xsft.launchers.jobset import places
-from xsft.launchers.pointers import find
+from xsft.launchers.pointers import find_pointer
 from xsft.planner import make_intent
 from xsft.problems import errors_in
 from xsft.spec.base import Value
@@ -302,7 +302,7 @@ def test_a_pod_gets_the_template_byte_for_byte(
     intent = make_intent(spec, replace(facts_for(spec), template=TemplateFacts(text=text)))
     plan = plans_of({"q": intent}, python=xpk_python, scratch=tmp_path)["q"]
     assert [row.outcome for row in plan.audit if row.field == "command"] == ["landed"]
-    container = find(plan.manifest, places(intent.run.mode.value).trainer)[1]
+    container = find_pointer(plan.manifest, places(intent.run.mode.value).trainer)[1]
     script = kubernetes_expand(command_in_wrapper(container["command"][2]), {"HOME": "wrong", "date": "wrong"})
     argv = subprocess.run(
         ["bash", "-c", script], env={"PATH": f"{python_stub}:/usr/bin:/bin"}, capture_output=True, check=True

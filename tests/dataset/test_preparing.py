@@ -22,7 +22,7 @@ from xsft.dataset.preparing import (
     column_names,
     data_section,
     preparation,
-    problems_of,
+    preparation_problems,
     shard_count,
     shard_problems,
 )
@@ -166,20 +166,20 @@ def counted(rows: int = 0, *faults: str, refused: int = 0) -> SplitCount:
 
 def test_refused_rows_are_counted_shown_and_may_be_left_out() -> None:
     found = {"train": counted(5, "holds messages of from and value", refused=9)}
-    (problem,) = problems_of(found, BASE)
+    (problem,) = preparation_problems(found, BASE)
     assert problem.id == "data-rows-refused"
     assert "9 rows" in problem.message
     assert "row 0 holds messages of from and value; and 8 more" in problem.message
     assert "--skip-bad" in problem.fix
     assert "--from-sharegpt" in problem.fix
-    assert problems_of(found, wanted(Options(skip_bad=True))) == ()
+    assert preparation_problems(found, wanted(Options(skip_bad=True))) == ()
 
 
 def test_no_rows_are_an_error_however_it_came() -> None:
     for wants, split in ((BASE, counted()), (wanted(Options(skip_bad=True)), counted(0, "x"))):
-        (problem,) = problems_of({"train": split}, wants)
+        (problem,) = preparation_problems({"train": split}, wants)
         assert problem.id == "data-empty"
-    (share,) = problems_of({"train": counted(9), "eval": counted()}, wanted(Options(eval_share=0.01)))
+    (share,) = preparation_problems({"train": counted(9), "eval": counted()}, wanted(Options(eval_share=0.01)))
     assert "--eval-share 0.01" in share.message
 
 

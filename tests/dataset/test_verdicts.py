@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xsft.dataset.rules import Rules
-from xsft.dataset.verdicts import problems_of
+from xsft.dataset.verdicts import row_problems
 from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.trainers.chat import renderer
 
@@ -29,7 +29,7 @@ def found(
 
 
 def ids(facts: DataFacts, rules: Rules) -> list[str]:
-    return [f"{p.id} {p.severity}" for p in problems_of(facts, rules, where="data.hf_train_files")]
+    return [f"{p.id} {p.severity}" for p in row_problems(facts, rules, where="data.hf_train_files")]
 
 
 ROWS: dict[str, tuple[list[Any], list[str]]] = {
@@ -118,7 +118,7 @@ def test_questions_and_answers() -> None:
 
 def test_the_first_row_is_named() -> None:
     rows = tuple(SampledRow(at=f"row {at} of a.jsonl", row={"messages": GOOD if at < 5 else "x"}) for at in range(7))
-    (problem,) = problems_of(DataFacts(rows=rows), Rules(columns=("messages",)), where="data.hf_train_files")
+    (problem,) = row_problems(DataFacts(rows=rows), Rules(columns=("messages",)), where="data.hf_train_files")
     assert problem.message.startswith(
         "2 of 7 rows that were looked at stop MaxText: row 5 of a.jsonl holds in messages text"
     )

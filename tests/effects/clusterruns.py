@@ -23,7 +23,7 @@ from xsft.effects.runs.evidence import read_evidence
 from xsft.effects.runs.gather import Target
 from xsft.effects.runs.progress import ProgressSource, read_progress
 from xsft.launchers.labels import OUTPUT_ANNOTATION
-from xsft.states.causes import explain
+from xsft.states.causes import explain_state
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 from xsft.states.model import Observation, Status
@@ -159,7 +159,7 @@ class Staged:
         last: list[Explanation] = []
 
         def there() -> Explanation | None:
-            last[:] = [explain(self.evidence(name), now=clock.now())]
+            last[:] = [explain_state(self.evidence(name), now=clock.now())]
             return last[0] if last[0].cause.id == id else None
 
         try:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.evaluation.factory import inputs
-from xsft.evaluation.verdict import AnswerPattern, Judgement, Losses, judge
+from xsft.evaluation.verdict import AnswerPattern, Judgement, Losses, judge_evaluation
 
 NONE = Losses(base=None, tuned=None)
 
@@ -15,7 +15,7 @@ def matches(expression: str, text: str) -> bool | None:
 
 
 def judged(losses: Losses = NONE, answers: tuple[str, ...] = ("it is 2.",), **changes: object) -> Judgement:
-    return judge(inputs(**changes).rules, answers=answers, losses=losses, matches=matches)
+    return judge_evaluation(inputs(**changes).rules, answers=answers, losses=losses, matches=matches)
 
 
 def test_nothing_compared_is_not_judged() -> None:

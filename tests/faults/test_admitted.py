@@ -19,7 +19,7 @@ from tests.contract.commandline import INPUTS, Machine, machine
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import NAMES, facts_for, spec_of
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.launchers.readback import lacking
+from xsft.launchers.readback import missing_values
 from xsft.spec.resolve import resolve
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
@@ -90,7 +90,7 @@ def runs(here: Machine, cluster: Cluster, workload: Path) -> None:
     pools = {(job_of(pod), pod["spec"]["nodeName"].rpartition("-")[0]) for pod in running}
     assert len(pools) == jobs
     (jobset,) = here.jobsets
-    assert lacking(planned["plans"][0]["manifest"], jobset) == [], "what Kueue writes as it admits is its own"
+    assert missing_values(planned["plans"][0]["manifest"], jobset) == [], "what Kueue writes as it admits is its own"
     again = json.loads(here.xsft("submit", workload, "--json").stdout)
     assert (again["action"], again["uid"]) == ("adopted", document["uid"])
 

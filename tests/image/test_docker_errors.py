@@ -9,7 +9,7 @@ import pytest
 from tests.image.docker_words import SAID
 from xsft.errors import XsftError
 from xsft.image.build_errors import build_failed
-from xsft.image.docker_errors import Doing, explain, is_passing, no_engine
+from xsft.image.docker_errors import Doing, explain_docker_error, is_passing, no_engine
 from xsft.image.model import BuildStep
 from xsft.image.progress import BuildOutput
 
@@ -19,7 +19,7 @@ STEP = BuildStep(name="deps", tag="deps-1", dockerfile="Dockerfile", files=())
 
 @pytest.mark.parametrize(("said", "id", "status", "mends", "passes"), SAID)
 def test_what_docker_says(said: str, id: str, status: int, mends: str, passes: bool) -> None:
-    error = explain(said, PUSH)
+    error = explain_docker_error(said, PUSH)
     assert (error.problem_id, error.exit_status) == (id, status)
     assert mends in error.fix
     assert is_passing(said) is passes
@@ -123,4 +123,4 @@ def test_an_unreadable_base_is_reported() -> None:
 
 def test_tokens_in_another_users_words_are_not_passed_on() -> None:
     token = "hf_" + "a1B2" * 9
-    assert token not in explain(f"denied: {token}", PUSH).message
+    assert token not in explain_docker_error(f"denied: {token}", PUSH).message

@@ -10,7 +10,7 @@ from xsft.facts import Facts
 from xsft.launchers.jobset import places
 from xsft.launchers.labels import DIGEST_ANNOTATION, JOBSET_LABEL, RUN_LABEL
 from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, SPOT_LABEL, Change, apply, changes
-from xsft.launchers.pointers import MISSING, Named, Pointer, find
+from xsft.launchers.pointers import MISSING, Named, Pointer, find_pointer
 from xsft.naming import ModeName
 from xsft.spec.resolve import resolve
 
@@ -28,7 +28,7 @@ def _changes(mode: ModeName, attempt: int = 1, **fields: Any) -> tuple[Change, .
 
 
 def _at(manifest: Any, path: Pointer) -> Any:
-    return find(manifest, path)[1]
+    return find_pointer(manifest, path)[1]
 
 
 def test_changes_apply_in_order_on_a_copy() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.launchers.pointers import MISSING, Item, Named, Pointer, find, put, remove
+from xsft.launchers.pointers import MISSING, Item, Named, Pointer, find_pointer, put, remove
 
 DOCUMENT: dict[str, Any] = {
     "spec": {
@@ -43,12 +43,12 @@ NOWHERE: tuple[tuple[Pointer, str], ...] = (
 
 @pytest.mark.parametrize(("path", "pointer", "value"), FOUND, ids=[pointer for _, pointer, _ in FOUND])
 def test_find_reports_place_and_text(path: Pointer, pointer: str, value: Any) -> None:
-    assert find(DOCUMENT, path) == (pointer, value)
+    assert find_pointer(DOCUMENT, path) == (pointer, value)
 
 
 @pytest.mark.parametrize(("path", "pointer"), NOWHERE, ids=[pointer for _, pointer in NOWHERE])
 def test_nothing_there_is_missing_at_the_place_it_would_have(path: Pointer, pointer: str) -> None:
-    assert find(DOCUMENT, path) == (pointer, MISSING)
+    assert find_pointer(DOCUMENT, path) == (pointer, MISSING)
 
 
 NAMES = st.sampled_from(["a", "b", "spec", "x/y", "~"])
@@ -64,7 +64,7 @@ def _value(path: Pointer, number: int) -> Any:
 
 @given(path=PATHS, number=st.integers())
 def test_what_was_put_is_found(path: Pointer, number: int) -> None:
-    assert find(put(None, path, _value(path, number)), path)[1] == _value(path, number)
+    assert find_pointer(put(None, path, _value(path, number)), path)[1] == _value(path, number)
 
 
 @given(first=PATHS, second=PATHS)
@@ -83,14 +83,14 @@ def test_putting_leaves_the_rest_alone(first: Pointer, second: Pointer) -> None:
     if first[: len(second)] == second or second[: len(first)] == first:
         return
     document = put(put(None, first, _value(first, 1)), second, _value(second, 2))
-    assert find(document, first)[1] == _value(first, 1)
+    assert find_pointer(document, first)[1] == _value(first, 1)
 
 
 @pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]], ids=[pointer for _, pointer, _ in FOUND[1:]])
 def test_what_was_removed_is_gone_and_the_original_is_not(path: Pointer) -> None:
     before = copy.deepcopy(DOCUMENT)
     changed = remove(DOCUMENT, path)
-    assert find(changed, path)[1] != find(before, path)[1] or find(changed, path)[1] is MISSING
+    assert find_pointer(changed, path)[1] != find_pointer(before, path)[1] or find_pointer(changed, path)[1] is MISSING
     assert changed != before
     assert before == DOCUMENT
 
@@ -103,7 +103,7 @@ def test_removing_nothing_is_no_error(path: Pointer) -> None:
 @pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]], ids=[pointer for _, pointer, _ in FOUND[1:]])
 def test_put_replaces_and_leaves_the_original_alone(path: Pointer) -> None:
     before = copy.deepcopy(DOCUMENT)
-    pointer = find(DOCUMENT, path)[0]
+    pointer = find_pointer(DOCUMENT, path)[0]
     changed = put(DOCUMENT, path, "new")
     assert before == DOCUMENT
     assert _at(changed, pointer) == "new"

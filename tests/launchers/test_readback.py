@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.stories import ROOT
 from xsft.launchers.audit import AuditRow
-from xsft.launchers.readback import lacking, lacking_of_xpk, lost_by_xpk
+from xsft.launchers.readback import lacking_of_xpk, lost_by_xpk, missing_values
 from xsft.spec.loader import load_yaml
 
 MANIFEST: dict[str, Any] = load_yaml((ROOT / "tests" / "golden" / "deepseek_ultrachat.manifest.yaml").read_text())
@@ -35,7 +35,7 @@ def row(field: str, where: str, outcome: Any = "landed") -> AuditRow:
     ],
 )
 def test_what_the_cluster_adds_is_no_difference(sent: Any, held: Any) -> None:
-    assert lacking(sent, held) == []
+    assert missing_values(sent, held) == []
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_the_cluster_adds_is_no_difference(sent: Any, held: Any) -> None:
     ],
 )
 def test_what_it_changes_is_reported(sent: Any, held: Any, said: str) -> None:
-    assert lacking(sent, held) == ([said] if said else [])
+    assert missing_values(sent, held) == ([said] if said else [])
 
 
 JSON = st.recursive(
@@ -63,7 +63,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_everything_holds_itself(value: Any) -> None:
-    assert lacking(value, copy.deepcopy(value)) == []
+    assert missing_values(value, copy.deepcopy(value)) == []
 
 
 def test_xpks_arguments_are_found_where_the_audit_found_them() -> None:

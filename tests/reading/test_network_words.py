@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.image.docker_errors import words
-from xsft.reading.network_words import blames_network, plain
+from xsft.reading.network_words import blames_network, plain_words
 
 LIBRARY = ("Pool", "HTTPConnection", "HTTPSConnection", "retries", "Caused by", "Errno", "(_ssl.c")
 
@@ -81,13 +81,13 @@ SHORT = "('Connection broken: IncompleteRead(5 bytes read, 95 more expected)', I
     ],
 )
 def test_what_cannot_be_met_here(said: str, expected: str) -> None:
-    assert plain(said) == expected
+    assert plain_words(said) == expected
 
 
 @given(st.text())
 def test_other_text_is_kept_and_a_librarys_text_is_replaced(said: str) -> None:
-    assert plain(said) == said
-    assert not [part for part in LIBRARY if part in plain(f"HTTPSConnectionPool(host='r', port=443): {said!a}")]
+    assert plain_words(said) == said
+    assert not [part for part in LIBRARY if part in plain_words(f"HTTPSConnectionPool(host='r', port=443): {said!a}")]
 
 
 @pytest.mark.parametrize(

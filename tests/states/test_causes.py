@@ -40,7 +40,7 @@ from tests.states.seen import (
 from tests.states.server_cases import SERVERS
 from xsft.naming import StageWork
 from xsft.problems import error
-from xsft.states.causes import PAST, explain, found_of, words
+from xsft.states.causes import PAST, explain_state, found_of, words
 from xsft.states.classify import classify
 from xsft.states.evidence import AttemptEnd, Diagnosis, Event, Evidence, Log, Neighbour, Quota
 from xsft.states.model import (
@@ -62,7 +62,7 @@ RULES = tuple(rule for group in groups() for rule in group)
 
 
 def why(seen: Observation, **more: Any) -> Explanation:
-    return explain(Evidence(seen=seen, status=classify(seen, now=NOW), **more), now=NOW)
+    return explain_state(Evidence(seen=seen, status=classify(seen, now=NOW), **more), now=NOW)
 
 
 def held(message: str, reason: str = "Pending") -> Observation:
@@ -764,7 +764,7 @@ def test_what_only_pods_tell_of_a_failure_is_worth_keeping() -> None:
         evidence = Evidence(
             seen=replace(seen, pods=pods(its_pods)), status=Status(state="starting", reason="pods-not-ready")
         )
-        found = found_of(evidence, explain(evidence, now=NOW).cause)
+        found = found_of(evidence, explain_state(evidence, now=NOW).cause)
         assert (
             found.endswith(
                 "[slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22), seen at 2026-11-21T12:00:00Z]"
@@ -773,7 +773,9 @@ def test_what_only_pods_tell_of_a_failure_is_worth_keeping() -> None:
         )
         assert found.startswith("The host's memory") == kept
     old = Evidence(seen=again(killed_before()), status=Status(state="starting", reason="pods-pending"))
-    assert found_of(old, explain(old, now=NOW).cause) == "", "it was restarted already, and this would be of the next"
+    assert found_of(old, explain_state(old, now=NOW).cause) == "", (
+        "it was restarted already, and this would be of the next"
+    )
 
 
 def test_what_keeps_it_from_starting_now_comes_before_why_it_was_restarted() -> None:
@@ -942,7 +944,7 @@ def test_every_evidence_has_a_cause(
     evidence = Evidence(
         seen=seen, status=status or classify(seen, now=now), cluster_queue=cluster_queue, **given_evidence
     )
-    found = explain(evidence, now=now)
+    found = explain_state(evidence, now=now)
     assert isinstance(found.cause, Cause)
     assert (found.state, found.reason) == (evidence.status.state, evidence.status.reason)
 

@@ -12,7 +12,7 @@ from tests.replacing import replace
 from tests.states.cases import HELD, STARTING
 from tests.states.messages import MESSAGES
 from tests.states.seen import NOW, UNSCHEDULABLE, WAITING, condition, observation, pod, pods, waiting, workload
-from xsft.states.causes import explain
+from xsft.states.causes import explain_state
 from xsft.states.classify import classify
 from xsft.states.evidence import Event, Evidence
 from xsft.states.model import Observation
@@ -63,17 +63,17 @@ def refused() -> Observation:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=[f"{one['id']}: {one['text'][:40]}" for one in MESSAGES])
 def test_a_message_leads_to_its_cause(message: dict[str, Any]) -> None:
-    found = explain(evidence_of(message), now=NOW)
+    found = explain_state(evidence_of(message), now=NOW)
     assert (found.cause.id, found.cause.basis) == (message["id"], "direct")
 
 
 def test_inferred_causes_stand_behind_direct_ones() -> None:
     """The dry run accepts the Jobs; that alone would suspect the JobSet controller."""
     seen = refused()
-    alone = explain(Evidence(seen=seen, status=classify(seen, now=NOW), dry_run=()), now=NOW)
+    alone = explain_state(Evidence(seen=seen, status=classify(seen, now=NOW), dry_run=()), now=NOW)
     assert (alone.cause.id, alone.cause.basis) == ("jobset-controller", "inferred")
     account = next(one for one in MESSAGES if one["id"] == "service-account-missing")
-    both = explain(evidence_of(account), now=NOW)
+    both = explain_state(evidence_of(account), now=NOW)
     assert [one.id for one in (both.cause, *both.others)][:2] == ["service-account-missing", "jobset-controller"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.replacing import replace
 from tests.states.cases import CASES
 from tests.states.seen import NOW
-from xsft.states.causes import explain
+from xsft.states.causes import explain_state
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 from xsft.states.folding import RowFilter, chosen, fold
@@ -42,7 +42,7 @@ def told(seen: Observation, status: Status, *, now: str) -> tuple[object, ...]:
     listed = len(chosen(fold([seen], classify=classify, now=now), RowFilter()))
     if seen.before is not None:
         return ages, listed  # the message quotes what an earlier call of this machine noted down
-    return ages, listed, explain(Evidence(seen=seen, status=status), now=now).cause.message
+    return ages, listed, explain_state(Evidence(seen=seen, status=status), now=now).cause.message
 
 
 @pytest.mark.parametrize("seconds", SKEWS)

@@ -19,7 +19,7 @@ from xsft.trainers.lines import (
     Step,
     StepLoss,
     TrainerEvent,
-    parse,
+    trainer_event,
 )
 
 ABSL = "I1120 07:21:57.547289 139910299417472 metric_logger.py:265] "
@@ -101,7 +101,7 @@ LINES: list[tuple[str, TrainerEvent]] = [
 @pytest.mark.parametrize("prefix", ["", ABSL, "INFO:absl:"])
 def test_the_message_decides_and_the_prefix_does_not(prefix: str) -> None:
     for message, event in LINES:
-        assert repr(parse(prefix + message)) == repr(event), message  # repr: nan equals nan
+        assert repr(trainer_event(prefix + message)) == repr(event), message  # repr: nan equals nan
 
 
 def test_every_kind_of_event_has_a_line() -> None:
@@ -121,7 +121,7 @@ def test_every_kind_of_event_has_a_line() -> None:
     ],
 )
 def test_other_lines_say_nothing(line: str) -> None:
-    assert parse(line) is None
+    assert trainer_event(line) is None
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_other_lines_say_nothing(line: str) -> None:
     ],
 )
 def test_a_step_without_targets_is_distinguished_from_a_loss_of_zero(line: str, without: bool) -> None:
-    event = parse(line)
+    event = trainer_event(line)
     assert isinstance(event, Step)
     assert event.without_targets is without
 
@@ -153,5 +153,5 @@ MARKS = (
 
 @given(st.lists(st.one_of(st.sampled_from(MARKS), st.text("0123456789.eE+-naif, "), st.text())).map("".join))
 def test_no_line_raises(line: str) -> None:
-    event = parse(line)
+    event = trainer_event(line)
     assert event is None or isinstance(event, TrainerEvent)

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.trainers.metrics import losses_of, newest_files, progress_of_metrics, rows_of
+from xsft.trainers.metrics import losses_of, metric_rows, newest_files, progress_of_metrics
 
 NOW = "2026-11-21T12:00:00Z"
 
@@ -34,7 +34,7 @@ def evaluated(step: int) -> str:
 
 def test_the_last_row_of_training_counts() -> None:
     text = "\n".join([row(1, seconds=60), row(2, seconds=0.4), row(3, loss=2.25, seconds=0.6), evaluated(3)])
-    seen = progress_of_metrics(rows_of(text), read_at=NOW)
+    seen = progress_of_metrics(metric_rows(text), read_at=NOW)
     assert seen is not None
     assert (seen.source, seen.step, seen.loss, seen.step_seconds) == ("metrics", 3, 2.25, 0.5)
     assert (seen.tflops_per_device, seen.tokens_per_second, seen.said_at) == (200.0, 4096.0, None)
@@ -42,7 +42,7 @@ def test_the_last_row_of_training_counts() -> None:
 
 def test_steps_that_taught_nothing_are_counted() -> None:
     def counted(*rows: str) -> tuple[int, int, int]:
-        seen = progress_of_metrics(rows_of("\n".join(rows)), read_at=NOW)
+        seen = progress_of_metrics(metric_rows("\n".join(rows)), read_at=NOW)
         assert seen is not None
         return seen.no_target_steps, seen.not_finite_steps, seen.zero_loss_steps
 
@@ -55,7 +55,7 @@ def test_steps_that_taught_nothing_are_counted() -> None:
 
 
 def test_rows_of_evals_are_no_steps() -> None:
-    assert rows_of("\n".join([evaluated(0), evaluated(999)])) == ()
+    assert metric_rows("\n".join([evaluated(0), evaluated(999)])) == ()
     assert progress_of_metrics((), read_at=NOW) is None
 
 
@@ -66,7 +66,7 @@ def test_a_file_that_an_eval_wrote_again_does_not_hide_the_one_before() -> None:
         "metrics_step_000800_to_step_000899.txt",
         "metrics_step_000900_to_step_000999.txt",
     )
-    rows = [*rows_of(row(899)), *rows_of(evaluated(999))]
+    rows = [*metric_rows(row(899)), *metric_rows(evaluated(999))]
     seen = progress_of_metrics(rows, read_at=NOW)
     assert seen is not None
     assert seen.step == 899
@@ -87,7 +87,7 @@ def test_what_was_written_last_is_the_newest_though_its_steps_are_lower() -> Non
     written = {EARLIER: 100.0, LATER: 200.0, "metrics_step_000200_to_step_000299.txt": 150.0}
     assert newest_files(written) == ("metrics_step_000200_to_step_000299.txt", LATER)
     assert newest_files(written, at_most=9) == (EARLIER, "metrics_step_000200_to_step_000299.txt", LATER)
-    rows = [*rows_of(row(299)), *rows_of("\n".join(row(n) for n in range(50, 100)))]
+    rows = [*metric_rows(row(299)), *metric_rows("\n".join(row(n) for n in range(50, 100)))]
     seen = progress_of_metrics(rows, read_at=NOW)
     assert seen is not None
     assert seen.step == 99
@@ -104,13 +104,13 @@ def test_nothing_is_lost_and_nothing_made_up(written: dict[str, float | None]) -
 
 
 def test_a_step_that_was_done_twice_counts_with_its_later_row() -> None:
-    rows = rows_of("\n".join([row(2, loss=9.0), row(2, loss=3.0)]))
+    rows = metric_rows("\n".join([row(2, loss=9.0), row(2, loss=3.0)]))
     assert losses_of(rows) == {2: 3.0}
 
 
 def test_what_is_written_last_counts_though_an_earlier_process_had_come_further() -> None:
     """Steps 1 to 6, killed, resumed from the checkpoint of step 2: at step 4 now, not at 6."""
-    rows = rows_of("\n".join([*(row(step, loss=9.0) for step in range(1, 7)), row(3, loss=3.0), row(4, loss=2.0)]))
+    rows = metric_rows("\n".join([*(row(step, loss=9.0) for step in range(1, 7)), row(3, loss=3.0), row(4, loss=2.0)]))
     seen = progress_of_metrics(rows, read_at=NOW)
     assert seen is not None
     assert (seen.step, seen.loss) == (4, 2.0)
@@ -119,7 +119,7 @@ def test_what_is_written_last_counts_though_an_earlier_process_had_come_further(
 
 @given(st.lists(st.integers(0, 20), min_size=1))
 def test_the_last_row_is_where_the_run_is(steps: list[int]) -> None:
-    rows = rows_of("\n".join(row(step, loss=float(n)) for n, step in enumerate(steps)))
+    rows = metric_rows("\n".join(row(step, loss=float(n)) for n, step in enumerate(steps)))
     seen = progress_of_metrics(rows, read_at=NOW)
     assert seen is not None
     assert (seen.step, seen.loss) == (steps[-1], len(steps) - 1.0)
@@ -127,7 +127,7 @@ def test_the_last_row_is_where_the_run_is(steps: list[int]) -> None:
 
 
 def test_a_torn_line_is_none_and_nan_is_one() -> None:
-    rows = rows_of(f'{row(1)}\n{{"step": 2.0, "learning/loss": NaN}}\n{row(3)[:40]}')
+    rows = metric_rows(f'{row(1)}\n{{"step": 2.0, "learning/loss": NaN}}\n{row(3)[:40]}')
     assert [one.step for one in rows] == [1, 2]
 
 
@@ -144,5 +144,5 @@ def test_a_torn_line_is_none_and_nan_is_one() -> None:
     )
 )
 def test_nothing_raises(lines: list[str]) -> None:
-    for one in rows_of("\n".join(lines)):
+    for one in metric_rows("\n".join(lines)):
         assert one.step >= 0

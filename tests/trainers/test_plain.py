@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.trainers.plain import plain
+from xsft.trainers.plain import plain_line
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,14 @@ from xsft.trainers.plain import plain
     ],
 )
 def test_what_a_terminal_acts_on_is_taken_out(line: str, expected: str) -> None:
-    assert plain(line) == expected
+    assert plain_line(line) == expected
 
 
 @given(st.text())
 def test_nothing_is_left_that_drives_a_terminal(line: str) -> None:
-    assert not any((ord(c) < 32 and c != "\t") or 127 <= ord(c) < 160 for c in plain(line))
+    assert not any((ord(c) < 32 and c != "\t") or 127 <= ord(c) < 160 for c in plain_line(line))
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Z"])))
 def test_what_drives_none_is_left_alone(line: str) -> None:
-    assert plain(line) == line
+    assert plain_line(line) == line

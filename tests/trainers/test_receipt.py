@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from tests.trainers.test_progress import BEGIN, LOOP_END, MODEL, done, evaluated, evaluating, exact, saved, saving
 from xsft.records.model import Attempt, Receipt
-from xsft.trainers.lines import parse
+from xsft.trainers.lines import trainer_event
 from xsft.trainers.receipt import SPENT, ReceiptFold, whole_receipt
 
 
 def receipt(*lines: tuple[float, str], until: float) -> Receipt:
     fold = ReceiptFold(at=0.0)
     for at, line in lines:
-        fold.take(parse(line), at=at)
+        fold.take(trainer_event(line), at=at)
     return fold.receipt(until=until)
 
 

@@ -85,8 +85,8 @@ def _quoted(word: str) -> str:
 
 
 def test_its_log_lines_are_read_beside_those_of_sft() -> None:
-    assert lines.parse("I1121 a.py:1] rollout 7, reward 0.5") == lines.Step(step=7, loss=-0.5)
-    assert isinstance(lines.parse("completed step: 3, seconds: 1.0, loss: 2.5"), lines.Step)
+    assert lines.trainer_event("I1121 a.py:1] rollout 7, reward 0.5") == lines.Step(step=7, loss=-0.5)
+    assert isinstance(lines.trainer_event("completed step: 3, seconds: 1.0, loss: 2.5"), lines.Step)
 
 
 def test_a_trainer_without_a_name_in_the_registry_is_refused() -> None:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from xsft.catalog import layers, releases
-from xsft.catalog.layers import Arrays, ArrayShape, Sizes, below
+from xsft.catalog.layers import Arrays, ArrayShape, Sizes, with_prefix
 from xsft.catalog.releases import at_least
 from xsft.catalog.sizes import decoder_block, is_rebuilt, sizes
 
@@ -60,7 +60,7 @@ def required(
     decoder = None if is_rebuilt(name, given) else _decoder(block, size, layout)
     if decoder is None or not at_least(release, NAMED_SINCE.get(block, "0.2.0")):
         return Required(arrays=embedding, complete=False)
-    return Required(arrays={**embedding, **below("decoder", {**_ends(size), **decoder})}, complete=True)
+    return Required(arrays={**embedding, **with_prefix("decoder", {**_ends(size), **decoder})}, complete=True)
 
 
 def _ends(s: Sizes) -> Arrays:
@@ -126,7 +126,7 @@ def _qwen_next(s: Sizes, cycle: int) -> Sequence[Arrays]:
 
 def _blocks(block: str, kinds: Sequence[Arrays], count: int, layout: ArrayLayout) -> Arrays:
     if not layout.scan:
-        numbered = (below(f"layers_{i}", kinds[i % len(kinds)]) for i in range(count))
+        numbered = (with_prefix(f"layers_{i}", kinds[i % len(kinds)]) for i in range(count))
         return {name: shape for layer in numbered for name, shape in layer.items()}
     if block in ("gemma4", "qwen3_next"):
         return _local_and_global("scanned_blocks" if block == "gemma4" else "layers", kinds, count, layout)
@@ -135,15 +135,15 @@ def _blocks(block: str, kinds: Sequence[Arrays], count: int, layout: ArrayLayout
 
 def _alike(name: str, count: int, layer: Arrays, layout: ArrayLayout) -> Arrays:
     if layout.scan:
-        return below(name, _stacked(layer, count, layout)) if count else {}
-    return {key: shape for i in range(count) for key, shape in below(f"{name}_{i}", layer).items()}
+        return with_prefix(name, _stacked(layer, count, layout)) if count else {}
+    return {key: shape for i in range(count) for key, shape in with_prefix(f"{name}_{i}", layer).items()}
 
 
 def _cycle(kinds: Sequence[Arrays], count: int, layout: ArrayLayout, *, inside: str) -> Arrays:
     """Stack each layer of a block over all blocks; layers after the last whole block are not stacked."""
     blocks, left = divmod(count, len(kinds))
-    stacks = (below(f"layers.{inside}_{i}", _stacked(kind, blocks, layout)) for i, kind in enumerate(kinds))
-    rest = (below(f"layers_remainder.{inside}_{i}", kind) for i, kind in enumerate(kinds[:left]))
+    stacks = (with_prefix(f"layers.{inside}_{i}", _stacked(kind, blocks, layout)) for i, kind in enumerate(kinds))
+    rest = (with_prefix(f"layers_remainder.{inside}_{i}", kind) for i, kind in enumerate(kinds[:left]))
     return {name: shape for arrays in (*stacks, *rest) for name, shape in arrays.items()}
 
 
@@ -151,22 +151,22 @@ def _local_and_global(name: str, kinds: Sequence[Arrays], count: int, layout: Ar
     """Return blocks of equal layers, stacked, followed by one layer that differs."""
     blocks, left = divmod(count, len(kinds))
     inner = _stacked(kinds[0], len(kinds) - 1, layout)
-    rest = below("layers_remainder.local_layers", _stacked(kinds[0], left, layout)) if left else {}
+    rest = with_prefix("layers_remainder.local_layers", _stacked(kinds[0], left, layout)) if left else {}
     return {
-        **below(f"{name}.local_layers", _stacked(inner, blocks, layout)),
-        **below(f"{name}.global_layer", _stacked(kinds[-1], blocks, layout)),
+        **with_prefix(f"{name}.local_layers", _stacked(inner, blocks, layout)),
+        **with_prefix(f"{name}.global_layer", _stacked(kinds[-1], blocks, layout)),
         **rest,
     }
 
 
 def _stacked(layer: Arrays, count: int, layout: ArrayLayout) -> Arrays:
-    return {name: _with_axis(shape, count, _axis(name, layout)) for name, shape in layer.items()}
+    return {name: _with_axis(shape, count, _stacking_axis(name, layout)) for name, shape in layer.items()}
 
 
 def _with_axis(shape: ArrayShape, count: int, axis: int) -> ArrayShape:
     return (*shape[:axis], count, *shape[axis:])
 
 
-def _axis(name: str, layout: ArrayLayout) -> int:
+def _stacking_axis(name: str, layout: ArrayLayout) -> int:
     """Return the stacking axis. The bias of a router is not a parameter in MaxText, and is always stacked on axis 0."""
     return 0 if name.endswith("MoeBlock_0.gate.bias") else layout.axis

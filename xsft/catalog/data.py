@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 
 
 @cache
-def text(name: str) -> str:
+def catalog_text(name: str) -> str:
     """Return the content of `xsft/catalog/<name>`."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
@@ -20,4 +20,4 @@ def text(name: str) -> str:
 @cache
 def toml(name: str) -> dict[str, Any]:
     """Return `xsft/catalog/<name>` parsed. Callers must not change it."""
-    return tomllib.loads(text(name))
+    return tomllib.loads(catalog_text(name))

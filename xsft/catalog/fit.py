@@ -106,15 +106,15 @@ def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[s
     first, so `dcn_fsdp_parallelism=2` on two slices equals the same with `dcn_data_parallelism=1`. Raises ValueError
     for an unknown tpu_type.
     """
-    run, tokens = parse_tpu_type(tpu_type), _tokens(keys)
+    run, tokens = parse_tpu_type(tpu_type), _token_limit(keys)
     wanted = _counting(keys, run, num_slices)
     found = (
         _verdict(row)
-        for row in _rows()
+        for row in _fit_rows()
         if row["model"] == model and row["slices"] == num_slices and parse_tpu_type(row["tpu"]) == run
         if _counting(row_keys(row), run, num_slices) == wanted
     )
-    telling = [verdict for verdict in found if _tells(verdict, tokens)]
+    telling = [verdict for verdict in found if _covers_length(verdict, tokens)]
     return min(telling, key=lambda verdict: abs(verdict.tokens - tokens), default=None)
 
 
@@ -124,8 +124,8 @@ def places_where_it_fits(*, model: str, keys: Mapping[str, object]) -> tuple[Com
     """
     found = [
         CompiledPlace(id=row["id"], tpu_type=row["tpu"], num_slices=row["slices"])
-        for row in _rows()
-        if row["model"] == model and row["verdict"] == "fits" and _tokens(row_keys(row)) >= _tokens(keys)
+        for row in _fit_rows()
+        if row["model"] == model and row["verdict"] == "fits" and _token_limit(row_keys(row)) >= _token_limit(keys)
         if _off_mesh(row_keys(row)) == _off_mesh(keys) and not any(map(_is_axis, row_keys(row)))
     ]
     return tuple(sorted(found, key=lambda place: parse_tpu_type(place.tpu_type).chips * place.num_slices))
@@ -163,7 +163,7 @@ def chips_sharing(*, run: Slice, num_slices: int, keys: Mapping[str, object]) ->
     """Return the number of chips that share one copy of the state; slices share it only over DCN axes such as
     dcn_fsdp_parallelism.
     """
-    axes = _axes(keys, run, num_slices)
+    axes = _mesh_axes(keys, run, num_slices)
     copies = max(1, axes["ici_data_parallelism"]) * max(1, axes["dcn_data_parallelism"])
     return max(1, run.chips * num_slices // copies)
 
@@ -178,13 +178,13 @@ def _verdict(row: Mapping[str, Any]) -> CompilerVerdict:
         limit_gib=toml("fit.toml")["limit_gib"],
         maxtext=toml("fit.toml")["maxtext"],
         step=row.get("step", "sft"),
-        tokens=int(_tokens(row_keys(row))),
+        tokens=int(_token_limit(row_keys(row))),
         note=row.get("note", ""),
     )
 
 
 @cache
-def _rows() -> tuple[dict[str, Any], ...]:
+def _fit_rows() -> tuple[dict[str, Any], ...]:
     return tuple(toml("fit.toml")["rows"])
 
 
@@ -199,7 +199,7 @@ def _counting(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[s
     """Return the keys that change memory, without the tokens: normalised, with defaults, the mesh resolved, axes of 1
     omitted.
     """
-    return _off_mesh(keys) | {axis: size for axis, size in _axes(keys, run, num_slices).items() if size != 1}
+    return _off_mesh(keys) | {axis: size for axis, size in _mesh_axes(keys, run, num_slices).items() if size != 1}
 
 
 def _off_mesh(keys: Mapping[str, object]) -> dict[str, object]:
@@ -208,13 +208,13 @@ def _off_mesh(keys: Mapping[str, object]) -> dict[str, object]:
     return {key: _normal(value) for key, value in values.items() if value not in (None, "")}
 
 
-def _tokens(keys: Mapping[str, object]) -> float:
+def _token_limit(keys: Mapping[str, object]) -> float:
     """Return max_target_length; NaN for an invalid value, so that every comparison is false."""
     value = _normal(keys.get(TOKENS, DEFAULT_TOKENS))
     return value if isinstance(value, float) else math.nan
 
 
-def _tells(verdict: CompilerVerdict, tokens: float) -> bool:
+def _covers_length(verdict: CompilerVerdict, tokens: float) -> bool:
     """Return whether a verdict on a run that differs only in its tokens, with the same blocks, applies to `tokens`."""
     if tokens != verdict.tokens and min(tokens, verdict.tokens) < DEFAULT_BLOCK:
         return False
@@ -223,10 +223,10 @@ def _tells(verdict: CompilerVerdict, tokens: float) -> bool:
     return tokens == verdict.tokens or (verdict.outcome == "no" and tokens > verdict.tokens)
 
 
-def _axes(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[str, int]:
+def _mesh_axes(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[str, int]:
     """Return the mesh axes with -1 resolved, as MaxText does."""
     sizes = {"dcn_data_parallelism": -1, "ici_fsdp_parallelism": -1, "ici_data_parallelism": 1}
-    sizes |= {key: _whole(value) for key, value in keys.items() if _is_axis(key)}
+    sizes |= {key: _axis_size(value) for key, value in keys.items() if _is_axis(key)}
     dcn = {key: size for key, size in sizes.items() if key.startswith("dcn_")}
     ici = {key: size for key, size in sizes.items() if key.startswith("ici_")}
     return fill_axes(dcn, total=num_slices) | fill_axes(ici, total=run.devices)
@@ -245,7 +245,7 @@ def _is_axis(key: str) -> bool:
     return key.endswith("_parallelism")
 
 
-def _whole(value: object) -> int:
+def _axis_size(value: object) -> int:
     """Return an axis as a number; an invalid one counts as 1, because another check rejects it."""
     try:
         return int(str(value))

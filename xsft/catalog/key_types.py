@@ -6,7 +6,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from xsft.catalog.data import text
+from xsft.catalog.data import catalog_text
 
 POLICIES = (
     *("none", "full", "minimal", "minimal_flash", "minimal_with_context", "minimal_with_quantization"),
@@ -40,7 +40,7 @@ class KeyType(Struct, frozen=True, kw_only=True):
 @cache
 def key_types() -> dict[str, KeyType]:
     """Return the types by key; keys of other types are left out."""
-    rows = (line.split(" ") for line in text("key_types.txt").splitlines() if not line.startswith("#"))
+    rows = (line.split(" ") for line in catalog_text("key_types.txt").splitlines() if not line.startswith("#"))
     return {row[0]: _key_type(*row) for row in rows}
 
 

@@ -15,7 +15,7 @@ Sizes = Mapping[str, int]
 """MaxText's key -> size; a switch is 0 or 1."""
 
 
-def below(prefix: str, arrays: Arrays) -> Arrays:
+def with_prefix(prefix: str, arrays: Arrays) -> Arrays:
     return {f"{prefix}.{name}": shape for name, shape in arrays.items()}
 
 
@@ -57,11 +57,11 @@ def experts(s: Sizes) -> Arrays:
 
 
 def llama(s: Sizes) -> Arrays:
-    return {**_pre_post(s), **below("self_attention", attention(s)), **_mlp(s)}
+    return {**_pre_post(s), **with_prefix("self_attention", attention(s)), **_mlp(s)}
 
 
 def qwen2(s: Sizes) -> Arrays:
-    return {**llama(s), **below("self_attention", biases(s))}
+    return {**llama(s), **with_prefix("self_attention", biases(s))}
 
 
 def qwen3(s: Sizes) -> Arrays:
@@ -69,17 +69,17 @@ def qwen3(s: Sizes) -> Arrays:
 
 
 def qwen3_moe(s: Sizes) -> Arrays:
-    own = {**_pre_post(s), **below("self_attention", attention(s)), **_head_norms(s["head_dim"])}
-    return {**own, **below("moe_block", experts(s))}
+    own = {**_pre_post(s), **with_prefix("self_attention", attention(s)), **_head_norms(s["head_dim"])}
+    return {**own, **with_prefix("moe_block", experts(s))}
 
 
 def mixtral(s: Sizes) -> Arrays:
-    return {**_pre_post(s), **below("self_attention", attention(s)), **below("MoeBlock_0", experts(s))}
+    return {**_pre_post(s), **with_prefix("self_attention", attention(s)), **with_prefix("MoeBlock_0", experts(s))}
 
 
 def gemma(s: Sizes) -> Arrays:
     own = norms(s["base_emb_dim"], "pre_self_attention_norm", "pre_ffw_norm")
-    return {**own, **below("self_attention", attention(s)), **_mlp(s)}
+    return {**own, **with_prefix("self_attention", attention(s)), **_mlp(s)}
 
 
 def gemma2(s: Sizes) -> Arrays:
@@ -87,20 +87,20 @@ def gemma2(s: Sizes) -> Arrays:
     pair: Arrays = {}
     for kind in ("local", "global"):
         pair |= norms(s["base_emb_dim"], *(f"{name}_{kind}" for name in _gemma_norms(s)))
-        pair |= below(f"self_attention_{kind}", attention(s))
-        pair |= below(f"mlp_{kind}", mlp(s["base_emb_dim"], s["base_mlp_dim"]))
+        pair |= with_prefix(f"self_attention_{kind}", attention(s))
+        pair |= with_prefix(f"mlp_{kind}", mlp(s["base_emb_dim"], s["base_mlp_dim"]))
     return pair
 
 
 def gemma3(s: Sizes) -> Arrays:
     own = {**norms(s["base_emb_dim"], *_gemma_norms(s)), **_head_norms(s["head_dim"])}
-    return {**own, **below("self_attention", attention(s)), **_mlp(s)}
+    return {**own, **with_prefix("self_attention", attention(s)), **_mlp(s)}
 
 
 def gemma4_local(s: Sizes) -> Arrays:
     own = {"layer_scalar": (1,), **norms(s["base_emb_dim"], *_gemma_norms(s))}
     feed_forward = _gemma4_experts(s) if s["num_experts"] > 1 else _mlp(s)
-    return {**own, **below("self_attention", attention(s)), **_head_norms(s["head_dim"]), **feed_forward}
+    return {**own, **with_prefix("self_attention", attention(s)), **_head_norms(s["head_dim"]), **feed_forward}
 
 
 def gemma4_global(s: Sizes) -> Arrays:
@@ -110,17 +110,17 @@ def gemma4_global(s: Sizes) -> Arrays:
     if s["share_kv_projections"]:
         del own["value.kernel"]
     rest = {name: shape for name, shape in gemma4_local(s).items() if not name.startswith("self_attention.")}
-    return {**rest, **below("self_attention", own), **_head_norms(head)}
+    return {**rest, **with_prefix("self_attention", own), **_head_norms(head)}
 
 
 def _gemma4_experts(s: Sizes) -> Arrays:
     emb, count = s["base_emb_dim"], s["num_experts"]
     after = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
     return {
-        **below("mlp", norms(emb, *after)),
+        **with_prefix("mlp", norms(emb, *after)),
         "mlp.pre_forward_scale_2": (emb,),
-        **below("mlp.moe_block.MoeBlock_0", {**experts(s), "per_expert_scale": (count,)}),
-        **below("mlp.moe_block.shared_experts", mlp(emb, s["shared_experts"] * s["base_mlp_dim"])),
+        **with_prefix("mlp.moe_block.MoeBlock_0", {**experts(s), "per_expert_scale": (count,)}),
+        **with_prefix("mlp.moe_block.shared_experts", mlp(emb, s["shared_experts"] * s["base_mlp_dim"])),
     }
 
 
@@ -128,7 +128,7 @@ def gpt_oss(s: Sizes) -> Arrays:
     emb, count, width = s["base_emb_dim"], s["num_experts"], s["base_moe_mlp_dim"]
     inner = {**attention(s), **biases(s), "out.bias": (emb,), "sinks": (s["base_num_query_heads"],)}
     wide = {"wi_0_bias": (count, width), "wi_1_bias": (count, width), "wo_bias": (count, emb), "gate.bias": (count,)}
-    return {**_pre_post(s), **below("GptOssAttention", inner), **below("GptOssMlp", {**experts(s), **wide})}
+    return {**_pre_post(s), **with_prefix("GptOssAttention", inner), **with_prefix("GptOssMlp", {**experts(s), **wide})}
 
 
 def olmo3(s: Sizes) -> Arrays:
@@ -140,26 +140,33 @@ def olmo3(s: Sizes) -> Arrays:
         **norms(s["base_num_kv_heads"] * head, "key_norm"),
     }
     own = norms(s["base_emb_dim"], "post_self_attention_layer_norm", "post_mlp_layer_norm")
-    return {**own, **below("attention", inner), **_mlp(s)}
+    return {**own, **with_prefix("attention", inner), **_mlp(s)}
 
 
 def llama4_experts(s: Sizes) -> Arrays:
     block = {
-        **below("MoeBlock_0", experts(s)),
-        **below("shared_experts", mlp(s["base_emb_dim"], s["shared_experts"] * s["base_moe_mlp_dim"])),
+        **with_prefix("MoeBlock_0", experts(s)),
+        **with_prefix("shared_experts", mlp(s["base_emb_dim"], s["shared_experts"] * s["base_moe_mlp_dim"])),
     }
-    return {**_pre_post(s), **below("self_attention", attention(s)), **below("Llama4MoEBlock_0", block)}
+    return {**_pre_post(s), **with_prefix("self_attention", attention(s)), **with_prefix("Llama4MoEBlock_0", block)}
 
 
 def deepseek_dense(s: Sizes) -> Arrays:
-    return {**_pre_post(s), **below("self_attention", _latent_attention(s)), **_mlp(s)}
+    return {**_pre_post(s), **with_prefix("self_attention", _latent_attention(s)), **_mlp(s)}
 
 
 def deepseek_experts(s: Sizes) -> Arrays:
     emb, width = s["base_emb_dim"], s["base_moe_mlp_dim"]
     routed = {**experts(s), **({"gate.bias": (s["num_experts"],)} if s["routed_bias"] else {})}
-    block = {**below("MoeBlock_0", routed), **below("shared_experts", mlp(emb, s["shared_experts"] * width))}
-    return {**_pre_post(s), **below("self_attention", _latent_attention(s)), **below("DeepSeekMoeBlock_0", block)}
+    block = {
+        **with_prefix("MoeBlock_0", routed),
+        **with_prefix("shared_experts", mlp(emb, s["shared_experts"] * width)),
+    }
+    return {
+        **_pre_post(s),
+        **with_prefix("self_attention", _latent_attention(s)),
+        **with_prefix("DeepSeekMoeBlock_0", block),
+    }
 
 
 def _latent_attention(s: Sizes) -> Arrays:
@@ -173,7 +180,7 @@ def _latent_attention(s: Sizes) -> Arrays:
         "wkv_b.kernel": (rank, heads, s["qk_nope_head_dim"] + s["v_head_dim"]),
         "kv_norm.scale": (rank,),
         "out.kernel": (heads, s["v_head_dim"], emb),
-        **(below("indexer", _indexer(s)) if s["use_indexer"] else {}),
+        **(with_prefix("indexer", _indexer(s)) if s["use_indexer"] else {}),
     }
 
 
@@ -193,7 +200,7 @@ def qwen_next_full(s: Sizes) -> Arrays:
     emb, q, head = s["base_emb_dim"], s["base_num_query_heads"], s["head_dim"]
     inner = {**attention(s), "query.kernel": (emb, q, 2 * head), "out.kernel": (q * head, emb)}
     own = {**inner, **norms(head, "query_norm", "key_norm")}
-    return {**_qwen_next(s), **below("attention.attention", own)}
+    return {**_qwen_next(s), **with_prefix("attention.attention", own)}
 
 
 def qwen_next_linear(s: Sizes) -> Arrays:
@@ -209,15 +216,15 @@ def qwen_next_linear(s: Sizes) -> Arrays:
         "norm.rms_norm.scale": (s["gdn_value_head_dim"],),
         "out_proj.kernel": (values, emb),
     }
-    return {**_qwen_next(s), **below("attention", inner)}
+    return {**_qwen_next(s), **with_prefix("attention", inner)}
 
 
 def _qwen_next(s: Sizes) -> Arrays:
     emb = s["base_emb_dim"]
     return {
         **norms(emb, "input_layernorm", "post_attention_layernorm"),
-        **below("mlp.routed_experts", experts(s)),
-        **below("mlp.shared_expert", mlp(emb, s["base_moe_mlp_dim"])),
+        **with_prefix("mlp.routed_experts", experts(s)),
+        **with_prefix("mlp.shared_expert", mlp(emb, s["base_moe_mlp_dim"])),
         "mlp.shared_expert_gate.kernel": (emb, 1),
     }
 
@@ -227,11 +234,11 @@ def _pre_post(s: Sizes) -> Arrays:
 
 
 def _mlp(s: Sizes) -> Arrays:
-    return below("mlp", mlp(s["base_emb_dim"], s["base_mlp_dim"]))
+    return with_prefix("mlp", mlp(s["base_emb_dim"], s["base_mlp_dim"]))
 
 
 def _head_norms(head_dim: int) -> Arrays:
-    return below("self_attention", norms(head_dim, "query_norm", "key_norm"))
+    return with_prefix("self_attention", norms(head_dim, "query_norm", "key_norm"))
 
 
 def _gemma_norms(s: Sizes) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from xsft.catalog.data import text, toml
+from xsft.catalog.data import catalog_text, toml
 from xsft.catalog.tokenizers import is_gated
 
 LORA_VERIFIED = ("llama3.1", "qwen3", "mistral", "deepseek2", "gemma2", "gemma3", "gemma4", "olmo3", "gpt3", "gpt-oss")
@@ -86,7 +86,7 @@ def model(name: str) -> CatalogModel:
         close = suggest(name)
         hint = f"Did you mean {', '.join(close)}?" if close else f"Known: {', '.join(names())}."
         raise ValueError(f"{name!r} is not a model of MaxText. {hint}")
-    return _model(name, row=rows["models"][name], lora_paths=rows["lora_module_paths"])
+    return _model_of_row(name, row=rows["models"][name], lora_paths=rows["lora_module_paths"])
 
 
 def names() -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def pins(name: str) -> Mapping[str, object]:
     MaxText refuses another value for such a key unless override_model_config=True. source: maxtext@0.2.5
     maxtext/configs/pyconfig.py validate_no_keys_overridden_twice.
     """
-    lines = text("model_pins.jsonl")
+    lines = catalog_text("model_pins.jsonl")
     start = lines.find(f'{{"model":"{name.replace("-Instruct", "")}",')
     if start < 0:
         return {}
@@ -125,7 +125,7 @@ def context_length(name: str) -> int | None:
     return int(str(pinned)) if pinned else toml("models.toml")["context"][max(known, key=len)] if known else None
 
 
-def _model(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str]) -> CatalogModel:
+def _model_of_row(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str]) -> CatalogModel:
     pinned = pins(name)
     experts = _int(pinned, "num_experts", default=0)
     params = row.get("params_b")

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.catalog.data import text, toml
+from xsft.catalog.data import catalog_text, toml
 
 Layout = Literal["legacy", "current"]
 
@@ -152,12 +152,12 @@ def _releases() -> dict[str, Release]:
     facts: dict[str, object] = {}
     known: dict[str, Release] = {}
     for version, news in toml("releases.toml").items():
-        facts = facts | {key: _frozen(value) for key, value in news.items()}
+        facts = facts | {key: _freeze_lists(value) for key, value in news.items()}
         known[version] = Release(version=version, **facts)  # type: ignore[arg-type]
     return known
 
 
-def _frozen(value: object) -> object:
+def _freeze_lists(value: object) -> object:
     if not isinstance(value, dict):
         return value
     return {key: tuple(inner) if isinstance(inner, list) else inner for key, inner in value.items()}
@@ -172,5 +172,5 @@ def _masks(name: str) -> dict[str, tuple[int, int]]:
     """Return name → (releases with the key, releases where another program has it); the head of the file explains the
     masks.
     """
-    rows = (line.split() for line in text(name).splitlines() if line and not line.startswith("#"))
+    rows = (line.split() for line in catalog_text(name).splitlines() if line and not line.startswith("#"))
     return {row[0]: (int(row[1], 16), int(row[2], 16) if len(row) > 2 else 0) for row in rows}

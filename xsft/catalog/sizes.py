@@ -90,7 +90,7 @@ def sizes(name: str, given: Mapping[str, object]) -> Sizes | None:
     if "global_parameter_scale" in given:
         return None
     own = pins(name)
-    known = {key: _number(given.get(key, own.get(key, default))) for key, default in DEFAULTS.items()}
+    known = {key: _as_integer(given.get(key, own.get(key, default))) for key, default in DEFAULTS.items()}
     certain = {key: value for key, value in known.items() if value is not None}
     return certain if len(certain) == len(known) else None
 
@@ -106,7 +106,7 @@ def is_rebuilt(name: str, given: Mapping[str, object]) -> bool:
     return is_changed or own["mhc_expansion_rate"] != 1
 
 
-def _number(value: object) -> int | None:
+def _as_integer(value: object) -> int | None:
     """Return an integer as MaxText reads it (`True` and `"1"` are 1); None for any other value."""
     switch = {"true": 1, "false": 0}.get(str(value).lower())
     try:

@@ -106,7 +106,7 @@ class Slice:
     @property
     def physical_axes(self) -> tuple[int, ...]:
         """Chips along each ICI axis, `(16, 16)`."""
-        return _axes(self.topology)
+        return _topology_axes(self.topology)
 
     @property
     def describe(self) -> str:
@@ -123,7 +123,7 @@ def parse_tpu_type(text: str) -> Slice:
     would refuse.
     """
     text = _in_xpks_words(text)
-    name, size = _parts(text)
+    name, size = _split_name(text)
     generation = generations().get(name)
     if generation is None:
         raise ValueError(_unknown_generation(text))
@@ -151,7 +151,9 @@ def slice_on(machine_type: str, topology: str | None) -> Slice | None:
     generation = next((g for g in generations().values() if g.machine == machine), None)
     if generation is None or not chips.removesuffix("t").isdecimal():
         return None
-    known = _topology(generation, topology) if topology else _counted(generation, int(chips.removesuffix("t")))
+    known = (
+        _topology(generation, topology) if topology else _topology_of_count(generation, int(chips.removesuffix("t")))
+    )
     return _slice(generation, topology=known, xpk_type=f"{generation.name}-{known}") if known else None
 
 
@@ -161,7 +163,7 @@ def _in_xpks_words(text: str) -> str:
     return f"{meant}{dash}{size}"
 
 
-def _parts(text: str) -> tuple[str, str]:
+def _split_name(text: str) -> tuple[str, str]:
     """Split generation and size. A generation's name may contain a dash; the longest known name wins."""
     first, _, rest = text.partition("-")
     name = max((known for known in generations() if text.startswith(f"{known}-")), key=len, default=None)
@@ -180,17 +182,17 @@ def tpu_types() -> Iterator[str]:
 def generations() -> dict[str, Generation]:
     """Return all generations by xpk's prefix."""
     rows = toml("tpu_types.toml").items()
-    return {name: Generation(name=name, **{key: _frozen(value) for key, value in row.items()}) for name, row in rows}
+    return {name: Generation(name=name, **{key: _as_tuple(value) for key, value in row.items()}) for name, row in rows}
 
 
-def _frozen(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
 def _slice(generation: Generation, *, topology: str, xpk_type: str) -> Slice:
-    chips = prod(_axes(topology))
+    chips = prod(_topology_axes(topology))
     chips_per_host = 1 if chips == 1 else 4
-    means_this = _counted(generation, chips) == topology
+    means_this = _topology_of_count(generation, chips) == topology
     return Slice(
         generation=generation.name,
         topology=topology,
@@ -220,28 +222,28 @@ def _topology(generation: Generation, size: str) -> str | None:
     """Return the topology of `size`, the part after the dash; None if xpk has no such type."""
     if re.fullmatch("[1-9][0-9]{0,5}", size):
         chips, rest = divmod(int(size), generation.cores_per_chip)
-        return None if rest else _counted(generation, chips)
+        return None if rest else _topology_of_count(generation, chips)
     if re.fullmatch("[1-9][0-9]{0,2}(x[1-9][0-9]{0,2}){1,2}", size):
-        return size if size in _shapes(generation, prod(_axes(size))) else None
+        return size if size in _shapes(generation, prod(_topology_axes(size))) else None
     return None
 
 
-def _counted(generation: Generation, chips: int) -> str | None:
+def _topology_of_count(generation: Generation, chips: int) -> str | None:
     """Return the topology of a counting name: the most cube-like one if xpk lists it, else the first generated."""
     shapes = _shapes(generation, chips)
     if chips <= generation.counting_up_to or chips in generation.counting_also:
-        return min(shapes, key=lambda shape: (sum(_axes(shape)), _axes(shape)), default=None)
+        return min(shapes, key=lambda shape: (sum(_topology_axes(shape)), _topology_axes(shape)), default=None)
     return next(iter(shapes), None)
 
 
 def _shapes(generation: Generation, chips: int) -> tuple[str, ...]:
     """Return all topologies with that many chips, in xpk's order."""
     if generation.topologies:
-        return tuple(shape for shape in generation.topologies if prod(_axes(shape)) == chips)
+        return tuple(shape for shape in generation.topologies if prod(_topology_axes(shape)) == chips)
     if chips == 1:
         return ("1x1x1",) if generation.single_chip else ()
     if chips < 64:
-        return tuple(shape for shape in SMALL_3D if prod(_axes(shape)) == chips)
+        return tuple(shape for shape in SMALL_3D if prod(_topology_axes(shape)) == chips)
     cubes, rest = divmod(chips, 64)
     return () if rest or cubes > generation.max_cubes else tuple(_cuboids(cubes, generation))
 
@@ -259,19 +261,19 @@ def _divisors(number: int) -> Iterator[int]:
     return (candidate for candidate in range(1, number + 1) if number % candidate == 0)
 
 
-def _axes(topology: str) -> tuple[int, ...]:
+def _topology_axes(topology: str) -> tuple[int, ...]:
     return tuple(int(axis) for axis in topology.split("x"))
 
 
 def _chip_counts(generation: Generation) -> tuple[int, ...]:
-    listed = {prod(_axes(shape)) for shape in generation.topologies}
+    listed = {prod(_topology_axes(shape)) for shape in generation.topologies}
     cubes = {64 * count for count in range(1, generation.max_cubes + 1)}
     below = {1, 4, 8, 16, 32} if generation.max_cubes else set()
     return tuple(chips for chips in sorted(listed | cubes | below) if _shapes(generation, chips))
 
 
 def _unknown_generation(text: str) -> str:
-    prefix, size = _parts(text.lower())
+    prefix, size = _split_name(text.lower())
     for generation in generations().values():
         if prefix in (generation.name, generation.accepted, *generation.aliases):
             meant = f"{generation.name}-{size}"
@@ -288,7 +290,7 @@ def _if_known(generation: Generation, size: str, meant: str) -> str:
 
 
 def _unknown_shape(generation: Generation, text: str) -> str:
-    size = _parts(text)[1]
+    size = _split_name(text)[1]
     cores = " (the number counts TensorCores, 2 per chip)" if generation.cores_per_chip == 2 else ""
     return f"{text!r} is not a TPU type that xpk accepts{cores}. Nearest: {_nearest(generation, size)}."
 

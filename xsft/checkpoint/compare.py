@@ -57,7 +57,7 @@ def mismatch(held: Mapping[str, SavedArray], wanted: Required) -> Mismatch | Non
     resized = tuple(
         Resized(name=name, saved=held[name], wanted=shape)
         for name, shape in wanted.arrays.items()
-        if name in held and not _fits(held[name], shape)
+        if name in held and not _can_load(held[name], shape)
     )
     missing = tuple(name for name in wanted.arrays if name not in held and (wanted.complete or name == EMBEDDING))
     extra = tuple(name for name in held if name not in wanted.arrays and _is_weight(name)) if wanted.complete else ()
@@ -66,7 +66,7 @@ def mismatch(held: Mapping[str, SavedArray], wanted: Required) -> Mismatch | Non
     return Mismatch(resized=resized, missing=missing, extra=extra, of=len(wanted.arrays))
 
 
-def _fits(array: SavedArray, shape: ArrayShape) -> bool:
+def _can_load(array: SavedArray, shape: ArrayShape) -> bool:
     """Return whether MaxText loads the array: it transposes a matrix of the reverse shape; a router's bias was
     transposed until 0.2.4.
     """
@@ -104,7 +104,7 @@ def weights(arrays: Iterable[SavedArray]) -> dict[str, SavedArray]:
     (`params.MoEBiasVar.…` for arrays that it does not treat as parameters), `….value` and perhaps `base.…` by
     trainers.
     """
-    named = ((_name(array.path), array) for array in arrays)
+    named = ((_parameter_name(array.path), array) for array in arrays)
     return {name: array for name, array in named if name is not None}
 
 
@@ -117,7 +117,7 @@ def in_collections(arrays: Iterable[SavedArray]) -> tuple[str, ...]:
     paths = [array.path for array in arrays]
     if not any(path[:2] == ("params", "params") for path in paths):
         return ()
-    return tuple(".".join(path) for path in paths if path[:1] == ("params",) != path[1:2] and _name(path))
+    return tuple(".".join(path) for path in paths if path[:1] == ("params",) != path[1:2] and _parameter_name(path))
 
 
 ArrayKind = Literal["weights", "adapters", "optimizer", "other"]
@@ -138,7 +138,7 @@ def is_adapter(name: str) -> bool:
     return name.rpartition(".")[2].endswith(("_lora_a", "_lora_b"))
 
 
-def _name(path: Sequence[str]) -> str | None:
+def _parameter_name(path: Sequence[str]) -> str | None:
     parts = path[:-1] if path and path[-1] == "value" else path
     root = next((i for i, part in enumerate(parts) if part in ROOTS), None)
     if root is None or any(part not in ("params", "base") and not part.endswith("Var") for part in parts[:root]):

@@ -66,8 +66,8 @@ def saved_arrays(
     """
     pieces = {**array_shapes(array_metadata), **shapes(metadata)}
     cuts = shardings(sharding)
-    keys = (_key(entry) for entry in _entries(metadata) if _is_array(entry))
-    return tuple(_saved(key, pieces.get(key), cuts.get(key)) for key in keys if "rngs" not in key)
+    keys = (_array_key(entry) for entry in _entries(metadata) if _is_array(entry))
+    return tuple(_saved_array(key, pieces.get(key), cuts.get(key)) for key in keys if "rngs" not in key)
 
 
 class Own(Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ _V2 = {
 }
 
 
-def _saved(key: ArrayName, piece: tuple[int, ...] | None, cut: Cut | None) -> SavedArray:
+def _saved_array(key: ArrayName, piece: tuple[int, ...] | None, cut: Cut | None) -> SavedArray:
     ways = cut.ways(len(piece)) if cut is not None and piece is not None else None
     copies = cut.devices // math.prod(ways) if cut is not None and ways is not None else 1
     return SavedArray(path=key, piece=piece, ways=ways, copies=copies)
@@ -103,7 +103,7 @@ def _saved(key: ArrayName, piece: tuple[int, ...] | None, cut: Cut | None) -> Sa
 
 def shapes(metadata: Mapping[str, Any]) -> dict[ArrayName, tuple[int, ...]]:
     """Return the shapes in `_METADATA`; empty for an older Orbax, which did not write them."""
-    found = ((_key(entry), _shape(entry.get("value_metadata"))) for entry in _entries(metadata))
+    found = ((_array_key(entry), _shape(entry.get("value_metadata"))) for entry in _entries(metadata))
     return {key: shape for key, shape in found if shape is not None}
 
 
@@ -136,11 +136,11 @@ class Cut(Struct, frozen=True, kw_only=True):
 
 def shardings(document: Mapping[str, Any]) -> dict[ArrayName, Cut]:
     """Parse `_sharding`: base64 of an array's dotted path -> JSON text; entries that cannot be parsed are left out."""
-    found = ((_path(name), _cut(text)) for name, text in document.items())
+    found = ((_array_path(name), _cut(text)) for name, text in document.items())
     return {path: cut for path, cut in found if path is not None and cut is not None}
 
 
-def _path(name: str) -> ArrayName | None:
+def _array_path(name: str) -> ArrayName | None:
     try:
         return tuple(base64.b64decode(name, altchars="-_", validate=True).decode().split("."))
     except (binascii.Error, ValueError):
@@ -253,7 +253,7 @@ def _entries(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     return tuple(entry for entry in tree.values() if isinstance(entry, dict)) if isinstance(tree, dict) else ()
 
 
-def _key(entry: Mapping[str, Any]) -> ArrayName:
+def _array_key(entry: Mapping[str, Any]) -> ArrayName:
     parts = entry.get("key_metadata")
     return tuple(str(p.get("key", "")) for p in parts if isinstance(p, dict)) if isinstance(parts, list) else ()
 

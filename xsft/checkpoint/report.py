@@ -64,16 +64,16 @@ class Report(Struct, frozen=True, kw_only=True):
     written_by: Writer | None
 
 
-def report(found: CheckpointFacts, *, size: int | None, bytes_read: int, written_by: Writer | None) -> Report:
+def report_of(found: CheckpointFacts, *, size: int | None, bytes_read: int, written_by: Writer | None) -> Report:
     held = weights(found.arrays)
     layout = _layout(found)
     fitting = models(held, layouts(found, axis=1)) if kind(found.arrays) == "weights" else ()
     return Report(
         path=found.path,
-        status=_status(found),
+        status=_report_status(found),
         detail=found.detail,
         layout=layout,
-        step=_step(found.path),
+        step=_step_of_path(found.path),
         use_zarr3=found.use_zarr3,
         use_ocdbt=found.use_ocdbt,
         scan_layers=found.scan_layers,
@@ -90,7 +90,7 @@ def report(found: CheckpointFacts, *, size: int | None, bytes_read: int, written
     )
 
 
-def _status(found: CheckpointFacts) -> CheckpointStatus:
+def _report_status(found: CheckpointFacts) -> CheckpointStatus:
     """Return the status; a list of arrays that is too long to read does not make a checkpoint incomplete."""
     if found.status == "read":
         return "complete" if found.arrays else "unreadable"
@@ -113,7 +113,7 @@ def _layout(found: CheckpointFacts) -> LayoutName | None:
             return "items" if folder == "items" else "model_params" if folder == "model_params" else None
 
 
-def _step(path: str) -> int | None:
+def _step_of_path(path: str) -> int | None:
     """Return the step from the folder above; conversions save as step 0."""
     name = path.rstrip("/").rpartition("/")[0].rpartition("/")[2].partition(".")[0]
     return int(name) if name.isascii() and name.isdecimal() else None
@@ -124,7 +124,7 @@ def _modes(found: CheckpointFacts) -> tuple[ModeName, ...]:
     mode. A store with OCDBT that does not state its zarr version can be read (orbax-checkpoint@0.12.8: no
     `use_zarr3` is version 2).
     """
-    if _status(found) != "complete" or (found.use_zarr3 is None and not found.use_ocdbt):
+    if _report_status(found) != "complete" or (found.use_zarr3 is None and not found.use_ocdbt):
         return ()
     return ("mcjax", "pathways") if found.use_ocdbt is False and found.use_zarr3 is False else ("mcjax",)
 

@@ -30,7 +30,7 @@ def uncommitted(step_metadata: Mapping[str, Any]) -> bool:
     return "commit_timestamp_nsecs" in step_metadata and not step_metadata["commit_timestamp_nsecs"]
 
 
-def lacking(arrays: Sequence[SavedArray], names: Collection[str], *, ocdbt: bool | None) -> str | None:
+def missing_arrays(arrays: Sequence[SavedArray], names: Collection[str], *, ocdbt: bool | None) -> str | None:
     """Return the first difference between its own list of arrays and the folder, or None. `names`: with OCDBT all
     entries of the folder, else the folders that contain an array's own file.
     """

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.catalog.data import text
+from xsft.catalog.data import catalog_text
 from xsft.catalog.releases import DEFAULT
 from xsft.checks.values import is_on
 from xsft.facts import Facts
@@ -297,7 +297,7 @@ def _is_misspelt_switch(value: str) -> bool:
 @cache
 def libtpu_flags() -> frozenset[str]:
     """Return the names that libtpu's flags can have."""
-    lines = text("libtpu_flags.txt").splitlines()
+    lines = catalog_text("libtpu_flags.txt").splitlines()
     return frozenset(" ".join(line for line in lines if not line.startswith("#")).split())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xsft.catalog.fit import CompilerVerdict, known_verdict
 from xsft.checks.values import is_on
 from xsft.fit.derive import KnownStep
-from xsft.fit.step import tokens_of
+from xsft.fit.step import target_length
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Marginal, Verdict
 from xsft.spec.resolve import Run
 from xsft.trainers.trainer import trainer_of
@@ -20,7 +20,7 @@ def shipped_verdict(run: Run) -> tuple[str, KnownStep] | None:
     if row is None or row.step != "sft":
         return None
     entry = CompiledStep(verdict=_verdict(row), tokens=row.tokens, versions={"maxtext": row.maxtext}, made_at="")
-    return row.id, KnownStep(entry=entry, derived=row.tokens != tokens_of(keys))
+    return row.id, KnownStep(entry=entry, derived=row.tokens != target_length(keys))
 
 
 def _verdict(row: CompilerVerdict) -> Verdict:

@@ -18,7 +18,7 @@ from xsft.checks.trainer_keys import FIELD_OF, IDENTITY, where_of
 from xsft.checks.values import is_on, number
 from xsft.problems import Problem, error
 from xsft.spec.base import Value
-from xsft.spec.explain import explain
+from xsft.spec.explain import explain_validation
 from xsft.spec.model import Overrides, WorkloadSpec
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Axis
@@ -101,7 +101,7 @@ def _set_fields(spec: WorkloadSpec, fields: Fields) -> tuple[WorkloadSpec, tuple
     try:
         valid = WorkloadSpec.model_validate(tree, strict=False)  # MaxText reads '16' as 16, too
     except ValidationError as invalid:
-        said = explain(invalid, ParsedYaml(data=tree, lines={}, raw={}), model_cls=WorkloadSpec)
+        said = explain_validation(invalid, ParsedYaml(data=tree, lines={}, raw={}), model_cls=WorkloadSpec)
         return spec, tuple(map(_as_override, said))
     return spec.model_copy(update={section: getattr(valid, section) for section in sections}), ()
 

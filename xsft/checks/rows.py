@@ -12,8 +12,8 @@ from typing import Literal
 from xsft.catalog.tokenizers import refuses_system, wants_alternating_roles
 from xsft.checks.values import is_on, number
 from xsft.dataset.passes import Split
-from xsft.dataset.rules import ROLES, Render, Rules, judge
-from xsft.dataset.verdicts import Round, length_problems, problems_of, texts_of
+from xsft.dataset.rules import ROLES, Render, Rules, judge_row
+from xsft.dataset.verdicts import Round, length_problems, row_problems, texts_of
 from xsft.facts import CountedData, DataFacts, Facts, RoundTokens, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Keys
@@ -90,7 +90,7 @@ def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Pro
     if rules is None:
         yield _not_judged(where)
     elif found.problem is None:
-        yield from problems_of(found, rules, where=where)
+        yield from row_problems(found, rules, where=where)
 
 
 def _template_refused(run: Run, keys: Keys, found: DataFacts, rules: Rules | None, *, where: str) -> Iterator[Problem]:
@@ -99,7 +99,7 @@ def _template_refused(run: Run, keys: Keys, found: DataFacts, rules: Rules | Non
     if rules is None or rules.render or own:
         return
     for row in found.rows:
-        roles = [str(message["role"]) for message in judge(row.row, rules).messages]
+        roles = [str(message["role"]) for message in judge_row(row.row, rules).messages]
         if refused := _refused_roles(roles, run.tokenizer or ""):
             what, fix = refused
             message = f"{row.at} has {what}, at which the chat template of {run.tokenizer} stops."

@@ -14,7 +14,7 @@ from xsft.checks.values import is_on, number
 from xsft.fit.derive import KnownStep
 from xsft.fit.published import PublishedStep, published_steps
 from xsft.fit.roofline import StepBound, arithmetic_bound, compiled_bound
-from xsft.fit.step import tokens_of
+from xsft.fit.step import target_length
 from xsft.records.model import MeasuredPace
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -92,7 +92,7 @@ def model_flops(model: CatalogModel, *, tokens: float, adapters: bool = False) -
 
 def _tokens_per_device(keys: Mapping[str, Value]) -> float | None:
     """Return the tokens that a device computes in a step."""
-    length, batch = tokens_of(keys), number(keys.get("per_device_batch_size")) or 1.0
+    length, batch = target_length(keys), number(keys.get("per_device_batch_size")) or 1.0
     accumulated = number(keys.get("gradient_accumulation_steps")) or 1.0
     return None if length is None else length * batch * accumulated
 

@@ -13,7 +13,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from xsft.catalog.data import text
+from xsft.catalog.data import catalog_text
 from xsft.catalog.models import pins
 from xsft.catalog.releases import DEFAULT, at_least
 from xsft.checks.trainer_keys import where_of
@@ -123,7 +123,7 @@ def _check_unread_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]
 @cache
 def unread_keys() -> frozenset[str]:
     """Return the keys that MaxText takes and nothing that its SFT trainer runs reads."""
-    return frozenset(line for line in text("unread_keys.txt").splitlines() if not line.startswith("#"))
+    return frozenset(line for line in catalog_text("unread_keys.txt").splitlines() if not line.startswith("#"))
 
 
 def _for_tests(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

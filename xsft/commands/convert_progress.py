@@ -17,8 +17,8 @@ from xsft.conversion.progress import (
     ConversionEvent,
     ConversionPace,
     ConversionPhase,
+    conversion_event,
     download_text,
-    parse,
 )
 from xsft.effects.machine import clock
 from xsft.spec.amounts import size_text
@@ -53,7 +53,7 @@ class ConversionDisplay:
 
     def on_line(self, line: str) -> None:
         """Show what a line of the converter tells."""
-        event = parse(line)
+        event = conversion_event(line)
         if event is not None:
             self.on_event(event)
         else:

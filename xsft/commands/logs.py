@@ -26,7 +26,7 @@ from xsft.effects.submit.interrupts import goes_on, when_interrupted
 from xsft.errors import Unknown, Unreachable, UsageError, XsftError
 from xsft.run_query import RunQuery, look, look_up, query_of
 from xsft.states.folding import FoldedRun
-from xsft.states.lookup import silence, silent
+from xsft.states.lookup import silent, why_silent
 from xsft.states.model import Observation, RunObject
 from xsft.states.moments import before
 from xsft.states.names import ENDED
@@ -188,7 +188,7 @@ def _refuse_slices(asked: LogRequest) -> None:
 
 
 def _jobset(seen: Observation) -> RunObject:
-    if silent := silence(seen):
+    if silent := why_silent(seen):
         raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again later.")
     if seen.jobset is not None:
         return seen.jobset

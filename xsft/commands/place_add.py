@@ -26,7 +26,7 @@ from xsft.errors import Refused, SpecError, UsageError
 from xsft.naming import list_names
 from xsft.problems import Problem, errors_in
 from xsft.spec.place import DEFAULT_QUEUE
-from xsft.spec.placestext import rendered, with_place
+from xsft.spec.placestext import render_place, with_place
 
 GKE_CONTEXT = re.compile(r"gke_([^_]+)_([^_]+)_([^_]+)")
 """The context that `gcloud container clusters get-credentials` writes: project, location and cluster."""
@@ -80,7 +80,7 @@ def _new_place(args: argparse.Namespace, *, file: Path) -> NewPlace:
     name = args.name or _asked("Name of the place", (), default=_name_for(values))
     view = ClusterView() if args.offline else _view(name, values)
     values |= _queue(args, view) | _folders(args, found) | _pathways(args)
-    place = parse_places(rendered(name, values))[name]
+    place = parse_places(render_place(name, values))[name]
     problems, notes = ((), ()) if args.offline else verify(place, view, world=PlaceProbe())
     if errors_in(problems):
         raise SpecError(tuple(problems))
@@ -146,7 +146,7 @@ def _name_for(values: JsonObject) -> str:
 
 
 def _view(name: str, values: JsonObject) -> ClusterView:
-    place = parse_places(rendered(name, values))[name]
+    place = parse_places(render_place(name, values))[name]
     with spinning("place", "reading the cluster"):
         return view_cluster(place, world=PlaceProbe())
 
@@ -182,7 +182,7 @@ def _not_given(values: JsonObject, found: ProjectView) -> Iterator[str]:
 
 
 def _report(new: NewPlace, *, args: argparse.Namespace) -> None:
-    entry = rendered(new.name, new.values)
+    entry = render_place(new.name, new.values)
     if args.json:
         _print_document(new, entry=entry, written=not args.print)
         return

@@ -21,7 +21,7 @@ from xsft.problems import Problem
 from xsft.run_query import RunQuery, look, query_of, there
 from xsft.spec.keypath import printable
 from xsft.states.folding import FoldedRun, RowFilter, chosen
-from xsft.states.lookup import lacking
+from xsft.states.lookup import first_missing_run
 from xsft.states.rows import Row
 from xsft.states.worth import zero_loss
 
@@ -51,7 +51,7 @@ def report(query: RunQuery, *, json: bool, stdout: TextIO) -> int:
     with spinning("status", "asking the clusters") as say:
         query.listen(say)
         found, rows = look(query)
-    failed, picked = lacking(query.wanted.runs, rows, found), there(query, rows)
+    failed, picked = first_missing_run(query.wanted.runs, rows, found), there(query, rows)
     if failed is not None and not picked:
         raise failed
     unknown = failed.problems if failed else ()

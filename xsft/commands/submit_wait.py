@@ -23,7 +23,7 @@ from xsft.effects.machine.parallel import start
 from xsft.effects.submit.submission import Submission
 from xsft.errors import XsftError
 from xsft.run_query import RunQuery, look_up
-from xsft.states.causes import explain
+from xsft.states.causes import explain_state
 from xsft.states.evidence import Evidence
 from xsft.states.folding import FoldedRun
 from xsft.states.model import Observation
@@ -106,7 +106,10 @@ class After(Struct, frozen=True, kw_only=True):
             evidence = self.gather(look_up(self.query, name))
         except XsftError:
             return  # the error raised then names the next step
-        for line in (*log_lines(evidence, tail=TAIL), *cause_lines(explain(evidence, now=self.query.now()).cause)):
+        for line in (
+            *log_lines(evidence, tail=TAIL),
+            *cause_lines(explain_state(evidence, now=self.query.now()).cause),
+        ):
             self.say(line)
 
     def _until(self, goal: Goal, name: str, patience: WaitLimits) -> Waited:

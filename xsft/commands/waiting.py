@@ -21,7 +21,7 @@ from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, X
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look
 from xsft.states.folding import named
-from xsft.states.lookup import missing, one_run, silent, unread
+from xsft.states.lookup import missing_run, one_run, runs_unread, silent
 from xsft.states.rows import Row
 from xsft.states.waiting import Goal, beyond, verdict
 from xsft.states.worth import zero_loss
@@ -170,9 +170,9 @@ class _Watch(Struct, kw_only=True):
             return self._silent(failed)
         if not named(rows, self.name):
             if not found.whole:
-                return self._silent(unread(found, f"{self.name} was not found on the clusters that answered"))
+                return self._silent(runs_unread(found, f"{self.name} was not found on the clusters that answered"))
             if self.row is None and not self.known:
-                raise missing(self.name, rows, found)
+                raise missing_run(self.name, rows, found)
             return self._missed()
         hit = one_run(self.name, rows, found)
         if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again

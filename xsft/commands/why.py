@@ -20,15 +20,15 @@ from xsft.errors import Unknown, Unreachable
 from xsft.run_query import RunQuery, look_up, query_of
 from xsft.spec.keypath import printable
 from xsft.spec.secrets import redact
-from xsft.states.causes import explain, found_of
+from xsft.states.causes import explain_state, found_of
 from xsft.states.evidence import Evidence
 from xsft.states.failing import first_failure, place
 from xsft.states.folding import FoldedRun
-from xsft.states.lookup import silence
+from xsft.states.lookup import why_silent
 from xsft.states.model import Observation
 from xsft.states.rows import Row, row_of
 from xsft.states.rule import Cause, Explanation
-from xsft.trainers.plain import plain
+from xsft.trainers.plain import plain_line
 
 OTHERS = 4
 """Number of causes shown after the first one."""
@@ -76,7 +76,7 @@ def explained(name: str, *, world: WhyWorld, attempt: int | None = None) -> Expl
         hit = _submission(look_up(world.query, name), name=name, attempt=attempt, world=world)
         _require_its_cluster(hit.seen, hit.row)
         evidence = world.gather(hit)
-    told = explain(evidence, now=world.query.now())
+    told = explain_state(evidence, now=world.query.now())
     _keep(hit, evidence, told, world)
     return Explained(row=hit.row, evidence=evidence, explanation=told)
 
@@ -156,11 +156,11 @@ def _safe(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    return redact(plain(text))
+    return redact(plain_line(text))
 
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
-    if silent := silence(seen):
+    if silent := why_silent(seen):
         known = f" Last known state, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
         raise Unreachable(
             f"The cluster of {row.run_name} does not answer: {silent}.{known if seen.last_known else ''}",

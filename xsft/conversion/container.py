@@ -26,14 +26,14 @@ def main(notes: dict[str, Any], command: list[str]) -> int:
         say(f"another process has begun to write {checkpoint}; convert again, which takes a new folder")
         return REFUSED
     status, stopped_by = run(command)
-    whole = is_whole(place, checkpoint)
-    record_end(place, notes, record, ended(status=status, stopped_by=stopped_by, whole=whole))
+    whole = is_committed(place, checkpoint)
+    record_end(place, notes, record, outcome_of(status=status, stopped_by=stopped_by, whole=whole))
     if whole and status:
         say(f"the checkpoint is saved whole; afterwards the converter ended with exit status {status}")
     return 0 if whole else status_of(status)
 
 
-def ended(*, status: int, stopped_by: str, whole: bool) -> dict[str, Any]:
+def outcome_of(*, status: int, stopped_by: str, whole: bool) -> dict[str, Any]:
     if whole:
         return {"outcome": "completed"}
     if stopped_by:
@@ -42,7 +42,7 @@ def ended(*, status: int, stopped_by: str, whole: bool) -> dict[str, Any]:
     return {"outcome": "failed", "reason": reason}
 
 
-def is_whole(place: BucketPlace | FolderPlace, checkpoint: str) -> bool:
+def is_committed(place: BucketPlace | FolderPlace, checkpoint: str) -> bool:
     """Return whether the save was committed, as `xsft.checkpoint.whole` tells it."""
     step = checkpoint.rpartition("/")[0]
     if place.read(f"{checkpoint}/_METADATA") is None:

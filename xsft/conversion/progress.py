@@ -67,7 +67,7 @@ WINDOW_S = 20.0
 """Seconds over which a rate is measured."""
 
 
-def parse(line: str) -> ConversionEvent | None:
+def conversion_event(line: str) -> ConversionEvent | None:
     """Return the event in a line; None for a line without progress."""
     if "Transforming weights:" in line and (bar := _ARRAYS.search(line)):
         return ArraysDone(done=int(bar[1]), of=int(bar[2]))

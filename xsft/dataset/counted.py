@@ -26,9 +26,9 @@ OF_FILES = frozenset({"hf_train_files", "hf_eval_files", "grain_train_files", "g
 
 def address(run: Run, facts: Facts) -> str:
     """Return a digest of everything that decides what is counted, as far as it can be seen from here."""
-    keys = _keys(run)
+    keys = _data_keys(run)
     files = [run.spec.data.hf_eval_split, run.spec.data.hf_eval_files]
-    return _digest(run, facts, keys=keys, eval=files, rows=facts.data.digest if facts.data else None)
+    return _count_digest(run, facts, keys=keys, eval=files, rows=facts.data.digest if facts.data else None)
 
 
 def content_address(run: Run, facts: Facts) -> str | None:
@@ -36,15 +36,15 @@ def content_address(run: Run, facts: Facts) -> str | None:
     train, evaluated = (found.content if found else "" for found in (facts.data, facts.eval_data))
     if not train or bool(evaluated) != bool(run.spec.data.hf_eval_files):
         return None
-    keys = {key: value for key, value in _keys(run).items() if key not in OF_FILES}
-    return _digest(run, facts, keys=keys, eval=[run.spec.data.hf_eval_split, evaluated], content=train)
+    keys = {key: value for key, value in _data_keys(run).items() if key not in OF_FILES}
+    return _count_digest(run, facts, keys=keys, eval=[run.spec.data.hf_eval_split, evaluated], content=train)
 
 
-def _keys(run: Run) -> dict[str, Any]:
+def _data_keys(run: Run) -> dict[str, Any]:
     return {key: value for key, value in trainer_of(run).trainer_keys(run).items() if key not in NOT_OF_DATA}
 
 
-def _digest(run: Run, facts: Facts, **decided: Any) -> str:
+def _count_digest(run: Run, facts: Facts, **decided: Any) -> str:
     more = {
         "release": run.release.version,
         "slices": [str(run.slice), run.num_slices],

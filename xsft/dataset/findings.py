@@ -30,13 +30,13 @@ def _findings(summary: Summary, reading: Reading, split: Split) -> Iterator[Prob
         return
     yield from _targets(summary, reading)
     yield from _truncated(summary, reading)
-    yield from _end(summary)
+    yield from _check_no_end(summary)
     for role in summary.roles:
-        yield from _role(role)
-    yield from _vocabulary(summary)
+        yield from _check_role(role)
+    yield from _check_token_ids(summary)
     yield from _split_leak(summary)
     if split == "train":
-        yield from _steps(summary, reading)
+        yield from _check_steps(summary, reading)
 
 
 def _targets(summary: Summary, reading: Reading) -> Iterator[Problem]:
@@ -61,7 +61,7 @@ def _truncated(summary: Summary, reading: Reading) -> Iterator[Problem]:
         yield warning("data-truncated", where, f"{share} are longer than {reading.limit} tokens and are cut.", look)
 
 
-def _end(summary: Summary) -> Iterator[Problem]:
+def _check_no_end(summary: Summary) -> Iterator[Problem]:
     if summary.no_end <= MANY_UNENDED:
         return
     share = f"{summary.no_end:.1%} of {summary.sampled:,} examples"
@@ -70,7 +70,7 @@ def _end(summary: Summary) -> Iterator[Problem]:
     yield warning("data-no-end", "data.chat_template", message, fix)
 
 
-def _role(role: Role) -> Iterator[Problem]:
+def _check_role(role: Role) -> Iterator[Problem]:
     said = role.turns - role.empty
     if said and role.dropped > MANY_DROPPED * said:
         message = f"The template drops {role.dropped:,} of {said:,} messages of the role {role.role!r}."
@@ -81,7 +81,7 @@ def _role(role: Role) -> Iterator[Problem]:
         yield warning("data-empty-turn", "data", message, "Remove such rows, or fill them.")
 
 
-def _vocabulary(summary: Summary) -> Iterator[Problem]:
+def _check_token_ids(summary: Summary) -> Iterator[Problem]:
     if summary.beyond_vocabulary:
         message = (
             f"{summary.beyond_vocabulary:,} of {summary.sampled:,} examples hold token ids that the model has no row "
@@ -99,7 +99,7 @@ def _split_leak(summary: Summary) -> Iterator[Problem]:
         yield warning("data-leak", "data.hf_eval_split", message, "Remove them from one of the splits.")
 
 
-def _steps(summary: Summary, reading: Reading) -> Iterator[Problem]:
+def _check_steps(summary: Summary, reading: Reading) -> Iterator[Problem]:
     """Compare train.steps with the packed rows; `steps-beyond-data` counts one row per sequence."""
     if summary.steps_per_epoch is None or not summary.everything:
         return

@@ -57,41 +57,41 @@ def retyped(told: Sequence[object], cast: Sequence[object]) -> Retyped | None:
     if not cast:
         return None
     kinds: dict[str, set[JsonKind]] = {}
-    for path, value in _values("", told):
-        kinds.setdefault(path, set()).add(_kind(value))
-    for path, value in _values("", cast):
+    for path, value in _values_of_rows("", told):
+        kinds.setdefault(path, set()).add(_json_kind(value))
+    for path, value in _values_of_rows("", cast):
         known = kinds.get(path, set()) - {"null"} or kinds.get(path, set())
-        if len(known) == 1 and not _fits(first := next(iter(known)), value):
+        if len(known) == 1 and not _can_cast(first := next(iter(known)), value):
             return Retyped(path, first, value)
     return None
 
 
-def _values(path: str, rows: Sequence[object]) -> Iterator[tuple[str, object]]:
+def _values_of_rows(path: str, rows: Sequence[object]) -> Iterator[tuple[str, object]]:
     for row in rows:
         if isinstance(row, dict):
             for key, value in row.items():
-                yield from _below(f"{path}.{key}" if path else str(key), value)
+                yield from _values_below(f"{path}.{key}" if path else str(key), value)
 
 
-def _below(path: str, value: object) -> Iterator[tuple[str, object]]:
+def _values_below(path: str, value: object) -> Iterator[tuple[str, object]]:
     yield path, value
     if isinstance(value, dict):
-        yield from _values(path, [value])
+        yield from _values_of_rows(path, [value])
     elif isinstance(value, list):
         for one in value or [None]:  # an empty list tells the type null
-            yield from _below(f"{path}[]", one)
+            yield from _values_below(f"{path}[]", one)
 
 
-def _kind(value: object) -> JsonKind:
+def _json_kind(value: object) -> JsonKind:
     return _KINDS.get(type(value), "object")
 
 
-def _fits(told: JsonKind, value: object) -> bool:
+def _can_cast(told: JsonKind, value: object) -> bool:
     if told in ("int", "float") and isinstance(value, str):
         return _is_number(value)
     if told == "int" and isinstance(value, float):
         return value.is_integer()
-    return _kind(value) in _CAST[told]
+    return _json_kind(value) in _CAST[told]
 
 
 def _is_number(text: str) -> bool:

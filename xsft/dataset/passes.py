@@ -74,16 +74,16 @@ def reading_of(run: Run) -> Reading:
     keys = trainer_of(run).trainer_keys(run)
     batch = float(str(keys.get("per_device_batch_size") or 1)) * run.devices
     return Reading(
-        limit=_whole(keys.get("max_target_length"), 2048),
+        limit=_integer_or(keys.get("max_target_length"), 2048),
         packs=str(keys.get("packing", True)).lower() == "true",
-        sequences_per_step=batch * _whole(keys.get("gradient_accumulation_steps"), 1),
+        sequences_per_step=batch * _integer_or(keys.get("gradient_accumulation_steps"), 1),
         steps=run.spec.train.steps,
-        epochs=_whole(keys.get("num_epoch"), 1),
+        epochs=_integer_or(keys.get("num_epoch"), 1),
         rows=run.spec.data.rows,
     )
 
 
-def _whole(value: Value, otherwise: int) -> int:
+def _integer_or(value: Value, otherwise: int) -> int:
     return int(str(value)) if value is not None else otherwise
 
 

@@ -150,7 +150,7 @@ def preparation(run: Run, options: Options) -> Preparation:
         raise SpecError(tuple(refused))
     grain = data.pipeline == "grain" or options.format == "arrayrecord"
     return Preparation(
-        name=_name(data.hf_path, data.hf_train_files),
+        name=_folder_word(data.hf_path, data.hf_train_files),
         sources=sources,
         rule="none" if data.formatting_func and not grain else "texts" if grain else "lists",
         hosts=run.slice.hosts * run.num_slices if run.spec.on_cluster and run.slice else 1,
@@ -210,7 +210,7 @@ def _column_problems(source: Source, format: Format) -> list[Problem]:
     return []
 
 
-def _name(path: str, files: str | None) -> str:
+def _folder_word(path: str, files: str | None) -> str:
     """Return a word for the folder: the last part of `org/ultrachat_200k`, the file's name of `rows-*.jsonl`."""
     stem = posixpath.basename((files if path in FILE_FORMATS and files else path).rstrip("/")).partition(".")[0]
     return re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-").lower()[:40] or "data"
@@ -240,7 +240,7 @@ def shard_count(*, rows: int, size: int, hosts: int, asked: int | None) -> int:
     return max(rows // hosts * hosts, min(rows, hosts))
 
 
-def problems_of(counted: Mapping[SplitName, SplitCount], wanted: Preparation) -> tuple[Problem, ...]:
+def preparation_problems(counted: Mapping[SplitName, SplitCount], wanted: Preparation) -> tuple[Problem, ...]:
     """Return the problems that prevent writing."""
     return tuple(problem for name, one in counted.items() for problem in _split_problems(name, one, wanted))
 

@@ -58,7 +58,7 @@ class RowVerdict:
     """Roles whose messages the template does not write; MaxText itself drops roles outside ROLES."""
 
 
-def judge(row: object, rules: Rules) -> RowVerdict:
+def judge_row(row: object, rules: Rules) -> RowVerdict:
     """Return what MaxText would do with the row if it were the only one."""
     if not isinstance(row, dict):
         return RowVerdict(outcome="refused", id="data-columns", why="is no object of columns")
@@ -91,7 +91,7 @@ def _no_feature(row: Mapping[str, Any], rules: Rules) -> str:
 
 def unfit(row: object, rules: Rules) -> str:
     """Return why the row is not prepared: MaxText stops at it, or trains less than it holds; empty if neither."""
-    verdict = judge(row, rules)
+    verdict = judge_row(row, rules)
     if verdict.outcome == "refused" or not isinstance(row, dict):
         return verdict.why
     return _surplus(row, rules) or next(filter(None, map(_lost, verdict.messages)), "")
@@ -119,7 +119,7 @@ def uneven(rows: Sequence[object], rules: Rules) -> bool:
     """Return whether messages differ in their keys, so that datasets does not read the column as messages."""
     if "question" in rules.columns:
         return False
-    columns = [{_keys(one) for one in _each(rows, column) if one is not None} for column in rules.columns]
+    columns = [{_message_keys(one) for one in _each(rows, column) if one is not None} for column in rules.columns]
     return all(len(shapes) > 1 for shapes in columns)
 
 
@@ -134,10 +134,10 @@ def added_columns(told: Sequence[object], cast: Sequence[object]) -> tuple[str, 
     """Return the columns that the first rows lack: datasets stops with CastError, although it fills missing ones."""
     if not told:
         return ()
-    return tuple(sorted(_columns(cast) - _columns(told)))
+    return tuple(sorted(_columns_of_rows(cast) - _columns_of_rows(told)))
 
 
-def _columns(rows: Sequence[object]) -> frozenset[str]:
+def _columns_of_rows(rows: Sequence[object]) -> frozenset[str]:
     return frozenset[str]().union(*(row for row in rows if isinstance(row, dict)))
 
 
@@ -145,7 +145,7 @@ def _all_keys(rows: Sequence[object], column: str) -> frozenset[str]:
     return frozenset[str]().union(*(message for message in _each(rows, column) if isinstance(message, dict)))
 
 
-def _keys(message: object) -> frozenset[str]:
+def _message_keys(message: object) -> frozenset[str]:
     return frozenset(message) if isinstance(message, dict) else frozenset()
 
 
@@ -158,9 +158,9 @@ def _each(rows: Sequence[object], column: str) -> Iterator[object]:
 def _messages(row: Mapping[str, Any], rules: Rules) -> list[Message] | RowVerdict:
     values = [row[column] for column in rules.columns]
     if set(rules.columns) == {"question", "answer"}:
-        return _questions(row["question"], row["answer"], rules)
+        return _messages_of_question(row["question"], row["answer"], rules)
     if rules.texts and len(values) == 2:
-        return _questions(row["prompt"], row["completion"], rules)
+        return _messages_of_question(row["prompt"], row["completion"], rules)
     for column, value in zip(rules.columns, values, strict=True):
         if why := "" if rules.grain and value == [] else _no_conversation(value):
             return RowVerdict(outcome="refused", id="data-conversation", why=f"holds in {column} {why}")
@@ -207,7 +207,7 @@ def _combined(values: Sequence[list[Message]], columns: Sequence[str]) -> list[M
     return [column[at] for at in range(len(first)) for column in values]
 
 
-def _questions(question: Any, answer: Any, rules: Rules) -> list[Message] | RowVerdict:
+def _messages_of_question(question: Any, answer: Any, rules: Rules) -> list[Message] | RowVerdict:
     if rules.formatted and not (isinstance(question, str) and isinstance(answer, str)):
         return RowVerdict(
             outcome="refused", id="data-conversation", why="holds a question or an answer that is no text"
@@ -229,7 +229,7 @@ def _conversation(messages: list[Message], rules: Rules) -> RowVerdict:
     if rules.render is None:
         return RowVerdict(outcome="trained", messages=tuple(messages))
     try:
-        parts = [_parts(one, rules.render) for one in rounds]
+        parts = [_prompt_and_answer(one, rules.render) for one in rounds]
     except Exception as failed:  # noqa: BLE001 - a template may raise anything
         return RowVerdict(
             outcome="refused",
@@ -244,19 +244,19 @@ def _conversation(messages: list[Message], rules: Rules) -> RowVerdict:
         )
     learnt = "".join(answer if rules.completion_only else prompt + answer for prompt, answer in parts)
     written = "".join(prompt + answer for prompt, answer in parts)
-    unwritten = tuple(_role(one) for one in messages if not _is_written(one, written))
+    unwritten = tuple(_message_role(one) for one in messages if not _is_written(one, written))
     outcome: RowOutcome = "trained" if learnt else "nothing"
     return RowVerdict(outcome=outcome, messages=tuple(messages), parts=tuple(parts), unwritten=unwritten)
 
 
-def _role(message: Message) -> str:
+def _message_role(message: Message) -> str:
     return str(message["role"])
 
 
 def _wrong_order(messages: Sequence[Message]) -> str:
     """Return why MaxText fails at this order of roles; empty if it does not."""
     since: list[str] = []
-    for at, role in enumerate(map(_role, messages)):
+    for at, role in enumerate(map(_message_role, messages)):
         if role == "system" and at:
             return f"has a system message at position {at}; MaxText takes one at the beginning only"
         if role == "assistant" and not since:
@@ -267,9 +267,9 @@ def _wrong_order(messages: Sequence[Message]) -> str:
 
 def _no_answer(messages: Sequence[Message]) -> str:
     """Return that no message is an answer: Hugging Face's pipeline stops, and Grain's trains nothing."""
-    if "assistant" in map(_role, messages):
+    if "assistant" in map(_message_role, messages):
         return ""
-    found = ", ".join(dict.fromkeys(map(_role, messages))) or "none"
+    found = ", ".join(dict.fromkeys(map(_message_role, messages))) or "none"
     return f"has no message of the role assistant; its roles are {found}"
 
 
@@ -277,14 +277,14 @@ def _rounds(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
     """Yield each answer with the messages before it; MaxText formats each of these alone."""
     found: list[dict[str, Any]] = []
     for message in messages:
-        if _role(message) in ROLES:
+        if _message_role(message) in ROLES:
             found.append(dict(message))
-        if _role(message) == "assistant":
+        if _message_role(message) == "assistant":
             yield found
             found = []
 
 
-def _parts(one: list[dict[str, Any]], render: Render) -> tuple[str, str]:
+def _prompt_and_answer(one: list[dict[str, Any]], render: Render) -> tuple[str, str]:
     """Return (prompt, answer): the answer starts where the text with it differs from the text without."""
     whole = render(one, False)  # noqa: FBT003 - as jinja has it: the answer is there
     begun = render(one[:-1], True)  # noqa: FBT003

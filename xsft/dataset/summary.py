@@ -84,17 +84,17 @@ def summarize(found: Inspected, *, reading: Reading, vocabulary: Vocabulary) -> 
     sample, lengths = found.sample.rows, sorted(found.uncut.lengths)
     rows = len(sample) if found.sample.ended else reading.rows
     packing = _packing(found.packed, reading.limit)
-    steps = _steps(found, reading, rows=rows, packing=packing)
+    steps = _steps_per_epoch(found, reading, rows=rows, packing=packing)
     ends = [one.end(vocabulary) for one in sample if one.padding and one.trained_tokens]
     return Summary(
         rows=rows,
         sampled=len(sample),
         everything=found.sample.ended,
-        tokens=_lengths(lengths, LOOK_AHEAD * reading.limit),
-        truncated=_share(sum(length > reading.limit for length in lengths), len(lengths)),
-        no_target=_share(sum(one.trained_tokens == 0 for one in sample), len(sample)),
-        no_end=_share(ends.count(None), len(ends)),
-        trained=_share(sum(one.trained_tokens for one in sample), sum(one.length for one in sample)),
+        tokens=_summarize_lengths(lengths, LOOK_AHEAD * reading.limit),
+        truncated=_ratio(sum(length > reading.limit for length in lengths), len(lengths)),
+        no_target=_ratio(sum(one.trained_tokens == 0 for one in sample), len(sample)),
+        no_end=_ratio(ends.count(None), len(ends)),
+        trained=_ratio(sum(one.trained_tokens for one in sample), sum(one.length for one in sample)),
         duplicates=len(sample) - len({one.target_text for one in sample}) if sample else 0,
         in_other=_shared(sample, found.other, attrgetter("target_text")),
         whole_in_other=_shared(sample, found.other, attrgetter("inputs", "target_text")),
@@ -109,11 +109,11 @@ def summarize(found: Inspected, *, reading: Reading, vocabulary: Vocabulary) -> 
     )
 
 
-def _share(part: float, whole: float) -> float:
+def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _lengths(lengths: Sequence[int], looked_to: int) -> Lengths | None:
+def _summarize_lengths(lengths: Sequence[int], looked_to: int) -> Lengths | None:
     if not lengths:
         return None
     p50, p90 = (lengths[min(len(lengths) - 1, math.ceil(len(lengths) * share) - 1)] for share in (0.5, 0.9))
@@ -141,10 +141,10 @@ def _roles(rows: Sequence[Sequence[Turn]]) -> tuple[Role, ...]:
 def _packing(packed: PassRead | None, limit: int) -> float | None:
     if packed is None or not packed.rows:
         return None
-    return _share(sum(one.length for one in packed.rows), limit * len(packed.rows))
+    return _ratio(sum(one.length for one in packed.rows), limit * len(packed.rows))
 
 
-def _steps(found: Inspected, reading: Reading, *, rows: int | None, packing: float | None) -> float | None:
+def _steps_per_epoch(found: Inspected, reading: Reading, *, rows: int | None, packing: float | None) -> float | None:
     if rows is None or not found.uncut.lengths:
         return None
     if not packing:

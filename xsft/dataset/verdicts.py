@@ -17,7 +17,7 @@ from xsft.dataset.rules import (
     RowVerdict,
     Rules,
     added_columns,
-    judge,
+    judge_row,
     stretched,
     uneven,
 )
@@ -54,7 +54,7 @@ def texts_of(rows: Sequence[SampledRow], rules: Rules) -> tuple[tuple[Round, ...
     """Return the rounds of the rows that are judged, (prompt, answer) each, as many as a check tokenises."""
     left, found = TEXT_CHARACTERS, []
     for row in rows[:: max(1, -(-len(rows) // JUDGED))]:
-        parts = judge(row.row, rules).parts
+        parts = judge_row(row.row, rules).parts
         left -= sum(len(prompt) + len(answer) for prompt, answer in parts)
         if left < 0:
             break
@@ -94,15 +94,15 @@ def _has_target(rounds: Sequence[RoundTokens], limit: int) -> bool:
     return False
 
 
-def problems_of(found: DataFacts, rules: Rules, *, where: str) -> Iterator[Problem]:
+def row_problems(found: DataFacts, rules: Rules, *, where: str) -> Iterator[Problem]:
     """Yield the problems of the rows. `where`: the field with the files."""
     rows = found.rows
     chosen = rows[:: max(1, -(-len(rows) // JUDGED))]
-    judged = [_Judged(row.at, judge(row.row, rules)) for row in chosen]
+    judged = [_Judged(row.at, judge_row(row.row, rules)) for row in chosen]
     refused = [one for one in judged if one.verdict.outcome == "refused"]
     yield from _refusals(refused, len(judged), where)
     if not refused and not rules.grain:  # Grain reads each file by its own columns
-        yield from _keys(rows, rules, where)
+        yield from _check_message_keys(rows, rules, where)
         if found.counted is not None:  # a sample does not show which columns the first rows have
             yield from _added(rows, where)
     yield from _learnt([one for one in judged if one.verdict.outcome != "refused"], where)
@@ -119,7 +119,7 @@ def _refusals(refused: Sequence[_Judged], count: int, where: str) -> Iterator[Pr
         yield error(name, where, message, FIXES[name], kind="disputable")
 
 
-def _keys(rows: Sequence[SampledRow], rules: Rules, where: str) -> Iterator[Problem]:
+def _check_message_keys(rows: Sequence[SampledRow], rules: Rules, where: str) -> Iterator[Problem]:
     if uneven([row.row for row in rows if row.keys == "alike"], rules):
         message = (
             "Some messages have keys that others lack: MaxText stops with `Dataset is not in conversational format`."

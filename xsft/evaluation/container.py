@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from xsft.evaluation.measure_worker import ending, evaluated, say
-from xsft.evaluation.verdict import AnswerPattern, EvaluationRules, Judgement, Losses, judge
+from xsft.evaluation.verdict import AnswerPattern, EvaluationRules, Judgement, Losses, judge_evaluation
 from xsft.pod.expression import matches
 from xsft.pod.place import place_of
 from xsft.pod.work import now, record_attempt
@@ -27,7 +27,9 @@ def main(job: dict[str, Any], into: str) -> None:
     if jax.process_index() != 0:
         return
     judgement, place = judged(found, job["rules"]), place_of(into)
-    written = place.create(into, json.dumps(report(found, judgement, job["noted"]), indent=1, allow_nan=False))
+    written = place.create(
+        into, json.dumps(evaluation_document(found, judgement, job["noted"]), indent=1, allow_nan=False)
+    )
     say(f"wrote {into}" if written else f"{into} exists already, of the same inputs; it stays")
     say(f"verdict {judgement.summary}")
     record_attempt(place, job, end_of(judgement))
@@ -38,10 +40,12 @@ def judged(found: dict[str, Any], given: dict[str, Any]) -> Judgement:
     rules = EvaluationRules(**{**given, "require": tuple(AnswerPattern(**one) for one in given["require"])})
     base, tuned = found["models"]["base"], found["models"]["tuned"]
     losses = Losses(base=base["loss"], tuned=tuned["loss"])
-    return judge(rules, answers=tuple(one["text"] for one in tuned["answers"]), losses=losses, matches=matches)
+    return judge_evaluation(
+        rules, answers=tuple(one["text"] for one in tuned["answers"]), losses=losses, matches=matches
+    )
 
 
-def report(found: dict[str, Any], judgement: Judgement, noted: dict[str, Any]) -> dict[str, Any]:
+def evaluation_document(found: dict[str, Any], judgement: Judgement, noted: dict[str, Any]) -> dict[str, Any]:
     """Return the content of evaluation.json."""
     models = {name: {**one, "loss": finite(one["loss"])} for name, one in found["models"].items()}
     return {**noted, "finished_at": now(), "prompts": found["prompts"], **models, "judgement": asdict(judgement)}

@@ -206,10 +206,10 @@ def decoded(model: LoadedModel, asked: list[list[int]], *, job: dict[str, Any], 
         going = going & ~np.isin(chosen, stops)
     cut = [len(ids) > length - 1 for ids in asked]
     said = [tokens[row, starts[row] : ends[row]].tolist() for row in range(len(asked))]
-    return [told(ids, tokenizer, stops=stops, most=most, cut=was) for ids, was in zip(said, cut, strict=True)]
+    return [answer_text(ids, tokenizer, stops=stops, most=most, cut=was) for ids, was in zip(said, cut, strict=True)]
 
 
-def told(ids: list[int], tokenizer: Any, *, stops: list[int], most: int, cut: bool) -> dict[str, Any]:
+def answer_text(ids: list[int], tokenizer: Any, *, stops: list[int], most: int, cut: bool) -> dict[str, Any]:
     ended = "stop" if ids and ids[-1] in stops else "length" if len(ids) == most else "context"
     return {"tokens": ids, "text": tokenizer.decode(ids, skip_special_tokens=True), "ended": ended, "prompt_cut": cut}
 

@@ -33,7 +33,7 @@ def program_digest() -> str:
     return hashlib.sha256(program_archive()).hexdigest()
 
 
-def job_of(plan: EvaluationPlan) -> dict[str, Any]:
+def program_job(plan: EvaluationPlan) -> dict[str, Any]:
     """Return the job of the program, as its docstring explains it."""
     return {
         "models": [{"name": "base", "argv": plan.base_argv}, {"name": "tuned", "argv": plan.tuned_argv}],
@@ -50,7 +50,7 @@ def pod_argv(plan: EvaluationPlan, *, end: Mapping[str, Any], carried: str | Non
     image. The pod runs that one if it is this xsft's; else the program is sent with the command."""
     digest = program_digest()
     noted = {"schema": SCHEMA, **known_before(plan, worker=digest)}
-    notes = {**job_of(plan), **end, "noted": noted, "rules": msgspec.to_builtins(plan.inputs.rules)}
+    notes = {**program_job(plan), **end, "noted": noted, "rules": msgspec.to_builtins(plan.inputs.rules)}
     if carried != digest:
         return sent_argv(IN_POD, notes, (plan.result,))
     return carried_argv(IN_POD, notes, (plan.result,), archive=f"{FOLDER_IN_IMAGE}/{ARCHIVE}", sha256=digest)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from xsft.evaluation.inputs import Conversation, EvaluationInputs
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.verdict import Judgement, Losses, Matches, judge
+from xsft.evaluation.verdict import Judgement, Losses, Matches, judge_evaluation
 
 SCHEMA = "xsft.evaluation/1"
 MAX_BYTES = 1 << 26
@@ -89,7 +89,7 @@ def judgement_of(inputs: EvaluationInputs, measured: Measurement, *, matches: Ma
     """Return the verdict over a measurement."""
     losses = Losses(base=measured.base.loss if measured.base else None, tuned=measured.tuned.loss)
     answers = tuple(one.text for one in measured.tuned.answers)
-    return judge(inputs.rules, answers=answers, losses=losses, matches=matches)
+    return judge_evaluation(inputs.rules, answers=answers, losses=losses, matches=matches)
 
 
 def report_of(

@@ -73,7 +73,9 @@ class Losses:
     tuned: float | None
 
 
-def judge(rules: EvaluationRules, *, answers: tuple[str, ...], losses: Losses, matches: Matches) -> Judgement:
+def judge_evaluation(
+    rules: EvaluationRules, *, answers: tuple[str, ...], losses: Losses, matches: Matches
+) -> Judgement:
     """Return the verdict. `answers`: the tuned model's, one a prompt. Without `max_eval_loss` the tuned loss must be
     below the base's."""
     outcomes = (*_answer_rules(rules, answers, matches), *_loss_rules(rules, losses))
@@ -94,9 +96,9 @@ def _answer_rules(rules: EvaluationRules, answers: tuple[str, ...], matches: Mat
 def _matched(required: AnswerPattern, rule: str, answer: str, matches: Matches) -> RuleOutcome:
     match matches(required.matches, answer):
         case True:
-            return RuleOutcome(rule=rule, passed=True, why=f"it answered {_shortened(answer)}")
+            return RuleOutcome(rule=rule, passed=True, why=f"it answered {_quote_short(answer)}")
         case False:
-            return RuleOutcome(rule=rule, passed=False, why=f"it answered {_shortened(answer)}")
+            return RuleOutcome(rule=rule, passed=False, why=f"it answered {_quote_short(answer)}")
         case None:
             return RuleOutcome(rule=rule, passed=False, why="the regular expression took too long")
 
@@ -115,5 +117,5 @@ def _loss_rules(rules: EvaluationRules, losses: Losses) -> Iterator[RuleOutcome]
         yield RuleOutcome(rule="eval loss below the base's", passed=tuned < base and math.isfinite(tuned), why=why)
 
 
-def _shortened(text: str, most: int = 80) -> str:
+def _quote_short(text: str, most: int = 80) -> str:
     return repr(text if len(text) <= most else f"{text[: most - 1]}…")

@@ -75,18 +75,18 @@ def exported(sent: dict[str, Any], command: list[str], place: BucketPlace | Fold
 def written(folder: Path, sent: dict[str, Any], command: list[str]) -> dict[str, Any]:
     """Write the model into the folder, and return its verification. Raises ExportFailed, ExportStopped."""
     notes, files = sent["notes"], sent["files"]
-    _done(run(command), "MaxText's exporter")
-    ask(notes["tokenizer"], files)
+    _raise_unless_ended_well(run(command), "MaxText's exporter")
+    ask_program(notes["tokenizer"], files)
     say("comparing the tensors with the checkpoint")
     job = {**notes["comparison"]["notes"], "seed": int.from_bytes(os.urandom(4), "big")}
-    answer = ask({**notes["comparison"], "notes": job}, files)
+    answer = ask_program({**notes["comparison"], "notes": job}, files)
     found = judged(sizes_in(folder), reader(folder), answer=answer, of=answer["folders"][0], dtype=job["dtype"])
     if found["problems"]:
         raise ExportFailed("; ".join(found["problems"]))
     return found
 
 
-def ask(question: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
+def ask_program(question: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
     """Return the answer of one of the programs that were sent. `question`: `{"module", "notes"}`, as `pod.answering`
     takes it. Raises ExportFailed, ExportStopped."""
     program = question["module"]
@@ -97,11 +97,11 @@ def ask(question: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
     if "error" in found:
         raise ExportFailed(f"{program}: {found['error']}")
-    _done(ended, program)
+    _raise_unless_ended_well(ended, program)
     return found
 
 
-def _done(ended: tuple[int, str], what: str) -> None:
+def _raise_unless_ended_well(ended: tuple[int, str], what: str) -> None:
     status, stopped_by = ended
     if stopped_by:
         raise ExportStopped(stopped_by)

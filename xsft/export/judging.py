@@ -26,7 +26,7 @@ def judged(
     `of`: its part about this folder. Raises OSError as `read` does."""
     expected = {name: tuple(shape) for name, shape in answer["expected"].items()}
     try:
-        headers, config = read_headers(sizes, read), _config(sizes, read)
+        headers, config = read_headers(sizes, read), _read_config_json(sizes, read)
     except ValueError as wrong:
         return {"problems": (str(wrong),)}
     problems = (
@@ -53,7 +53,7 @@ def read_headers(sizes: Mapping[str, int], read: ReadPart) -> dict[str, TensorHe
     return found
 
 
-def _config(sizes: Mapping[str, int], read: ReadPart) -> dict[str, Any] | None:
+def _read_config_json(sizes: Mapping[str, int], read: ReadPart) -> dict[str, Any] | None:
     """Return config.json; None for an adapter, which has none. Raises ValueError if it is no JSON object."""
     if "config.json" not in sizes and "adapter_config.json" in sizes:
         return None

@@ -31,8 +31,8 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     ends = ends_of(tokenizer)
     if (folder / "config.json").is_file():
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        write(folder / "config.json", {**config, **own})
-        write(folder / "generation_config.json", {**own, "eos_token_id": ends or None})
+        write_json(folder / "config.json", {**config, **own})
+        write_json(folder / "generation_config.json", {**own, "eos_token_id": ends or None})
     return {"ends": ends}
 
 
@@ -49,7 +49,7 @@ def ends_of(tokenizer: Any) -> list[int]:
     return found if first is None or first in found else [*found, int(first)]
 
 
-def write(path: Path, document: dict[str, Any]) -> None:
+def write_json(path: Path, document: dict[str, Any]) -> None:
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -101,7 +101,7 @@ class Alternative(Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """Return the changes on one line."""
-        return ", ".join(f"{path}: {_text(value)}" for path, value in self.settings.items())
+        return ", ".join(f"{path}: {_setting_text(value)}" for path, value in self.settings.items())
 
 
 class SearchLimits(Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ class SearchLimits(Struct, frozen=True, kw_only=True):
 
 def alternatives(run: TunableRun, limits: SearchLimits) -> list[Alternative]:
     """Return the alternatives, the most preferred first."""
-    found = [one for place in _places(run, limits) for one in _at(place, run, limits)]
+    found = [one for place in _places(run, limits) for one in _alternatives_at(place, run, limits)]
     return sorted(found, key=lambda one: preference(one, run))
 
 
@@ -141,18 +141,18 @@ def preference(one: Alternative, run: TunableRun) -> tuple[float, ...]:
     return (*losses, work, new.chips, new.num_slices, len(one.changes), float(new.offloaded))
 
 
-def kept(change: FitChange, keep: Iterable[str]) -> bool:
+def keeps_any(change: FitChange, keep: Iterable[str]) -> bool:
     """Return whether one of the keys must stay as it is."""
     paths = [path for path, _ in change.settings]
-    return any(_names(key, path) for key in keep for path in paths)
+    return any(_key_matches(key, path) for key in keep for path in paths)
 
 
 def is_changeable(key: str) -> bool:
     """Return whether a search may change the key, or one below it."""
-    return any(_names(key, path) or key.startswith(f"{path}.") for path in CHANGEABLE)
+    return any(_key_matches(key, path) or key.startswith(f"{path}.") for path in CHANGEABLE)
 
 
-def _names(key: str, path: str) -> bool:
+def _key_matches(key: str, path: str) -> bool:
     return path == key or path.startswith(f"{key}.") or path.rpartition(".")[2] == key
 
 
@@ -163,7 +163,7 @@ def _places(run: TunableRun, limits: SearchLimits) -> Iterator[Alternative]:
     types = limits.types or tuple(_same_generation(run.tpu, most or run.chips))
     for tpu, count in product(types, limits.slices or (run.num_slices, 2 * run.num_slices)):
         if most is None or tpu.chips * count <= most:
-            yield from _permitted(_changed(run, _place(run, tpu, count)), limits)
+            yield from _permitted(_apply_changes(run, _place_change(run, tpu, count)), limits)
 
 
 def _same_generation(tpu: Slice, most: int) -> Iterator[Slice]:
@@ -177,7 +177,7 @@ def _same_generation(tpu: Slice, most: int) -> Iterator[Slice]:
         chips *= 2
 
 
-def _place(run: TunableRun, tpu: Slice, count: int) -> tuple[FitChange, ...]:
+def _place_change(run: TunableRun, tpu: Slice, count: int) -> tuple[FitChange, ...]:
     type_ = (("tpu.type", tpu.xpk_type),) if tpu != run.tpu else ()
     slices = (("tpu.num_slices", count),) if count != run.num_slices else ()
     settings = (*type_, *slices)
@@ -186,22 +186,27 @@ def _place(run: TunableRun, tpu: Slice, count: int) -> tuple[FitChange, ...]:
 
 def _permitted(one: Alternative, limits: SearchLimits) -> Iterator[Alternative]:
     """Yield the alternative, unless it has too many changes or one of a key that is kept."""
-    if len(one.changes) <= MOST_CHANGES and not any(kept(change, limits.keep) for change in one.changes):
+    if len(one.changes) <= MOST_CHANGES and not any(keeps_any(change, limits.keep) for change in one.changes):
         yield one
 
 
-def _at(place: Alternative, run: TunableRun, limits: SearchLimits) -> Iterator[Alternative]:
+def _alternatives_at(place: Alternative, run: TunableRun, limits: SearchLimits) -> Iterator[Alternative]:
     """Yield the alternatives on one TPU type and number of slices."""
-    layout = (tuple(_ici(place.run, run)), tuple(_dcn(place.run, run)), tuple(_batch(run)), tuple(_length(run)))
+    layout = (
+        tuple(_ici(place.run, run)),
+        tuple(_dcn(place.run, run)),
+        tuple(_batch_changes(run)),
+        tuple(_length_changes(run)),
+    )
     # one of these: the moments have the type of bfloat16 weights anyway, and adapters need such weights
-    states = (*_moments(run), *_weights(run), *_lora(run))
+    states = (*_moments(run), *_weight_changes(run), *_lora(run))
     for picked in product(*layout, tuple(_remat(run)), states):
-        one = _changed(run, (*place.changes, *(change for change in picked if change is not None)))
+        one = _apply_changes(run, (*place.changes, *(change for change in picked if change is not None)))
         if one.changes:
             yield from _permitted(one, limits)
 
 
-def _changed(run: TunableRun, changes: tuple[FitChange, ...]) -> Alternative:
+def _apply_changes(run: TunableRun, changes: tuple[FitChange, ...]) -> Alternative:
     fields = {name: value for change in changes for name, value in change.fields.items()}
     return Alternative(changes=changes, run=replace(run, **fields))
 
@@ -282,7 +287,7 @@ def _moments(run: TunableRun) -> Iterator[FitChange | None]:
         yield FitChange(settings=(("overrides.maxtext.mu_dtype", BFLOAT16),), fields={"moments": BFLOAT16})
 
 
-def _batch(run: TunableRun) -> Iterator[FitChange | None]:
+def _batch_changes(run: TunableRun) -> Iterator[FitChange | None]:
     yield None
     size = run.batch
     for _ in range(MOST_HALVINGS):
@@ -293,7 +298,7 @@ def _batch(run: TunableRun) -> Iterator[FitChange | None]:
         yield FitChange(settings=((path, int(size)),), fields={"batch": size})
 
 
-def _length(run: TunableRun) -> Iterator[FitChange | None]:
+def _length_changes(run: TunableRun) -> Iterator[FitChange | None]:
     yield None
     tokens = run.tokens
     while tokens % 2 == 0 and tokens // 2 >= SHORTEST and tokens > run.tokens / 4:
@@ -301,7 +306,7 @@ def _length(run: TunableRun) -> Iterator[FitChange | None]:
         yield FitChange(settings=((run.paths["max_target_length"], tokens),), fields={"tokens": tokens})
 
 
-def _weights(run: TunableRun) -> Iterator[FitChange]:
+def _weight_changes(run: TunableRun) -> Iterator[FitChange]:
     if run.weights == "float32" and not run.lora:
         yield FitChange(settings=((run.paths["weight_dtype"], BFLOAT16),), fields={"weights": BFLOAT16})
 
@@ -317,5 +322,5 @@ def _lora(run: TunableRun) -> Iterator[FitChange]:
     yield FitChange(settings=settings, fields={"lora": True, "weights": BFLOAT16})
 
 
-def _text(value: SettingValue) -> str:
+def _setting_text(value: SettingValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

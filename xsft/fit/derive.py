@@ -22,12 +22,12 @@ def known_step(entries: Sequence[CompiledStep], *, tokens: int) -> KnownStep | N
 
     `entries` are of one family: same keys, same attention blocks.
     """
-    telling = [entry for entry in entries if _tells(entry, tokens)]
+    telling = [entry for entry in entries if _holds_at_length(entry, tokens)]
     entry = min(telling, key=lambda one: abs(one.tokens - tokens), default=None)
     return KnownStep(entry=entry, derived=entry.tokens != tokens) if entry else None
 
 
-def _tells(entry: CompiledStep, tokens: int) -> bool:
+def _holds_at_length(entry: CompiledStep, tokens: int) -> bool:
     """Return whether the verdict holds at this length: what fits longer fits shorter, and the reverse."""
     match entry.verdict:
         case Fits():

@@ -32,13 +32,13 @@ def estimated_gib(
     offloaded = keys.get("decoder_layer_input") == "offload"
     inputs = 0 if offloaded else 2 * model.layers * sequences * tokens * model.emb
     logits = 4 * sequences * tokens * model.vocab + 4 * model.vocab * model.emb
-    tensor, expert = _axes(tpu, keys)
+    tensor, expert = _tensor_and_expert_axes(tpu, keys)
     gathered = 4 * _gathered_layer(model, tensor=tensor, expert=expert)
     routed = ROUTED_BYTES * model.emb * sequences * tokens * _routed_share(model, keys, expert=expert)
     return state + (inputs + logits + gathered + routed) / GIB
 
 
-def _axes(tpu: Slice, keys: Mapping[str, object]) -> tuple[int, int]:
+def _tensor_and_expert_axes(tpu: Slice, keys: Mapping[str, object]) -> tuple[int, int]:
     """Return the tensor and the expert axis of a slice."""
     sizes = {"ici_fsdp_parallelism": -1} | {k: int(str(v)) for k, v in keys.items() if k.startswith("ici_")}
     axes = fill_axes(sizes, total=tpu.devices)

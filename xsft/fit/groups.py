@@ -17,15 +17,17 @@ _MESH = re.compile(r"replica_groups=mesh\[(?P<axes>[^\]]*)\][^{]*\{(?P<over>[^}]
 def first_group(text: str) -> tuple[int, ...]:
     """Return the first group of devices, by their place in the mesh; empty if the text names none."""
     if lists := _LISTS.search(text):
-        return _numbers(lists[1])
+        return _split_numbers(lists[1])
     if iota := _IOTA.search(text):
-        return _of_iota(_numbers(iota["groups"]), _numbers(iota["dims"]), _numbers(iota["order"] or ""))
+        return _of_iota(
+            _split_numbers(iota["groups"]), _split_numbers(iota["dims"]), _split_numbers(iota["order"] or "")
+        )
     if mesh := _MESH.search(text):
         return _of_mesh(mesh["axes"], mesh["over"])
     return ()
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _split_numbers(text: str) -> tuple[int, ...]:
     return tuple(int(one) for one in text.split(",") if one)
 
 

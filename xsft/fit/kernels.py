@@ -33,13 +33,13 @@ def _attention(kind: str, operands: Sequence[ArrayType], text: str) -> float | N
     if len(arrays) < 3:
         return None
     queries, keys, values = (one.shape for one in arrays[:3])
-    pairs = math.prod(queries[:-2]) * _pairs(operands, queries=queries[-2], keys=keys[-2])
+    pairs = math.prod(queries[:-2]) * _attention_pairs(operands, queries=queries[-2], keys=keys[-2])
     fused = '\\"use_fused_bwd_kernel\\": true' in text
     of_keys, of_values = {"fwd": (1, 1), "dq": (2, 1), "dkv": (3 if fused else 2, 2)}[kind]
     return 2.0 * pairs * (of_keys * queries[-1] + of_values * values[-1])
 
 
-def _pairs(operands: Sequence[ArrayType], *, queries: int, keys: int) -> float:
+def _attention_pairs(operands: Sequence[ArrayType], *, queries: int, keys: int) -> float:
     """Return the pairs of a query and a key. The mask's array is [heads, blocks of queries, blocks of keys]; a local
     mask has fewer of the latter, of which the first and the last are covered in part."""
     causal = queries * keys / 2 if queries == keys else queries * max(keys - queries / 2, 1)

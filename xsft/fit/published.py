@@ -7,7 +7,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from xsft.catalog.data import text, toml
+from xsft.catalog.data import catalog_text, toml
 from xsft.fit.work import StepWork
 
 WORK = "published_work.json"
@@ -33,7 +33,7 @@ class PublishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 @cache
 def published_steps() -> tuple[PublishedStep, ...]:
     """Return all of them. They are not made by `msgspec.convert`: it crashes when two threads first need one type."""
-    compiled = json.loads(text(WORK))
+    compiled = json.loads(catalog_text(WORK))
     return tuple(
         PublishedStep(**row, work=StepWork(**compiled[row["id"]]["work"]) if row["id"] in compiled else None)
         for row in toml("published.toml")["runs"]

@@ -80,7 +80,7 @@ def counting(keys: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def tokens_of(keys: Mapping[str, object]) -> int | None:
+def target_length(keys: Mapping[str, object]) -> int | None:
     """Return max_target_length; None for an invalid value."""
     value = keys.get(TOKENS, DEFAULT_TOKENS)
     try:
@@ -91,7 +91,7 @@ def tokens_of(keys: Mapping[str, object]) -> int | None:
 
 def blocks_at(keys: Mapping[str, object], tokens: int) -> tuple[int, ...]:
     """Return the sizes of the attention's blocks: none is longer than the sequence."""
-    sizes = (tokens_of({TOKENS: keys.get(name, DEFAULT_BLOCK)}) or DEFAULT_BLOCK for name in BLOCKS)
+    sizes = (target_length({TOKENS: keys.get(name, DEFAULT_BLOCK)}) or DEFAULT_BLOCK for name in BLOCKS)
     flash = tokens >= SHORTEST_FLASH
     return tuple(min(size, tokens) for size in sizes) if flash else (0,)
 

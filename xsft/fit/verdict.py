@@ -128,10 +128,10 @@ def verdict_of(
     if "needed" in answer:
         needed = _gib(devices_per_chip, answer["needed"] + answer.get("resident", 0))
         return DoesNotFit(needed_gib=needed, limit_gib=limit, told_by="compiler")
-    return _accepted(answer, limit=limit, devices_per_chip=devices_per_chip, buffers=buffers)
+    return _judge_accepted(answer, limit=limit, devices_per_chip=devices_per_chip, buffers=buffers)
 
 
-def _accepted(
+def _judge_accepted(
     answer: Mapping[str, Any], *, limit: float, devices_per_chip: int, buffers: Sequence[ProgramBuffer]
 ) -> Fits | Marginal | DoesNotFit:
     """Return the verdict on what the compiler accepted: it does not know of the state that stays beside the step."""

@@ -111,7 +111,7 @@ def _matmul(one: Instruction, within: Computation) -> float:
     made = one.arrays[0]
     narrow = 0.5 if left.bytes <= left.elements and right.bytes <= right.elements else 1.0
     if one.opcode == "dot":
-        dims = _numbers(r"lhs_contracting_dims=\{([\d,]*)\}", one.text)
+        dims = _find_numbers(r"lhs_contracting_dims=\{([\d,]*)\}", one.text)
         return narrow * 2.0 * made.elements * math.prod(left.shape[dim] for dim in dims)
     return narrow * 2.0 * _convolution_products(one, left=left.shape, right=right.shape, made=made.shape)
 
@@ -136,7 +136,7 @@ def _convolution_products(
         )
         for label in spatial
     )
-    groups = next(iter(_numbers(r"batch_group_count=(\d+)", one.text)), 1)
+    groups = next(iter(_find_numbers(r"batch_group_count=(\d+)", one.text)), 1)
     features = right[of_right.index("i")] * right[of_right.index("o")]
     return float(made[of_made.index("b")] * features * valid) / groups
 
@@ -153,16 +153,16 @@ def _window(text: str, count: int) -> tuple[WindowDimension, ...]:
     fields = dict(part.split("=", 1) for part in found[1].split()) if found else {}
     return tuple(
         WindowDimension(
-            stride=int(_part(fields, "stride", place, "1")),
-            low=int(_part(fields, "pad", place, "0_0").split("_")[0]),
-            base_dilation=int(_part(fields, "lhs_dilate", place, "1")),
-            window_dilation=int(_part(fields, "rhs_dilate", place, "1")),
+            stride=int(_field_part(fields, "stride", place, "1")),
+            low=int(_field_part(fields, "pad", place, "0_0").split("_")[0]),
+            base_dilation=int(_field_part(fields, "lhs_dilate", place, "1")),
+            window_dilation=int(_field_part(fields, "rhs_dilate", place, "1")),
         )
         for place in range(count)
     )
 
 
-def _part(fields: dict[str, str], name: str, place: int, default: str) -> str:
+def _field_part(fields: dict[str, str], name: str, place: int, default: str) -> str:
     return fields[name].split("x")[place] if name in fields else default
 
 
@@ -182,7 +182,7 @@ def _first(steps: range, *, above: int = -1) -> int:
     return min(len(steps), max(0, (above - steps.start) // steps.step + 1))
 
 
-def _numbers(pattern: str, text: str) -> tuple[int, ...]:
+def _find_numbers(pattern: str, text: str) -> tuple[int, ...]:
     found = re.search(pattern, text)
     return tuple(int(one) for one in found[1].split(",") if one) if found else ()
 
@@ -244,14 +244,16 @@ def _hbm_bytes(program: Program, one: Executed) -> float:
         return target.hbm_bytes + (0.0 if operands[0].arrays[0].on_chip else target.bytes)
     inner = program.computations.get(made.called[0]) if made.opcode == "fusion" and made.called else None
     read = sum(
-        _read(program, made, inner, operand, place) if operand.arrays and not operand.arrays[0].on_chip else 0.0
+        _bytes_read(program, made, inner, operand, place) if operand.arrays and not operand.arrays[0].on_chip else 0.0
         for place, operand in enumerate(operands)
         if operand is not None
     )
-    return read + _written(program, made, one.within)
+    return read + _bytes_written(program, made, one.within)
 
 
-def _read(program: Program, one: Instruction, inner: Computation | None, operand: Instruction, place: int) -> float:
+def _bytes_read(
+    program: Program, one: Instruction, inner: Computation | None, operand: Instruction, place: int
+) -> float:
     """Return the bytes of operand number `place` that are read."""
     if inner is not None:
         return _used(program, inner, inner.parameters[place]) if place < len(inner.parameters) else 0.0
@@ -279,7 +281,7 @@ def _used(program: Program, within: Computation, value: Instruction) -> float:
     return min(whole, total)
 
 
-def _written(program: Program, one: Instruction, within: Computation) -> float:
+def _bytes_written(program: Program, one: Instruction, within: Computation) -> float:
     """Return the bytes that are written: of an updated array only the update."""
     if one.opcode in UPDATE:
         update = within.by_name.get(one.operands[UPDATE[one.opcode]])

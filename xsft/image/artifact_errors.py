@@ -34,7 +34,7 @@ class ArtifactRequest(Struct, frozen=True, kw_only=True):
         return next(role for part, role in ROLES if part in self.permission)
 
 
-def explain(code: int | None, said: str, asked: ArtifactRequest) -> XsftError:
+def explain_artifact_error(code: int | None, said: str, asked: ArtifactRequest) -> XsftError:
     """Return the error for an HTTP status and Google's message."""
     if re.search(r"has not been used in project|it is disabled|SERVICE_DISABLED", said):
         return _disabled(said, asked)
@@ -43,7 +43,7 @@ def explain(code: int | None, said: str, asked: ArtifactRequest) -> XsftError:
     known: Mapping[int, Callable[[str, ArtifactRequest], XsftError]] = {
         400: _invalid,
         403: _forbidden,
-        404: _missing,
+        404: _repository_missing,
         429: _limited,
     }
     make = known.get(code or 0)
@@ -77,7 +77,7 @@ def about_project(said: str) -> bool:
     return re.search(r"(?<![\w/-])project(?![\w/-])", said, re.IGNORECASE) is not None
 
 
-def _missing(said: str, asked: ArtifactRequest) -> EnvironmentMissing:
+def _repository_missing(said: str, asked: ArtifactRequest) -> EnvironmentMissing:
     repository = asked.repository
     create = (
         f"gcloud artifacts repositories create {repository.name} --repository-format=docker "
@@ -100,7 +100,7 @@ def _forbidden(said: str, asked: ArtifactRequest) -> XsftError:
     """Return the error for HTTP 403; Google returns it both for a missing repository and a missing permission."""
     repository = asked.repository
     if re.search(r"CONSUMER_INVALID|resource project", said):
-        return _missing(f"project: {said}", asked)
+        return _repository_missing(f"project: {said}", asked)
     if re.search(r"'(?:projects/[^/']+/)?locations/[^/']+' .*may not exist", said):
         return _invalid(said, asked)
     return Unreachable(

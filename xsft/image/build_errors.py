@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from xsft.errors import EnvironmentMissing, UsageError, XsftError
-from xsft.image.docker_errors import Doing, explain, words
+from xsft.image.docker_errors import Doing, explain_docker_error, words
 from xsft.image.model import BuildStep
 from xsft.image.progress import BuildOutput
 from xsft.image.registry_names import named
@@ -123,16 +123,18 @@ tests/image/build_words.txt. source: pip@23.2, uv@0.13, moby@20.10, buildkit@0.8
 def build_failed(reading: BuildOutput, step: BuildStep) -> XsftError:
     """Return the error for a failed build: the step, its cause if known, and the last lines of the output."""
     tail = redact("\n".join(reading.tail))
-    where = f" at {_short(reading.failed)}" if reading.failed else ""
+    where = f" at {_short_name(reading.failed)}" if reading.failed else ""
     said = f"The {step.name} image could not be built{where}: {words(reading.error) or 'docker build ended'}"
     base = re.search(r"load metadata for (\S+)", reading.failed)
     if base:
-        return explain(reading.error, Doing(what=f"pull the base image {base[1]}", host=named(base[1]).host))
+        return explain_docker_error(
+            reading.error, Doing(what=f"pull the base image {base[1]}", host=named(base[1]).host)
+        )
     for known in KNOWN:
         if re.search(known.pattern, tail, re.IGNORECASE):
             return known.error(_with_tail(said, tail), fix=known.fix, id=known.id)
     if not reading.failed:
-        return explain(reading.error or tail, Doing(what=f"build the {step.name} image"))
+        return explain_docker_error(reading.error or tail, Doing(what=f"build the {step.name} image"))
     fix = "The last lines above are the step's own; correct what they name and build again: what succeeded is kept."
     return EnvironmentMissing(_with_tail(said, tail), fix=fix, id="build-failed")
 
@@ -141,5 +143,5 @@ def _with_tail(said: str, tail: str) -> str:
     return f"{said}\n{tail}"
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     return name if len(name) <= 120 else f"{name[:117]}…"

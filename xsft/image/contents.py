@@ -142,12 +142,12 @@ def jax_of_tag(ref: str) -> str | None:
 
 def older(version: str, than: str) -> bool:
     """Return whether a version of numbers and dots is older."""
-    return _numbers(version) < _numbers(than)
+    return _version_numbers(version) < _version_numbers(than)
 
 
 def same_minor(one: str, other: str) -> bool:
     """Return whether the first two numbers are the same."""
-    return _numbers(one)[:2] == _numbers(other)[:2]
+    return _version_numbers(one)[:2] == _version_numbers(other)[:2]
 
 
 def _from_tag(ref: str) -> dict[str, str]:
@@ -164,5 +164,5 @@ def _from_env(env: Mapping[str, str]) -> dict[str, str]:
     return {package: version for package, version in found.items() if VERSION.fullmatch(version)}
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -51,13 +51,13 @@ _PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----" + _END + rb"+" + _HEADE
 
 def context_problems(files: Sequence[ContextFile], *, limit: int = LIMIT) -> tuple[Problem, ...]:
     """Return the problems `image-context-link`, `image-context-secret` and `image-context-large`."""
-    return (*_links(files), *_secrets(files), *_large(files, limit=limit))
+    return (*_links(files), *_find_secret_files(files), *_large(files, limit=limit))
 
 
 def accepting(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
     """Turn accepted problems into warnings; only the size may be accepted, not a broken link or a secret."""
     taken = set(ids)
-    return tuple(_accepted(p) if p.id in taken & {*ACCEPTABLE} else p for p in problems)
+    return tuple(_as_accepted(p) if p.id in taken & {*ACCEPTABLE} else p for p in problems)
 
 
 def size_of(files: Iterable[ContextFile]) -> int:
@@ -79,7 +79,7 @@ def _links(files: Iterable[ContextFile]) -> Iterator[Problem]:
         yield error("image-context-link", "", message, fix)
 
 
-def _secrets(files: Iterable[ContextFile]) -> Iterator[Problem]:
+def _find_secret_files(files: Iterable[ContextFile]) -> Iterator[Problem]:
     for f in files:
         named = _SECRET_NAMES.fullmatch(f.path.rpartition("/")[2])
         what = f.secret or ("what such a file usually holds" if named and f.kind == "file" else "")
@@ -99,7 +99,7 @@ def _large(files: Sequence[ContextFile], *, limit: int) -> Iterator[Problem]:
     yield error("image-context-large", "", message, fix)
 
 
-def _accepted(problem: Problem) -> Problem:
+def _as_accepted(problem: Problem) -> Problem:
     return warning(problem.id, problem.where, f"{problem.message} (accepted)", "")
 
 

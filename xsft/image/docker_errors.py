@@ -12,7 +12,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from xsft.errors import EnvironmentMissing, Unreachable, XsftError
-from xsft.reading.network_words import plain
+from xsft.reading.network_words import plain_words
 from xsft.spec.secrets import redact
 
 MAX_WORDS = 300
@@ -62,7 +62,7 @@ class Doing(Struct, frozen=True, kw_only=True):
     pushes: bool = False
 
 
-def explain(said: str, doing: Doing) -> XsftError:
+def explain_docker_error(said: str, doing: Doing) -> XsftError:
     """Return the error for a message of the engine, of BuildKit or of a registry."""
     for pattern, make in _CASES:
         if re.search(pattern, said, re.IGNORECASE):
@@ -181,7 +181,7 @@ def broken_off(said: str, doing: Doing) -> Unreachable:
 
 def words(said: str) -> str:
     """Shorten an engine's or registry's message, and remove tokens and internal details of the library."""
-    return redact(plain(" ".join(said.split())))[:MAX_WORDS]
+    return redact(plain_words(" ".join(said.split())))[:MAX_WORDS]
 
 
 _CASES: tuple[tuple[str, Callable[[str, Doing], XsftError]], ...] = (

@@ -21,7 +21,7 @@ _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 def ignoring(*texts: str) -> Ignored:
     """Return a matcher for the rules of all texts, in order."""
-    rules = [rule for text in texts for rule in _rules(text)]
+    rules = [rule for text in texts for rule in _ignore_rules(text)]
 
     def ignored(path: str) -> bool:
         lines = (path, *_parents(path))
@@ -34,7 +34,7 @@ def ignoring(*texts: str) -> Ignored:
     return ignored
 
 
-def _rules(text: str) -> Iterator[tuple[re.Pattern[str], bool]]:
+def _ignore_rules(text: str) -> Iterator[tuple[re.Pattern[str], bool]]:
     for line in text.removeprefix("\ufeff").splitlines():
         rule = line.strip()
         if not rule or line.startswith("#"):

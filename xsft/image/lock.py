@@ -27,7 +27,7 @@ def read_lock(text: str) -> dict[str, Locked]:
 
     Invalid repository names are left out, because the names become arguments of commands.
     """
-    document = _document(text)
+    document = _parse_lock(text)
     image = str(document.get("image", ""))
     rows = document.get("images")
     found = {
@@ -40,13 +40,13 @@ def read_lock(text: str) -> dict[str, Locked]:
 
 def read_base(text: str) -> Base | None:
     """Return the pinned base image, or None. Raises ValueError for an invalid lock."""
-    base = base_of(str(_document(text).get("base") or ""))
+    base = base_of(str(_parse_lock(text).get("base") or ""))
     return base if base and _DIGEST.fullmatch(base.digest or "") else None
 
 
 def with_base(text: str | None, *, image: str, base: Base) -> str:
     """Return the lock's text with its pinned base replaced. Raises ValueError as `updated` does."""
-    return _written({**_writable(text), "image": image, "base": base.pinned})
+    return _lock_text({**_writable(text), "image": image, "base": base.pinned})
 
 
 def updated(text: str | None, locked: Locked) -> str:
@@ -59,8 +59,8 @@ def updated(text: str | None, locked: Locked) -> str:
         raise ValueError(f"{locked.digest!r} is not a digest")
     rows = document.get("images")
     kept = dict(rows) if isinstance(rows, Mapping) else {}
-    kept[locked.repository] = _row(locked)
-    return _written({**document, "image": locked.image, "images": kept})
+    kept[locked.repository] = _lock_row(locked)
+    return _lock_text({**document, "image": locked.image, "images": kept})
 
 
 def same_image(one: Locked, other: Locked) -> bool:
@@ -70,13 +70,13 @@ def same_image(one: Locked, other: Locked) -> bool:
 
 
 def _writable(text: str | None) -> dict[str, Any]:
-    document = _document(text) if text else {}
+    document = _parse_lock(text) if text else {}
     if document.get("schema", SCHEMA) != SCHEMA:
         raise ValueError(f"its version is {document['schema']}; this xsft writes {SCHEMA}")
     return document
 
 
-def _written(document: Mapping[str, Any]) -> str:
+def _lock_text(document: Mapping[str, Any]) -> str:
     return json.dumps({"images": {}, **document, "schema": SCHEMA}, indent=1, sort_keys=True) + "\n"
 
 
@@ -87,7 +87,7 @@ def _is_repository(text: str) -> bool:
         return False
 
 
-def _document(text: str) -> dict[str, Any]:
+def _parse_lock(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as broken:
@@ -97,7 +97,7 @@ def _document(text: str) -> dict[str, Any]:
     return document
 
 
-def _row(locked: Locked) -> dict[str, Any]:
+def _lock_row(locked: Locked) -> dict[str, Any]:
     row = {name: value for name, value in asdict(locked).items() if name not in {"image", "repository", "options"}}
     options = asdict(locked.options) if locked.options else None
     kept = {k: v for k, v in (options or {}).items() if k not in {"image", "registry", "pip_config"} and v}
@@ -120,11 +120,14 @@ def _locked(image: str, repository: str, row: Mapping[str, Any]) -> Locked | Non
     if required - known.keys() or not _DIGEST.fullmatch(known["digest"]):
         return None
     return Locked(
-        image=image, repository=repository, options=_options(image, known["maxtext"], row.get("options")), **known
+        image=image,
+        repository=repository,
+        options=_options_of_row(image, known["maxtext"], row.get("options")),
+        **known,
     )
 
 
-def _options(image: str, maxtext: str, row: Any) -> BuildOptions | None:
+def _options_of_row(image: str, maxtext: str, row: Any) -> BuildOptions | None:
     """Return the options of the build; None if one is unknown to this xsft: without it another image would be built."""
     names = {f.name for f in fields(BuildOptions)}
     if not isinstance(row, Mapping) or row.keys() - names:

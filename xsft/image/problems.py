@@ -34,7 +34,7 @@ def option_problems(options: BuildOptions) -> tuple[Problem, ...]:
     `image-argument`.
     """
     return (
-        *_name(options),
+        *_check_image_name(options),
         *_maxtext(options),
         *_references(options),
         *_sources(options),
@@ -51,7 +51,7 @@ def material_problems(options: BuildOptions, material: Material) -> tuple[Proble
     return tuple(_unknown_argument(name, known) for name in missing)
 
 
-def _name(options: BuildOptions) -> Iterator[Problem]:
+def _check_image_name(options: BuildOptions) -> Iterator[Problem]:
     if not IMAGE_NAME.fullmatch(options.image):
         message = f"{options.image!r} is not a valid image name: it must be a lower-case folder name under images/."
         yield error("image-name", "", message, "Use letters, digits, dashes and underscores: post_training.")

@@ -100,7 +100,7 @@ def differs(step: BuildStep, labels: Mapping[str, str]) -> str:
     return ""
 
 
-def _labels(options: BuildOptions, *, kind: str, lock: str) -> dict[str, str]:
+def _image_labels(options: BuildOptions, *, kind: str, lock: str) -> dict[str, str]:
     """Return the labels that xsft sets on every image."""
     said = {IMAGE_LABEL: options.image, KIND_LABEL: kind, MAXTEXT_LABEL: options.maxtext}
     return {**said, LOCK_LABEL: lock} if lock else said
@@ -118,13 +118,13 @@ def _sha256_of(path: str, part: DockerfilePart) -> str:
     return next((f.sha256 for f in part.files if f.path == path), "")
 
 
-def _lock(material: Material) -> str:
+def _lock_digest(material: Material) -> str:
     """Return the sha256 of the locked packages; empty for an image without a lock."""
     return _sha256_of("requirements.txt", material.deps)
 
 
 def _deps(options: BuildOptions, material: Material) -> BuildStep:
-    base, lock = material.base, _lock(material)
+    base, lock = material.base, _lock_digest(material)
     given = {
         "BASE_IMAGE": base.pinned if base else "",
         "BASE_DIGEST": (base.digest if base else None) or "",
@@ -134,7 +134,7 @@ def _deps(options: BuildOptions, material: Material) -> BuildStep:
         **options.args,
     }
     args = _declared(given, material.deps)
-    labels = {**_labels(options, kind="deps", lock=lock), **_packages_label(material.packages, args)}
+    labels = {**_image_labels(options, kind="deps", lock=lock), **_packages_label(material.packages, args)}
     tag = deps_tag(
         material.deps.files,
         dockerfile=material.deps.dockerfile,
@@ -176,7 +176,7 @@ def _code(options: BuildOptions, material: Material, *, deps: BuildStep) -> Buil
         dockerfile=dockerfile,
         files=files,
         args=args,
-        labels={**_labels(options, kind="code", lock=_lock(material)), TAG_LABEL: tag},
+        labels={**_image_labels(options, kind="code", lock=_lock_digest(material)), TAG_LABEL: tag},
         platform=PLATFORM,
         network="none",
     )
@@ -208,7 +208,7 @@ def deps_tag(
     two sets of dependencies.
     """
     told = {"args": dict(args), "labels": dict(labels), "platform": platform, "base": base}
-    return f"deps-{_digest({'dockerfile': dockerfile, 'files': _rows(files), **told})}"
+    return f"deps-{_recipe_digest({'dockerfile': dockerfile, 'files': _context_rows(files), **told})}"
 
 
 def code_tag(
@@ -218,14 +218,20 @@ def code_tag(
 
     `deps`: the tag of the dependencies it builds on. `args`: without those that only become labels.
     """
-    content = {"dockerfile": dockerfile, "files": _rows(files), "args": dict(args), "platform": platform, "deps": deps}
-    return f"code-{_digest(content)}"
+    content = {
+        "dockerfile": dockerfile,
+        "files": _context_rows(files),
+        "args": dict(args),
+        "platform": platform,
+        "deps": deps,
+    }
+    return f"code-{_recipe_digest(content)}"
 
 
-def _rows(files: Iterable[ContextFile]) -> list[list[str | bool | None]]:
+def _context_rows(files: Iterable[ContextFile]) -> list[list[str | bool | None]]:
     return [[f.path, f.kind, f.executable, f.sha256, f.target] for f in sorted(files, key=lambda f: f.path)]
 
 
-def _digest(content: Mapping[str, object]) -> str:
+def _recipe_digest(content: Mapping[str, object]) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

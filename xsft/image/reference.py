@@ -60,7 +60,7 @@ def parse_reference(text: str) -> Reference:
         raise ValueError(
             f"{text!r}: the tag {tag!r} must be letters, digits, dots, dashes and underscores, at most 128."
         )
-    host, repository = _split(f"{folder}{slash}{base}")
+    host, repository = _split_host(f"{folder}{slash}{base}")
     _refuse_name(text, host, repository)
     return Reference(host=host, repository=repository, tag=tag or None, digest=digest or None)
 
@@ -126,7 +126,7 @@ def _refuse_characters(text: str) -> None:
         raise ValueError(f"{text!r} contains {what}; an image's name may have letters, digits and . _ - / : @")
 
 
-def _split(name: str) -> tuple[str, str]:
+def _split_host(name: str) -> tuple[str, str]:
     """Split host and path by Docker's rule: the first part is a host if it has a dot or a port, or is localhost."""
     first, slash, rest = name.partition("/")
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")

@@ -23,12 +23,12 @@ def evaluate(source: str, variables: Mapping[str, str]) -> int:
     if not text or len(text) > MAX_CHARACTERS or not _ALLOWED.fullmatch(text):
         raise ValueError(source)
     try:
-        return _value(ast.parse(text, mode="eval").body, variables)
+        return _evaluate(ast.parse(text, mode="eval").body, variables)
     except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError):
         raise ValueError(source) from None
 
 
-def _value(node: ast.expr, variables: Mapping[str, str]) -> int:
+def _evaluate(node: ast.expr, variables: Mapping[str, str]) -> int:
     match node:
         case ast.Constant(value=int(number)):
             return int(number)
@@ -37,11 +37,11 @@ def _value(node: ast.expr, variables: Mapping[str, str]) -> int:
                 raise ValueError(name)
             return int(variables[name])
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, variables)
+            return -_evaluate(operand, variables)
         case ast.BinOp(left=left, op=op, right=right):
-            return _binary(op, _value(left, variables), _value(right, variables))
+            return _binary(op, _evaluate(left, variables), _evaluate(right, variables))
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _compared(op, _value(left, variables), _value(right, variables))
+            return _compared(op, _evaluate(left, variables), _evaluate(right, variables))
         case _:
             raise ValueError(node)
 

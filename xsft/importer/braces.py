@@ -25,14 +25,14 @@ _SEQUENCE = re.compile(r"-?[0-9]+\.\.-?[0-9]+(\.\.-?[0-9]+)?|[A-Za-z]\.\.[A-Za-z
 
 def expanded(word: Word) -> list[Word]:
     """Return the words that bash makes of one word. Sequences such as `{1..3}` stay unknown. Raises SpecError."""
-    if not any(_plain(part) and "{" in part.text for part in word if isinstance(part, Literal)):
+    if not any(_is_unquoted(part) and "{" in part.text for part in word if isinstance(part, Literal)):
         return [word]
     atoms = _atoms(word)
     _require_few(sum(_mark(atom) == "{" for atom in atoms) * len(atoms) // 10, 0)
     return [_joined(found) for found in _expand(atoms, depth=0)]
 
 
-def _plain(part: Part) -> bool:
+def _is_unquoted(part: Part) -> bool:
     return isinstance(part, Literal) and not part.quoted
 
 
@@ -46,7 +46,7 @@ def _atoms(word: Word) -> list[Part]:
 
 
 def _joined(atoms: Sequence[Part]) -> Word:
-    runs = ((is_plain, list(run)) for is_plain, run in groupby(atoms, key=_plain))
+    runs = ((is_plain, list(run)) for is_plain, run in groupby(atoms, key=_is_unquoted))
     joined = ([Literal(text="".join(map(_mark, run)))] if is_plain else run for is_plain, run in runs)
     return tuple(part for run in joined for part in run)
 
@@ -61,7 +61,7 @@ def _expand(atoms: Sequence[Part], *, depth: int) -> list[list[Part]]:
     at = begin = 0
     while at < len(atoms):
         is_pair = at == begin and "".join(map(_mark, atoms[at : at + 2])) == "{}"  # bash leaves a leading `{}` as it is
-        end = None if is_pair else _end(atoms, at)
+        end = None if is_pair else _closing_brace(atoms, at)
         found = None if end is None else _alternatives(atoms[at + 1 : end], depth=depth)
         segments.append(found or [[atoms[at]]])
         if found is None or end is None:
@@ -78,7 +78,7 @@ def _require_few(parts: int, depth: int) -> None:
         raise SpecError((error("import-nesting", "", message, "Quote them, or write the words out."),))
 
 
-def _end(atoms: Sequence[Part], start: int) -> int | None:
+def _closing_brace(atoms: Sequence[Part], start: int) -> int | None:
     """Return the position of the brace that closes the one at `start`: the first `}` of its level after a comma or
     `..`.
     """
@@ -106,7 +106,7 @@ def _alternatives(inside: Sequence[Part], *, depth: int) -> list[list[Part]] | N
     """Return the expanded alternatives between two braces; None if bash leaves them as they are."""
     commas = [at for at, mark, level in _levels(inside, 0) if mark == "," and level == 0]
     if not commas:
-        text = "".join(map(_mark, inside)) if all(map(_plain, inside)) else ""
+        text = "".join(map(_mark, inside)) if all(map(_is_unquoted, inside)) else ""
         return [[Unknowable(source=f"{{{text}}}")]] if _SEQUENCE.fullmatch(text) else None
     between = (inside[start + 1 : end] for start, end in zip([-1, *commas], [*commas, len(inside)], strict=True))
     return [found for piece in between for found in _expand(piece, depth=depth + 1)]

@@ -73,7 +73,7 @@ def import_paste(text: str, *, line: int | None = None, read_file: ReadEnvFile =
     for name, value in shell.variables.items():
         if names_secret_variable(name):
             notes.remember_secret(value)
-    pasted = _read(find_xpk_line(commands, notes, line=line), notes, read_file)
+    pasted = _read_line(find_xpk_line(commands, notes, line=line), notes, read_file)
     _say_variables(shell, notes)
     tree = _best(pasted, notes)
     todo = fill_holes(tree, notes)
@@ -96,7 +96,7 @@ def _require_text(text: str) -> None:
         raise SpecError((error("import-no-line", "", message, "Paste the xpk workload line."),))
 
 
-def _read(line: XpkLine, notes: Notes, read_file: ReadEnvFile) -> _Pasted:
+def _read_line(line: XpkLine, notes: Notes, read_file: ReadEnvFile) -> _Pasted:
     flags = _without_secrets(read_flags(line.verb, line.arguments), notes)
     mode = mode_of(line.verb, flags)
     command = flags.get("command")
@@ -139,10 +139,10 @@ def _best(pasted: _Pasted, notes: Notes) -> Tree:
     preferred = _preferred_release(pasted)
     # A Pathways line has no restarts, so its seed cannot count them
     uncounted = tuple(map(at_first_start, pasted.line.argv))
-    for version, exact, tail, repeats in _candidates(pasted, preferred):
+    for version, exact, tail, repeats in _workload_candidates(pasted, preferred):
         found = _tree(pasted, pasted.given, version=version, tail=tail, exact=exact)
         tree = _repeating(found) if repeats else found
-        if _argv(tree) in (pasted.line.argv, uncounted):
+        if _rendered_argv(tree) in (pasted.line.argv, uncounted):
             _say_release(version, notes)
             _say_restarts(pasted, notes)
             return tree
@@ -156,7 +156,7 @@ def _best(pasted: _Pasted, notes: Notes) -> Tree:
     return found
 
 
-def _candidates(pasted: _Pasted, preferred: str) -> Iterator[tuple[str, bool, bool, bool]]:
+def _workload_candidates(pasted: _Pasted, preferred: str) -> Iterator[tuple[str, bool, bool, bool]]:
     """Yield (release, values only as written, last keys are overrides, a restart reads the same rows)."""
     ours = dict.fromkeys((preferred, *releases_starting(pasted.trainer.module)))
     yield from product(ours, (False, True), (False, True), (False, True))
@@ -194,7 +194,7 @@ def _tree(pasted: _Pasted, given: Mapping[str, Value], *, version: str, tail: bo
     }
 
 
-def _argv(tree: Tree) -> tuple[str, ...] | None:
+def _rendered_argv(tree: Tree) -> tuple[str, ...] | None:
     try:
         spec = validate(WorkloadSpec, tree, ParsedYaml(data=tree))
         return xpk_argv(resolve(spec, Facts())[0])

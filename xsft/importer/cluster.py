@@ -100,11 +100,11 @@ def lost_flags(mode: ModeName) -> Mapping[str, str]:
 def cluster_fields(flags: Flags, mode: ModeName, notes: Notes) -> Tree:
     """Return the fields from cluster flags, without name, environment and trainer."""
     _say_dropped(flags, mode, notes)
-    tree: Tree = {"place": _place(flags, notes)}
+    tree: Tree = {"place": _read_place(flags, notes)}
     for flag, field in FIELDS.items():
         if isinstance(value := flags.get(flag), str) and not _is_empty(flag, value):
-            _put(tree, field, _typed(flag, value))
-    _capacity(tree, flags)
+            _put_field(tree, field, _typed(flag, value))
+    _read_capacity(tree, flags)
     match mode:
         case "mcjax":
             pass
@@ -113,7 +113,7 @@ def cluster_fields(flags: Flags, mode: ModeName, notes: Notes) -> Tree:
     return tree
 
 
-def _put(tree: Tree, path: str, value: object) -> None:
+def _put_field(tree: Tree, path: str, value: object) -> None:
     section, _, key = path.rpartition(".")
     inside = tree.setdefault(section, {}) if section else tree
     if isinstance(inside, dict):
@@ -128,10 +128,10 @@ def _is_empty(flag: str, value: str) -> bool:
 def _typed(flag: str, value: str) -> object:
     if flag in NUMBERS:
         return int(value) if re.fullmatch(r"-?[0-9]{1,12}", value) else value
-    return _codes(value) if flag == "restart-on-exit-codes" else value
+    return _parse_exit_codes(value) if flag == "restart-on-exit-codes" else value
 
 
-def _codes(text: str) -> object:
+def _parse_exit_codes(text: str) -> object:
     """Parse `1,3-5` into [1, 3, 4, 5]; other text is returned unchanged, and validation of the workload rejects it."""
     codes: list[int] = []
     for part in text.split(","):
@@ -142,7 +142,7 @@ def _codes(text: str) -> object:
     return codes
 
 
-def _place(flags: Flags, notes: Notes) -> Tree:
+def _read_place(flags: Flags, notes: Notes) -> Tree:
     cluster, zone = flags.get("cluster"), flags.get("zone")
     if cluster == STAND_IN_CLUSTER and zone in (DRY_RUN_ZONE, None):
         message = "The line was made for a kubeconfig context, and xpk has no flag for its name."
@@ -159,17 +159,17 @@ def _place(flags: Flags, notes: Notes) -> Tree:
     return dict(named)
 
 
-def _capacity(tree: Tree, flags: Flags) -> None:
+def _read_capacity(tree: Tree, flags: Flags) -> None:
     kinds: Mapping[str, Callable[[], None]] = {
-        "on-demand": lambda: _put(tree, "tpu.capacity", "on-demand"),
-        "spot": lambda: _put(tree, "tpu.capacity", "spot"),
-        "reservation": lambda: _put(tree, "tpu.capacity", "reservation"),
+        "on-demand": lambda: _put_field(tree, "tpu.capacity", "on-demand"),
+        "spot": lambda: _put_field(tree, "tpu.capacity", "spot"),
+        "reservation": lambda: _put_field(tree, "tpu.capacity", "reservation"),
     }
     for flag, put in kinds.items():
         if flags.get(flag):
             put()
     if flags.get("reservation"):
-        _put(tree, "tpu.reservation", flags["reservation"])
+        _put_field(tree, "tpu.reservation", flags["reservation"])
 
 
 def _server_arguments(tree: Tree, flags: Flags) -> None:
@@ -183,7 +183,7 @@ def _server_arguments(tree: Tree, flags: Flags) -> None:
                 tree["xla_flags"] = words[xla:]
             words = words[:xla]
         if words:
-            _put(tree, f"pathways.{field}", words)
+            _put_field(tree, f"pathways.{field}", words)
 
 
 def _say_dropped(flags: Flags, mode: ModeName, notes: Notes) -> None:

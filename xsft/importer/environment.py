@@ -44,7 +44,10 @@ def flag_environment(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> dict
     """Return the variables that xpk sets in the container, as YAML and Kubernetes parse them."""
     env: dict[str, str] = dict(DEBUG_LOGS) if flags.get("enable-debug-logs") else {}
     given = flags.get("env", [])
-    for name, value in (*_file(flags, notes, read_file), *_pairs(given if isinstance(given, list) else [], notes)):
+    for name, value in (
+        *_pairs_of_file(flags, notes, read_file),
+        *_pairs_of_options(given if isinstance(given, list) else [], notes),
+    ):
         if env.pop(name, None) is not None:
             notes.differ(name, why="it is given twice; the last one wins, as in xpk")
         env[name] = _decoded(name, value, env, notes)
@@ -95,12 +98,12 @@ def _compiler_flags(env: dict[str, str], mode: ModeName) -> list[str]:
     """Take the compiler's flags out of the environment; under Pathways they are arguments of the proxy."""
     match mode:
         case "mcjax":
-            return _libtpu(env)
+            return _take_libtpu_flags(env)
         case "pathways":
             return []
 
 
-def _libtpu(env: dict[str, str]) -> list[str]:
+def _take_libtpu_flags(env: dict[str, str]) -> list[str]:
     """Return LIBTPU_INIT_ARGS as flags; empty unless it holds only flags that xsft would render at the same place."""
     if not env or list(env)[-1] != "LIBTPU_INIT_ARGS":
         return []
@@ -111,7 +114,7 @@ def _libtpu(env: dict[str, str]) -> list[str]:
     return flags
 
 
-def _pairs(given: Iterable[str], notes: Notes) -> Iterable[tuple[str, str]]:
+def _pairs_of_options(given: Iterable[str], notes: Notes) -> Iterable[tuple[str, str]]:
     for text in given:
         found = _PAIR.match(text)
         if found is None or found.group(2) is None:
@@ -126,7 +129,7 @@ def _pairs(given: Iterable[str], notes: Notes) -> Iterable[tuple[str, str]]:
         yield found.group(1), found.group(2)
 
 
-def _file(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> Iterable[tuple[str, str]]:
+def _pairs_of_file(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> Iterable[tuple[str, str]]:
     name = flags.get("env-file")
     if not isinstance(name, str):
         return

@@ -61,7 +61,7 @@ def _filled(node: object, at: str, notes: Notes, places: dict[str, list[str]]) -
 
 def complete(tree: Tree, holes: Sequence[str]) -> WorkloadSpec | None:
     """Return the workload without unfilled fields; None if it is invalid without them."""
-    known = _without(tree, "", frozenset(holes))
+    known = _fill_holes(tree, "", frozenset(holes))
     if not isinstance(known, dict):
         return None
     try:
@@ -70,7 +70,7 @@ def complete(tree: Tree, holes: Sequence[str]) -> WorkloadSpec | None:
         return None
 
 
-def _without(node: object, at: str, holes: frozenset[str]) -> object:
+def _fill_holes(node: object, at: str, holes: frozenset[str]) -> object:
     """Return a copy in which stand-ins fill required fields; other fields with holes are removed."""
     if not isinstance(node, dict):
         return node
@@ -78,7 +78,7 @@ def _without(node: object, at: str, holes: frozenset[str]) -> object:
     for key, value in node.items():
         path = f"{at}.{key}" if at else str(key)
         if path not in holes:
-            copy[key] = _without(value, path, holes)
+            copy[key] = _fill_holes(value, path, holes)
         elif path in STAND_INS:
             copy[key] = STAND_INS[path]
     return copy

@@ -56,13 +56,13 @@ def read_flags(verb: str, arguments: Sequence[str]) -> Flags:
     """Parse the flags. Raises SpecError with every flag that xpk would refuse."""
     given, unknown = _parser(verb).parse_known_args(list(arguments))
     if unknown:
-        raise SpecError(tuple(_unknown(verb, word) for word in unknown[:10]))
+        raise SpecError(tuple(_flag_unknown(verb, word) for word in unknown[:10]))
     return {name.replace("_", "-"): value for name, value in vars(given).items()}
 
 
 class _XpkParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise SpecError((_refused(message),))
+        raise SpecError((_flag_refused(message),))
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
@@ -79,20 +79,20 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _refused(message: str) -> Problem:
+def _flag_refused(message: str) -> Problem:
     """Return the problem without values: argparse quotes all of an ambiguous `--fl=value`."""
     said = printable(redact(re.sub(r"=\S*", "", message)))
     return error("import-flag", "", f"xpk would refuse this line: {said}.", "Correct it, then import again.")
 
 
-def _unknown(verb: str, word: str) -> Problem:
+def _flag_unknown(verb: str, word: str) -> Problem:
     name = word.partition("=")[0]
     if not name.startswith("-"):
         message = "xpk would refuse this line: an argument belongs to no flag (not shown: it may be a secret)."
         return error(
             "import-flag", "", message, "Quote values that contain spaces; check the backslashes at line ends."
         )
-    mine, other = _names(verb), _names("create" if verb == "create-pathways" else "create-pathways")
+    mine, other = _flag_names(verb), _flag_names("create" if verb == "create-pathways" else "create-pathways")
     if name in other:
         message = f"{name} is not a flag of `xpk workload {verb}`; xpk would refuse this line."
         return error("import-flag", "", message, "Remove it.")
@@ -103,6 +103,6 @@ def _unknown(verb: str, word: str) -> Problem:
     )
 
 
-def _names(verb: str) -> tuple[str, ...]:
+def _flag_names(verb: str) -> tuple[str, ...]:
     plain = (*_SHARED, *_OWN[verb], *_REPEATED, *_SWITCHES, *_OWN_SWITCHES[verb], *_BOTH_WAYS)
     return tuple(f"--{name}" for name in plain)

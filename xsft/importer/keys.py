@@ -53,7 +53,7 @@ def read_pairs(pairs: Iterable[tuple[str, str]], notes: Notes) -> dict[str, Valu
         elif notes.is_secret(key, text):
             why = "it looks like a secret; everyone who can read the JobSet could read it"
             notes.differ(key, given="a secret (not shown)", why=why)
-        elif (value := _value(key, text, notes)) is not _UNREADABLE:
+        elif (value := _read_key_value(key, text, notes)) is not _UNREADABLE:
             if key in found:
                 notes.differ(key, why="it is given twice; the last one wins, as in MaxText")
             found[key] = value  # type: ignore[assignment]
@@ -63,7 +63,7 @@ def read_pairs(pairs: Iterable[tuple[str, str]], notes: Notes) -> dict[str, Valu
 _UNREADABLE = object()
 
 
-def _value(key: str, text: str, notes: Notes) -> object:
+def _read_key_value(key: str, text: str, notes: Notes) -> object:
     if notes.holes.inside(text):
         return text
     try:
@@ -95,7 +95,7 @@ def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, tail: bool, ex
     for index, (key, value) in enumerate(given.items()):
         if key in mode_module("pathways").TRAINER_KEYS or key == "run_name":
             continue
-        if (tail and index > last) or not _put(tree, key, value, has_eval=has_eval, has_lora=has_lora, exact=exact):
+        if (tail and index > last) or not _put_key(tree, key, value, has_eval=has_eval, has_lora=has_lora, exact=exact):
             overrides[key] = value
     _tidy(tree)
     return {**tree, **({"overrides": {"maxtext": overrides}} if overrides else {})}
@@ -120,7 +120,7 @@ def with_defaults(tree: Tree, notes: Notes) -> None:
             notes.differ(path, now=str(value), why=why)
 
 
-def _put(tree: Tree, key: str, value: Value, *, has_eval: bool, has_lora: bool, exact: bool) -> bool:
+def _put_key(tree: Tree, key: str, value: Value, *, has_eval: bool, has_lora: bool, exact: bool) -> bool:
     """Set the field for a key; return False if no field takes the value."""
     if mesh := _MESH.fullmatch(key):
         return _put_axis(tree, mesh[1], mesh[2], value)
@@ -152,7 +152,7 @@ def _put_field(tree: Tree, section: str, field: str, value: Value, *, exact: boo
     if isinstance(value, str) and "\0" in value:  # a hole: validation of its later value is the workload's
         tree.setdefault(section, {})[field] = value  # type: ignore[index]
         return True
-    spellings = (value,) if exact else (value, *_near(field, value))
+    spellings = (value,) if exact else (value, *_equal_values(field, value))
     fitting = next((v for v in spellings if v is not None and fits(section, field, v)), None)
     if fitting is None and path not in REQUIRED:
         return False
@@ -162,7 +162,7 @@ def _put_field(tree: Tree, section: str, field: str, value: Value, *, exact: boo
     return True
 
 
-def _near(field: str, value: Value) -> Iterable[Value]:
+def _equal_values(field: str, value: Value) -> Iterable[Value]:
     """Yield values that MaxText treats as equal: 0 and 1 for switches, one name for a list of one."""
     if value in (0, 1) and not isinstance(value, bool):
         yield bool(value)

@@ -84,7 +84,10 @@ class Shell:
 
     def _command(self, command: ShellCommand) -> Simple | None:
         words = list(command.words)
-        while words and _plain(words[0]) in _RESERVED | {"$", "%"}:  # `$ xpk …`: a prompt, copied from a terminal
+        while words and _unquoted_text(words[0]) in _RESERVED | {
+            "$",
+            "%",
+        }:  # `$ xpk …`: a prompt, copied from a terminal
             words.pop(0)
         env: list[tuple[str, str]] = []
         while words and (assigned := self._assignment(words[0])):
@@ -93,7 +96,7 @@ class Shell:
         if not words:
             self.variables.update(env)
             return None
-        if _plain(words[0]) in _DECLARING:
+        if _unquoted_text(words[0]) in _DECLARING:
             self._declare([one for word in words[1:] for one in expanded(word)])
             return None
         argv = tuple(field for word in words for one in expanded(word) for field in self.fields(one))
@@ -233,7 +236,7 @@ def _refuse_length(most: int) -> NoReturn:
     raise SpecError((error("import-nesting", "", message, "Paste the command with its values."),))
 
 
-def _plain(word: Word) -> str:
+def _unquoted_text(word: Word) -> str:
     return word[0].text if len(word) == 1 and isinstance(word[0], Literal) and not word[0].quoted else ""
 
 

@@ -26,7 +26,7 @@ class _Core(yaml.SafeDumper):
     """A YAML dumper that also quotes strings which YAML 1.2 reads as numbers (`1e5`)."""
 
 
-def _text(dumper: Any, text: str) -> Any:
+def _represent_text(dumper: Any, text: str) -> Any:
     is_plain = text.isprintable() and resolve_plain(text) == text
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
 
@@ -37,7 +37,7 @@ def _float(dumper: Any, number: float) -> Any:
     return dumper.represent_scalar(f"tag:yaml.org,2002:{kind}", text)
 
 
-_Core.add_representer(str, _text)
+_Core.add_representer(str, _represent_text)
 _Core.add_representer(float, _float)
 _Core.add_implicit_resolver(
     "tag:yaml.org,2002:float",

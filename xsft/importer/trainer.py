@@ -53,7 +53,7 @@ def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes
     if not command.lstrip().startswith("exec ") and " exec " not in command:
         why = "bash would not forward SIGTERM, so a preempted run would not shut down cleanly"
         notes.differ("exec", given="python3 …", now="exec python3 …", why=why)
-    config, pairs = _arguments(arguments, notes)
+    config, pairs = _split_arguments(arguments, notes)
     copied, _ = split_copying(commands[at].argv[1:])
     exports = tuple((name, value) for name, value in shell.variables.items() if name in shell.exported)
     return PastedTrainer(
@@ -134,7 +134,7 @@ def _say_around(commands: list[Simple], at: int, notes: Notes) -> None:
         notes.differ("&", given="in the background", why="the container ends when its command ends; removed")
 
 
-def _arguments(arguments: tuple[str, ...], notes: Notes) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+def _split_arguments(arguments: tuple[str, ...], notes: Notes) -> tuple[str | None, tuple[tuple[str, str], ...]]:
     config = arguments[0] if arguments and _CONFIG.fullmatch(arguments[0]) else None
     pairs: list[tuple[str, str]] = []
     for word in arguments[1:] if config else arguments:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from xsft.launchers.encoding import command_in_wrapper
-from xsft.launchers.pointers import MISSING, JsonValue, Missing, Pointer, find
+from xsft.launchers.pointers import MISSING, JsonValue, Missing, Pointer, find_pointer
 from xsft.problems import Problem, error
 
 ArgumentOutcome = Literal["landed", "patched", "dropped", "altered"]
@@ -47,7 +47,7 @@ class AuditRow(Struct, frozen=True, kw_only=True):
 def audit(expectations: Iterable[Expectation], *, rendered: JsonValue, manifest: JsonValue) -> tuple[AuditRow, ...]:
     """Return one row per expectation. `landed`: xpk rendered it. `patched`: xsft added it. `dropped`, `altered`: it
     differs from the request."""
-    return tuple(_row(e, rendered=rendered, manifest=manifest) for e in expectations)
+    return tuple(_audit_row(e, rendered=rendered, manifest=manifest) for e in expectations)
 
 
 def audit_problems(rows: Iterable[AuditRow]) -> Iterator[Problem]:
@@ -65,10 +65,10 @@ def audit_problems(rows: Iterable[AuditRow]) -> Iterator[Problem]:
                 pass
 
 
-def _row(expectation: Expectation, *, rendered: JsonValue, manifest: JsonValue) -> AuditRow:
-    where, final = find(manifest, expectation.path)
-    before = find(rendered, expectation.path)[1]
-    final, before = _read(expectation, final), _read(expectation, before)
+def _audit_row(expectation: Expectation, *, rendered: JsonValue, manifest: JsonValue) -> AuditRow:
+    where, final = find_pointer(manifest, expectation.path)
+    before = find_pointer(rendered, expectation.path)[1]
+    final, before = _read_command(expectation, final), _read_command(expectation, before)
     requested = expectation.value if expectation.requested is None else expectation.requested
     return AuditRow(
         field=expectation.field,
@@ -93,7 +93,7 @@ def _same(a: Any, b: Any) -> bool:
     return json.dumps(a, sort_keys=True, default=repr) == json.dumps(b, sort_keys=True, default=repr)
 
 
-def _read(expectation: Expectation, value: Any) -> Any:
+def _read_command(expectation: Expectation, value: Any) -> Any:
     if expectation.reads == "value" or value is MISSING:
         return value
     try:

@@ -64,7 +64,7 @@ def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
     )
 
 
-def _labels(job: Job) -> dict[str, str]:
+def _cpu_job_labels(job: Job) -> dict[str, str]:
     run = job.run
     return {
         "app.kubernetes.io/managed-by": "xsft",
@@ -89,7 +89,7 @@ def identity_changes(job: Job, at: JobSetPaths) -> Iterator[Change]:
     why = "the job's identity: xpk has no flag for labels and annotations"
     context = "xpk leaves the namespace to the kubeconfig context"
     yield Change(path=("metadata", "namespace"), value=job.run.namespace, why=context)
-    for key, value in _labels(job).items():
+    for key, value in _cpu_job_labels(job).items():
         yield Change(path=("metadata", "labels", key), value=value, why=why)
     for key, value in _annotations(job).items():
         yield Change(path=("metadata", "annotations", key), value=value, why=why)
@@ -103,7 +103,7 @@ def _node_changes(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
     yield Change(path=EXCLUSIVE, action="remove", why=alone)
     asks = "xpk limits the CPUs to those of the machine type and asks for no memory"
     resources = (*at.trainer, "resources")
-    yield Change(path=(*resources, "requests"), value=_requests(job), why=asks)
+    yield Change(path=(*resources, "requests"), value=_cpu_job_requests(job), why=asks)
     yield Change(path=(*resources, "limits"), value={"memory": job.memory_quantity}, why=asks)
     yield Change(path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job), why="xpk accepts nodes of any size")
     yield from _scratch(job, at)
@@ -130,7 +130,7 @@ def _scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
     yield Change(path=(*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME)), value=mount, why=disk)
 
 
-def _requests(job: CpuJob) -> dict[str, JsonValue]:
+def _cpu_job_requests(job: CpuJob) -> dict[str, JsonValue]:
     return {"cpu": job.cpus, "memory": job.memory_quantity}
 
 
@@ -160,7 +160,7 @@ def expected_identity(job: Job, at: JobSetPaths) -> Iterator[Expectation]:
     labels: Pointer = ("metadata", "labels")
     run, pod = job.run, (*at.trainer_pod[:-1], "metadata", "labels")
     yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)
-    for key, value in (_labels(job) | {"xpk.google.com/workload": run.jobset}).items():
+    for key, value in (_cpu_job_labels(job) | {"xpk.google.com/workload": run.jobset}).items():
         yield Expectation(field="name", path=(*labels, key), value=value)
     yield Expectation(field="name", path=(*pod, RUN_LABEL), value=run.run_name)
     yield Expectation(field="place.namespace", path=("metadata", "namespace"), value=run.namespace)
@@ -187,7 +187,7 @@ def _expected_node(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
     resources = (*at.trainer, "resources")
     yield Expectation(field="replicas", path=(*at.slices, "replicas"), value=1)
     yield Expectation(field="replicas", path=(*at.trainer_job, "parallelism"), value=1)
-    yield Expectation(field="memory", path=(*resources, "requests"), value=_requests(job))
+    yield Expectation(field="memory", path=(*resources, "requests"), value=_cpu_job_requests(job))
     yield Expectation(field="memory", path=(*resources, "limits"), value={"memory": job.memory_quantity})
     yield Expectation(field="nodes", path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job))
 

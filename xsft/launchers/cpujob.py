@@ -79,7 +79,7 @@ class CpuJob(Struct, frozen=True, kw_only=True):
         """Return the arguments of the container's process: those of the work, run by one that records its end."""
         if self.export is not None:
             return exported_argv(self.export, run=self.run)
-        return self.argv if self.inputs is None else recorded_argv(self.argv, _notes(self, self.inputs))
+        return self.argv if self.inputs is None else recorded_argv(self.argv, _container_notes(self, self.inputs))
 
     @property
     def env(self) -> dict[str, str]:
@@ -131,7 +131,7 @@ def export_job(plan: ExportPlan, run: Run, needs: ExportEstimate) -> CpuJob:
     )
 
 
-def _notes(job: CpuJob, inputs: ConversionInputs) -> ContainerNotes:
+def _container_notes(job: CpuJob, inputs: ConversionInputs) -> ContainerNotes:
     """Return what the container records. A commit that only the hub named is in the record, as on this machine."""
     run = job.run
     record = ConversionRecord(digest=job.digest, run_name=run.run_name, argv=job.argv, inputs=dict(to_builtins(inputs)))

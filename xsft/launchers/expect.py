@@ -35,16 +35,16 @@ from xsft.trainers.trainer import HF_TOKEN_DIRECTORY, trainer_of
 def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
     at = places(run.mode.value)
     return (
-        *_identity(run, at, digest=digest),
+        *_expect_identity(run, at, digest=digest),
         *slice_expectations(run, at),
         *_trainer(run, at),
         *_policies(run, at),
         *secret_expectations(run, at),
-        *(_pathways(run, at) if run.mode.single_controller else ()),
+        *(_expect_pathways(run, at) if run.mode.single_controller else ()),
     )
 
 
-def _identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Expectation]:
+def _expect_identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Expectation]:
     labels: Pointer = ("metadata", "labels")
     annotations: Pointer = ("metadata", "annotations")
     steps = run.spec.train.steps
@@ -78,10 +78,10 @@ def slice_expectations(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     yield Expectation(field="tpu.type", path=(*selector, "cloud.google.com/gke-tpu-topology"), value=tpu.topology)
     chips: int | str = tpu.chips_per_host if not run.mode.single_controller else str(tpu.chips_per_host)
     yield Expectation(field="tpu.type", path=at.chips, value=chips, requested=tpu.chips_per_host)
-    yield from _capacity(run, at, selector)
+    yield from _expect_capacity(run, at, selector)
 
 
-def _capacity(run: Run, at: JobSetPaths, selector: Pointer) -> Iterator[Expectation]:
+def _expect_capacity(run: Run, at: JobSetPaths, selector: Pointer) -> Iterator[Expectation]:
     tpu = run.spec.tpu
     if tpu and tpu.capacity == "spot":
         yield Expectation(field="tpu.capacity", path=(*selector, SPOT_LABEL), value="true", requested="spot")
@@ -152,7 +152,7 @@ def secret_expectations(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
             yield Expectation(field="image.pull_secret", path=(*pod, "imagePullSecrets"), value=[{"name": pull}])
 
 
-def _pathways(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
+def _expect_pathways(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     images, own = run.servers, run.spec.pathways
     sidecars = (*at.trainer_pod, "initContainers")
     proxy, manager = (*sidecars, Named("pathways-proxy")), (*sidecars, Named("pathways-rm"))

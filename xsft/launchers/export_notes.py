@@ -22,7 +22,7 @@ PROGRAM = "xsft.export.container"
 def exported_argv(plan: ExportPlan, *, run: Run) -> tuple[str, ...]:
     """Return the command that exports, verifies, copies and records the end. `run`: of this attempt."""
     notes = {
-        **_notes(plan),
+        **_program_notes(plan),
         **noted_end(run),
         "tokenizer": {"module": TOKENIZER, "notes": tokenizer_job(plan.inputs, folder=plan.folder)},
         "comparison": {"module": COMPARER, "notes": comparison_job(plan, folders=(plan.folder,), seed=0)},
@@ -32,10 +32,10 @@ def exported_argv(plan: ExportPlan, *, run: Run) -> tuple[str, ...]:
 
 def uploaded_argv(plan: ExportPlan, verification: Verification | None) -> tuple[str, ...]:
     """Return the command that copies the verified files of `plan.folder` to their destination, on this machine."""
-    return sent_argv(PROGRAM, {**_notes(plan), "verification": to_builtins(verification)}, ())
+    return sent_argv(PROGRAM, {**_program_notes(plan), "verification": to_builtins(verification)}, ())
 
 
-def _notes(plan: ExportPlan) -> dict[str, Any]:
+def _program_notes(plan: ExportPlan) -> dict[str, Any]:
     """Return the arguments of the program, wherever it runs."""
     record = ExportRecord(
         digest=plan.digest, run_name=plan.run_name, argv=plan.argv, inputs=dict(to_builtins(plan.inputs))

@@ -71,16 +71,16 @@ def apply(changes: Iterable[Change], manifest: JsonValue) -> JsonValue:
 def changes(run: Run, *, digest: str) -> tuple[Change, ...]:
     at = places(run.mode.value)
     return (
-        *_identity(run, at, digest=digest),
+        *_change_identity(run, at, digest=digest),
         *token_changes(run, at),
         *pull_secret_changes(run, at),
         *capacity_changes(run, at),
-        *_restarts(run, at),
-        *(_pathways(run, at) if run.mode.single_controller else ()),
+        *_change_restarts_env(run, at),
+        *(_change_pathways(run, at) if run.mode.single_controller else ()),
     )
 
 
-def _identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Change]:
+def _change_identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Change]:
     labels = {
         "app.kubernetes.io/managed-by": "xsft",
         RUN_LABEL: run.run_name,
@@ -150,7 +150,7 @@ def capacity_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
         yield Change(path=(*selector, RESERVATION_LABEL), value=reservation_name(tpu.reservation), why=why)
 
 
-def _restarts(run: Run, at: JobSetPaths) -> Iterator[Change]:
+def _change_restarts_env(run: Run, at: JobSetPaths) -> Iterator[Change]:
     if counted_seeds(run):
         why = (
             "xpk does not pass the number of JobSet restarts to a container, so each restart would read the same "
@@ -160,7 +160,7 @@ def _restarts(run: Run, at: JobSetPaths) -> Iterator[Change]:
         yield Change(path=(*at.trainer, "env", Named(RESTARTS)), value=value, why=why)
 
 
-def _pathways(run: Run, at: JobSetPaths) -> Iterator[Change]:
+def _change_pathways(run: Run, at: JobSetPaths) -> Iterator[Change]:
     """Yield the changes for what xpk >= 1.8 drops since it renders Pathways as a plain JobSet."""
     spec = run.spec
     policy: Pointer = ("spec", "failurePolicy")

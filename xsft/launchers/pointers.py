@@ -40,7 +40,7 @@ class Missing:
 MISSING: Final = Missing()
 
 
-def find(document: JsonValue, path: Pointer) -> tuple[str, JsonValue | Missing]:
+def find_pointer(document: JsonValue, path: Pointer) -> tuple[str, JsonValue | Missing]:
     """Return the JSON pointer and the value there; the pointer is approximate if there is no value."""
     pointer, value = "", document
     for depth, key in enumerate(path):
@@ -77,10 +77,10 @@ def put(document: JsonValue, path: Pointer, value: JsonValue) -> JsonValue:
 
 def remove(document: JsonValue, path: Pointer) -> JsonValue:
     """Return a copy without the value at `path`; a missing value is no error."""
-    if find(document, path)[1] is MISSING:
+    if find_pointer(document, path)[1] is MISSING:
         return document
     parent_path, last = path[:-1], path[-1]
-    parent: JsonValue = find(document, parent_path)[1]
+    parent: JsonValue = find_pointer(document, parent_path)[1]
     position = _position(parent, last)
     if isinstance(parent, Mapping):
         left: JsonValue = {k: v for k, v in parent.items() if k != position}

@@ -19,11 +19,11 @@ SERVER: Pointer = (*POD, "containers", Named(CONTAINER))
 
 def audit_server(plan: ServingPlan, run: Run) -> tuple[AuditRow, ...]:
     """Return one row per field of the workload that the Deployment must hold."""
-    wanted = (*_identity(plan, run), *_server(run), *_weights(plan, run))
+    wanted = (*_expect_server_identity(plan, run), *_server(run), *_expect_weights(plan, run))
     return audit(wanted, rendered=plan.manifest, manifest=plan.manifest)
 
 
-def _identity(plan: ServingPlan, run: Run) -> Iterator[Expectation]:
+def _expect_server_identity(plan: ServingPlan, run: Run) -> Iterator[Expectation]:
     annotations: Pointer = ("metadata", "annotations")
     yield Expectation(field="name", path=("metadata", "name"), value=f"{run.run_name}-serve")
     yield Expectation(field="name", path=("metadata", "labels", RUN_LABEL), value=plan.run_name)
@@ -60,7 +60,7 @@ def _accelerators(run: Run, asked: str) -> Iterator[Expectation]:
         yield Expectation(field=field, path=(*POD, "nodeSelector", label), value=value, requested=asked)
 
 
-def _weights(plan: ServingPlan, run: Run) -> Iterator[Expectation]:
+def _expect_weights(plan: ServingPlan, run: Run) -> Iterator[Expectation]:
     stage, inputs = serve_stage(run), plan.inputs
     if stage.service_account:
         path = (*POD, "serviceAccountName")

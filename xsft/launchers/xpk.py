@@ -36,21 +36,21 @@ def cpu_rendering(job: CpuJob) -> XpkRendering:
     machine = f"--device-type={job.machine.name}"
     on_a_node = (f"--docker-image={run.spec.image.ref}", f"--workload={run.jobset}", machine)
     what = _what(run) if job.on_tpu else on_a_node
-    flags = (*_where(run), *what, *_priority(run), *_finished(run), *_env(job.env))
+    flags = (*_cluster_arguments(run), *what, *_priority_argument(run), *_cleanup_arguments(run), *_env(job.env))
     return XpkRendering(argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 
 
 def slice_rendering(job: SliceJob) -> XpkRendering:
     """Return the rendering of a job on the training's slices."""
     run = job.run
-    flags = (*_where(run), *_what(run), *_flags(run), *_env(job.env))
+    flags = (*_cluster_arguments(run), *_what(run), *_flags(run), *_env(job.env))
     return XpkRendering(argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 
 
 def xpk_argv(run: Run) -> tuple[str, ...]:
     """Return `xpk workload create[-pathways] --flag=value …`, the command last, as a person would run it."""
     verb = mode_module(run.mode.value).XPK_VERB
-    flags = (*_where(run), *_what(run), *_flags(run), *_env(trainer_of(run).container_env(run)))
+    flags = (*_cluster_arguments(run), *_what(run), *_flags(run), *_env(trainer_of(run).container_env(run)))
     return ("xpk", "workload", verb, *flags, f"--command={command(run)}")
 
 
@@ -70,7 +70,7 @@ def proxy_args(run: Run) -> tuple[str, ...]:
     return (*own, *run.spec.xla_flags)
 
 
-def _where(run: Run) -> Iterator[str]:
+def _cluster_arguments(run: Run) -> Iterator[str]:
     place = run.place
     cluster = (place.cluster if place else None) or STAND_IN_CLUSTER
     yield f"--cluster={cluster}"
@@ -90,7 +90,7 @@ def _what(run: Run) -> Iterator[str]:
 
 def _flags(run: Run) -> Iterator[str]:
     spec = run.spec
-    yield from _priority(run)
+    yield from _priority_argument(run)
     if spec.restarts.grace_period_s is not None:
         yield f"--termination-grace-period-seconds={spec.restarts.grace_period_s}"
     match run.mode.value:
@@ -106,15 +106,15 @@ def _mcjax_flags(run: Run) -> Iterator[str]:
         yield f"--max-restarts={spec.restarts.max}"
     if spec.restarts.on_exit_codes:
         yield f"--restart-on-exit-codes={','.join(str(code) for code in sorted(set(spec.restarts.on_exit_codes)))}"
-    yield from _finished(run)
+    yield from _cleanup_arguments(run)
 
 
-def _priority(run: Run) -> Iterator[str]:
+def _priority_argument(run: Run) -> Iterator[str]:
     if run.spec.priority != XPK_DEFAULT_PRIORITY:
         yield f"--priority={run.spec.priority}"
 
 
-def _finished(run: Run) -> Iterator[str]:
+def _cleanup_arguments(run: Run) -> Iterator[str]:
     spec = run.spec
     if spec.ttl_seconds_after_finished != XPK_DEFAULT_TTL_S:
         yield f"--ttl-seconds-after-finished={spec.ttl_seconds_after_finished}"

@@ -46,8 +46,8 @@ class ClusterLine(Struct, frozen=True, kw_only=True):
 
 def cluster_line(run: Run) -> ClusterLine:
     """Return the line for the slices of a run. Raises UsageError with everything that the workload does not say."""
-    place, shape, capacity = run.place, run.slice, _capacity(run)
-    missing = tuple(_missing(run, capacity))
+    place, shape, capacity = run.place, run.slice, _capacity_argument(run)
+    missing = tuple(_missing_for_cluster(run, capacity))
     if missing or place is None or shape is None or capacity is None:
         raise UsageError(f"xpk cannot make a cluster for this workload: {'; '.join(missing)}.", fix=_FIX)
     verb = mode_module(run.mode.value).XPK_VERB
@@ -83,7 +83,7 @@ def audit_cluster(line: ClusterLine, commands: Iterable[Command]) -> tuple[Audit
     return (*_cluster_rows(line, listed), *_pool_rows(line, listed), *_head_rows(line, listed))
 
 
-def _missing(run: Run, capacity: str | None) -> Iterator[str]:
+def _missing_for_cluster(run: Run, capacity: str | None) -> Iterator[str]:
     place = run.place
     if place is None or not (place.project and place.zone and place.cluster):
         yield "its place has no project, zone and cluster (xpk makes GKE clusters only)"
@@ -93,7 +93,7 @@ def _missing(run: Run, capacity: str | None) -> Iterator[str]:
         yield "tpu.capacity is not set (on-demand, spot, or reservation with tpu.reservation)"
 
 
-def _capacity(run: Run) -> str | None:
+def _capacity_argument(run: Run) -> str | None:
     tpu = run.spec.tpu
     match tpu.capacity if tpu else None:
         case "on-demand":
@@ -110,12 +110,12 @@ def _commands(lines: list[str]) -> Iterator[Command]:
     behind, inside = EXECUTED
     for number, line in enumerate(lines):
         if line.rstrip().endswith(behind) and number + 1 < len(lines):
-            yield from _split(lines[number + 1])
+            yield from _split_command(lines[number + 1])
         elif inside in line:
-            yield from _split(line.partition(inside)[2])
+            yield from _split_command(line.partition(inside)[2])
 
 
-def _split(text: str) -> Iterator[Command]:
+def _split_command(text: str) -> Iterator[Command]:
     try:
         yield tuple(shlex.split(text))
     except ValueError:  # an open quote: the command goes on in lines that no audit reads
@@ -125,28 +125,28 @@ def _split(text: str) -> Iterator[Command]:
 def _cluster_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
     made = next((one for one in commands if _is(one, "clusters", "create")), ())
     name = made[made.index("create") + 1] if made else None
-    yield _row("place.cluster", line.place.cluster, name, made)
-    yield _row("place.project", line.place.project, _option(made, "--project"), made)
+    yield _argument_row("place.cluster", line.place.cluster, name, made)
+    yield _argument_row("place.project", line.place.project, _option(made, "--project"), made)
     zone = line.place.zone or ""
     is_zone = zone.count("-") > 1
-    yield _row("place.zone", zone, _option(made, "--node-locations" if is_zone else "--region"), made)
+    yield _argument_row("place.zone", zone, _option(made, "--node-locations" if is_zone else "--region"), made)
 
 
 def _pool_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
     pools = [one for one in commands if _is(one, "node-pools", "create") and HEAD_POOL not in one]
-    yield _row("tpu.num_slices", line.slices, len(pools), pools[0] if pools else ())
+    yield _argument_row("tpu.num_slices", line.slices, len(pools), pools[0] if pools else ())
     for pool in pools:
-        yield _row("tpu.type", line.shape.machine_type, _option(pool, "--machine-type"), pool)
-        yield _row("tpu.type", str(line.shape.hosts), _option(pool, "--num-nodes"), pool)
+        yield _argument_row("tpu.type", line.shape.machine_type, _option(pool, "--machine-type"), pool)
+        yield _argument_row("tpu.type", str(line.shape.hosts), _option(pool, "--num-nodes"), pool)
         if line.shape.hosts > 1:
-            yield _row("tpu.type", line.shape.topology, _option(pool, "--tpu-topology"), pool)
-        yield _row("tpu.capacity", line.capacity, _capacity_of(pool), pool)
+            yield _argument_row("tpu.type", line.shape.topology, _option(pool, "--tpu-topology"), pool)
+        yield _argument_row("tpu.capacity", line.capacity, _capacity_of(pool), pool)
 
 
 def _head_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
     heads = [one for one in commands if _is(one, "node-pools", "create") and HEAD_POOL in one]
     if line.pathways or heads:
-        yield _row("mode", int(line.pathways), len(heads), heads[0] if heads else ())
+        yield _argument_row("mode", int(line.pathways), len(heads), heads[0] if heads else ())
 
 
 def _capacity_of(pool: Command) -> str:
@@ -157,7 +157,7 @@ def _capacity_of(pool: Command) -> str:
     return "--spot" if "--spot" in pool else "--on-demand"
 
 
-def _row(field: str, requested: object, rendered: object, command: Command) -> AuditRow:
+def _argument_row(field: str, requested: object, rendered: object, command: Command) -> AuditRow:
     where = " ".join(command[: command.index("create") + 2]) if command else ""
     outcome: ArgumentOutcome = "landed" if requested == rendered else "altered" if rendered else "dropped"
     return AuditRow(field=field, outcome=outcome, where=where, requested=requested, rendered=rendered)

@@ -42,7 +42,9 @@ def files_of(*modules: str) -> dict[str, str]:
     else of xsft is imported, nor an xsft that the image may have."""
     all_of = _with_imports(modules)
     packages = sorted({".".join(one.split(".")[:depth]) for one in all_of for depth in range(1, one.count(".") + 1)})
-    return {_path(f"{one}.__init__"): "" for one in packages} | {_path(one): text_of(one) for one in all_of}
+    return {_module_path(f"{one}.__init__"): "" for one in packages} | {
+        _module_path(one): text_of(one) for one in all_of
+    }
 
 
 def _started(program: str, document: Mapping[str, Any], argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -68,5 +70,5 @@ def _imported(text: str) -> list[str]:
     return re.findall(r"^ *from (xsft\.[\w.]+) import ", text, re.MULTILINE)
 
 
-def _path(module: str) -> str:
+def _module_path(module: str) -> str:
     return f"{module.replace('.', '/')}.py"

@@ -20,7 +20,7 @@ NODE_SELECTOR_STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
 
 def child_jobs(jobset: JsonObject) -> tuple[JsonObject, ...]:
     """Return one Job per replicated job: its last replica, which has the longest name and labels."""
-    return tuple(_child(jobset, replicated) for replicated in jobset["spec"]["replicatedJobs"])
+    return tuple(_child_job(jobset, replicated) for replicated in jobset["spec"]["replicatedJobs"])
 
 
 def first_pods(jobset: JsonObject) -> tuple[JsonObject, ...]:
@@ -40,10 +40,10 @@ def jobless(jobset: JsonObject) -> tuple[str, ...]:
     return tuple(str(one["name"]) for one in jobset["spec"]["replicatedJobs"] if one.get("replicas", 1) == 0)
 
 
-def _child(jobset: JsonObject, replicated: JsonObject) -> JsonObject:
+def _child_job(jobset: JsonObject, replicated: JsonObject) -> JsonObject:
     template = replicated["template"]
     index = max(int(replicated.get("replicas", 1)) - 1, 0)
-    labels = _labels(jobset, replicated, index)
+    labels = _job_labels(jobset, replicated, index)
     exclusive = _exclusive(jobset, replicated)
     spec = template["spec"]
     return {
@@ -99,13 +99,13 @@ def _marked(metadata: JsonObject, labels: JsonObject, exclusive: JsonObject) -> 
     }
 
 
-def _labels(jobset: JsonObject, replicated: JsonObject, index: int) -> JsonObject:
+def _job_labels(jobset: JsonObject, replicated: JsonObject, index: int) -> JsonObject:
     """Return JobSet's labels, also set as annotations; without the UID, which does not exist yet."""
     name = jobset["metadata"]["name"]
     namespace = jobset["metadata"].get("namespace", "default")
     job = _job_name(jobset, replicated, index)
-    before, every = _counted(jobset, replicated)
-    before_in_group, in_group = _counted(jobset, replicated, group=_group(replicated))
+    before, every = _count_jobs(jobset, replicated)
+    before_in_group, in_group = _count_jobs(jobset, replicated, group=_group(replicated))
     labels = {
         f"{PREFIX}/jobset-name": name,
         f"{PREFIX}/replicatedjob-name": replicated["name"],
@@ -122,7 +122,7 @@ def _labels(jobset: JsonObject, replicated: JsonObject, index: int) -> JsonObjec
     return {**labels, **_coordinator(jobset)}
 
 
-def _counted(jobset: JsonObject, replicated: JsonObject, *, group: str | None = None) -> tuple[int, int]:
+def _count_jobs(jobset: JsonObject, replicated: JsonObject, *, group: str | None = None) -> tuple[int, int]:
     """Return the number of Jobs before those of `replicated`, and the total; of one group if given."""
     found = [one for one in jobset["spec"]["replicatedJobs"] if group in (None, _group(one))]
     counts = [int(one.get("replicas", 1)) for one in found]

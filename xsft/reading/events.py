@@ -57,19 +57,19 @@ def _of_server(kind: str, name: str, server: RunObject) -> bool:
 
 def named_objects(jobset: JsonObject) -> tuple[tuple[str, str], ...]:
     """Return (kind, name) of each PriorityClass, Secret and LocalQueue that its pods and queue label refer to."""
-    return tuple(dict.fromkeys(pair for pair in _named(jobset) if pair[1]))
+    return tuple(dict.fromkeys(pair for pair in _named_objects(jobset) if pair[1]))
 
 
-def _named(jobset: JsonObject) -> Iterator[tuple[str, str]]:
+def _named_objects(jobset: JsonObject) -> Iterator[tuple[str, str]]:
     yield "LocalQueue", text(mapping(jobset, "metadata", "labels").get(QUEUE_LABEL)) or ""
     for job in rows(mapping(jobset, "spec").get("replicatedJobs")):
         pod = mapping(job, "template", "spec", "template", "spec")
         yield "PriorityClass", text(pod.get("priorityClassName")) or ""
-        for secret in _secrets(pod):
+        for secret in _required_secrets(pod):
             yield "Secret", secret
 
 
-def _secrets(pod: JsonObject) -> Iterator[str]:
+def _required_secrets(pod: JsonObject) -> Iterator[str]:
     """Yield the Secrets that must exist; optional ones may be missing."""
     for volume in rows(pod.get("volumes")):
         yield from _required(mapping(volume, "secret"), "secretName")

@@ -37,7 +37,7 @@ def clusters_of(listed: Iterable[JsonObject]) -> tuple[GkeCluster, ...]:
             name=text(row.get("name")) or "?",
             location=text(row.get("location")) or text(row.get("zone")) or "?",
             status=text(row.get("status")) or "?",
-            slices=_slices(rows(row.get("nodePools"))),
+            slices=_count_pool_slices(rows(row.get("nodePools"))),
         )
         for row in listed
     )
@@ -65,7 +65,7 @@ def _registry_names(listed: Iterable[JsonObject]) -> Iterator[str]:
                 yield f"{region}-docker.pkg.dev/{project}/{name}"
 
 
-def _slices(pools: Iterable[JsonObject]) -> dict[str, int]:
+def _count_pool_slices(pools: Iterable[JsonObject]) -> dict[str, int]:
     """Return slices by TPU type. A pool of a slice of several hosts is one slice; a host of one-host slices is one."""
     found: Counter[str] = Counter()
     for pool in pools:

@@ -46,7 +46,7 @@ def jobset_of(json: JsonObject) -> RunObject:
     labels, annotations = mapping(json, "metadata", "labels"), mapping(json, "metadata", "annotations")
     found, jobs = _object_of(json), rows(spec.get("replicatedJobs"))
     mode, work = _mode(labels, jobs), text(labels.get(WORK_LABEL))
-    slices, trainer = _slices(jobs, mode), _trainer(jobs, mode)
+    slices, trainer = _find_slice_job(jobs, mode), _trainer(jobs, mode)
     command = " ".join((*texts(trainer.get("command")), *texts(trainer.get("args"))))
     return replace(
         found,
@@ -149,7 +149,7 @@ def _mode(labels: JsonObject, jobs: tuple[JsonObject, ...]) -> ModeName | None:
     )
 
 
-def _slices(jobs: tuple[JsonObject, ...], mode: ModeName | None) -> JsonObject:
+def _find_slice_job(jobs: tuple[JsonObject, ...], mode: ModeName | None) -> JsonObject:
     """Return the replicated job of the slices: by its name, else the first that requests TPUs."""
     name = mode_module(mode).REPLICATED_JOB if mode else None
     found = (job for job in jobs if (job.get("name") == name if name else ACCELERATOR in _selector(job)))
@@ -190,10 +190,10 @@ def _literal(pattern: re.Pattern[str], command: str) -> str | None:
 def _replicated(jobs: tuple[JsonObject, ...], status: JsonObject) -> tuple[ReplicatedJob, ...]:
     """Return the replicated jobs in the spec's order; the status lists them in any."""
     counts = {text(row.get("name")): row for row in rows(status.get("replicatedJobsStatus"))}
-    return tuple(_counted(job, counts.get(text(job.get("name")), {})) for job in jobs)
+    return tuple(_replicated_job(job, counts.get(text(job.get("name")), {})) for job in jobs)
 
 
-def _counted(job: JsonObject, counts: JsonObject) -> ReplicatedJob:
+def _replicated_job(job: JsonObject, counts: JsonObject) -> ReplicatedJob:
     replicas = whole(job.get("replicas"))
     return ReplicatedJob(
         name=text(job.get("name")) or "",

@@ -45,7 +45,7 @@ def blames_network(said: str) -> bool:
     return _NETWORK.search(said) is not None
 
 
-def plain(said: str) -> str:
+def plain_words(said: str) -> str:
     """Return a library's text in plain words; any other text unchanged."""
     return meaning(said) if _LIBRARY.search(said) else said
 

@@ -31,11 +31,11 @@ def to_json(record: Record) -> str:
     attempts = [_without_nothing(asdict(attempt)) for attempt in record.attempts]
     document = {**asdict(record), "outcome": record.outcome, "attempts": attempts, "losses": losses}
     document.pop("unread")
-    return _text({"schema": SCHEMA, **_without_nothing(document)})
+    return _record_text({"schema": SCHEMA, **_without_nothing(document)})
 
 
 def facts_to_json(facts: AttemptFacts, *, run_name: str, number: int) -> str:
-    return _text({"schema": SCHEMA, "run_name": run_name, "attempt": number, **_without_nothing(asdict(facts))})
+    return _record_text({"schema": SCHEMA, "run_name": run_name, "attempt": number, **_without_nothing(asdict(facts))})
 
 
 def read_record(text: str | bytes) -> Record:
@@ -62,7 +62,7 @@ def unreadable(*, run_name: str, number: int, name: str, reason: str) -> Record:
     return Record(run_name=run_name, target="unknown", attempts=(attempt,), unread=(name,))
 
 
-def _text(document: Mapping[str, Any]) -> str:
+def _record_text(document: Mapping[str, Any]) -> str:
     return json.dumps(scrub(document), indent=1, ensure_ascii=False, allow_nan=True) + "\n"
 
 

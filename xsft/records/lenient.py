@@ -22,7 +22,7 @@ def lenient(kind: type[T], document: dict[str, Any]) -> tuple[T, tuple[str, ...]
     unread: list[str] = []
     for _ in range(MAX_REPAIRS):
         try:
-            return _adapters()[kind.__name__].validate_python(document), tuple(dict.fromkeys(unread))
+            return _type_adapters()[kind.__name__].validate_python(document), tuple(dict.fromkeys(unread))
         except ValidationError as invalid:
             worst = invalid.errors()[-1]  # remove the last one first, so that earlier indices stay valid
             path = worst["loc"][:-1] if worst["type"] == "missing" else worst["loc"]
@@ -32,7 +32,7 @@ def lenient(kind: type[T], document: dict[str, Any]) -> tuple[T, tuple[str, ...]
 
 
 @cache
-def _adapters() -> dict[str, Any]:
+def _type_adapters() -> dict[str, Any]:
     return {kind.__name__: TypeAdapter(kind) for kind in (Record, AttemptFacts)}
 
 
@@ -40,8 +40,8 @@ def _leave_out(document: dict[str, Any], path: tuple[int | str, ...]) -> None:
     """Remove the deepest existing part of `path`; pydantic's paths may end in words of its own."""
     node: Any = document
     for here, below in zip(path, [*path[1:], None], strict=True):
-        inner = _at(node, here)
-        if below is None or _at(inner, below) is None:
+        inner = _child_at(node, here)
+        if below is None or _child_at(inner, below) is None:
             if inner is None:
                 break
             del node[here]
@@ -50,7 +50,7 @@ def _leave_out(document: dict[str, Any], path: tuple[int | str, ...]) -> None:
     raise ValueError(f"{'.'.join(map(str, path)) or 'a required key'} is missing")
 
 
-def _at(node: Any, key: int | str) -> Any:
+def _child_at(node: Any, key: int | str) -> Any:
     """Return the child; None also for a null value."""
     if isinstance(node, Mapping):
         return node.get(key)

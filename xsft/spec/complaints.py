@@ -100,12 +100,12 @@ def describe(complaints: Sequence[Complaint], raw: Mapping[str, str]) -> Problem
     if kind == "extra_forbidden":
         return _unknown_key(first, at)
     if kind in {"missing", "union_tag_not_found"}:
-        return _missing(first, at)
+        return _explain_missing_key(first, at)
     if kind in {"literal_error", "enum", "union_tag_invalid"}:
         return _not_an_option(first, at, written)
     if kind in _BOUNDS:
         allowed = _BOUNDS[kind](first.context)
-        return error("out-of-range", at, f"{_given(first, at, written)}; allowed: {allowed}", f"Give {allowed}.")
+        return error("out-of-range", at, f"{_given_text(first, at, written)}; allowed: {allowed}", f"Give {allowed}.")
     return _by_its_own_words(first, at, written)
 
 
@@ -113,7 +113,7 @@ def _wrong_type(complaints: Sequence[Complaint], at: str, written: str | None) -
     first = complaints[0]
     value = first.error["input"]
     expected = tuple(dict.fromkeys(e for c in complaints for e in _expected(c)))
-    given = _given(first, at, written)
+    given = _given_text(first, at, written)
     if surprise := _surprise(value, expected, "" if names_secret(at) else written):
         said, fix = surprise
         return error("yaml-surprise", at, f"{given}, which YAML reads as {said}; allowed: {_or(expected)}", fix)
@@ -123,7 +123,7 @@ def _wrong_type(complaints: Sequence[Complaint], at: str, written: str | None) -
 def _expected(complaint: Complaint) -> tuple[str, ...]:
     kind = complaint.error["type"]
     if kind in {"literal_error", "enum", "union_tag_invalid"}:
-        return _options(complaint)
+        return _allowed_values(complaint)
     if kind in _BOUNDS:
         return (_BOUNDS[kind](complaint.context),)
     named = _EXPECTED.get(kind)
@@ -194,7 +194,7 @@ def _meant(key: str, keys: Sequence[str], model: type[BaseModel]) -> Sequence[st
     return get_close_matches(key, keys, n=1) or paths_to(model, word)[:2]
 
 
-def _missing(complaint: Complaint, at: str) -> Problem:
+def _explain_missing_key(complaint: Complaint, at: str) -> Problem:
     if complaint.error["type"] == "union_tag_not_found":
         key = str(complaint.context.get("discriminator", "kind")).strip("'")
         at = f"{at}.{key}" if at else key
@@ -210,7 +210,7 @@ def _hint(annotation: Any) -> str:
 
 
 def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Problem:
-    options = _options(complaint)
+    options = _allowed_values(complaint)
     value = complaint.error["input"]
     if complaint.error["type"] == "union_tag_invalid":
         key = str(complaint.context.get("discriminator", "")).strip("'")
@@ -228,7 +228,7 @@ def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Proble
     )
 
 
-def _options(complaint: Complaint) -> tuple[str, ...]:
+def _allowed_values(complaint: Complaint) -> tuple[str, ...]:
     """Return the allowed values from the annotation, else from pydantic's own sentence (`'a', 'b' or 'c'`)."""
     said = complaint.context.get("expected_tags") or complaint.context.get("expected") or ""
     is_tag = complaint.error["type"] == "union_tag_invalid"
@@ -243,7 +243,9 @@ def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Pro
     fix = str(complaint.context.get("fix", "Change the value."))
     if kind == "string_pattern_mismatch":
         pattern = _pattern(complaint)
-        return error("wrong-form", at, f"{_given(complaint, at, written)}; allowed: {pattern}", "Change the value.")
+        return error(
+            "wrong-form", at, f"{_given_text(complaint, at, written)}; allowed: {pattern}", "Change the value."
+        )
     said = printable(redact(complaint.error["msg"])).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return error("not-allowed" if kind in _PYDANTICS else kind.replace("_", "-"), at, said, fix)
 
@@ -253,7 +255,7 @@ def _pattern(complaint: Complaint) -> str:
     return WORDS.get(str(pattern), f"text of the form {pattern}") if pattern else ""
 
 
-def _given(complaint: Complaint, at: str, written: str | None) -> str:
+def _given_text(complaint: Complaint, at: str, written: str | None) -> str:
     return f"given {_shown_value(complaint.error['input'], at, written)}"
 
 

@@ -118,13 +118,13 @@ def _decided(run: Run) -> dict[str, Any]:
         "output": run.output,
     }
     if run.spec.pathways or run.mode.single_controller:
-        decided["pathways"] = _pathways(run)
+        decided["pathways"] = _pathways_part(run)
     if run.spec.on_cluster:  # a local run has no cluster, whatever place the file names
-        decided |= {"place": _place(run), "queue": run.queue, "namespace": run.namespace}
+        decided |= {"place": _place_part(run), "queue": run.queue, "namespace": run.namespace}
     return decided
 
 
-def _pathways(run: Run) -> dict[str, Any]:
+def _pathways_part(run: Run) -> dict[str, Any]:
     own = stated(run.spec.pathways, leave_out=(), neutral={}) if run.spec.pathways else {}
     if not run.mode.single_controller:
         return own
@@ -137,7 +137,7 @@ WHERE = ("project", "zone", "cluster", "context")
 """Keys of a place that name a cluster; its other keys count by the values that the run takes from them."""
 
 
-def _place(run: Run) -> dict[str, str] | None:
+def _place_part(run: Run) -> dict[str, str] | None:
     if run.place is None:
         return None
     return {name: value for name in WHERE if (value := getattr(run.place, name)) is not None}

@@ -36,11 +36,11 @@ def validate(
     """Return the model of `data` (which may hold more than `parsed`, e.g. a place). Raises SpecError with all
     problems.
     """
-    refused = _refused(data, parsed, refusals)
+    refused = _refused_keys(data, parsed, refusals)
     try:
         model = model_cls.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as invalid:
-        problems = _without(explain(invalid, parsed, model_cls=model_cls, data=data), refused)
+        problems = _without_refused(explain_validation(invalid, parsed, model_cls=model_cls, data=data), refused)
     else:
         if not refused:
             return model
@@ -48,7 +48,7 @@ def validate(
     raise SpecError((*refused, *problems))  # outside the handler: pydantic's error quotes values
 
 
-def explain(
+def explain_validation(
     invalid: ValidationError,
     parsed: ParsedYaml,
     *,
@@ -112,7 +112,7 @@ def _with_line(problem: Problem, parsed: ParsedYaml) -> Problem:
     return replace(problem, message=f"{problem.message} (line {parsed.lines[path]})") if path else problem
 
 
-def _refused(data: Mapping[str, object], parsed: ParsedYaml, refusals: Refusals) -> tuple[Problem, ...]:
+def _refused_keys(data: Mapping[str, object], parsed: ParsedYaml, refusals: Refusals) -> tuple[Problem, ...]:
     keys = ((key.partition("="), refusal) for key, refusal in refusals.items())
     found = [(path, why) for (path, _, value), why in keys if _has(data, path.split("."), value=value)]
     fix = "Remove it."
@@ -129,7 +129,7 @@ def _has(data: object, parts: Sequence[str], *, value: str = "") -> bool:
     return any(head in data and _has(data[head], rest, value=value) for head, rest in heads)
 
 
-def _without(problems: Iterable[Problem], refused: Sequence[Problem]) -> tuple[Problem, ...]:
+def _without_refused(problems: Iterable[Problem], refused: Sequence[Problem]) -> tuple[Problem, ...]:
     """Return the problems that no refusal covers: a refused key is reported once, without problems of its section or of
     keys below it."""
     paths = [p.where for p in refused]

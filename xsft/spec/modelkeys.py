@@ -53,7 +53,7 @@ def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Lo
 
 def keys_of(annotation: Any) -> tuple[str, ...]:
     """Return the keys of a model, or of every model of a union."""
-    return tuple(dict.fromkeys(key for member in flat(annotation) for key in _fields(member)))
+    return tuple(dict.fromkeys(key for member in flat(annotation) for key in _fields_by_key(member)))
 
 
 def paths_to(model: type[BaseModel], key: str) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def child(annotation: Any, part: str | int) -> Any:
         return None
     plain = _unwrap(annotation)
     if _is_model(plain):
-        return _fields(plain).get(str(part))
+        return _fields_by_key(plain).get(str(part))
     arguments = get_args(plain)
     origin = get_origin(plain)
     if origin in (dict, Mapping) and len(arguments) == 2:
@@ -103,7 +103,7 @@ def child(annotation: Any, part: str | int) -> Any:
     return child(options[0], part) if len(options) == 1 and options[0] is not plain else None
 
 
-def _fields(annotation: Any) -> dict[str, Any]:
+def _fields_by_key(annotation: Any) -> dict[str, Any]:
     plain = _unwrap(annotation)
     if not _is_model(plain):
         return {}
@@ -117,7 +117,7 @@ def _paths_of(model: type[BaseModel]) -> tuple[str, ...]:
 
 def _all_paths(annotation: Any, at: str, depth: int) -> Iterator[str]:
     for member in flat(annotation):
-        for key, field in _fields(member).items():
+        for key, field in _fields_by_key(member).items():
             path = f"{at}.{key}" if at else key
             yield path
             if depth < _MAX_DEPTH:

@@ -94,13 +94,13 @@ def _apply(parsed: ParsedYaml, setting: _Setting) -> ParsedYaml:
 def _placed(node: Mapping[str, object], rest: tuple[str, ...], setting: _Setting) -> dict[str, object]:
     key, deeper = rest[0], rest[1:]
     if deeper:
-        return {**node, key: _child(node.get(key), deeper, setting)}
+        return {**node, key: _set_in_child(node.get(key), deeper, setting)}
     if setting.value is None and key in node:
         return {k: v for k, v in node.items() if k != key}
     return {**node, key: setting.value}  # a null for an absent key stays, so that a misspelled one is reported
 
 
-def _child(child: object, rest: tuple[str, ...], setting: _Setting) -> object:
+def _set_in_child(child: object, rest: tuple[str, ...], setting: _Setting) -> object:
     if child is None:
         return _placed({}, rest, setting)
     if isinstance(child, dict):
@@ -120,7 +120,7 @@ def _in_list(items: list[object], rest: tuple[str, ...], setting: _Setting) -> l
         message = f"--set {name}: {above} is a list of {len(items)}; {key_part(index)!r} is none of its indexes"
         raise _bad(name, message, f"Use an index below {len(items)}, or set the whole list: {above}=[a, b].")
     at = int(index)
-    new = setting.value if len(rest) == 1 else _child(items[at], rest[1:], setting)
+    new = setting.value if len(rest) == 1 else _set_in_child(items[at], rest[1:], setting)
     return [*items[:at], new, *items[at + 1 :]]
 
 

@@ -13,7 +13,7 @@ from xsft.spec.yamledit import last_line
 from xsft.spec.yamltext import parse_yaml
 
 
-def rendered(name: str, place: Mapping[str, Any]) -> str:
+def render_place(name: str, place: Mapping[str, Any]) -> str:
     """Return the entry as YAML, ending with a newline."""
     return yaml.safe_dump({name: dict(place)}, sort_keys=False, allow_unicode=True, width=1000)
 
@@ -25,7 +25,7 @@ def with_place(text: str, name: str, place: Mapping[str, Any]) -> str:
     because the whole file is one `{…}`.
     """
     newline = "\r\n" if "\r\n" in text else "\n"
-    entry = rendered(name, place).replace("\n", newline)
+    entry = render_place(name, place).replace("\n", newline)
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     lines = text.removeprefix(mark).splitlines(keepends=True)
     first, after = _lines_of(text, name) or (len(lines), len(lines))
@@ -33,7 +33,7 @@ def with_place(text: str, name: str, place: Mapping[str, Any]) -> str:
     if before and not before.endswith(("\n", "\r")):
         before += newline
     changed = mark + before + entry + "".join(lines[after:])
-    if _data(changed) != {**_data(text), name: dict(place)}:
+    if _parse_or_empty(changed) != {**_parse_or_empty(text), name: dict(place)}:
         raise Refused(
             "The place cannot be added to this places.yaml without changing the rest of it.",
             fix=f"Write every place on lines of its own, or add it by hand:\n{entry}",
@@ -51,7 +51,7 @@ def _lines_of(text: str, name: str) -> tuple[int, int] | None:
     return None
 
 
-def _data(text: str) -> dict[str, object]:
+def _parse_or_empty(text: str) -> dict[str, object]:
     """Return the parsed text; empty if it is not valid."""
     try:
         return parse_yaml(text).data

@@ -103,7 +103,7 @@ def _type(node: SchemaNode, paths: Mapping[str, str]) -> str:
         return " or ".join(dict.fromkeys(_type(part, paths) for part in node["anyOf"] if part.get("type") != "null"))
     if values := node.get("enum", [node["const"]] if "const" in node else []):
         return ("one of " if len(values) > 1 else "") + ", ".join(f"`{value}`" for value in values)
-    return _plain(node, paths)
+    return _plain_type(node, paths)
 
 
 def anchor(heading: str) -> str:
@@ -113,14 +113,14 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def _plain(node: SchemaNode, paths: Mapping[str, str]) -> str:
+def _plain_type(node: SchemaNode, paths: Mapping[str, str]) -> str:
     match node.get("type"):
         case "string":
             return f"text, at most {node['maxLength']} characters" if "maxLength" in node else "text"
         case "array":
             return f"list of {_type(node.get('items') or {}, paths)}"
         case "object":
-            return f"mapping{_names(node, paths)} to {_type(_values(node), paths)}"
+            return f"mapping{_key_names(node, paths)} to {_type(_value_schema(node), paths)}"
         case "integer" | "number" as kind:
             return f"{kind}{_bounds(node)}"
         case "boolean":
@@ -133,13 +133,13 @@ def _takes_null(node: SchemaNode) -> bool:
     return any(part.get("type") == "null" for part in node.get("anyOf", ()))
 
 
-def _names(node: SchemaNode, paths: Mapping[str, str]) -> str:
+def _key_names(node: SchemaNode, paths: Mapping[str, str]) -> str:
     """Return the keys of a mapping, if they are a closed set."""
     names = node.get("propertyNames", {})
     return f" of {_type(names, paths)}" if "enum" in names else ""
 
 
-def _values(node: SchemaNode) -> SchemaNode:
+def _value_schema(node: SchemaNode) -> SchemaNode:
     """Return the type of a mapping's values."""
     patterns = node.get("patternProperties")
     values: SchemaNode | bool = next(iter(patterns.values())) if patterns else node.get("additionalProperties", {})

@@ -145,13 +145,13 @@ class Run(Struct, frozen=True, kw_only=True):
 def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]:
     """Return the run with all that the workload leaves open decided, and problems for missing or unknown values."""
     spec = _with_image(spec, facts.image)
-    place, place_problems = _place(spec, facts)
+    place, place_problems = _find_place(spec, facts)
     tpu, tpu_problems = _slice(spec)
     run_name, name_problems = _run_name(spec, facts)
-    release, release_problems = _release(spec)
+    release, release_problems = _find_release(spec)
     template, template_problems = _template(spec, facts)
     output = _here(spec, facts, spec.output or _default_output(spec, place))
-    conversion = _conversion(spec, facts, release)
+    conversion = _conversion_inputs(spec, facts, release)
     converted = _converted(spec, facts, conversion, output)
     run = Run(
         spec=spec,
@@ -161,9 +161,9 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         mode=_mode(spec),
         place=place,
         slice=tpu,
-        model=_model(spec),
+        model=_find_model(spec),
         release=release,
-        checkpoint=_here(spec, facts, spec.model.checkpoint) or _whole(facts, converted),
+        checkpoint=_here(spec, facts, spec.model.checkpoint) or _converted_items(facts, converted),
         adapters=_here(spec, facts, spec.lora.restore_path if spec.lora else None),
         output=output,
         namespace=spec.namespace or (place.namespace if place else "default"),
@@ -217,7 +217,7 @@ def _mode(spec: WorkloadSpec) -> Mode:
             return Mode(value="mcjax", reason="mode: auto, and the workload has no pathways section")
 
 
-def _place(spec: WorkloadSpec, facts: Facts) -> tuple[Place | None, tuple[Problem, ...]]:
+def _find_place(spec: WorkloadSpec, facts: Facts) -> tuple[Place | None, tuple[Problem, ...]]:
     if isinstance(spec.place, Place):
         return spec.place, ()
     if spec.place is None:
@@ -251,7 +251,7 @@ def _slice(spec: WorkloadSpec) -> tuple[Slice | None, tuple[Problem, ...]]:
         return None, (error("tpu-unknown", "tpu.type", str(e), "Use one of the named types.", kind="unrenderable"),)
 
 
-def _release(spec: WorkloadSpec) -> tuple[Release, tuple[Problem, ...]]:
+def _find_release(spec: WorkloadSpec) -> tuple[Release, tuple[Problem, ...]]:
     try:
         return releases.release(spec.image.maxtext), ()
     except ValueError as e:
@@ -274,7 +274,7 @@ def _template(spec: WorkloadSpec, facts: Facts) -> tuple[Template | None, tuple[
     return None, (problem,)
 
 
-def _model(spec: WorkloadSpec) -> CatalogModel | None:
+def _find_model(spec: WorkloadSpec) -> CatalogModel | None:
     try:
         return models.model(spec.model.name)
     except ValueError:
@@ -313,7 +313,7 @@ def _here(spec: WorkloadSpec, facts: Facts, path: str | None) -> str | None:
     return posixpath.normpath(posixpath.join(facts.working_directory, path))
 
 
-def _conversion(spec: WorkloadSpec, facts: Facts, release: Release) -> ConversionInputs | None:
+def _conversion_inputs(spec: WorkloadSpec, facts: Facts, release: Release) -> ConversionInputs | None:
     """Return the inputs of the conversion, without OCDBT and zarr3: such a checkpoint is readable in both modes."""
     hf, given = spec.model.hf, spec.overrides.maxtext
     if hf is None:
@@ -330,13 +330,13 @@ def _conversion(spec: WorkloadSpec, facts: Facts, release: Release) -> Conversio
         model=spec.model.name,
         release=release.version,
         scan_layers=spec.model.scan_layers is not False,
-        param_scan_axis=_axis(given.get("param_scan_axis")),
+        param_scan_axis=_parse_axis(given.get("param_scan_axis")),
         dtype="float32" if release.layout == "legacy" else "bfloat16",
         keys={key: value for key, value in given.items() if key in CHANGES_ARRAYS},
     )
 
 
-def _axis(given: Value) -> int:
+def _parse_axis(given: Value) -> int:
     """Return the axis, MaxText's default if none is given; another check refuses what is no number."""
     text = str(given)
     return int(text) if text.isascii() and text.isdecimal() and len(text) == 1 else 1
@@ -349,7 +349,7 @@ def _converted(spec: WorkloadSpec, facts: Facts, conversion: ConversionInputs | 
     return directory_of(conversion, output=output) if conversion and output else None
 
 
-def _whole(facts: Facts, converted: str | None) -> str | None:
+def _converted_items(facts: Facts, converted: str | None) -> str | None:
     """Return the path of the conversion's result: the complete one that was found, else the path of the first
     attempt's."""
     if converted is None:

@@ -46,10 +46,10 @@ def resolve_plain(text: str) -> YamlScalar | Surprise:
         return _WORDS[text]
     if text[0] not in "-+.0123456789":
         return text
-    return _surprise(text) or _number(text)
+    return _surprise(text) or _parse_number(text)
 
 
-def _number(text: str) -> YamlScalar | Surprise:
+def _parse_number(text: str) -> YamlScalar | Surprise:
     if _INT.fullmatch(text):
         return int(text) if len(text) <= _MAX_DIGITS and abs(int(text)) < _INT_LIMIT else _too_big(text)
     if not _FLOAT.fullmatch(text):

@@ -23,15 +23,15 @@ def schema() -> dict[str, Any]:
     }
 
 
-def text() -> str:
+def schema_text() -> str:
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:
     if "--check" not in arguments:
-        FILE.write_text(text(), encoding="utf-8")
+        FILE.write_text(schema_text(), encoding="utf-8")
         return 0
-    if FILE.exists() and FILE.read_text(encoding="utf-8") == text():
+    if FILE.exists() and FILE.read_text(encoding="utf-8") == schema_text():
         return 0
     sys.stderr.write("xsft/spec/schema.json is out of date; run `make docs`\n")
     return 1

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from xsft.problems import Problem
-from xsft.spec.shapes import MIN_LENGTH, every_shape, find, token_shapes
+from xsft.spec.shapes import MIN_LENGTH, every_shape, find_secrets, token_shapes
 
 HIDDEN = "…"
 
@@ -31,12 +31,12 @@ _HARMLESS = re.compile(
 
 def looks_secret(text: str) -> bool:
     """Return whether `text` holds something shaped like a secret, anywhere in it."""
-    return len(text) >= MIN_LENGTH and next(find(text, every_shape()), None) is not None
+    return len(text) >= MIN_LENGTH and next(find_secrets(text, every_shape()), None) is not None
 
 
 def looks_token(text: str) -> bool:
     """Return whether `text` holds a token of a known form: source code has URLs and headers that are examples."""
-    return next(find(text, token_shapes()), None) is not None
+    return next(find_secrets(text, token_shapes()), None) is not None
 
 
 def names_secret(key_path: str) -> bool:
@@ -76,7 +76,7 @@ def redact(text: str) -> str:
     if len(text) < MIN_LENGTH:
         return text
     kept, after = [], 0
-    for start, end in sorted(find(text, every_shape())):
+    for start, end in sorted(find_secrets(text, every_shape())):
         if start >= after:
             kept.append(text[after:start])
         after = max(after, end)

@@ -103,7 +103,7 @@ def every_shape() -> Shapes:
     return (*_by_word(ENVELOPES), *token_shapes())
 
 
-def find(text: str, shapes: Shapes) -> Iterator[SecretSpan]:
+def find_secrets(text: str, shapes: Shapes) -> Iterator[SecretSpan]:
     """Yield the spans of secrets of those shapes in the text; they may overlap."""
     small = text.lower()
     near = [shape for word, shape in shapes if word in small]
@@ -117,7 +117,7 @@ def _by_word(shapes: tuple[Shape, ...]) -> Shapes:
 
 def _places(text: str, shape: Shape) -> Iterator[SecretSpan]:
     known = 0
-    for match in _compiled(shape.pattern).finditer(text):
+    for match in _compile_pattern(shape.pattern).finditer(text):
         start, end = match.span(1 if match.lastindex else 0)
         if start >= known and (not shape.entropy or _entropy(text[start:end]) >= shape.entropy):
             known = end if shape in ENVELOPES else _end_of_token(text, end)
@@ -130,7 +130,7 @@ def _end_of_token(text: str, end: int) -> int:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 

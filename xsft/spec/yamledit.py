@@ -45,7 +45,7 @@ def with_values(text: str, values: Mapping[str, YamlScalar]) -> str:
 def _with_value(text: str, path: Sequence[str], value: YamlScalar) -> str:
     node: Any = yaml.compose(text, Loader=SAFE_LOADER)
     for depth, part in enumerate(path):
-        found = _child(node, part)
+        found = _child_node(node, part)
         if found is None:
             return _added(text, node, path[depth:], value)
         node = found
@@ -54,7 +54,7 @@ def _with_value(text: str, path: Sequence[str], value: YamlScalar) -> str:
     return text
 
 
-def _child(node: Any, name: str) -> Any:
+def _child_node(node: Any, name: str) -> Any:
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     return next((value for key, value in pairs if key.value == name), None)
 

@@ -44,7 +44,7 @@ class ParsedValue(Struct, frozen=True, kw_only=True):
 def parse_yaml(text: str) -> ParsedYaml:
     """Return the parsed text. Raises SpecError with every problem found."""
     found = _Found()
-    value, is_empty = _document(text.removeprefix("\ufeff"), "", found)
+    value, is_empty = _parse_document(text.removeprefix("\ufeff"), "", found)
     if not found.problems:
         found.problems.extend(_not_a_mapping(value, is_empty=is_empty))
     if found.problems or not isinstance(value, dict):
@@ -55,7 +55,7 @@ def parse_yaml(text: str) -> ParsedYaml:
 def parse_value(text: str, at: str) -> ParsedValue:
     """Return one value in YAML's flow form, e.g. `[question, answer]`; `at` is its key path. Raises SpecError."""
     found = _Found()
-    value, _ = _document(text, at, found)
+    value, _ = _parse_document(text, at, found)
     if found.problems:
         raise SpecError(tuple(found.problems))
     return ParsedValue(value=value, raw=found.raw)
@@ -80,7 +80,7 @@ class _Found(Struct):
         raise SpecError(tuple(self.problems))
 
 
-def _document(text: str, at: str, found: _Found) -> tuple[object, bool]:
+def _parse_document(text: str, at: str, found: _Found) -> tuple[object, bool]:
     """Return the value, and whether the text was empty."""
     if problem := before_parsing(text):
         raise SpecError((problem,))
@@ -169,7 +169,7 @@ def _mapping(events: Iterator[Any], *, at: str, depth: int, found: _Found) -> di
     data: dict[str, object] = {}
     lines: dict[str, int] = {}
     while not isinstance(event := next(events), yaml.MappingEndEvent):
-        key = _key(event, at=at, found=found)
+        key = _parse_key(event, at=at, found=found)
         path = at if key is None else below(at, key)
         if len(path) > MAX_KEY_PATH:
             message = f"key path over {MAX_KEY_PATH} characters"
@@ -189,7 +189,7 @@ def _mapping(events: Iterator[Any], *, at: str, depth: int, found: _Found) -> di
     return data
 
 
-def _key(event: Any, *, at: str, found: _Found) -> str | None:
+def _parse_key(event: Any, *, at: str, found: _Found) -> str | None:
     """Return the key; None if it is refused (its value is still read, for its own problems)."""
     if not isinstance(event, yaml.ScalarEvent):
         fix = "Write a plain word as the key; quote a value that starts with { or ?."

@@ -81,13 +81,13 @@ def walk(stages: Sequence[Stage], asked: Walk) -> Walked:
     interrupted, blocked = False, ""
     for stage in stages:
         if skipped := _left_out(stage.name, asked):
-            report = _report(stage, StageEnd(action="skipped", state="missing", why=skipped))
+            report = _stage_report(stage, StageEnd(action="skipped", state="missing", why=skipped))
         elif blocked:
-            report = _report(stage, StageEnd(action="waiting", state="missing", why=blocked))
+            report = _stage_report(stage, StageEnd(action="waiting", state="missing", why=blocked))
         else:
             end, failed = _one(stage, stages, asked)
             asked.warn(end)
-            report, interrupted = _report(stage, end), end.interrupted
+            report, interrupted = _stage_report(stage, end), end.interrupted
             blocked = _blocked(report, failed)
         reports.append(report)
         asked.tell(report)
@@ -106,7 +106,7 @@ def _one(stage: Stage, stages: Sequence[Stage], asked: Walk) -> tuple[StageEnd, 
     end = StageEnd(action="waiting", state="missing", why="")
     try:
         _refuse_without_input(stage, stages, asked)
-        end = _done(stage, asked)
+        end = _do_stage(stage, asked)
         while asked.waits and end.state == "running":
             stage.watch(asked.left_s())
             end = _after(end, stage, asked)
@@ -141,13 +141,13 @@ def _undone_needs(name: StageName, stages: Sequence[Stage], asked: Walk) -> Iter
         yield from _undone_needs(needed.name, stages, asked)
 
 
-def _done(stage: Stage, asked: Walk) -> StageEnd:
+def _do_stage(stage: Stage, asked: Walk) -> StageEnd:
     """Do the stage unless it is done, or another process does it."""
     found = stage.find()
-    return replace(_begun(stage, found, asked), digest=found.digest)
+    return replace(_begin_stage(stage, found, asked), digest=found.digest)
 
 
-def _begun(stage: Stage, found: StageFound, asked: Walk) -> StageEnd:
+def _begin_stage(stage: Stage, found: StageFound, asked: Walk) -> StageEnd:
     match found.state:
         case "done":
             return StageEnd(action="done", state="done", why=found.why, result=found.result, verdict=found.verdict)
@@ -162,7 +162,7 @@ def _after(end: StageEnd, stage: Stage, asked: Walk) -> StageEnd:
     found = stage.find()
     if found.state == "done" or end.action != "adopted":
         return replace(end, state=found.state, why=found.why, result=found.result, verdict=found.verdict)
-    return _done(stage, asked)
+    return _do_stage(stage, asked)
 
 
 def _error_of(stage: Stage, end: StageEnd) -> XsftError | None:
@@ -187,7 +187,7 @@ def _blocked(report: StageReport, failed: XsftError | None) -> str:
     return "" if report.state == "done" else f"{report.name} is not done"
 
 
-def _report(stage: Stage, end: StageEnd) -> StageReport:
+def _stage_report(stage: Stage, end: StageEnd) -> StageReport:
     looked = end.action not in ("skipped", "waiting") or bool(end.state != "missing")
     return StageReport(
         name=stage.name,

@@ -27,9 +27,9 @@ _BASES = ("direct", "inferred", "state")
 """The order of the groups. If two causes match, the one that the cluster or the trainer names comes first."""
 
 
-def explain(evidence: Evidence, *, now: str) -> Explanation:
+def explain_state(evidence: Evidence, *, now: str) -> Explanation:
     """Return the cause and the other observations. `now`: UTC, ISO 8601."""
-    *found, last = _found(evidence, names=words(evidence, now=now))  # the last group matches every run
+    *found, last = _find_causes(evidence, names=words(evidence, now=now))  # the last group matches every run
     first, *others = _in_order(found, last, evidence)
     if looped := _looped(first, evidence):
         first, others = looped, [first, *others]
@@ -61,7 +61,7 @@ def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterat
         yield from (*(now or (last,)), *past)
 
 
-def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
+def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
     """The likelier group comes first; in each group the first rule that matches, direct rules before inferring ones."""
     status = evidence.status
     anew = replace(status, reason="restarted") if _begins_anew(evidence) else status
@@ -154,7 +154,7 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
         **restart_words(evidence),
         "holders": _holders(evidence),
         "quotas": _quotas(evidence),
-        "queue": _queue(evidence),
+        "queue": _queue_text(evidence),
     }
 
 
@@ -224,6 +224,6 @@ def _quotas(evidence: Evidence) -> str:
     return f"In use: {list_names(used)}." if used else ""
 
 
-def _queue(evidence: Evidence) -> str:
+def _queue_text(evidence: Evidence) -> str:
     names = [_neighbour(one) for one in evidence.ahead or ()]
     return f"Ahead of it: {list_names(names)}." if names else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xsft.states.ending import completed, failed, gone, recorded, unreachable
+from xsft.states.ending import completed, failed, gone, status_of_record, unreachable
 from xsft.states.failing import PATHWAYS_HEAD
 from xsft.states.model import Condition, KueueWorkload, Observation, RunObject, Status, by_its_clock, seconds_since
 from xsft.states.moments import earliest, latest
@@ -42,33 +42,33 @@ def classify(seen: Observation, *, now: str, stall_factor: float = STALL_FACTOR)
     """Return the state. `now`: UTC, ISO 8601. `stall_factor`: a trainer that prints no step for this many median steps
     has stalled."""
     if seen.on_this_machine:
-        return recorded(seen) or _alive(seen, now=now, stall_factor=stall_factor)
+        return status_of_record(seen) or _alive(seen, now=now, stall_factor=stall_factor)
     silent = any(one.what in ("jobsets", "servers") for one in seen.unread)
     if silent and seen.last_known is not None:
         return seen.last_known  # its JobSet is also from the earlier read
     if seen.jobset is not None and seen.jobset.serves:
         return server_status(seen, seen.jobset)
     if seen.jobset is not None:
-        return _cluster(seen, seen.jobset, now=now, stall_factor=stall_factor)
+        return _classify_on_cluster(seen, seen.jobset, now=now, stall_factor=stall_factor)
     return unreachable(seen) if silent else gone(seen)
 
 
 def _alive(seen: Observation, *, now: str, stall_factor: float) -> Status:
     """Return the status of a local run whose lock a process holds."""
     state, reason = trainer(seen, now=now, stall_factor=stall_factor)
-    return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_said(seen)))))
+    return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_progress_source(seen)))))
 
 
-def _cluster(seen: Observation, jobset: RunObject, *, now: str, stall_factor: float) -> Status:
+def _classify_on_cluster(seen: Observation, jobset: RunObject, *, now: str, stall_factor: float) -> Status:
     return (
-        _ended(seen, jobset)
+        _classify_ended(seen, jobset)
         or _held_back(seen, jobset)
         or _coming_up(seen, jobset, now=now)
         or _up(seen, jobset, now=now, stall_factor=stall_factor)
     )
 
 
-def _ended(seen: Observation, jobset: RunObject) -> Status | None:
+def _classify_ended(seen: Observation, jobset: RunObject) -> Status | None:
     """A terminal JobSet is final immediately, whatever its pods still do; the Kueue Workload follows it."""
     failure = true(jobset.conditions, "Failed")
     if jobset.terminal == "Failed" or failure:
@@ -148,8 +148,8 @@ def _coming_up(seen: Observation, jobset: RunObject, *, now: str) -> Status | No
     """The state of an admitted run with pods that are not running."""
     if jobset.suspended:
         return Status(state="starting", reason="admitted", evidence=("jobset", "workload"))
-    if _broken(seen, jobset):
-        return Status(state="failed", reason="broken-spec", evidence=("jobset", *_known(seen, "workload")))
+    if _is_broken(seen, jobset):
+        return Status(state="failed", reason="broken-spec", evidence=("jobset", *_known_evidence(seen, "workload")))
     if reason := trouble(current(seen)):
         return Status(state="starting", reason=reason, evidence=("jobset", "pods"))
     if not jobset.jobs or any(job.ready + job.succeeded < job.replicas for job in jobset.jobs):
@@ -157,7 +157,7 @@ def _coming_up(seen: Observation, jobset: RunObject, *, now: str) -> Status | No
     return None
 
 
-def _broken(seen: Observation, jobset: RunObject) -> bool:
+def _is_broken(seen: Observation, jobset: RunObject) -> bool:
     """Return whether the JobSet has no Jobs although Kueue has admitted it. Judged at the time of reading, so an old
     observation does not become broken with age."""
     unread = any(one.what == "workloads" for one in seen.unread)
@@ -209,15 +209,17 @@ def _up(seen: Observation, jobset: RunObject, *, now: str, stall_factor: float) 
     state, reason = trainer(seen, now=now, stall_factor=stall_factor)
     if jobset.restarts > 0 and state in {"starting", "compiling"}:
         reason = "restarted"
-    return Status(state=state, reason=reason, evidence=("jobset", *_known(seen, "pods"), *_said(seen)))
+    return Status(
+        state=state, reason=reason, evidence=("jobset", *_known_evidence(seen, "pods"), *_progress_source(seen))
+    )
 
 
-def _known(seen: Observation, *names: str) -> tuple[str, ...]:
+def _known_evidence(seen: Observation, *names: str) -> tuple[str, ...]:
     found = {"workload": seen.workload is not None, "pods": seen.pods is not None}
     return tuple(name for name in names if found[name])
 
 
-def _said(seen: Observation) -> tuple[str, ...]:
+def _progress_source(seen: Observation) -> tuple[str, ...]:
     """The source of the trainer's progress."""
     return (seen.progress.source,) if seen.progress else ()
 

@@ -18,13 +18,13 @@ def said(evidence: Evidence) -> Iterator[Clue]:
     failure = first_failure(evidence)
     if failure is None and evidence.status.state == "stalled":
         return
-    logs = [failure.log] if failure and failure.log else sorted(evidence.logs or (), key=_rank)
+    logs = [failure.log] if failure and failure.log else sorted(evidence.logs or (), key=_log_rank)
     for log in logs:
         if log.said is not None:
             yield Clue(text=log.said.kind, where=place(log), quoted=(log.said.line,), values={"text": log.said.text})
 
 
-def _rank(log: Log) -> tuple[bool, int, int, int]:
+def _log_rank(log: Log) -> tuple[bool, int, int, int]:
     echo = log.said is not None and log.said.kind in PEER_LOST
     return (echo, -log.attempt, log.slice_index, log.host)
 

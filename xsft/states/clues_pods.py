@@ -39,7 +39,7 @@ def waiting(evidence: Evidence) -> Iterator[Clue]:
                 yield Clue(
                     text=f"{container.reason}: {container.message}",
                     where=place(pod),
-                    values={"image": _image(evidence)},
+                    values={"image": _image_name(evidence)},
                 )
     for clue in events(evidence):
         if clue.values["event"] in _MAKING:
@@ -49,7 +49,7 @@ def waiting(evidence: Evidence) -> Iterator[Clue]:
 def events(evidence: Evidence) -> Iterator[Clue]:
     """Return `reason: message` of events, the latest first."""
     for event in sorted(evidence.events or (), key=lambda one: one.at, reverse=True):
-        values = {"event": event.reason, "image": _image(evidence)}
+        values = {"event": event.reason, "image": _image_name(evidence)}
         yield Clue(text=f"{event.reason}: {event.message}", where=event.object, values=values)
 
 
@@ -66,7 +66,7 @@ def disrupted(evidence: Evidence) -> Iterator[Clue]:
                 yield Clue(text=f"{condition.reason}: {condition.message}", where=place(pod) + node)
 
 
-def _image(evidence: Evidence) -> str:
+def _image_name(evidence: Evidence) -> str:
     jobset = evidence.seen.jobset
     return jobset.image or "its image" if jobset else "its image"
 

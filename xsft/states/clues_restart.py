@@ -28,12 +28,14 @@ def restart(evidence: Evidence) -> Iterator[Clue]:
     jobset = evidence.seen.jobset
     if jobset is None or jobset.restarts <= 0:
         return
-    last, before = _last(evidence), evidence.seen.before
-    lines = tuple(_line(one) for one in _jobs(evidence, last))
+    last, before = _last_restart_event(evidence), evidence.seen.before
+    lines = tuple(_event_line(one) for one in _jobs(evidence, last))
     if before is not None and before.found:
         yield Clue(text="found", quoted=lines, values={"found": before.found})
     for one in _killings(evidence, last):
-        yield Clue(text=f"memory {one.message}", where=one.object, quoted=(_line(one), *lines), values={"at": one.at})
+        yield Clue(
+            text=f"memory {one.message}", where=one.object, quoted=(_event_line(one), *lines), values={"at": one.at}
+        )
     if last is not None:
         job = match[1] if (match := _FIRST.search(last.message)) else ""
         reason = next((one.reason for one in _jobs(evidence, last) if one.object == f"Job/{job}"), "")
@@ -83,7 +85,7 @@ def _kept_logs(jobset: RunObject) -> str:
     return f"If GKE keeps its earlier log, read it: gcloud logging read '{asked}'"
 
 
-def _last(evidence: Evidence) -> Event | None:
+def _last_restart_event(evidence: Evidence) -> Event | None:
     """Return the latest event about a restart. Kubernetes deletes events after an hour."""
     found = [one for one in evidence.events or () if one.reason == RESTARTED]
     return max(found, key=lambda one: one.at, default=None)
@@ -97,20 +99,20 @@ def _jobs(evidence: Evidence, last: Event | None) -> list[Event]:
         if one.object.startswith("Job/")
         and one.reason in {"BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy"}
     ]
-    near = [one for one in ended if last is None or _near(one, last)]
+    near = [one for one in ended if last is None or _is_near(one, last)]
     return [*([last] if last else []), *sorted(near, key=lambda one: (one.at, one.object), reverse=True)]
 
 
 def _killings(evidence: Evidence, last: Event | None) -> list[Event]:
     found = [one for one in evidence.node_events or () if one.reason in MEMORY]
-    return [one for one in sorted(found, key=lambda one: one.at, reverse=True) if last is None or _near(one, last)]
+    return [one for one in sorted(found, key=lambda one: one.at, reverse=True) if last is None or _is_near(one, last)]
 
 
-def _near(one: Event, last: Event) -> bool:
+def _is_near(one: Event, last: Event) -> bool:
     """Return whether two times are near; clocks of nodes differ by seconds."""
     passed = seconds_between(one.at, last.at)
     return passed is not None and -60.0 <= passed <= NEAR_S
 
 
-def _line(event: Event) -> str:
+def _event_line(event: Event) -> str:
     return f"{event.at} {event.object} {event.reason}: {event.message}"

@@ -76,7 +76,7 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
     """
     said, asked = seen.progress, steps_asked(seen)
     told = _told(said, asked=asked) if said else None
-    if said and told is None and _whole(said, asked=asked):
+    if said and told is None and _is_last_step_saved(said, asked=asked):
         return Status(state="succeeded", reason="after-last-step", evidence=(told_by, said.source))
     if oom_killed(current(seen)):
         return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
@@ -118,7 +118,7 @@ def _never_seen_to_end(outcome: str) -> Status:
     return Status(state="unknown", reason="jobset-gone" if known else "not-found", evidence=("record",))
 
 
-def recorded(seen: Observation) -> Status | None:
+def status_of_record(seen: Observation) -> Status | None:
     """Return the state of a local run from its record; None while it is running."""
     if seen.record is None:
         unread = any(one.what == "record" for one in seen.unread)
@@ -156,7 +156,7 @@ def _recorded_end(seen: Observation) -> Status | None:
     if nothing := _taught_nothing(seen):
         return nothing
     if (state == "succeeded" and record.reason) or (
-        state == "failed" and said and _whole(said, asked=steps_asked(seen))
+        state == "failed" and said and _is_last_step_saved(said, asked=steps_asked(seen))
     ):
         return Status(state="succeeded", reason="after-last-step", evidence=("record",))
     if reason == "ended-short" and said and said.data_ended:
@@ -167,12 +167,12 @@ def _recorded_end(seen: Observation) -> Status | None:
 def _last_step_saved(seen: Observation) -> Status | None:
     """Return `succeeded` if the checkpoint of the last step exists, unless its steps trained nothing."""
     said, asked = seen.progress, steps_asked(seen)
-    if said is None or not _whole(said, asked=asked):
+    if said is None or not _is_last_step_saved(said, asked=asked):
         return None
     return _taught_nothing(seen) or Status(state="succeeded", reason="last-step-saved", evidence=("checkpoints",))
 
 
-def _whole(said: Progress, *, asked: int | None) -> bool:
+def _is_last_step_saved(said: Progress, *, asked: int | None) -> bool:
     """Return whether the checkpoint of the last step is saved."""
     return asked is not None and said.saved_step is not None and said.saved_step >= asked
 

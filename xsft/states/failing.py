@@ -53,7 +53,7 @@ def first_failure(evidence: Evidence) -> Failure | None:
     second, by slice, then host."""
     found = tuple(_failures(evidence))
     latest = max((one.pod.attempt for one in found), default=0)
-    return min((one for one in found if one.pod.attempt == latest), key=_rank, default=None)
+    return min((one for one in found if one.pod.attempt == latest), key=_failure_rank, default=None)
 
 
 def failed_in_place(container: Container) -> bool:
@@ -64,8 +64,8 @@ def failed_in_place(container: Container) -> bool:
 
 def suspects(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Return the pods with a failed container, the likeliest cause first: these logs are worth reading."""
-    found = (Failure(pod=pod, container=container) for pod in pods for container in _ended(pod))
-    latest_first = sorted(found, key=lambda one: (-one.pod.attempt, *_rank(one)))
+    found = (Failure(pod=pod, container=container) for pod in pods for container in _failed_containers(pod))
+    latest_first = sorted(found, key=lambda one: (-one.pod.attempt, *_failure_rank(one)))
     return tuple(dict.fromkeys(one.pod for one in latest_first))
 
 
@@ -83,11 +83,11 @@ def place(pod: Pod | Log) -> str:
 def _failures(evidence: Evidence) -> Iterator[Failure]:
     logs = {log.pod: log for log in evidence.logs or ()}
     for pod in evidence.seen.pods or ():
-        for container in _ended(pod):
+        for container in _failed_containers(pod):
             yield Failure(pod=pod, container=container, log=logs.get(pod.name))
 
 
-def _ended(pod: Pod) -> Iterator[Container]:
+def _failed_containers(pod: Pod) -> Iterator[Container]:
     """Return failed containers, including those that their pod has restarted."""
     for container in pod.containers:
         for one in (container, container.last):
@@ -95,7 +95,7 @@ def _ended(pod: Pod) -> Iterator[Container]:
                 yield one
 
 
-def _rank(one: Failure) -> tuple[bool, bool, float, bool, bool, int, int, str]:
+def _failure_rank(one: Failure) -> tuple[bool, bool, float, bool, bool, int, int, str]:
     """Return the sort key; smaller is likelier. Kubelets report whole seconds, so within one second a kill counts as a
     consequence.
 

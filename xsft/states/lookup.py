@@ -47,10 +47,10 @@ class Read(Protocol):
 def require_answer(found: RunsAnswer) -> None:
     """Raise Unreachable if no source could be read."""
     if not found.answered:
-        raise unread(found, "Nothing could be read")
+        raise runs_unread(found, "Nothing could be read")
 
 
-def unread(found: RunsAnswer, what: str) -> Unreachable:
+def runs_unread(found: RunsAnswer, what: str) -> Unreachable:
     """Return Unreachable with the reasons, and the first one's next step; its id if waiting solves none of them."""
     said = (" ".join(p.message.split()).rstrip(".") for p in found.problems)
     why = "; ".join(dict.fromkeys(said)) or "no cluster answered"
@@ -69,21 +69,21 @@ def _lasting(problems: Sequence[Problem]) -> Problem | None:
 
 
 def require_names(names: Sequence[str], rows: Sequence[FoldedRun], found: RunsAnswer) -> None:
-    """Raise `lacking`, if a name is not found."""
-    if failed := lacking(names, rows, found):
+    """Raise `first_missing_run`, if a name is not found."""
+    if failed := first_missing_run(names, rows, found):
         raise failed
 
 
-def lacking(names: Sequence[str], rows: Sequence[FoldedRun], found: RunsAnswer) -> XsftError | None:
-    """Return `missing` for the first name that was not found, with the others; None if all were found."""
-    failed = [missing(name, rows, found) for name in dict.fromkeys(names) if not named(rows, name)]
+def first_missing_run(names: Sequence[str], rows: Sequence[FoldedRun], found: RunsAnswer) -> XsftError | None:
+    """Return `missing_run` for the first name that was not found, with the others; None if all were found."""
+    failed = [missing_run(name, rows, found) for name in dict.fromkeys(names) if not named(rows, name)]
     return reduce(lambda first, other: first.beside(other), failed) if failed else None
 
 
-def missing(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> XsftError:
+def missing_run(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> XsftError:
     """Return the error for a name that was not found. Prefixes never match: a command that acts must not guess."""
     if not found.whole:
-        return unread(found, f"Run {name!r} was not found, but not every cluster could be read")
+        return runs_unread(found, f"Run {name!r} was not found, but not every cluster could be read")
     jobsets = {one.jobset.name for row in rows for one in row.attempts if one.jobset}
     known = sorted({row.row.run_name for row in rows} | jobsets | set(found.known()))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
@@ -96,12 +96,12 @@ def missing(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> XsftErro
 
 
 def one_run(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> FoldedRun:
-    """Return the only run with that name. Raises as `missing`, and UsageError if several have it."""
+    """Return the only run with that name. Raises as `missing_run`, and UsageError if several have it."""
     hits = named(rows, name)
     if not hits:
-        raise missing(name, rows, found)
+        raise missing_run(name, rows, found)
     if len(hits) > 1:
-        where = "; ".join(_place(hit) for hit in hits)
+        where = "; ".join(_run_place(hit) for hit in hits)
         raise UsageError(
             f"{len(hits)} runs are named {name!r}: {where}.",
             fix=_which(hits),
@@ -119,7 +119,7 @@ def _which(hits: Sequence[FoldedRun]) -> str:
     return f"Choose one: {'; or '.join(ways)}."
 
 
-def silence(seen: Observation) -> str | None:
+def why_silent(seen: Observation) -> str | None:
     """Return why the run's cluster did not answer; None if it did, and for a run on this machine. Other data of such an
     observation is from an earlier call."""
     found = silent(seen)
@@ -127,11 +127,11 @@ def silence(seen: Observation) -> str | None:
 
 
 def silent(seen: Observation) -> Unread | None:
-    """Return as `silence` does, with the failure's id."""
+    """Return as `why_silent` does, with the failure's id."""
     return next((one for one in seen.unread if one.what in ("jobsets", "servers")), None)
 
 
-def _place(hit: FoldedRun) -> str:
+def _run_place(hit: FoldedRun) -> str:
     row = hit.row
     if row.on_this_machine:
         return f"this machine, {folder(row) or 'in an unknown folder'}"

@@ -44,7 +44,7 @@ def loss_of(row: Row, saved: SavedSteps) -> Loss:
     if not may_lose(row):
         return Loss(step=None, saved_step=saved.step, steps=0, why="", chips=chips)
     latest = _latest(row, saved)
-    why = _unknown(row, saved, latest)
+    why = _why_loss_unknown(row, saved, latest)
     steps = None if why else max(0, (row.step or 0) - (latest or 0))
     return Loss(step=row.step, saved_step=latest, steps=steps, why=why, chips=chips)
 
@@ -73,7 +73,7 @@ def _latest(row: Row, saved: SavedSteps) -> int | None:
     return max((step for step in known if step is not None), default=None)
 
 
-def _unknown(row: Row, saved: SavedSteps, latest: int | None) -> str:
+def _why_loss_unknown(row: Row, saved: SavedSteps, latest: int | None) -> str:
     """Return why the loss is unknown; empty if it is known."""
     said = row.progress
     if not said.read:

@@ -134,14 +134,14 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
     output = (held.output if held else None) or seen.output
     return Row(
         run_name=seen.run_name,
-        pipeline=_pipeline(seen.run_name, stage),
+        pipeline=_pipeline_name(seen.run_name, stage),
         stage=stage,
         jobset=jobset.name if jobset else (seen.record.jobset if seen.record else None),
         namespace=jobset.namespace if jobset else None,
         cluster=seen.cluster,
         target=seen.target,
         mode=seen.mode or (held.mode if held else None),
-        tpu=_tpu(seen),
+        tpu=_row_tpu(seen),
         num_slices=held.num_slices if held else (seen.record.num_slices if seen.record else None),
         state=status.state,
         reason=status.reason,
@@ -190,7 +190,7 @@ def stage_of(seen: Observation) -> StageName | None:
     return next((name for name in STAGES if name == work), "train")
 
 
-def _pipeline(run_name: str, stage: StageName | None) -> str | None:
+def _pipeline_name(run_name: str, stage: StageName | None) -> str | None:
     if stage is None:
         return None
     return run_name if stage == "train" else run_name.removesuffix(f"-{stage}")
@@ -202,7 +202,7 @@ def created_at(seen: Observation) -> str | None:
     return seen.record.started_at if seen.record else None
 
 
-def _tpu(seen: Observation) -> str | None:
+def _row_tpu(seen: Observation) -> str | None:
     """Return the TPU type of the JobSet, even of a deleted one; else the submitted one."""
     held = seen.jobset or seen.was
     return held.tpu if held else (seen.record.tpu if seen.record else None)
@@ -235,7 +235,7 @@ def _eta(*, step: int | None, steps: int | None, pace: float | None) -> float | 
 def _mfu(seen: Observation) -> float | None:
     """maxtext@0.2.5's `TFLOP/s/device` over the peak of a device; None off a TPU, or on one without a known peak."""
     reached = seen.progress.tflops_per_device if seen.progress else None
-    tpu = _tpu(seen)
+    tpu = _row_tpu(seen)
     if reached is None or tpu is None:
         return None
     try:

@@ -80,7 +80,7 @@ def _reason(server: RunObject, pods: Sequence[Pod] | None) -> tuple[State, str]:
 def _trouble(pods: Sequence[Pod]) -> str | None:
     """Return why the server cannot start, if a pod names it."""
     containers = [one for pod in pods for one in pod.containers]
-    if any(_ended(one) and (one.last or one).reason == OOM for one in containers):
+    if any(_is_ended(one) and (one.last or one).reason == OOM for one in containers):
         return "oom-killed"
     if any(_crashes(one) for one in containers):
         return "crash-loop"
@@ -92,7 +92,7 @@ def _crashes(one: Container) -> bool:
     return one.restarts >= CRASHES and one.last is not None
 
 
-def _ended(one: Container) -> bool:
+def _is_ended(one: Container) -> bool:
     return one.last is not None or (one.state == "terminated" and one.exit_code != 0)
 
 

@@ -40,14 +40,14 @@ def yaml_value(value: Value | Sequence[Value]) -> str:
         case int():
             return str(value)
         case float():
-            return _number(value)
+            return _number_text(value)
         case str():
-            return _text(value)
+            return _argument_text(value)
         case _:
             return "[" + ",".join(_item(v) for v in value) + "]"
 
 
-def _number(value: float) -> str:
+def _number_text(value: float) -> str:
     """Return a number as people write it: `3e-6`, `0.5`, `1`."""
     if not math.isfinite(value):
         return repr(value).replace("inf", ".inf").replace("nan", ".nan")
@@ -56,7 +56,7 @@ def _number(value: float) -> str:
     return re.sub(r"e([-+])0+", r"e\1", repr(value)).replace("e+", "e")
 
 
-def _text(value: str) -> str:
+def _argument_text(value: str) -> str:
     return value if _reads_as_itself(value) else _quoted(value)
 
 

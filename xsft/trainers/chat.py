@@ -82,9 +82,9 @@ def _without_ending(text: str, ending: str) -> str:
 
 
 def _rendered(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
-    from xsft.trainers.chat_render import rendered
+    from xsft.trainers.chat_render import render_chat
 
-    return rendered(template, messages, names)
+    return render_chat(template, messages, names)
 
 
 def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[str, Any]], bool], str]:

@@ -78,14 +78,14 @@ def _with_steps(template: nodes.Template) -> nodes.Template:
     return template
 
 
-def rendered(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
+def render_chat(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
     return compiled(template).render({"messages": messages, "add_generation_prompt": False, **names})
 
 
 def compiled(template: str) -> BoundedTemplate:
     """Return the compiled template. Raises Jinja's errors for an invalid one."""
     environment = _CountingSandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    environment.filters["tojson"] = _json
+    environment.filters["tojson"] = _to_json_filter
     environment.globals.update(raise_exception=_raise, strftime_now=lambda form: form)
     return BoundedTemplate(environment, template)
 
@@ -94,6 +94,6 @@ def _raise(message: str) -> NoReturn:
     raise TemplateError(message)
 
 
-def _json(value: Any, *, ensure_ascii: bool = False, indent: int | None = None, **_: Any) -> str:
+def _to_json_filter(value: Any, *, ensure_ascii: bool = False, indent: int | None = None, **_: Any) -> str:
     """Return the value as JSON; jinja2's own filter escapes for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)

@@ -13,7 +13,7 @@ from xsft.records.model import Receipt
 from xsft.states.model import KueueWorkload, Observation
 from xsft.states.moments import earliest, moment
 from xsft.states.rows import created_at, ended_at
-from xsft.trainers.lines import Restored, parse
+from xsft.trainers.lines import Restored, trainer_event
 from xsft.trainers.progress import LoggedLine
 from xsft.trainers.receipt import ReceiptFold
 
@@ -28,14 +28,14 @@ def cluster_receipt(seen: Observation, lines: Iterable[LoggedLine], *, first: in
     again = bool(seen.jobset and seen.jobset.restarts)
     fold, resumed = ReceiptFold(at=began, state="lost" if again else "starting"), first
     for line in lines:
-        event = parse(line.text)
+        event = trainer_event(line.text)
         if (at := _seconds(line.at)) is not None:
             fold.take(event, at=at)
         resumed = event.step if isinstance(event, Restored) else resumed
     receipt = fold.receipt(until=until)
     told = replace(receipt, seconds={**receipt.seconds, "queued": max(0.0, began - created)})
     counted = _with_earlier_steps(told, resumed - first) if resumed > first and again else told
-    return replace(counted, notes=tuple(_notes(seen, resumed=max(0, resumed - first), told=receipt.steps > 0)))
+    return replace(counted, notes=tuple(_receipt_notes(seen, resumed=max(0, resumed - first), told=receipt.steps > 0)))
 
 
 def _given_at(seen: Observation) -> str | None:
@@ -70,7 +70,7 @@ def _with_earlier_steps(receipt: Receipt, resumed: int) -> Receipt:
     )
 
 
-def _notes(seen: Observation, *, resumed: int, told: bool) -> Iterator[str]:
+def _receipt_notes(seen: Observation, *, resumed: int, told: bool) -> Iterator[str]:
     if not told:
         yield "No log line shows a step, so nothing is counted as trained."
     if seen.jobset and seen.jobset.restarts:

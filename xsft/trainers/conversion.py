@@ -33,7 +33,7 @@ def conversion_plan(run: Run, facts: Facts | None = None) -> ConversionPlan | No
         inputs=run.conversion,
         first=run.converted,
         directory=there,
-        argv=_argv(run, run.conversion, there),
+        argv=_conversion_argv(run, run.conversion, there),
         estimate=estimate(run.conversion, lazy=_is_lazy(run), source_bytes=source_bytes),
         whole=run.checkpoint if facts.checkpoint and facts.checkpoint.status == "read" else None,
         recorded=tries.recorded,
@@ -48,14 +48,14 @@ def conversion_argv(run: Run) -> tuple[str, ...] | None:
     return made.argv if made else None
 
 
-def _argv(run: Run, inputs: ConversionInputs, directory: str) -> tuple[str, ...]:
+def _conversion_argv(run: Run, inputs: ConversionInputs, directory: str) -> tuple[str, ...]:
     release = run.release
     config = (release.base_config,) if release.layout == "legacy" else ()
-    keys = _keys(run, inputs, directory)
+    keys = _conversion_keys(run, inputs, directory)
     return ("python3", "-m", release.to_maxtext, *config, *keys, *_flags(run, inputs))
 
 
-def _keys(run: Run, inputs: ConversionInputs, directory: str) -> tuple[str, ...]:
+def _conversion_keys(run: Run, inputs: ConversionInputs, directory: str) -> tuple[str, ...]:
     legacy = run.release.layout == "legacy"
     keys: dict[str, Any] = {
         "model_name": inputs.model,

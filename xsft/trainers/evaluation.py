@@ -120,7 +120,7 @@ def tuned_argv(argv: Sequence[str], *, weights: str) -> tuple[str, ...]:
 
 def unfit(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Iterator[Problem]:
     """Yield why the workload's evaluation cannot be planned. `prompts`: as in `evaluation_plan`."""
-    yield from _elsewhere(run)
+    yield from _check_on_cluster(run)
     if run.release.layout == "legacy":
         message = f"MaxText {run.release.version} has the legacy layout, whose models xsft does not evaluate."
         yield error("evaluate-legacy", WHERE, message, "Use MaxText 0.2.0 or newer, or remove the stage.")
@@ -147,7 +147,7 @@ def incomparable(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -
             yield error("evaluate-prompt", f"{WHERE}.require", message, f"Give a number below {len(known)}.")
 
 
-def _elsewhere(run: Run) -> Iterator[Problem]:
+def _check_on_cluster(run: Run) -> Iterator[Problem]:
     """Yield why a cluster does not evaluate the run."""
     if not run.spec.on_cluster:
         return
@@ -163,7 +163,9 @@ def _elsewhere(run: Run) -> Iterator[Problem]:
 def stage_plan(plan: EvaluationPlan, *, notes: tuple[str, ...] = ()) -> StagePlan:
     """Return what `xsft plan` shows of the evaluation. `notes`: where it runs."""
     inputs = plan.inputs
-    asked = _count(inputs.prompts, "prompt") if inputs.prompts else "the first five user turns of the held-out split"
+    asked = (
+        _count_text(inputs.prompts, "prompt") if inputs.prompts else "the first five user turns of the held-out split"
+    )
     rows = f", and the loss of {inputs.rows} rows" if inputs.rows else ""
     rules = (*inputs.require, *(("eval loss",) if inputs.rows else ()))
     counted = f"rules of the verdict: {len(rules)}"
@@ -178,5 +180,5 @@ def stage_plan(plan: EvaluationPlan, *, notes: tuple[str, ...] = ()) -> StagePla
     )
 
 
-def _count(things: Sized, name: str) -> str:
+def _count_text(things: Sized, name: str) -> str:
     return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from xsft.trainers.lines import Aborted, ConfigError, DataEnded, parse
-from xsft.trainers.plain import plain
+from xsft.trainers.lines import Aborted, ConfigError, DataEnded, trainer_event
+from xsft.trainers.plain import plain_line
 
 MAX_CHARACTERS = 600
 
@@ -31,9 +31,9 @@ _OF_DATA = re.compile(r'^\s+File ".*[/\\]maxtext[/\\]input_pipeline[/\\]', re.IG
 def reason(lines: Sequence[str]) -> str | None:
     """Return the cause that the trainer itself names: a configuration error, NaN, the end of the data, else its last
     exception."""
-    bare = tuple(plain(line) for line in lines)
+    bare = tuple(plain_line(line) for line in lines)
     for number, line in enumerate(bare):
-        match parse(line):
+        match trainer_event(line):
             case ConfigError(message=message):
                 return _config_error(message, bare[number + 1 :])
             case Aborted(reason=why):
@@ -43,7 +43,7 @@ def reason(lines: Sequence[str]) -> str | None:
     if no_rows(bare):
         return EMPTY
     raised = exception(bare)
-    return _short(raised) if raised else _data_ended(bare)
+    return _cut_text(raised) if raised else _data_ended(bare)
 
 
 def exception(lines: Sequence[str]) -> str | None:
@@ -74,7 +74,7 @@ def _config_error(message: str, following: Sequence[str]) -> str:
     if unknown := _UNKNOWN_KEY.match(message):
         return f"MaxText does not know the key {unknown[1]!r}"
     more = _until_ruler(following)
-    return _short(f"MaxText refused its configuration: {' '.join((message, *more))}")
+    return _cut_text(f"MaxText refused its configuration: {' '.join((message, *more))}")
 
 
 def _until_ruler(lines: Sequence[str]) -> list[str]:
@@ -88,9 +88,9 @@ def _until_ruler(lines: Sequence[str]) -> list[str]:
 
 
 def _data_ended(lines: Sequence[str]) -> str | None:
-    ended = any(isinstance(parse(line), DataEnded) for line in lines)
+    ended = any(isinstance(trainer_event(line), DataEnded) for line in lines)
     return "the data ended" if ended else None
 
 
-def _short(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"

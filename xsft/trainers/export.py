@@ -153,7 +153,7 @@ def export_argv(inputs: ExportInputs, *, directory: str) -> tuple[str, ...]:
     keys = tuple(argument(key, value) for key, value in _paths(inputs).items() if value is not None)
     own: dict[str, Any] = {"hardware": "cpu", "skip_jax_distributed_system": True, "weight_dtype": inputs.dtype}
     text_only = {} if pins(inputs.model).get("use_multimodal") is True else {"use_multimodal": False}
-    copy = _copying(inputs)
+    copy = _tokenizer_copying(inputs)
     folder = f"{directory}/xsft/tokenizer" if copy else inputs.tokenizer
     return (
         "python3",
@@ -218,7 +218,7 @@ def merged_dtype(inputs: ExportInputs) -> ExportDtype | None:
     return inputs.dtype if inputs.form == "merged" and inputs.dtype != "float32" else None
 
 
-def _copying(inputs: ExportInputs) -> Copying | None:
+def _tokenizer_copying(inputs: ExportInputs) -> Copying | None:
     if not (inputs.pad_token or inputs.bos_token):
         return None
     return Copying(tokenizer=inputs.tokenizer, pad_token=inputs.pad_token, bos_token=inputs.bos_token)

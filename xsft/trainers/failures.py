@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from xsft.states.evidence import Diagnosis
 from xsft.trainers.explain import EMPTY, exception, no_rows, reason
-from xsft.trainers.lines import Aborted, ConfigError, DataEnded, parse
-from xsft.trainers.plain import plain
+from xsft.trainers.lines import Aborted, ConfigError, DataEnded, trainer_event
+from xsft.trainers.plain import plain_line
 
 MAX_LINE = 400
 """Maximum characters of a quoted line."""
@@ -32,11 +32,11 @@ def diagnose(lines: Sequence[str]) -> Diagnosis | None:
     What MaxText itself names comes first, then known messages, then the exception that ended Python; a lost peer comes
     last, since a process that dies of its own error prints that too. Colours are ignored.
     """
-    bare = tuple(plain(line) for line in lines)
+    bare = tuple(plain_line(line) for line in lines)
     return next(
         (
-            Diagnosis(kind=kind, line=_short(line), text=_text(kind, line, bare), signature=signature(line))
-            for kind, line in _found(bare)
+            Diagnosis(kind=kind, line=_cut_line(line), text=_failure_text(kind, line, bare), signature=signature(line))
+            for kind, line in _find_failures(bare)
         ),
         None,
     )
@@ -49,7 +49,7 @@ def signature(line: str) -> str:
     return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", bare, flags=re.IGNORECASE).strip()[:160]
 
 
-def _found(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _find_failures(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield from _events(lines, {ConfigError: "config-error", Aborted: "not-a-number"})
     yield from _matches(lines, OWN)
     if empty := no_rows(lines):
@@ -64,7 +64,7 @@ def _found(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _events(lines: Sequence[str], kinds: dict[type, str]) -> Iterator[tuple[str, str]]:
     for line in lines:
-        event = parse(line)
+        event = trainer_event(line)
         if type(event) in kinds:
             yield kinds[type(event)], line
 
@@ -77,15 +77,15 @@ def _matches(lines: Sequence[str], patterns: Sequence[Pattern]) -> Iterator[tupl
                 yield one.kind, line
 
 
-def _text(kind: str, line: str, lines: Sequence[str]) -> str:
+def _failure_text(kind: str, line: str, lines: Sequence[str]) -> str:
     if kind in {"config-error", "not-a-number"}:
         return reason(lines) or line
     if kind == "data-empty":
         return EMPTY
-    return _short(_PREFIX.sub("", line).strip())
+    return _cut_line(_PREFIX.sub("", line).strip())
 
 
-def _short(text: str) -> str:
+def _cut_line(text: str) -> str:
     return text if len(text) <= MAX_LINE else text[: MAX_LINE - 1] + "…"
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from xsft.fit.alternatives import TunableRun
 from xsft.fit.estimate import estimated_gib
-from xsft.fit.step import StepToCompile, blocks_at, compiler_name, counting, tokens_of
+from xsft.fit.step import StepToCompile, blocks_at, compiler_name, counting, target_length
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainers.arguments import argument
@@ -23,14 +23,14 @@ TUNABLE = ("per_device_batch_size", "max_target_length", "weight_dtype")
 def step_to_compile(run: Run) -> StepToCompile | None:
     """Return the step; None for a run of this machine, one without a slice, or one of no valid length."""
     keys = trainer_of(run).trainer_keys(run)
-    tokens = tokens_of(keys)
+    tokens = target_length(keys)
     if run.spec.on_this_machine or run.slice is None or tokens is None:
         return None
     return StepToCompile(
         topology=compiler_name(run.slice),
         num_slices=run.num_slices,
         devices_per_chip=run.slice.devices // run.slice.chips,
-        arguments=_arguments(keys),
+        arguments=_step_arguments(keys),
         tokens=tokens,
         xla_flags=tuple(run.spec.xla_flags),
         blocks=blocks_at(keys, tokens),
@@ -88,5 +88,5 @@ def estimate(run: Run) -> float:
     return gib / tuned.tpu.hbm_gib
 
 
-def _arguments(keys: Mapping[str, Value]) -> tuple[str, ...]:
+def _step_arguments(keys: Mapping[str, Value]) -> tuple[str, ...]:
     return tuple(argument(key, cast("Value", value)) for key, value in counting(keys).items())

@@ -136,14 +136,14 @@ LinePattern = tuple[str, str, Callable[[re.Match[str]], TrainerEvent]]
 """A rule for lines: a word of the line, a pattern, which is compiled when the word is first met, and the event."""
 
 
-def parse(line: str) -> TrainerEvent | None:
+def trainer_event(line: str) -> TrainerEvent | None:
     """Return the event in a line; None for most lines. Never raises."""
-    for mark, pattern, make in _rules(tuple(one.lines for one in trainers().values())):
+    for mark, pattern, make in _line_rules(tuple(one.lines for one in trainers().values())):
         if mark in line and (match := re.search(pattern, line)):
             return make(match)
     return None
 
 
 @cache
-def _rules(modules: tuple[str, ...]) -> tuple[LinePattern, ...]:
+def _line_rules(modules: tuple[str, ...]) -> tuple[LinePattern, ...]:
     return tuple(rule for module in modules for rule in cast("tuple[LinePattern, ...]", import_module(module).RULES))

@@ -35,7 +35,7 @@ _OTHER_LOSSES = ("moe_lb_loss: ", "mtp_loss: ", "indexer_loss: ")
 _FIELDS = r"(?:^|, |: )(seconds|TFLOP/s/device|Tokens/s/device|total_weights): (\d{1,18}\.?\d{0,18})"
 
 
-def _step(match: re.Match[str]) -> TrainerEvent:
+def _step_event(match: re.Match[str]) -> TrainerEvent:
     fields = {name: float(value) for name, value in re.findall(_FIELDS, match.string)}
     weights = fields.get("total_weights")
     return Step(
@@ -50,7 +50,7 @@ def _step(match: re.Match[str]) -> TrainerEvent:
 
 
 RULES: tuple[LinePattern, ...] = (
-    ("completed ", _STEP, _step),
+    ("completed ", _STEP, _step_event),
     (  # google-tunix@0.1.7 sft/peft_trainer.py
         "training loss",
         rf"Train step (\d{{1,18}}) training loss: {_N}",

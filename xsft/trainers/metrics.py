@@ -44,9 +44,9 @@ def newest_files(written: Mapping[str, float | None], *, at_most: int = 2) -> tu
     return tuple(name for *_, name in ordered[-at_most:])
 
 
-def rows_of(text: str) -> tuple[Step, ...]:
+def metric_rows(text: str) -> tuple[Step, ...]:
     """Return the steps of one file, in its order; torn lines, and those of an eval, are skipped."""
-    return tuple(row for line in text.splitlines() if (row := _row(line)) is not None)
+    return tuple(row for line in text.splitlines() if (row := _metric_row(line)) is not None)
 
 
 def progress_of_metrics(rows: Iterable[Step], *, read_at: str) -> Progress | None:
@@ -95,28 +95,28 @@ def _standing(rows: Iterable[Step]) -> dict[int, Step]:
     return standing
 
 
-def _row(line: str) -> Step | None:
+def _metric_row(line: str) -> Step | None:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    step = _number(found, "step")
-    loss = _number(found, LOSS)
+    step = _finite_field(found, "step")
+    loss = _finite_field(found, LOSS)
     if step is None or loss is None or not 0 <= step < 1e15:
         return None
-    weights = _number(found, "learning/total_weights")
+    weights = _finite_field(found, "learning/total_weights")
     return Step(
         step=int(step),
         loss=loss,
-        seconds=_number(found, "perf/step_time_seconds"),
-        tflops_per_device=_number(found, "perf/per_device_tflops_per_sec"),
-        tokens_per_second=_number(found, "perf/per_device_tokens_per_sec"),
+        seconds=_finite_field(found, "perf/step_time_seconds"),
+        tflops_per_device=_finite_field(found, "perf/per_device_tflops_per_sec"),
+        tokens_per_second=_finite_field(found, "perf/per_device_tokens_per_sec"),
         target_tokens=int(weights) if weights is not None and isfinite(weights) else None,
         other_losses=any(name in found for name in _OTHER_LOSSES),
     )
 
 
-def _number(row: Any, key: str) -> float | None:
+def _finite_field(row: Any, key: str) -> float | None:
     value = row.get(key) if isinstance(row, dict) else None
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None

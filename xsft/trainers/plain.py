@@ -14,7 +14,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 """Control characters except the tab."""
 
 
-def plain(line: str) -> str:
+def plain_line(line: str) -> str:
     """Return the line without colours, control characters and overwritten parts of progress bars; everything else is
     unchanged."""
     if line.isprintable():

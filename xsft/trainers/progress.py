@@ -26,7 +26,7 @@ from xsft.trainers.lines import (
     Step,
     StepLoss,
     TrainerEvent,
-    parse,
+    trainer_event,
 )
 from xsft.trainers.tally import Tally
 
@@ -61,7 +61,7 @@ def progress_of(lines: Iterable[LoggedLine], *, read_at: str, from_start: bool =
     ordered = sorted(given, key=lambda line: sortable(line.at)) if all(line.at for line in given) else given
     fold = _Fold(phase="starting" if from_start else None)
     for line in ordered:
-        event = parse(line.text)
+        event = trainer_event(line.text)
         if event is not None:
             fold.take(event, at=line.at)
     return fold.progress(read_at)

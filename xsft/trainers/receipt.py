@@ -89,7 +89,7 @@ class ReceiptFold(Struct, kw_only=True):
             seconds=seconds,
             steps=len(self.steps),
             tokens_per_device=self._tokens(),
-            target_tokens=_whole(_total(one.targets for one in done)),
+            target_tokens=_rounded(_total(one.targets for one in done)),
             tflops_per_device=middle(one.tflops for one in done if one.lasted is not None),
         )
 
@@ -147,7 +147,7 @@ class ReceiptFold(Struct, kw_only=True):
 def whole_receipt(attempts: Sequence[Attempt]) -> Receipt | None:
     """Return the receipt of all attempts of a run; None if one of them has none. Steps that a later attempt repeats are
     lost, with their share of the training."""
-    receipts = [_kept(one, later=attempts[place + 1 :]) for place, one in enumerate(attempts)]
+    receipts = [_kept_receipt(one, later=attempts[place + 1 :]) for place, one in enumerate(attempts)]
     known = [one for one in receipts if one is not None]
     if not known or len(known) < len(attempts):
         return None
@@ -155,13 +155,13 @@ def whole_receipt(attempts: Sequence[Attempt]) -> Receipt | None:
         seconds={state: sum(one.seconds.get(state, 0.0) for one in known) for state in SPENT},
         steps=sum(one.steps for one in known),
         tokens_per_device=_total(one.tokens_per_device for one in known),
-        target_tokens=_whole(_total(one.target_tokens for one in known)),
+        target_tokens=_rounded(_total(one.target_tokens for one in known)),
         tflops_per_device=middle(one.tflops_per_device for one in known),
         notes=tuple(dict.fromkeys(note for one in known for note in one.notes)),
     )
 
 
-def _kept(attempt: Attempt, *, later: Sequence[Attempt]) -> Receipt | None:
+def _kept_receipt(attempt: Attempt, *, later: Sequence[Attempt]) -> Receipt | None:
     """Return the attempt's receipt without the steps that a later attempt repeats."""
     receipt = attempt.receipt
     if receipt is None or not receipt.steps:
@@ -174,14 +174,14 @@ def _kept(attempt: Attempt, *, later: Sequence[Attempt]) -> Receipt | None:
     return Receipt(
         seconds={**seconds, "lost": seconds.get("lost", 0.0) + repeated},
         steps=round(receipt.steps * (1 - lost)),
-        tokens_per_device=_share(receipt.tokens_per_device, 1 - lost),
-        target_tokens=_whole(_share(receipt.target_tokens, 1 - lost)),
+        tokens_per_device=_times_share(receipt.tokens_per_device, 1 - lost),
+        target_tokens=_rounded(_times_share(receipt.target_tokens, 1 - lost)),
         tflops_per_device=receipt.tflops_per_device,
         notes=receipt.notes,
     )
 
 
-def _share(value: float | None, share: float) -> float | None:
+def _times_share(value: float | None, share: float) -> float | None:
     return None if value is None else value * share
 
 
@@ -190,5 +190,5 @@ def _total(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _whole(value: float | None) -> int | None:
+def _rounded(value: float | None) -> int | None:
     return None if value is None else round(value)

@@ -14,7 +14,17 @@ from xsft.records.document import read_record, to_json
 from xsft.records.model import SCHEMA, Attempt, Outcome, Record
 from xsft.spec.scalars import same_value
 
-__all__ = ["SCHEMA", "Attempt", "Outcome", "Record", "all_differences", "differences", "from_json", "merged", "to_json"]
+__all__ = [
+    "SCHEMA",
+    "Attempt",
+    "Outcome",
+    "Record",
+    "all_differences",
+    "changed_keys",
+    "complete_record",
+    "merged",
+    "to_json",
+]
 
 MAY_CHANGE = frozenset(
     {"train.steps", "train.checkpoint_period", "data.num_epoch", "overrides.maxtext.num_epoch", "output"}
@@ -28,7 +38,7 @@ MAY_CHANGE_WORDS = "on resume only train.steps, train.checkpoint_period and data
 _NEEDED = ("spec_digest", "spec", "steps", "attempts", "losses")
 
 
-def from_json(text: str) -> Record:
+def complete_record(text: str) -> Record:
     """Return a complete record to resume from. Raises ValueError for text that is no record, or another version's: it
     will be rewritten."""
     record = read_record(text)
@@ -40,7 +50,7 @@ def from_json(text: str) -> Record:
     return record
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+def changed_keys(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what makes `now` another run than `before`, one `key: old -> new` each, without the keys that may change
     on resume.
 
@@ -50,12 +60,12 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
 
 
 def all_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the differences as `differences` does, with the keys that may change on resume."""
+    """Return the differences as `changed_keys` does, with the keys that may change on resume."""
     return _differences(before, now, leave_out=frozenset())
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], *, leave_out: frozenset[str]) -> tuple[str, ...]:
-    old, new = dict(_leaves(before)), dict(_leaves(now))
+    old, new = dict(_record_leaves(before)), dict(_record_leaves(now))
     every = sorted((old.keys() | new.keys()) - leave_out)
     keys = [key for key in every if not same_value(old.get(key), new.get(key))]
     return tuple(f"{key}: {_old_or_new(old.get(key))} -> {_old_or_new(new.get(key))}" for key in keys)
@@ -67,12 +77,12 @@ def merged(losses: Mapping[int, float], later: Mapping[int, float], *, resumed_f
     return {**kept, **later}
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _record_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(value, Mapping):
         yield path, value
         return
     for key, inner in value.items():
-        yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+        yield from _record_leaves(inner, f"{path}.{key}" if path else str(key))
 
 
 def _old_or_new(value: Any) -> str:

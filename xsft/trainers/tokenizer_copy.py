@@ -47,14 +47,14 @@ class Copying(Struct, frozen=True, kw_only=True):
 
 def copy_of(run: Run) -> str | None:
     """Return the folder of the copy; None if the tokenizer is used unchanged."""
-    if _copying(run) is None:
+    if _copying_of_run(run) is None:
         return None
     return f"{run.output}/{run.run_name}/tokenizer" if run.spec.on_this_machine else FOLDER
 
 
 def copying(run: Run) -> tuple[str, ...]:
     """Return the arguments between `python3` and the trainer's `-m`; none if the tokenizer is used unchanged."""
-    found, folder = _copying(run), copy_of(run)
+    found, folder = _copying_of_run(run), copy_of(run)
     if found is None or folder is None:
         return ()
     return copying_words(found, folder=folder)
@@ -72,7 +72,7 @@ def split_copying(words: Sequence[str]) -> tuple[Copying | None, tuple[str, ...]
     return None, tuple(words)
 
 
-def _copying(run: Run) -> Copying | None:
+def _copying_of_run(run: Run) -> Copying | None:
     model = run.spec.model
     if run.tokenizer is None or not (model.pad_token or model.bos_token):
         return None

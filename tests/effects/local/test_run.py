@@ -23,7 +23,7 @@ from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.states.model import Observation
 from xsft.steps import Plan
 from xsft.trainers.lines import Restored, Saved, Step, TrainerEvent
-from xsft.trainers.record import from_json
+from xsft.trainers.record import complete_record
 
 pytestmark = pytest.mark.loopback
 
@@ -96,7 +96,7 @@ def test_a_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
     assert [c.name for c in result.checkpoints] == ["1", "2", "4", "6"]
     assert [e.step for e in events if isinstance(e, Step)] == [1, 2, 3, 4, 5, 6]
     assert [e.step for e in events if isinstance(e, Saved)] == [1, 2, 4, 6]
-    record = from_json(result.record.read_text())
+    record = complete_record(result.record.read_text())
     assert record.spec_digest == plan(tmp_path).spec_digest
     assert (record.outcome, record.attempts[0].exit_status, record.losses) == ("completed", 0, result.losses)
     assert "Train loop finished" in Path(record.attempts[0].log).read_text()
@@ -126,7 +126,7 @@ def test_a_trainer_that_fails_is_quoted(tmp_path: Path, fake: FakeTrainer) -> No
     result = ran(plan(tmp_path), fake, first=["MAXTEXT CONFIG ERROR: 'stepz' not in 'a', 'b'"], exit=1)
     assert (result.outcome, result.exit_status, result.steps) == ("failed", 1, 0)
     assert result.reason == "MaxText does not know the key 'stepz'"
-    assert from_json(result.record.read_text()).attempts[0].reason == result.reason
+    assert complete_record(result.record.read_text()).attempts[0].reason == result.reason
 
 
 def test_a_trainer_that_is_killed_says_so(tmp_path: Path, fake: FakeTrainer) -> None:
@@ -157,11 +157,11 @@ def test_a_new_attempt_goes_on_and_the_losses_are_of_the_whole_run(tmp_path: Pat
     result = run_local(plan(tmp_path), machine=fake.machine(), on_event=events.append)
     assert (result.action, result.resumed_from, result.outcome) == ("attempt", 3, "completed")
     assert result.resumed_order == "reshuffled"
-    assert [a.order for a in from_json(result.record.read_text()).attempts] == [None, "reshuffled"]
+    assert [a.order for a in complete_record(result.record.read_text()).attempts] == [None, "reshuffled"]
     assert already_done(plan(tmp_path)) == replace(result, action="finished", exit_status=None)
     assert [e.step for e in events if isinstance(e, Restored | Step)] == [3, 4, 5, 6]
     assert sorted(result.losses) == [1, 2, 3, 4, 5, 6]
-    assert [a.outcome for a in from_json(result.record.read_text()).attempts] == ["short", "completed"]
+    assert [a.outcome for a in complete_record(result.record.read_text()).attempts] == ["short", "completed"]
     assert result.log is not None
     assert result.log.name == "trainer-2.log"
 
@@ -173,7 +173,7 @@ def test_more_epochs_continue_a_run_whose_data_ended(tmp_path: Path, fake: FakeT
 
 
 def seeds_of(result: LocalResult) -> list[list[str]]:
-    attempts = from_json(result.record.read_text()).attempts
+    attempts = complete_record(result.record.read_text()).attempts
     return [[word for word in attempt.argv if word.startswith("data_shuffle_seed=")] for attempt in attempts]
 
 
@@ -184,7 +184,7 @@ def test_each_attempt_that_goes_on_reads_its_rows_in_another_order(tmp_path: Pat
     ran(plan(tmp_path), fake, data_ends=4)
     result = ran(plan(tmp_path), fake)
     assert seeds_of(result) == [[], [], ["data_shuffle_seed=2002"], ["data_shuffle_seed=3003"]]
-    assert fake.seen()["argv"][1:] == list(from_json(result.record.read_text()).last.argv[1:])
+    assert fake.seen()["argv"][1:] == list(complete_record(result.record.read_text()).last.argv[1:])
 
 
 @pytest.mark.parametrize("fields", [{"restarts__data": "repeat"}, {"data__shuffle": False}])
@@ -285,7 +285,7 @@ def test_a_run_that_learns_nothing_has_failed_for_good(
     result = ran(plan(tmp_path), fake, **does)
     assert (result.outcome, result.state_reason, result.exit_status) == ("failed", reason, 0)
     assert words in (result.reason or "")
-    attempt = from_json(result.record.read_text()).attempts[0]
+    attempt = complete_record(result.record.read_text()).attempts[0]
     assert (attempt.outcome, attempt.state_reason, attempt.reason) == ("failed", reason, result.reason)
     again = ran(plan(tmp_path), fake, exit=9)
     assert (again.action, again.outcome, again.reason) == ("finished", "failed", result.reason)
@@ -301,7 +301,7 @@ def test_a_crash_after_the_last_checkpoint_is_no_failure(tmp_path: Path, fake: F
     result = ran(plan(tmp_path), fake, ends_with=139)
     assert (result.outcome, result.reason) == ("completed", "the trainer was ended by SIGSEGV")
     assert [w.id for w in result.warnings] == ["failed-after-last-step"]
-    assert from_json(result.record.read_text()).last.reason == result.reason
+    assert complete_record(result.record.read_text()).last.reason == result.reason
     raised = ran(plan(tmp_path, name="b"), fake, ends_with=1, last_words="ValueError: late")
     assert (raised.outcome, raised.reason) == ("completed", "the trainer ended with exit status 1: ValueError: late")
     short = ran(plan(tmp_path, name="c"), fake, ends_with=1, not_saved=6)
@@ -347,7 +347,7 @@ def test_an_interrupt_stops_the_trainer_and_keeps_what_was_done(tmp_path: Path, 
     machine = fake.machine(hang_at=4, deaf=deaf)
     result = run_local(plan(tmp_path), machine=machine, on_event=interrupt, grace_s=0.5)
     assert (result.outcome, result.steps, result.checkpoints[-1].name) == ("interrupted", 4, "4")
-    assert from_json(result.record.read_text()).outcome == "interrupted"
+    assert complete_record(result.record.read_text()).outcome == "interrupted"
     assert not _running(str(machine.python))
     resumed = ran(plan(tmp_path), fake)
     assert (resumed.resumed_from, resumed.outcome) == (4, "completed")
@@ -364,7 +364,7 @@ def test_a_signal_that_ends_xsft_is_like_an_interrupt(
     machine = fake.machine(hang_at=4)
     result = run_local(plan(tmp_path), machine=machine, on_event=end, grace_s=0.5)
     assert (result.outcome, result.reason) == ("interrupted", f"ended by {number.name}")
-    assert from_json(result.record.read_text()).outcome == "interrupted"
+    assert complete_record(result.record.read_text()).outcome == "interrupted"
     assert not _running(str(machine.python))
 
 
@@ -376,7 +376,7 @@ def test_a_run_killed_with_xsft_is_picked_up_from_its_log(tmp_path: Path, fake: 
     first.record.write_text(json.dumps(document))
     result = ran(plan(tmp_path), fake)
     assert sorted(result.losses) == [1, 2, 3, 4, 5, 6]
-    attempts = from_json(result.record.read_text()).attempts
+    attempts = complete_record(result.record.read_text()).attempts
     assert [(a.outcome, a.last_step) for a in attempts] == [("failed", 3), ("completed", 6)]
 
 
@@ -389,7 +389,7 @@ def test_an_error_of_ours_stops_the_trainer_too(tmp_path: Path, fake: FakeTraine
     with pytest.raises(RuntimeError, match="ours"):
         run_local(plan(tmp_path), machine=machine, on_event=fail, grace_s=5)
     assert not _running(str(machine.python))
-    record = from_json((tmp_path / "out" / "tiny-local" / "xsft" / "run.json").read_text())
+    record = complete_record((tmp_path / "out" / "tiny-local" / "xsft" / "run.json").read_text())
     assert (record.outcome, record.attempts[0].reason) == ("failed", "ours")
 
 

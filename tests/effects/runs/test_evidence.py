@@ -14,7 +14,7 @@ from tests.fakes.kuberuns import NAMESPACE, RUNNING, Runs, ended
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.runs.evidence import read_evidence
-from xsft.states.causes import explain
+from xsft.states.causes import explain_state
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 
@@ -156,7 +156,7 @@ def test_warnings_of_the_nodes_of_a_run_that_was_restarted(world: World) -> None
     world.event("4", "Node", "n", type="Normal", lastTimestamp="2026-11-21T11:59:00Z", reason="NodeReady")
     found = world.evidence("gemma")
     assert [(one.object, one.at) for one in found.node_events or ()] == [("Node/n", "2026-11-21T11:59:00Z")]
-    assert explain(found, now=NOW).cause.id == "restarted-memory"
+    assert explain_state(found, now=NOW).cause.id == "restarted-memory"
     made["status"] = {**again, "restarts": 0}
     assert world.evidence("gemma").node_events is None
 
@@ -166,7 +166,7 @@ def test_the_pods_of_all_hosts_tell_more_than_those_that_status_reads(world: Wor
     world.failed("gemma", "gemma", host=3, code=137, reason="OOMKilled")
     found = world.evidence("gemma")
     assert (found.status.state, found.status.reason) == ("failed", "oom-killed")
-    assert explain(found, now=NOW).reason == "oom-killed"
+    assert explain_state(found, now=NOW).reason == "oom-killed"
 
 
 def test_logs_of_only_the_first_failed_processes_are_read(world: World) -> None:
@@ -196,14 +196,14 @@ def test_a_termination_message_is_used_if_the_log_has_no_cause(world: World, fau
     (log,) = found.logs or ()
     assert log.said is not None
     assert (log.said.kind, log.said.line) == ("exception", "ValueError: no such key 'a'")
-    cause = explain(found, now=NOW).cause
+    cause = explain_state(found, now=NOW).cause
     assert (cause.id, cause.evidence) == ("exception", ("ValueError: no such key 'a'",))
 
 
 def test_an_unhelpful_termination_message_is_quoted_once(world: World) -> None:
     world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     world.failed("gemma", "gemma", message="bye\n")
-    cause = explain(world.evidence("gemma"), now=NOW).cause
+    cause = explain_state(world.evidence("gemma"), now=NOW).cause
     assert (cause.id, cause.evidence) == ("exit-code", ("bye",))
 
 

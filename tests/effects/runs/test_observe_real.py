@@ -21,7 +21,7 @@ from xsft.effects.runs.gather import begin, gather_runs
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.wanted import Effort
 from xsft.records.model import ClusterAddress as Where
-from xsft.states.causes import explain
+from xsft.states.causes import explain_state
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 from xsft.states.model import Observation, Status
@@ -110,7 +110,7 @@ def test_one_process_that_fails_ends_the_run_and_is_found(staged: Staged) -> Non
     staged.until("gemma", ("failed", "trainer-failed"))
     found = staged.evidence("gemma")
     assert [(log.slice_index, log.host) for log in found.logs or ()] == [(1, 2)]
-    cause = explain(found, now=NOW).cause
+    cause = explain_state(found, now=NOW).cause
     assert "stepz" in cause.message
     staged.wait(lambda: "FailJobSetFailurePolicyAction" in events(staged), "JobSet's event")
 
@@ -281,7 +281,10 @@ def test_a_full_queue_lists_its_runs(queued: Staged) -> None:
     assert [(one.name, one.holds) for one in found.holders or () if one.name == "holder"] == [
         ("holder", f"{CHIPS} google.com/tpu")
     ]
-    assert "first" in explain(found, now=NOW).cause.message or "holder" in explain(found, now=NOW).cause.message
+    assert (
+        "first" in explain_state(found, now=NOW).cause.message
+        or "holder" in explain_state(found, now=NOW).cause.message
+    )
 
 
 def behind_first(queued: Staged) -> Evidence | None:
@@ -300,7 +303,7 @@ def test_a_request_that_never_fits(staged: Staged) -> None:
         staged.submit("gemma", queue="own")
         staged.until("gemma", ("queued", "waiting-for-quota"))
         staged.wait(lambda: "maximum capacity" in words(staged, "gemma"), "Kueue to say why")
-        assert "never" in explain(staged.evidence("gemma"), now=NOW).cause.message.lower()
+        assert "never" in explain_state(staged.evidence("gemma"), now=NOW).cause.message.lower()
     finally:
         staged.real.delete_queue(staged.namespace)
 

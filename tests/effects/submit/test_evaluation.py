@@ -14,7 +14,7 @@ from tests.stories import intent_of, spec_of, varied
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.effects.submit.evaluation import is_measured, read_report
 from xsft.errors import Refused
-from xsft.evaluation.container import end_of, judged, report
+from xsft.evaluation.container import end_of, evaluation_document, judged
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.program import pod_argv
 
@@ -39,7 +39,9 @@ def measured(plan: EvaluationPlan, *, says: str, loss: float | None = None, **ch
     job = json.loads(pod_argv(plan, end={}, carried=None)[3])["notes"]
     judgement = judged(found, job["rules"])
     Path(plan.result).parent.mkdir(parents=True, exist_ok=True)
-    Path(plan.result).write_text(json.dumps({**report(found, judgement, job["noted"]), **changes}, allow_nan=False))
+    Path(plan.result).write_text(
+        json.dumps({**evaluation_document(found, judgement, job["noted"]), **changes}, allow_nan=False)
+    )
     return end_of(judgement)
 
 

@@ -18,7 +18,7 @@ from xsft.checkpoint.files import (
     told_axis,
     told_scan,
 )
-from xsft.checkpoint.whole import interrupted, lacking
+from xsft.checkpoint.whole import interrupted, missing_arrays
 from xsft.effects.facts.arrays import MAX_METADATA, ReadArrays, json_at, read_arrays
 from xsft.effects.facts.near import absent, no_commit, step_folder
 from xsft.effects.machine.process import own_environment
@@ -97,7 +97,7 @@ def _torn(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> str | N
     """Return why the checkpoint is incomplete, or None."""
     told = interrupted(found.path)
     names = storage.names(found.path) if found.use_ocdbt else storage.folders_with(found.path, OWN)
-    return told or lacking(read.arrays, names, ocdbt=found.use_ocdbt) or read.lost
+    return told or missing_arrays(read.arrays, names, ocdbt=found.use_ocdbt) or read.lost
 
 
 def _has_manifest(path: str, storage: Storage) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xsft.checkpoint.report import Report, Writer, report
+from xsft.checkpoint.report import Report, Writer, report_of
 from xsft.conversion.record import FILE, MAX_BYTES, from_json
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.converted import conversion_of, source_of
@@ -22,7 +22,7 @@ def inspect(path: str, *, store: RecordStore) -> Report:
     looked_at = found.status in ("read", "torn") and counted is not None
     size = _size(path, counted) if looked_at and counted else None
     read = counted.bytes_read if counted else 0
-    return report(
+    return report_of(
         found,
         size=size,
         bytes_read=read,

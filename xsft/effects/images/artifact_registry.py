@@ -20,7 +20,14 @@ from xsft.effects.images.registry_http import MAX_BYTES, RegistryAnswer, patient
 from xsft.effects.machine import clock
 from xsft.effects.machine.google_files import may_log_in
 from xsft.effects.machine.google_login import google_credentials, google_session
-from xsft.image.artifact_errors import ArtifactRequest, about_project, explain, no_login, not_docker, timed_out
+from xsft.image.artifact_errors import (
+    ArtifactRequest,
+    about_project,
+    explain_artifact_error,
+    no_login,
+    not_docker,
+    timed_out,
+)
 from xsft.image.artifact_names import Repository
 
 URL = "https://artifactregistry.googleapis.com"
@@ -69,7 +76,7 @@ class ArtifactRegistry:
             return "found"
         asked = ArtifactRequest(permission="artifactregistry.repositories.create", repository=repository)
         if not create:
-            raise explain(404, "", asked)
+            raise explain_artifact_error(404, "", asked)
         on_progress(f"creating {repository.docker}")
         self._create(repository, asked)
         return "created"
@@ -114,7 +121,7 @@ class ArtifactRegistry:
             operation = _good(self._asked("GET", str(operation.get("name")), asked), asked)
         failed = operation.get("error") or {}
         if failed and failed.get("code") != ALREADY_EXISTS:
-            raise explain(HTTP_OF_RPC.get(failed.get("code", 0)), str(failed.get("message", "")), asked)
+            raise explain_artifact_error(HTTP_OF_RPC.get(failed.get("code", 0)), str(failed.get("message", "")), asked)
 
     def _asked(self, method: str, path: str, asked: ArtifactRequest, **options: Any) -> RegistryAnswer:
         options = {"stream": False, **options}  # AuthorizedSession@2.62 leaves a streamed 401 open
@@ -143,7 +150,7 @@ def connect(env: Mapping[str, str]) -> ArtifactRegistry:
 def _good(answer: RegistryAnswer, asked: ArtifactRequest) -> dict[str, Any]:
     """Return the document of an answer that is not a failure."""
     if answer.status != 200:
-        raise explain(answer.status, _said(answer), asked)
+        raise explain_artifact_error(answer.status, _said(answer), asked)
     found = _json(answer.content) if len(answer.content) <= MAX_BYTES else None
     if found is None:
         raise timed_out("its answer is not a JSON object; check for a proxy in between", asked)

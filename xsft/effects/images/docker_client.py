@@ -23,7 +23,7 @@ from requests.exceptions import HTTPError, RequestException
 
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.sockets import require_listener
-from xsft.image.docker_errors import Doing, explain, no_engine
+from xsft.image.docker_errors import Doing, explain_docker_error, no_engine
 from xsft.image.progress import Layer
 from xsft.image.registry_names import named
 
@@ -125,7 +125,7 @@ class Engine:
                 on_event(layer)
         found = self.image(ref)
         if found is None:
-            raise explain(f"{ref}: not found after the pull", doing)
+            raise explain_docker_error(f"{ref}: not found after the pull", doing)
         return found
 
 
@@ -154,9 +154,9 @@ def told(doing: Doing) -> Iterator[None]:
     try:
         yield
     except APIError as failed:
-        raise explain(f"{failed.explanation or failed} (HTTP {failed.status_code})", doing) from None
+        raise explain_docker_error(f"{failed.explanation or failed} (HTTP {failed.status_code})", doing) from None
     except (DockerException, RequestException, OSError) as failed:
-        raise explain(str(failed), doing) from None
+        raise explain_docker_error(str(failed), doing) from None
 
 
 def layers(lines: Iterable[Mapping[str, Any]], doing: Doing) -> Iterator[Layer]:
@@ -165,7 +165,7 @@ def layers(lines: Iterable[Mapping[str, Any]], doing: Doing) -> Iterator[Layer]:
     """
     for line in lines:
         if error := error_of(line):
-            raise explain(error, doing)
+            raise explain_docker_error(error, doing)
         if layer := layer_of(line):
             yield layer
 

@@ -17,7 +17,15 @@ from xsft.effects.images.docker_login import GOOGLE_USER, Credential, auth_for, 
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.machine.clock import monotonic, pause
 from xsft.errors import Unknown, XsftError
-from xsft.image.docker_errors import Doing, broken_off, explain, is_limited, is_passing, login_missing, words
+from xsft.image.docker_errors import (
+    Doing,
+    broken_off,
+    explain_docker_error,
+    is_limited,
+    is_passing,
+    login_missing,
+    words,
+)
 from xsft.image.progress import BuildEvent, Retrying
 from xsft.image.registry_names import is_google, named
 
@@ -172,7 +180,7 @@ def pusher(engine: Engine, *, registries: Registries | None = None) -> Pusher:
 
 
 def _refusal(failed: str, doing: Doing, *, has_login: bool) -> XsftError:
-    error = explain(failed, doing)
+    error = explain_docker_error(failed, doing)
     if error.problem_id == "registry-login-refused" and not has_login:
         return login_missing(doing.host, google=doing.google)
     return error

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
-from xsft.conversion.progress import BytesDone, ConversionEvent, parse
+from xsft.conversion.progress import BytesDone, ConversionEvent, conversion_event
 from xsft.conversion.record import FILE, SPEC_KEY, ConversionRecord
 from xsft.effects.facts.tries import OWN
 from xsft.effects.local.folder import RunFolder
@@ -196,7 +196,7 @@ def _run(one: _Try, tail: deque[str]) -> int:
 
     def on_line(line: str) -> None:
         tail.append(line)
-        event = parse(line)
+        event = conversion_event(line)
         if event is not None:
             one.asked.on_event(event)
 

@@ -42,7 +42,7 @@ from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.evaluation.inputs import SPEC_KEY, next_directory
 from xsft.evaluation.plan import FILE, EvaluationPlan
-from xsft.evaluation.program import PROGRAM, job_of, program_digest
+from xsft.evaluation.program import PROGRAM, program_digest, program_job
 from xsft.evaluation.report import (
     MAX_BYTES,
     EvaluationReport,
@@ -178,7 +178,7 @@ def _measured(asked: LocalEvaluation, folder: RunFolder) -> StageEnd:
 
     def work() -> StageEnd:
         log = Path(record.last.log)
-        done = measure(job_of(plan), machine=machine, log=log, online=asked.online, progress=asked.progress)
+        done = measure(program_job(plan), machine=machine, log=log, online=asked.online, progress=asked.progress)
         return _ended(plan, folder, record, done, directory, action=action)
 
     def unfinished(outcome: Outcome, why: str) -> StageEnd:

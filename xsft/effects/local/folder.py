@@ -15,10 +15,10 @@ from xsft.errors import Refused, UsageError
 from xsft.spec.digest import canonical
 from xsft.states.model import Progress
 from xsft.states.worth import text_of, worthless
-from xsft.trainers.lines import parse
+from xsft.trainers.lines import trainer_event
 from xsft.trainers.losses import LossFold
 from xsft.trainers.progress import LoggedLine, progress_of
-from xsft.trainers.record import MAY_CHANGE_WORDS, Record, differences, from_json, merged
+from xsft.trainers.record import MAY_CHANGE_WORDS, Record, changed_keys, complete_record, merged
 from xsft.trainers.trainer import trainer_of
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
         return Record(
             run_name=plan.run_name, spec_digest=plan.spec_digest, spec=now, steps=plan.run.spec.train.steps, losses={}
         )
-    changed = differences(record.spec, now)
+    changed = changed_keys(record.spec, now)
     if changed and not folder.latest_step():
         return replace(record, losses={})  # nothing was saved, so nothing is lost: a corrected workload may try again
     if changed:
@@ -136,7 +136,7 @@ def _refuse_fewer_steps(plan: Plan, folder: RunFolder) -> None:
 def recorded(folder: RunFolder) -> Record | None:
     """Return the folder's record, or None without one. Raises Refused for one that cannot be read."""
     try:
-        return from_json(read_text(folder.record))
+        return complete_record(read_text(folder.record))
     except FileNotFoundError:
         return None
     except ValueError as broken:
@@ -148,7 +148,7 @@ def recorded(folder: RunFolder) -> Record | None:
 def _logged(log: Path) -> LossFold:
     found = LossFold()
     for line in _lines(log):
-        found.take(parse(line))
+        found.take(trainer_event(line))
     return found
 
 

@@ -25,7 +25,7 @@ from xsft.dataset.preparing import (
     SplitCount,
     SplitName,
     address,
-    problems_of,
+    preparation_problems,
     shard_count,
     shard_problems,
 )
@@ -160,7 +160,7 @@ class _Making(Struct, frozen=True, kw_only=True):
             raise SpecError(refused)
         before = stamps(self.contents)
         counted = self._counted()
-        if refused := problems_of(counted, self.wanted):
+        if refused := preparation_problems(counted, self.wanted):
             raise SpecError(refused)
         attempt = random_hex(4)
         shards = self._written(counted, attempt=attempt)

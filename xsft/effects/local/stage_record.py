@@ -18,7 +18,7 @@ from xsft.effects.machine.signals import as_ctrl_c
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.records.document import to_json
 from xsft.records.model import Attempt, Outcome, Record
-from xsft.trainers.record import from_json
+from xsft.trainers.record import complete_record
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def stage_record(run: StageRun) -> Record:
 def read_stage(folder: RunFolder, *, key: str) -> Record | None:
     """Return the record of a stage's run; None without one. Raises Refused if another kind of run has the folder."""
     try:
-        record = from_json(read_text(folder.record))
+        record = complete_record(read_text(folder.record))
     except FileNotFoundError:
         return None
     except ValueError as broken:

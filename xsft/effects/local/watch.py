@@ -15,7 +15,7 @@ from xsft.effects.local.folder import RunFolder
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import write_atomic
 from xsft.states.model import Progress
-from xsft.trainers.lines import Aborted, Saved, ShapePadding, Step, TrainerEvent, parse
+from xsft.trainers.lines import Aborted, Saved, ShapePadding, Step, TrainerEvent, trainer_event
 from xsft.trainers.losses import LossFold
 from xsft.trainers.receipt import ReceiptFold
 from xsft.trainers.record import Outcome, Record, merged, to_json
@@ -59,7 +59,7 @@ class Watch(Struct, kw_only=True):
         self.tail.append(text)
         if _DISK_FULL.match(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        event = parse(text)
+        event = trainer_event(text)
         self.logged.take(event)
         self.spent.take(event, at=clock.monotonic())
         match event:

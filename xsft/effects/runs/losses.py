@@ -14,9 +14,9 @@ from xsft.errors import XsftError
 from xsft.naming import RowOrder
 from xsft.states.model import Observation
 from xsft.states.rows import order_of
-from xsft.trainers.lines import Restored, parse
+from xsft.trainers.lines import Restored, trainer_event
 from xsft.trainers.losses import LossFold
-from xsft.trainers.metrics import FOLDER, losses_of, newest_files, rows_of
+from xsft.trainers.metrics import FOLDER, losses_of, metric_rows, newest_files
 
 MAX_FILES = 1000
 """Maximum number of metrics files; each holds 100 steps."""
@@ -104,14 +104,14 @@ def _metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[i
     objects = store.objects_at(folder)
     names = newest_files(objects.written(folder), at_most=MAX_FILES)
     texts = (objects.read(f"{folder}/{name}", limit=MAX_BYTES) or b"" for name in names)
-    return losses_of(row for text in texts for row in rows_of(text.decode("utf-8", "replace")))
+    return losses_of(row for text in texts for row in metric_rows(text.decode("utf-8", "replace")))
 
 
 def _logged(lines: Iterable[str], *, order: RowOrder | None) -> LossSource:
     found = LossFold()
     resumed: dict[int, RowOrder | None] = {}
     for line in lines:
-        event = parse(line)
+        event = trainer_event(line)
         found.take(event)
         if isinstance(event, Restored):
             resumed[event.step] = order

@@ -26,7 +26,7 @@ from xsft.errors import XsftError
 from xsft.reading.pods import prints_steps, trainer_container
 from xsft.states.model import Observation, Pod, Progress, Recorded, RunObject, Unread, What
 from xsft.states.pods import oom_killed, started_at, trouble
-from xsft.trainers.metrics import FOLDER, newest_files, progress_of_metrics, rows_of
+from xsft.trainers.metrics import FOLDER, metric_rows, newest_files, progress_of_metrics
 from xsft.trainers.progress import progress_of
 
 T = TypeVar("T")
@@ -231,7 +231,7 @@ def metrics_of(output: str, run_name: str, store: RecordStore) -> Progress | Non
     folder, objects = f"{output.rstrip('/')}/{run_name}/{FOLDER}", store.objects_at(output)
     names = newest_files(objects.written(folder))
     texts = [(objects.read(f"{folder}/{name}", limit=MAX_METRICS) or b"").decode("utf-8", "replace") for name in names]
-    return progress_of_metrics([row for text in texts for row in rows_of(text)], read_at=store.now())
+    return progress_of_metrics([row for text in texts for row in metric_rows(text)], read_at=store.now())
 
 
 def _saved(output: str, run_name: str, store: RecordStore) -> int | None:

@@ -15,7 +15,7 @@ from xsft.image.contents import ImageLook
 from xsft.problems import Problem, warning
 from xsft.reading.jobsets import jobset_of
 from xsft.records.model import ReadBack
-from xsft.states.causes import explain
+from xsft.states.causes import explain_state
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 from xsft.states.model import Observation, RunObject
@@ -104,5 +104,5 @@ def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
 def _suspended(jobset: RunObject) -> Problem:
     now = clock.now()
     seen = Observation(run_name=jobset.run_name, target="xpk", observed_at=now, jobset=jobset)
-    cause = explain(Evidence(seen=seen, status=classify(seen, now=now)), now=now).cause
+    cause = explain_state(Evidence(seen=seen, status=classify(seen, now=now)), now=now).cause
     return warning("suspended", "queue", cause.message, cause.fix)

@@ -16,7 +16,7 @@ from xsft.errors import Refused, SpecError, XsftError
 from xsft.facts import Facts
 from xsft.launchers.audit import audit_problems
 from xsft.launchers.labels import RUN_LABEL
-from xsft.launchers.readback import lacking
+from xsft.launchers.readback import missing_values
 from xsft.launchers.serving import plan_of_server
 from xsft.launchers.serving_expect import audit_server
 from xsft.launchers.serving_manifest import owned_by
@@ -134,7 +134,7 @@ def _refuse_other(cluster: Cluster, plan: ServingPlan, server: RunObject, there:
         message = f"The Deployment {plan.run_name} is being deleted."
         raise Refused(message, fix="Run the same command again in a minute.", id="server-ending", again="helps")
     if server.spec_digest != plan.digest:
-        differs = lacking(plan.manifest, there)
+        differs = missing_values(plan.manifest, there)
         lines = (f"The Deployment {plan.run_name} serves something else:", *differs[:MAX_DIFFERENCES])
         fix = f"Nothing was changed. To end that server: {stop}; then run the same command again."
         raise Refused("\n  ".join(lines), fix=fix, id="server-differs")

@@ -43,7 +43,7 @@ from xsft.identity import (
 )
 from xsft.image.contents import ImageLook
 from xsft.launchers.labels import WRITES_ANNOTATION
-from xsft.launchers.readback import lacking, lacking_of_xpk
+from xsft.launchers.readback import lacking_of_xpk, missing_values
 from xsft.naming import RowOrder, jobset_name
 from xsft.ownership import pass_over, recognised
 from xsft.problems import Problem, errors_in, warning
@@ -60,7 +60,7 @@ def create_planned(cluster: Cluster, plan: Planned, mark: str) -> Created | Exis
 
 
 def differences_of_planned(plan: Planned, held: JsonObject) -> list[str]:
-    return lacking(manifest_of(plan), held)
+    return missing_values(manifest_of(plan), held)
 
 
 def is_whole(path: str) -> bool:
