@@ -185,7 +185,7 @@ def _python(name: str) -> Path:
 
 
 def _built(name: str) -> BuiltEnvironment:
-    found = environments.find(name)
+    found = environments.find_environment(name)
     if found is None:
         pytest.skip(f"the {name} environment is not built: `xsft setup {name}`, or `xsft doctor` for what is missing")
     return found

@@ -18,7 +18,7 @@ def main() -> int:
             environments.ensure(name, progress=say)
         ensure_compiler()
     except XsftError as problem:
-        if not had_python and environments.find("xpk"):
+        if not had_python and environments.find_environment("xpk"):
             say(f"WARNING: tests that need MaxText or the engine will be counted as not run: {problem.message}")
             return 0
         say(f"error: {problem.message}\n  fix: {problem.fix}")
@@ -38,7 +38,7 @@ def ensure_compiler() -> None:
 def has_python_for_maxtext() -> bool:
     """Return whether this machine has a Python for MaxText; without one uv downloads it, which may be impossible."""
     spec = environments.environment_for("maxtext")
-    return interpreters.find(spec.pythons, env=own_environment(), home=Path.home()) is not None
+    return interpreters.find_interpreter(spec.pythons, env=own_environment(), home=Path.home()) is not None
 
 
 def say(line: str) -> None:

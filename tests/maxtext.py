@@ -102,7 +102,7 @@ def _kept_or_asked(question: object, ask: Callable[[], Any], *, kept: Path | Non
 
 def kept_answers(python: Path, *scripts: Path) -> Path | None:
     """The folder of what these scripts answered in this environment; None for one that xsft did not build."""
-    built = environments.find("maxtext")
+    built = environments.find_environment("maxtext")
     if built is None or built.python != python:
         return None
     programs = b"".join(script.read_bytes() for script in scripts)

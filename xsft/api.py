@@ -20,7 +20,7 @@ from xsft.effects.environments import environments
 from xsft.effects.environments.render import render
 from xsft.effects.facts import gather
 from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.effects.facts.counted import kept
+from xsft.effects.facts.counted import counts_kept
 from xsft.effects.facts.fit_cache import fit_cache
 from xsft.effects.facts.hub_check import HubReader, check_data, check_weights
 from xsft.effects.facts.offline import skip_checkpoint, skip_data, skip_names, skip_rows, skip_weights
@@ -173,7 +173,7 @@ def _with_counts(spec: WorkloadSpec, facts: Facts, count: CountTokens) -> Facts:
     """
     run = resolve(spec, facts)[0]
     by_content = content_address(run, facts)
-    counted = kept(address(run, facts)) or (kept(by_content) if by_content else None)
+    counted = counts_kept(address(run, facts)) or (counts_kept(by_content) if by_content else None)
     if facts.tokenizer is None:
         return replace(facts, counted=counted)
     train = () if counted else sampled_texts(run, facts, split="train")
@@ -184,7 +184,7 @@ def _with_counts(spec: WorkloadSpec, facts: Facts, count: CountTokens) -> Facts:
         counted=counted,
         tokenized=tokens[: len(train)],
         eval_tokenized=tokens[len(train) :],
-        no_counter=bool(train or evaluated) and not tokens and environments.find("maxtext") is None,
+        no_counter=bool(train or evaluated) and not tokens and environments.find_environment("maxtext") is None,
     )
 
 
@@ -254,7 +254,7 @@ def _refuse_secrets(workloads: Sequence[Loaded], intents: Sequence[Intent]) -> N
 
 def _refuse_download(intents: Sequence[Intent]) -> None:
     """Raise EnvironmentMissing if the plans need xpk and its environment would be downloaded."""
-    if any(isinstance(one.rendering, XpkRendering) for one in intents) and environments.find("xpk") is None:
+    if any(isinstance(one.rendering, XpkRendering) for one in intents) and environments.find_environment("xpk") is None:
         raise EnvironmentMissing(
             "the xpk environment is not built, and --offline downloads nothing",
             fix="Build it once: xsft setup xpk. xsft check --offline works without it.",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from xsft.commands.failure import report
+from xsft.commands.failure import report_failure
 from xsft.commands.verbs import parser, verb_module
 from xsft.effects.machine.streams import prepare_streams, silence_stdout
 from xsft.errors import INTERRUPTED
@@ -36,7 +36,7 @@ def _run_reported(arguments: tuple[str, ...]) -> int:
     except BrokenPipeError:
         raise
     except Exception as problem:  # noqa: BLE001 - the one funnel
-        return report(problem, arguments)
+        return report_failure(problem, arguments)
     return status
 
 

@@ -71,7 +71,7 @@ def why(
 ) -> Explanation:
     """Return the most likely cause of the run's state, with its evidence, the next step, and other findings."""
     runs = _runs(run, place=place, context=context, namespace=namespace)
-    return why_verb.explained(run, world=why_verb.world_of(runs), attempt=attempt).explanation
+    return why_verb.explained(run, world=why_verb.why_world(runs), attempt=attempt).explanation
 
 
 def wait(
@@ -114,7 +114,7 @@ def logs(
     """
     runs = _runs(run, place=place, context=context, namespace=namespace)
     asked = LogRequest(every=every, tail=tail, follow=follow, attempt=attempt)
-    return logs_verb.found_lines(run, asked=asked, world=logs_verb.world_of(runs), timestamps=False).lines
+    return logs_verb.found_lines(run, asked=asked, world=logs_verb.logs_world(runs), timestamps=False).lines
 
 
 def cancel(
@@ -125,7 +125,7 @@ def cancel(
     A run that has ended gives `action="nothing"`.
     """
     runs = _runs(run, place=place, context=context, namespace=namespace)
-    return cancel_verb.cancelled(run, world=cancel_verb.world_of(runs), agree=lambda _about: None)
+    return cancel_verb.cancelled(run, world=cancel_verb.cancel_world(runs), agree=lambda _about: None)
 
 
 def compare(
@@ -133,7 +133,7 @@ def compare(
 ) -> tuple[Curve, ...]:
     """Return the losses of each run by step, in the order given. Raises Unknown if no run has one."""
     found = _runs(*runs, place=place, context=context, namespace=namespace)
-    return compare_verb.curves_of(tuple(dict.fromkeys(runs)), world=compare_verb.world_of(found))[0]
+    return compare_verb.curves_of(tuple(dict.fromkeys(runs)), world=compare_verb.compare_world(found))[0]
 
 
 def _runs(*names: str, place: str | None, context: str | None, namespace: str | None) -> Runs:

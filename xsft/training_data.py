@@ -14,7 +14,7 @@ from xsft.dataset.passes import SAMPLE, Answers, Split
 from xsft.dataset.preparing import Options, data_section, preparation
 from xsft.effects.environments import environments
 from xsft.effects.facts import gather
-from xsft.effects.facts.counted import keep
+from xsft.effects.facts.counted import keep_counts
 from xsft.effects.facts.row_content import local_content
 from xsft.effects.local import data_sample
 from xsft.effects.local.data_online import refuse_unreachable_data
@@ -44,13 +44,13 @@ def inspect_data(
     """
     facts = _with_tokenizer(workload)
     run = make_intent(workload.spec, facts).run
-    found = data_sample.inspect(run, split=split, rows=rows, progress=progress)
+    found = data_sample.inspect_data(run, split=split, rows=rows, progress=progress)
     if split == "train":
         sampled = f"{'all' if found.summary.everything else 'the first'} {found.summary.sampled:,} rows"
         counted = CountedData(problems=found.problems, rows=sampled, on=clock.today())
         for key in (address(run, facts), content_address(run, _with_content(run, facts, progress))):
             if key:
-                keep(key, counted)
+                keep_counts(key, counted)
     return found
 
 

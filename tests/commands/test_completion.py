@@ -14,7 +14,7 @@ import pytest
 from tests.inprocess import xsft
 from xsft.commands.arguments.machine import SHELLS
 from xsft.commands.completion import place_names, run_names
-from xsft.effects.records.index import IndexEntry, keep
+from xsft.effects.records.index import IndexEntry, keep_entry
 
 RUN_VERBS = ("status", "why", "logs", "wait", "cancel", "compare")
 
@@ -23,7 +23,7 @@ RUN_VERBS = ("status", "why", "logs", "wait", "cancel", "compare")
 def home(tmp_path: Path) -> Path:
     """A state folder with some runs, and `xsft` on a PATH of its own."""
     for name in ("gemma-one", "gemma-two", "qwen", "gemma-one", "$(touch bad)", "a b", "", "-x"):
-        keep(tmp_path / "runs", IndexEntry(run_name=name, target="xpk", output=f"gs://{len(name)}/r"))
+        keep_entry(tmp_path / "runs", IndexEntry(run_name=name, target="xpk", output=f"gs://{len(name)}/r"))
     program = tmp_path / "bin" / "xsft"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m xsft "$@"\n', encoding="utf-8")

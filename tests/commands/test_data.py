@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.dataset.test_summary import summary
-from xsft.commands.arguments.weights import SAMPLE, _rows
+from xsft.commands.arguments.weights import SAMPLE, _parse_rows
 from xsft.commands.data import _free, picked, refuse_rows_beyond
 from xsft.commands.data_text import visible
 from xsft.commands.pictures import lengths_picture
@@ -17,7 +17,7 @@ from xsft.commands.verbs import parser
 from xsft.dataset import passes
 from xsft.dataset.examples import TokenSequence, Vocabulary
 from xsft.dataset.passes import Answers, PassRead
-from xsft.effects.local.data_pipeline import _answers
+from xsft.effects.local.data_pipeline import _parse_answers
 from xsft.errors import Refused, SpecError, Unreachable, UsageError
 
 LIMIT = 4
@@ -59,7 +59,7 @@ def test_a_row_beyond_the_last_is_refused_with_their_number() -> None:
 @pytest.mark.parametrize("text", ["", "a", "1,", "-1", "1;2", "9" * 12])
 def test_rows_that_are_none(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="names no rows"):
-        _rows(text)
+        _parse_rows(text)
 
 
 def test_nothing_drives_the_terminal() -> None:
@@ -78,7 +78,7 @@ def test_nothing_drives_the_terminal() -> None:
 )
 def test_a_network_that_is_down_is_not_called_bad_data(words: str) -> None:
     with pytest.raises(Unreachable, match="could not fetch"):
-        _answers({"error": words})
+        _parse_answers({"error": words})
 
 
 UNREAD = {
@@ -93,7 +93,7 @@ UNREAD = {
 @pytest.mark.parametrize("words", UNREAD)
 def test_files_that_cannot_be_read_are_distinguished(words: str) -> None:
     with pytest.raises(SpecError) as caught:
-        _answers({"error": words})
+        _parse_answers({"error": words})
     (problem,) = caught.value.problems
     assert problem.id == UNREAD[words]
     assert problem.fix
@@ -101,13 +101,13 @@ def test_files_that_cannot_be_read_are_distinguished(words: str) -> None:
 
 def test_maxtexts_words_are_cut() -> None:
     with pytest.raises(SpecError) as caught:
-        _answers({"error": "ValueError: " + 9000 * "a"})
+        _parse_answers({"error": "ValueError: " + 9000 * "a"})
     assert len(str(caught.value)) < 1200
 
 
 def test_data_that_is_refused_is_no_network() -> None:
     with pytest.raises(SpecError, match="refuses the data"):
-        _answers({"error": "ValueError: no column messages"})
+        _parse_answers({"error": "ValueError: no column messages"})
 
 
 def test_the_sample_has_the_reported_size() -> None:

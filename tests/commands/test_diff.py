@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.localruns import local_plan
-from xsft.commands.diff import diff_text, differences
+from xsft.commands.diff import diff_text, plan_differences
 
 
 def test_1_is_not_true(tmp_path: Path) -> None:
     one = local_plan(tmp_path, overrides__maxtext__profile_cleanly=1)
     true = local_plan(tmp_path, overrides__maxtext__profile_cleanly=True)
-    found = differences(one, true)
+    found = plan_differences(one, true)
     assert found["keys"] == [{"key": "overrides.maxtext.profile_cleanly", "a": 1, "b": True}]
     shown = diff_text(found, a="a", b="b")
     assert "- overrides.maxtext.profile_cleanly: 1\n+ overrides.maxtext.profile_cleanly: true\n" in shown
-    assert not any(differences(one, one).values())
+    assert not any(plan_differences(one, one).values())
 
 
 def test_1_is_1_0(tmp_path: Path) -> None:
     plans = [local_plan(tmp_path, train__learning_rate=value) for value in (1, 1.0)]
-    assert differences(*plans)["keys"] == []
+    assert plan_differences(*plans)["keys"] == []

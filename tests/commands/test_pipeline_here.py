@@ -16,7 +16,7 @@ from tests.inprocess import xsft
 from tests.localruns import WORKLOADS, FakeTrainer
 from xsft import api
 from xsft.commands.pipeline_here import TrainHere
-from xsft.commands.run import document
+from xsft.commands.run import walk_document
 from xsft.errors import TimedOut
 from xsft.stages.walk import Walk, Walked, walk
 
@@ -99,7 +99,12 @@ def test_a_training_of_another_process_is_waited_for(tmp_path: Path, fake: FakeT
 
 
 def test_the_document(tmp_path: Path, fake: FakeTrainer) -> None:
-    found = {"schema": "xsft.run/1", **document(walked(training(tmp_path, fake))), "problems": [], "exit_status": 0}
+    found = {
+        "schema": "xsft.run/1",
+        **walk_document(walked(training(tmp_path, fake))),
+        "problems": [],
+        "exit_status": 0,
+    }
     read_document("run", found)
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.localruns import FakeTrainer, local_plan
 from xsft.cli import main
 from xsft.effects.local.run import run_local
-from xsft.effects.records.index import IndexEntry, keep
+from xsft.effects.records.index import IndexEntry, keep_entry
 
 pytestmark = pytest.mark.loopback
 
@@ -35,7 +35,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
         run_local(plan, machine=trainer.machine(plain=[f"of {name}"]), on_event=lambda _: None)
         output = plan.run.output or ""
         entry = IndexEntry(run_name=plan.run_name, target="local", output=output, updated_at=NOW)
-        keep(tmp_path / "state" / "runs", entry)
+        keep_entry(tmp_path / "state" / "runs", entry)
         made.append(f"{output}/{plan.run_name}")
     return made[0], made[1]
 
@@ -108,7 +108,7 @@ def test_a_log_does_not_act_on_the_terminal_unless_it_is_requested_raw(
     run_local(plan, machine=FakeTrainer(folder=tmp_path).machine(plain=[said]), on_event=lambda _: None)
     output = plan.run.output or ""
     entry = IndexEntry(run_name=plan.run_name, target="local", output=output, updated_at=NOW)
-    keep(tmp_path / "state" / "runs", entry)
+    keep_entry(tmp_path / "state" / "runs", entry)
     folder = f"{output}/{plan.run_name}"
     _, shown, _ = asked(capsys, "logs", folder)
     _, raw, _ = asked(capsys, "logs", folder, "--raw")

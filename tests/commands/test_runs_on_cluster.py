@@ -21,7 +21,7 @@ from tests.fakes.kubeobjects import Objects
 from tests.fakes.kuberuns import RUNNING, Runs, ended
 from tests.replacing import replace
 from xsft.cli import main
-from xsft.effects.records.index import IndexEntry, keep
+from xsft.effects.records.index import IndexEntry, keep_entry
 from xsft.records.where import ClusterAddress
 
 pytestmark = pytest.mark.loopback
@@ -143,7 +143,7 @@ def test_a_cancel_is_remembered_here_where_its_output_cannot_be_read(
     entry = IndexEntry(
         run_name="gemma", target="xpk", output="gs://my-bucket/runs", jobset="gemma", uid=uid, cluster=where
     )
-    keep(tmp_path / "state" / "runs", replace(entry, updated_at=datetime.now(UTC).isoformat(timespec="seconds")))
+    keep_entry(tmp_path / "state" / "runs", replace(entry, updated_at=datetime.now(UTC).isoformat(timespec="seconds")))
     status, _, err = said("cancel", "gemma", "--yes")
     assert (status, "[cancel-not-recorded]" in err) == (0, True)
     (run,) = document("status", said("status", "gemma", "--json")[1])["runs"]
@@ -162,7 +162,7 @@ def test_a_context_that_only_old_runs_name_causes_no_warning(
         entry = IndexEntry(
             run_name=name, target="xpk", output="gs://b/runs", cluster=ClusterAddress(context="elsewhere"), uid=name
         )
-        keep(tmp_path / "state" / "runs", replace(entry, updated_at=at))
+        keep_entry(tmp_path / "state" / "runs", replace(entry, updated_at=at))
     assert main(("status", "--json")) == 0
     made = document("status", capsys.readouterr().out)
     assert made["problems"] == []

@@ -12,7 +12,7 @@ import pytest
 from tests.documents import read_document
 from tests.observations import NOW, Read, finished, judged, local, observed, queued, said
 from xsft.commands.arguments.runs import status
-from xsft.commands.status import report
+from xsft.commands.status import report_status
 from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
 from xsft.run_query import RunQuery
@@ -38,7 +38,7 @@ def query(*found: Read, wanted: RowFilter | None = None) -> RunQuery:
 
 def told(found: Read, wanted: RowFilter | None = None, *, json: bool = False) -> str:
     out = io.StringIO()
-    assert report(query(found, wanted=wanted), json=json, stdout=out) == 0
+    assert report_status(query(found, wanted=wanted), json=json, stdout=out) == 0
     return out.getvalue()
 
 
@@ -97,7 +97,7 @@ def test_runs_that_are_there_are_shown_beside_names_that_are_not(
 ) -> None:
     out = io.StringIO()
     asked = query(Read(STORY), wanted=RowFilter(runs=("gemma", "zzz", "tiny")))
-    assert report(asked, json=json, stdout=out) == UsageError.exit_status
+    assert report_status(asked, json=json, stdout=out) == UsageError.exit_status
     shown = capsys.readouterr()
     assert "No run is named exactly 'zzz'" in shown.err
     if json:
@@ -160,7 +160,7 @@ def test_a_loss_that_is_no_number_is_null_in_json(capsys: pytest.CaptureFixture[
 
 def test_a_terminal_gets_a_table() -> None:
     out = Terminal()
-    report(query(Read(STORY)), json=False, stdout=out)
+    report_status(query(Read(STORY)), json=False, stdout=out)
     assert "gemma" in out.getvalue()
 
 

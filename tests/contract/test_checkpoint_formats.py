@@ -19,7 +19,7 @@ from tests.maxtext import worker
 from xsft.checkpoint.report import Report
 from xsft.checks import checkpoint, weights
 from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.effects.facts.inspect import inspect
+from xsft.effects.facts.inspect import inspect_checkpoint
 from xsft.effects.records.records import record_store
 from xsft.facts import CheckpointFacts, Facts
 from xsft.spec.model import WorkloadSpec
@@ -44,7 +44,7 @@ class Written(Struct, frozen=True, kw_only=True):
         return found
 
     def report(self, name: str) -> Report:
-        return inspect(str(self.root / name), store=record_store({"HOME": str(self.root)}))
+        return inspect_checkpoint(str(self.root / name), store=record_store({"HOME": str(self.root)}))
 
 
 @pytest.fixture(scope="module")

@@ -133,7 +133,7 @@ def test_it_is_maxtexts_own_pipeline_that_is_shown(maxtext_environment: BuiltEnv
     )
     (intent,) = api.intend((workload,))
     machine = Machine(python=python, env=dict(os.environ), cache=tmp_path)
-    answers = data_pipeline.read(
+    answers = data_pipeline.read_passes(
         intent.run, (Pass(rows=1, packing=False, max_target_length=32),), machine=machine, say=print
     )
     shown = pieces(answers.passes[0].rows[0], answers.vocabulary)

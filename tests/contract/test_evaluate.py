@@ -16,7 +16,7 @@ from tests.documents import read_document
 from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
 from xsft.cli import main
 from xsft.data import packaged
-from xsft.effects.local.evaluate import LocalEvaluation, found, perform
+from xsft.effects.local.evaluate import LocalEvaluation, find_evaluation, perform
 from xsft.effects.local.evaluate_plan import plan_evaluate
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.evaluation import read_report
@@ -62,7 +62,7 @@ def performed(memorised: Memorised, plan: EvaluationPlan) -> StageEnd:
 @pytest.fixture(scope="module")
 def report(memorised: Memorised) -> EvaluationReport:
     plan = planned(memorised)
-    assert found(plan).state == "missing"
+    assert find_evaluation(plan).state == "missing"
     end = performed(memorised, plan)
     assert (end.action, end.state) == ("created", "done"), end
     assert end.result is not None
@@ -116,7 +116,7 @@ def test_it_is_done_once(report: EvaluationReport, memorised: Memorised) -> None
     end = performed(memorised, plan)
     assert (end.action, end.state) == ("done", "done")
     assert sorted(Path(plan.output, plan.run_name).rglob("*")) == before
-    assert found(plan).result == end.result
+    assert find_evaluation(plan).result == end.result
 
 
 def test_two_hosts_of_a_cluster_measure_the_same_and_one_writes(

@@ -59,7 +59,7 @@ class BaseImage:
 
 def make(engine: Engine, cache: Path) -> BaseImage:
     """Make the base in `engine`; Debian's part is kept in `cache`. Raises NoBase."""
-    found = interpreters.find((MINOR,), env=own_environment(), home=Path.home())
+    found = interpreters.find_interpreter((MINOR,), env=own_environment(), home=Path.home())
     if found is None:
         raise NoBase(f"no CPython 3.12 for the base image; {interpreters.how_to_get(MINOR)}")
     engine.docker("import", str(rootfs(cache)), ROOTFS_TAG)

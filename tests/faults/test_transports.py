@@ -16,7 +16,7 @@ from tests.fakes.gcs import Bucket, serving
 from tests.faults.transports import TRANSPORTS, Scene, failing, plugged
 from tests.submissions import planned, submitter
 from xsft.cli import main
-from xsft.commands.failure import report
+from xsft.commands.failure import report_failure
 from xsft.effects.cluster.api import Patience
 from xsft.errors import XsftError
 
@@ -127,7 +127,7 @@ def submitted(api: ClusterApi, folder: Path) -> int:
         try:
             submitter(api, bucket_url=bucket.url, state=folder / "state").submit(planned(namespace=api.namespace))
         except XsftError as failed:
-            return report(failed, ("submit",))
+            return report_failure(failed, ("submit",))
     return 0
 
 

@@ -30,7 +30,7 @@ from xsft.states.rows import Row
 
 
 def run(args: argparse.Namespace) -> int:
-    world = world_of(runs_of(args, args.run), confirm=confirm if at_terminal() else None)
+    world = cancel_world(runs_of(args, args.run), confirm=confirm if at_terminal() else None)
     return cancel(args.run, world=world, yes=args.yes, json=args.json)
 
 
@@ -50,7 +50,7 @@ class CancelWorld(Struct, frozen=True, kw_only=True):
     """Asks the user; None without a terminal."""
 
 
-def world_of(runs: Runs, *, confirm: Callable[[str], bool] | None = None) -> CancelWorld:
+def cancel_world(runs: Runs, *, confirm: Callable[[str], bool] | None = None) -> CancelWorld:
     """Return the world that asks the real clusters and this machine."""
     return CancelWorld(
         query=query_of(runs),
@@ -83,12 +83,12 @@ def cancel(name: str, *, world: CancelWorld, yes: bool, json: bool) -> int:
     Raises Refused if the user declines or cannot be asked, UsageError for a name that no run has, Unreachable if its
     cluster does not answer.
     """
-    done = cancelled(name, world=world, agree=partial(_ask, world=world, yes=yes))
+    done = cancelled(name, world=world, agree=partial(_ask_to_cancel, world=world, yes=yes))
     print_problems(() if json else done.problems)
     if json:
-        _print_document(done)
+        _print_cancelled(done)
     else:
-        sys.stdout.write("\n".join(_report(done)) + "\n")
+        sys.stdout.write("\n".join(_report_cancelled(done)) + "\n")
     return 0
 
 
@@ -100,7 +100,7 @@ def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
     if hit.row.ended:
         return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
     if hit.row.on_this_machine:
-        return _local(hit.seen, hit.row, world=world, agree=agree)
+        return _cancel_local(hit.seen, hit.row, world=world, agree=agree)
     _require_its_cluster(hit.seen, hit.row)
     jobset = hit.seen.jobset
     if jobset is None:
@@ -130,7 +130,7 @@ def _require_its_cluster(seen: Observation, row: Row) -> None:
         )
 
 
-def _local(seen: Observation, row: Row, *, world: CancelWorld, agree: Agree) -> Cancelled:
+def _cancel_local(seen: Observation, row: Row, *, world: CancelWorld, agree: Agree) -> Cancelled:
     if seen.record is None or not seen.record.alive:
         return Cancelled(action="nothing", row=row, jobset=None, why="no xsft process is running it")
     loss = _loss(seen, row, world)
@@ -151,7 +151,7 @@ def _loss(seen: Observation, row: Row, world: CancelWorld) -> Loss:
         return loss_of(row, world.saved(seen))
 
 
-def _ask(about: tuple[str, ...], *, world: CancelWorld, yes: bool) -> None:
+def _ask_to_cancel(about: tuple[str, ...], *, world: CancelWorld, yes: bool) -> None:
     sys.stderr.writelines([f"{line}\n" for line in about])
     if yes:
         return
@@ -179,7 +179,7 @@ def _about(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _report(done: Cancelled) -> Iterator[str]:
+def _report_cancelled(done: Cancelled) -> Iterator[str]:
     row = done.row
     if done.action == "nothing":
         yield f"{row.run_name}: nothing to cancel: {done.why}"
@@ -193,7 +193,7 @@ def _report(done: Cancelled) -> Iterator[str]:
         yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (kept; submitting again resumes)"
 
 
-def _print_document(done: Cancelled) -> None:
+def _print_cancelled(done: Cancelled) -> None:
     row, loss = done.row, done.loss
     document: dict[str, Any] = {
         "run_name": row.run_name,

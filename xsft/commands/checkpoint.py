@@ -13,7 +13,7 @@ from xsft.checkpoint.report import Report, Writer
 from xsft.commands import convert, export
 from xsft.commands.documents import print_json
 from xsft.commands.progress import spinning
-from xsft.effects.facts.inspect import inspect
+from xsft.effects.facts.inspect import inspect_checkpoint
 from xsft.effects.facts.newest import checkpoint_path
 from xsft.effects.records.records import record_store
 from xsft.errors import Unreachable, UsageError
@@ -33,11 +33,11 @@ def run(args: argparse.Namespace) -> int:
 def _inspect(args: argparse.Namespace) -> int:
     store = record_store()
     with spinning("checkpoint", "reading its small files"):
-        found = inspect(checkpoint_path(args.what, store=store), store=store)
+        found = inspect_checkpoint(checkpoint_path(args.what, store=store), store=store)
     if args.json:
-        _print_document(found)
+        _print_report(found)
     else:
-        sys.stdout.writelines(f"{line}\n" for line in text(found))
+        sys.stdout.writelines(f"{line}\n" for line in checkpoint_lines(found))
     return exit_status(found)
 
 
@@ -51,7 +51,7 @@ def exit_status(found: Report) -> int:
             return Unreachable.exit_status
 
 
-def text(found: Report) -> Iterator[str]:
+def checkpoint_lines(found: Report) -> Iterator[str]:
     """Yield a line of label and value for each fact; unknown ones say so."""
     yield f"checkpoint  {found.path}"
     yield f"status      {found.status}{f': {found.detail}' if found.detail else ''}"
@@ -62,7 +62,7 @@ def text(found: Report) -> Iterator[str]:
     yield f"format      {_format(found)}"
     yield f"layers      {_layers(found)}"
     yield f"dtypes      {_dtypes(found)}"
-    yield f"parameters  {_count(found.parameters)} in {found.arrays} arrays"
+    yield f"parameters  {_count_or_unknown(found.parameters)} in {found.arrays} arrays"
     yield f"models      {', '.join(found.models) or 'none of the catalogue by names and shapes'}"
     yield f"modes       {', '.join(found.modes) or 'none'}"
     yield f"size        {_bytes(found.bytes)}; {_bytes(found.bytes_read)} read"
@@ -97,7 +97,7 @@ def _dtypes(found: Report) -> str:
     return f"{', '.join(found.dtypes)}{f' ({found.dtypes_detail})' if found.dtypes_detail else ''}"
 
 
-def _count(parameters: int | None) -> str:
+def _count_or_unknown(parameters: int | None) -> str:
     return "unknown" if parameters is None else f"{parameters:,}"
 
 
@@ -105,6 +105,6 @@ def _bytes(size: int | None) -> str:
     return "too many files to add up" if size is None else size_text(size)
 
 
-def _print_document(found: Report) -> None:
+def _print_report(found: Report) -> None:
     writer = asdict(found.written_by) if found.written_by else None
     print_json("checkpoint", {"action": "inspect", **asdict(found), "written_by": writer})

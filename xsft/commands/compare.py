@@ -37,7 +37,7 @@ NAMES = frozenset({"name", "run_name", "run_name_suffix", "output"})
 def run(args: argparse.Namespace) -> int:
     target = Path(args.output) if args.output else None
     runs = runs_of(args, *args.runs)
-    return compare(tuple(dict.fromkeys(args.runs)), world=world_of(runs), target=target, json=args.json)
+    return compare(tuple(dict.fromkeys(args.runs)), world=compare_world(runs), target=target, json=args.json)
 
 
 class CompareWorld(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class CompareWorld(Struct, frozen=True, kw_only=True):
     """Returns the curve of each run, in that order. Never raises for a run that cannot be read: the curve says why."""
 
 
-def world_of(runs: Runs) -> CompareWorld:
+def compare_world(runs: Runs) -> CompareWorld:
     """Return the world that asks the real clusters and this machine."""
     return CompareWorld(query=query_of(runs), read=Logs(runs=runs).curves)
 
@@ -60,13 +60,13 @@ def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, j
     if target is not None:
         refuse_unless_free(target, instead="without -o it only draws in the terminal")
     curves, doubtful = curves_of(names, world)
-    problems = (*_unread(curves), *_read_again(curves), *doubtful)
+    problems = (*_losses_unread(curves), *_read_again(curves), *doubtful)
     print_problems(() if json else problems)
     if target is not None:
         kind: PictureFormat = "svg" if target.suffix == ".svg" else "png"
         write_atomic(target, comparison_picture({one.run_name: one.points for one in curves}, kind=kind))
     if json:
-        _print_document(curves, target, problems)
+        _print_curves(curves, target, problems)
         return 0
     plot = terminal_comparison([one.points for one in curves])
     told = (*_legend(curves), *_differences(curves))
@@ -104,7 +104,7 @@ def _legend(curves: Sequence[Curve]) -> Iterator[str]:
     40 (repeated)`."""
     width = max(len(one.run_name) for one in curves)
     for letter, one in zip(LETTERS, curves, strict=False):
-        yield f"{letter}  {printable(one.run_name):<{width}}  {_said(one)}"
+        yield f"{letter}  {printable(one.run_name):<{width}}  {_curve_text(one)}"
 
 
 def _differences(curves: Sequence[Curve]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _differing(first: Curve, one: Curve) -> tuple[str, ...] | None:
     return tuple(line for line in all_differences(first.spec, one.spec) if line.partition(":")[0] not in NAMES)
 
 
-def _said(one: Curve) -> str:
+def _curve_text(one: Curve) -> str:
     if not one.points:
         return "no loss could be read" if one.problems else "no loss yet"
     first, last = min(one.points), max(one.points)
@@ -152,13 +152,13 @@ def _read_again(curves: Sequence[Curve]) -> Iterator[Problem]:
             yield note("resumed-rows", one.run_name, message)
 
 
-def _unread(curves: Sequence[Curve]) -> Iterator[Problem]:
+def _losses_unread(curves: Sequence[Curve]) -> Iterator[Problem]:
     for one in curves:
         for why in one.problems:
             yield warning("losses-not-read", one.run_name, f"Not all losses could be read: {why}.", "Try again.")
 
 
-def _print_document(curves: Sequence[Curve], target: Path | None, problems: Sequence[Problem]) -> None:
+def _print_curves(curves: Sequence[Curve], target: Path | None, problems: Sequence[Problem]) -> None:
     document = {
         "runs": [_curve_document(one, first=curves[0]) for one in curves],
         "plot": str(target) if target else None,

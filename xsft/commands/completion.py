@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     whole = parser()
     for action in _actions(whole):
-        if asked := _asked(action):
+        if asked := _completed_kind(action):
             action.complete = shtab.cmd(f"{ASKED} {asked}")  # type: ignore[attr-defined]
     sys.stdout.write(shtab.complete(whole, shell=args.shell))
     return 0
@@ -66,7 +66,7 @@ def place_names(start: Path) -> tuple[str, ...]:
     return tuple(sorted(name for name in map(str, found) if _NAME.fullmatch(name)))
 
 
-def _asked(action: argparse.Action) -> str | None:
+def _completed_kind(action: argparse.Action) -> str | None:
     """Return whether the argument takes RUNS or PLACES; None if neither."""
     if action.metavar == "RUN" and not action.option_strings:
         return RUNS

@@ -41,7 +41,7 @@ NOT_OURS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "
 
 def run(args: argparse.Namespace) -> int:
     workload = api.load(args.what, settings=args.settings, run_name=args.run_name)
-    _refuse_options(args, on_cluster=workload.spec.on_cluster)
+    _refuse_convert_options(args, on_cluster=workload.spec.on_cluster)
     if workload.spec.on_cluster:
         return _on_cluster(workload, args)
     result = converted_here(workload)
@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
     match result.outcome:
         case "completed":
             if args.json:
-                print_json(CONVERT, document(result))
+                print_json(CONVERT, conversion_document(result))
             else:
-                sys.stdout.writelines(f"{line}\n" for line in text(result))
+                sys.stdout.writelines(f"{line}\n" for line in conversion_lines(result))
             return 0
         case "interrupted":
             sys.stderr.writelines(f"{line}\n" for line in interrupted(result))
@@ -159,7 +159,7 @@ def asked_of(workload: api.Loaded, intent: Intent) -> ConversionPlan:
     return intent.conversion
 
 
-def _refuse_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
+def _refuse_convert_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
     of_clusters = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes, "--on-tpu": args.on_tpu}
     given = [option for option, value in of_clusters.items() if value]
     if given and not on_cluster:
@@ -219,7 +219,7 @@ def machine() -> Machine:
     return Machine(python=python, env=own_environment(), cache=own_cache())
 
 
-def text(result: ConversionResult) -> Iterator[str]:
+def conversion_lines(result: ConversionResult) -> Iterator[str]:
     """Yield the lines of the summary at the end."""
     plan = result.plan
     found = "found" if result.action == "finished" else "converted"
@@ -236,7 +236,7 @@ def interrupted(result: ConversionResult) -> Iterator[str]:
     yield f"what was written stays at {result.plan.directory}; the same command converts again unless it is whole"
 
 
-def document(result: ConversionResult) -> dict[str, Any]:
+def conversion_document(result: ConversionResult) -> dict[str, Any]:
     """Return the document `xsft.checkpoint-convert/1` without its schema."""
     fields = conversion_fields(
         result.plan, action=result.action, why=result.why, checkpoint=result.checkpoint, problems=result.warnings

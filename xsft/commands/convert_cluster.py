@@ -11,8 +11,8 @@ from xsft import jobs
 from xsft.commands.checkpoint_documents import CONVERT, conversion_fields
 from xsft.commands.convert_progress import EVERY_S, ConversionDisplay, ConverterLog
 from xsft.commands.cpu_job_run import (
+    cpu_job_of,
     following,
-    job_of,
     record_ended,
     report_found,
     report_plan,
@@ -21,8 +21,8 @@ from xsft.commands.cpu_job_run import (
 )
 from xsft.commands.cpu_plan_text import conversion_text
 from xsft.commands.progress import shown
-from xsft.commands.submit_cluster import Document, problems_of
-from xsft.commands.waiting import Waited, told
+from xsft.commands.submit_cluster import Document, submission_problems
+from xsft.commands.waiting import Waited, print_to_stderr
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone
 from xsft.effects.facts.growth import growing
@@ -49,7 +49,7 @@ def convert_cluster(
     claim = read_claim(store, made)
     made = under_claim(made, claim)
     if made.whole:
-        return _found(made, as_json=args.json)
+        return _report_found_checkpoint(made, as_json=args.json)
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
         on_tpu: bool = args.on_tpu
         plan_of = partial(jobs.plan_conversion, run=run, file=file, problems=problems, progress=progress, on_tpu=on_tpu)
@@ -62,11 +62,18 @@ def convert_cluster(
             plan = plan_of(made)
     if claim.training != run.run_name:
         begun = f"begun for {claim.training} by {claim.user or 'unknown'} at {claim.at or 'unknown'}"
-        told(f"{claim.run_name}, {begun}, is the conversion of these weights into this output: this call joins it")
-    return submit_cpu_job(plan, args, wait=partial(_wait, plan, made, args), document=partial(_document, made, claim))
+        print_to_stderr(
+            f"{claim.run_name}, {begun}, is the conversion of these weights into this output: this call joins it"
+        )
+    return submit_cpu_job(
+        plan,
+        args,
+        wait=partial(_wait_for_conversion, plan, made, args),
+        document=partial(_convert_document, made, claim),
+    )
 
 
-def _found(made: ConversionPlan, *, as_json: bool) -> int:
+def _report_found_checkpoint(made: ConversionPlan, *, as_json: bool) -> int:
     def document(noted: tuple[Problem, ...]) -> Document:
         why, there = "it was there", made.whole
         return CONVERT, conversion_fields(made, action="finished", why=why, checkpoint=there, problems=noted)
@@ -77,26 +84,28 @@ def _found(made: ConversionPlan, *, as_json: bool) -> int:
 
 def _dry_run(plan: JobPlan[CpuJob], made: ConversionPlan, claim: ConversionClaim | None, *, as_json: bool) -> int:
     fields = conversion_fields(
-        made, action="planned", why=_why(made), checkpoint=plan.job.writes, problems=plan.problems
+        made, action="planned", why=_why_converting(made), checkpoint=plan.job.writes, problems=plan.problems
     )
     document = (CONVERT, {**fields, "owner": to_builtins(claim)})
     return report_plan(plan, as_json=as_json, document=document, text=conversion_text(plan, made))
 
 
-def _wait(plan: JobPlan[CpuJob], made: ConversionPlan, args: argparse.Namespace, done: Submission) -> Waited:
+def _wait_for_conversion(
+    plan: JobPlan[CpuJob], made: ConversionPlan, args: argparse.Namespace, done: Submission
+) -> Waited:
     """Wait for the job, show its progress, and record its end: the JobSet is deleted some hours later."""
-    display = ConversionDisplay(told, every_s=EVERY_S)
+    display = ConversionDisplay(print_to_stderr, every_s=EVERY_S)
     after = following(plan, args, log=ConverterLog(display))
     whole = made.estimate.output if made.estimate else None
 
     def on_size(size: int) -> None:
         display.on_event(BytesDone(done=size, of=whole, at=clock.monotonic()))
 
-    with growing(job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
+    with growing(cpu_job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
         return record_ended(done, after.wait(done))
 
 
-def _why(made: ConversionPlan, action: Action | None = None) -> str:
+def _why_converting(made: ConversionPlan, action: Action | None = None) -> str:
     if action == "adopted":
         return f"{made.run_name} converts the same weights now"
     if made.broken:
@@ -104,14 +113,14 @@ def _why(made: ConversionPlan, action: Action | None = None) -> str:
     return "these weights were not converted with these flags before"
 
 
-def _document(
+def _convert_document(
     made: ConversionPlan, claim: ConversionClaim, done: Submission, waited: Waited | None, failed: XsftError | None
 ) -> Document:
     fields = conversion_fields(
         made,
         action=done.action,
-        why=_why(made, done.action),
-        checkpoint=job_of(done).writes,
-        problems=problems_of(done, waited, failed),
+        why=_why_converting(made, done.action),
+        checkpoint=cpu_job_of(done).writes,
+        problems=submission_problems(done, waited, failed),
     )
     return CONVERT, {**fields, "owner": to_builtins(claim), **submitted_fields(done, waited, failed)}

@@ -73,7 +73,7 @@ class ConversionDisplay:
                 pace = self._paces["arrays"]
                 pace.add(done=done, of=of, at=self._now())
                 rate = f", {pace.rate:.2g} a second" if pace.rate else ""
-                return f"transforming {done} of {of} arrays{rate}{_left(pace)}"
+                return f"transforming {done} of {of} arrays{rate}{_time_left(pace)}"
             case BytesDone(doing=doing, done=done, of=of, at=at):
                 if done == 0:  # not started: the rate would be too low
                     return None
@@ -82,10 +82,10 @@ class ConversionDisplay:
                 if not pace.rate:
                     return None
                 whole = f" of about {size_text(of)}" if of else ""
-                return f"{doing} {size_text(done)}{whole}, {size_text(pace.rate)}/s{_left(pace)}"
+                return f"{doing} {size_text(done)}{whole}, {size_text(pace.rate)}/s{_time_left(pace)}"
 
 
-def _left(pace: ConversionPace) -> str:
+def _time_left(pace: ConversionPace) -> str:
     return f", {clock_text(pace.left_s)} left" if pace.left_s is not None else ""
 
 

@@ -43,7 +43,7 @@ def following(plan: JobPlan[CpuJob], args: argparse.Namespace, *, log: TextIO) -
     return after_plan(plan, patience=WaitLimits(timeout_s=args.timeout, poll_s=args.poll), log=log, follow=True)
 
 
-def job_of(done: Submission) -> CpuJob:
+def cpu_job_of(done: Submission) -> CpuJob:
     assert isinstance(done.plan, JobPlan)
     assert isinstance(done.plan.job, CpuJob)
     return done.plan.job
@@ -55,7 +55,7 @@ def record_ended(done: Submission, waited: Waited) -> Waited:
     if waited.outcome not in ("reached", "ended"):
         return waited
     lacking = (waited.row and waited.row.reason) or "what it wrote is not complete"
-    reason = None if jobs.is_made(job_of(done)) else lacking
+    reason = None if jobs.is_made(cpu_job_of(done)) else lacking
     problems = record_job_end(
         record_store(),
         output=str(done.plan.run.output),
@@ -92,7 +92,7 @@ def report_plan(plan: JobPlan[CpuJob], *, as_json: bool, document: Document, tex
 
 def submitted_fields(done: Submission, waited: Waited | None, failed: XsftError | None) -> dict[str, Any]:
     """Return the document's fields about the job that was submitted."""
-    job = {**_job_fields(done.plan, job_of(done)), "jobset": done.jobset, "uid": done.uid}
+    job = {**_job_fields(done.plan, cpu_job_of(done)), "jobset": done.jobset, "uid": done.uid}
     return {"record": done.record, "job": job, **waited_fields(waited, failed)}
 
 

@@ -19,15 +19,15 @@ TITLES: Mapping[StageWork, str] = {"convert": "conversion", "evaluate": "evaluat
 
 def conversion_text(plan: JobPlan[CpuJob], made: ConversionPlan) -> str:
     """Return the plan of a conversion's job as text."""
-    return "\n".join(_lines(plan, _conversion(plan, made))) + "\n"
+    return "\n".join(_plan_lines(plan, _conversion_rows(plan, made))) + "\n"
 
 
 def export_text(plan: JobPlan[CpuJob], made: ExportPlan) -> str:
     """Return the plan of an export's job as text."""
-    return "\n".join(_lines(plan, _export(plan, made))) + "\n"
+    return "\n".join(_plan_lines(plan, _export(plan, made))) + "\n"
 
 
-def _lines(plan: JobPlan[CpuJob], summary: Iterator[tuple[str, str]]) -> Iterator[str]:
+def _plan_lines(plan: JobPlan[CpuJob], summary: Iterator[tuple[str, str]]) -> Iterator[str]:
     yield f"# {plan.file}"
     for label, text in summary:
         yield f"{label:<12}{text}"
@@ -41,22 +41,22 @@ def _lines(plan: JobPlan[CpuJob], summary: Iterator[tuple[str, str]]) -> Iterato
     yield from problems_block(plan.problems)
 
 
-def _conversion(plan: JobPlan[CpuJob], made: ConversionPlan) -> Iterator[tuple[str, str]]:
+def _conversion_rows(plan: JobPlan[CpuJob], made: ConversionPlan) -> Iterator[tuple[str, str]]:
     run, source = plan.run, made.inputs.source
     revision = f" at {source.revision}" if source.revision else ""
     what = f"{source.repo}{revision} for {made.inputs.model}; MaxText {run.release.version}"
-    yield from _job(plan, does=("converts", what), disk="the download", wasted="the conversion ends")
+    yield from _job_rows(plan, does=("converts", what), disk="the download", wasted="the conversion ends")
     yield from (("incomplete", f"{folder} (kept)") for folder in made.broken)
 
 
 def _export(plan: JobPlan[CpuJob], made: ExportPlan) -> Iterator[tuple[str, str]]:
     inputs = made.inputs
     what = f"step {inputs.step} of {made.training}, {inputs.form}, {inputs.dtype}; MaxText {inputs.release}"
-    yield from _job(plan, does=("exports", what), disk="the model, before it is copied", wasted="the export ends")
+    yield from _job_rows(plan, does=("exports", what), disk="the model, before it is copied", wasted="the export ends")
     yield from (("incomplete", f"{folder} (kept)") for folder in made.broken)
 
 
-def _job(plan: JobPlan[CpuJob], *, does: tuple[str, str], disk: str, wasted: str) -> Iterator[tuple[str, str]]:
+def _job_rows(plan: JobPlan[CpuJob], *, does: tuple[str, str], disk: str, wasted: str) -> Iterator[tuple[str, str]]:
     """Yield what all jobs have. `disk`: what it is for; `wasted`: until when a slice's chips are."""
     run, job = plan.run, plan.job
     yield "ready", ready_text(plan.problems)

@@ -34,12 +34,12 @@ def run(args: argparse.Namespace) -> int:
     workload = api.load(args.file, settings=args.settings)
     match args.action:
         case "show":
-            return _show(workload, args)
+            return _show_examples(workload, args)
         case _:
             return _inspect(workload, args)
 
 
-def _show(workload: api.Loaded, args: argparse.Namespace) -> int:
+def _show_examples(workload: api.Loaded, args: argparse.Namespace) -> int:
     with shown("data") as say:
         answers = show_data(workload, split=args.split, rows=_wanted(args), packed=args.packed, progress=say)
     refuse_rows_beyond(answers, args)
@@ -82,13 +82,13 @@ def picked(answers: Answers, args: argparse.Namespace) -> list[tuple[int, TokenS
     if args.no_target:
         numbered = [(row, one) for row, one in numbered if one.trained_tokens == 0]
     if args.find:
-        numbered = [(row, one) for row, one in numbered if args.find in _text(one, answers.vocabulary)]
+        numbered = [(row, one) for row, one in numbered if args.find in _sequence_text(one, answers.vocabulary)]
     if args.longest:
         numbered.sort(key=lambda numbered: -numbered[1].length)
     return numbered[: args.n]
 
 
-def _text(one: TokenSequence, vocabulary: Vocabulary) -> str:
+def _sequence_text(one: TokenSequence, vocabulary: Vocabulary) -> str:
     return vocabulary.text(token for token, _part in one.tokens)
 
 
@@ -174,9 +174,9 @@ def _print_inspection(found: DataInspection, target: Path | None) -> None:
 def prepare_data(args: argparse.Namespace) -> int:
     workload = api.load(args.file, settings=args.settings)
     with shown("data") as say:
-        made, section = training_data.prepare_data(workload, _options(args), to=args.to, progress=say)
+        made, section = training_data.prepare_data(workload, _prepare_options(args), to=args.to, progress=say)
     if args.json:
-        _print_document(made, section)
+        _print_prepared(made, section)
     else:
         sys.stderr.writelines(f"{line}\n" for line in _prepared_text(made))
         print_problems(made.problems)
@@ -184,7 +184,7 @@ def prepare_data(args: argparse.Namespace) -> int:
     return 0
 
 
-def _options(args: argparse.Namespace) -> Options:
+def _prepare_options(args: argparse.Namespace) -> Options:
     return Options(
         columns=args.columns,
         renames=dict(args.rename),
@@ -208,7 +208,7 @@ def _prepared_text(made: PreparedAt) -> Iterator[str]:
     yield "Replace the workload's data section by:"
 
 
-def _print_document(made: PreparedAt, section: Mapping[str, Any]) -> None:
+def _print_prepared(made: PreparedAt, section: Mapping[str, Any]) -> None:
     said = {name: value for name, value in to_builtins(made.prepared).items() if name not in ("schema", "address")}
     print_json(
         "data-prepare",

@@ -35,15 +35,15 @@ def _example(row: int, one: TokenSequence, vocabulary: Vocabulary, noun: str, *,
         if packed and piece.segment != border:
             border = piece.segment
             yield Text(f"  ── example {border} of this sequence", style="bold")
-        yield _line(piece, vocabulary)
+        yield _piece_line(piece, vocabulary)
         if with_ids:
             yield Text(f"          {' '.join(map(str, piece.ids))}", style="dim")
     if one.padding:
-        yield Text(f"  padding {one.padding} x {_named(vocabulary, 'pad')}", style="dim")
-    yield Text(f"  end     {_end(one, vocabulary)}", style="dim")
+        yield Text(f"  padding {one.padding} x {_token_named(vocabulary, 'pad')}", style="dim")
+    yield Text(f"  end     {_end_text(one, vocabulary)}", style="dim")
 
 
-def _line(piece: Piece, vocabulary: Vocabulary) -> Text:
+def _piece_line(piece: Piece, vocabulary: Vocabulary) -> Text:
     style = "green" if piece.part == "trained" else "dim"
     line = Text(f"  {piece.part:8}", style=style)
     for text, kind in spans(piece, vocabulary):
@@ -58,7 +58,7 @@ def _head(row: int, one: TokenSequence, noun: str) -> str:
     return f"{noun} {row}: {counts}"
 
 
-def _end(one: TokenSequence, vocabulary: Vocabulary) -> str:
+def _end_text(one: TokenSequence, vocabulary: Vocabulary) -> str:
     """Return a line on the special token that ends the trained text, and on the tokenizer's BOS and EOS."""
     end = one.end(vocabulary)
     if end is None:
@@ -68,10 +68,11 @@ def _end(one: TokenSequence, vocabulary: Vocabulary) -> str:
         said = f"{visible(vocabulary.text((end,)))}{f' ({kind})' if kind != 'special' else ''} is trained at the end"
     first = one.inputs[0] if one.inputs else None
     began = "begins with BOS" if first is not None and vocabulary.kinds.get(first) == "BOS" else "begins without BOS"
-    return f"{said}; {began}; the tokenizer's BOS is {_named(vocabulary, 'BOS')}, its EOS {_named(vocabulary, 'EOS')}"
+    bos, eos = _token_named(vocabulary, "BOS"), _token_named(vocabulary, "EOS")
+    return f"{said}; {began}; the tokenizer's BOS is {bos}, its EOS {eos}"
 
 
-def _named(vocabulary: Vocabulary, kind: str) -> str:
+def _token_named(vocabulary: Vocabulary, kind: str) -> str:
     return next((visible(text) for name, text in vocabulary.named.items() if name == kind), "none")
 
 
@@ -96,7 +97,7 @@ def summary_lines(found: DataInspection) -> Iterator[str]:
 
 def _figures(found: DataInspection, which: str) -> Iterator[tuple[str, str, str]]:
     summary, reading = found.summary, found.reading
-    yield "rows", f"{summary.sampled:,} read of {_count(summary.rows)} in the {found.split} split", which
+    yield "rows", f"{summary.sampled:,} read of {_rows_text(summary.rows)} in the {found.split} split", which
     if tokens := summary.tokens:
         more = " or more" if tokens.at_least else ""
         yield "tokens", f"half at most {tokens.p50}, 90 % at most {tokens.p90}, the longest {tokens.max}{more}", which
@@ -110,7 +111,7 @@ def _figures(found: DataInspection, which: str) -> Iterator[tuple[str, str, str]
         same = f"{summary.in_other:,} train the same tokens as one of the other split, {summary.whole_in_other:,} whole"
         yield "shared", same, both
     for role in summary.roles:
-        yield "role", _role(role), which
+        yield "role", _role_text(role), which
     if summary.packing is not None:
         packed = f"the first {summary.packed_sequences} packed sequences"
         yield "packing", f"{summary.packing:.1%} of the positions are tokens", packed
@@ -124,11 +125,11 @@ def _which(summary: Summary) -> str:
     return f"all {summary.sampled:,} rows" if summary.everything else f"the first {summary.sampled:,} rows"
 
 
-def _count(rows: int | None) -> str:
+def _rows_text(rows: int | None) -> str:
     return "an unknown number of rows" if rows is None else f"{rows:,}"
 
 
-def _role(role: Role) -> str:
+def _role_text(role: Role) -> str:
     return f"{role.role}: {role.turns:,} messages, {role.empty:,} empty, {role.dropped:,} that the template drops"
 
 

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     b = api.load(args.b, settings=args.settings, run_name=args.run_name)
     with shown("xsft") as progress:
         plans = api.plan((a, b), progress=progress)
-    found: dict[str, list[dict[str, Any]]] = differences(*plans)
+    found: dict[str, list[dict[str, Any]]] = plan_differences(*plans)
     if args.json:
         print_json("diff", {"a": args.a, "b": args.b, "same": not any(found.values()), "differences": found})
     else:
@@ -33,13 +33,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def differences(a: Plan, b: Plan) -> dict[str, list[Difference]]:
+def plan_differences(a: Plan, b: Plan) -> dict[str, list[Difference]]:
     return {
-        "keys": _compare(_leaves(_spec(a)), _leaves(_spec(b))),
-        "trainer_argv": _compare(_arguments(a.trainer_argv), _arguments(b.trainer_argv)),
+        "keys": _compare(_leaves_of(_spec(a)), _leaves_of(_spec(b))),
+        "trainer_argv": _compare(_arguments_by_name(a.trainer_argv), _arguments_by_name(b.trainer_argv)),
         "trainer_env": _compare(a.trainer_env, b.trainer_env),
-        "xpk_argv": _compare(_arguments(a.xpk_argv or ()), _arguments(b.xpk_argv or ())),
-        "manifest": _compare(_leaves(a.manifest or {}), _leaves(b.manifest or {})),
+        "xpk_argv": _compare(_arguments_by_name(a.xpk_argv or ()), _arguments_by_name(b.xpk_argv or ())),
+        "manifest": _compare(_leaves_of(a.manifest or {}), _leaves_of(b.manifest or {})),
     }
 
 
@@ -50,11 +50,11 @@ def diff_text(found: Mapping[str, Sequence[Difference]], *, a: str, b: str) -> s
     lines = [f"--- {a}", f"+++ {b}"]
     for section, rows in found.items():
         if rows:
-            lines.extend(("", f"## {section}", *_rows(rows)))
+            lines.extend(("", f"## {section}", *_diff_lines(rows)))
     return "\n".join(lines) + "\n"
 
 
-def _rows(rows: Sequence[Difference]) -> Iterator[str]:
+def _diff_lines(rows: Sequence[Difference]) -> Iterator[str]:
     for row in rows:
         if row["a"] is not None:
             yield f"- {row['key']}: {_value_text(row['a'])}"
@@ -71,7 +71,7 @@ def _spec(plan: Plan) -> dict[str, Any]:
     return plan.run.spec.model_dump(mode="json", exclude_none=True)
 
 
-def _arguments(argv: Sequence[str]) -> dict[str, str]:
+def _arguments_by_name(argv: Sequence[str]) -> dict[str, str]:
     """Return the arguments by name: `--flag=value` and `key=value` by theirs, repeated ones (`--env`) by name and
     variable, words by position."""
     named: dict[str, str] = {}
@@ -84,14 +84,14 @@ def _arguments(argv: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def _leaves(document: Any, at: str = "") -> dict[str, Any]:
+def _leaves_of(document: Any, at: str = "") -> dict[str, Any]:
     if isinstance(document, Mapping) and document:
         items = [(f"{at}.{key}" if at else str(key), value) for key, value in document.items()]
     elif isinstance(document, list) and document:
         items = [(f"{at}[{i}]", value) for i, value in enumerate(document)]
     else:
         return {at: document}
-    return {path: leaf for key, value in items for path, leaf in _leaves(value, key).items()}
+    return {path: leaf for key, value in items for path, leaf in _leaves_of(value, key).items()}
 
 
 def _value_text(value: Any) -> str:

@@ -27,9 +27,9 @@ PLACES = frozenset({"place", "bucket", "places.yaml"})
 def run(args: argparse.Namespace) -> int:
     """Print the checks; return 0 if planning and local training can work, 3 if something they need is missing."""
     if args.place:
-        return _place(args.place, as_json=args.json)
+        return _check_place(args.place, as_json=args.json)
     with shown("looking around"):
-        checks = (*doctor.examine(doctor.this_machine()), *place_checks())
+        checks = (*doctor.examine(doctor.checked_machine()), *place_checks())
     ok = doctor.is_ok(checks)
     if args.json:
         rows = [check.as_json() for check in checks]
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if ok else EnvironmentMissing.exit_status
 
 
-def _place(name: str, *, as_json: bool) -> int:
+def _check_place(name: str, *, as_json: bool) -> int:
     """Print what the place has and lacks; return 3 if runs of no mode can work there."""
     with shown("place"):
         report = check_place(name)

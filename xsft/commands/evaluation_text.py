@@ -27,9 +27,9 @@ def table(report: EvaluationReport) -> Table:
     made = Table("prompt", "base", "tuned", show_lines=True)
     answers = zip(report.prompts, report.base.answers, report.tuned.answers, strict=True)
     for prompt, base, tuned in answers:
-        made.add_row(*(Text(_shortened(text)) for text in (prompt[-1].content, base.text, tuned.text)))
+        made.add_row(*(Text(_shorten_answer(text)) for text in (prompt[-1].content, base.text, tuned.text)))
     if report.tuned.rows:
-        made.add_row(Text(_rows(report.tuned)), Text(_loss(report.base)), Text(_loss(report.tuned)))
+        made.add_row(Text(_loss_label(report.tuned)), Text(_loss(report.base)), Text(_loss(report.tuned)))
     return made
 
 
@@ -40,7 +40,7 @@ def lines(report: EvaluationReport) -> Iterator[str]:
     yield f"verdict {report.judgement.verdict}"
 
 
-def _rows(tuned: MeasuredWeights) -> str:
+def _loss_label(tuned: MeasuredWeights) -> str:
     return f"eval loss ({tuned.targets:,} tokens of {tuned.rows} rows)"
 
 
@@ -48,5 +48,5 @@ def _loss(measured: MeasuredWeights) -> str:
     return "not finite" if measured.loss is None else f"{measured.loss:.4f}"
 
 
-def _shortened(text: str) -> str:
+def _shorten_answer(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -13,7 +13,7 @@ from xsft.commands.convert import machine
 from xsft.commands.documents import print_json
 from xsft.commands.export_cluster import export_cluster, no_logits
 from xsft.commands.progress import shown
-from xsft.commands.waiting import told
+from xsft.commands.waiting import print_to_stderr
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.exported import training_of
@@ -32,10 +32,10 @@ WORKLOADS = (".yaml", ".yml")
 def run(args: argparse.Namespace) -> int:
     if args.what.endswith(WORKLOADS):
         return _of_file(args)
-    _refuse_options(args, on_cluster=False)
+    _refuse_export_options(args, on_cluster=False)
     trained = training_of(args.what, record_store())
     if trained.output.startswith(BUCKET):
-        told(
+        print_to_stderr(
             f"xsft: {trained.run_name} is exported on this machine, which reads its weights from {trained.output}. "
             "To send a job to its cluster instead, give its workload: xsft checkpoint export FILE.yaml"
         )
@@ -47,10 +47,10 @@ def _of_file(args: argparse.Namespace) -> int:
     (intent,) = api.intend((workload,))
     to_folder = args.output is not None and "://" not in args.output
     here = workload.spec.on_this_machine or to_folder
-    _refuse_options(args, on_cluster=not here)
+    _refuse_export_options(args, on_cluster=not here)
     if here:
         return _export_here(intended(intent), args)
-    return export_cluster(intent, intended(intent), _asked(args), file=workload.file, args=args)
+    return export_cluster(intent, intended(intent), _export_request(args), file=workload.file, args=args)
 
 
 def intended(intent: Intent) -> TrainedRun:
@@ -64,11 +64,11 @@ def intended(intent: Intent) -> TrainedRun:
     )
 
 
-def _asked(args: argparse.Namespace) -> ExportRequest:
+def _export_request(args: argparse.Namespace) -> ExportRequest:
     return ExportRequest(form=args.form, dtype=args.dtype, step=args.step)
 
 
-def _refuse_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
+def _refuse_export_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
     """Raise UsageError for options of the other place."""
     given = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes, "--on-tpu": args.on_tpu}
     wrong = ("--on-tpu",) if on_cluster else tuple(given)
@@ -82,7 +82,7 @@ def _refuse_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
 
 
 def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
-    route = ExportRoute(trained=trained, asked=_asked(args), to=args.output)
+    route = ExportRoute(trained=trained, asked=_export_request(args), to=args.output)
     with shown("export") as say:
         work = ExportWork(
             look=route.here,
@@ -95,9 +95,9 @@ def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
     match result.outcome:
         case "completed":
             if args.json:
-                print_json(EXPORT, document(result))
+                print_json(EXPORT, export_document(result))
             else:
-                sys.stdout.writelines(f"{line}\n" for line in text(result))
+                sys.stdout.writelines(f"{line}\n" for line in export_lines(result))
             return 0
         case "interrupted":
             print(f"interrupted: {result.plan.directory} stays; the same command exports again", file=sys.stderr)
@@ -123,7 +123,7 @@ def engine() -> BuiltEnvironment:
         return environments.ensure("engine", progress=progress)
 
 
-def text(result: ExportResult) -> Iterator[str]:
+def export_lines(result: ExportResult) -> Iterator[str]:
     """Yield the lines of the summary at the end."""
     plan = result.plan
     found = "found" if result.action == "finished" else "exported"
@@ -136,7 +136,7 @@ def text(result: ExportResult) -> Iterator[str]:
         yield f"record    {result.record}"
 
 
-def document(result: ExportResult) -> dict[str, Any]:
+def export_document(result: ExportResult) -> dict[str, Any]:
     """Return the document `xsft.checkpoint-export/1` without its schema."""
     verified = result.verification
     fields = export_fields(

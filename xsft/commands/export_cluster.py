@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from xsft import jobs
 from xsft.commands.checkpoint_documents import EXPORT, export_fields
 from xsft.commands.cpu_job_run import (
+    cpu_job_of,
     following,
-    job_of,
     record_ended,
     report_found,
     report_plan,
@@ -21,7 +21,7 @@ from xsft.commands.cpu_job_run import (
 )
 from xsft.commands.cpu_plan_text import export_text
 from xsft.commands.progress import shown
-from xsft.commands.submit_cluster import Document, problems_of
+from xsft.commands.submit_cluster import Document, submission_problems
 from xsft.commands.waiting import Waited
 from xsft.effects.facts.exported import plan_export
 from xsft.effects.records.records import record_store
@@ -61,15 +61,17 @@ def export_cluster(
     """
     made = plan_for_pod(trained, asked, to=args.output)
     if made.whole:
-        return _found(made, intent, as_json=args.json)
+        return _report_found_export(made, intent, as_json=args.json)
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
         plan = jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
     if args.dry_run:
         return _dry_run(plan, made, as_json=args.json)
-    return submit_cpu_job(plan, args, wait=partial(_wait, plan, args), document=partial(_document, made))
+    return submit_cpu_job(
+        plan, args, wait=partial(_wait_for_export, plan, args), document=partial(_cluster_export_document, made)
+    )
 
 
-def _found(made: ExportPlan, intent: Intent, *, as_json: bool) -> int:
+def _report_found_export(made: ExportPlan, intent: Intent, *, as_json: bool) -> int:
     verified = made.recorded.verification if made.recorded else None
 
     def document(noted: tuple[Problem, ...]) -> Document:
@@ -87,23 +89,25 @@ def _found(made: ExportPlan, intent: Intent, *, as_json: bool) -> int:
 
 
 def _dry_run(plan: JobPlan[CpuJob], made: ExportPlan, *, as_json: bool) -> int:
-    fields = export_fields(made, action="planned", why=_why(made), folder=made.writes, problems=plan.problems)
+    fields = export_fields(made, action="planned", why=_why_exporting(made), folder=made.writes, problems=plan.problems)
     return report_plan(plan, as_json=as_json, document=(EXPORT, fields), text=export_text(plan, made))
 
 
-def _wait(plan: JobPlan[CpuJob], args: argparse.Namespace, done: Submission) -> Waited:
+def _wait_for_export(plan: JobPlan[CpuJob], args: argparse.Namespace, done: Submission) -> Waited:
     """Wait for the job with its log, and record its end by the record that the pod wrote last."""
     return record_ended(done, following(plan, args, log=sys.stderr).wait(done))
 
 
-def _why(made: ExportPlan) -> str:
+def _why_exporting(made: ExportPlan) -> str:
     if made.broken:
         return f"{', '.join(made.broken)} is not complete; it stays"
     return f"step {made.inputs.step} was not exported"
 
 
-def _document(made: ExportPlan, done: Submission, waited: Waited | None, failed: XsftError | None) -> Document:
-    why = f"{made.run_name} does it already" if done.action == "adopted" else _why(made)
-    problems = problems_of(done, waited, failed)
-    fields = export_fields(made, action=done.action, why=why, folder=job_of(done).writes, problems=problems)
+def _cluster_export_document(
+    made: ExportPlan, done: Submission, waited: Waited | None, failed: XsftError | None
+) -> Document:
+    why = f"{made.run_name} does it already" if done.action == "adopted" else _why_exporting(made)
+    problems = submission_problems(done, waited, failed)
+    fields = export_fields(made, action=done.action, why=why, folder=cpu_job_of(done).writes, problems=problems)
     return EXPORT, {**fields, **submitted_fields(done, waited, failed)}

@@ -15,10 +15,10 @@ from xsft.spec.keypath import printable
 from xsft.spec.secrets import redact, redacted
 
 
-def report(problem: Exception, arguments: Sequence[str]) -> int:
+def report_failure(problem: Exception, arguments: Sequence[str]) -> int:
     """Print the error and return its exit status."""
     if isinstance(problem, OSError):
-        problem = _known(problem) or problem
+        problem = _known_failure(problem) or problem
     if not isinstance(problem, XsftError):
         return _report_bug(problem, arguments)
     if "--json" in arguments:
@@ -51,7 +51,7 @@ def print_document(arguments: Sequence[str], document: dict[str, object]) -> Non
     sys.stdout.write(json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False) + "\n")
 
 
-def _known(problem: OSError) -> XsftError | None:
+def _known_failure(problem: OSError) -> XsftError | None:
     """Return the error for a full disk, a missing current folder or a name that is too long; None for any other, which
     is a bug."""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 from xsft import api
 from xsft.commands.documents import print_json
 from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.fit_answers import FitQuestions, needed_step
-from xsft.commands.fit_search import search
+from xsft.commands.fit_search import print_lines, search
 from xsft.commands.fit_text import FitAnswer, fit_document, fit_matrix, fit_text
 from xsft.commands.progress import shown
 from xsft.errors import UsageError
@@ -32,21 +31,21 @@ def run(args: argparse.Namespace) -> int:
     answers = []
     with shown("fit") as progress:
         for (file, intent), step in zip(intents, steps, strict=True):
-            say = _named(progress, intent.run.run_name)
+            say = _with_prefix(progress, intent.run.run_name)
             ask = FitQuestions(again=args.again, timeout_s=args.timeout, say=say)
-            for answer in _asked(ask, file, intent.run, step, evaluates=args.eval):
+            for answer in _ask_both_steps(ask, file, intent.run, step, evaluates=args.eval):
                 answers.append(answer)
                 if not args.json and not matrix:
                     progress.pause()
-                    _print(fit_text(answer))
+                    print_lines(fit_text(answer))
     status = UsageError.exit_status if unread or any(one.refused for one in answers) else 0
     if args.json:
         extra = {"problems": problem_documents(unread), "exit_status": status}
         print_json("fit", {"fits": [fit_document(one) for one in answers], **extra})
     elif matrix:
-        _print(fit_matrix(answers))
+        print_lines(fit_matrix(answers))
     elif any(isinstance(one.verdict, DoesNotFit) for one in answers):
-        _print(("--search finds the nearest configuration that fits.",))
+        print_lines(("--search finds the nearest configuration that fits.",))
     print_problems(unread)
     return status
 
@@ -62,7 +61,9 @@ def _load(args: argparse.Namespace) -> tuple[tuple[api.Loaded, ...], tuple[Probl
     return tuple(one for loaded, _ in found for one in loaded), tuple(p for _, unread in found for p in unread)
 
 
-def _asked(ask: FitQuestions, file: str, run: Run, step: StepToCompile, *, evaluates: bool) -> Iterator[FitAnswer]:
+def _ask_both_steps(
+    ask: FitQuestions, file: str, run: Run, step: StepToCompile, *, evaluates: bool
+) -> Iterator[FitAnswer]:
     """Yield the verdict on the training's step, and on the evaluation's if the first one is accepted."""
     trained = ask.answer(file, run, step)
     yield trained
@@ -71,10 +72,5 @@ def _asked(ask: FitQuestions, file: str, run: Run, step: StepToCompile, *, evalu
         yield ask.eval_answer(file, run, evaluation)
 
 
-def _print(lines: Iterable[str]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    sys.stdout.flush()
-
-
-def _named(progress: Callable[[str], None], name: str) -> Callable[[str], None]:
+def _with_prefix(progress: Callable[[str], None], name: str) -> Callable[[str], None]:
     return lambda line: progress(f"{name}: {line}")

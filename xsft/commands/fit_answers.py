@@ -74,7 +74,7 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
         decided, cache = analytic_verdict(run), fit_cache()
         if decided is not None:
             yield FitAnswer(file=file, run=run, verdict=decided, source="arithmetic")
-        yield from () if self.again else _known(file, run, step, cache)
+        yield from () if self.again else _known_answers(file, run, step, cache)
         known = KnownStep(entry=self._compiled(run, step, cache), derived=False)
         yield FitAnswer(file=file, run=run, verdict=known.entry.verdict, source="compiler", known=known)
 
@@ -89,7 +89,7 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
         return compile_step(step, needed_gib=needed_gib(params_b=run.model.params_b if run.model else None), shop=shop)
 
 
-def _known(file: str, run: Run, step: StepToCompile, cache: FitCache) -> Iterator[FitAnswer]:
+def _known_answers(file: str, run: Run, step: StepToCompile, cache: FitCache) -> Iterator[FitAnswer]:
     """Yield what the catalogue and the cache say; rows of another MaxText than the compiler's are out of date."""
     shipped = shipped_verdict(run)
     if shipped is not None and shipped[1].entry.versions["maxtext"] == compiler_versions()["maxtext"]:

@@ -49,15 +49,15 @@ def search(args: argparse.Namespace) -> int:
         questions = FitQuestions(again=args.again, timeout_s=args.timeout, say=progress)
         base = questions.answer(file, run, needed_step(file, run))
         progress.pause()
-        _print(() if args.json else fit_text(base))
+        print_lines(() if args.json else fit_text(base))
         if isinstance(base.verdict, Fits):
             found = FoundFit(run=run, budget_s=args.budget, search=FitSearch(candidates=()), refused=(), stopped="done")
         else:
-            found = _found(args, base, text, progress)
+            found = _search_fit(args, base, text, progress)
     changed = with_values(text, found.settings) if found.settings else text
     if args.write and found.settings:
         write_atomic(Path(file), changed)
-    _report(args, base, replace(found, written=args.write and bool(found.settings)), texts=(text, changed))
+    _report_search(args, base, replace(found, written=args.write and bool(found.settings)), texts=(text, changed))
     return found.exit_status(base.verdict)
 
 
@@ -70,8 +70,8 @@ def _one_file(args: argparse.Namespace) -> str:
     return str(args.files[0])
 
 
-def _found(args: argparse.Namespace, base: FitAnswer, text: str, progress: ProgressView) -> FoundFit:
-    start, refused = _candidates(args, base.run, text)
+def _search_fit(args: argparse.Namespace, base: FitAnswer, text: str, progress: ProgressView) -> FoundFit:
+    start, refused = _begin_search(args, base.run, text)
     start = replace(start, scale=measured(base.verdict, estimate(base.run)))
     found = FoundFit(run=base.run, budget_s=args.budget, search=start, refused=refused, stopped="done")
     say = _sayer(args, progress)
@@ -87,13 +87,13 @@ def _found(args: argparse.Namespace, base: FitAnswer, text: str, progress: Progr
     return replace(found, search=state, stopped=stopped)
 
 
-def _candidates(args: argparse.Namespace, run: Run, text: str) -> tuple[FitSearch, tuple[RefusedAlternative, ...]]:
+def _begin_search(args: argparse.Namespace, run: Run, text: str) -> tuple[FitSearch, tuple[RefusedAlternative, ...]]:
     """Return the search before its first compilation, and the alternatives that arithmetic refuses."""
     tuned = tunable_run(run)
     candidates: list[FitCandidate] = []
     refused: list[RefusedAlternative] = []
-    for one in alternatives(tuned, _limits(args, run)) if tuned else ():
-        found = _judged(run, text, one, settings=args.settings)
+    for one in alternatives(tuned, _search_limits(args, run)) if tuned else ():
+        found = _judge_alternative(run, text, one, settings=args.settings)
         if isinstance(found, str):
             refused.append(RefusedAlternative(alternative=one, place=len(candidates), why=found))
         else:
@@ -101,7 +101,7 @@ def _candidates(args: argparse.Namespace, run: Run, text: str) -> tuple[FitSearc
     return FitSearch(candidates=tuple(candidates)), tuple(refused)
 
 
-def _judged(run: Run, text: str, one: Alternative, *, settings: list[str]) -> FitCandidate | str:
+def _judge_alternative(run: Run, text: str, one: Alternative, *, settings: list[str]) -> FitCandidate | str:
     """Return the alternative with its estimate, or why the workload or its step would be wrong."""
     try:
         changed = _changed_run(run, text, one, settings=settings)
@@ -111,7 +111,7 @@ def _judged(run: Run, text: str, one: Alternative, *, settings: list[str]) -> Fi
     return rejection(verdict) if verdict else FitCandidate(alternative=one, share=estimate(changed))
 
 
-def _limits(args: argparse.Namespace, run: Run) -> SearchLimits:
+def _search_limits(args: argparse.Namespace, run: Run) -> SearchLimits:
     """Return what may be changed. Raises UsageError for a key that no search changes, or an unknown TPU type."""
     wrong = [key for key in args.keep if not is_changeable(key)]
     if wrong:
@@ -143,7 +143,7 @@ def searched(
         if left <= 0:
             return search, "budget"
         try:
-            search = _tried(search, place, ask, left)
+            search = _try_candidate(search, place, ask, left)
         except TimedOut as late:
             if timeout_s is None or timeout_s >= left:
                 return search, "budget"
@@ -154,7 +154,7 @@ def searched(
     return search, "done"
 
 
-def _tried(search: FitSearch, place: int, ask: AskAlternative, left: float) -> FitSearch:
+def _try_candidate(search: FitSearch, place: int, ask: AskAlternative, left: float) -> FitSearch:
     try:
         answer = ask(search.candidates[place].alternative, left)
     except RunFailed as failed:
@@ -168,19 +168,20 @@ def _sayer(args: argparse.Namespace, progress: ProgressView) -> Callable[[str], 
 
     def say(line: str) -> None:
         progress.pause()
-        _print((line,))
+        print_lines((line,))
 
     return say
 
 
-def _report(args: argparse.Namespace, base: FitAnswer, found: FoundFit, *, texts: tuple[str, str]) -> None:
+def _report_search(args: argparse.Namespace, base: FitAnswer, found: FoundFit, *, texts: tuple[str, str]) -> None:
     if args.json:
         entry = {**fit_document(base), **found_document(found, texts=texts)}
         print_json("fit", {"fits": [entry], "problems": [], "exit_status": found.exit_status(base.verdict)})
     else:
-        _print(found_lines(found, base, texts=texts, given=args.settings))
+        print_lines(found_lines(found, base, texts=texts, given=args.settings))
 
 
-def _print(lines: Iterable[str]) -> None:
+def print_lines(lines: Iterable[str]) -> None:
+    """Print the lines at once: the next one may take minutes."""
     sys.stdout.writelines(f"{line}\n" for line in lines)
     sys.stdout.flush()

@@ -97,11 +97,11 @@ def rejection(verdict: Verdict) -> str:
 def _verdict_text(one: TriedAlternative) -> str:
     if one.verdict is None:
         return f"no verdict, {one.why}"
-    name = {"fits": "FITS", "marginal": "MARGINAL", "no": "NO", "invalid": "INVALID"}[_name(one.verdict)]
+    name = {"fits": "FITS", "marginal": "MARGINAL", "no": "NO", "invalid": "INVALID"}[_verdict_name(one.verdict)]
     return f"{name}, {rejection(one.verdict)}"
 
 
-def _name(verdict: Verdict) -> str:
+def _verdict_name(verdict: Verdict) -> str:
     return str(to_builtins(verdict)["verdict"])
 
 
@@ -187,7 +187,7 @@ def _alternative(one: Alternative, verdict: Verdict | None, *, source: str, why:
     refused = verdict if isinstance(verdict, DoesNotFit) else None
     return {
         "settings": one.settings,
-        "verdict": _name(verdict) if verdict else None,
+        "verdict": _verdict_name(verdict) if verdict else None,
         "peak_gib": accepted.peak_gib if accepted else None,
         "sum_gib": accepted.sum_gib if accepted else None,
         "needed_gib": refused.needed_gib if refused else None,

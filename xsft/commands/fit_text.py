@@ -72,7 +72,7 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
     @property
     def notes(self) -> tuple[str, ...]:
         """Return what the reader must know besides the figures, one sentence each."""
-        return tuple(_notes(self))
+        return tuple(_answer_notes(self))
 
 
 def fit_text(answer: FitAnswer) -> Iterator[str]:
@@ -81,7 +81,7 @@ def fit_text(answer: FitAnswer) -> Iterator[str]:
     yield f"{answer.run.run_name}{step}: {headline(answer)}"
     match answer.verdict:
         case Fits(by=by) | Marginal(by=by):
-            yield from _parts(by) if by else ()
+            yield from _memory_lines(by) if by else ()
             yield from (f"  time: {time_text(time)}" for time in (answer.time,) if time)
         case DoesNotFit(told_by="compiler"):
             yield "  The compiler names one total for a refused step, and no buffers."
@@ -174,7 +174,7 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
     }
 
 
-def _parts(by: StepMemory) -> Iterator[str]:
+def _memory_lines(by: StepMemory) -> Iterator[str]:
     parts = (
         ("weights", by.weights),
         ("optimizer", by.optimizer),
@@ -194,7 +194,7 @@ def _parts(by: StepMemory) -> Iterator[str]:
         yield f"  {one.gib:12.2f} GiB  {one.shape} × {one.count}{f'  {one.layer}' if one.layer else ''}"
 
 
-def _notes(answer: FitAnswer) -> Iterator[str]:
+def _answer_notes(answer: FitAnswer) -> Iterator[str]:
     known = answer.known
     if known is not None and known.derived:
         more = "more" if answer.refused else "fewer"

@@ -47,10 +47,10 @@ def _act(work: Work, action: str) -> dict[str, object]:
 
 
 def image_text(report: ImageReport) -> str:
-    return "\n".join(_lines(report)) + "\n"
+    return "\n".join(_report_lines(report)) + "\n"
 
 
-def _lines(report: ImageReport) -> Iterator[str]:
+def _report_lines(report: ImageReport) -> Iterator[str]:
     match report["action"]:
         case "build":
             yield from (_did(report, name) for name in ("deps", "code"))
@@ -85,10 +85,10 @@ def _image_lines(report: ImageReport) -> Iterator[str]:
         yield f"{name}        {part['tag']}: {part['files']} files, {size_text(part['bytes'])}"
         yield from (f"            {size_text(f['size']):>10}  {f['path']}" for f in part["largest"])
         yield from (f"            {key}={value}" for key, value in part["args"].items())
-    yield _lock(report)
+    yield _lock_line(report)
 
 
-def _lock(report: ImageReport) -> str:
+def _lock_line(report: ImageReport) -> str:
     lock = report["lock"]
     if lock is None:
         return f"lock        no image for {report['repository'] or 'no registry'}: make image push"

@@ -125,12 +125,12 @@ class Work(Struct, frozen=True, kw_only=True):
             "maxtext": recipe.maxtext,
             "maxtext_source": self.planned.material.maxtext_label,
             "base": recipe.base,
-            "deps": _part(recipe.deps, outcome.get("deps")),
-            "code": _part(recipe.code, outcome.get("code")),
+            "deps": _part_document(recipe.deps, outcome.get("deps")),
+            "code": _part_document(recipe.code, outcome.get("code")),
             "ref": done.locked.ref if done else None,
             "pushed": done.pushed if done else None,
             "lock": self._lock(lock) if lock else None,
-            "images": None if listed is None else [_row(one, self.planned, lock) for one in listed],
+            "images": None if listed is None else [_image_row(one, self.planned, lock) for one in listed],
             "problems": problem_documents(self.planned.problems),
         }
 
@@ -155,7 +155,7 @@ def work_for(args: argparse.Namespace, *, display: Display) -> Work:
     cwd = Path.cwd()
     images = find_images(cwd, args.image)
     tools = Tools(env=own_environment())
-    options = _options(args, project=images.parent, cwd=cwd)
+    options = _build_options(args, project=images.parent, cwd=cwd)
     base = _base(args, images=images, tools=tools, display=display)
     gathering = Gathering(
         images=images, env=tools.env, cache=own_cache(), base=base, accept=args.accept, progress=display.say
@@ -193,26 +193,26 @@ def _base(
     return base
 
 
-def _options(args: argparse.Namespace, *, project: Path, cwd: Path) -> BuildOptions:
+def _build_options(args: argparse.Namespace, *, project: Path, cwd: Path) -> BuildOptions:
     return BuildOptions(
         image=args.image,
         registry=args.registry or registry_of(args.place, start=project),
         maxtext=args.maxtext or releases.DEFAULT,
-        maxtext_source=_source(args.maxtext_source, project=project, cwd=cwd),
-        tunix_source=_source(args.tunix_source, project=project, cwd=cwd),
+        maxtext_source=_source_option(args.maxtext_source, project=project, cwd=cwd),
+        tunix_source=_source_option(args.tunix_source, project=project, cwd=cwd),
         base=args.base or None,
         vllm=args.vllm or None,
         code=tuple(within_project(folder, project=project, cwd=cwd) for folder in args.code),
-        args=dict(_pairs(args.arg)),
-        pip_config=str(_file(args.pip_config)) if args.pip_config else None,
+        args=dict(_parse_pairs(args.arg)),
+        pip_config=str(_existing_file(args.pip_config)) if args.pip_config else None,
     )
 
 
-def _source(text: str, *, project: Path, cwd: Path) -> str:
+def _source_option(text: str, *, project: Path, cwd: Path) -> str:
     return text if text == "pypi" or text.startswith("git+") else within_project(text, project=project, cwd=cwd)
 
 
-def _pairs(given: Iterable[str]) -> Iterable[tuple[str, str]]:
+def _parse_pairs(given: Iterable[str]) -> Iterable[tuple[str, str]]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
@@ -220,14 +220,14 @@ def _pairs(given: Iterable[str]) -> Iterable[tuple[str, str]]:
         yield name, value
 
 
-def _file(text: str) -> Path:
+def _existing_file(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     if not path.is_file():
         raise UsageError(f"--pip-config {text}: no such file.", fix="Give a file in pip.conf format.")
     return path
 
 
-def _part(step: BuildStep, done: ImageStep | None) -> dict[str, Any]:
+def _part_document(step: BuildStep, done: ImageStep | None) -> dict[str, Any]:
     return {
         "tag": step.tag,
         "outcome": done.outcome if done else None,
@@ -239,7 +239,7 @@ def _part(step: BuildStep, done: ImageStep | None) -> dict[str, Any]:
     }
 
 
-def _row(one: ListedImage, planned: PlannedImage, lock: Locked | None) -> dict[str, Any]:
+def _image_row(one: ListedImage, planned: PlannedImage, lock: Locked | None) -> dict[str, Any]:
     current = one.tag in {planned.recipe.deps.tag, planned.recipe.code.tag}
     locked = lock is not None and one.digest == lock.digest
     return {**asdict(one), "current": current, "locked": locked}

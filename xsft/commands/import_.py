@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         print_json("import", {**document, **said, "exit_status": status})
         return status
     sys.stdout.write("" if target else text)
-    sys.stderr.write("".join(_lines(imported)))
+    sys.stderr.write("".join(_difference_lines(imported)))
     print_problems(problems)
     if refused:
         sys.stderr.write("`xsft plan` and `xsft submit` refuse this workload because:\n")
@@ -60,13 +60,13 @@ def _refusals(text: str, target: Path | None) -> tuple[Problem, ...]:
     return errors_in(for_submission(p for p in found if p.kind != "unread"))
 
 
-def _lines(imported: Imported) -> Iterable[str]:
+def _difference_lines(imported: Imported) -> Iterable[str]:
     if imported.differences:
         yield "differences from the pasted command:\n"
-    yield from (f"  {_said(difference)}\n" for difference in imported.differences)
+    yield from (f"  {_difference_text(difference)}\n" for difference in imported.differences)
 
 
-def _said(d: PasteDifference) -> str:
+def _difference_text(d: PasteDifference) -> str:
     change = f" {d.given}" if d.given else ""
     return f"{d.what}:{change}{f' -> {d.now}' if d.now else ''}\n    {d.why}"
 

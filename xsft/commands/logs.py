@@ -17,7 +17,7 @@ from xsft.commands.log_sources import Logs
 from xsft.commands.progress import spinning
 from xsft.commands.run_sources import runs_of
 from xsft.commands.status_table import change
-from xsft.commands.waiting import told
+from xsft.commands.waiting import print_to_stderr
 from xsft.effects.machine import clock
 from xsft.effects.machine.streams import with_controls
 from xsft.effects.runs.logs import LogLine, ProcessRole
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         follow=args.follow,
         attempt=args.attempt,
     )
-    world = world_of(runs, say=told)
+    world = logs_world(runs, say=print_to_stderr)
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
         stdout = with_controls(sys.stdout) if args.raw else sys.stdout
         return logs(args.run, asked=asked, world=world, timestamps=args.timestamps, stdout=stdout)
@@ -73,7 +73,7 @@ class LogsWorld(Struct, frozen=True, kw_only=True):
     pause: Callable[[float], None] = lambda _seconds: None
 
 
-def world_of(runs: Runs, *, say: Callable[[str], None] = lambda _line: None) -> LogsWorld:
+def logs_world(runs: Runs, *, say: Callable[[str], None] = lambda _line: None) -> LogsWorld:
     """Return the world that asks the real clusters and this machine."""
     sources = Logs(runs=runs, trouble=say)
     return LogsWorld(
@@ -95,13 +95,13 @@ def logs(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: bool, st
     found = found_lines(name, asked=asked, world=world, timestamps=timestamps)
     if not write_lines(found.lines, stdout) and found.names:
         sys.stderr.write(f"No log lines from {', '.join(found.names[:3])}{_why_nothing(asked)}\n")
-    return _ended(found.seen, asked=asked, world=world)
+    return _print_end(found.seen, asked=asked, world=world)
 
 
 def found_lines(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: bool) -> FoundLog:
     """Return the log. Raises UsageError for a name, an attempt, a slice or a host that does not exist, and for too many
     logs."""
-    hit = _followed(name, world) if asked.follow else _found(name, world)
+    hit = _followed(name, world) if asked.follow else _find_run(name, world)
     if hit.row.on_this_machine:
         _refuse_slices(asked)
         return FoundLog(seen=hit.seen, lines=world.local_lines(hit.seen, asked))
@@ -116,7 +116,7 @@ def found_lines(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: b
     return FoundLog(seen=seen, lines=told, names=tuple(role_text(jobset, role) for role in roles))
 
 
-def _found(name: str, world: LogsWorld) -> FoldedRun:
+def _find_run(name: str, world: LogsWorld) -> FoldedRun:
     with spinning("logs", "asking the clusters") as say:
         world.query.listen(say)
         return look_up(world.query, name)
@@ -127,7 +127,7 @@ def _followed(name: str, world: LogsWorld) -> FoldedRun:
     said = ""
     while True:
         try:
-            hit = _found(name, world)
+            hit = _find_run(name, world)
             mute = silent(hit.seen)
             if mute is None or mute.again != "helps":
                 return hit
@@ -142,7 +142,7 @@ def _followed(name: str, world: LogsWorld) -> FoldedRun:
         world.pause(AGAIN_S)
 
 
-def _ended(seen: Observation, *, asked: LogRequest, world: LogsWorld) -> int:
+def _print_end(seen: Observation, *, asked: LogRequest, world: LogsWorld) -> int:
     """Return 0; if the run was followed to its end, first print how it ended."""
     text = end_text(seen, query=world.query, pause=world.pause) if asked.follow else None
     if text is not None:
@@ -208,7 +208,7 @@ def end_text(seen: Observation, *, query: RunQuery, pause: Callable[[float], Non
     for again in range(END_READS):
         if again:
             pause(END_PAUSE_S)
-        row = _row(seen, query) or row
+        row = _current_row(seen, query) or row
         if row is not None and row.state in ENDED:
             break
     if row is None:
@@ -217,7 +217,7 @@ def end_text(seen: Observation, *, query: RunQuery, pause: Callable[[float], Non
     return f"-- {change(row)}{why} --"
 
 
-def _row(seen: Observation, query: RunQuery) -> Row | None:
+def _current_row(seen: Observation, query: RunQuery) -> Row | None:
     try:
         _, rows = look(query)
     except XsftError:

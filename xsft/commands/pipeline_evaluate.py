@@ -51,7 +51,7 @@ class EvaluateHere:
 
     def find(self) -> StageFound:
         plan = self._plan()
-        return replace(evaluate.found(plan), digest=plan.digest)
+        return replace(evaluate.find_evaluation(plan), digest=plan.digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         plan, intent = self._plan(), self._intent()

@@ -56,7 +56,10 @@ class ExportHere:
             made = self._plan()
         except UsageError as unsaved:
             return StageFound(state="missing", why=unsaved.message)
-        found, verified = export_upload.found(self._route()), made.recorded.verification if made.recorded else None
+        found, verified = (
+            export_upload.find_upload(self._route()),
+            made.recorded.verification if made.recorded else None,
+        )
         compared = verified is not None and (verified.logits or verified.logits_skipped)
         if found.state == "done" and self._asked.verify == "logits" and not compared:
             return StageFound(state="missing", why="it is exported, and its logits were not compared")

@@ -14,7 +14,7 @@ from xsft.commands.failure import print_problems
 from xsft.commands.submit_local import failure, next_step, show_result, train_here
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.local.convert import ConversionResult
-from xsft.effects.local.folder import RunFolder, folder_of, recorded, recovered
+from xsft.effects.local.folder import RunFolder, recorded_run, recovered, run_folder_of
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.run import LocalResult, already_done
 from xsft.effects.local.stop import is_held
@@ -128,8 +128,8 @@ class TrainHere:
 
     def find(self) -> StageFound:
         made = self._plan()
-        folder = folder_of(made)
-        return replace(_found(made, folder), digest=made.spec_digest)
+        folder = run_folder_of(made)
+        return replace(_find_training(made, folder), digest=made.spec_digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         del progress  # the stage has a display of its own
@@ -144,7 +144,7 @@ class TrainHere:
 
     def watch(self, timeout_s: float | None) -> None:
         made = self._plan()
-        watch_here(output=str(folder_of(made).path.parent), run_name=made.run_name, timeout_s=timeout_s)
+        watch_here(output=str(run_folder_of(made).path.parent), run_name=made.run_name, timeout_s=timeout_s)
 
     def _plan(self) -> Plan:
         return api.plan((self._workload,))[0]
@@ -163,7 +163,7 @@ def training_plan(made: Plan) -> StagePlan:
     )
 
 
-def _found(made: Plan, folder: RunFolder) -> StageFound:
+def _find_training(made: Plan, folder: RunFolder) -> StageFound:
     if is_held(folder.lock):
         return StageFound(state="running", why="another xsft process trains it")
     done = already_done(made)
@@ -173,10 +173,10 @@ def _found(made: Plan, folder: RunFolder) -> StageFound:
 def _trained(done: LocalResult) -> StageFound:
     if done.outcome != "completed":
         return StageFound(state="failed", why=done.reason or "it did not complete")
-    return StageFound(state="done", why=_saved(done), result=_result(done))
+    return StageFound(state="done", why=_saved_text(done), result=_result(done))
 
 
-def _saved(done: LocalResult) -> str:
+def _saved_text(done: LocalResult) -> str:
     return f"its checkpoint of step {done.steps} is saved"
 
 
@@ -185,7 +185,7 @@ def _result(done: LocalResult) -> str | None:
 
 
 def _untrained(folder: RunFolder) -> StageFound:
-    record = recorded(folder)
+    record = recorded_run(folder)
     if record is None or not record.attempts:
         return StageFound(state="missing", why="no attempt is recorded")
     last = recovered(record, folder).attempts[-1]
@@ -199,7 +199,7 @@ def _untrained(folder: RunFolder) -> StageFound:
 def _training_end(result: LocalResult) -> StageEnd:
     action = stage_action(result.action)
     if result.outcome == "completed":
-        why = _saved(result)
+        why = _saved_text(result)
         return StageEnd(action=action, state="done", why=why, result=_result(result))
     return StageEnd(
         action=action,

@@ -8,7 +8,7 @@ from xsft.aliases import ShowLine
 from xsft.commands.failure import print_problems
 from xsft.commands.pipeline_cluster import ClusterCall, SharedIntent
 from xsft.commands.serving_wait import confirm_server, stop_line, wait_for_server
-from xsft.commands.waiting import told
+from xsft.commands.waiting import print_to_stderr
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
@@ -88,7 +88,7 @@ class ServeOnCluster:
         """Return when /health answers: the readiness probe of its pod asks it, and the Deployment counts ready pods."""
         cluster, plan = self._cluster(), self._plan(self._weights())
         with when_interrupted(f"The server continues. To end it: {stop_line(cluster, plan)}"):
-            wait_for_server(cluster, plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=told)
+            wait_for_server(cluster, plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=print_to_stderr)
 
     def _plan(self, weights: str) -> ServingPlan:
         return plan_serving(self._run(), weights=weights, file=self._asked.workload.file)

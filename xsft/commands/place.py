@@ -29,23 +29,23 @@ def run(args: argparse.Namespace) -> int:
         case "create":
             return place_create.run(args)
         case _:
-            return _show(args)
+            return _show_place(args)
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show_place(args: argparse.Namespace) -> int:
     if args.name and args.context:
         raise UsageError("Both a place and --context are given.", fix="Give one of them.")
-    source = _source(PlaceQuery(place=args.name, context=args.context, namespace=args.namespace))
+    source = _find_source(PlaceQuery(place=args.name, context=args.context, namespace=args.namespace))
     with spinning("place", f"reading {source.name}"):
         view = view_place(connect(source.where, patience=PATIENCE), namespace=source.namespace)
     if args.json:
-        _print_document(view, place=args.name)
+        _print_view_document(view, place=args.name)
     else:
-        _print(view)
+        _print_view(view)
     return 0
 
 
-def _source(query: PlaceQuery) -> RunSource:
+def _find_source(query: PlaceQuery) -> RunSource:
     """Return the cluster to show. Raises UsageError unless exactly one is meant."""
     places, file = known_places()
     found = sources(query, places=places, file=file, entries=())
@@ -59,7 +59,7 @@ def _source(query: PlaceQuery) -> RunSource:
     )
 
 
-def _print(view: PlaceView) -> None:
+def _print_view(view: PlaceView) -> None:
     drawn = console(sys.stdout)
     versions = ", ".join(f"{name} {version or 'of an unknown version'}" for name, version in view.versions.items())
     drawn.print(Text(f"{view.context}: {versions}"), soft_wrap=True)
@@ -68,7 +68,7 @@ def _print(view: PlaceView) -> None:
         drawn.print(_table(view.slices))
     else:
         drawn.print(Text("No TPU slices."))
-    for line in (*_lines(view.slices), *_quota_lines(view.queues), *view.unread):
+    for line in (*_slice_lines(view.slices), *_quota_lines(view.queues), *view.unread):
         drawn.print(Text(line), soft_wrap=True)
 
 
@@ -80,7 +80,7 @@ def _table(slices: tuple[SliceSupply, ...]) -> Table:
     return table
 
 
-def _lines(slices: tuple[SliceSupply, ...]) -> Iterator[str]:
+def _slice_lines(slices: tuple[SliceSupply, ...]) -> Iterator[str]:
     for one in slices:
         if one.users or one.unavailable:
             yield ""
@@ -104,7 +104,7 @@ def _quota_lines(queues: tuple[QueueQuota, ...]) -> Iterator[str]:
             yield f"quota  {queue.queue}{cohort}: {quota.flavor} {quota.used} of {quota.total} chips used"
 
 
-def _print_document(view: PlaceView, *, place: str | None) -> None:
+def _print_view_document(view: PlaceView, *, place: str | None) -> None:
     slices = [{**to_builtins(one), "free": one.free, "held": one.in_use, "queued": one.queued} for one in view.slices]
     body = to_builtins(view)
     print_json("place", {"action": "show", "place": place, **body, "slices": slices})

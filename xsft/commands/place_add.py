@@ -49,18 +49,18 @@ class NewPlace(Struct, frozen=True, kw_only=True):
 
 def run(args: argparse.Namespace) -> int:
     file = places_file(Path.cwd(), env=own_environment(), home=Path.home()) or Path(FILE)
-    text = _text(file)
+    text = _text_of_places(file)
     _refuse_existing(args.name, text, args=args, file=file)
     new = _new_place(args, file=file)
     _refuse_existing(new.name, text, args=args, file=file)
     changed = with_place(text, new.name, new.values)
     if not args.print:
         write_atomic(file, changed)
-    _report(new, args=args)
+    _report_place(new, args=args)
     return 0
 
 
-def _text(file: Path) -> str:
+def _text_of_places(file: Path) -> str:
     """Return the file's text with every byte; empty if there is no file. Raises SpecError for an invalid file."""
     if not file.exists():
         return ""
@@ -76,10 +76,10 @@ def _refuse_existing(name: str | None, text: str, *, args: argparse.Namespace, f
 def _new_place(args: argparse.Namespace, *, file: Path) -> NewPlace:
     with spinning("place", "reading the kubeconfig and asking gcloud"):
         found = ProjectView() if args.offline else view_project(args.project, gcloud=this_gcloud())
-    values = _cluster(args, found) | ({"namespace": args.namespace} if args.namespace else {})
-    name = args.name or _asked("Name of the place", (), default=_name_for(values))
+    values = _choose_cluster(args, found) | ({"namespace": args.namespace} if args.namespace else {})
+    name = args.name or _ask_at_terminal("Name of the place", (), default=_name_for(values))
     view = ClusterView() if args.offline else _view(name, values)
-    values |= _queue(args, view) | _folders(args, found) | _pathways(args)
+    values |= _choose_queue(args, view) | _folders(args, found) | _pathways_keys(args)
     place = parse_places(render_place(name, values))[name]
     problems, notes = ((), ()) if args.offline else verify(place, view, world=PlaceProbe())
     if errors_in(problems):
@@ -95,12 +95,12 @@ def _new_place(args: argparse.Namespace, *, file: Path) -> NewPlace:
     )
 
 
-def _cluster(args: argparse.Namespace, found: ProjectView) -> JsonObject:
+def _choose_cluster(args: argparse.Namespace, found: ProjectView) -> JsonObject:
     """Return the keys of the cluster: given, the only one that was found, or chosen at the terminal."""
     given = {key: getattr(args, key) for key in ("project", "zone", "cluster") if getattr(args, key)}
     if args.context or len(given) == 3:
         return {"context": args.context} if args.context else given
-    known = {label: values for label, values in _candidates(found) if given.items() <= values.items()}
+    known = {label: values for label, values in _cluster_choices(found) if given.items() <= values.items()}
     if len(known) == 1:
         return next(iter(known.values()))
     if known and at_terminal():
@@ -125,7 +125,7 @@ def _asked_cluster(given: JsonObject, found: ProjectView) -> JsonObject | None:
     return asked if all(asked.values()) else None
 
 
-def _candidates(found: ProjectView) -> Iterator[tuple[str, JsonObject]]:
+def _cluster_choices(found: ProjectView) -> Iterator[tuple[str, JsonObject]]:
     """Yield a label and the keys of each cluster, once: a GKE cluster may have a context, too."""
     seen = set()
     for one in found.clusters:
@@ -151,26 +151,26 @@ def _view(name: str, values: JsonObject) -> ClusterView:
         return view_cluster(place, world=PlaceProbe())
 
 
-def _queue(args: argparse.Namespace, view: ClusterView) -> JsonObject:
+def _choose_queue(args: argparse.Namespace, view: ClusterView) -> JsonObject:
     usual = DEFAULT_QUEUE if DEFAULT_QUEUE in view.queues or len(view.queues) != 1 else view.queues[0]
-    queue = args.queue or (_asked("Queue", view.queues, default=usual) if len(view.queues) > 1 else usual)
+    queue = args.queue or (_ask_at_terminal("Queue", view.queues, default=usual) if len(view.queues) > 1 else usual)
     return {} if queue == DEFAULT_QUEUE else {"queue": queue}
 
 
 def _folders(args: argparse.Namespace, found: ProjectView) -> JsonObject:
     outputs = tuple(f"{bucket}/{FOLDER}" for bucket in found.buckets)
-    output = args.output or _asked("Output", outputs, default="")
-    registry = args.registry or _asked("Registry", found.registries, default="")
+    output = args.output or _ask_at_terminal("Output", outputs, default="")
+    registry = args.registry or _ask_at_terminal("Registry", found.registries, default="")
     return {key: value for key, value in (("output", output), ("registry", registry)) if value}
 
 
-def _pathways(args: argparse.Namespace) -> JsonObject:
+def _pathways_keys(args: argparse.Namespace) -> JsonObject:
     keys = ("proxy_image", "server_image", "scratch")
     given = {key: getattr(args, key) for key in keys if getattr(args, key)}
     return {"pathways": given} if given else {}
 
 
-def _asked(question: str, options: tuple[str, ...], *, default: str) -> str:
+def _ask_at_terminal(question: str, options: tuple[str, ...], *, default: str) -> str:
     """Return the answer at a terminal, elsewhere the default."""
     return choose(question, options, default=default) if at_terminal() else default
 
@@ -181,17 +181,17 @@ def _not_given(values: JsonObject, found: ProjectView) -> Iterator[str]:
             yield f"{key} was not given (--{key})" + (f"; {found.project} has: {', '.join(known)}" if known else "")
 
 
-def _report(new: NewPlace, *, args: argparse.Namespace) -> None:
+def _report_place(new: NewPlace, *, args: argparse.Namespace) -> None:
     entry = render_place(new.name, new.values)
     if args.json:
-        _print_document(new, entry=entry, written=not args.print)
+        _print_place(new, entry=entry, written=not args.print)
         return
-    for line in _lines(new):
+    for line in _place_lines(new):
         sys.stderr.write(f"{line}\n")
     sys.stdout.write(entry if args.print else f"{new.file}: added the place {new.name}\n{entry}")
 
 
-def _lines(new: NewPlace) -> Iterator[str]:
+def _place_lines(new: NewPlace) -> Iterator[str]:
     view = new.cluster
     if view.slices:
         yield f"slices: {', '.join(f'{count} x {tpu_type}' for tpu_type, count in view.slices.items())}"
@@ -201,7 +201,7 @@ def _lines(new: NewPlace) -> Iterator[str]:
     yield from (f"note: {note}" for note in new.notes)
 
 
-def _print_document(new: NewPlace, *, entry: str, written: bool) -> None:
+def _print_place(new: NewPlace, *, entry: str, written: bool) -> None:
     body = {
         "action": "added" if written else "printed",
         "place": new.name,

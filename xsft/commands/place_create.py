@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     rows = audit_cluster(line, commands)
     _refuse_losses(rows, file=workload.file)
     if not args.json:
-        sys.stdout.writelines(f"{text}\n" for text in _lines(line, commands, rows))
+        sys.stdout.writelines(f"{text}\n" for text in _creation_lines(line, commands, rows))
         sys.stdout.flush()
     made = make_cluster(line, python=xpk.python, on_line=_pass_on) if args.yes else None
     if args.json:
@@ -71,7 +71,7 @@ def _refuse_losses(rows: tuple[AuditRow, ...], *, file: str) -> None:
         )
 
 
-def _lines(line: ClusterLine, commands: tuple[Command, ...], rows: tuple[AuditRow, ...]) -> Iterator[str]:
+def _creation_lines(line: ClusterLine, commands: tuple[Command, ...], rows: tuple[AuditRow, ...]) -> Iterator[str]:
     yield shlex.join(line.argv)
     yield ""
     yield f"# {len(rows)} values audited in the dry run of xpk; it would execute {len(commands)} commands, among them:"

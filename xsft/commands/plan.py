@@ -29,11 +29,11 @@ def run(args: argparse.Namespace) -> int:
     with shown("xsft") as progress:
         intents = api.intend(loaded, progress=progress)
         plans = api.plan_intents(loaded, intents, progress=progress)
-        stages = tuple(map(_stages, loaded, intents, plans))
+        stages = tuple(map(_plan_stages, loaded, intents, plans))
     problems = (*unread, *(p for plan in plans for p in plan.problems))
     if args.json:
         extra = {"problems": problem_documents(unread), "exit_status": status_of(problems)} if unread else {}
-        print_json("plan", {"plans": [_document(*pair) for pair in zip(plans, stages, strict=True)], **extra})
+        print_json("plan", {"plans": [_document_of_plan(*pair) for pair in zip(plans, stages, strict=True)], **extra})
     elif args.manifest:
         _print_manifests(plans)
     else:
@@ -42,13 +42,13 @@ def run(args: argparse.Namespace) -> int:
     return status_of(problems)
 
 
-def _stages(workload: api.Loaded, intent: Intent, plan: Plan) -> tuple[StagePlan, ...]:
+def _plan_stages(workload: api.Loaded, intent: Intent, plan: Plan) -> tuple[StagePlan, ...]:
     call = ClusterCall(yes=True, poll_s=0.0)
     stages = stages_of(workload, run_name=plan.run_name, call=call, known=intent) if plan.ok else ()
     return tuple(_outlook(stage) for stage in stages if stage.name != "train")  # the plan itself is the training's
 
 
-def _document(plan: Plan, stages: tuple[StagePlan, ...]) -> dict[str, Any]:
+def _document_of_plan(plan: Plan, stages: tuple[StagePlan, ...]) -> dict[str, Any]:
     beside = [{**to_builtins(one), "problems": problem_documents(one.problems)} for one in stages]
     return {**plan_document(plan), "stages": beside}
 

@@ -36,16 +36,16 @@ def summary(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "run", f"{plan.run_name}, digest {plan.spec_digest[:12]}"
     yield (
         "model",
-        f"{run.spec.model.name}, {_weights(plan)}; MaxText {run.release.version}, {run.release.layout} layout",
+        f"{run.spec.model.name}, {_weights_text(plan)}; MaxText {run.release.version}, {run.release.layout} layout",
     )
-    yield "data", _data(plan)
-    yield "steps", f"{run.spec.train.steps} of {_tokens(plan)}, a checkpoint every {run.checkpoint_period}"
+    yield "data", _data_text(plan)
+    yield "steps", f"{run.spec.train.steps} of {_tokens_per_step(plan)}, a checkpoint every {run.checkpoint_period}"
     yield "mode", f"{plan.mode.value} ({plan.mode.reason})"
-    yield from _where(plan)
-    yield from _fits(plan.problems)
+    yield from _where_rows(plan)
+    yield from _fit_rows_of(plan.problems)
     if plan.time:
         yield "time", time_text(plan.time)
-    yield "restarts", f"{_restarts(plan)}; {_compiled(plan)}"
+    yield "restarts", f"{_restarts_text(plan)}; {_compiled_text(plan)}"
     yield "secrets", secrets_text(run)
     yield "results", f"{(run.output or '?').rstrip('/')}/{plan.run_name}/checkpoints"
 
@@ -65,20 +65,20 @@ def _ids(problems: tuple[Problem, ...]) -> str:
     return ", ".join(dict.fromkeys(p.id for p in problems))
 
 
-def _weights(plan: Plan) -> str:
+def _weights_text(plan: Plan) -> str:
     if plan.run.checkpoint is None:
         return "from random weights"
     return f"from {plan.run.checkpoint}"
 
 
-def _data(plan: Plan) -> str:
+def _data_text(plan: Plan) -> str:
     data = plan.run.spec.data
     files = f" {data.hf_train_files}" if data.hf_train_files else ""
     passes = f", {data.num_epoch} epochs" if (data.num_epoch or 1) > 1 else ""
     return f"{data.hf_path}{files}, split {data.train_split}, columns {', '.join(data.columns)}{passes}"
 
 
-def _tokens(plan: Plan) -> str:
+def _tokens_per_step(plan: Plan) -> str:
     """Return the tokens per step as text; padding counts, because the chips compute it."""
     keys = trainer_of(plan.run).trainer_keys(plan.run)
     length = int(number(keys.get("max_target_length")) or DEFAULT_LENGTH)
@@ -88,7 +88,7 @@ def _tokens(plan: Plan) -> str:
     return f"{sequences * length:,} tokens ({sequences:,} sequences of {length:,})"
 
 
-def _where(plan: Plan) -> Iterator[tuple[str, str]]:
+def _where_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     run = plan.run
     if plan.on_this_machine:
         yield "place", "this machine" + (f", in a container of {run.spec.image.ref}" if run.spec.image.ref else "")
@@ -107,11 +107,11 @@ def cluster_text(run: Run) -> str:
     return f"context {place.context}" if place.context else f"{place.cluster} ({place.project}, {place.zone})"
 
 
-def _fits(problems: tuple[Problem, ...]) -> Iterator[tuple[str, str]]:
+def _fit_rows_of(problems: tuple[Problem, ...]) -> Iterator[tuple[str, str]]:
     yield from (("fits", f"{FITS[p.id]}: {p.message}") for p in problems if p.id in FITS)
 
 
-def _restarts(plan: Plan) -> str:
+def _restarts_text(plan: Plan) -> str:
     most = f"at most {plan.run.spec.restarts.max}; " if restarts_in_place(plan.run) else ""
     order = "in the same order" if plan.seeds is None else "in another order"
     return f"{most}each reads the rows again {order}"
@@ -136,7 +136,7 @@ def _amount(value: float) -> str:
     return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
-def _compiled(plan: Plan) -> str:
+def _compiled_text(plan: Plan) -> str:
     """Return where compiled programs are kept, so that a restart need not compile again, as text."""
     if plan.mode.single_controller:
         return f"Pathways keeps compiled programs in {plan.run.servers.scratch or 'its scratch bucket'}"

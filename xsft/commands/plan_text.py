@@ -21,7 +21,7 @@ def plan_text(plan: Plan, *, audit: bool = False, width: int | None = None) -> s
 
     `width`: of the terminal; None: long lines stay whole.
     """
-    return "\n".join(_lines(plan, audit=audit, width=width)) + "\n"
+    return "\n".join(_lines_of_plan(plan, audit=audit, width=width)) + "\n"
 
 
 def shell_line(argv: Iterable[str]) -> str:
@@ -33,7 +33,7 @@ def shell_line(argv: Iterable[str]) -> str:
     return " \\\n    ".join((" ".join(words[:head]), *words[head:]))
 
 
-def _lines(plan: Plan, *, audit: bool, width: int | None) -> Iterator[str]:
+def _lines_of_plan(plan: Plan, *, audit: bool, width: int | None) -> Iterator[str]:
     yield f"# {plan.file}"
     for label, text in summary(plan):
         yield from _wrapped(f"{label:<12}{text}", width=width, indent=12)
@@ -107,13 +107,13 @@ def _counts(rows: Iterable[AuditRow]) -> str:
 def _table(rows: tuple[AuditRow, ...]) -> Iterator[str]:
     cells = [
         ("FIELD", "OUTCOME", "VALUE", "WHERE"),
-        *((r.field, r.outcome, _short(r.requested), r.where) for r in rows),
+        *((r.field, r.outcome, _short_value(r.requested), r.where) for r in rows),
     ]
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
     for row in cells:
         yield "  ".join((*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]))
 
 
-def _short(value: Any) -> str:
+def _short_value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 48 else f"{text[:45]}…"

@@ -74,7 +74,7 @@ def read_receipt(runs: Runs, hit: FoldedRun) -> Receipt | None:
     """Return the receipt of all attempts of a run. Those of this machine are in its records; a JobSet is read itself,
     and its receipt is kept in its attempt's record once it is over."""
     output = runs.output_of(hit.seen)
-    recorded = _recorded(runs, hit, output)
+    recorded = _recorded_attempts(runs, hit, output)
     if hit.seen.on_this_machine:
         return whole_receipt(recorded)
     there = {one.jobset.uid: one for one in hit.attempts if one.jobset}
@@ -90,7 +90,7 @@ def _with_receipt(runs: Runs, attempt: Attempt, *, seen: Observation | None, out
     """Return the attempt with the receipt of its JobSet, unless its record has one or the JobSet is gone."""
     if attempt.receipt is not None or seen is None:
         return attempt
-    receipt = cluster_receipt(seen, _lines(runs, seen), first=attempt.resumed_from or 0)
+    receipt = cluster_receipt(seen, _logged_lines(runs, seen), first=attempt.resumed_from or 0)
     if receipt is not None and receipt.steps and ended_at(seen) and output and attempt.uid:
         record_receipt(runs.store, output=output, run_name=seen.run_name, receipt=receipt, uid=attempt.uid)
     return replace(attempt, receipt=receipt)
@@ -100,7 +100,7 @@ def _gone(count: int) -> str:
     return f"Nothing is left of {count} earlier submission{'s' if count > 1 else ''}: their time is not counted."
 
 
-def _recorded(runs: Runs, hit: FoldedRun, output: str | None) -> tuple[Attempt, ...]:
+def _recorded_attempts(runs: Runs, hit: FoldedRun, output: str | None) -> tuple[Attempt, ...]:
     """Return the recorded attempts, the oldest first; none if the records cannot be read."""
     try:
         records = runs.store.read_run(output, hit.row.run_name) if output else ()
@@ -109,6 +109,6 @@ def _recorded(runs: Runs, hit: FoldedRun, output: str | None) -> tuple[Attempt, 
     return tuple(one.last for one in records)
 
 
-def _lines(runs: Runs, seen: Observation) -> Iterator[LoggedLine]:
+def _logged_lines(runs: Runs, seen: Observation) -> Iterator[LoggedLine]:
     for line in Logs(runs=runs).printed(seen):
         yield LoggedLine(text=line.text, at=line.at)

@@ -53,7 +53,7 @@ class RunReceipt(Struct, frozen=True, kw_only=True):
 def receipt_text(told: RunReceipt) -> Iterator[str]:
     """Yield the lines of the receipt: what was trained, the time by state, the rates, and what it cannot tell."""
     row, receipt = told.row, told.receipt
-    yield f"{row.run_name} ({row.state}): {receipt.steps:,} steps{_tokens(told)}"
+    yield f"{row.run_name} ({row.state}): {receipt.steps:,} steps{_tokens_text(told)}"
     for state in SPENT:
         if seconds := receipt.seconds.get(state):
             yield f"  {state:<12}{duration_text(seconds):>8}{_chip_hours(row.chips, seconds, state)}"
@@ -94,7 +94,7 @@ def receipt_document(told: RunReceipt) -> dict[str, Any]:
     }
 
 
-def _tokens(told: RunReceipt) -> str:
+def _tokens_text(told: RunReceipt) -> str:
     targets = told.receipt.target_tokens
     learnt = f", {targets:,} of them learnt from" if targets is not None else ""
     return f", {told.tokens:,} tokens{learnt}" if told.tokens is not None else ""

@@ -24,9 +24,9 @@ from xsft.stages.walk import StageReport, Walk, Walked, walk
 
 
 def run(args: argparse.Namespace) -> int:
-    _refuse_options(args)
+    _refuse_stage_options(args)
     workload = api.load(args.file, settings=args.settings, run_name=args.run_name)
-    stages = _stages(workload, args)
+    stages = _stages_to_run(workload, args)
     began = clock.monotonic()
 
     def left_s() -> float | None:
@@ -42,17 +42,17 @@ def run(args: argparse.Namespace) -> int:
         raise _timed_out(args) from None
     if walked.interrupted and left_s() == 0:
         raise _timed_out(args)
-    return _end(walked, as_json=args.json)
+    return _end_walk(walked, as_json=args.json)
 
 
-def _refuse_options(args: argparse.Namespace) -> None:
+def _refuse_stage_options(args: argparse.Namespace) -> None:
     if STAGES.index(args.first) > STAGES.index(args.last):
         raise UsageError(f"--from {args.first} is after --to {args.last}.", fix=f"The order: {', '.join(STAGES)}.")
     if args.no_wait and args.timeout is not None:
         raise UsageError("--timeout and --no-wait: nothing is waited for.", fix="Leave one of them out.")
 
 
-def _stages(workload: api.Loaded, args: argparse.Namespace) -> tuple[Stage, ...]:
+def _stages_to_run(workload: api.Loaded, args: argparse.Namespace) -> tuple[Stage, ...]:
     """Return the stages. Raises SpecError for errors of the whole workload, before the first stage begins."""
     (intent,) = api.intend((workload,))
     api.admitted(tuple(p.in_file(workload.file) for p in intent.problems if p.kind != "unmade"))
@@ -117,25 +117,25 @@ def _tell(report: StageReport) -> None:
     sys.stdout.flush()
 
 
-def _end(walked: Walked, *, as_json: bool) -> int:
+def _end_walk(walked: Walked, *, as_json: bool) -> int:
     """Print the document and return the exit status. Without `as_json` an error is raised instead."""
-    status = _status(walked)
+    status = _walk_status(walked)
     if as_json:
         problems = walked.failed.problems if walked.failed else ()
-        print_json("run", {**document(walked), "problems": problem_documents(problems), "exit_status": status})
+        print_json("run", {**walk_document(walked), "problems": problem_documents(problems), "exit_status": status})
         print_problems(problems)
     elif walked.failed:
         raise walked.failed
     return status
 
 
-def _status(walked: Walked) -> int:
+def _walk_status(walked: Walked) -> int:
     failed: XsftError | None = walked.failed
     if failed is not None:
         return failed.exit_status
     return INTERRUPTED if walked.interrupted else 0
 
 
-def document(walked: Walked) -> dict[str, Any]:
+def walk_document(walked: Walked) -> dict[str, Any]:
     """Return the fields `stages` of `xsft.run/1`."""
     return {"stages": [asdict(report) for report in walked.reports]}

@@ -30,13 +30,13 @@ def run(args: argparse.Namespace) -> int:
     ):
         measured = sample(run, asked, machine=here, progress=progress, scratch=scratch)
     if args.json:
-        print_json("sample", document(run, measured))
+        print_json("sample", sample_document(run, measured))
     else:
-        sys.stdout.writelines(f"{safe_text(line)}\n" for line in text(measured))
+        sys.stdout.writelines(f"{safe_text(line)}\n" for line in sample_lines(measured))
     return 0
 
 
-def text(measured: Measurement) -> Iterator[str]:
+def sample_lines(measured: Measurement) -> Iterator[str]:
     """Yield the tuned answers alone; with the base's, or of several prompts, each under its name."""
     if measured.base is None and len(measured.prompts) == 1:
         yield measured.tuned.answers[0].text
@@ -48,7 +48,7 @@ def text(measured: Measurement) -> Iterator[str]:
         yield f"tuned   {measured.tuned.answers[number].text}"
 
 
-def document(run: TunedRun, measured: Measurement) -> dict[str, object]:
+def sample_document(run: TunedRun, measured: Measurement) -> dict[str, object]:
     """Return the document `xsft.sample/1` without its schema."""
     bases = measured.base.answers if measured.base else [None] * len(measured.prompts)
     return {

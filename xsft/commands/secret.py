@@ -23,12 +23,12 @@ KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 def run(args: argparse.Namespace) -> int:
     _refuse_values(args)
     _refuse_names(args)
-    cluster, namespace = _cluster(args)
-    value = _value(args)
+    cluster, namespace = _chosen_cluster(args)
+    value = _secret_value(args)
     outcome = cluster.create_secret(name=args.name, namespace=namespace, data={args.key: value})
     if not isinstance(outcome, Created):
         raise _exists(args, namespace=namespace, context=cluster.context)
-    _report(args, namespace=namespace, context=cluster.context)
+    _report_secret(args, namespace=namespace, context=cluster.context)
     return 0
 
 
@@ -59,7 +59,7 @@ def _malformed(what: str, allowed: str) -> UsageError:
     return UsageError(f"{what} is not valid.", fix=f"Write {allowed}.")
 
 
-def _cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
+def _chosen_cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
     """Return the cluster and the namespace in it."""
     if args.context:
         return connect_context(args.context), args.namespace or "default"
@@ -72,7 +72,7 @@ def _cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
     return connect(place), args.namespace or place.namespace
 
 
-def _value(args: argparse.Namespace) -> bytes:
+def _secret_value(args: argparse.Namespace) -> bytes:
     return read_secret_file(Path(args.from_file)) if args.from_file else read_secret_stdin(sys.stdin.buffer)
 
 
@@ -85,7 +85,7 @@ def _exists(args: argparse.Namespace, *, namespace: str, context: str) -> Except
     )
 
 
-def _report(args: argparse.Namespace, *, namespace: str, context: str) -> None:
+def _report_secret(args: argparse.Namespace, *, namespace: str, context: str) -> None:
     if args.json:
         made = {"name": args.name, "key": args.key, "namespace": namespace, "context": context}
         print_json("secret", {"action": "created", **made})

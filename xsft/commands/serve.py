@@ -31,11 +31,11 @@ QUESTION = {"model": NAMED, "messages": [{"role": "user", "content": "Hello"}]}
 
 def run(args: argparse.Namespace) -> int:
     is_file = args.model.endswith(WORKLOADS)
-    _refuse_options(args, is_file=is_file)
+    _refuse_serve_options(args, is_file=is_file)
     return serve_on_cluster(args) if is_file else _serve_here(args)
 
 
-def _refuse_options(args: argparse.Namespace, *, is_file: bool) -> None:
+def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
     here = {"--port": args.port}
     there = {
         "--weights": args.weights,
@@ -55,14 +55,14 @@ def _serve_here(args: argparse.Namespace) -> int:
     free_port(args.port)  # before an export that takes minutes
     with shown("setting up") as progress:
         engine = environments.ensure("engine", progress=progress)
-    model = served_model(_folder(args.model), engine=engine)
+    model = served_model(_folder_to_serve(args.model), engine=engine)
     server = Server(model=model, port=free_port(args.port))
     with as_ctrl_c(), scratch_folder("serve") as scratch:
         serve(server, engine=engine, scratch=scratch, ready=lambda: _say(server, as_json=args.json))
     return INTERRUPTED
 
 
-def _folder(given: str) -> Path:
+def _folder_to_serve(given: str) -> Path:
     """Return the folder of the given name; a name without a file is a run's, whose export is made if it is missing.
 
     Raises as `training_of` and `export_here` do, RunFailed if the export fails.

@@ -52,11 +52,11 @@ class _Objects(yaml.SafeDumper):
         return True
 
 
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+def _represent_string(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
 
-_Objects.add_representer(str, _text)
+_Objects.add_representer(str, _represent_string)
 
 
 class ServeCall(Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ def serve_on_cluster(args: argparse.Namespace) -> int:
 
     Raises SpecError and UsageError for a workload that cannot be served, and as `begin` and `found` do.
     """
-    asked = _asked(args)
+    asked = _serve_call(args)
     if args.dry_run:
         _print_plan(asked, file=args.model, as_json=args.json)
         return 0
@@ -82,22 +82,22 @@ def serve_on_cluster(args: argparse.Namespace) -> int:
     assert asked.run.place is not None
     cluster = connect(asked.run.place)
     with when_interrupted(NOTHING_CREATED), shown("serve") as say:
-        begun = begin(cluster, asked.plan, record=_record(args.model, asked.run), progress=say)
+        begun = begin(cluster, asked.plan, record=_server_record(args.model, asked.run), progress=say)
         with when_interrupted(f"The server continues. To end it: {stop_line(cluster, asked.plan)}"):
             wait_for_server(cluster, asked.plan, timeout_s=args.timeout, poll_s=args.poll, say=say)
     print_problems(() if args.json else begun.problems)
     if args.json:
-        print_json("serve", {**_document(asked), "action": begun.action, "uid": begun.uid})
+        print_json("serve", {**_server_document(asked), "action": begun.action, "uid": begun.uid})
     else:
-        sys.stdout.writelines(f"{line}\n" for line in _lines(cluster, asked.plan, begun))
+        sys.stdout.writelines(f"{line}\n" for line in _server_lines(cluster, asked.plan, begun))
     return 0
 
 
-def _record(file: str, run: Run) -> ServerRecord:
+def _server_record(file: str, run: Run) -> ServerRecord:
     return ServerRecord(store=record_store(), provenance=gather_provenance(file), run=run)
 
 
-def _asked(args: argparse.Namespace) -> ServeCall:
+def _serve_call(args: argparse.Namespace) -> ServeCall:
     workload = api.load(args.model, settings=args.settings, run_name=args.run_name)
     if workload.spec.on_this_machine:
         fix = f"Give the name of its run instead: xsft serve {workload.spec.name}"
@@ -124,7 +124,7 @@ def _exported(asked: SharedIntent, training: str, args: argparse.Namespace) -> s
     return weights
 
 
-def _lines(cluster: Cluster, plan: ServingPlan, begun: ServerBegun) -> Iterator[str]:
+def _server_lines(cluster: Cluster, plan: ServingPlan, begun: ServerBegun) -> Iterator[str]:
     forward = (
         "kubectl",
         "--context",
@@ -145,7 +145,7 @@ def _lines(cluster: Cluster, plan: ServingPlan, begun: ServerBegun) -> Iterator[
 
 def _print_plan(asked: ServeCall, *, file: str, as_json: bool) -> None:
     if as_json:
-        print_json("serve", {**_document(asked), "action": "planned", "uid": None})
+        print_json("serve", {**_server_document(asked), "action": "planned", "uid": None})
     else:
         sys.stdout.writelines(f"{line}\n" for line in _plan_lines(asked, file=file))
 
@@ -167,7 +167,7 @@ def _plan_lines(asked: ServeCall, *, file: str) -> Iterator[str]:
     yield from problems_block(asked.problems)
 
 
-def _document(asked: ServeCall) -> dict[str, Any]:
+def _server_document(asked: ServeCall) -> dict[str, Any]:
     plan = asked.plan
     return {
         "url": plan.output,

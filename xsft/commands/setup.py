@@ -15,14 +15,14 @@ def run(args: argparse.Namespace) -> int:
     with shown("setting up") as progress:
         ready = [bring(name, progress=progress) for name in args.names or environments.USUAL]
     if args.json:
-        print_json("setup", {"environments": [_row(found) for found in ready]})
+        print_json("setup", {"environments": [_environment_row(found) for found in ready]})
         return 0
     for environment in ready:
         print(f"{environment.name} {environment.version}: {environment.folder}")
     return 0
 
 
-def _row(environment: BuiltEnvironment) -> dict[str, str]:
+def _environment_row(environment: BuiltEnvironment) -> dict[str, str]:
     return {
         "name": environment.name,
         "version": environment.version,

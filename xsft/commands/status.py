@@ -36,14 +36,14 @@ def run(args: argparse.Namespace) -> int:
         from xsft.commands.status_watch import EVERY_S, watch
 
         return watch(query, every_s=args.every or EVERY_S, pause=pause)
-    return report(query, json=args.json, stdout=sys.stdout)
+    return report_status(query, json=args.json, stdout=sys.stdout)
 
 
 def wanted_of(args: argparse.Namespace) -> RowFilter:
     return RowFilter(runs=tuple(args.runs), states=tuple(args.state), mode=args.mode, everything=args.all)
 
 
-def report(query: RunQuery, *, json: bool, stdout: TextIO) -> int:
+def report_status(query: RunQuery, *, json: bool, stdout: TextIO) -> int:
     """Read the runs once and print them; return 0, or the exit status for a name that no run has, if others were found.
 
     Raises Unreachable if nothing could be read, UsageError if none of the named runs exists.
@@ -58,7 +58,7 @@ def report(query: RunQuery, *, json: bool, stdout: TextIO) -> int:
     warnings = (*found.problems, *(one for row in picked for one in zero_loss(row)))
     print_problems(() if json else warnings)
     if json:
-        _print_document(picked, (*warnings, *unknown))
+        _print_rows(picked, (*warnings, *unknown))
     else:
         show(picked, stdout)
         _say_hidden(query.wanted, rows, shown=len(picked))
@@ -103,5 +103,5 @@ def _say_hidden(wanted: RowFilter, rows: Sequence[FoldedRun], *, shown: int) -> 
     sys.stderr.writelines([f"{hint}\n" for hint in hints])
 
 
-def _print_document(rows: Sequence[Row], problems: Sequence[Problem]) -> None:
+def _print_rows(rows: Sequence[Row], problems: Sequence[Problem]) -> None:
     print_json("status", {"runs": [run_document(row) for row in rows], "problems": problem_documents(problems)})

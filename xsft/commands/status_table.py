@@ -52,7 +52,7 @@ def plain_lines(rows: Sequence[Row]) -> tuple[str, ...]:
 def aligned(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[str, ...]:
     cells = [[column.head for column in columns], *([column.text(row) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    return tuple(_line(columns, line, widths) for line in cells)
+    return tuple(_table_line(columns, line, widths) for line in cells)
 
 
 def change(row: Row) -> str:
@@ -71,7 +71,7 @@ def fitting(rows: Sequence[Row], *, width: int) -> tuple[Column, ...]:
     return tuple(kept)
 
 
-def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
+def _table_line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
     pairs = zip(columns, cells, widths, strict=True)
     return (" " * GAP).join(cell.rjust(w) if c.right else cell.ljust(w) for c, cell, w in pairs).rstrip()
 
@@ -84,7 +84,7 @@ def _width(columns: Sequence[Column], rows: Iterable[Row]) -> int:
 NOTHING = "-"
 
 
-def _tpu(row: Row) -> str:
+def _tpu_cell(row: Row) -> str:
     if row.on_this_machine:
         return "local"
     if row.tpu is None:
@@ -92,7 +92,7 @@ def _tpu(row: Row) -> str:
     return _safe(f"{row.num_slices}x {row.tpu}" if (row.num_slices or 1) > 1 else row.tpu)
 
 
-def _step(row: Row) -> str:
+def _step_cell(row: Row) -> str:
     """Return the step; `not read` only if there are steps to read: a queued run has none."""
     asked = f"/{row.steps}" if row.steps is not None else ""
     if row.step is not None:
@@ -108,14 +108,14 @@ def _pace(row: Row) -> str:
     return f"{row.step_seconds:.0f}s" if row.step_seconds >= 100 else f"{row.step_seconds:.3g}s"
 
 
-def _wait(row: Row) -> str:
+def _wait_cell(row: Row) -> str:
     """Return the number of workloads ahead while the run waits, its ETA while it runs."""
     if row.queue_position is not None and row.state in ("queued", "evicted"):
         return "next" if row.queue_position == 0 else f"{row.queue_position} ahead"
     return f"ETA {duration_text(row.eta_s)}" if row.eta_s is not None else NOTHING
 
 
-def _restarts(row: Row) -> str:
+def _restarts_cell(row: Row) -> str:
     if row.restarts is None:
         return NOTHING
     return f"{row.restarts}/{row.max_restarts}" if row.max_restarts is not None else str(row.restarts)
@@ -133,7 +133,7 @@ def _seen(row: Row) -> str:
     return f"{age}: {','.join(row.evidence)}" if row.evidence else age
 
 
-def _cluster(row: Row) -> str:
+def _cluster_cell(row: Row) -> str:
     if row.on_this_machine:
         return _safe(f"this machine: {row.output}" if row.output else "this machine")
     return _safe(row.cluster)
@@ -148,16 +148,16 @@ COLUMNS: tuple[Column, ...] = (
     Column(head="RUN", text=lambda r: _safe(r.run_name), drop=0),
     Column(head="STATE", text=lambda r: r.state, drop=0),
     Column(head="REASON", text=lambda r: _safe(r.reason), drop=1),
-    Column(head="STEP", text=_step, drop=2, right=True),
+    Column(head="STEP", text=_step_cell, drop=2, right=True),
     Column(head="LOSS", text=lambda r: NOTHING if r.loss is None else f"{r.loss:.4g}", drop=3, right=True),
     Column(head="STEP TIME", text=_pace, drop=7, right=True),
     Column(head="MFU", text=lambda r: NOTHING if r.mfu is None else f"{r.mfu:.1%}", drop=9, right=True),
-    Column(head="QUEUE/ETA", text=_wait, drop=6),
+    Column(head="QUEUE/ETA", text=_wait_cell, drop=6),
     Column(head="AGE", text=lambda r: NOTHING if r.age_s is None else duration_text(r.age_s), drop=4, right=True),
-    Column(head="RESTARTS", text=_restarts, drop=10, right=True),
+    Column(head="RESTARTS", text=_restarts_cell, drop=10, right=True),
     Column(head="RESUMED", text=_resumed, drop=8),
     Column(head="MODE", text=lambda r: _safe(r.mode), drop=12),
-    Column(head="TPU", text=_tpu, drop=11),
+    Column(head="TPU", text=_tpu_cell, drop=11),
     Column(head="EVIDENCE", text=_seen, drop=5),
-    Column(head="CLUSTER", text=_cluster, drop=13),
+    Column(head="CLUSTER", text=_cluster_cell, drop=13),
 )

@@ -77,15 +77,15 @@ def next_look(query: RunQuery, before: StatusView | None) -> StatusView:
         return StatusView(rows=_older(before.rows, query.now()), said=lines_of(silent.problems), stale=True)
     picked = tuple(one.row for one in chosen(rows, query.wanted))
     if not found.whole:  # a run missing from an incomplete answer may still exist
-        there = {_key(one.row) for one in rows}
-        picked = (*picked, *_older((row for row in before.rows if _key(row) not in there), query.now()))
+        there = {_row_key(one.row) for one in rows}
+        picked = (*picked, *_older((row for row in before.rows if _row_key(row) not in there), query.now()))
     return StatusView(rows=picked, said=lines_of(found.problems))
 
 
 def changes(before: StatusView | None, after: StatusView) -> tuple[str, ...]:
     """Return a line per run whose state, reason or step changed, and per run that appeared or disappeared."""
-    old = {} if before is None else {_key(row): row for row in before.rows}
-    new = {_key(row): row for row in after.rows}
+    old = {} if before is None else {_row_key(row): row for row in before.rows}
+    new = {_row_key(row): row for row in after.rows}
     lines = [change(row) for key, row in new.items() if key not in old or change(old[key]) != change(row)]
     lines += [f"{printable(row.run_name)}  no longer shown" for key, row in old.items() if key not in new]
     before_said = before.said if before else ()
@@ -127,6 +127,6 @@ def _older(rows: Iterable[Row], now: str) -> tuple[Row, ...]:
     return tuple(aged(row, now=now) for row in rows)
 
 
-def _key(row: Row) -> tuple[str, ...]:
+def _row_key(row: Row) -> tuple[str, ...]:
     where = (row.cluster if row.on_cluster else row.output) or NOTHING
     return (row.target, where, row.namespace or NOTHING, row.run_name)

@@ -63,17 +63,17 @@ def submit_cluster(
     Raises as `connect` and `Submitter.submit` do, Refused if the answer is no, and as `waiting.error_of` says; under
     `json` the document is printed instead and the exit status returned.
     """
-    printed = (document or _document) if json else None
+    printed = (document or _submission_document) if json else None
     done = submitted(plan, connect=connect, ask=ask)
     if wait is None:
-        return _done(done, printed)
+        return _print_submission(done, printed)
     if not json and done.action != "finished":
-        _say(_report(done))
+        _say(_submission_lines(done))
     with when_interrupted(goes_on(plan.run_name)):
         waited = wait(done)
     if done.action == "finished" and waited.outcome == "reached":
         print_problems(waited.problems)
-        return _done(replace(done, problems=(*done.problems, *waited.problems)), printed)
+        return _print_submission(replace(done, problems=(*done.problems, *waited.problems)), printed)
     return _waited(done, waited, printed)
 
 
@@ -96,12 +96,12 @@ def submitted(plan: Planned, *, connect: Connect, ask: Callable[[str], bool] | N
     return done
 
 
-def _done(done: Submission, document: DocumentOf | None) -> int:
+def _print_submission(done: Submission, document: DocumentOf | None) -> int:
     """Print the submission and return 0. `document`: None for text."""
     if document:
         print_json(*document(done, None, None))
     else:
-        _say(_report(done))
+        _say(_submission_lines(done))
     return 0
 
 
@@ -217,7 +217,7 @@ def _asks_for(plan: Planned) -> Iterator[str]:
             yield at
 
 
-def _report(done: Submission) -> Iterator[str]:
+def _submission_lines(done: Submission) -> Iterator[str]:
     plan = done.plan
     match done.action:
         case "created" | "attempt":
@@ -227,13 +227,13 @@ def _report(done: Submission) -> Iterator[str]:
         case "adopted":
             yield f"{plan.run_name}: JobSet {done.jobset}, uid {done.uid}, has the same workload; nothing was sent"
         case "finished":
-            yield f"{plan.run_name}: finished; {_whole(done)}; nothing was sent"
+            yield f"{plan.run_name}: finished; {_complete_text(done)}; nothing was sent"
     yield from _makes(plan)
     if done.record:
         yield f"record       {done.record}"
 
 
-def _whole(done: Submission) -> str:
+def _complete_text(done: Submission) -> str:
     match done.plan:
         case Plan():
             return f"its checkpoint of step {done.steps} is saved"
@@ -262,7 +262,7 @@ def _resumes(done: Submission) -> Iterator[str]:
         yield "resumes      no checkpoint was saved; it starts at step 0"
 
 
-def _document(done: Submission, waited: Waited | None, failed: XsftError | None) -> Document:
+def _submission_document(done: Submission, waited: Waited | None, failed: XsftError | None) -> Document:
     row = waited.row if waited else None
     steps, loss = (row.step, row.loss) if row else (done.steps, None)
 
@@ -274,14 +274,14 @@ def _document(done: Submission, waited: Waited | None, failed: XsftError | None)
         "spec_digest": done.plan.spec_digest,
         "record": done.record,
         "result": {"steps": steps, "first_loss": None, "last_loss": finite(loss)} if steps else None,
-        "problems": problem_documents(problems_of(done, waited, failed)),
+        "problems": problem_documents(submission_problems(done, waited, failed)),
     }
     if done.resumed_from is not None:
         document |= {"resumed_from": done.resumed_from, "resumed_order": done.resumed_order}
     return "submit", document | waited_fields(waited, failed)
 
 
-def problems_of(done: Submission, waited: Waited | None, failed: XsftError | None) -> tuple[Problem, ...]:
+def submission_problems(done: Submission, waited: Waited | None, failed: XsftError | None) -> tuple[Problem, ...]:
     """Return the problems of a submission, of the wait for its end, and of its failure."""
     return (*done.problems, *(waited.problems if waited else ()), *(failed.problems if failed else ()))
 

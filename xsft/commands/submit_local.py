@@ -49,7 +49,7 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
     match result.outcome:
         case "completed":
             if json:
-                print_json("submit", document(plan, result, picture=picture))
+                print_json("submit", submit_document(plan, result, picture=picture))
             return 0
         case "interrupted":
             return INTERRUPTED
@@ -70,7 +70,7 @@ def train_here(plan: Plan, *, machine: Machine | None, told: TextIO) -> tuple[Lo
 def show_result(plan: Plan, result: LocalResult, *, picture: Path | None, stream: TextIO) -> None:
     """Print the summary of a run. Its plot is drawn with box characters; a terminal that lacks them gets question
     marks."""
-    encoding, lines = stream.encoding or "utf-8", report(plan, result, picture=picture)
+    encoding, lines = stream.encoding or "utf-8", local_lines(plan, result, picture=picture)
     stream.writelines(line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines)
     stream.flush()
 
@@ -83,7 +83,7 @@ def _indexed(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...
     return store.index(replace(found[-1], output=output), str(result.record)) if found else ()
 
 
-def this_machine(plan: Plan) -> Machine:
+def machine_of_plan(plan: Plan) -> Machine:
     """Return the plan's image, or MaxText's environment; fetch or build it if it is missing. Raises as
     `machine_for`.
     """
@@ -91,7 +91,7 @@ def this_machine(plan: Plan) -> Machine:
         return machine_for(plan, progress=progress)
 
 
-def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator[str]:
+def local_lines(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator[str]:
     """Yield the lines of the summary at the end."""
     if result.outcome == "interrupted":
         yield from _interrupted(result)
@@ -146,7 +146,7 @@ def adapter_text(plan: Plan, result: LocalResult) -> str | None:
     return f"{text}; the whole model is {whole:,} parameters, {size_text(whole * width)} ({share:.2g} %)"
 
 
-def document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[str, Any]:
+def submit_document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[str, Any]:
     """Return the document `xsft.submit/1` without its schema."""
     return {
         "run_name": plan.run_name,
@@ -167,7 +167,7 @@ def document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[s
 
 
 def _trained(plan: Plan, machine: Machine | None, told: TextIO) -> LocalResult:
-    machine = machine or this_machine(plan)
+    machine = machine or machine_of_plan(plan)
     print_problems(machine.contain().warnings)
     with live(steps=plan.run.spec.train.steps, stream=told, monotonic=monotonic) as on_event:
         return run_local(plan, machine=machine, on_event=on_event)

@@ -17,7 +17,7 @@ from xsft.commands.log_sources import Logs
 from xsft.commands.logs import write_lines
 from xsft.commands.receipt import record_wait_end
 from xsft.commands.run_sources import runs_at
-from xsft.commands.waiting import Clock, RecordWait, Waited, WaitLimits, noted, told, wait_for
+from xsft.commands.waiting import Clock, RecordWait, Waited, WaitLimits, noted, print_to_stderr, wait_for
 from xsft.commands.why import cause_lines, log_lines
 from xsft.effects.machine.parallel import start
 from xsft.effects.submit.submission import Submission
@@ -126,8 +126,8 @@ def after_plan(plan: Planned, *, patience: WaitLimits, log: TextIO, follow: bool
         query=query,
         patience=patience,
         clock=here,
-        say=told,
-        lines=Logs(runs=runs, trouble=told).follow if follow else None,
+        say=print_to_stderr,
+        lines=Logs(runs=runs, trouble=print_to_stderr).follow if follow else None,
         log=log,
         gather=evidence_of(runs),
         record=partial(record_wait_end, runs) if isinstance(plan, Plan) else lambda _row: (),

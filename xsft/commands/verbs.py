@@ -80,7 +80,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         said = _unquoted(message) if self.discreet else redact(message)
-        raise UsageError(f"{said}{_near(message)}", fix=f"see `{self.prog} --help`")
+        raise UsageError(f"{said}{_did_you_mean(message)}", fix=f"see `{self.prog} --help`")
 
 
 def _unquoted(message: str) -> str:
@@ -88,7 +88,7 @@ def _unquoted(message: str) -> str:
     return re.sub(r"(unrecognized arguments|invalid choice): .*", r"\1 (not shown)", message, flags=re.DOTALL)
 
 
-def _near(message: str) -> str:
+def _did_you_mean(message: str) -> str:
     """Return "Did you mean …?" for an unknown verb, or nothing."""
     given = re.match(r"argument VERB: invalid choice: '([^']*)'", message)
     near = difflib.get_close_matches(given[1], VERBS, n=1) if given else []

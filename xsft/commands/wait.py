@@ -9,7 +9,7 @@ from xsft.commands.arguments.runs import where_text
 from xsft.commands.changes import changes_of
 from xsft.commands.receipt import record_wait_end
 from xsft.commands.run_sources import runs_of
-from xsft.commands.waiting import Waited, WaitLimits, in_time, report, wait_and_report
+from xsft.commands.waiting import Waited, WaitLimits, in_time, report_wait, wait_and_report
 from xsft.effects.machine import clock
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
 
@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
         runs = in_time(partial(runs_of, args, args.run), args.timeout)  # connects where a place or context is named
         if runs is None:
             never = Waited(outcome="unreachable", row=None, seconds=args.timeout)
-            return report(args.run, goal=args.goal, waited=never, json=args.json)
+            return report_wait(args.run, goal=args.goal, waited=never, json=args.json)
         query, here = changes_of(runs)
         return wait_and_report(
             args.run,

@@ -89,15 +89,15 @@ def wait_and_report(
     Raises RunFailed, TimedOut, Unknown or Unreachable if not; under `json` the document is printed, and the exit status
     returned instead.
     """
-    waited = wait_for(name, goal=goal, query=query, patience=patience, clock=clock, say=told)
-    return report(name, goal=goal, waited=replace(waited, problems=noted(waited, record)), json=json)
+    waited = wait_for(name, goal=goal, query=query, patience=patience, clock=clock, say=print_to_stderr)
+    return report_wait(name, goal=goal, waited=replace(waited, problems=noted(waited, record)), json=json)
 
 
-def report(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
+def report_wait(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
     """Report the result of waiting, with the exit status and errors of `wait_and_report`."""
     failed = error_of(name, goal, waited)
     if json:
-        _print_document(name, goal, waited, failed)
+        _print_wait(name, goal, waited, failed)
         print_problems((*waited.problems, *(failed.problems if failed else ())))
         return failed.exit_status if failed else 0
     print_problems(waited.problems)
@@ -125,18 +125,18 @@ def wait_for(
     """
     watch = _Watch(name=name, goal=goal, query=query, say=say, known=known)
     began = clock.monotonic() if patience.began_at is None else patience.began_at
-    left = _left(patience, clock.monotonic() - began)
+    left = _seconds_to_wait(patience, clock.monotonic() - began)
     while True:
         ended = in_time(watch.look, left)
         passed = clock.monotonic() - began
         if ended is not None:
             return Waited(outcome=ended, row=watch.row, seconds=passed, silence=watch.silence)
-        left = _left(patience, passed)
+        left = _seconds_to_wait(patience, passed)
         if left is not None and left <= 0:
             outcome: Literal["timeout", "unreachable"] = "timeout" if watch.row else "unreachable"
             return Waited(outcome=outcome, row=watch.row, seconds=passed, silence=watch.silence)
         in_time(partial(clock.pause, patience.poll_s if left is None else min(patience.poll_s, left)), left)
-        left = _left(patience, clock.monotonic() - began)
+        left = _seconds_to_wait(patience, clock.monotonic() - began)
 
 
 def in_time(act: Callable[[], T], left_s: float | None) -> T | None:
@@ -148,7 +148,7 @@ def in_time(act: Callable[[], T], left_s: float | None) -> T | None:
     return started.result() if started.ended(max(0.0, left_s) + GRACE_S) else None
 
 
-def _left(patience: WaitLimits, passed: float) -> float | None:
+def _seconds_to_wait(patience: WaitLimits, passed: float) -> float | None:
     return None if patience.timeout_s is None else patience.timeout_s - passed
 
 
@@ -260,12 +260,12 @@ def row_of_waited(name: str, goal: Goal, waited: Waited) -> Row:
     return waited.row
 
 
-def told(line: str) -> None:
+def print_to_stderr(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
-def _print_document(name: str, goal: Goal, waited: Waited, failed: XsftError | None) -> None:
+def _print_wait(name: str, goal: Goal, waited: Waited, failed: XsftError | None) -> None:
     document: dict[str, Any] = {
         "run_name": waited.row.run_name if waited.row else name,
         "for": goal.text,

@@ -35,7 +35,7 @@ OTHERS = 4
 
 
 def run(args: argparse.Namespace) -> int:
-    return why(args.run, world=world_of(runs_of(args, args.run)), attempt=args.attempt, json=args.json)
+    return why(args.run, world=why_world(runs_of(args, args.run)), attempt=args.attempt, json=args.json)
 
 
 class WhyWorld(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class WhyWorld(Struct, frozen=True, kw_only=True):
     """Returns an attempt of which only the record is left; None if there is none, or it cannot be read."""
 
 
-def world_of(runs: Runs) -> WhyWorld:
+def why_world(runs: Runs) -> WhyWorld:
     """Return the world that asks the real clusters and this machine."""
     return WhyWorld(query=query_of(runs), gather=evidence_of(runs), recorded=forgotten_attempt(runs))
 
@@ -62,9 +62,9 @@ def why(name: str, *, world: WhyWorld, attempt: int | None = None, json: bool) -
     found = explained(name, world=world, attempt=attempt)
     status = Unknown.exit_status if found.explanation.state == "unknown" else 0
     if json:
-        _print_document(found.row, found.evidence, found.explanation, status)
+        _print_explanation(found.row, found.evidence, found.explanation, status)
     else:
-        sys.stdout.writelines([f"{line}\n" for line in text(found.row, found.evidence, found.explanation)])
+        sys.stdout.writelines([f"{line}\n" for line in why_lines(found.row, found.evidence, found.explanation)])
     return status
 
 
@@ -103,7 +103,7 @@ def _keep(hit: FoldedRun, evidence: Evidence, explained: Explanation, world: Why
         world.query.keep([(replace(evidence.seen, found=found), evidence.status)])
 
 
-def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
+def why_lines(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
     """Yield the explanation as paragraphs of text."""
     told = ", ".join(evidence.status.evidence)
     yield _safe(f"{_title(row, explained)}{f' (source: {told})' if told else ''}")
@@ -168,7 +168,7 @@ def _require_its_cluster(seen: Observation, row: Row) -> None:
         )
 
 
-def _print_document(row: Row, evidence: Evidence, explained: Explanation, status: int) -> None:
+def _print_explanation(row: Row, evidence: Evidence, explained: Explanation, status: int) -> None:
     document: dict[str, Any] = {
         "run_name": row.run_name,
         "jobset": row.jobset,
@@ -178,8 +178,8 @@ def _print_document(row: Row, evidence: Evidence, explained: Explanation, status
         "evidence": list(evidence.status.evidence),
         "observed_at": row.observed_at,
         "tensorboard": row.tensorboard,
-        "cause": _document(explained.cause),
-        "others": [_document(one) for one in explained.others],
+        "cause": _cause_document(explained.cause),
+        "others": [_cause_document(one) for one in explained.others],
         "unread": [f"{one.what}: {one.why}" for one in evidence.seen.unread],
         "problems": [],
         "exit_status": status,
@@ -187,6 +187,6 @@ def _print_document(row: Row, evidence: Evidence, explained: Explanation, status
     print_json("why", document)
 
 
-def _document(cause: Cause) -> dict[str, Any]:
+def _cause_document(cause: Cause) -> dict[str, Any]:
     bare = {"message": _bare(cause.message), "fix": _bare(cause.fix), "evidence": tuple(map(_bare, cause.evidence))}
     return dict(to_builtins(replace(cause, **bare)))

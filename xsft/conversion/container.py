@@ -12,24 +12,24 @@ import sys
 from typing import Any
 
 from xsft.pod.place import BucketPlace, FolderPlace, place_of
-from xsft.pod.work import REFUSED, claimed, ended_with, now, record_end, run, say, status_of
+from xsft.pod.work import REFUSED, claimed, ended_with, now, print_line, record_end, run, status_of
 
 
 def main(notes: dict[str, Any], command: list[str]) -> int:
     if (host := os.environ.get("JOB_COMPLETION_INDEX", "0")) != "0":
-        say(f"host {host} has nothing to do: host 0 converts")
+        print_line(f"host {host} has nothing to do: host 0 converts")
         return 0
     checkpoint, beside = notes["checkpoint"], notes["record_path"]
     place = place_of(beside)
     record = {**notes["record"], "started_at": now()}
     if not claimed(place, beside, record, result=checkpoint.rpartition("/")[0]):
-        say(f"another process has begun to write {checkpoint}; convert again, which takes a new folder")
+        print_line(f"another process has begun to write {checkpoint}; convert again, which takes a new folder")
         return REFUSED
     status, stopped_by = run(command)
     whole = is_committed(place, checkpoint)
     record_end(place, notes, record, outcome_of(status=status, stopped_by=stopped_by, whole=whole))
     if whole and status:
-        say(f"the checkpoint is saved whole; afterwards the converter ended with exit status {status}")
+        print_line(f"the checkpoint is saved whole; afterwards the converter ended with exit status {status}")
     return 0 if whole else status_of(status)
 
 

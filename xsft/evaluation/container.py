@@ -13,7 +13,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from xsft.evaluation.measure_worker import ending, evaluated, say
+from xsft.evaluation.measure_worker import ending, evaluated, print_progress
 from xsft.evaluation.verdict import AnswerPattern, EvaluationRules, Judgement, Losses, judge_evaluation
 from xsft.pod.expression import matches
 from xsft.pod.place import place_of
@@ -30,8 +30,8 @@ def main(job: dict[str, Any], into: str) -> None:
     written = place.create(
         into, json.dumps(evaluation_document(found, judgement, job["noted"]), indent=1, allow_nan=False)
     )
-    say(f"wrote {into}" if written else f"{into} exists already, of the same inputs; it stays")
-    say(f"verdict {judgement.summary}")
+    print_progress(f"wrote {into}" if written else f"{into} exists already, of the same inputs; it stays")
+    print_progress(f"verdict {judgement.summary}")
     record_attempt(place, job, end_of(judgement))
 
 

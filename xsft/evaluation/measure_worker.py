@@ -39,14 +39,14 @@ def evaluated(job: dict[str, Any]) -> dict[str, Any]:
     asked = [prompt_ids(tokenizer, one) for one in prompts]
     found = {}
     for one in job["models"]:
-        say(f"{one['name']}: loading the weights")
+        print_progress(f"{one['name']}: loading the weights")
         with loaded(configured(one["argv"])) as model:
             answers = decoded(model, asked, job=job, tokenizer=tokenizer, name=one["name"])
             found[one["name"]] = {"answers": answers, **loss_of(model, rows, name=one["name"])}
     return {"prompts": prompts, "models": found}
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     sys.stdout.write(f"xsft evaluate: {text}\n")
     sys.stdout.flush()
 
@@ -108,7 +108,7 @@ def held_out(config: Any, *, rows: int) -> tuple[list[Any], list[Any]]:
     made = make_grain_eval_iterator if config.dataset_type == "grain" else make_hf_eval_iterator
     one_device = jax.sharding.Mesh(jax.local_devices()[:1], ("one",))
     with watched() as turns:
-        say("reading the held-out split")
+        print_progress("reading the held-out split")
         split = made(RowByRow(config, jax.process_count()), one_device, [jax.process_index()])
         found = list(islice(until_the_end(split.local_iterator), rows))
     return found, turns
@@ -198,7 +198,7 @@ def decoded(model: LoadedModel, asked: list[list[int]], *, job: dict[str, Any], 
         if not going.any():
             break
         if at % 16 == 0:
-            say(f"{name}: token {at + 1} of at most {most}")
+            print_progress(f"{name}: token {at + 1} of at most {most}")
         chosen = np.asarray(next_of(tokens, ends))
         rows = np.flatnonzero(going)
         tokens[rows, ends[rows]] = chosen[rows]
@@ -263,7 +263,7 @@ def loss_of(model: LoadedModel, rows: list[Any], *, name: str) -> dict[str, Any]
     total, targets, measured = 0.0, 0, loss_sums(model)
     for done, batch in batches(rows, size=int(model.config.micro_batch_size_to_eval_on)):
         if done % (16 * len(batch["inputs"])) == 0:
-            say(f"{name}: loss of row {done + 1} of {len(rows)}")
+            print_progress(f"{name}: loss of row {done + 1} of {len(rows)}")
         summed, count = measured(batch)
         total, targets = total + float(summed), targets + int(count)
     return {"loss": total / targets if targets else None, "targets": targets, "rows": len(rows)}
@@ -309,7 +309,7 @@ def ending(work: Callable[[], None]) -> None:
     except (Exception, SystemExit) as problem:
         traceback.print_exc()
         sys.stderr.flush()
-        say(f"failed: {type(problem).__name__}: {problem}")
+        print_progress(f"failed: {type(problem).__name__}: {problem}")
         os._exit(1)  # at a usual exit JAX waits for the other processes, which wait for this one
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from xsft.export.judging import judged
 from xsft.pod.place import BucketPlace, FolderPlace, place_of
-from xsft.pod.work import REFUSED, claimed, ended_with, now, record_end, run, say
+from xsft.pod.work import REFUSED, claimed, ended_with, now, print_line, record_end, run
 
 BOOT = "xsft/pod/boot.py"
 """File that starts another program of those that were sent."""
@@ -45,7 +45,7 @@ def main(sent: dict[str, Any], command: list[str]) -> int:
     place = place_of(beside)
     record = {**notes["record"], "started_at": now()}
     if not claimed(place, beside, record, result=f"{directory}/{COPIES}"):
-        say(f"another process has begun to write {directory}; export again, which takes a new folder")
+        print_line(f"another process has begun to write {directory}; export again, which takes a new folder")
         return REFUSED
     end: dict[str, Any] = {"verification": None}
     try:
@@ -57,7 +57,7 @@ def main(sent: dict[str, Any], command: list[str]) -> int:
     except Exception as failed:
         end |= {"outcome": "failed", "reason": f"{type(failed).__name__}: {failed}"}
     record_end(place, notes, record, end)
-    say(end.get("reason") or f"{directory} is complete: {end['verification']['compared']} tensors were compared")
+    print_line(end.get("reason") or f"{directory} is complete: {end['verification']['compared']} tensors were compared")
     return 0 if end["outcome"] == "completed" else 1
 
 
@@ -77,7 +77,7 @@ def written(folder: Path, sent: dict[str, Any], command: list[str]) -> dict[str,
     notes, files = sent["notes"], sent["files"]
     _raise_unless_ended_well(run(command), "MaxText's exporter")
     ask_program(notes["tokenizer"], files)
-    say("comparing the tensors with the checkpoint")
+    print_line("comparing the tensors with the checkpoint")
     job = {**notes["comparison"]["notes"], "seed": int.from_bytes(os.urandom(4), "big")}
     answer = ask_program({**notes["comparison"], "notes": job}, files)
     found = judged(sizes_in(folder), reader(folder), answer=answer, of=answer["folders"][0], dtype=job["dtype"])
@@ -129,7 +129,7 @@ def deliver(folder: Path, sizes: dict[str, int], notes: dict[str, Any], place: B
     Raises ExportFailed, and as the client does.
     """
     where = notes["hub"] or notes["directory"]
-    say(f"copying {len(sizes)} files, {sum(sizes.values()):,} bytes, to {where}")
+    print_line(f"copying {len(sizes)} files, {sum(sizes.values()):,} bytes, to {where}")
     if not place.create(f"{notes['directory']}/{COPIES}", json.dumps({"at": now()})):
         raise ExportFailed(f"another process copies to {where}")
     if notes["hub"]:

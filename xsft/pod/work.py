@@ -50,7 +50,7 @@ def record_end(
     try:
         place.overwrite(notes["record_path"], json.dumps({**record, **end, "finished_at": now()}, indent=1))
     except Exception as failed:
-        say(f"the end could not be recorded: {failed}")
+        print_line(f"the end could not be recorded: {failed}")
         return
     if "attempt" in notes and end["outcome"] != "interrupted":  # cancel or the cluster stopped it and knows why
         record_attempt(place, notes, end)
@@ -63,7 +63,7 @@ def record_attempt(place: BucketPlace | FolderPlace, notes: dict[str, Any], end:
     try:
         place.create(f"{notes['attempt_stem']}.{end['outcome']}.json", json.dumps(facts, indent=1))
     except Exception as failed:
-        say(f"the end could not be recorded: {failed}")
+        print_line(f"the end could not be recorded: {failed}")
 
 
 def ended_with(status: int) -> str:
@@ -80,6 +80,6 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"xsft: {line}\n")
     sys.stdout.flush()

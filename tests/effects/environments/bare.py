@@ -38,7 +38,7 @@ MANAGED = f"cpython-3.12.1-linux-{platform.machine()}-gnu"
 
 def prefix_of(minor: Minor) -> Path:
     """Return the installation prefix of this machine's Python `minor`; skip the test if it has none."""
-    found = interpreters.find((minor,), env=own_environment(), home=Path.home())
+    found = interpreters.find_interpreter((minor,), env=own_environment(), home=Path.home())
     if found is None:
         pytest.skip(f"no Python {minor[0]}.{minor[1]} on this machine")
     code = "import sys; print(sys.base_prefix)"

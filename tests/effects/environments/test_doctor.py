@@ -175,4 +175,4 @@ def test_an_old_python_is_not_ok(machine: CheckedMachine) -> None:
 
 
 def test_this_machine_is_described_with_both_environments() -> None:
-    assert {"xpk", "maxtext"} <= {spec.name for spec in doctor.this_machine().specs}
+    assert {"xpk", "maxtext"} <= {spec.name for spec in doctor.checked_machine().specs}

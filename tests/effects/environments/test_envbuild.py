@@ -149,7 +149,7 @@ def test_verify_notices_a_file_that_is_gone_and_repairs_it(shop: Shop, place: Bu
 @pytest.mark.parametrize("minor", [(3, 11), (3, 12), (3, 13)])
 def test_a_file_that_is_gone_is_noticed_by_every_python(tmp_path: Path, minor: tuple[int, int]) -> None:
     """Python 3.12 changed what `importlib.metadata` says about files that are not there."""
-    found = interpreters.find((minor,), env=dict(os.environ), home=Path.home())
+    found = interpreters.find_interpreter((minor,), env=dict(os.environ), home=Path.home())
     if found is None:
         pytest.skip(f"no Python {minor[0]}.{minor[1]} on this machine")
     info = tmp_path / "tinything-1.0.dist-info"

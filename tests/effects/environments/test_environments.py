@@ -105,4 +105,4 @@ def test_no_marker_but_the_right_one_makes_a_folder_valid(
     folder = tmp_path_factory.mktemp("envs")
     (folder / "lib").mkdir()
     (folder / installed.MARKER).write_bytes(marker)
-    assert installed.read(folder, spec) is None
+    assert installed.read_installed(folder, spec) is None

@@ -47,7 +47,7 @@ def test_a_python_behind_a_shim_that_fails_is_found_in_pyenvs_folder(tmp_path: P
     put(tmp_path / "bin" / "python3.99", SHIM)
     real = tmp_path / ".pyenv" / "versions" / "3.99.1" / "bin" / "python3"
     put(real, says("3, 99, 1", real))
-    found = interpreters.find(((3, 99),), env=env, home=tmp_path)
+    found = interpreters.find_interpreter(((3, 99),), env=env, home=tmp_path)
     assert found == Interpreter(path=real, version=(3, 99, 1), makes_venv=True)
 
 
@@ -60,7 +60,7 @@ def test_managed_pythons_are_found_where_their_variables_put_them(
     real = root / below / "cpython-3.99.2-linux" / "bin" / "python3"
     put(real, says("3, 99, 2", real))
     moved = {variable: str(root)} if variable else {}
-    found = interpreters.find(((3, 99),), env={**env, **moved}, home=tmp_path)
+    found = interpreters.find_interpreter(((3, 99),), env={**env, **moved}, home=tmp_path)
     assert found is not None
     assert found.path == real
 
@@ -69,11 +69,11 @@ def test_the_preferred_series_wins_in_any_order(tmp_path: Path, env: Mapping[str
     second = put(tmp_path / "bin" / "python3", says("3, 98, 0", tmp_path / "bin" / "python3"))
     first = tmp_path / ".pyenv" / "versions" / "3.99.1" / "bin" / "python3"
     put(first, says("3, 99, 1", first))
-    chosen = interpreters.find(((3, 99), (3, 98)), env=env, home=tmp_path)
+    chosen = interpreters.find_interpreter(((3, 99), (3, 98)), env=env, home=tmp_path)
     assert chosen is not None
     assert chosen.path == first
     first.unlink()
-    fallback = interpreters.find(((3, 99), (3, 98)), env=env, home=tmp_path)
+    fallback = interpreters.find_interpreter(((3, 99), (3, 98)), env=env, home=tmp_path)
     assert fallback is not None
     assert fallback.path == second
 
@@ -89,7 +89,7 @@ def test_what_does_not_run_as_cpython_is_no_interpreter(tmp_path: Path, env: Map
 def test_nothing_fitting_is_none_and_the_way_to_get_one_names_the_version(
     tmp_path: Path, env: Mapping[str, str]
 ) -> None:
-    assert interpreters.find(((3, 99),), env=env, home=tmp_path) is None
+    assert interpreters.find_interpreter(((3, 99),), env=env, home=tmp_path) is None
     assert "pyenv install 3.99" in interpreters.how_to_get((3, 99))
 
 

@@ -13,7 +13,7 @@ from tests.checkpoints import unpacked
 from tests.fakes.gcs import Bucket, serving
 from xsft.effects.facts.arrays import read_arrays
 from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.effects.facts.inspect import inspect
+from xsft.effects.facts.inspect import inspect_checkpoint
 from xsft.effects.records.records import record_store
 from xsft.effects.records.storage import LocalStorage
 
@@ -45,7 +45,7 @@ def bucket(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 @pytest.mark.parametrize("item", PARAMETERS)
 def test_ocdbt_in_a_bucket_gives_every_dtype(bucket: Bucket, tmp_path: Path, item: str) -> None:
     """From its manifest and the root of its index; what holds values is not asked for."""
-    report = inspect(f"gs://my-bucket/{item}", store=record_store({"HOME": str(tmp_path)}))
+    report = inspect_checkpoint(f"gs://my-bucket/{item}", store=record_store({"HOME": str(tmp_path)}))
     assert (report.status, report.dtypes, report.parameters) == ("complete", DTYPES[item], PARAMETERS[item])
     assert report.bytes is not None
     assert report.bytes > 50_000 > report.bytes_read

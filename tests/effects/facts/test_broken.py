@@ -17,7 +17,7 @@ from tests.checkpoints import unpacked
 from xsft.checkpoint.report import Report
 from xsft.effects.facts.arrays import MAX_METADATA
 from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.effects.facts.inspect import inspect
+from xsft.effects.facts.inspect import inspect_checkpoint
 from xsft.effects.records.records import record_store
 
 ITEM = "qwen3-converted/0/items"
@@ -32,7 +32,7 @@ def item(tmp_path: Path) -> Path:
 
 
 def report(path: Path) -> Report:
-    return inspect(str(path), store=record_store({"HOME": str(path.parent)}))
+    return inspect_checkpoint(str(path), store=record_store({"HOME": str(path.parent)}))
 
 
 def file_of(item: Path, name: str) -> Path:

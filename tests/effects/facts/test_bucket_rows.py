@@ -19,7 +19,7 @@ from tests.fakes.gcs import Bucket, serving
 from xsft import api
 from xsft.dataset.counted import content_address
 from xsft.effects.facts import gather
-from xsft.effects.facts.counted import keep
+from xsft.effects.facts.counted import keep_counts
 from xsft.effects.facts.row_content import local_content
 from xsft.effects.facts.row_files import glob_regex
 from xsft.effects.facts.rows import read_rows
@@ -117,7 +117,7 @@ def test_counts_of_a_copy_are_found_by_content(bucket: Bucket, tmp_path: Path) -
     found = warning("data-truncated", "train", "Many are cut.", "Raise it.")
     key = content_address(make_intent(loaded.spec, facts).run, replace(facts, data=known))
     assert key
-    keep(key, CountedData(problems=(found,), rows="all", on="20260101"))
+    keep_counts(key, CountedData(problems=(found,), rows="all", on="20260101"))
     assert "data-truncated" in ids(*there)
     bucket.objects["a.jsonl"] = ROW * 481
     assert "data-truncated" not in ids(*there), "another content"

@@ -8,7 +8,7 @@ import xsft
 from xsft import api
 from xsft.dataset.counted import address
 from xsft.effects.facts import gather
-from xsft.effects.facts.counted import keep, kept
+from xsft.effects.facts.counted import counts_kept, keep_counts
 from xsft.facts import CountedData
 from xsft.planner import make_intent
 from xsft.problems import warning
@@ -37,19 +37,19 @@ def ids(*settings: str) -> set[str]:
 
 def test_what_was_counted_is_known_to_a_check() -> None:
     assert "data-not-counted" in ids()
-    keep(of(), FOUND)
+    keep_counts(of(), FOUND)
     assert "data-truncated" in ids("train.learning_rate=0.1"), "that changes no count"
     assert "data-not-counted" not in ids()
     assert "data-truncated" not in ids("train.max_target_length=64")
 
 
 def test_what_another_xsft_kept_is_no_count(tmp_path: Path) -> None:
-    keep("a", FOUND)
-    assert kept("a") == FOUND
+    keep_counts("a", FOUND)
+    assert counts_kept("a") == FOUND
     (file,) = (tmp_path / "state" / "counted").iterdir()
     file.write_text('{"problems": 3}')
-    assert kept("a") is None
-    assert kept("b") is None
+    assert counts_kept("a") is None
+    assert counts_kept("b") is None
 
 
 def test_other_rows_are_another_count(tmp_path: Path) -> None:

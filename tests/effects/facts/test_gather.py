@@ -9,7 +9,7 @@ import pytest
 
 from tests.checks.factory import DROP, spec
 from tests.effects.gitrepo import git, made_in
-from xsft.effects.facts.gather import folder_of, gather, machine
+from xsft.effects.facts.gather import gather, machine, workload_folder
 from xsft.errors import Unreachable
 from xsft.facts import CheckpointFacts, DataFacts, Facts
 
@@ -120,7 +120,7 @@ def test_files_under_a_data_dir_are_not_looked_for_elsewhere(
 
 
 def test_standard_input_is_here() -> None:
-    assert folder_of("-") == Path.cwd()
+    assert workload_folder("-") == Path.cwd()
 
 
 def test_looks_that_need_no_other_answer_are_sent_before_any_is_answered(tmp_path: Path) -> None:

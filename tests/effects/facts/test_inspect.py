@@ -12,9 +12,9 @@ from tests.checkpoints import unpacked
 from tests.fakes.gcs import Bucket, serving
 from tests.localruns import FakeTrainer, local_plan
 from xsft.checkpoint.report import Writer
-from xsft.commands.checkpoint import text
+from xsft.commands.checkpoint import checkpoint_lines
 from xsft.conversion.record import FILE, ConversionRecord
-from xsft.effects.facts.inspect import inspect
+from xsft.effects.facts.inspect import inspect_checkpoint
 from xsft.effects.local.run import run_local
 from xsft.effects.records.records import record_store
 from xsft.stages.result_record import to_json
@@ -35,7 +35,7 @@ def stores(tmp_path: Path) -> Path:
 
 
 def writer(path: str, home: Path) -> Writer | None:
-    return inspect(path, store=record_store({"HOME": str(home)})).written_by
+    return inspect_checkpoint(path, store=record_store({"HOME": str(home)})).written_by
 
 
 def test_the_training_that_saved_it(stores: Path, tmp_path: Path) -> None:
@@ -66,7 +66,9 @@ def test_the_conversion_that_wrote_it(stores: Path, tmp_path: Path, bucket: Buck
     (folder / FILE).parent.mkdir()
     (folder / FILE).write_text(to_json(RECORD))
     assert writer(str(folder / "0" / "items"), tmp_path) == CONVERSION
-    said = text(inspect(str(folder / "0" / "items"), store=record_store({"HOME": str(tmp_path)})))
+    said = checkpoint_lines(
+        inspect_checkpoint(str(folder / "0" / "items"), store=record_store({"HOME": str(tmp_path)}))
+    )
     assert f"written by  conversion qwen-chat-convert of Qwen/Qwen3-0.6B@{COMMIT}, digest dddddddddddd" in list(said)
 
 

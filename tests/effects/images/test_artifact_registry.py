@@ -191,13 +191,13 @@ def test_an_answer_that_is_no_json_is_no_answer(fake: FakeArtifactRegistry, clie
 
 def test_a_missing_login_is_reported_before_any_request() -> None:
     with pytest.raises(Unreachable) as unreachable:
-        module.connect({"HOME": "/nowhere", "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"})
+        module.connect_artifact_registry({"HOME": "/nowhere", "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"})
     assert (unreachable.value.problem_id, unreachable.value.exit_status) == ("registry-login-missing", 5)
 
 
 @pytest.mark.engine
 def test_what_was_pushed_is_what_is_listed(engine: Engine, registry: Registry, tmp_path: Path) -> None:
-    docker, client = docker_client.connect(engine.env), find_client(engine.env)
+    docker, client = docker_client.connect_engine(engine.env), find_client(engine.env)
     for name in ("image", "other"):
         build(step(tmp_path / name, {"data": name}), engine=docker, client=client, names=(f"xsft-test/{name}:1",))
     repository, team = f"{registry.address}/xsft/team", Repository(project="my-project", location="us", name="xsft")

@@ -45,7 +45,7 @@ FILLS_THE_DISK = "RUN python3 -c \"import os; os.write(os.open('/dev/full', 1), 
 
 @pytest.fixture
 def docker(engine: RunningEngine) -> Engine:
-    return docker_client.connect(engine.env)
+    return docker_client.connect_engine(engine.env)
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ import pickle, sys
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_build import build, find_client
 env, step, name = pickle.load(open(sys.argv[1], "rb"))
-engine = docker_client.connect(env)
+engine = docker_client.connect_engine(env)
 build(step, engine=engine, client=find_client(env), names=(name,), on_event=lambda event: print(event, flush=True))
 """
 

@@ -16,7 +16,7 @@ from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import step
 from xsft.effects.images.docker_build import build, find_client
-from xsft.effects.images.docker_client import connect, error_of, layer_of
+from xsft.effects.images.docker_client import connect_engine, error_of, layer_of
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.image.progress import Layer
 
@@ -25,7 +25,7 @@ needs_engine = pytest.mark.engine
 
 def refused(env: dict[str, str]) -> EnvironmentMissing:
     with pytest.raises(EnvironmentMissing) as missing:
-        connect(env)
+        connect_engine(env)
     return missing.value
 
 
@@ -105,13 +105,13 @@ def test_the_context_that_docker_would_take(
     (tmp_path / "config.json").write_text(json.dumps({"currentContext": "tests"}))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     for env in ({}, {"DOCKER_CONTEXT": "tests"}):
-        assert connect(env).host == engine.host
-    assert connect({**engine.env, "DOCKER_CONTEXT": "other"}).host == engine.host
+        assert connect_engine(env).host == engine.host
+    assert connect_engine({**engine.env, "DOCKER_CONTEXT": "other"}).host == engine.host
 
 
 @needs_engine
 def test_what_the_engine_holds(engine: RunningEngine, registry: Registry, tmp_path: Path) -> None:
-    docker = connect(engine.env)
+    docker = connect_engine(engine.env)
     assert not docker.rootless
     assert docker.image("xsft-test/none:1") is None
     made = step(tmp_path, {"data": "x"}, labels={"dev.xsft.kind": "held"})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.engine.steps import context
 from tests.replacing import replace
-from xsft.effects.images.docker_context import MTIME_S, entry, with_folders, write
+from xsft.effects.images.docker_context import MTIME_S, entry, with_folders, write_context
 from xsft.errors import Refused
 from xsft.image.model import ContextFile
 from xsft.image.progress import Sent
@@ -23,7 +23,7 @@ PATHS = st.lists(PARTS, min_size=1, max_size=4).map("/".join)
 
 
 def tar(files: tuple[ContextFile, ...]) -> bytes:
-    write(files, into := io.BytesIO())
+    write_context(files, into := io.BytesIO())
     return into.getvalue()
 
 
@@ -78,7 +78,7 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
 
 def test_how_much_was_sent_is_reported(tmp_path: Path) -> None:
     told: list[Sent] = []
-    write(context(tmp_path, {"a": b"1" * 10, "b": b"2" * 30}), io.BytesIO(), on_sent=told.append)
+    write_context(context(tmp_path, {"a": b"1" * 10, "b": b"2" * 30}), io.BytesIO(), on_sent=told.append)
     assert told == [Sent(bytes=10, total=40), Sent(bytes=40, total=40)]
 
 
@@ -98,7 +98,7 @@ def test_a_large_context_is_not_held_in_memory(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(64 << 20)
     into = Nowhere()
-    write((ContextFile(path="large", kind="file", size=64 << 20, source=str(path)),), into)  # type: ignore[arg-type]
+    write_context((ContextFile(path="large", kind="file", size=64 << 20, source=str(path)),), into)  # type: ignore[arg-type]
     assert 0 < into.largest < 1 << 20
 
 

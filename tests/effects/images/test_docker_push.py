@@ -40,7 +40,7 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture
 def docker(engine: RunningEngine) -> Engine:
-    return docker_client.connect(engine.env)
+    return docker_client.connect_engine(engine.env)
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_a_registry_that_fails_for_ever_is_reported_in_time(docker: Engine, regi
         with misbehaving(registry.address) as proxy:
             proxy.faults.append(Fault(on=on, code=500, times=999))
             started = time.monotonic()
-            hasty = replace(pusher(docker_client.connect(docker.env)), clock=fast_clock)
+            hasty = replace(pusher(docker_client.connect_engine(docker.env)), clock=fast_clock)
             with pytest.raises(Unreachable) as failed:
                 hasty.push(image, repository=f"{proxy.address}/{registry.repository}", tag="code-1")
             time.sleep(max(0.0, 17 - (time.monotonic() - started)))  # the engine's third try would be over
@@ -264,7 +264,7 @@ def test_two_at_once_end_right(docker: Engine, registry: Registry, image: str) -
     repository = f"{registry.address}/{registry.repository}"
 
     def push(_: int) -> str:
-        return pusher(docker_client.connect(docker.env)).push(image, repository=repository, tag="code-1").digest
+        return pusher(docker_client.connect_engine(docker.env)).push(image, repository=repository, tag="code-1").digest
 
     with ThreadPoolExecutor(2) as pool:
         assert set(pool.map(push, range(2))) == {registry.digest("code-1")}

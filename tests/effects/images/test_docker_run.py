@@ -34,7 +34,7 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture
 def docker(engine: RunningEngine) -> Engine:
-    return docker_client.connect(engine.env)
+    return docker_client.connect_engine(engine.env)
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from xsft.effects.images.lock import (
     current_tag,
     image_facts,
     is_stale,
-    keep,
     keep_base,
+    keep_lock,
     lock_file,
     locked_images,
     pinned_base,
@@ -55,8 +55,8 @@ def locked(images: Path, **changes: object) -> Locked:
 
 def test_it_is_written_once_and_read_back(images: Path) -> None:
     made = locked(images)
-    assert keep(images, made) is True
-    assert keep(images, replace(made, pushed_at="later")) is False
+    assert keep_lock(images, made) is True
+    assert keep_lock(images, replace(made, pushed_at="later")) is False
     assert locked_images(images, "mine") == {REPOSITORY: made}
     assert sorted(path.name for path in images.iterdir()) == ["mine", "mine.lock.json"]
 
@@ -69,7 +69,7 @@ def test_the_base_is_pinned_beside_what_was_pushed_and_written_once(images: Path
     assert pinned_base(images, "mine") == base
     assert locked_images(images, "mine") == {}
     made = locked(images)
-    keep(images, made)
+    keep_lock(images, made)
     assert (pinned_base(images, "mine"), locked_images(images, "mine")) == (base, {REPOSITORY: made})
     other = replace(base, digest="sha256:" + "ef" * 32)
     assert keep_base(images, "mine", other) is True
@@ -86,7 +86,7 @@ def test_a_lock_of_a_later_version_pins_no_base(images: Path) -> None:
 def test_what_cannot_be_kept_is_not_overwritten(images: Path, text: str) -> None:
     lock_file(images, "mine").write_text(text)
     with pytest.raises(Refused, match="is pushed"):
-        keep(images, locked(images))
+        keep_lock(images, locked(images))
     assert lock_file(images, "mine").read_text() == text
 
 
@@ -100,13 +100,13 @@ def test_a_lock_that_is_none_is_reported(images: Path) -> None:
 
 
 def test_the_facts_are_those_of_the_places_registry(images: Path) -> None:
-    keep(images, locked(images))
+    keep_lock(images, locked(images))
     here = image_facts("mine", start=images.parent, registry="us-docker.pkg.dev/p/r")
     assert (here.ref, here.maxtext, here.stale) == (f"{REPOSITORY}@{DIGEST}", "0.2.5", False)
     there = image_facts("mine", start=images.parent, registry="europe-docker.pkg.dev/p/r")
     assert (there.ref, there.repository, there.pushed_to) == (None, "europe-docker.pkg.dev/p/r/mine", (REPOSITORY,))
     assert image_facts("mine", start=images.parent, registry=None).ref == here.ref
-    keep(images, locked(images, repository="europe-docker.pkg.dev/p/r/mine"))
+    keep_lock(images, locked(images, repository="europe-docker.pkg.dev/p/r/mine"))
     assert image_facts("mine", start=images.parent, registry=None).ref is None
 
 
@@ -144,7 +144,7 @@ def test_an_unknown_answer_is_neither_yes_nor_no(images: Path) -> None:
 
 def test_a_second_writer_waits_for_the_first_and_takes_nothing_of_it_away(images: Path) -> None:
     elsewhere = locked(images, repository="europe-docker.pkg.dev/p/r/mine")
-    second = threading.Thread(target=keep, args=(images, elsewhere), daemon=True)
+    second = threading.Thread(target=keep_lock, args=(images, elsewhere), daemon=True)
     with exclusive(_guard(lock_file(images, "mine")), waiting=lambda: None):
         second.start()
         second.join(0.5)

@@ -428,7 +428,7 @@ def test_how_long_a_busy_registry_wants_to_be_left_alone(served: Served, registr
 
 @pytest.mark.engine
 def test_a_real_registry(engine: RunningEngine, registry: Registry, tmp_path: Path) -> None:
-    docker = docker_client.connect(engine.env)
+    docker = docker_client.connect_engine(engine.env)
     made = step(tmp_path, {"data": registry.repository}, labels={"dev.xsft.kind": "code"})
     build(made, engine=docker, client=find_client(engine.env), names=("xsft-test/read:1",))
     repository = f"{registry.address}/{registry.repository}"

@@ -107,7 +107,7 @@ def test_a_netrc_neither_blinds_the_look_nor_is_it_sent(
 ) -> None:
     """A real registry that wants the user's Docker login; ~/.netrc has another one for every host."""
     made = step(tmp_path / "image", {"data": registry.repository}, labels={"dev.xsft.maxtext.version": "0.2.5"})
-    docker, repository = docker_client.connect(engine.env), f"{bad_proxy.address}/{registry.repository}"
+    docker, repository = docker_client.connect_engine(engine.env), f"{bad_proxy.address}/{registry.repository}"
     build(made, engine=docker, client=find_client(engine.env), names=("xsft-test/netrc:1",))
     pusher(docker).push("xsft-test/netrc:1", repository=repository, tag="code-1")
     own, netrc = f"me:{secrets.token_hex()}", secrets.token_hex()

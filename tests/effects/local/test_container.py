@@ -148,12 +148,12 @@ def test_what_it_writes_is_the_users(rootless: bool, user: str) -> None:
 
 @pytest.fixture
 def docker(engine: RunningEngine) -> Engine:
-    return docker_client.connect(engine.env)
+    return docker_client.connect_engine(engine.env)
 
 
 @pytest.fixture(scope="module")
 def image(engine: RunningEngine, base_image: BaseImage, tmp_path_factory: pytest.TempPathFactory) -> str:
-    made = docker_client.connect(engine.env)
+    made = docker_client.connect_engine(engine.env)
     return fake_trainer_image(made, tmp_path_factory.mktemp("trainer"), base=base_image.reference)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsft.effects.local.data_pipeline import _refused
+from xsft.effects.local.data_pipeline import _data_refused
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from xsft.effects.local.data_pipeline import _refused
     ],
 )
 def test_words_of_maxtext(said: str, id: str, words: str) -> None:
-    (problem,) = _refused(said).problems
+    (problem,) = _data_refused(said).problems
     assert problem.id == id
     assert words in problem.message
     assert problem.fix

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tests.localruns import OPEN, local_plan
 from tests.until import until
-from xsft.effects.local.evaluate import LocalEvaluation, found, perform
+from xsft.effects.local.evaluate import LocalEvaluation, find_evaluation, perform
 from xsft.effects.local.evaluate_plan import plan_evaluate
 from xsft.effects.local.machine import Machine
 from xsft.effects.machine.filelock import exclusive
@@ -119,16 +119,16 @@ def test_the_report_and_the_record_say_what_was_measured(evaluated: Evaluated) -
 
 
 def test_it_is_measured_once_and_again_for_other_rules(evaluated: Evaluated) -> None:
-    assert found(evaluated.plan).state == "missing"
+    assert find_evaluation(evaluated.plan).state == "missing"
     first = evaluated.performed()
     assert evaluated.performed().action == "done"
-    assert (found(evaluated.plan).state, found(evaluated.plan).result) == ("done", first.result)
+    assert (find_evaluation(evaluated.plan).state, find_evaluation(evaluated.plan).result) == ("done", first.result)
     assert evaluated.starts == 1
     other = replace(evaluated, plan=planned(evaluated.folder, matches="is 3"))
-    assert found(other.plan).state == "missing"
+    assert find_evaluation(other.plan).state == "missing"
     assert other.performed().result != first.result
     assert evaluated.starts == 2
-    assert found(evaluated.plan).state == "done"
+    assert find_evaluation(evaluated.plan).state == "done"
 
 
 def test_a_failed_verdict_stays_failed_without_another_measurement(evaluated: Evaluated) -> None:
@@ -139,7 +139,7 @@ def test_a_failed_verdict_stays_failed_without_another_measurement(evaluated: Ev
     assert (missed.record.outcome, missed.record.last.reason) == ("failed", end.why)
     again = missed.performed()
     assert (again.action, again.verdict, again.why) == ("done", "failed", end.why)
-    assert (found(missed.plan).verdict, missed.starts) == ("failed", 1)
+    assert (find_evaluation(missed.plan).verdict, missed.starts) == ("failed", 1)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_program_that_fails_is_tried_again_at_a_new_path(
     end = evaluated.does(answer, exit=exit).performed()
     assert (end.state, end.result) == ("failed", None)
     assert why in end.why
-    assert (found(evaluated.plan).state, evaluated.record.outcome) == ("failed", "failed")
+    assert (find_evaluation(evaluated.plan).state, evaluated.record.outcome) == ("failed", "failed")
     again = evaluated.does().performed()
     assert (again.action, again.state) == ("attempt", "done")
     assert again.result == f"{evaluated.plan.directory}-2/evaluation.json"
@@ -178,7 +178,7 @@ def test_one_that_was_killed_is_torn(evaluated: Evaluated) -> None:
     Path(evaluated.plan.directory, "evaluation.json").unlink()
     file = Path(evaluated.plan.output) / evaluated.plan.run_name / "xsft" / "run.json"
     file.write_text(file.read_text().replace('"completed"', '"running"'))
-    assert found(evaluated.plan).state == "torn"
+    assert find_evaluation(evaluated.plan).state == "torn"
     end = evaluated.performed()
     assert (end.action, end.state) == ("attempt", "done")
     assert evaluated.record.attempts[0].reason == "xsft or the machine stopped"
@@ -189,7 +189,7 @@ def test_of_two_callers_one_measures(evaluated: Evaluated) -> None:
     other: list[StageEnd] = []
     lock = Path(evaluated.plan.output) / evaluated.plan.run_name / "xsft" / "lock"
     with exclusive(lock, waiting=lambda: None):
-        assert found(evaluated.plan).state == "running"
+        assert find_evaluation(evaluated.plan).state == "running"
         waiting = threading.Thread(target=lambda: other.append(evaluated.performed(said)))
         waiting.start()
         until(lambda: said)
@@ -203,7 +203,7 @@ def test_weights_that_do_not_exist_are_refused(tmp_path: Path, evaluated: Evalua
     with pytest.raises(Refused, match="no checkpoint of step 40") as refused:
         untrained.performed()
     assert refused.value.problem_id == "evaluation-untrained"
-    assert found(untrained.plan).state == "missing"
+    assert find_evaluation(untrained.plan).state == "missing"
 
 
 def test_weights_that_memory_cannot_hold_are_refused(evaluated: Evaluated) -> None:
@@ -227,5 +227,5 @@ def test_the_folder_of_another_run_is_not_touched(evaluated: Evaluated) -> None:
     file.write_text(file.read_text().replace('"evaluation"', '"model"'))
     other = replace(evaluated, plan=planned(evaluated.folder, matches="is 4"))
     with pytest.raises(Refused) as refused:
-        found(other.plan)
+        find_evaluation(other.plan)
     assert refused.value.problem_id == "stage-name-taken"

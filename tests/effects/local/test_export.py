@@ -22,7 +22,7 @@ from tests.hfmodels import SIZES, shapes, write_model
 from tests.localruns import OPEN
 from tests.until import until
 from xsft.effects.facts.exported import plan_export, training_of
-from xsft.effects.local.export import ExportResult, ExportWork, export_here, found, refuse_without_room, stage_end
+from xsft.effects.local.export import ExportResult, ExportWork, export_here, find_export, refuse_without_room, stage_end
 from xsft.effects.local.machine import Machine
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.effects.runs.local import observe_local
@@ -128,7 +128,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_exported_once_and_found_again(lab: Lab) -> None:
-    assert found(lab.plan()).state == "missing"
+    assert find_export(lab.plan()).state == "missing"
     done = lab.export()
     assert (done.action, done.outcome, done.reason) == ("created", "completed", None)
     assert done.folder == lab.plan().first == str(lab.folder / "tiny-export" / lab.plan().digest[:12])
@@ -136,7 +136,7 @@ def test_exported_once_and_found_again(lab: Lab) -> None:
     again = lab.export()
     assert (again.action, again.folder) == ("finished", done.folder)
     assert len(lab.steps()) == 3
-    assert (found(lab.plan()).state, found(lab.plan()).result) == ("done", done.folder)
+    assert (find_export(lab.plan()).state, find_export(lab.plan()).result) == ("done", done.folder)
     record = read_record((lab.folder / "tiny-export" / "xsft" / "run.json").read_bytes())
     assert (record.run_name, record.last.outcome, record.target) == ("tiny-export", "completed", "local")
     entries = [entry for entry in lab.store.local_index().entries if entry.run_name == "tiny-export"]
@@ -159,10 +159,10 @@ def test_a_later_checkpoint_is_another_export(lab: Lab) -> None:
 @pytest.mark.parametrize("step", ["exporter", "tokenizer_worker", "export_worker"])
 def test_killed_in_any_step_it_stays_and_the_next_one_gets_another_path(lab: Lab, step: str) -> None:
     with lab.hanging(step) as process:
-        assert found(lab.plan()).state == "running"
+        assert find_export(lab.plan()).state == "running"
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert found(lab.plan()).state == "torn"
+    assert find_export(lab.plan()).state == "torn"
     first = Path(lab.plan().first)
     held = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.suffix != ".log"}
     done = stage_end(lab.export())
@@ -204,7 +204,7 @@ def test_a_wrong_export_is_never_complete(lab: Lab, answer: dict[str, Any], said
     done = lab.export()
     assert (done.outcome, done.folder) == ("failed", None)
     assert said in str(done.reason)
-    seen = found(lab.plan())
+    seen = find_export(lab.plan())
     assert seen.state == "failed"
     assert said in seen.why
     lab.does()

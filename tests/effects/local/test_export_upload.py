@@ -13,7 +13,7 @@ from tests.effects.local.test_export import lab as lab  # noqa: PLC0414 - its fi
 from tests.fakes.gcs import Bucket, serving
 from xsft.effects.facts.exported import training_of
 from xsft.effects.local.export import ExportResult, ExportWork
-from xsft.effects.local.export_upload import ExportRoute, export_by, found
+from xsft.effects.local.export_upload import ExportRoute, export_by, find_upload
 from xsft.errors import EnvironmentMissing, UsageError
 from xsft.export.record import FILE, from_json
 from xsft.trainers.export import ExportRequest
@@ -47,7 +47,7 @@ def uploads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Uploads]:
 
 
 def test_a_verified_export_is_copied_to_the_bucket_once(uploads: Uploads) -> None:
-    assert found(uploads.route()).state == "missing"
+    assert find_upload(uploads.route()).state == "missing"
     done = uploads.export()
     assert (done.action, done.outcome, done.reason) == ("created", "completed", None)
     assert done.folder == uploads.route().plan().directory
@@ -61,7 +61,7 @@ def test_a_verified_export_is_copied_to_the_bucket_once(uploads: Uploads) -> Non
     assert record is not None
     assert record.verification is not None
     assert (record.outcome, record.verification.compared) == ("completed", 310)
-    assert (found(uploads.route()).state, found(uploads.route()).result) == ("done", done.folder)
+    assert (find_upload(uploads.route()).state, find_upload(uploads.route()).result) == ("done", done.folder)
     steps = uploads.lab.steps()
     assert uploads.export().action == "finished"
     assert uploads.lab.steps() == steps == ["exporter", "tokenizer_worker", "export_worker", "container"]
@@ -79,7 +79,7 @@ def test_a_copy_that_fails_is_not_complete_and_the_next_one_copies_the_same_fold
     assert (done.outcome, done.folder, done.plan.whole) == ("failed", None, None)
     assert "PreconditionFailed" in str(done.reason)
     assert uploads.bucket.objects[taken] == b"of somebody"
-    seen = found(uploads.route())
+    seen = find_upload(uploads.route())
     assert (seen.state, seen.why.endswith(f"not copied to {first}-2")) == ("missing", True)
     assert uploads.export().folder == f"{first}-2"
     assert uploads.lab.steps().count("exporter") == 1

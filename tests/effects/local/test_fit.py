@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.fit_cache import FitCache
-from xsft.effects.local.fit import OFFLINE, CompileShop, compile_step, job_of, prefix
+from xsft.effects.local.fit import OFFLINE, CompileShop, compile_job, compile_step, prefix
 from xsft.effects.local.namespace import CONTAINED, detect
 from xsft.errors import EnvironmentMissing, RunFailed, TimedOut
 from xsft.fit.step import StepToCompile
@@ -116,7 +116,7 @@ def test_no_compiler_starts_without_memory(tmp_path: Path) -> None:
 
 
 def test_the_job_names_the_slice_and_no_place_to_write_but_the_scratch_folder(tmp_path: Path) -> None:
-    job = job_of(STEP, scratch=tmp_path)
+    job = compile_job(STEP, scratch=tmp_path)
     assert {"compile_topology=v6e-8", "compile_topology_num_slices=2", "max_target_length=2048", "model_name=a"} < set(
         job["keys"]
     )

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.effects.machine.files import MAX_BYTES, OLD_S, read_workload_text, sweep, write_atomic
-from xsft.effects.records.index import IndexEntry, keep, read_index
+from xsft.effects.records.index import IndexEntry, keep_entry, read_index
 from xsft.errors import EnvironmentMissing, SpecError, UsageError
 from xsft.problems import Problem
 from xsft.spec.yamltext import parse_yaml
@@ -227,10 +227,10 @@ def aged(path: Path, seconds: float) -> None:
 
 def test_the_next_run_that_is_kept_sweeps_what_a_killed_one_left(tmp_path: Path) -> None:
     left = killed_while_writing(tmp_path / "gemma-0123.json")
-    keep(tmp_path, IndexEntry(run_name="a", target="xpk", output="gs://b/r"))
+    keep_entry(tmp_path, IndexEntry(run_name="a", target="xpk", output="gs://b/r"))
     assert left.exists()  # its writer may be at it
     aged(left, OLD_S + 60)
-    keep(tmp_path, IndexEntry(run_name="b", target="xpk", output="gs://b/r"))
+    keep_entry(tmp_path, IndexEntry(run_name="b", target="xpk", output="gs://b/r"))
     assert not left.exists()
     assert [entry.run_name for entry in read_index(tmp_path).entries] == ["a", "b"]
 

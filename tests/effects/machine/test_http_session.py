@@ -207,7 +207,7 @@ def test_a_bucket_is_read_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_engine_receives_no_credentials(server: Server, tmp_path: Path) -> None:
     server.answers["/version"] = (200, {}, b'{"ApiVersion": "1.41"}')
     server.answers["/v1.41/info"] = (200, {}, b'{"SecurityOptions": ["name=rootless"]}')
-    engine = docker_client.connect({"DOCKER_HOST": f"tcp://{server.address}", "HOME": str(tmp_path)})
+    engine = docker_client.connect_engine({"DOCKER_HOST": f"tcp://{server.address}", "HOME": str(tmp_path)})
     assert engine.rootless
     assert server.logins == {""}
 

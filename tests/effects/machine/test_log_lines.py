@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.effects.machine.log_lines import LONGEST, keep, lines
+from xsft.effects.machine.log_lines import LONGEST, keep_lines, lines
 
 CHUNKS = st.lists(st.text("ab\r\n").map(str.encode), max_size=8)
 
 
 def told(chunks: Iterable[bytes]) -> list[str]:
     found: list[str] = []
-    keep(chunks, log=io.BytesIO(), on_line=found.append)
+    keep_lines(chunks, log=io.BytesIO(), on_line=found.append)
     return found
 
 
@@ -26,7 +26,7 @@ def test_however_it_comes_it_is_the_same_lines_and_the_log_has_every_byte(chunks
     whole = b"".join(chunks)
     log = io.BytesIO()
     found: list[str] = []
-    keep(chunks, log=log, on_line=found.append)
+    keep_lines(chunks, log=log, on_line=found.append)
     assert log.getvalue() == whole
     assert found == [line.decode() for line in whole.splitlines()]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.records.arbitrary import any_of
 from tests.replacing import replace
-from xsft.effects.records.index import IndexEntry, entry_of, keep, read_index
+from xsft.effects.records.index import IndexEntry, entry_of, keep_entry, read_index
 from xsft.records.model import Attempt, ClusterAddress, MeasuredPace, Receipt, Record
 
 ENTRY = IndexEntry(
@@ -33,13 +33,13 @@ ENTRY = IndexEntry(
 @given(any_of(IndexEntry, run_name=st.text("abé-1", min_size=1, max_size=8)))
 def test_every_field_survives_its_file(entry: IndexEntry) -> None:
     with TemporaryDirectory() as folder:
-        keep(Path(folder), entry)
+        keep_entry(Path(folder), entry)
         assert read_index(Path(folder)).entries == (entry,)
 
 
 def test_the_form_of_the_file(tmp_path: Path) -> None:
     """People look into it as well."""
-    keep(tmp_path / "index", replace(ENTRY, run_name="é" * 120, mode=None))
+    keep_entry(tmp_path / "index", replace(ENTRY, run_name="é" * 120, mode=None))
     (file,) = (tmp_path / "index").glob("*.json")
     assert re.fullmatch(r"é{100}-[0-9a-f]{12}\.json", file.name)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
@@ -51,7 +51,7 @@ def test_the_form_of_the_file(tmp_path: Path) -> None:
 
 def test_no_secret_is_kept(tmp_path: Path) -> None:
     token = "hf_" + "Ab1" * 12
-    keep(tmp_path, replace(ENTRY, record=f"https://{token}@host/"))
+    keep_entry(tmp_path, replace(ENTRY, record=f"https://{token}@host/"))
     (file,) = tmp_path.glob("*.json")
     assert token not in file.read_text()
 
@@ -73,7 +73,7 @@ def test_an_entry_holds_the_pace_of_a_run_with_a_receipt(tmp_path: Path) -> None
     known = {"tpu": "v6e-8", "step_time_bound": {"seconds": 0.5, "compiled": True}}
     told = Attempt(number=1, resolved=known, receipt=Receipt(seconds={"training": 10.0}, steps=4))
     record = Record(run_name="a", output="o", spec={"model": {"name": "qwen3-0.6b"}}, attempts=(told,))
-    keep(tmp_path, entry_of(record, path="p", at="t"))
+    keep_entry(tmp_path, entry_of(record, path="p", at="t"))
     (entry,) = read_index(tmp_path).entries
     assert entry.pace == MeasuredPace(model="qwen3-0.6b", tpu="v6e-8", compiled=True, ratio=5.0)
     without = replace(record, attempts=(replace(told, receipt=None),))
@@ -82,14 +82,14 @@ def test_an_entry_holds_the_pace_of_a_run_with_a_receipt(tmp_path: Path) -> None
 
 def test_a_slash_at_the_end_of_an_output_is_no_other_run(tmp_path: Path) -> None:
     for output in ("gs://b/runs", "gs://b/runs/"):
-        keep(tmp_path, replace(ENTRY, output=output))
+        keep_entry(tmp_path, replace(ENTRY, output=output))
     assert [entry.output for entry in read_index(tmp_path).entries] == ["gs://b/runs/"]
 
 
 def test_one_file_for_each_run_and_output(tmp_path: Path) -> None:
     entries = (ENTRY, replace(ENTRY, output="gs://c", updated_at="1"), replace(ENTRY, run_name="z", updated_at="3"))
     for entry in (*entries, *entries):
-        keep(tmp_path, entry)
+        keep_entry(tmp_path, entry)
     assert [(e.run_name, e.output) for e in read_index(tmp_path).entries] == [
         ("a", "gs://c"), ("a", "gs://b/runs"), ("z", "gs://b/runs")
     ]  # fmt: skip
@@ -98,15 +98,15 @@ def test_one_file_for_each_run_and_output(tmp_path: Path) -> None:
 
 def test_an_earlier_attempt_does_not_replace_a_later_one(tmp_path: Path) -> None:
     for attempt in (2, 1, 3, 2):
-        keep(tmp_path, replace(ENTRY, attempt=attempt))
+        keep_entry(tmp_path, replace(ENTRY, attempt=attempt))
     assert [e.attempt for e in read_index(tmp_path).entries] == [3]
-    keep(tmp_path, replace(ENTRY, attempt=3, uid="learnt since"))
+    keep_entry(tmp_path, replace(ENTRY, attempt=3, uid="learnt since"))
     assert [e.uid for e in read_index(tmp_path).entries] == ["learnt since"]
 
 
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:
-    threads = [Thread(target=keep, args=(tmp_path, replace(ENTRY, run_name=f"r{n}"))) for n in range(8)]
-    threads += [Thread(target=keep, args=(tmp_path, replace(ENTRY, attempt=n))) for n in range(8)]
+    threads = [Thread(target=keep_entry, args=(tmp_path, replace(ENTRY, run_name=f"r{n}"))) for n in range(8)]
+    threads += [Thread(target=keep_entry, args=(tmp_path, replace(ENTRY, attempt=n))) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -126,7 +126,7 @@ def test_entries_of_other_versions_are_read_as_far_as_they_are_known(tmp_path: P
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"schema": "xsft.run/1"}', '{"schema": "other/1"}', "\0"])
 def test_a_bad_entry_is_reported_and_the_others_are_read(content: str, tmp_path: Path) -> None:
-    keep(tmp_path, ENTRY)
+    keep_entry(tmp_path, ENTRY)
     (tmp_path / "b.json").write_text(content)
     index = read_index(tmp_path)
     assert index.entries == (ENTRY,)

@@ -19,7 +19,7 @@ from tests.until import until
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
 from xsft.effects.local.run import run_local
-from xsft.effects.records.index import IndexEntry, keep
+from xsft.effects.records.index import IndexEntry, keep_entry
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.gather import Gathered, Target, begin, gather_runs
@@ -75,7 +75,7 @@ class World:
             uid=uid,
             updated_at=NOW,
         )
-        keep(self.store.state / "runs", replace(one, **entry))
+        keep_entry(self.store.state / "runs", replace(one, **entry))
 
     def silence(self) -> None:
         self.api.server.fail("/jobsets", code=503, times=99)
@@ -107,7 +107,7 @@ def test_clusters_and_this_machine_in_one_answer(world: World) -> None:
     world.runs.admitted("on-cluster")
     plan = local_plan(world.folder / "here")
     run_local(plan, machine=FakeTrainer(folder=world.folder).machine(), on_event=lambda _: None)
-    keep(
+    keep_entry(
         world.store.state / "runs",
         IndexEntry(run_name=plan.run_name, target="local", output=plan.run.output or "", updated_at=NOW),
     )
@@ -125,7 +125,7 @@ def test_runs_of_one_name_in_two_folders_of_this_machine(world: World) -> None:
         (world.folder / name).mkdir(exist_ok=True)
         run_local(plan, machine=FakeTrainer(folder=world.folder / name).machine(), on_event=lambda _: None)
         output = plan.run.output or ""
-        keep(
+        keep_entry(
             world.store.state / "runs",
             IndexEntry(run_name=plan.run_name, target="local", output=output, updated_at=NOW),
         )

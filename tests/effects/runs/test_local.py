@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.localruns import FakeTrainer, local_plan
-from xsft.effects.local.folder import folder_of
+from xsft.effects.local.folder import run_folder_of
 from xsft.effects.local.run import run_local
 from xsft.effects.local.stop import is_held
 from xsft.effects.machine.filelock import exclusive
@@ -63,7 +63,7 @@ def test_a_run_whose_data_ended_early(plan: Plan, tmp_path: Path) -> None:
 
 def test_one_that_runs_now_and_one_that_was_killed(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path, exit=1)
-    folder = folder_of(plan)
+    folder = run_folder_of(plan)
     document = json.loads(folder.record.read_text())
     document["attempts"][-1] |= {"outcome": "running", "finished_at": None, "reason": None}
     document["outcome"] = "running"
@@ -83,7 +83,7 @@ def test_one_that_ends_between_the_looks_at_record_and_lock_was_not_killed(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran(plan, tmp_path)
-    record = folder_of(plan).record
+    record = run_folder_of(plan).record
     ended = record.read_text()
     record.write_text(ended.replace('"completed"', '"running"'))
     monkeypatch.setattr("xsft.effects.runs.local.is_held", lambda _: not record.write_text(ended))
@@ -104,7 +104,7 @@ def test_a_lock_is_seen_without_the_kernels_list(tmp_path: Path, monkeypatch: py
 
 def test_a_record_that_cannot_be_read_is_reported(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path)
-    folder_of(plan).record.write_text("{")
+    run_folder_of(plan).record.write_text("{")
     one = seen(plan)
     assert [unread.what for unread in one.unread] == ["record"]
     assert classify(one, now=NOW).state == "unknown"
@@ -118,7 +118,7 @@ def test_a_folder_that_is_gone_is_no_run(plan: Plan, tmp_path: Path) -> None:
 
 def test_the_end_of_a_long_log_is_enough(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path)
-    log = Path(json.loads(folder_of(plan).record.read_text())["attempts"][-1]["log"])
+    log = Path(json.loads(run_folder_of(plan).record.read_text())["attempts"][-1]["log"])
     log.write_text("noise\n" * 100_000 + log.read_text())
     os.utime(log, (0, 0))
     one = seen(plan)

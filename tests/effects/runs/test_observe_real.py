@@ -14,7 +14,7 @@ from tests.cluster.api import Cluster as Real
 from tests.effects.clusterruns import CHIPS, HOSTS, STEP, TOPOLOGY, Staged, place, selector
 from tests.effects.observing import observe_cluster
 from xsft.effects.machine import clock
-from xsft.effects.records.index import IndexEntry, keep
+from xsft.effects.records.index import IndexEntry, keep_entry
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.gather import begin, gather_runs
@@ -231,7 +231,7 @@ def test_what_was_known_of_a_run_outlives_its_jobset_and_its_pods(staged: Staged
         run_name="gone", target="xpk", output=str(tmp_path), jobset="gone", namespace=staged.namespace, cluster=where,
         uid=uid, updated_at=clock.now(),
     )  # fmt: skip
-    keep(tmp_path / "runs", entry)
+    keep_entry(tmp_path / "runs", entry)
     staged.runs("gone")
     staged.says("gone", STEP.format(n=7))
     staged.wait(lambda: look()["gone"][1].state == "training", "its step")

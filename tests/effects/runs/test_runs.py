@@ -14,7 +14,7 @@ from tests.observations import jobset, local, observed
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
-from xsft.effects.records.index import Index, IndexEntry, keep
+from xsft.effects.records.index import Index, IndexEntry, keep_entry
 from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.runs import Runs, runs_for
@@ -64,9 +64,9 @@ def test_the_output_is_the_jobsets_or_the_one_that_the_index_has(runs: Runs, tmp
     gone = observed(jobset=None)
     assert runs.output_of(observed(jobset=jobset(output="gs://a"))) == "gs://a"
     assert runs.output_of(gone) is None
-    keep(runs.store.state / "runs", entry())
+    keep_entry(runs.store.state / "runs", entry())
     assert runs.output_of(gone) == "gs://b/runs"
-    keep(runs.store.state / "runs", entry(output="gs://c/runs"))
+    keep_entry(runs.store.state / "runs", entry(output="gs://c/runs"))
     assert runs.output_of(gone) is None, "two of that name: which is not known"
     assert runs.output_of(observed(jobset=None, was=jobset(output="gs://d"))) == "gs://d"
     assert runs.output_of(local("tiny", output="/e")) == "/e"
@@ -74,7 +74,7 @@ def test_the_output_is_the_jobsets_or_the_one_that_the_index_has(runs: Runs, tmp
 
 def test_a_local_run_without_a_process_or_with_two_is_not_interrupted(runs: Runs, tmp_path: Path) -> None:
     assert not runs.stop_local(local("tiny"))
-    keep(runs.store.state / "runs", entry("tiny", target="local", output=str(tmp_path)))
+    keep_entry(runs.store.state / "runs", entry("tiny", target="local", output=str(tmp_path)))
     assert not runs.stop_local(local("tiny"))
 
 

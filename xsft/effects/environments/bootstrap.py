@@ -32,13 +32,15 @@ MADE = VENV / ".xsft-made"
 
 def main() -> int:
     try:
-        with exclusive(Path(".venv.lock"), waiting=lambda: say("another `make setup` is running here; waiting for it")):
+        with exclusive(
+            Path(".venv.lock"), waiting=lambda: print_message("another `make setup` is running here; waiting for it")
+        ):
             set_up()
     except XsftError as problem:
-        say(f"{problem.message}\n      {problem.fix}")
+        print_message(f"{problem.message}\n      {problem.fix}")
         return problem.exit_status
     except KeyboardInterrupt:
-        say("interrupted; run `make setup` again to continue")
+        print_message("interrupted; run `make setup` again to continue")
         return INTERRUPTED
     return 0
 
@@ -47,14 +49,14 @@ def set_up() -> None:
     digest = wanted_digest()
     if is_ready(digest):
         return
-    if not (venv_runs() and is_whole()):
+    if not (venv_runs() and is_venv_complete()):
         make_venv(choose_interpreter())
     MADE.touch()
     MARKER.unlink(missing_ok=True)
     install_uv()
     install_locked()
     MARKER.write_text(digest)
-    say(f"ready: {VENV}/bin/xsft")
+    print_message(f"ready: {VENV}/bin/xsft")
 
 
 def wanted_digest() -> str:
@@ -70,7 +72,7 @@ def venv_runs() -> bool:
     return python.is_file() and run((str(python), "-c", ""), env=own_environment()).ok
 
 
-def is_whole() -> bool:
+def is_venv_complete() -> bool:
     """Return whether .venv is complete; False if creating it was interrupted: its Python works long before its pip is
     complete.
     """
@@ -102,7 +104,7 @@ def make_venv(interpreter: Interpreter) -> None:
         raise Refused(
             f"{VENV} exists and is not a virtual environment", fix="move it away, then run `make setup` again"
         )
-    say(f"creating {VENV} with Python {'.'.join(map(str, interpreter.version))} ({interpreter.path})")
+    print_message(f"creating {VENV} with Python {'.'.join(map(str, interpreter.version))} ({interpreter.path})")
     done = run((str(interpreter.path), "-m", "venv", "--clear", str(VENV)), env=own_environment())
     if not done.ok:
         raise EnvironmentMissing(
@@ -119,7 +121,7 @@ def install_uv(*, tries: tuple[str, ...] = TRIES) -> None:
     uv = VENV / "bin" / "uv"
     if uv.is_file() and run((str(uv), "--version"), env=own_environment()).stdout.split()[1:2] == [version]:
         return
-    say(f"installing uv {version} with pip")
+    print_message(f"installing uv {version} with pip")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "uv.txt"
         file.write_text(requirement)
@@ -149,7 +151,7 @@ def locked_uv(lock: Path = LOCK) -> tuple[str, str]:
 
 
 def install_locked() -> None:
-    say(f"installing the {len(re.findall(r'^[a-z0-9]', LOCK.read_text(), re.MULTILINE))} packages of {LOCK}")
+    print_message(f"installing the {len(re.findall(r'^[a-z0-9]', LOCK.read_text(), re.MULTILINE))} packages of {LOCK}")
     uv = (str(VENV / "bin" / "uv"), "pip")
     python = ("--python", str(VENV / "bin" / "python"))
     install((*uv, "sync", *python, "--require-hashes", str(LOCK)))
@@ -171,7 +173,7 @@ def say_of_installer(line: str) -> None:
         print(f"      {line.strip()}", file=sys.stderr, flush=True)
 
 
-def say(message: str) -> None:
+def print_message(message: str) -> None:
     print(f"xsft: {message}", file=sys.stderr, flush=True)
 
 

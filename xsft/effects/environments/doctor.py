@@ -29,7 +29,7 @@ class CheckedMachine(Struct, frozen=True, kw_only=True):
     python: tuple[int, int, int]
 
 
-def this_machine() -> CheckedMachine:
+def checked_machine() -> CheckedMachine:
     env = process.own_environment()
     return CheckedMachine(
         run=partial(run_tool, env=env),
@@ -42,8 +42,8 @@ def this_machine() -> CheckedMachine:
 
 def examine(machine: CheckedMachine) -> tuple[ToolCheck, ...]:
     """Return the result of every check, in the order of the table."""
-    here = (_python(machine), _uv(machine), *(_environment(machine, spec=spec) for spec in machine.specs))
-    return (*here, _disk(machine), *tool_checks(machine.run))
+    here = (_python(machine), _uv(machine), *(_check_environment(machine, spec=spec) for spec in machine.specs))
+    return (*here, _check_disk(machine), *tool_checks(machine.run))
 
 
 def is_ok(checks: tuple[ToolCheck, ...]) -> bool:
@@ -79,7 +79,7 @@ def _uv(machine: CheckedMachine) -> ToolCheck:
     )
 
 
-def _environment(machine: CheckedMachine, *, spec: EnvironmentSpec) -> ToolCheck:
+def _check_environment(machine: CheckedMachine, *, spec: EnvironmentSpec) -> ToolCheck:
     row = partial(
         ToolCheck, id=f"{spec.name}-environment", required=spec.required, needed_for=spec.needed_for or spec.name
     )
@@ -97,12 +97,12 @@ def _environment(machine: CheckedMachine, *, spec: EnvironmentSpec) -> ToolCheck
 
 def _how_to_build(machine: CheckedMachine, spec: EnvironmentSpec) -> str:
     command = f"xsft setup {spec.name}"
-    if interpreters.find(spec.pythons, env=machine.place.env, home=machine.place.home):
+    if interpreters.find_interpreter(spec.pythons, env=machine.place.env, home=machine.place.home):
         return command
     return f"{command}, which downloads Python {spec.pythons[0][0]}.{spec.pythons[0][1]} first"
 
 
-def _disk(machine: CheckedMachine) -> ToolCheck:
+def _check_disk(machine: CheckedMachine) -> ToolCheck:
     missing = [spec for spec in machine.specs if spec.required and find_in(machine.place.cache, spec) is None]
     needed_gib = sum(spec.size_gib for spec in missing)
     free_gib = machine.free_bytes(machine.place.cache) / 2**30

@@ -21,7 +21,7 @@ from xsft.effects.environments.installed import (
     find_in,
     folder_for,
     marker_for,
-    read,
+    read_installed,
     top_level_of,
 )
 from xsft.effects.environments.interpreters import Interpreter
@@ -59,7 +59,7 @@ def build(spec: EnvironmentSpec, place: BuildPlace, *, progress: ShowLine, verif
     try:
         with exclusive(_lock_file(spec, place), waiting=lambda: progress(_WAITING.format(name=spec.name))):
             present = find_in(place.cache, spec)
-            if present and not (verify and _broken(present, spec, place, progress)):
+            if present and not (verify and _remove_if_broken(present, spec, place, progress)):
                 return present
             return _build_anew(spec, place, progress=progress)
     except BrokenPipeError:  # raised by the progress display, not by the disk
@@ -87,7 +87,9 @@ _NO_NETWORK = r"network was disabled|Could not connect|dns error|Failed to fetch
 _WAITING = "another xsft process is building the {name} environment; waiting for it"
 
 
-def _broken(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> bool:
+def _remove_if_broken(
+    environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine
+) -> bool:
     """Return whether anything is wrong with it. If so it is removed, so that it is not found again."""
     progress(f"verifying the {spec.name} environment")
     found = faults(environment, spec, place)
@@ -150,7 +152,7 @@ def _finish(spec: EnvironmentSpec, folder: Path, place: BuildPlace, progress: Sh
     marker = folder / f"{MARKER}.new"
     marker.write_text(json.dumps(marker_for(spec, top_level_of(folder))), encoding="utf-8")
     marker.replace(folder / MARKER)
-    valid = read(folder, spec)
+    valid = read_installed(folder, spec)
     if valid is None:
         raise EnvironmentMissing(
             f"{folder} changed while it was built", fix=f"`xsft setup {spec.name}` builds it again"
@@ -183,7 +185,7 @@ def _import_faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: 
 
 def _interpreter(spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> Interpreter:
     """Return an interpreter of this machine, or one that uv installs now. Raises EnvironmentMissing."""
-    found = interpreters.find(spec.pythons, env=place.env, home=place.home)
+    found = interpreters.find_interpreter(spec.pythons, env=place.env, home=place.home)
     return found or _managed(spec, place, progress)
 
 

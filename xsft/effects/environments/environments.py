@@ -27,7 +27,7 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
         case "xpk":
             return EnvironmentSpec(
                 name=name,
-                lock=_lock(locks / "xpk.txt"),
+                lock=_read_lock(locks / "xpk.txt"),
                 pythons=((3, 12), (3, 13), (3, 11)),
                 package="xpk",
                 scripts=("xpk",),
@@ -38,7 +38,7 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
         case "maxtext":
             return EnvironmentSpec(
                 name=name,
-                lock=_lock(locks / "maxtext.txt"),
+                lock=_read_lock(locks / "maxtext.txt"),
                 pythons=((3, 12), (3, 13)),
                 package="maxtext",
                 imports=("jax", "maxtext.configs.pyconfig"),
@@ -48,7 +48,7 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
         case "engine":
             return EnvironmentSpec(
                 name=name,
-                lock=_lock(locks / "engine.txt"),
+                lock=_read_lock(locks / "engine.txt"),
                 pythons=((3, 12), (3, 13)),
                 package="mlx-lm",
                 scripts=("mlx_lm.server",),
@@ -60,7 +60,7 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
         case "compiler":
             return EnvironmentSpec(
                 name=name,
-                lock=_lock(locks / "compiler.txt"),
+                lock=_read_lock(locks / "compiler.txt"),
                 pythons=((3, 12),),
                 package="libtpu",
                 imports=("libtpu", "jax", "maxtext.trainers.post_train.sft.train_sft"),
@@ -79,7 +79,7 @@ USUAL = ("xpk", "maxtext")
 """What `xsft setup` builds if no environment is named."""
 
 
-def find(name: str) -> BuiltEnvironment | None:
+def find_environment(name: str) -> BuiltEnvironment | None:
     """Return the environment if it exists and is valid; starts no process and takes a few milliseconds."""
     return find_in(default_cache(), environment_for(name))
 
@@ -88,7 +88,7 @@ def ensure(name: str, *, progress: ShowLine) -> BuiltEnvironment:
     """Return the environment, built now if it is missing or broken. Raises EnvironmentMissing if it cannot be built (no
     network, no space, no suitable Python); no partial environment is left.
     """
-    return find(name) or _build(name, progress=progress, verify=False)
+    return find_environment(name) or _build(name, progress=progress, verify=False)
 
 
 def repair(name: str, *, progress: ShowLine) -> BuiltEnvironment:
@@ -117,7 +117,7 @@ def _build(name: str, *, progress: ShowLine, verify: bool) -> BuiltEnvironment:
     return envbuild.build(spec, place, progress=progress, verify=verify)
 
 
-def _lock(path: Path) -> str:
+def _read_lock(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as problem:

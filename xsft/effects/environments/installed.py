@@ -78,7 +78,7 @@ class BuiltEnvironment(Struct, frozen=True, kw_only=True):
 
 def find_in(cache: Path, spec: EnvironmentSpec) -> BuiltEnvironment | None:
     """Return the valid environment of `spec` in `cache`, for the most preferred Python that has one."""
-    found = (read(folder_for(cache, spec, minor), spec) for minor in spec.pythons)
+    found = (read_installed(folder_for(cache, spec, minor), spec) for minor in spec.pythons)
     return next(filter(None, found), None)
 
 
@@ -86,7 +86,7 @@ def folder_for(cache: Path, spec: EnvironmentSpec, minor: Minor) -> Path:
     return cache / f"{spec.name}-{spec.digest[:12]}-py{minor[0]}.{minor[1]}"
 
 
-def read(folder: Path, spec: EnvironmentSpec) -> BuiltEnvironment | None:
+def read_installed(folder: Path, spec: EnvironmentSpec) -> BuiltEnvironment | None:
     """Return the environment in `folder`; None if it was not finished, its Python is gone or a package was removed."""
     try:
         marker = json.loads((folder / MARKER).read_bytes())

@@ -46,7 +46,7 @@ class Interpreter:
         return self.version[:2]
 
 
-def find(series: Sequence[Minor], *, env: Mapping[str, str], home: Path) -> Interpreter | None:
+def find_interpreter(series: Sequence[Minor], *, env: Mapping[str, str], home: Path) -> Interpreter | None:
     """Return the interpreter of the first of `series` that this machine has; the running one if it matches the first
     choice. Runs candidates until the first choice is found, 20 to 60 ms each.
     """

@@ -34,13 +34,13 @@ class ManagedPythonError(Exception):
 
 def main() -> int:
     """Print the path of the managed Python, installed now if it is missing. Returns 3 if it cannot be installed."""
-    say(f"no Python 3.12 or 3.13 was found: uv installs {SERIES}")
+    print_message(f"no Python 3.12 or 3.13 was found: uv installs {SERIES}")
     try:
         with tempfile.TemporaryDirectory() as folder:
             env = uv_variables(os.environ)
             print(install_managed(shutil.which("uv") or install_uv(Path(folder)), env=env))
     except ManagedPythonError as problem:
-        say(f"{problem}\n      {ways_out()}")
+        print_message(f"{problem}\n      {ways_out()}")
         return 3
     return 0
 
@@ -125,7 +125,7 @@ def last_words(text: str) -> str:
     return words if len(words) <= 400 else f"… {words[-400:].partition(' ')[2]}"
 
 
-def say(message: str) -> None:
+def print_message(message: str) -> None:
     print(f"xsft: {message}", file=sys.stderr, flush=True)
 
 

@@ -58,7 +58,7 @@ class Xpk(Struct, frozen=True, kw_only=True):
     def run(self, *arguments: str, jobs: int) -> process.Completed:
         # -I: no PYTHON* variable, no user site, no current directory.
         argv = (str(self.python), "-I", "-X", "utf8", *arguments)
-        return process.run(argv, env=_environment(self.scratch), cwd=self.scratch, timeout_s=120 + jobs)
+        return process.run(argv, env=_xpk_environment(self.scratch), cwd=self.scratch, timeout_s=120 + jobs)
 
     def manifest(self, index: int) -> Path:
         return self.scratch / f"{index}.yaml"
@@ -75,12 +75,12 @@ def render(
     """
     for argv in argvs:
         _require_renderable(argv)
-    entries = {argv: cache / "renders" / _entry(argv, lock_digest) for argv in argvs}
-    known = {argv: manifest for argv, path in entries.items() if (manifest := _read(path)) is not None}
+    entries = {argv: cache / "renders" / _entry_name(argv, lock_digest) for argv in argvs}
+    known = {argv: manifest for argv, path in entries.items() if (manifest := _read_cached(path)) is not None}
     missing = tuple(argv for argv in entries if argv not in known)
     fresh = _render_all(missing, python=python, worker=worker) if missing else {}
     for argv, manifest in fresh.items():
-        _write(entries[argv], manifest)
+        _write_cached(entries[argv], manifest)
     return tuple({**known, **fresh}[argv] for argv in argvs)
 
 
@@ -135,16 +135,16 @@ def render_lean(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
     work = [{"argv": argv[1:], "manifest": str(xpk.manifest(index))} for index, argv in enumerate(argvs)]
     jobs.write_text(json.dumps(work), encoding="utf-8")
     done = xpk.run(str(xpk.worker), str(jobs), str(results), jobs=len(argvs))
-    codes = _codes(results) if done.ok else []
+    codes = _read_exit_codes(results) if done.ok else []
     sure = {
         argv: xpk.manifest(index) for index, (argv, code) in enumerate(zip(argvs, codes, strict=False)) if code == 0
     }
-    return {argv: _text(manifest) for argv, manifest in sure.items() if manifest.exists()}
+    return {argv: _read_utf8(manifest) for argv, manifest in sure.items() if manifest.exists()}
 
 
-def _codes(results: Path) -> list[object]:
+def _read_exit_codes(results: Path) -> list[object]:
     try:
-        codes = json.loads(_text(results))
+        codes = json.loads(_read_utf8(results))
     except (FileNotFoundError, ValueError):
         return []
     return codes if isinstance(codes, list) else []
@@ -152,14 +152,14 @@ def _codes(results: Path) -> list[object]:
 
 def _plain_all(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
     """Render with xpk's own command line, one process each. Raises SpecError with every refusal, not only the first."""
-    outcomes = {argv: _plain(argv, xpk) for argv in argvs}
+    outcomes = {argv: _render_plain(argv, xpk) for argv in argvs}
     refusals = tuple(outcome for outcome in outcomes.values() if isinstance(outcome, Problem))
     if refusals:
         raise SpecError(refusals)
     return {argv: outcome for argv, outcome in outcomes.items() if isinstance(outcome, str)}
 
 
-def _plain(argv: Argv, xpk: Xpk) -> str | Problem:
+def _render_plain(argv: Argv, xpk: Xpk) -> str | Problem:
     """Render one line. xpk prints the manifest with its environment values, so only the last lines of an error are
     shown.
     """
@@ -167,12 +167,12 @@ def _plain(argv: Argv, xpk: Xpk) -> str | Problem:
     manifest.unlink(missing_ok=True)
     done = xpk.run("-c", _PLAIN, *argv[1:], "--dry-run", f"--output-manifest-file={manifest}", jobs=1)
     if done.ok and manifest.exists():
-        return _text(manifest)
+        return _read_utf8(manifest)
     output = done.stdout + done.stderr
     spoke = "[XPK]" in output or "usage: xpk" in output
     if not spoke or done.status == _BROKEN or done.status < 0:
         raise EnvironmentMissing(f"xpk cannot run in {xpk.python}: {last_words(output)}", fix=_FIX)
-    written = _text(manifest) if manifest.exists() else ""
+    written = _read_utf8(manifest) if manifest.exists() else ""
     return _refusal(argv, last_words(output.replace(written, "") if written else output))
 
 
@@ -190,7 +190,7 @@ def last_words(output: str) -> str:
     return " | ".join(lines[-last:]) or "it printed nothing"
 
 
-def _environment(scratch: Path) -> Mapping[str, str]:
+def _xpk_environment(scratch: Path) -> Mapping[str, str]:
     """Return the environment, without any of the user's variables: xpk's feature flags, gcloud's and kubectl's settings
     are all variables.
     """
@@ -208,11 +208,11 @@ def _environment(scratch: Path) -> Mapping[str, str]:
     }
 
 
-def _text(path: Path) -> str:
+def _read_utf8(path: Path) -> str:
     return path.read_bytes().decode("utf-8")
 
 
-def _entry(argv: Argv, lock_digest: str) -> str:
+def _entry_name(argv: Argv, lock_digest: str) -> str:
     key = json.dumps([_REVISION, lock_digest, argv])
     return f"{hashlib.sha256(key.encode()).hexdigest()}.yaml"
 
@@ -221,16 +221,16 @@ def _header(manifest: str) -> str:
     return f"# sha256 of what follows: {hashlib.sha256(manifest.encode()).hexdigest()}\n"
 
 
-def _read(path: Path) -> str | None:
+def _read_cached(path: Path) -> str | None:
     """Return the entry; None if there is none, or its content is not what was written."""
     try:
-        header, newline, manifest = _text(path).partition("\n")
+        header, newline, manifest = _read_utf8(path).partition("\n")
     except (OSError, UnicodeDecodeError):
         return None
     return manifest if header + newline == _header(manifest) else None
 
 
-def _write(path: Path, manifest: str) -> None:
+def _write_cached(path: Path, manifest: str) -> None:
     """Write the entry atomically. A cache that cannot be written only costs time, so that is not an error."""
     with contextlib.suppress(OSError, XsftError):
         sweep(private_folder(path.parent))

@@ -148,7 +148,7 @@ def _builds(run: RunTool, path: str) -> bool:
 
 def _docker_engine(run: RunTool) -> ToolCheck:
     done = run(("docker", "version", "--format", "{{json .Server}}"))
-    server = _json(done.stdout) if done and done.ok else None
+    server = _json_or_none(done.stdout) if done and done.ok else None
     return ToolCheck(
         id="docker-engine",
         ok=isinstance(server, dict),
@@ -183,7 +183,7 @@ def _first_line(done: Completed | None) -> str:
     return next(iter((done.stderr or done.stdout).strip().splitlines()), "") if done else ""
 
 
-def _json(text: str) -> Any:
+def _json_or_none(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

@@ -69,18 +69,20 @@ def read_arrays(
     owns = (
         _in_store(path, storage, max_nodes=max_nodes) if with_ocdbt else _beside(path, arrays, storage, sampled=sampled)
     )
-    lost = owns.lost or (_absent(arrays, owns) if with_ocdbt else None)
-    if any(_named(owns, array).shape is None for array in arrays):
+    lost = owns.lost or (_describe_absent(arrays, owns) if with_ocdbt else None)
+    if any(_own_of_array(owns, array).shape is None for array in arrays):
         arrays = _with_pieces(path, metadata, storage)
-    told = tuple(replace(array, shape=own.shape, dtype=own.dtype) for array in arrays for own in [_named(owns, array)])
+    told = tuple(
+        replace(array, shape=own.shape, dtype=own.dtype) for array in arrays for own in [_own_of_array(owns, array)]
+    )
     return ReadArrays(arrays=told, detail=owns.detail, lost=lost)
 
 
-def _named(owns: _Owns, array: SavedArray) -> Own:
+def _own_of_array(owns: _Owns, array: SavedArray) -> Own:
     return owns.found.get(".".join(array.path), Own())
 
 
-def _absent(arrays: Sequence[SavedArray], owns: _Owns) -> str | None:
+def _describe_absent(arrays: Sequence[SavedArray], owns: _Owns) -> str | None:
     names = [name for array in arrays if (name := ".".join(array.path)) not in owns.found]
     if not owns.found or not names:
         return None

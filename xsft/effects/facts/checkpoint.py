@@ -43,13 +43,15 @@ def read_checkpoint(
     """
     where = path.rstrip("/") or "/"
     try:
-        return _look(where, storage or storage_for(where, env=env or own_environment(), deadline_s=deadline_s), sampled)
+        return _look_at_metadata(
+            where, storage or storage_for(where, env=env or own_environment(), deadline_s=deadline_s), sampled
+        )
     except Unreachable as failed:
         detail = f"{failed.message}. {failed.fix}".strip()
         return CheckpointFacts(path=path, status="unreadable", detail=detail)
 
 
-def _look(path: str, storage: Storage, sampled: int) -> CheckpointFacts:
+def _look_at_metadata(path: str, storage: Storage, sampled: int) -> CheckpointFacts:
     content = storage.read(f"{path}/{METADATA}", limit=MAX_METADATA + 1)
     if content is None:
         return absent(path, storage)
@@ -59,10 +61,10 @@ def _look(path: str, storage: Storage, sampled: int) -> CheckpointFacts:
     metadata = parse_json(content)
     if metadata is None:
         return CheckpointFacts(path=path, status="not-a-checkpoint", detail=f"its {METADATA} is not JSON")
-    return _read(path, metadata, storage, sampled)
+    return _read_layout(path, metadata, storage, sampled)
 
 
-def _read(path: str, metadata: Mapping[str, Any], storage: Storage, sampled: int) -> CheckpointFacts:
+def _read_layout(path: str, metadata: Mapping[str, Any], storage: Storage, sampled: int) -> CheckpointFacts:
     ocdbt = flag(metadata, "use_ocdbt")
     ocdbt = _has_manifest(path, storage) if ocdbt is None else ocdbt
     zarr3 = flag(metadata, "use_zarr3")

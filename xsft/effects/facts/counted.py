@@ -26,20 +26,20 @@ _COUNTED = msgspec.json.Decoder(_CountedFile)
 """Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 
-def kept(address: str) -> CountedData | None:
+def counts_kept(address: str) -> CountedData | None:
     """Return the saved counts; None if nothing was counted, or another version of xsft wrote it."""
     try:
-        found = _COUNTED.decode(_file(address).read_bytes()[:MAX_BYTES])
+        found = _COUNTED.decode(_counts_file(address).read_bytes()[:MAX_BYTES])
     except (OSError, msgspec.MsgspecError):
         return None
     return CountedData(problems=found.problems, rows=found.rows, on=found.on)
 
 
-def keep(address: str, counted: CountedData) -> None:
-    file = _file(address)
+def keep_counts(address: str, counted: CountedData) -> None:
+    file = _counts_file(address)
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_atomic(file, msgspec.json.encode(_CountedFile(counted.problems, counted.rows, counted.on)), durable=False)
 
 
-def _file(address: str) -> Path:
+def _counts_file(address: str) -> Path:
     return state_dir(own_environment(), home=Path.home()) / "counted" / f"{address}.json"

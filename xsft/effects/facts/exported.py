@@ -66,7 +66,7 @@ def plan_export(
     Raises UsageError if there is no such checkpoint, Refused for what cannot be exported, Unreachable if the output
     cannot be read.
     """
-    step = _step(trained, asked, store)
+    step = _choose_step(trained, asked, store)
     path = weights_path(trained, step=step)
     storage = storage_for(path, env=own_environment())
     inputs = export_inputs(trained, asked, step=step, content=_content(path, storage))
@@ -100,7 +100,7 @@ def _bytes_read(inputs: ExportInputs) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def _step(trained: TrainedRun, asked: ExportRequest, store: RecordStore) -> int:
+def _choose_step(trained: TrainedRun, asked: ExportRequest, store: RecordStore) -> int:
     objects = store.objects_at(trained.output)
     newest = latest_step(objects, output=trained.output, run_name=trained.run_name)
     if newest is None:
@@ -143,8 +143,8 @@ def _with_attempts(
 ) -> ExportPlan:
     first = directory_of(inputs, output=output)
     storage = storage_for(first, env=own_environment())
-    tried = _tried(first, storage)
-    records = {path: _record(path, storage) for path in tried}
+    tried = _tried_folders(first, storage)
+    records = {path: _export_record(path, storage) for path in tried}
     whole = next((path for path in tried if _is_whole(path, records[path], inputs, storage)), None)
     directory = whole or next_directory(first, taken=frozenset(tried))
     return replace(
@@ -156,7 +156,7 @@ def _with_attempts(
     )
 
 
-def _tried(first: str, storage: Storage) -> tuple[str, ...]:
+def _tried_folders(first: str, storage: Storage) -> tuple[str, ...]:
     """Return the folders of the attempts, oldest first."""
     parent = first.rpartition("/")[0]
     paths = (f"{parent}/{name.rstrip('/')}" for name in storage.names(parent) if name.endswith("/"))
@@ -164,7 +164,7 @@ def _tried(first: str, storage: Storage) -> tuple[str, ...]:
     return tuple(path for number, path in sorted((n, p) for n, p in numbered if n is not None))
 
 
-def _record(folder: str, storage: Storage) -> ExportRecord | None:
+def _export_record(folder: str, storage: Storage) -> ExportRecord | None:
     return from_json(storage.read(f"{folder}/{FILE}", limit=MAX_BYTES) or b"")
 
 
@@ -184,7 +184,7 @@ def _sizes(folder: str, storage: Storage) -> dict[str, int]:
 
 def is_exported(directory: str, *, digest: str) -> bool:
     """Return whether a pod's export in this folder is complete. Raises Unreachable if it cannot be read."""
-    record = _record(directory, storage_for(directory, env=own_environment()))
+    record = _export_record(directory, storage_for(directory, env=own_environment()))
     return record is not None and record.outcome == "completed" and record.digest == digest
 
 

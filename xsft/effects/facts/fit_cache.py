@@ -34,7 +34,7 @@ class FitCache(Struct, frozen=True, kw_only=True):
 
     def known(self, step: StepToCompile) -> KnownStep | None:
         """Return the verdict on the step, or one that follows from another length; None if there is none."""
-        entries = (_read(file) for file in sorted(self._family(step).glob("*.json")))
+        entries = (_read_entry(file) for file in sorted(self._family(step).glob("*.json")))
         return known_step(tuple(entry for entry in entries if entry), tokens=step.tokens)
 
     def keep(self, step: StepToCompile, entry: CompiledStep) -> Path:
@@ -65,7 +65,7 @@ def versions_digest() -> str:
     return hashlib.sha256(lock.encode() + b"".join(file.read_bytes() for file in (WORKER, *COUNTING))).hexdigest()
 
 
-def _read(file: Path) -> CompiledStep | None:
+def _read_entry(file: Path) -> CompiledStep | None:
     try:
         return from_json(file.read_bytes()[:MOST_BYTES])
     except OSError:

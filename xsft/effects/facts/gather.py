@@ -64,12 +64,12 @@ def gather(
     checkpoint, and one that does not answer costs fifteen seconds. `hub`: what answers about repositories on the
     Hugging Face hub; None: they are not looked up. Raises SpecError if the places.yaml it names is invalid.
     """
-    data = start(partial(_data, spec, rows, offline=offline))
+    data = start(partial(_gather_rows, spec, rows, offline=offline))
     eval_data = start(partial(_eval_data, spec, rows, offline=offline))
     on_hub = start(partial(_hub_data, spec, hub)) if hub else None
     facts = _of_this_machine(spec, file=file, today=today)
-    adapters = None if offline else start(partial(_adapters, spec, facts, look))
-    facts = replace(facts, source=_source(spec, facts, hub))
+    adapters = None if offline else start(partial(_gather_adapters, spec, facts, look))
+    facts = replace(facts, source=_gather_source(spec, facts, hub))
     if not offline:
         facts = _with_taken(spec, _with_checkpoint(spec, facts, look, names), names)
     return replace(
@@ -82,7 +82,7 @@ def gather(
 
 
 def _of_this_machine(spec: WorkloadSpec, *, file: str | Path, today: str) -> Facts:
-    folder = folder_of(file)
+    folder = workload_folder(file)
     places, places_file = load_places(folder) if isinstance(spec.place, str) else ({}, None)
     facts = Facts(
         today=today,
@@ -91,11 +91,11 @@ def _of_this_machine(spec: WorkloadSpec, *, file: str | Path, today: str) -> Fac
         places=places,
         places_file=places_file,
         places_folders=_places_folders(folder) if isinstance(spec.place, str) and places_file is None else (),
-        image=_image(spec, folder, places),
+        image=_gather_image(spec, folder, places),
         machine=machine() if spec.on_this_machine else MachineFacts(),
     )
     facts = replace(facts, tokenizer_problem=_tokenizer_problem(spec, facts))
-    return replace(facts, tokenizer=_tokenizer(spec, facts))
+    return replace(facts, tokenizer=_gather_tokenizer(spec, facts))
 
 
 def _with_taken(spec: WorkloadSpec, facts: Facts, names: Names) -> Facts:
@@ -116,7 +116,7 @@ def _places_folders(start: Path) -> tuple[str, ...]:
     return tuple(map(str, places_folders(start, env=own_environment(), home=Path.home())))
 
 
-def folder_of(file: str | Path) -> Path:
+def workload_folder(file: str | Path) -> Path:
     """Return the workload's folder, whose places and commit apply; for standard input the current folder."""
     return Path.cwd() if str(file) == STDIN else Path(file).absolute().parent
 
@@ -127,7 +127,7 @@ def machine() -> MachineFacts:
     return MachineFacts(memory_gib=round(memory, 1))
 
 
-def _image(spec: WorkloadSpec, folder: Path, places: Mapping[str, Place]) -> ImageFacts | None:
+def _gather_image(spec: WorkloadSpec, folder: Path, places: Mapping[str, Place]) -> ImageFacts | None:
     """Return the facts of the named image. Raises EnvironmentMissing if one of its files cannot be read."""
     if spec.image.name is None:
         return None
@@ -135,7 +135,7 @@ def _image(spec: WorkloadSpec, folder: Path, places: Mapping[str, Place]) -> Ima
     return image_facts(spec.image.name, start=folder, registry=place.registry if place else None)
 
 
-def _tokenizer(spec: WorkloadSpec, facts: Facts) -> TokenizerFacts | None:
+def _gather_tokenizer(spec: WorkloadSpec, facts: Facts) -> TokenizerFacts | None:
     """Return the tokenizer's facts, or None. For a run on a cluster an absolute path is in its image and cannot be read
     here.
     """
@@ -151,7 +151,7 @@ def _tokenizer_problem(spec: WorkloadSpec, facts: Facts) -> Problem | None:
     return tokenizer_problem(name) if name and spec.on_this_machine else None
 
 
-def _data(spec: WorkloadSpec, rows: ReadRows, *, offline: bool) -> DataFacts | None:
+def _gather_rows(spec: WorkloadSpec, rows: ReadRows, *, offline: bool) -> DataFacts | None:
     """Return the facts of the data, or None if it cannot be read from here."""
     files = spec.data.hf_train_files
     if not _reads_rows(spec, files, offline=offline):
@@ -182,7 +182,7 @@ def _hub_data(spec: WorkloadSpec, hub: HubReader) -> HubDataFacts | None:
     return None if known or spec.data.pipeline == "grain" else hub.data(path)
 
 
-def _source(spec: WorkloadSpec, facts: Facts, hub: HubReader | None) -> SourceFacts | None:
+def _gather_source(spec: WorkloadSpec, facts: Facts, hub: HubReader | None) -> SourceFacts | None:
     """Return the facts of a weights folder on this machine, or what the hub says against a repository."""
     run, _ = resolve(spec, facts)
     if run.conversion is None:
@@ -204,7 +204,7 @@ def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint, nam
     return replace(facts, checkpoint=look(path))
 
 
-def _adapters(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint) -> CheckpointFacts | None:
+def _gather_adapters(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint) -> CheckpointFacts | None:
     path = resolve(spec, facts)[0].adapters
     return look(path) if _visible(path, spec) else None
 

@@ -51,7 +51,7 @@ def read_repository(source: ConversionSource, *, env: Mapping[str, str], token: 
             session.headers["Authorization"] = f"Bearer {token}"
         try:
             info = read_json(session, f"{endpoint}/api/models/{source.repo}/revision/{quote(revision, safe='')}")
-            return _facts(session, f"{endpoint}/{source.repo}/resolve", source, info)
+            return _facts_of_answer(session, f"{endpoint}/{source.repo}/resolve", source, info)
         except HubAnswer as told:
             return SourceFacts(problems=(_problem(source, told, has_token=token is not None),))
         except (RequestException, ValueError) as failed:
@@ -77,7 +77,7 @@ def read_token(file: str | None) -> str | None:
         return None
 
 
-def _facts(session: Session, files: str, source: ConversionSource, info: Mapping[str, Any]) -> SourceFacts:
+def _facts_of_answer(session: Session, files: str, source: ConversionSource, info: Mapping[str, Any]) -> SourceFacts:
     commit = str(info.get("sha"))
     if not is_commit(commit):
         raise ValueError("no commit in the answer")
@@ -86,7 +86,7 @@ def _facts(session: Session, files: str, source: ConversionSource, info: Mapping
         {str(one.get("rfilename")) for one in siblings if isinstance(one, dict)} if isinstance(siblings, list) else ()
     )
     if CONFIG not in names or not {INDEX, SINGLE} & set(names):
-        return SourceFacts(commit=commit, problems=(_no_model(source),))
+        return SourceFacts(commit=commit, problems=(_no_model_in_repo(source),))
     at = f"{files}/{commit}"
     config = read_json(session, f"{at}/{CONFIG}")
     index = read_json(session, f"{at}/{INDEX}") if INDEX in names else {}
@@ -152,7 +152,7 @@ def _problem(source: ConversionSource, told: HubAnswer, *, has_token: bool) -> P
     raise Unreachable(f"the hub returned {told} for {source.repo}", fix="Try again in a minute.")
 
 
-def _no_model(source: ConversionSource) -> Problem:
+def _no_model_in_repo(source: ConversionSource) -> Problem:
     message = f"{source.repo} has no config.json with model.safetensors or its index at this revision."
     fix = "Use a repository with safetensors; adapters, GGUF and .bin files are not converted."
     return error("hf-repo-invalid", REPO, message, fix)

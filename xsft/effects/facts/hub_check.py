@@ -118,7 +118,7 @@ def read_data(path: str, *, env: Mapping[str, str], token: str | None, viewer: s
             info = read_json(session, f"{endpoint}/api/datasets/{path}")
             if info.get("gated") and (refused := _access(session, endpoint, path)):
                 return refused
-            found = _configured(session, f"{viewer}/info?dataset={quote(path, safe='')}")
+            found = _read_configurations(session, f"{viewer}/info?dataset={quote(path, safe='')}")
             return replace(found, default=_default_of(info), script=_script_of(info, path))
         except HubAnswer as told:
             if told.status >= 500 or told.status == 429:
@@ -142,7 +142,7 @@ def _access(session: Session, endpoint: str, path: str) -> HubDataFacts | None:
     return None
 
 
-def _configured(session: Session, url: str) -> HubDataFacts:
+def _read_configurations(session: Session, url: str) -> HubDataFacts:
     """Return the configurations, as the dataset viewer computed them; without any if it has none, or only a part."""
     try:
         found = read_json(session, url)
@@ -153,8 +153,8 @@ def _configured(session: Session, url: str) -> HubDataFacts:
         return HubDataFacts()
     configurations = {str(name): one for name, one in known.items() if isinstance(one, dict)}
     return HubDataFacts(
-        splits={name: tuple(_names(one, "splits")) for name, one in configurations.items()},
-        columns={name: tuple(_names(one, "features")) for name, one in configurations.items()},
+        splits={name: tuple(_names_under(one, "splits")) for name, one in configurations.items()},
+        columns={name: tuple(_names_under(one, "features")) for name, one in configurations.items()},
     )
 
 
@@ -174,6 +174,6 @@ def _script_of(info: Mapping[str, Any], path: str) -> str:
     return name if name in held else ""
 
 
-def _names(configuration: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def _names_under(configuration: Mapping[str, Any], key: str) -> tuple[str, ...]:
     found = configuration.get(key)
     return tuple(map(str, found)) if isinstance(found, dict) else ()

@@ -15,18 +15,18 @@ SAMPLED = 64
 """Maximum number of arrays without OCDBT whose own file is read; a scanned model has fewer."""
 
 
-def inspect(path: str, *, store: RecordStore) -> Report:
+def inspect_checkpoint(path: str, *, store: RecordStore) -> Report:
     """Return the report. Raises nothing if the checkpoint is wrong or cannot be read: the report's status shows it."""
-    counted = _opened(path)
+    counted = _open_storage(path)
     found = read_checkpoint(path, storage=counted, sampled=SAMPLED)
     looked_at = found.status in ("read", "torn") and counted is not None
-    size = _size(path, counted) if looked_at and counted else None
+    size = _stored_size(path, counted) if looked_at and counted else None
     read = counted.bytes_read if counted else 0
     return report_of(
         found,
         size=size,
         bytes_read=read,
-        written_by=_writer(path, store) or _converter(path, counted) or _job(path, store),
+        written_by=_writer(path, store) or _converter(path, counted) or _conversion_job(path, store),
     )
 
 
@@ -56,14 +56,14 @@ class CountingStorage:
         return self._storage.size(folder)
 
 
-def _opened(path: str) -> CountingStorage | None:
+def _open_storage(path: str) -> CountingStorage | None:
     try:
         return CountingStorage(storage_for(path, env=own_environment()))
     except Unreachable:
         return None  # `read_checkpoint` fails again and reports the reason
 
 
-def _size(path: str, storage: CountingStorage) -> int | None:
+def _stored_size(path: str, storage: CountingStorage) -> int | None:
     try:
         return storage.size(path.rstrip("/"))
     except Unreachable:
@@ -89,7 +89,7 @@ def _converter(path: str, storage: Storage | None) -> Writer | None:
     )
 
 
-def _job(path: str, store: RecordStore) -> Writer | None:
+def _conversion_job(path: str, store: RecordStore) -> Writer | None:
     """Return the conversion on a cluster that wrote it."""
     made = conversion_of(path, store)
     if made is None:

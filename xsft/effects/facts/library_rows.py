@@ -64,7 +64,7 @@ def read_files(files: Sequence[Path], *, of: str, where: str, worker: Path = WOR
         copies = tuple(_copy(file) for file in files[:FILES])
     except OSError as failed:
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
-    return _facts(copies, of=of, where=where, there=0, whole=len(files) <= FILES, worker=worker)
+    return _facts_of_copies(copies, of=of, where=where, there=0, whole=len(files) <= FILES, worker=worker)
 
 
 def read_bucket_files(files: Sequence[RowFile], *, of: str, where: str) -> DataFacts:
@@ -73,7 +73,7 @@ def read_bucket_files(files: Sequence[RowFile], *, of: str, where: str) -> DataF
         first = tuple((scratch / str(number), file) for number, file in enumerate(files[:BUCKET_FILES]))
         copies = every([partial(_partial, file, folder, of=of) for folder, file in first], threads=BUCKET_FILES)
         whole = len(files) <= BUCKET_FILES
-        return _facts(copies, of=of, where=where, there=BUCKET_BYTES, whole=whole)
+        return _facts_of_copies(copies, of=of, where=where, there=BUCKET_BYTES, whole=whole)
 
 
 def _copy(file: Path) -> _Copy:
@@ -105,38 +105,38 @@ def _footer(file: RowFile) -> bytes:
     return tail if needed <= FOOTER else file.read(file.size - needed, min(needed, BUCKET_BYTES))
 
 
-def _facts(
+def _facts_of_copies(
     copies: Sequence[_Copy], *, of: str, where: str, there: int, whole: bool, worker: Path = WORKER
 ) -> DataFacts:
-    maxtext = environments.find("maxtext")
+    maxtext = environments.find_environment("maxtext")
     if maxtext is None:
         return DataFacts(problem=_not_read(where, f"MaxText's environment, which reads {of}, is not built."))
     try:
-        found = _answers(str(maxtext.python), copies, of=of, there=there, worker=worker)
+        found = _ask_for_rows(str(maxtext.python), copies, of=of, there=there, worker=worker)
     except (XsftError, OSError, ValueError) as failed:
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
     pairs = tuple(zip(copies, found, strict=False))
-    large = next((_too_large(copy.name, one, where) for copy, one in pairs if "group" in one), None)
-    broken = next((_broken(copy, one, where) for copy, one in pairs if "error" in one), None)
+    large = next((_group_too_large(copy.name, one, where) for copy, one in pairs if "group" in one), None)
+    broken = next((_file_broken(copy, one, where) for copy, one in pairs if "error" in one), None)
     rows = tuple(row for copy, one in pairs for row in _sampled(copy.path, one, first=copy == copies[0]))
     return DataFacts(
         rows=rows,
         clash=clash_in(rows) if of == "json" else None,
-        counted=_count(pairs, of) if whole and broken is None else None,
-        digest=_digest(copies),
+        counted=_count_all_rows(pairs, of) if whole and broken is None else None,
+        digest=_digest_of_copies(copies),
         large=tuple(found[0].get("large", ())) if found else (),
         problem=broken or large,
     )
 
 
-def _count(found: Sequence[tuple[_Copy, dict[str, Any]]], of: str) -> int | None:
+def _count_all_rows(found: Sequence[tuple[_Copy, dict[str, Any]]], of: str) -> int | None:
     """Return the number of rows; None if not all of them are counted. A footer counts all."""
     known: list[int | None] = [one["counted"] if copy.whole or of in FOOTED else None for copy, one in found]
     return sum(count for count in known if count is not None) if None not in known else None
 
 
-def _answers(python: str, files: Sequence[_Copy], *, of: str, there: int, worker: Path) -> list[dict[str, Any]]:
-    kept = own_cache() / f"{of}-rows" / f"{_digest(files)}.json"
+def _ask_for_rows(python: str, files: Sequence[_Copy], *, of: str, there: int, worker: Path) -> list[dict[str, Any]]:
+    kept = own_cache() / f"{of}-rows" / f"{_digest_of_copies(files)}.json"
     try:
         return _ROWS.decode(kept.read_bytes())
     except (OSError, msgspec.MsgspecError):
@@ -153,7 +153,7 @@ def _answers(python: str, files: Sequence[_Copy], *, of: str, there: int, worker
     return found
 
 
-def _digest(files: Sequence[_Copy]) -> str:
+def _digest_of_copies(files: Sequence[_Copy]) -> str:
     return hashlib.sha256(repr((ROWS, [file.stamp for file in files])).encode()).hexdigest()
 
 
@@ -163,7 +163,7 @@ def _sampled(file: Path, found: dict[str, Any], *, first: bool) -> tuple[Sampled
     return tuple(SampledRow(at=f"row {at} of {file.name}", row=row, keys=keys) for at, row in rows)
 
 
-def _broken(file: _Copy, found: dict[str, Any], where: str) -> Problem:
+def _file_broken(file: _Copy, found: dict[str, Any], where: str) -> Problem:
     said = found["error"][:300]
     if not file.whole:
         return _not_read(where, f"the first {BUCKET_BYTES / 1e6:.0f} MB of {file.name} cannot be read alone: {said}")
@@ -175,7 +175,7 @@ def _broken(file: _Copy, found: dict[str, Any], where: str) -> Problem:
     return error("data-unreadable", where, message, "Copy or write the file again.")
 
 
-def _too_large(file: str, found: dict[str, Any], where: str) -> Problem:
+def _group_too_large(file: str, found: dict[str, Any], where: str) -> Problem:
     message = f"The rows were not checked: the first row group of {file} has {found['group'] / 1e6:,.0f} MB."
     fix = "`xsft data prepare FILE` writes smaller ones; `xsft data inspect FILE` reads any."
     return note("data-not-read", where, message, fix, kind="unread")

@@ -35,7 +35,7 @@ def absent(path: str, storage: Storage) -> CheckpointFacts:
     if inside is None and (cut_off := _interrupted_below(path, names, storage)):
         return CheckpointFacts(path=path, status="torn", detail=f"{cut_off}, and no other save is beside it")
     near = inside or _around(path, storage)
-    holds = _listed(names) if names else _file(path, storage)
+    holds = _list_contents(names) if names else _file_note(path, storage)
     weights = near is None and bool(holds) and _is_hugging_face(names or (path.rpartition("/")[2],))
     told = f"; there is a checkpoint at {near}" if near else TO_CONVERT if weights else ""
     if holds:
@@ -77,11 +77,11 @@ def _interrupted_below(path: str, names: tuple[str, ...], storage: Storage) -> s
     for name in names:
         if told := interrupted(name.rstrip("/")):
             return told
-    unfinished = ((step, _uncommitted(f"{path}/{step.rstrip('/')}", storage)) for step in _steps(names))
+    unfinished = ((step, _uncommitted(f"{path}/{step.rstrip('/')}", storage)) for step in _newest_steps(names))
     return next((f"in {step} {told}" for step, told in unfinished if told), None)
 
 
-def _file(path: str, storage: Storage) -> str:
+def _file_note(path: str, storage: Storage) -> str:
     return "it is a file" if storage.read(path, limit=1) is not None else ""
 
 
@@ -110,19 +110,19 @@ def _inside(path: str, names: tuple[str, ...], storage: Storage, *, depth: int) 
         found = f"{path}/{item.rstrip('/')}"
         if item in names and storage.read(f"{found}/{METADATA}", limit=1) is not None:
             return None if _uncommitted(path, storage) else found
-    for name in _below(names) if depth < _DOWN else ():
+    for name in _names_to_search(names) if depth < _DOWN else ():
         folder = f"{path}/{name.rstrip('/')}"
         if found_below := _inside(folder, storage.names(folder), storage, depth=depth + 1):
             return found_below
     return None
 
 
-def _below(names: tuple[str, ...]) -> Iterator[str]:
-    yield from _steps(names)
+def _names_to_search(names: tuple[str, ...]) -> Iterator[str]:
+    yield from _newest_steps(names)
     yield from (name for name in names if name == "checkpoints/")
 
 
-def _steps(names: tuple[str, ...]) -> list[str]:
+def _newest_steps(names: tuple[str, ...]) -> list[str]:
     """Return the folders of the newest steps, the newest first."""
     steps = (name for name in names if name.endswith("/") and name[:-1].isascii() and name[:-1].isdecimal())
     return sorted(steps, key=lambda name: int(name[:-1]), reverse=True)[:_NEWEST]
@@ -136,6 +136,6 @@ def _is_hugging_face(names: tuple[str, ...]) -> bool:
 _HUGGING_FACE = (".safetensors", ".safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _list_contents(names: tuple[str, ...]) -> str:
     shown = ", ".join(names[:5])
     return f"it contains {shown}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")

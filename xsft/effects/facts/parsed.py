@@ -25,13 +25,13 @@ TIMEOUT_S = 180.0
 
 def ask_parser(questions: Sequence[ParserQuestion]) -> tuple[ParserAnswer, ...]:
     """Return MaxText's answers, in the same order. Raises nothing: `unanswered` says why there is none."""
-    maxtext = environments.find("maxtext")
+    maxtext = environments.find_environment("maxtext")
     if maxtext is None:
         return tuple(ParserAnswer(unanswered=NOT_BUILT) for _ in questions)
-    files = {one: own_cache() / "parser-answers" / f"{_digest(one, maxtext)}.json" for one in questions}
-    known = {one: found for one, file in files.items() if (found := _kept(file))}
+    files = {one: own_cache() / "parser-answers" / f"{_question_digest(one, maxtext)}.json" for one in questions}
+    known = {one: found for one, file in files.items() if (found := _kept_answer(file))}
     asked = [one for one in files if one not in known and one.release == DEFAULT]
-    known |= dict(zip(asked, _answers(maxtext, {one: files[one] for one in asked}), strict=True)) if asked else {}
+    known |= dict(zip(asked, _ask_parser(maxtext, {one: files[one] for one in asked}), strict=True)) if asked else {}
     return tuple(known.get(one, _another(one)) for one in questions)
 
 
@@ -42,7 +42,7 @@ def _another(question: ParserQuestion) -> ParserAnswer:
     return ParserAnswer(unanswered=f"this machine has MaxText {DEFAULT}, the image {question.release}")
 
 
-def _answers(maxtext: BuiltEnvironment, asked: Mapping[ParserQuestion, Path]) -> list[ParserAnswer]:
+def _ask_parser(maxtext: BuiltEnvironment, asked: Mapping[ParserQuestion, Path]) -> list[ParserAnswer]:
     # -I: neither the user's site nor the checkout can shadow a library.
     argv, env = (str(maxtext.python), "-I", str(WORKER)), own_environment(JAX_PLATFORMS="cpu", HF_HUB_OFFLINE="1")
     questions = [{"argv": one.argv, "slices": dict(one.slices), "file": str(file)} for one, file in asked.items()]
@@ -58,14 +58,14 @@ _ANSWERS, _ANSWER = msgspec.json.Decoder(list[ParserAnswer]), msgspec.json.Decod
 """Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 
-def _kept(file: Path) -> ParserAnswer | None:
+def _kept_answer(file: Path) -> ParserAnswer | None:
     try:
         return _ANSWER.decode(file.read_bytes())
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def _digest(question: ParserQuestion, maxtext: BuiltEnvironment) -> str:
+def _question_digest(question: ParserQuestion, maxtext: BuiltEnvironment) -> str:
     source = hashlib.sha256(WORKER.read_bytes()).hexdigest()
     asked = json.dumps([maxtext.digest, source, msgspec.to_builtins(question)])
     return hashlib.sha256(asked.encode()).hexdigest()

@@ -42,10 +42,10 @@ MAX_S = 180
 
 
 def main(asked: list[dict[str, Any]], *, parent: int) -> list[dict[str, Any]]:
-    return [kept(answer(one["argv"], one["slices"]), one["file"], parent=parent) for one in asked]
+    return [write_answer(answer(one["argv"], one["slices"]), one["file"], parent=parent) for one in asked]
 
 
-def kept(found: dict[str, Any], file: str, *, parent: int) -> dict[str, Any]:
+def write_answer(found: dict[str, Any], file: str, *, parent: int) -> dict[str, Any]:
     """Write the answer; not a refusal without a parent: MaxText may have failed to print."""
     if os.getppid() == parent or not found["refused"]:
         part = Path(f"{file}.{os.getpid()}")
@@ -62,7 +62,7 @@ def answer(argv: list[str], slices: dict[str, Any]) -> dict[str, Any]:
     heard, refused = Listener(), ""
     logging.getLogger().addHandler(heard)
     try:
-        parse(argv, [f"{key}={value}" for key, value in slices.items()])
+        parse_argv(argv, [f"{key}={value}" for key, value in slices.items()])
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
         refused = f"{type(problem).__name__}: {problem}"[:2000]
     finally:
@@ -70,7 +70,7 @@ def answer(argv: list[str], slices: dict[str, Any]) -> dict[str, Any]:
     return {"refused": refused, "ignored": heard.ignored}
 
 
-def parse(argv: list[str], slices: list[str]) -> None:
+def parse_argv(argv: list[str], slices: list[str]) -> None:
     """`argv`: `python3 -m module key=value …`."""
     module, *arguments = argv[argv.index("-m") + 1 :]
     pyconfig.initialize_pydantic([script_of(module), *arguments, *slices, *HERE])

@@ -160,13 +160,13 @@ def _sample(files: Sequence[RowFile], where: str, *, max_bytes: int) -> DataFact
     whole = len(read) == len(files) and all(one.whole for one in read)
     problem = next((one.problem for one in (first, *later) if one.problem), None)
     if problem is None and first.array:
-        problem = _unread(first.array, where, "it is a JSON array, whose columns MaxText cannot read")
+        problem = _file_unread(first.array, where, "it is a JSON array, whose columns MaxText cannot read")
     empty = tuple(file.path for file in files if file.size == 0)
     return DataFacts(
         rows=rows,
         counted=len(rows) if whole and not problem else None,
         clash=clash_in(rows),
-        digest=_digest(files, rows),
+        digest=_rows_digest(files, rows),
         empty=empty,
         problem=problem,
     )
@@ -178,7 +178,7 @@ def _first_and_later(read: Sequence[_Read]) -> tuple[_Read, Sequence[_Read]]:
     return read[at], [one for number, one in enumerate(read) if number != at]
 
 
-def _digest(files: Sequence[RowFile], rows: Sequence[SampledRow]) -> str:
+def _rows_digest(files: Sequence[RowFile], rows: Sequence[SampledRow]) -> str:
     """Return a digest of the rows as Python writes them: half a surrogate, which its parser reads, cannot be JSON."""
     sizes = [(file.path, file.size) for file in files]
     return hashlib.sha256(repr((sizes, [row.row for row in rows])).encode(errors="backslashreplace")).hexdigest()
@@ -191,20 +191,20 @@ def _of_file(file: RowFile, *, limit: int, where: str) -> _Read:
         if file.size > limit and not file.compressed:
             return _pieces(file, limit, where)
         content = file.read(0, limit + 1)
-        return _whole(file, content, where) if len(content) <= limit else _beginning(file, content, where)
+        return _read_whole(file, content, where) if len(content) <= limit else _beginning(file, content, where)
     except (OSError, EOFError) as failed:  # EOFError: a compressed file that is cut
         why = (isinstance(failed, OSError) and failed.strerror) or str(failed)
-        return _Read((), whole=False, problem=_unread(file, where, why))
+        return _Read((), whole=False, problem=_file_unread(file, where, why))
     except RecursionError:  # nested too deeply for this parser; MaxText may read it
         return _Read((), whole=False)
 
 
-def _unread(file: RowFile, where: str, why: str) -> Problem:
+def _file_unread(file: RowFile, where: str, why: str) -> Problem:
     message = f"{file.path} cannot be read: {why}."
     return error("data-unreadable", where, message, "Write it again: one JSON object per line.")
 
 
-def _whole(file: RowFile, content: bytes, where: str) -> _Read:
+def _read_whole(file: RowFile, content: bytes, where: str) -> _Read:
     content = content.removeprefix(BOM)
     if content.lstrip()[:1] == b"[":
         return _array(file, content, where)
@@ -218,9 +218,9 @@ def _whole(file: RowFile, content: bytes, where: str) -> _Read:
             continue
         row = parse_row(line)
         if isinstance(row, UnfitRow):
-            return _Read((), whole=True, problem=_unread(file, where, f"line {number + 1} {row.why}"))
+            return _Read((), whole=True, problem=_file_unread(file, where, f"line {number + 1} {row.why}"))
         if row is BROKEN:
-            return _broken(file, content, number, where)
+            return _judge_broken_line(file, content, number, where)
         rows.append(SampledRow(at=f"row {number} of {file.name}", row=row, keys=keys))
     return _Read(tuple(rows), whole=True, blank=not rows)
 
@@ -228,16 +228,16 @@ def _whole(file: RowFile, content: bytes, where: str) -> _Read:
 def _array(file: RowFile, content: bytes, where: str) -> _Read:
     found = parse_array(content)
     if found is None:
-        return _Read((), whole=True, problem=_unread(file, where, "it starts like a JSON array but is not one"))
+        return _Read((), whole=True, problem=_file_unread(file, where, "it starts like a JSON array but is not one"))
     rows = tuple(SampledRow(at=f"row {n} of {file.name}", row=row) for n, row in enumerate(found))
     return _Read(rows, whole=True, array=file)
 
 
-def _broken(file: RowFile, content: bytes, number: int, where: str) -> _Read:
+def _judge_broken_line(file: RowFile, content: bytes, number: int, where: str) -> _Read:
     """Return the finding for a file that is not JSON lines. datasets reads objects however they are put on lines."""
     if _is_stream(content):
         return _Read((), whole=False)
-    return _Read((), whole=True, problem=_unread(file, where, f"line {number + 1} is not JSON"))
+    return _Read((), whole=True, problem=_file_unread(file, where, f"line {number + 1} is not JSON"))
 
 
 def _is_stream(content: bytes) -> bool:
@@ -264,14 +264,14 @@ def _pieces(file: RowFile, limit: int, where: str) -> _Read:
     count = min(file.places, max(0, limit // PIECE - 1))
     places = sorted({chance.randrange(file.size - PIECE) for _ in range(count) if file.size > PIECE} - {0})
     pieces = ((0, start), *((place, file.read(place, PIECE)) for place in places))
-    return _parts(file, (row for place, piece in pieces for row in _of_piece(file, place, piece)), where)
+    return _read_parts(file, (row for place, piece in pieces for row in _of_piece(file, place, piece)), where)
 
 
 def _beginning(file: RowFile, content: bytes, where: str) -> _Read:
     """Return the rows of the first bytes of a compressed file."""
     if not _begins_with_row(content):
         return _no_rows(file, content)
-    return _parts(file, _of_piece(file, 0, content), where)
+    return _read_parts(file, _of_piece(file, 0, content), where)
 
 
 def _no_rows(file: RowFile, start: bytes) -> _Read:
@@ -286,10 +286,10 @@ def _begins_with_row(start: bytes) -> bool:
     return line.lstrip().startswith(b"{") and (not line.endswith((b"\n", b"\r")) or parse_row(line) is not BROKEN)
 
 
-def _parts(file: RowFile, found: Iterator[SampledRow], where: str) -> _Read:
+def _read_parts(file: RowFile, found: Iterator[SampledRow], where: str) -> _Read:
     rows = tuple(found)
     unfit = next((f"{row.at} {row.row.why}" for row in rows if isinstance(row.row, UnfitRow)), None)
-    return _Read(() if unfit else rows, whole=False, problem=_unread(file, where, unfit) if unfit else None)
+    return _Read(() if unfit else rows, whole=False, problem=_file_unread(file, where, unfit) if unfit else None)
 
 
 def _of_piece(file: RowFile, place: int, piece: bytes) -> Iterator[SampledRow]:

@@ -21,13 +21,13 @@ MAX_BYTES = 128 * 2**20
 def main(form: str, most: int, there: int, files: list[str]) -> None:
     for file in files:
         try:
-            found = rows_of(form, file, most, there)
+            found = first_rows(form, file, most, there)
         except Exception as failed:  # noqa: BLE001 - whatever the library says is the answer
             found = {"error": f"{type(failed).__name__}: {failed}"}
         sys.stdout.write(f"{json.dumps(found, default=str)}\n")
 
 
-def rows_of(form: str, file: str, most: int, there: int) -> dict[str, Any]:
+def first_rows(form: str, file: str, most: int, there: int) -> dict[str, Any]:
     match form:
         case "parquet":
             return read_parquet(file, most, there)

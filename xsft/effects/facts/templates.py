@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xsft.effects.facts.gather import folder_of
+from xsft.effects.facts.gather import workload_folder
 from xsft.effects.machine.files import read_template_text
 from xsft.errors import SpecError
 from xsft.facts import TemplateFacts
@@ -23,7 +23,7 @@ def template_facts(spec: WorkloadSpec, *, file: str | Path) -> TemplateFacts | N
     if refused := template_name_problem(name):
         return TemplateFacts(problem=refused)
     try:
-        return TemplateFacts(text=read_template_text(folder_of(file) / name))
+        return TemplateFacts(text=read_template_text(workload_folder(file) / name))
     except SpecError as unread:
         (found,) = unread.problems
         return TemplateFacts(problem=error(found.id, WHERE, found.message, found.fix))

@@ -40,17 +40,17 @@ def count_tokens(texts: Texts, /, *, tokenizer: str, timeout_s: float = TIMEOUT_
     """Return the tokens of each text; nothing if they could not be counted. `tokenizer`: its folder. The same texts are
     counted once.
     """
-    maxtext = environments.find("maxtext")
+    maxtext = environments.find_environment("maxtext")
     if maxtext is None or not texts:
         return ()
     asked = json.dumps({"tokenizer": tokenizer, "texts": texts})
-    kept = own_cache() / "token-counts" / f"{_digest(asked, tokenizer, maxtext.digest)}.json"
+    kept = own_cache() / "token-counts" / f"{_tokens_digest(asked, tokenizer, maxtext.digest)}.json"
     try:
         return _ROUNDS.decode(kept.read_bytes())
     except (OSError, msgspec.MsgspecError):
         pass
     try:
-        found = _counted(maxtext.python, asked, timeout_s=timeout_s)
+        found = _count_tokens(maxtext.python, asked, timeout_s=timeout_s)
         kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomic(kept, msgspec.json.encode(found), durable=False)
     except (XsftError, OSError, msgspec.MsgspecError):
@@ -58,14 +58,14 @@ def count_tokens(texts: Texts, /, *, tokenizer: str, timeout_s: float = TIMEOUT_
     return found
 
 
-def _counted(python: Path, asked: str, *, timeout_s: float) -> Rounds:
+def _count_tokens(python: Path, asked: str, *, timeout_s: float) -> Rounds:
     # -I: neither the user's site nor the checkout can shadow a library.
     argv, env = (str(python), "-I", str(WORKER)), own_environment(HF_HUB_OFFLINE="1")
     done = process.run(argv, env=env, cwd=Path("/"), timeout_s=timeout_s, stdin=asked)
     return _ROUNDS.decode(done.stdout)
 
 
-def _digest(asked: str, tokenizer: str, environment: str) -> str:
+def _tokens_digest(asked: str, tokenizer: str, environment: str) -> str:
     found = hashlib.sha256(f"{environment}\0{asked}".encode())
     for file in (Path(tokenizer, name) for name in FILES):
         found.update(hashlib.sha256(file.read_bytes()).digest() if file.is_file() else b"-")

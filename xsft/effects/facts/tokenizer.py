@@ -75,15 +75,15 @@ def read_tokenizer(name: str, *, hub_cache: Path, wanted: tuple[str, ...] = ()) 
     [TokenizersBackend.__init__].
     """
     try:
-        folder = _folder(name, hub_cache)
-        vocabulary = _vocabulary(folder / "tokenizer.json")
-        config = _config(folder, vocabulary)
+        folder = _tokenizer_folder(name, hub_cache)
+        vocabulary = _read_vocabulary(folder / "tokenizer.json")
+        config = _read_tokenizer_config(folder, vocabulary)
         template = _template(folder, config)
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
         return None
     special = tuple(token.content for token in vocabulary.added_tokens)
     known = {*special, *(entry if isinstance(entry, str) else entry[0] for entry in vocabulary.model.vocab)}
-    bos, eos, pad, unk = (_token(config, role) for role in _ROLES)
+    bos, eos, pad, unk = (_token_of_role(config, role) for role in _ROLES)
     return TokenizerFacts(
         folder=str(folder),
         bos=bos,
@@ -91,7 +91,7 @@ def read_tokenizer(name: str, *, hub_cache: Path, wanted: tuple[str, ...] = ()) 
         pad=pad,
         unk=unk,
         special=special,
-        vocabulary=_size(vocabulary),
+        vocabulary=_vocabulary_size(vocabulary),
         template=template,
         missing=tuple(token for token in wanted if known and token not in known),
     )
@@ -132,7 +132,7 @@ def _unloadable(message: str) -> Problem:
     return error("tokenizer-unreadable", "model.tokenizer", message, fix, kind="disputable")
 
 
-def _size(vocabulary: _TokenizerJson) -> int | None:
+def _vocabulary_size(vocabulary: _TokenizerJson) -> int | None:
     """Return the greatest id plus one: ids may have gaps."""
     entries = vocabulary.model.vocab
     ids = entries.values() if isinstance(entries, dict) else range(len(entries))
@@ -147,7 +147,7 @@ def hub_cache(env: Mapping[str, str]) -> Path:
     return Path(env.get("HF_HOME") or Path(cache) / "huggingface") / "hub"
 
 
-def _folder(name: str, hub_cache: Path) -> Path:
+def _tokenizer_folder(name: str, hub_cache: Path) -> Path:
     path = Path(located(name)).expanduser()
     if path.is_dir():
         return path
@@ -164,11 +164,11 @@ _VOCABULARY, _CONFIG = msgspec.json.Decoder(_TokenizerJson), msgspec.json.Decode
 """Each made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 
-def _vocabulary(file: Path) -> _TokenizerJson:
+def _read_vocabulary(file: Path) -> _TokenizerJson:
     return _VOCABULARY.decode(file.read_bytes()) if file.is_file() else _TokenizerJson()
 
 
-def _config(folder: Path, vocabulary: _TokenizerJson) -> _Config:
+def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _Config:
     file = folder / "tokenizer_config.json"
     config = _decoded(file) if file.exists() or not (folder / "tokenizer.json").exists() else _Config()
     more = folder / "special_tokens_map.json"
@@ -184,7 +184,7 @@ def _decoded(file: Path) -> _Config:
     return _CONFIG.decode(file.read_bytes())
 
 
-def _token(config: _Config, role: str) -> str | None:
+def _token_of_role(config: _Config, role: str) -> str | None:
     """Return the token. Empty: it has none. None: the tokenizer's class decides."""
     value: _Token = getattr(config, role)
     if value is UNSET:

@@ -51,7 +51,7 @@ def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names:
         detail = f"{failed.message}. {failed.fix}".strip()
         return replace(facts, checkpoint=CheckpointFacts(path=items(first), status="unreadable", detail=detail))
     own = tuple(path for path in taken if _is_own(records[path], run.conversion))
-    found = {path: _judged(look(items(path)), records[path], spec, facts) for path in own}
+    found = {path: _judge_tries(look(items(path)), records[path], spec, facts) for path in own}
     broken = tuple(path for path, one in found.items() if one.status not in ("read", "unreadable"))
     told = next((path for path in own if path not in broken), None)
     recorded = records[told] if told else None
@@ -62,7 +62,7 @@ def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names:
     return replace(facts, checkpoint=found[broken[-1]] if broken else missing)
 
 
-def _judged(
+def _judge_tries(
     found: CheckpointFacts, record: ConversionRecord | None, spec: WorkloadSpec, facts: Facts
 ) -> CheckpointFacts:
     """Return the facts of a try. A failed conversion may still have saved a checkpoint: of weights that changed

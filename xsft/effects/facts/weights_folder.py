@@ -53,24 +53,26 @@ def read_folder(path: str, *, cache: Path, on_read: OnRead = lambda _done, _of: 
     """
     folder = Path(path)
     try:
-        return _read(folder, cache, on_read) if folder.is_dir() else _refused(_missing(path))
+        return _read_weights(folder, cache, on_read) if folder.is_dir() else _facts_with_problem(_file_missing(path))
     except (OSError, ValueError) as failed:
         why = getattr(failed, "strerror", None) or str(failed)
         message = f"{path} could not be read as a Hugging Face model: {why}."
-        return _refused(error("hf-folder-invalid", WHERE, message, "Download or copy it again, and check its files."))
+        return _facts_with_problem(
+            error("hf-folder-invalid", WHERE, message, "Download or copy it again, and check its files.")
+        )
 
 
-def _read(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
+def _read_weights(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
     names = sorted(entry.name for entry in folder.iterdir())
     files = [name for name in names if name.endswith(WEIGHTS)]
     if CONFIG not in names or not {INDEX, SINGLE} & set(names):
-        return _refused(_no_model(folder, names))
-    config = _json(folder / CONFIG)
-    index = _json(folder / INDEX) if INDEX in names else None
+        return _facts_with_problem(_no_model_in_folder(folder, names))
+    config = _parse_json_file(folder / CONFIG)
+    index = _parse_json_file(folder / INDEX) if INDEX in names else None
     headers = {name: read_header(folder / name) for name in files}
     named = _in_index(index) if index is not None else frozenset({SINGLE} if headers[SINGLE].arrays else ())
-    if lacking := tuple(_lacking(folder, named, headers)):
-        return _refused(_incomplete(folder, lacking))
+    if lacking := tuple(_missing_tensors(folder, named, headers)):
+        return _facts_with_problem(_incomplete(folder, lacking))
     arrays = {name: dtype for header in headers.values() for name, dtype in header.arrays.items()}
     return SourceFacts(
         content=_content(folder, (CONFIG, *((INDEX,) if index is not None else ()), *files), cache, on_read),
@@ -110,7 +112,7 @@ def _in_index(index: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(map(str, found.values())) if isinstance(found, Mapping) else frozenset()
 
 
-def _lacking(folder: Path, named: frozenset[str], headers: Mapping[str, Header]) -> Iterator[str]:
+def _missing_tensors(folder: Path, named: frozenset[str], headers: Mapping[str, Header]) -> Iterator[str]:
     """Yield what is missing after an interrupted download. `named`: the files that MaxText will read arrays from."""
     if not named:
         yield "its safetensors files have no array"
@@ -145,7 +147,7 @@ def file_digest(file: Path, *, cache: Path, on_read: Callable[[int], None] = lam
     status = os.stat(file)
     seen = [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
     kept = cache / "weights" / f"{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:32]}.json"
-    before = _kept(kept)
+    before = _kept_hashes(kept)
     if before.get("seen") == seen and isinstance(before.get("sha256"), str):
         return str(before["sha256"])
     digest = hashlib.sha256()
@@ -161,14 +163,14 @@ def file_digest(file: Path, *, cache: Path, on_read: Callable[[int], None] = lam
     return digest.hexdigest()
 
 
-def _kept(file: Path) -> dict[str, Any]:
+def _kept_hashes(file: Path) -> dict[str, Any]:
     try:
-        return _json(file)
+        return _parse_json_file(file)
     except (OSError, ValueError):
         return {}
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _parse_json_file(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_bytes(file))
     except (ValueError, RecursionError) as broken:
@@ -178,16 +180,16 @@ def _json(file: Path) -> dict[str, Any]:
     return found
 
 
-def _refused(problem: Problem) -> SourceFacts:
+def _facts_with_problem(problem: Problem) -> SourceFacts:
     return SourceFacts(problems=(problem,))
 
 
-def _missing(path: str) -> Problem:
+def _file_missing(path: str) -> Problem:
     fix = "Correct the path; write a Hugging Face repository as owner/name, without a leading dot or slash."
     return error("hf-folder-missing", WHERE, f"Folder {path} was not found.", fix)
 
 
-def _no_model(folder: Path, names: list[str]) -> Problem:
+def _no_model_in_folder(folder: Path, names: list[str]) -> Problem:
     held = ", ".join(names[:5]) or "nothing"
     message = f"{folder} is not a Hugging Face model with safetensors weights: it contains {held}."
     fix = "Use the folder with config.json, and model.safetensors or model.safetensors.index.json."

@@ -85,7 +85,7 @@ class ArtifactRegistry:
         """Return its format, `DOCKER`, `PYTHON` …; None if there is no such repository. Raises as `ensure` does."""
         asked = ArtifactRequest(permission="artifactregistry.repositories.get", repository=repository)
         answer = self._asked("GET", repository.path, asked)
-        if answer.status == 404 and not about_project(_said(answer)):
+        if answer.status == 404 and not about_project(_google_message(answer)):
             return None
         return str(_good(answer, asked).get("format", ""))
 
@@ -101,7 +101,7 @@ class ArtifactRegistry:
             more = {"pageToken": token} if token else {}
             answer = self._asked("GET", f"{repository.path}/dockerImages", asked, params={"pageSize": PAGE, **more})
             page = _good(answer, asked)
-            yield from (_image(found, repository) for found in page.get("dockerImages") or ())
+            yield from (_listed_image(found, repository) for found in page.get("dockerImages") or ())
             token = page.get("nextPageToken") or None
 
     def _create(self, repository: Repository, asked: ArtifactRequest) -> None:
@@ -137,7 +137,7 @@ class ArtifactRegistry:
             raise timed_out(str(failed), asked) from None
 
 
-def connect(env: Mapping[str, str]) -> ArtifactRegistry:
+def connect_artifact_registry(env: Mapping[str, str]) -> ArtifactRegistry:
     """Connect with the Application Default Credentials. Raises Unreachable, registry-login-missing."""
     if not may_log_in(env):
         raise no_login("no Google login found")
@@ -150,18 +150,18 @@ def connect(env: Mapping[str, str]) -> ArtifactRegistry:
 def _good(answer: RegistryAnswer, asked: ArtifactRequest) -> dict[str, Any]:
     """Return the document of an answer that is not a failure."""
     if answer.status != 200:
-        raise explain_artifact_error(answer.status, _said(answer), asked)
-    found = _json(answer.content) if len(answer.content) <= MAX_BYTES else None
+        raise explain_artifact_error(answer.status, _google_message(answer), asked)
+    found = _parse_object(answer.content) if len(answer.content) <= MAX_BYTES else None
     if found is None:
         raise timed_out("its answer is not a JSON object; check for a proxy in between", asked)
     return found
 
 
-def _said(answer: RegistryAnswer) -> str:
+def _google_message(answer: RegistryAnswer) -> str:
     """Return Google's message and its reason, e.g. SERVICE_DISABLED. source: google.rpc.Status,
     google.rpc.ErrorInfo.
     """
-    failed = (_json(answer.content) or {}).get("error")
+    failed = (_parse_object(answer.content) or {}).get("error")
     if not isinstance(failed, dict):
         return f"HTTP {answer.status}"
     details = (one for one in failed.get("details") or () if isinstance(one, dict))
@@ -169,7 +169,7 @@ def _said(answer: RegistryAnswer) -> str:
     return f"{failed.get('message', '')}{f' ({reason})' if reason else ''}"
 
 
-def _json(content: bytes) -> dict[str, Any] | None:
+def _parse_object(content: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
@@ -177,7 +177,7 @@ def _json(content: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _image(found: Mapping[str, Any], repository: Repository) -> ImageListed:
+def _listed_image(found: Mapping[str, Any], repository: Repository) -> ImageListed:
     name, _, digest = str(found.get("uri", "")).partition("@")
     return ImageListed(
         name=name.removeprefix(f"{repository.docker}/"),

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from msgspec import Struct, field
 
 from xsft.effects.images.docker_client import ImageSeen
-from xsft.effects.images.lock import keep, locked_images
+from xsft.effects.images.lock import keep_lock, locked_images
 from xsft.effects.images.registry_client import ImageThere
 from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Refused, Unknown, Unreachable, XsftError
@@ -140,7 +140,7 @@ class Maker(Struct, frozen=True, kw_only=True):
             evaluate=recipe.code.args.get(EVALUATE_ARG),
             options=options,
         )
-        keep(self.images, locked)
+        keep_lock(self.images, locked)
         return PushDone(locked=locked, steps=steps, pushed=pushed)
 
     def _both_there(self, recipe: Recipe) -> tuple[str | None, str | None]:

@@ -15,7 +15,7 @@ from xsft.errors import XsftError
 from xsft.image.model import ContextFile
 
 
-def kept(path: Path) -> dict[str, Any]:
+def cached_content(path: Path) -> dict[str, Any]:
     """Return the cached content; empty if nothing was cached or it cannot be read."""
     try:
         found = json.loads(read_text(path))
@@ -38,7 +38,7 @@ def context_file(content: bytes, *, path: str, cache: Path) -> ContextFile:
     return ContextFile(path=path, kind="file", size=len(content), sha256=sha256, source=str(at.absolute()))
 
 
-def keep(path: Path, content: dict[str, Any]) -> None:
+def cache_content(path: Path, content: dict[str, Any]) -> None:
     with suppress(OSError, XsftError):
         private_folder(path.parent)
         write_atomic(path, json.dumps(content), mode=PRIVATE_FILE)

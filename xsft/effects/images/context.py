@@ -58,7 +58,7 @@ def image_names(start: Path) -> tuple[str, ...]:
 
 def deps_part(folder: Path) -> DockerfilePart:
     """Return the dependencies' Dockerfile and its context. Raises UsageError if there is none."""
-    return _part(folder, DEPS_DOCKERFILE, own=_own_files(folder, DEPS_DOCKERFILE))
+    return _dockerfile_part(folder, DEPS_DOCKERFILE, own=_own_files(folder, DEPS_DOCKERFILE))
 
 
 def code_part(
@@ -78,7 +78,7 @@ def code_part(
             if f.path in files and f.kind != "folder":
                 raise _twice(f, files[f.path])
             files[f.path] = f
-    part = _part(folder, CODE_DOCKERFILE, own=tuple(files.values()))
+    part = _dockerfile_part(folder, CODE_DOCKERFILE, own=tuple(files.values()))
     return replace(part, files=(*part.files, _program())) if EVALUATE_ARG in part.args else part
 
 
@@ -92,12 +92,12 @@ def read_tree(root: Path, *, prefix: str = "", ignored: Ignored = lambda _path: 
     """
     for path, below in _walk(root, ""):
         if not ignored(below):
-            found = _entry(path, f"{prefix}/{below}" if prefix else below, root=root)
+            found = _context_entry(path, f"{prefix}/{below}" if prefix else below, root=root)
             if found is not None:
                 yield found
 
 
-def _part(folder: Path, dockerfile: str, *, own: tuple[ContextFile, ...]) -> DockerfilePart:
+def _dockerfile_part(folder: Path, dockerfile: str, *, own: tuple[ContextFile, ...]) -> DockerfilePart:
     try:
         text = (folder / dockerfile).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as failed:
@@ -111,7 +111,7 @@ def _part(folder: Path, dockerfile: str, *, own: tuple[ContextFile, ...]) -> Doc
 
 def _own_files(folder: Path, dockerfile: str) -> tuple[ContextFile, ...]:
     """Return the files beside the Dockerfile that its own ignore file lets through; never the other Dockerfile's."""
-    rules = _text(folder / f"{dockerfile}.dockerignore") or _text(folder / ".dockerignore")
+    rules = _text_of_file(folder / f"{dockerfile}.dockerignore") or _text_of_file(folder / ".dockerignore")
     ignored = ignoring(ALWAYS_IGNORED, rules)
     others = {f"{name}.dockerignore" for name in (DEPS_DOCKERFILE, CODE_DOCKERFILE)} | {".dockerignore"}
     found = read_tree(folder, ignored=lambda path: path != dockerfile and (path in others or ignored(path)))
@@ -121,7 +121,7 @@ def _own_files(folder: Path, dockerfile: str) -> tuple[ContextFile, ...]:
 def _tree(root: Path, *, prefix: str) -> tuple[ContextFile, ...]:
     if not root.is_dir():
         raise UsageError(f"{root} is not a folder.", fix="Give the folder whose content you need.", id="image-source")
-    ignored = ignoring(ALWAYS_IGNORED, _text(root / ".dockerignore"))
+    ignored = ignoring(ALWAYS_IGNORED, _text_of_file(root / ".dockerignore"))
     found = read_tree(root, prefix=prefix, ignored=lambda path: path == ".dockerignore" or ignored(path))
     return tuple(f for f in found if f.kind != "folder")
 
@@ -152,7 +152,7 @@ def _twice(one: ContextFile, other: ContextFile) -> UsageError:
     )
 
 
-def _text(path: Path) -> str:
+def _text_of_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -166,7 +166,7 @@ def _walk(folder: Path, below: str) -> Iterator[tuple[Path, str]]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as failed:
-        raise _unread(folder, failed) from None
+        raise _context_unread(folder, failed) from None
     for entry in entries:
         if entry.name in {".git", ".venv", "__pycache__"}:  # thousands of files, and never in an image
             continue
@@ -176,7 +176,7 @@ def _walk(folder: Path, below: str) -> Iterator[tuple[Path, str]]:
             yield from _walk(Path(entry.path), f"{path}/")
 
 
-def _entry(path: Path, name: str, *, root: Path) -> ContextFile | None:
+def _context_entry(path: Path, name: str, *, root: Path) -> ContextFile | None:
     """Return the entry; None for a socket, a pipe or a device, which no image can hold."""
     try:
         found = path.lstat()
@@ -184,9 +184,9 @@ def _entry(path: Path, name: str, *, root: Path) -> ContextFile | None:
             return _link(path, name, root=root)
         if stat.S_ISDIR(found.st_mode):
             return ContextFile(path=name, kind="folder")
-        return _file(path, name, found) if stat.S_ISREG(found.st_mode) else None
+        return _file_entry(path, name, found) if stat.S_ISREG(found.st_mode) else None
     except OSError as failed:
-        raise _unread(path, failed) from None
+        raise _context_unread(path, failed) from None
 
 
 def _link(path: Path, name: str, *, root: Path) -> ContextFile:
@@ -196,7 +196,7 @@ def _link(path: Path, name: str, *, root: Path) -> ContextFile:
     return ContextFile(path=name, kind="link", target=target, dangling=not inside)
 
 
-def _file(path: Path, name: str, found: os.stat_result) -> ContextFile:
+def _file_entry(path: Path, name: str, found: os.stat_result) -> ContextFile:
     """Return the file's entry. A file too large to be included by default is not read yet: its size is reported at
     once.
     """
@@ -216,7 +216,7 @@ def _hashed(f: ContextFile) -> ContextFile:
     try:
         return replace(f, sha256=_sha256(Path(f.source))) if f.kind == "file" and not f.sha256 else f
     except OSError as failed:
-        raise _unread(Path(f.source), failed) from None
+        raise _context_unread(Path(f.source), failed) from None
 
 
 def _sha256(path: Path) -> str:
@@ -224,7 +224,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _unread(path: Path, failed: OSError) -> EnvironmentMissing:
+def _context_unread(path: Path, failed: OSError) -> EnvironmentMissing:
     return EnvironmentMissing(
         f"{path} cannot be read: {failed.strerror}.",
         fix="Make it readable, or exclude it in .dockerignore.",

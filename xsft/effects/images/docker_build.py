@@ -101,7 +101,7 @@ def build(
     one_at_a_time = _serial(on_event)
     with private_config(env=engine.env, logins=logins) as config:
         env = {**engine.env, **client.env(), "DOCKER_CONFIG": str(config)}
-        _run((*client.argv(), *arguments(step, names=names), "-"), step=step, env=env, on_event=one_at_a_time)
+        _run_build((*client.argv(), *arguments(step, names=names), "-"), step=step, env=env, on_event=one_at_a_time)
     found = engine.image(names[0])
     if found is None:
         raise Unknown(
@@ -122,10 +122,10 @@ def arguments(step: BuildStep, *, names: Sequence[str]) -> Iterator[str]:
     for key, value in sorted(step.labels.items()):
         yield from ("--label", f"{key}={value}")
     for secret in step.secrets:
-        yield from ("--secret", _fields(f"id={secret.id}", f"src={secret.file}"))
+        yield from ("--secret", _csv_row(f"id={secret.id}", f"src={secret.file}"))
 
 
-def _fields(*fields: str) -> str:
+def _csv_row(*fields: str) -> str:
     """Return one row of CSV, as BuildKit's clients read it: a path may contain a comma. source: buildx@0.19
     util/buildflags.
     """
@@ -133,11 +133,11 @@ def _fields(*fields: str) -> str:
     return row.getvalue()
 
 
-def _run(
+def _run_build(
     argv: tuple[str, ...], *, step: BuildStep, env: Mapping[str, str], on_event: Callable[[BuildEvent], None]
 ) -> None:
     reading = BuildOutput()
-    process_ = _start(argv, env)
+    process_ = _start_build(argv, env)
     sending = _Sending(step=step, to=process_, on_event=on_event)
     sending.start()
     try:
@@ -177,7 +177,7 @@ class _Sending:
         """
         try:
             with suppress(BrokenPipeError):  # the command ended: its output shows why
-                docker_context.write(self.step.files, self.to.stdin, on_sent=self.on_event)  # type: ignore[arg-type]
+                docker_context.write_context(self.step.files, self.to.stdin, on_sent=self.on_event)  # type: ignore[arg-type]
         except BaseException as failed:  # noqa: BLE001 - raised again in the thread that waits
             self.failed = failed
             process.stop_session(self.to, grace_s=GRACE_S)
@@ -197,7 +197,7 @@ def _serial(on_event: Callable[[BuildEvent], None]) -> Callable[[BuildEvent], No
     return tell
 
 
-def _start(argv: tuple[str, ...], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start_build(argv: tuple[str, ...], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start the command in its own session: Ctrl-C reaches only xsft, which then stops it."""
     try:
         return subprocess.Popen(
@@ -228,13 +228,13 @@ def _commands(env: Mapping[str, str], also: Sequence[str]) -> Iterator[str]:
 
 def _client(path: str, env: Mapping[str, str]) -> Client | None:
     """Return the client; None if it is not Docker's (podman-docker) or does not start."""
-    version = re.search(r"Docker version (\d+\.\d+\S*?),", _said((path, "--version"), env))
+    version = re.search(r"Docker version (\d+\.\d+\S*?),", _output_of((path, "--version"), env))
     if version is None:
         return None
-    return Client(path=path, version=version[1], buildx="buildx" in _said((path, "buildx", "version"), env))
+    return Client(path=path, version=version[1], buildx="buildx" in _output_of((path, "buildx", "version"), env))
 
 
-def _said(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
+def _output_of(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
     """Return the command's output; empty if it fails or does not answer."""
     try:
         done = process.run(argv, env=env, timeout_s=20)

@@ -73,12 +73,12 @@ class Engine:
 
     @cached_property
     def rootless(self) -> bool:
-        with told(Doing(what="tell about itself")):
+        with told_by_engine(Doing(what="tell about itself")):
             return any("rootless" in option for option in self.api.info().get("SecurityOptions") or ())
 
     def image(self, ref: str) -> ImageSeen | None:
         """Return the image; None if the engine has none of that name, digest or id."""
-        with told(Doing(what=f"look at {ref}")):
+        with told_by_engine(Doing(what=f"look at {ref}")):
             try:
                 return _seen(self.api.inspect_image(ref))
             except ImageNotFound:
@@ -86,13 +86,13 @@ class Engine:
 
     def images(self, *, label: str) -> tuple[ImageSeen, ...]:
         """Return the images with the label (`name` or `name=value`), newest first."""
-        with told(Doing(what="list its images")):
+        with told_by_engine(Doing(what="list its images")):
             found = self.api.images(filters={"label": label})
             return tuple(_seen(self.api.inspect_image(one["Id"])) for one in found)
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
         """Add a name to an image in the engine. Raises EnvironmentMissing if there is no such image."""
-        with told(Doing(what=f"tag {ref} as {repository}:{tag}")):
+        with told_by_engine(Doing(what=f"tag {ref} as {repository}:{tag}")):
             self.api.tag(ref, repository, tag)
 
     @contextmanager
@@ -117,7 +117,7 @@ class Engine:
         """
         doing = Doing(what=f"pull {ref}", host=named(ref).host, repository=named(ref).repository)
         at = named(ref)  # the engine's API takes a digest as the tag
-        with told(doing):
+        with told_by_engine(doing):
             lines = self.api.pull(
                 at.repository, tag=at.reference, stream=True, decode=True, auth_config=dict(auth or {})
             )
@@ -129,7 +129,7 @@ class Engine:
         return found
 
 
-def connect(env: Mapping[str, str]) -> Engine:
+def connect_engine(env: Mapping[str, str]) -> Engine:
     """Connect to the engine that `docker` would use with this environment: DOCKER_HOST, else the context, else the
     machine's own. Raises EnvironmentMissing: docker-missing, docker-permission or docker-not-running.
     """
@@ -149,7 +149,7 @@ def connect(env: Mapping[str, str]) -> Engine:
 
 
 @contextmanager
-def told(doing: Doing) -> Iterator[None]:
+def told_by_engine(doing: Doing) -> Iterator[None]:
     """Turn what the SDK or its transport raises into an xsft error that names the next step."""
     try:
         yield

@@ -20,7 +20,9 @@ any time zone.
 """
 
 
-def write(files: Sequence[ContextFile], into: IO[bytes], *, on_sent: Callable[[Sent], None] = lambda _: None) -> None:
+def write_context(
+    files: Sequence[ContextFile], into: IO[bytes], *, on_sent: Callable[[Sent], None] = lambda _: None
+) -> None:
     """Write the tar; a large context is never held in memory. Raises Refused if a file has changed since it was hashed:
     the tag would name other bytes.
     """
@@ -81,14 +83,14 @@ def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
     except BrokenPipeError:  # raised by the pipe to the engine, not by the file
         raise
     except OSError as failed:  # also if tarfile reaches the file's end too early
-        raise _changed(file, failed.strerror or "it became shorter") from None
+        raise _context_changed(file, failed.strerror or "it became shorter") from None
     if longer:
-        raise _changed(file, "it became longer")
+        raise _context_changed(file, "it became longer")
     if file.sha256 and content.sha.hexdigest() != file.sha256:
-        raise _changed(file, "its content is different")
+        raise _context_changed(file, "its content is different")
 
 
-def _changed(file: ContextFile, why: str) -> Refused:
+def _context_changed(file: ContextFile, why: str) -> Refused:
     return Refused(
         f"{file.path} changed while the image was built: {why}.",
         fix="Build again once no process writes to the context.",

@@ -89,7 +89,7 @@ def auth_for(host: str, *, folder: Path, env: Mapping[str, str]) -> dict[str, st
     """Return the login for `host` in a Docker configuration, in the SDK's form; None without one."""
     from docker import auth, errors
 
-    configured = _read(folder / "config.json")
+    configured = _read_docker_config(folder / "config.json")
     named = {key: value for key, value in (configured.get("auths") or {}).items() if _host(key) == _host(host)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # if a helper is not installed, the registry's refusal shows it
@@ -109,10 +109,14 @@ def private_config(*, env: Mapping[str, str], own: bool = True, logins: Iterable
     `own`: include what the user's own has for pulling. `logins`: added to those. No secret is written to disk: if the
     system has files in memory, SIGKILL leaves an empty folder.
     """
-    copied = {key: value for key, value in _read(own_folder(env) / "config.json").items() if key in COPIED and own}
+    copied = {
+        key: value
+        for key, value in _read_docker_config(own_folder(env) / "config.json").items()
+        if key in COPIED and own
+    }
     with (
         raised(_exit),
-        tempfile.TemporaryDirectory(prefix="xsft-docker-", dir=_memory(env)) as name,
+        tempfile.TemporaryDirectory(prefix="xsft-docker-", dir=_folder_in_memory(env)) as name,
         _in_memory(json.dumps(_with_logins(copied, logins))) as config,
     ):
         folder = Path(name)
@@ -166,13 +170,13 @@ def _host(key: str) -> str:
     return HUB if host == f"index.{HUB}" else host
 
 
-def _memory(env: Mapping[str, str]) -> str | None:
+def _folder_in_memory(env: Mapping[str, str]) -> str | None:
     """Return the user's own folder in memory if the system has one; None: use the folder for temporary files."""
     folder = env.get("XDG_RUNTIME_DIR") or ""
     return folder if folder and os.access(folder, os.W_OK | os.X_OK) else None
 
 
-def _read(config: Path) -> dict[str, Any]:
+def _read_docker_config(config: Path) -> dict[str, Any]:
     """Return the configuration; empty if there is none or it is not Docker's."""
     try:
         found = json.loads(read_text(config))

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.effects.images.docker_client import Engine, ImageSeen, error_of, layer_of, told
+from xsft.effects.images.docker_client import Engine, ImageSeen, error_of, layer_of, told_by_engine
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential, auth_for, credential_for, own_folder
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.machine.clock import monotonic, pause
@@ -124,7 +124,7 @@ class Pusher:
         """Push with retries. Returns the digest that the engine reports."""
         pauses = _Pauses(clock=self.clock)
         for tries in itertools.count(1):
-            with told(doing), self.engine.pushing(repository, tag, auth=auth) as lines:
+            with told_by_engine(doing), self.engine.pushing(repository, tag, auth=auth) as lines:
                 failed, digest = _followed(lines, on_event, pauses)
             if digest:
                 return digest

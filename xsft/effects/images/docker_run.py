@@ -15,9 +15,9 @@ from docker.types import Mount as Bind
 from msgspec import Struct, field
 from requests.exceptions import RequestException
 
-from xsft.effects.images.docker_client import Engine, told
+from xsft.effects.images.docker_client import Engine, told_by_engine
 from xsft.effects.machine.chance import random_hex
-from xsft.effects.machine.log_lines import keep
+from xsft.effects.machine.log_lines import keep_lines
 from xsft.effects.machine.signals import as_ctrl_c
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.image.docker_errors import Doing, words
@@ -72,9 +72,9 @@ def run_in_container(
     api, doing = engine.api, Doing(what=f"run {command.image}")
     with as_ctrl_c(), _container(api, command, doing, grace_s=grace_s) as made:
         with log.open("wb") as kept, _attached(api, made, doing) as output:
-            _start(api, made, command)
-            keep(output, log=kept, on_line=on_line)
-        with told(doing):
+            _start_container(api, made, command)
+            keep_lines(output, log=kept, on_line=on_line)
+        with told_by_engine(doing):
             return int(api.wait(made, timeout=None)["StatusCode"])
 
 
@@ -82,7 +82,7 @@ def refuse_where_running(folder: Path, *, engine: Engine) -> None:
     """Raise Refused if a container of this folder's run outlived the xsft that started it; remove one that has
     ended.
     """
-    with told(Doing(what="list its containers")):
+    with told_by_engine(Doing(what="list its containers")):
         left = engine.api.containers(all=True, filters={"label": f"{FOLDER_LABEL}={folder}"})
     for container in left:
         if container.get("State") in {"running", "paused", "restarting"}:
@@ -98,18 +98,20 @@ def _container(api: Any, command: ContainerCommand, doing: Doing, *, grace_s: fl
     """Yield a container that is created but not started; it is stopped and removed in any case, also if a second signal
     arrives.
     """
-    with told(doing):
-        made = str(api.create_container_from_config(_config(api, command), name=_name(command))["Id"])
+    with told_by_engine(doing):
+        made = str(
+            api.create_container_from_config(_container_config(api, command), name=_container_name(command))["Id"]
+        )
     try:
         yield made
     finally:
-        _end(api, made, grace_s=grace_s)
+        _end_container(api, made, grace_s=grace_s)
 
 
 @contextmanager
 def _attached(api: Any, container: str, doing: Doing) -> Iterator[Iterator[bytes]]:
     """Yield its output. Attached before it starts, so that no line is lost."""
-    with told(doing):
+    with told_by_engine(doing):
         output = api.attach(container, stdout=True, stderr=True, stream=True, logs=False)
     try:
         yield _told(output, doing)
@@ -119,11 +121,11 @@ def _attached(api: Any, container: str, doing: Doing) -> Iterator[Iterator[bytes
 
 
 def _told(chunks: Iterable[bytes], doing: Doing) -> Iterator[bytes]:
-    with told(doing):
+    with told_by_engine(doing):
         yield from chunks
 
 
-def _start(api: Any, container: str, command: ContainerCommand) -> None:
+def _start_container(api: Any, container: str, command: ContainerCommand) -> None:
     try:
         api.start(container)
     except APIError as failed:
@@ -134,7 +136,7 @@ def _start(api: Any, container: str, command: ContainerCommand) -> None:
         ) from None
 
 
-def _config(api: Any, command: ContainerCommand) -> dict[str, Any]:
+def _container_config(api: Any, command: ContainerCommand) -> dict[str, Any]:
     host = api.create_host_config(
         mounts=[_mount(one) for one in command.mounts],
         network_mode="default" if command.network else "none",
@@ -160,7 +162,7 @@ def _mount(mount: Mount) -> Any:
     return Bind(target=str(at), source=str(mount.path), type="bind", read_only=not mount.writable)
 
 
-def _end(api: Any, container: str, *, grace_s: float) -> None:
+def _end_container(api: Any, container: str, *, grace_s: float) -> None:
     """Send SIGINT, then SIGKILL; a second Ctrl-C skips the wait. The container has stopped when this returns."""
     try:
         with suppress(DockerException, RequestException):  # it has already ended, or did not end in time
@@ -176,6 +178,6 @@ def _remove(api: Any, container: str) -> None:
         api.remove_container(container, force=True, v=True)
 
 
-def _name(command: ContainerCommand) -> str:
+def _container_name(command: ContainerCommand) -> str:
     """Return a unique name: two runs of one name may be in two folders."""
     return f"{command.name or 'xsft'}-{random_hex(4)}"

@@ -11,9 +11,9 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from xsft.effects.images.build import Docker, Registry
-from xsft.effects.images.cache import keep, kept
+from xsft.effects.images.cache import cache_content, cached_content
 from xsft.effects.images.docker_build import Client, build, find_client
-from xsft.effects.images.docker_client import Engine, ImageSeen, connect
+from xsft.effects.images.docker_client import Engine, ImageSeen, connect_engine
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential, credential_for
 from xsft.effects.images.docker_push import Pusher, pusher
 from xsft.effects.images.installed import thinned
@@ -41,12 +41,12 @@ class RealDocker:
         result is cached while the command exists.
         """
         at = own_cache() / "docker-client.json"
-        known = kept(at)
+        known = cached_content(at)
         with suppress(OSError, KeyError, TypeError):
             if known["stamp"] == _stamp(known["client"]["path"]):
                 return Client(**known["client"])
         found = find_client(self.env)
-        keep(at, {"client": asdict(found), "stamp": _stamp(found.path)})
+        cache_content(at, {"client": asdict(found), "stamp": _stamp(found.path)})
         return found
 
     def labels(self, ref: str) -> Mapping[str, str] | None:
@@ -97,7 +97,7 @@ def _stamp(path: str) -> list[int]:
 
 def real_docker(*, registries: Registries, env: Mapping[str, str]) -> RealDocker:
     """Return the engine. Raises EnvironmentMissing if none answers."""
-    return RealDocker(engine=connect(env), registries=registries, env=env)
+    return RealDocker(engine=connect_engine(env), registries=registries, env=env)
 
 
 def resolve_base(

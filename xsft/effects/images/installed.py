@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from xsft.effects.images.cache import context_file, keep, kept
+from xsft.effects.images.cache import cache_content, cached_content, context_file
 from xsft.effects.machine.process import run
 from xsft.errors import XsftError
 from xsft.image.model import BuildStep
@@ -53,15 +53,15 @@ def _understands(step: BuildStep) -> bool:
 
 def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Path) -> dict[str, Installed]:
     at = cache / f"{image_id.removeprefix('sha256:')}.json"
-    if known := kept(at):
+    if known := cached_content(at):
         return known
-    found = _asked(image_id, docker=docker, env=env)
+    found = _ask_image(image_id, docker=docker, env=env)
     if found:
-        keep(at, dict(found))  # also replaces a file that cannot be read
+        cache_content(at, dict(found))  # also replaces a file that cannot be read
     return found
 
 
-def _asked(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[str, Installed]:
+def _ask_image(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[str, Installed]:
     """Return the files, listed by the image's own Python, without a network. Empty if it does not run: then everything
     is sent.
     """

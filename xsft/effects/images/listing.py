@@ -57,18 +57,18 @@ def in_registry(
     folder, _, name = repository.rpartition("/")
     google = repository_of(folder)
     if google is None:
-        return tuple(_plain(registries, repository))
-    from xsft.effects.images.artifact_registry import connect
+        return tuple(_plain_images(registries, repository))
+    from xsft.effects.images.artifact_registry import connect_artifact_registry
 
     return tuple(
         ListedImage(where="registry", tag=tag, digest=one.digest, size=one.size, at=one.uploaded_at or None)
-        for one in connect(env).images(google, name=name)
+        for one in connect_artifact_registry(env).images(google, name=name)
         for tag in one.tags
         if _OURS.fullmatch(tag)
     )
 
 
-def _plain(registries: Registries, repository: str) -> Iterator[ListedImage]:
+def _plain_images(registries: Registries, repository: str) -> Iterator[ListedImage]:
     for tag in registries.tags(repository):
         found = registries.manifest(f"{repository}:{tag}") if _OURS.fullmatch(tag) else None
         if found:

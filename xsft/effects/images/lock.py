@@ -28,17 +28,17 @@ def lock_file(images: Path, name: str) -> Path:
 
 def locked_images(images: Path, name: str) -> dict[str, Locked]:
     """Return the locked images by repository; empty without a lock. Raises UsageError, image-lock-unreadable."""
-    return _read(lock_file(images, name), read_lock) or {}
+    return _read_lock_file(lock_file(images, name), read_lock) or {}
 
 
 def pinned_base(images: Path, name: str) -> Base | None:
     """Return the base that all users build on; None before the first build. Raises UsageError,
     image-lock-unreadable.
     """
-    return _read(lock_file(images, name), read_base)
+    return _read_lock_file(lock_file(images, name), read_base)
 
 
-def keep(images: Path, locked: Locked) -> bool:
+def keep_lock(images: Path, locked: Locked) -> bool:
     """Write the lock. Returns whether it had to be written. Two processes write one after the other.
 
     Raises Refused for a lock that this xsft cannot write without losing part of it, EnvironmentMissing as
@@ -53,7 +53,7 @@ def keep(images: Path, locked: Locked) -> bool:
 
 
 def keep_base(images: Path, name: str, base: Base) -> bool:
-    """Pin the base. Returns whether the lock had to be written. Raises as `keep` does."""
+    """Pin the base. Returns whether the lock had to be written. Raises as `keep_lock` does."""
 
     def change(text: str | None) -> str | None:
         return None if text and read_base(text) == base else with_base(text, image=name, base=base)
@@ -61,7 +61,7 @@ def keep_base(images: Path, name: str, base: Base) -> bool:
     return _change(lock_file(images, name), change, done=f"{base.pinned} is built on")
 
 
-def _read(file: Path, read: Callable[[str], T]) -> T | None:
+def _read_lock_file(file: Path, read: Callable[[str], T]) -> T | None:
     try:
         return read(read_text(file))
     except FileNotFoundError:
@@ -140,8 +140,8 @@ def current_tag(images: Path, options: BuildOptions, *, base: str) -> str:
             code_part(
                 folder,
                 code=tuple(project / path for path in options.code),
-                maxtext=_local(options.maxtext_source, project),
-                tunix=_local(options.tunix_source, project),
+                maxtext=_local_source(options.maxtext_source, project),
+                tunix=_local_source(options.tunix_source, project),
             )
         ),
         base=base_of(base),
@@ -157,7 +157,7 @@ def _is_inside(folder: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts
 
 
-def _local(source: str, project: Path) -> Path | None:
+def _local_source(source: str, project: Path) -> Path | None:
     return None if source == "pypi" else project / source
 
 

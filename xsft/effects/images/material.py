@@ -55,7 +55,7 @@ def plan_image(options: BuildOptions, by: Gathering) -> PlannedImage:
     said = _no_errors(option_problems(options))
     folder, project = by.images / options.image, by.images.parent
     deps = deps_part(folder)
-    maxtext, tunix = (_source(text, by) for text in (options.maxtext_source, options.tunix_source))
+    maxtext, tunix = (_source_tree(text, by) for text in (options.maxtext_source, options.tunix_source))
     code = code_part(
         folder,
         code=tuple(project / path for path in options.code),
@@ -75,7 +75,9 @@ def plan_image(options: BuildOptions, by: Gathering) -> PlannedImage:
         packages=_locked(folder / LOCK),
     )
     recipe = make_recipe(options, material)
-    return PlannedImage(recipe=recipe, material=material, options=options, kept=_kept(options), problems=said)
+    return PlannedImage(
+        recipe=recipe, material=material, options=options, kept=_shareable_options(options), problems=said
+    )
 
 
 def find_images(start: Path, name: str) -> Path:
@@ -111,7 +113,7 @@ def _locked(lock: Path) -> dict[str, str]:
     return dict(PIN.findall(read_text(lock))) if lock.is_file() else {}
 
 
-def _source(text: str, by: Gathering) -> SourceTree | None:
+def _source_tree(text: str, by: Gathering) -> SourceTree | None:
     return source_of(text, project=by.images.parent, env=by.env, cache=by.cache, progress=by.progress)
 
 
@@ -119,7 +121,7 @@ def _base_ref(options: BuildOptions, deps: DockerfilePart) -> str | None:
     return (options.base or deps.args["BASE_IMAGE"]) if "BASE_IMAGE" in deps.args else None
 
 
-def _kept(options: BuildOptions) -> BuildOptions | None:
+def _shareable_options(options: BuildOptions) -> BuildOptions | None:
     """Return the options without those that apply only to this call or to this machine."""
     folders = (*options.code, options.maxtext_source, options.tunix_source)
     if any(Path(folder).is_absolute() for folder in folders):

@@ -157,7 +157,7 @@ class Registries:
             answer = self._get(at, url)
             if answer is None:
                 break
-            found.update(_read(at, answer.content, _TAGS).tags or ())
+            found.update(_decode_answer(at, answer.content, _TAGS).tags or ())
             url = _same_host(at, answer.next, answer.url)
         return tuple(sorted(found))
 
@@ -200,7 +200,7 @@ class Registries:
             return None
         if digest_of(answer.content) != manifest.config:
             raise _contradicts(at, f"the configuration {manifest.config} has another digest")
-        return _configured(_read(at, answer.content, _CONFIGURATION), size=manifest.size)
+        return _image_configuration(_decode_answer(at, answer.content, _CONFIGURATION), size=manifest.size)
 
     def try_push(self, repository: str, *, budget_s: float | None = None) -> None:
         """Begin an upload and cancel it: checks the right to push, and the repository, before minutes of building.
@@ -246,7 +246,7 @@ def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:
         claims.add(at.reference)
     if claims != {digest}:
         raise _contradicts(at, f"it claims {' and '.join(sorted(claims - {digest}))} for content with {digest}")
-    found = _read(at, answer.content, _DOCUMENT)
+    found = _decode_answer(at, answer.content, _DOCUMENT)
     platforms = {
         f"{one.platform.os}/{one.platform.architecture}": one.digest
         for one in found.manifests or ()
@@ -270,7 +270,7 @@ def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:
     )
 
 
-def _configured(found: _Configuration, *, size: int) -> ImageConfiguration:
+def _image_configuration(found: _Configuration, *, size: int) -> ImageConfiguration:
     run = found.config or _Run()
     pairs = (one.partition("=") for one in run.env or ())
     platform = f"{found.os}/{found.architecture}" if found.os and found.architecture else ""
@@ -288,7 +288,7 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _read(at: ImageName, content: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+def _decode_answer(at: ImageName, content: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(content)
     except (msgspec.DecodeError, RecursionError) as wrong:

@@ -29,12 +29,12 @@ def look_at_image(ref: str, *, env: Mapping[str, str] | None = None) -> ImageLoo
         who = "your login" if registry.login_to(host).credential is not None else who
         if is_google(host) and who == "no login":  # Google's registries answer nothing without one
             return ImageLook(ref=ref, status="unread", asked_with=who, why=f"There is no login for {host} here.")
-        return within(DEADLINE_S, lambda: _look(registry, ref, who))
+        return within(DEADLINE_S, lambda: _look_at_image(registry, ref, who))
     except (XsftError, ValueError) as failed:
         return ImageLook(ref=ref, status="unread", asked_with=who, why=str(failed))
 
 
-def _look(registry: Registries, ref: str, who: str) -> ImageLook:
+def _look_at_image(registry: Registries, ref: str, who: str) -> ImageLook:
     found = registry.image(ref)
     if found is None:
         return ImageLook(ref=ref, status="missing", asked_with=who)

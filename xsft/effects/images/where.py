@@ -39,7 +39,7 @@ def ensure_repository(registry: str, *, env: Mapping[str, str], create: bool, pr
     """
     repository = repository_of(registry)
     if repository is not None:
-        from xsft.effects.images.artifact_registry import connect
+        from xsft.effects.images.artifact_registry import connect_artifact_registry
 
         progress(f"reading {registry}")
-        connect(env).ensure(repository, create=create, on_progress=progress)
+        connect_artifact_registry(env).ensure(repository, create=create, on_progress=progress)

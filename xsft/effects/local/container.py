@@ -13,7 +13,7 @@ from pathlib import Path
 
 from xsft.checks import overridden
 from xsft.checks.image import maxtext_differs
-from xsft.effects.images.docker_client import Engine, ImageSeen, connect
+from xsft.effects.images.docker_client import Engine, ImageSeen, connect_engine
 from xsft.effects.images.docker_push import pusher
 from xsft.effects.images.docker_run import FOLDER_LABEL, ContainerCommand, Mount, refuse_where_running, run_in_container
 from xsft.errors import EnvironmentMissing, SpecError
@@ -113,7 +113,7 @@ def container_for(
     ref = plan.run.spec.image.ref
     if ref is None:
         return None
-    engine = connect(env)
+    engine = connect_engine(env)
     _refuse_elsewhere(engine)
     seen = engine.image(ref) or _pulled(engine, ref, progress)
     _refuse_another_maxtext(plan, seen)
@@ -128,13 +128,13 @@ def mounts(
     read-only.
     """
     found = {path: Mount(path=path, writable=True) for path in writable}
-    for path in sorted(set(_named((*argv, *env.values()), cwd=cwd))):
+    for path in sorted(set(_named_paths((*argv, *env.values()), cwd=cwd))):
         if path not in NEVER_MOUNTED and not any(path.is_relative_to(folder) for folder in writable):
             found[path] = Mount(path=path)
     return tuple(found[path] for path in sorted(found))
 
 
-def _named(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
+def _named_paths(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
     """Yield absolute paths, and relative ones that exist; for a pattern, the folder it searches."""
     for word in words:
         for text in _PATHS.findall(word):

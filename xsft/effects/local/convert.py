@@ -31,11 +31,11 @@ from xsft.effects.local.stage_record import (
     StageRun,
     begun,
     beside_fields,
-    ended,
     run_recorded,
     save_record,
     stage_record,
     usable,
+    with_end,
 )
 from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
@@ -96,7 +96,7 @@ def convert_here(asked: Conversion) -> ConversionResult:
     """
     plan = asked.look()
     if plan.whole and not _unsaid(plan):
-        return _found(plan)
+        return _existing_conversion(plan)
     folder = stage_run(plan).folder
     first = Path(plan.first)  # its lock covers the conversion, whichever run asks for it
     with usable(first), exclusive(first / "xsft" / "lock", waiting=asked.waiting):
@@ -104,8 +104,8 @@ def convert_here(asked: Conversion) -> ConversionResult:
         if plan.whole:
             if _unsaid(plan):
                 _mend(plan, at=clock.now())
-            return _found(plan)
-        with _held(plan, folder):
+            return _existing_conversion(plan)
+        with _hold_conversion(plan, folder):
             return _converted(asked, plan)
 
 
@@ -114,7 +114,7 @@ def _unsaid(plan: ConversionPlan) -> bool:
     return plan.recorded is not None and plan.recorded.outcome != "completed"
 
 
-def _found(plan: ConversionPlan) -> ConversionResult:
+def _existing_conversion(plan: ConversionPlan) -> ConversionResult:
     made = plan.recorded
     if made is None:
         why = "it has the model's names and shapes; no record says which weights it was made of"
@@ -126,7 +126,7 @@ def _found(plan: ConversionPlan) -> ConversionResult:
 
 
 @contextmanager
-def _held(plan: ConversionPlan, folder: RunFolder) -> Iterator[None]:
+def _hold_conversion(plan: ConversionPlan, folder: RunFolder) -> Iterator[None]:
     """Hold the lock of the conversion. `status` and `cancel` read this lock."""
 
     def refuse() -> None:
@@ -153,10 +153,10 @@ def _converted(asked: Conversion, plan: ConversionPlan) -> ConversionResult:
     record = begun(before, plan.argv, folder=run.folder, machine=machine)
     _save(record, plan)
     record_store(machine.env).index(record, str(run.folder.record))
-    end = _tried(_Try(asked=asked, plan=plan, machine=machine, record=record))
+    end = _try_conversion(_Try(asked=asked, plan=plan, machine=machine, record=record))
     return ConversionResult(
         action="created" if len(record.attempts) == 1 else "attempt",
-        why=_why(plan),
+        why=_why_converted(plan),
         outcome=end.outcome,
         reason=end.reason,
         plan=plan,
@@ -180,18 +180,20 @@ class _End(Struct, frozen=True, kw_only=True):
     warnings: tuple[Problem, ...] = ()
 
 
-def _tried(one: _Try) -> _End:
+def _try_conversion(one: _Try) -> _End:
     """Run one try. Its outcome is recorded in both records, however it ends."""
 
     def work() -> _End:
         tail: deque[str] = deque(maxlen=TAIL_LINES)
-        status = _run(one, tail)
-        return _saved(one, _judged(one, status, tail), status)
+        status = _run_converter(one, tail)
+        return _save_conversion(one, _judge_conversion(one, status, tail), status)
 
-    return run_recorded(work, record=lambda outcome, why: _saved(one, _End(outcome=outcome, reason=why), status=None))
+    return run_recorded(
+        work, record=lambda outcome, why: _save_conversion(one, _End(outcome=outcome, reason=why), status=None)
+    )
 
 
-def _run(one: _Try, tail: deque[str]) -> int:
+def _run_converter(one: _Try, tail: deque[str]) -> int:
     """Return the exit status of the converter; its last lines are added to `tail`."""
 
     def on_line(line: str) -> None:
@@ -219,11 +221,11 @@ def _tell_bytes(one: _Try) -> None:
 def bytes_done(plan: ConversionPlan, directory: Path, *, machine: Machine) -> BytesDone:
     """Return the bytes of the result in `directory`; before there are any, those of the download."""
     needs, source, now = plan.estimate, plan.inputs.source, clock.monotonic()
-    written = _size(directory)
+    written = _folder_size(directory)
     if written or source.is_folder:
         return BytesDone(done=written, of=needs.output if needs else None, at=now)
     blobs = _hub_home(machine) / "hub" / f"models--{source.repo.replace('/', '--')}" / "blobs"
-    return BytesDone(doing="downloading", done=_size(blobs), of=needs.download if needs else None, at=now)
+    return BytesDone(doing="downloading", done=_folder_size(blobs), of=needs.download if needs else None, at=now)
 
 
 def _hub_home(machine: Machine) -> Path:
@@ -232,7 +234,7 @@ def _hub_home(machine: Machine) -> Path:
     return machine.cache / "huggingface"
 
 
-def _size(directory: Path) -> int:
+def _folder_size(directory: Path) -> int:
     """Return the bytes without xsft's own files. Orbax renames folders while it writes: one may be gone when it is
     read.
     """
@@ -247,7 +249,7 @@ def _size(directory: Path) -> int:
     return total
 
 
-def _judged(one: _Try, status: int, tail: Iterable[str]) -> _End:
+def _judge_conversion(one: _Try, status: int, tail: Iterable[str]) -> _End:
     """Return the outcome, by the files that exist: the exit status proves neither success nor failure."""
     plan, after = one.plan, one.asked.look()
     said = reason(tuple(tail)) or f"to_maxtext ended with exit status {status}"
@@ -261,13 +263,13 @@ def _judged(one: _Try, status: int, tail: Iterable[str]) -> _End:
     return _End(outcome="completed", warnings=(warned,) if status else ())
 
 
-def _saved(one: _Try, end: _End, status: int | None) -> _End:
-    done = ended(one.record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
+def _save_conversion(one: _Try, end: _End, status: int | None) -> _End:
+    done = with_end(one.record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
     _save(done, one.plan)
     return end
 
 
-def _why(plan: ConversionPlan) -> str:
+def _why_converted(plan: ConversionPlan) -> str:
     if plan.broken:
         return f"{', '.join(plan.broken)} is not complete; it stays"
     return "these weights were not converted with these flags before"
@@ -297,7 +299,7 @@ def _mend(plan: ConversionPlan, *, at: str) -> None:
         return
     record = stage_record(run)
     if record.attempts and record.last.argv == plan.recorded.argv:
-        saved = ended(record, outcome="completed", reason=None, status=record.last.exit_status, at=at)
+        saved = with_end(record, outcome="completed", reason=None, status=record.last.exit_status, at=at)
         save_record(saved, run.folder)
 
 

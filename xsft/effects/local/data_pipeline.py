@@ -73,7 +73,7 @@ MOST_WORDS = 1000
 """Maximum characters of MaxText's message: some of its errors print its whole configuration."""
 
 
-def read(
+def read_passes(
     run: Run,
     passes: tuple[Pass, ...],
     *,
@@ -91,7 +91,7 @@ def read(
         job, answer = Path(folder, "job.json"), Path(folder, "answer.json")
         asked = [
             {
-                "argv": _argv(run, one, folder),
+                "argv": _pass_argv(run, one, folder),
                 "rows": one.rows,
                 "split": one.split,
                 "lengths_only": one.lengths_only,
@@ -101,7 +101,7 @@ def read(
         ]
         job.write_text(json.dumps({"passes": asked}), encoding="utf-8")
         # -I: neither the user's site nor the checkout can shadow MaxText.
-        program = (*_copying(run, folder), "-I", str(WORKER), str(job), str(answer))
+        program = (*_copy_command(run, folder), "-I", str(WORKER), str(job), str(answer))
         argv = (*contained.prefix, str(machine.python), *program)
         follower = Follower(say=say, verb="read", total=None)
         env = {**program_environment(machine, scratch, online=not reads_only_files(run)), "JAX_PLATFORMS": "cpu"}
@@ -113,7 +113,7 @@ def read(
         if not answer.exists():
             words = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it said nothing")
             raise EnvironmentMissing(f"MaxText's pipeline did not run: {words}", fix="run `xsft setup maxtext`")
-        return _answers(json.loads(answer.read_text(encoding="utf-8")))
+        return _parse_answers(json.loads(answer.read_text(encoding="utf-8")))
 
 
 def _expected(run: Run, one: Pass) -> int | None:
@@ -122,14 +122,14 @@ def _expected(run: Run, one: Pass) -> int | None:
     return min((number for number in known if number and number < sys.maxsize), default=None)
 
 
-def _answers(found: Mapping[str, Any]) -> Answers:
+def _parse_answers(found: Mapping[str, Any]) -> Answers:
     if "error" in found:
-        raise _refused(found["error"])
+        raise _data_refused(found["error"])
     readings = tuple(_reading(one) for one in found["passes"])
-    return Answers(passes=readings, vocabulary=_vocabulary(found["vocabulary"]))
+    return Answers(passes=readings, vocabulary=_parse_vocabulary(found["vocabulary"]))
 
 
-def _refused(said: str) -> XsftError:
+def _data_refused(said: str) -> XsftError:
     words = said if len(said) <= MOST_WORDS else f"{said[:MOST_WORDS]} …"
     if _OFFLINE.search(said):
         fix = "Check the network, or name a copy: --set data.hf_path=json --set data.hf_train_files=FILE."
@@ -151,7 +151,7 @@ def _refused(said: str) -> XsftError:
     return SpecError((error("data-refused", "data", f"MaxText refuses the data: {words}", fix),))
 
 
-def _vocabulary(found: Mapping[str, Any]) -> Vocabulary:
+def _parse_vocabulary(found: Mapping[str, Any]) -> Vocabulary:
     texts = {int(token): bytes.fromhex(text) for token, text in found["texts"].items()}
     kinds = {int(token): kind for token, kind in found["kinds"].items()}
     return Vocabulary(texts=texts, kinds=kinds, named=found["named"], rows=found["rows"])
@@ -164,7 +164,7 @@ def _reading(found: Mapping[str, Any]) -> PassRead:
     return convert(found, PassRead)
 
 
-def _argv(run: Run, one: Pass, folder: str) -> tuple[str, ...]:
+def _pass_argv(run: Run, one: Pass, folder: str) -> tuple[str, ...]:
     """Return the trainer's own command line, with this machine's keys in place of the slices'."""
     keys: dict[str, Value] = {
         **HERE,
@@ -192,7 +192,7 @@ def _eval_keys(run: Run, one: Pass) -> dict[str, Value]:
     return {"eval_interval": 1, "eval_per_device_batch_size": 1, "eval_data_columns": columns, **given}
 
 
-def _copying(run: Run, folder: str) -> tuple[str, ...]:
+def _copy_command(run: Run, folder: str) -> tuple[str, ...]:
     """Return the command that copies the tokenizer as for the trainer, but into a folder of this call."""
     made = copying(run)
     return (*made[:-1], _copy(folder)) if made else ()

@@ -22,7 +22,7 @@ from xsft.dataset.passes import (
 from xsft.dataset.summary import Summary, summarize
 from xsft.effects.environments import environments
 from xsft.effects.local.data_online import refuse_unreachable
-from xsft.effects.local.data_pipeline import SAMPLE_S, read
+from xsft.effects.local.data_pipeline import SAMPLE_S, read_passes
 from xsft.effects.local.machine import Machine
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
@@ -40,11 +40,11 @@ class DataInspection(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
-def inspect(run: Run, *, split: Split, rows: int | None, progress: ShowLine) -> DataInspection:
+def inspect_data(run: Run, *, split: Split, rows: int | None, progress: ShowLine) -> DataInspection:
     """Return the inspection. `rows`: number of rows in the sample; None reads all. Raises as `examples` does."""
     _refuse_missing(run, split)
     passes = passes_to_inspect(run, split=split, rows=sys.maxsize if rows is None else rows)
-    answers, reading = _read(run, passes, progress), reading_of(run)
+    answers, reading = _read_sample(run, passes, progress), reading_of(run)
     summary = summarize(inspected(run, answers), reading=reading, vocabulary=answers.vocabulary)
     problems = findings(summary, reading=reading, split=split)
     return DataInspection(split=split, summary=summary, reading=reading, problems=problems)
@@ -54,12 +54,12 @@ def examples(
     run: Run, *, split: Split = "train", rows: int | None = SAMPLE, packing: bool = False, progress: ShowLine
 ) -> Answers:
     """Return the first rows, or packed sequences, of a split; None reads all. Raises UsageError for a split that the
-    workload lacks, and as `data_pipeline.read` does.
+    workload lacks, and as `data_pipeline.read_passes` does.
     """
     _refuse_missing(run, split)
     count = sys.maxsize if rows is None else rows
     limit = reading_of(run).limit
-    return _read(run, (Pass(rows=count, packing=packing, max_target_length=limit, split=split),), progress)
+    return _read_sample(run, (Pass(rows=count, packing=packing, max_target_length=limit, split=split),), progress)
 
 
 def _refuse_missing(run: Run, split: Split) -> None:
@@ -68,10 +68,10 @@ def _refuse_missing(run: Run, split: Split) -> None:
         raise UsageError("The workload names no data to evaluate on.", fix=fix)
 
 
-def _read(run: Run, passes: tuple[Pass, ...], progress: ShowLine) -> Answers:
+def _read_sample(run: Run, passes: tuple[Pass, ...], progress: ShowLine) -> Answers:
     python = environments.ensure("maxtext", progress=progress).python
     refuse_unreachable(run)
     progress("reading the data through MaxText's input pipeline")
     machine = Machine(python=python, env=own_environment(), cache=own_cache())
     unlimited = any(one.rows == sys.maxsize for one in passes)
-    return read(run, passes, machine=machine, say=progress, timeout_s=None if unlimited else SAMPLE_S)
+    return read_passes(run, passes, machine=machine, say=progress, timeout_s=None if unlimited else SAMPLE_S)

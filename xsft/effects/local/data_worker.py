@@ -25,8 +25,8 @@ EVERY_S = 2.0
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     try:
-        configs = [configured(one.pop("argv")) for one in job["passes"]]
-        passes = [read(config, **one) for config, one in zip(configs, job["passes"], strict=True)]
+        configs = [configuration_of(one.pop("argv")) for one in job["passes"]]
+        passes = [read_batches(config, **one) for config, one in zip(configs, job["passes"], strict=True)]
         shown = (row for one in passes for row in one["rows"] if isinstance(row, dict))
         ids = {token for row in shown for token in (*row["inputs"], row["last"]) if token is not None and token >= 0}
         vocabulary = vocabulary_of(tokenizer_of(configs[0]), ids)
@@ -88,7 +88,7 @@ def pad_of(tokenizer: Any) -> int:
     return next(token for token in found if token is not None)
 
 
-def configured(argv: list[str]) -> Any:
+def configuration_of(argv: list[str]) -> Any:
     from maxtext.configs import pyconfig  # type: ignore[import-not-found]
 
     module, *arguments = argv[argv.index("-m") + 1 :]
@@ -96,7 +96,7 @@ def configured(argv: list[str]) -> Any:
     return pyconfig.initialize_pydantic([found.origin if found else module, *arguments])
 
 
-def read(config: Any, *, rows: int, split: str, lengths_only: bool, expected: int | None) -> dict[str, Any]:
+def read_batches(config: Any, *, rows: int, split: str, lengths_only: bool, expected: int | None) -> dict[str, Any]:
     from maxtext.input_pipeline import input_pipeline_interface  # type: ignore[import-not-found]
     from maxtext.utils import maxtext_utils  # type: ignore[import-not-found]
 
@@ -153,11 +153,11 @@ def turn(message: Any, written: str, tokenizer: Any) -> dict[str, Any]:
     too.
     """
     text = squeezed(message["content"] or "")
-    there = text in written or squeezed(tokenizer.decode(plain(tokenizer, message["content"]))) in written
+    there = text in written or squeezed(tokenizer.decode(plain_tokens(tokenizer, message["content"]))) in written
     return {"role": str(message["role"]), "empty": not text, "written": there}
 
 
-def plain(tokenizer: Any, text: str) -> list[int]:
+def plain_tokens(tokenizer: Any, text: str) -> list[int]:
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 

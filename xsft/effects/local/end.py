@@ -15,7 +15,7 @@ from xsft.trainers.record import Attempt
 DONE = TrainerEnd(outcome="completed")
 
 
-def judge(watch: Watch, *, steps: int, status: int) -> TrainerEnd:
+def judge_end(watch: Watch, *, steps: int, status: int) -> TrainerEnd:
     """Return the end. It is completed only with the last requested step, its checkpoint, and a change by training:
     MaxText exits with 0 when its data ends, and when no step had a target token. `steps`: requested steps. `status`:
     the trainer's exit status.

@@ -51,21 +51,21 @@ def serve(server: Server, *, engine: BuiltEnvironment, scratch: Path, ready: Cal
     Raises RunFailed, engine-failed, if it cannot load the model or ends by itself.
     """
     log = scratch / "server.log"
-    argv, env = _argv(server, engine), _environment(scratch)
+    argv, env = _server_argv(server, engine), _server_environment(scratch)
     with trainer_process.running(argv, env=env, log=log, grace_s=GRACE_S) as process:
-        while not _answers(server):
+        while not _is_loaded(server):
             if process.poll() is not None or _has_failed(server):
-                raise _failed(log)
+                raise _server_failed(log)
             clock.pause(POLL_S)
         ready()
         try:
             process.wait()
         except KeyboardInterrupt:
             return  # the only way to end it
-    raise _failed(log)
+    raise _server_failed(log)
 
 
-def _answers(server: Server) -> bool:
+def _is_loaded(server: Server) -> bool:
     """Return whether the model is loaded, by requesting one token: /health answers before that."""
     question: dict[str, str | int] = {"model": NAMED, "prompt": "a", "max_tokens": 1}
     with suppress(RequestException):
@@ -80,7 +80,7 @@ def _has_failed(server: Server) -> bool:
     return False
 
 
-def _failed(log: Path) -> RunFailed:
+def _server_failed(log: Path) -> RunFailed:
     last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
     return RunFailed(
         "\n".join(("the server failed; its last lines:", *last)),
@@ -89,12 +89,12 @@ def _failed(log: Path) -> RunFailed:
     )
 
 
-def _argv(server: Server, engine: BuiltEnvironment) -> tuple[str, ...]:
+def _server_argv(server: Server, engine: BuiltEnvironment) -> tuple[str, ...]:
     folder, port = str(server.model.folder), str(server.port)
     return (str(engine.script("mlx_lm.server")), "--model", folder, "--host", LOOPBACK, "--port", port)
 
 
-def _environment(scratch: Path) -> dict[str, str]:
+def _server_environment(scratch: Path) -> dict[str, str]:
     """Return an environment without a network or the user's cached models: a request can name any hub repository."""
     (scratch / "hub").mkdir()
     return own_environment(HF_HOME=str(scratch), HF_HUB_CACHE=str(scratch / "hub"), HF_HUB_OFFLINE="1")

@@ -22,12 +22,12 @@ from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.stage_record import (
     StageRun,
     begun,
-    ended,
     read_stage,
     run_recorded,
     save_record,
     stage_record,
     usable,
+    with_end,
 )
 from xsft.effects.local.stop import is_held
 from xsft.effects.local.trainer_process import follow
@@ -81,10 +81,10 @@ class LocalEvaluation(Struct, frozen=True, kw_only=True):
     """Whether data, tokenizer or weights are read from anything but files of this machine."""
 
 
-def found(plan: EvaluationPlan) -> StageFound:
+def find_evaluation(plan: EvaluationPlan) -> StageFound:
     """Return what exists of this evaluation. Raises Refused if its folder belongs to another run."""
     if there := existing(plan):
-        return _judged(there)
+        return _judged_stage(there)
     folder = _run_folder(plan)
     if is_held(folder.lock):
         return StageFound(state="running", why=f"another xsft holds {folder.lock}")
@@ -97,7 +97,7 @@ def found(plan: EvaluationPlan) -> StageFound:
     return StageFound(state="failed", why=last.reason or f"the last attempt ended as {last.outcome}")
 
 
-def _judged(there: EvaluationFile) -> StageFound:
+def _judged_stage(there: EvaluationFile) -> StageFound:
     judgement = there.report.judgement
     why = f"verdict {judgement.summary}"
     return StageFound(state="done", why=why, result=str(there.path), verdict=judgement.verdict)
@@ -122,10 +122,10 @@ def _waiting(plan: EvaluationPlan) -> str:
 
 
 def _found_end(there: EvaluationFile) -> StageEnd:
-    return _end("done", there.report.judgement, path=there.path)
+    return _evaluation_end("done", there.report.judgement, path=there.path)
 
 
-def _end(action: StageAction, judgement: Judgement, *, path: Path) -> StageEnd:
+def _evaluation_end(action: StageAction, judgement: Judgement, *, path: Path) -> StageEnd:
     return StageEnd(
         action=action,
         state="done",
@@ -179,33 +179,33 @@ def _measured(asked: LocalEvaluation, folder: RunFolder) -> StageEnd:
     def work() -> StageEnd:
         log = Path(record.last.log)
         done = measure(program_job(plan), machine=machine, log=log, online=asked.online, progress=asked.progress)
-        return _ended(plan, folder, record, done, directory, action=action)
+        return _end_evaluation(plan, folder, record, done, directory, action=action)
 
     def unfinished(outcome: Outcome, why: str) -> StageEnd:
-        save_record(ended(record, outcome=outcome, reason=why, status=None, at=clock.now()), folder)
+        save_record(with_end(record, outcome=outcome, reason=why, status=None, at=clock.now()), folder)
         return StageEnd(action=action, state="torn", why=why, interrupted=True)
 
     return run_recorded(work, record=unfinished)
 
 
-def _ended(
+def _end_evaluation(
     plan: EvaluationPlan, folder: RunFolder, record: Record, done: Measuring, directory: Path, *, action: StageAction
 ) -> StageEnd:
     if done.measured is None:
-        save_record(ended(record, outcome="failed", reason=done.why, status=done.status, at=clock.now()), folder)
+        save_record(with_end(record, outcome="failed", reason=done.why, status=done.status, at=clock.now()), folder)
         fix = f"The whole output: {record.last.log}. The same command evaluates again."
         return StageEnd(action=action, state="failed", why=done.why, fix=fix)
     judgement, at, path = judgement_of(plan.inputs, done.measured, matches=matches), clock.now(), directory / FILE
     write_atomic(path, to_json(report_of(plan, done.measured, judgement, at=at, worker=program_digest())))
     save_record(_closed(record, judgement, status=done.status, at=at), folder)
-    return _end(action, judgement, path=path)
+    return _evaluation_end(action, judgement, path=path)
 
 
 def _closed(record: Record, judgement: Judgement, *, status: int, at: str) -> Record:
     """Return the record of a measurement that ended; a run whose verdict failed has failed."""
     if judgement.verdict == "failed":
-        return ended(record, outcome="failed", reason=f"verdict {judgement.summary}", status=status, at=at)
-    return ended(record, outcome="completed", reason=None, status=status, at=at)
+        return with_end(record, outcome="failed", reason=f"verdict {judgement.summary}", status=status, at=at)
+    return with_end(record, outcome="completed", reason=None, status=status, at=at)
 
 
 class EvaluationFile(Struct, frozen=True, kw_only=True):
@@ -250,7 +250,7 @@ def _complete(plan: EvaluationPlan) -> Iterator[EvaluationFile]:
 
 
 class Measuring(Struct, frozen=True, kw_only=True):
-    """How one measurement ended."""
+    """How one measurement with_end."""
 
     measured: Measurement | None
     """None if it failed."""
@@ -287,9 +287,9 @@ def measure(
             command(machine, job=asked, answer=answer), env=env, log=log or scratch / "log", on_line=on_line
         )
         status = true_status(status, tuple(tail))
-        found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
-    if "models" in found:
-        return Measuring(measured=measurement_of(found), status=status)
+        find_evaluation = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
+    if "models" in find_evaluation:
+        return Measuring(measured=measurement_of(find_evaluation), status=status)
     failed = next((line.removeprefix(FAILED) for line in reversed(tail) if line.startswith(FAILED)), None)
     why = failed or signal_text(status, since=began) or reason(tuple(tail))
-    return Measuring(measured=None, status=status, why=why or f"it ended with exit status {status}")
+    return Measuring(measured=None, status=status, why=why or f"it with_end with exit status {status}")

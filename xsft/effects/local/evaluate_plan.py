@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from xsft.effects.facts.gather import folder_of
+from xsft.effects.facts.gather import workload_folder
 from xsft.effects.machine.regular import read_text
 from xsft.errors import SpecError
 from xsft.evaluation.inputs import Conversation, turn
@@ -28,7 +28,7 @@ def plan_evaluate(run: Run, *, digest: str, file: str | Path) -> EvaluationPlan:
     """
     stage = run.spec.stages.evaluate
     named = stage.prompts if stage and isinstance(stage.prompts, str) else None
-    prompts = read_prompts(folder_of(file) / named) if named else None
+    prompts = read_prompts(workload_folder(file) / named) if named else None
     if problems := tuple(unfit(run, prompts=prompts)):
         raise SpecError(tuple(problem.in_file(str(file)) for problem in problems))
     return evaluation_plan(run, digest=digest, prompts=prompts)
@@ -39,9 +39,9 @@ def read_prompts(path: Path) -> tuple[Conversation, ...]:
     try:
         lines = [line for line in read_text(path, limit=MAX_BYTES).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as failed:
-        raise _refused(f"{path} cannot be read: {getattr(failed, 'strerror', None) or failed}.") from failed
+        raise _prompts_refused(f"{path} cannot be read: {getattr(failed, 'strerror', None) or failed}.") from failed
     if not lines:
-        raise _refused(f"{path} contains no prompt.")
+        raise _prompts_refused(f"{path} contains no prompt.")
     return tuple(_prompt(line, number, path) for number, line in enumerate(lines, start=1))
 
 
@@ -52,11 +52,11 @@ def _prompt(line: str, number: int, path: Path) -> Conversation:
             return turn(found["prompt"])
         messages = msgspec.convert(found["messages"], Conversation)
     except (ValueError, TypeError, KeyError, RecursionError) as wrong:
-        raise _refused(f"{path}:{number} is not a prompt.") from wrong
+        raise _prompts_refused(f"{path}:{number} is not a prompt.") from wrong
     if not messages or messages[-1].role != "user":
-        raise _refused(f"{path}:{number}: the last message of a prompt must be the user's.")
+        raise _prompts_refused(f"{path}:{number}: the last message of a prompt must be the user's.")
     return messages
 
 
-def _refused(message: str) -> SpecError:
+def _prompts_refused(message: str) -> SpecError:
     return SpecError((error("evaluate-prompts", f"{WHERE}.prompts", message, FIX),))

@@ -27,12 +27,12 @@ from xsft.effects.local.stage_record import (
     StageRun,
     begun,
     beside_fields,
-    ended,
     read_stage,
     run_recorded,
     save_record,
     stage_record,
     usable,
+    with_end,
 )
 from xsft.effects.local.stop import holder
 from xsft.effects.local.trainer_process import GRACE_S
@@ -109,7 +109,7 @@ def export_here(asked: ExportWork) -> ExportResult:
         return _exported(plan, asked)
 
 
-def found(plan: ExportPlan) -> StageFound:
+def find_export(plan: ExportPlan) -> StageFound:
     """Return what exists of the export; reads small files only."""
     if not plan.whole and holder(_run_folder(plan).lock) is not None:
         return StageFound(state="running", why="another xsft exports it")
@@ -181,7 +181,7 @@ def _exported(plan: ExportPlan, asked: ExportWork) -> ExportResult:
     with scratch_folder("export") as scratch:
         logs = Path(plan.directory) / "xsft"
         shop = ExportShop(machine=machine, scratch=scratch, logs=logs, grace_s=asked.grace_s)
-        end = _tried(_ExportAttempt(plan=plan, asked=asked, record=record, shop=shop))
+        end = _try_export(_ExportAttempt(plan=plan, asked=asked, record=record, shop=shop))
     is_whole = end.outcome == "completed"
     return ExportResult(
         action="created" if len(record.attempts) == 1 else "attempt",
@@ -202,18 +202,18 @@ class _ExportEnd(Struct, frozen=True, kw_only=True):
     verification: Verification | None = None
 
 
-def _tried(one: _ExportAttempt) -> _ExportEnd:
+def _try_export(one: _ExportAttempt) -> _ExportEnd:
     """Export and verify. The outcome is recorded in both records, however it ends."""
     return run_recorded(
-        lambda: _saved(one, _steps(one)),
-        record=lambda outcome, why: _saved(one, _ExportEnd(outcome=outcome, reason=why)),
+        lambda: _save_export(one, _export_and_verify(one)),
+        record=lambda outcome, why: _save_export(one, _ExportEnd(outcome=outcome, reason=why)),
     )
 
 
-def _steps(one: _ExportAttempt) -> _ExportEnd:
+def _export_and_verify(one: _ExportAttempt) -> _ExportEnd:
     """Write the folder, add the tokenizer, and verify. Only a verified folder is complete."""
     one.asked.say(f"exporting step {one.plan.inputs.step} as {one.plan.inputs.form}")
-    if why := _write(one):
+    if why := _write_folder(one):
         return _ExportEnd(outcome="failed", reason=why)
     try:
         job = tokenizer_job(one.plan.inputs, folder=one.plan.directory)
@@ -229,7 +229,7 @@ def _steps(one: _ExportAttempt) -> _ExportEnd:
     return _ExportEnd(outcome="completed", verification=verified)
 
 
-def _write(one: _ExportAttempt) -> str:
+def _write_folder(one: _ExportAttempt) -> str:
     """Run MaxText's exporter; return why it failed, or nothing."""
     last, began = one.record.last, clock.monotonic()
     tail: deque[str] = deque(maxlen=TAIL_LINES)
@@ -278,8 +278,8 @@ def _with_logits(plan: ExportPlan, asked: ExportWork) -> ExportResult:
     )
 
 
-def _saved(one: _ExportAttempt, end: _ExportEnd) -> _ExportEnd:
-    done = ended(one.record, outcome=end.outcome, reason=end.reason, status=None, at=clock.now())
+def _save_export(one: _ExportAttempt, end: _ExportEnd) -> _ExportEnd:
+    done = with_end(one.record, outcome=end.outcome, reason=end.reason, status=None, at=clock.now())
     _save(done, one.plan, verification=end.verification)
     return end
 
@@ -318,7 +318,7 @@ def _mend(plan: ExportPlan, *, at: str) -> None:
     """Complete the run's record if xsft was killed between the two records of a complete export."""
     record = read_stage(_run_folder(plan), key=SPEC_KEY)
     if record is not None and record.outcome == "running":
-        done = ended(record, outcome="completed", reason=None, status=record.last.exit_status, at=at)
+        done = with_end(record, outcome="completed", reason=None, status=record.last.exit_status, at=at)
         save_record(done, _run_folder(plan))
 
 

@@ -85,14 +85,14 @@ def refuse_without_token(plan: ExportPlan, *, env: Mapping[str, str]) -> None:
         )
 
 
-def found(route: ExportRoute) -> StageFound:
+def find_upload(route: ExportRoute) -> StageFound:
     """Return what exists of the export at its destination; reads small files only."""
-    here = export.found(route.here())
+    here = export.find_export(route.here())
     if not route.is_remote:
         return here
     there = route.there()
     if there.whole:
-        return export.found(there)
+        return export.find_export(there)
     if here.state != "done":
         return here
     return StageFound(state="missing", why=f"{here.result} is complete, and not copied to {there.writes}")

@@ -35,7 +35,7 @@ def verify_folders(plan: ExportPlan, folders: Iterable[Path], shop: ExportShop) 
     listed = tuple(folders)
     job = comparison_job(plan, folders=tuple(map(str, listed)), seed=int(random_hex(4), 16))
     answer = ask_worker(COMPARER, job, shop, online=reads_bucket(plan))
-    return tuple(_judged(plan, path, answer, one) for path, one in zip(listed, answer["folders"], strict=True))
+    return tuple(_judge_folder(plan, path, answer, one) for path, one in zip(listed, answer["folders"], strict=True))
 
 
 def verify_logits(
@@ -67,7 +67,7 @@ def read_folder(folder: Path) -> tuple[dict[str, int], ReadPart]:
     return sizes_in(folder), read
 
 
-def _judged(plan: ExportPlan, folder: Path, answer: dict[str, Any], one: dict[str, Any]) -> Verification:
+def _judge_folder(plan: ExportPlan, folder: Path, answer: dict[str, Any], one: dict[str, Any]) -> Verification:
     try:
         sizes, read = read_folder(folder)
         return Verification(**judged(sizes, read, answer=answer, of=one, dtype=plan.inputs.dtype))

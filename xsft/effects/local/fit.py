@@ -75,25 +75,25 @@ def compile_step(step: StepToCompile, *, needed_gib: float, shop: CompileShop) -
     stopped.
     """
     try:
-        with interrupted_after(shop.timeout_s), _memory(shop, needed_gib):
-            answer = _ask(step, shop)
+        with interrupted_after(shop.timeout_s), _reserve_memory(shop, needed_gib):
+            answer = _ask_compiler(step, shop)
     except KeyboardInterrupt as stop:
         if stop.args:
             raise TimedOut(
                 f"The compiler was stopped after {shop.timeout_s:g} s; that is no verdict.", fix="Raise --timeout."
             ) from None
         raise
-    entry = _entry(step, answer, shop)
+    entry = _compiled_entry(step, answer, shop)
     shop.cache.keep(step, entry)
     return entry
 
 
-def _memory(shop: CompileShop, needed_gib: float) -> Any:
+def _reserve_memory(shop: CompileShop, needed_gib: float) -> Any:
     folder = shop.cache.folder / "running"
     return reserved_memory(folder, needed=needed_gib, say=shop.say, free_gib=shop.free_gib)
 
 
-def _ask(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
+def _ask_compiler(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
     """Run the program to its end. Raises RunFailed if it ended without an answer."""
     began = clock.monotonic()
     last: deque[str] = deque(maxlen=1)
@@ -106,29 +106,31 @@ def _ask(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
     log = private_folder(shop.cache.folder / "logs") / f"{step.family[:16]}-{step.tokens}.log"
     with scratch_folder("fit", parent=private_folder(shop.cache.folder / "scratch")) as scratch:
         asked, answer = scratch / "job.json", scratch / "answer.json"
-        asked.write_text(json.dumps(job_of(step, scratch=scratch)), encoding="utf-8")
+        asked.write_text(json.dumps(compile_job(step, scratch=scratch)), encoding="utf-8")
         argv = (*prefix(shop.contain()), str(shop.environment.python), "-I", str(WORKER), str(asked), str(answer))
-        status = follow(argv, env=_environment(shop, scratch), log=log, on_line=on_line, grace_s=min(GRACE_S, 2.0))
+        status = follow(
+            argv, env=_compiler_environment(shop, scratch), log=log, on_line=on_line, grace_s=min(GRACE_S, 2.0)
+        )
         if answer.is_file():
             found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
             program = scratch / PROGRAM
             text = program.read_text(encoding="utf-8") if program.is_file() else ""
             return {**found, "log": str(log), "program": read_program(text)}
     raise RunFailed(
-        f"The compiler ended without a verdict: {_why(true_status(status, tuple(last)), since=began)}.",
+        f"The compiler ended without a verdict: {_why_ended(true_status(status, tuple(last)), since=began)}.",
         fix=f"Its whole output: {log}.",
         id="fit-compiler",
     )
 
 
-def _why(status: int, *, since: float) -> str:
+def _why_ended(status: int, *, since: float) -> str:
     if status != KILLED:
         return f"exit status {status}"
     kernel = kernel_said(since=since)
     return f"it was killed: {kernel}" if kernel else "it was killed (SIGKILL), usually because memory ran out"
 
 
-def job_of(step: StepToCompile, *, scratch: Path) -> dict[str, Any]:
+def compile_job(step: StepToCompile, *, scratch: Path) -> dict[str, Any]:
     """Return the program's job, as its docstring explains it."""
     own = (
         "run_name=fit",
@@ -167,14 +169,14 @@ def _can_go_offline(words: tuple[str, ...]) -> bool:
         return False
 
 
-def _environment(shop: CompileShop, scratch: Path) -> dict[str, str]:
+def _compiler_environment(shop: CompileShop, scratch: Path) -> dict[str, str]:
     """Return the program's whole environment; its home and its temporary files are in the cache."""
     passed_on = {name: shop.env[name] for name in PASSED_ON if name in shop.env}
     folders = {name: str(scratch) for name in ("HOME", "TMPDIR", "TPU_LOG_DIR", "HF_HOME", "XDG_CACHE_HOME")}
     return {**passed_on, **COMPILER_ENV, **folders}
 
 
-def _entry(step: StepToCompile, answer: Mapping[str, Any], shop: CompileShop) -> CompiledStep:
+def _compiled_entry(step: StepToCompile, answer: Mapping[str, Any], shop: CompileShop) -> CompiledStep:
     buffers = largest_buffers(answer["program"])
     verdict = verdict_of(answer, devices_per_chip=step.devices_per_chip, buffers=buffers)
     if verdict is None:

@@ -59,7 +59,7 @@ class RunFolder(Struct, frozen=True, kw_only=True):
                 yield int(folder.name), folder
 
 
-def folder_of(plan: Plan) -> RunFolder:
+def run_folder_of(plan: Plan) -> RunFolder:
     """Return the folder. Raises UsageError if the output is not a folder of this machine; Orbax accepts absolute paths
     only.
     """
@@ -77,7 +77,7 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
     the run of another workload, or one that xsft did not record.
     """
     now = json.loads(canonical(plan.run))
-    record = recorded(folder)
+    record = recorded_run(folder)
     if record is None:
         if folder.latest_step():
             raise Refused(
@@ -106,7 +106,7 @@ def recovered(record: Record, folder: RunFolder) -> Record:
     if record.outcome != "running":
         return record
     last = record.attempts[-1]
-    logged = _logged(Path(last.log))
+    logged = _fold_losses(Path(last.log))
     kept = {step: loss for step, loss in logged.losses.items() if step <= folder.latest_step()}
     said = whole_log(Path(last.log))
     nothing = None if said.aborted else worthless(said, asked=record.steps)
@@ -133,7 +133,7 @@ def _refuse_fewer_steps(plan: Plan, folder: RunFolder) -> None:
         )
 
 
-def recorded(folder: RunFolder) -> Record | None:
+def recorded_run(folder: RunFolder) -> Record | None:
     """Return the folder's record, or None without one. Raises Refused for one that cannot be read."""
     try:
         return complete_record(read_text(folder.record))
@@ -145,19 +145,19 @@ def recorded(folder: RunFolder) -> Record | None:
         ) from broken
 
 
-def _logged(log: Path) -> LossFold:
+def _fold_losses(log: Path) -> LossFold:
     found = LossFold()
-    for line in _lines(log):
+    for line in _log_lines(log):
         found.take(trainer_event(line))
     return found
 
 
 def whole_log(log: Path) -> Progress:
     """Return the progress in an attempt's whole log; empty if there is no log."""
-    return progress_of((LoggedLine(text=line) for line in _lines(log)), read_at="", from_start=True)
+    return progress_of((LoggedLine(text=line) for line in _log_lines(log)), read_at="", from_start=True)
 
 
-def _lines(log: Path) -> list[str]:
+def _log_lines(log: Path) -> list[str]:
     if not log.is_file():
         return []
     with open_regular(log) as file:

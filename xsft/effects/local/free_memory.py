@@ -44,9 +44,9 @@ def reserved_memory(
 
 def _reserve(folder: Path, *, needed: float, say: Callable[[str], None], free_gib: Callable[[], float]) -> int | None:
     with exclusive(folder / ".lock", waiting=lambda: None):
-        match admission(free_gib=free_gib(), needed=needed, others=tuple(_held(folder))):
+        match admission(free_gib=free_gib(), needed=needed, others=tuple(_held_reservations(folder))):
             case StartNow():
-                return _write(folder, needed)
+                return _write_reservation(folder, needed)
             case WaitForOthers(reason=reason):
                 say(f"waiting: {reason}")
                 return None
@@ -55,14 +55,14 @@ def _reserve(folder: Path, *, needed: float, say: Callable[[str], None], free_gi
                 raise EnvironmentMissing(f"The compiler cannot start: {reason}.", fix=fix, id="fit-memory")
 
 
-def _write(folder: Path, needed: float) -> int:
+def _write_reservation(folder: Path, needed: float) -> int:
     handle = os.open(folder / f"{os.getpid()}-{clock.monotonic():.6f}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     os.write(handle, f"{needed:g}".encode())
     fcntl.flock(handle, fcntl.LOCK_EX)
     return handle
 
 
-def _held(folder: Path) -> Iterator[float]:
+def _held_reservations(folder: Path) -> Iterator[float]:
     """Yield the reservations whose process lives; the others are removed."""
     for file in sorted(folder.glob("[0-9]*")):
         with suppress(OSError, ValueError), file.open("rb") as reservation:

@@ -16,45 +16,45 @@ POLL_S = 0.3
 
 def read_log(path: Path, *, tail: int | None = None) -> Iterator[str]:
     """Yield its lines, the last `tail` of them. Raises EnvironmentMissing if it cannot be read."""
-    yield from _last(_lines(path), tail)
+    yield from _last_lines(_read_lines(path), tail)
 
 
 def follow_log(
     path: Path, *, tail: int | None, alive: Callable[[], bool], pause: Callable[[float], None] = clock.pause
 ) -> Iterator[str]:
     """Yield the lines so far and new ones, until the run's xsft releases the lock and all lines are read."""
-    with _opened(path) as log:
-        yield from _last((_text(line) for line in log), tail)
+    with _open_log(path) as log:
+        yield from _last_lines((_decode_line(line) for line in log), tail)
         part = b""
         while True:
             going = alive()  # checked before reading: lines written until then are read below
             for line in log:
                 part += line
                 if part.endswith(b"\n"):
-                    yield _text(part)
+                    yield _decode_line(part)
                     part = b""
             if not going:
                 break
             pause(POLL_S)
         if part:
-            yield _text(part)
+            yield _decode_line(part)
 
 
-def _last(lines: Iterator[str], tail: int | None) -> Iterator[str]:
+def _last_lines(lines: Iterator[str], tail: int | None) -> Iterator[str]:
     return lines if tail is None else iter(deque(lines, maxlen=tail))
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with _opened(path) as log:
+def _read_lines(path: Path) -> Iterator[str]:
+    with _open_log(path) as log:
         for line in log:
-            yield _text(line)
+            yield _decode_line(line)
 
 
-def _text(line: bytes) -> str:
+def _decode_line(line: bytes) -> str:
     return line.decode("utf-8", "replace").rstrip("\r\n")
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_log(path: Path) -> BinaryIO:
     try:
         return open_regular(path)
     except OSError as failed:

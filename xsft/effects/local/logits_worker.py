@@ -20,14 +20,14 @@ from xsft.pod.answering import answer_notes
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
-    prompts = [one[: job["length"]] for one in tokens_of(job["tokenizer"], job["prompts"])]
+    prompts = [one[: job["length"]] for one in prompt_tokens(job["tokenizer"], job["prompts"])]
     logits = logits_of(configured(job["argv"]), prompts, length=job["length"], merged=job["merged"])
     arrays: dict[str, Any] = {f"tokens_{n}": np.asarray(one, np.int32) for n, one in enumerate(prompts)}
     np.savez(job["file"], **arrays, **{f"logits_{n}": one for n, one in enumerate(logits)})
     return {"positions": sum(map(len, prompts))}
 
 
-def tokens_of(folder: str, prompts: Sequence[str]) -> list[list[int]]:
+def prompt_tokens(folder: str, prompts: Sequence[str]) -> list[list[int]]:
     """Return the tokens of each prompt, in the chat template if there is one."""
     import transformers  # type: ignore[import-not-found]
 

@@ -58,10 +58,10 @@ def trainer_environment(plan: Plan, *, machine: Machine, scratch: Path) -> dict[
     """Return the trainer's whole environment: a few of the user's variables, private folders, and the plan's last."""
     online = not reads_only_files(plan.run)
     if machine.container:
-        more = {**_network(machine, online=online), **_compiled(plan, machine)}
+        more = {**_network(machine, online=online), **_compiled_cache_env(plan, machine)}
         return machine.container.environment(plan, cache=machine.cache, scratch=scratch, more=more)
     own = program_environment(machine, scratch, online=online)
-    return {**own, **_compiled(plan, machine), **plan.trainer_env}
+    return {**own, **_compiled_cache_env(plan, machine), **plan.trainer_env}
 
 
 def program_environment(machine: Machine, scratch: Path, *, online: bool) -> dict[str, str]:
@@ -84,7 +84,7 @@ def compiled_folder(machine: Machine) -> Path:
     return machine.cache / "jax"
 
 
-def _compiled(plan: Plan, machine: Machine) -> dict[str, str]:
+def _compiled_cache_env(plan: Plan, machine: Machine) -> dict[str, str]:
     """Return the variable for that folder; none for a run whose workload sets `jax_cache_dir`, even to "".
 
     source: jax@0.11.0 _src/config.py, jax_compilation_cache_dir. A second run of a tiny model took 15 CPU-s, not 34.

@@ -86,7 +86,7 @@ def containment(
     if which("unshare") is None:
         return Containment(prefix=tied, private=False, why_not="`unshare` was not found; it is part of util-linux")
     why_not = ""
-    for prefix in _candidates(root=root):
+    for prefix in _namespace_commands(root=root):
         done = probe((*prefix, "sh", "-c", "test $$ = 1 && test -r /proc/1/comm"))
         if done.ok:
             return Containment(prefix=(*tied, *prefix, *SHIELD), private=True)
@@ -117,7 +117,7 @@ def orphans(proc: Path, *, uid: int) -> Iterator[int]:
             continue
         try:
             command = (entry / "cmdline").read_bytes().decode(errors="ignore")
-            status = _status(entry / "status")
+            status = _process_status(entry / "status")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
         if any(mark in command for mark in MARKS) and status["PPid"] == 1 and uid in {0, status["Uid"]}:
@@ -129,7 +129,7 @@ def _tied(which: Callable[[str], str | None]) -> tuple[str, ...]:
     return ("setpriv", "--pdeathsig", "KILL", "--") if which("setpriv") else ()
 
 
-def _candidates(*, root: bool) -> Iterator[tuple[str, ...]]:
+def _namespace_commands(*, root: bool) -> Iterator[tuple[str, ...]]:
     alone = ("--pid", "--fork", "--mount-proc", "--kill-child", "--")
     if root:
         yield ("unshare", *alone)
@@ -143,7 +143,7 @@ def _probe(argv: tuple[str, ...]) -> Completed:
         return Completed(argv=argv, status=1, stdout="", stderr=problem.message)
 
 
-def _status(path: Path) -> Mapping[str, int]:
+def _process_status(path: Path) -> Mapping[str, int]:
     pairs = (line.partition(":") for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
     return {name: int(value.split()[0]) for name, _, value in pairs if name in {"PPid", "Uid"}}
 

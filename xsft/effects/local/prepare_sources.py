@@ -46,7 +46,7 @@ def located_source(source: Source) -> SourceContent:
     if not folder.is_dir():
         raise _unreadable("data.hf_path", f"{folder} is not a folder", "Name the folder of the data set.")
     load = {"path": str(folder), **common, "data_files": source.files}
-    return SourceContent(load=load, files=tuple(_below(folder)))
+    return SourceContent(load=load, files=tuple(_files_below(folder)))
 
 
 def digest(content: SourceContent, *, say: Callable[[str], None]) -> str:
@@ -85,7 +85,7 @@ def _matching(pattern: str) -> tuple[Path, ...]:
     return found
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _files_below(folder: Path) -> Iterator[Path]:
     """Yield the regular files, without hidden ones, as `datasets` does."""
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -69,7 +69,7 @@ def held_out(row: DatasetRow, share: float) -> bool:
     return int.from_bytes(hashlib.sha256(content).digest()[:8]) < share * 2**64
 
 
-def rows_of(source: Mapping[str, Any]) -> Iterator[DatasetRow]:
+def renamed_rows(source: Mapping[str, Any]) -> Iterator[DatasetRow]:
     """Yield the selected columns of each row, under their new names."""
     import datasets  # type: ignore[import-not-found]
 
@@ -147,20 +147,20 @@ def tell(what: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def kept(job: Mapping[str, Any], refused: Callable[[str, int, str], None]) -> Iterator[tuple[str, DatasetRow]]:
+def rows_to_keep(job: Mapping[str, Any], refused: Callable[[str, int, str], None]) -> Iterator[tuple[str, DatasetRow]]:
     """Yield (split, row) for all rows that MaxText can train on, and report the progress."""
     with PrepareProgress() as progress:
         count_fetched(progress)
-        yield from _kept(job, progress, refused)
+        yield from _checked_rows(job, progress, refused)
 
 
-def _kept(
+def _checked_rows(
     job: Mapping[str, Any], progress: PrepareProgress, refused: Callable[[str, int, str], None]
 ) -> Iterator[tuple[str, DatasetRow]]:
     for source in job["sources"]:
         first, *second = source["splits"]
         rule = rule_of(job["rule"], source["columns"].values())
-        for number, read in enumerate(rows_of(source)):
+        for number, read in enumerate(renamed_rows(source)):
             progress.count()
             row = {name: from_sharegpt(value) for name, value in read.items()} if job["sharegpt"] else read
             if fault := rule(row):
@@ -204,7 +204,7 @@ def count(job: Mapping[str, Any]) -> DatasetRow:
         if len(faults[split]) < SHOWN:
             faults[split].append({"row": number, "fault": fault})
 
-    for split, row in kept(job, refused):
+    for split, row in rows_to_keep(job, refused):
         splits[split].add(row)
     for one in splits.values():
         one.flush()
@@ -315,11 +315,11 @@ def _sealed(path: Path) -> DatasetRow:
     return {"bytes": path.stat().st_size, "sha256": digest}
 
 
-def write(job: Mapping[str, Any]) -> DatasetRow:
+def write_shards(job: Mapping[str, Any]) -> DatasetRow:
     """Return the number of rows written, by split; each finished shard is reported on stdout."""
     folder = Path(job["folder"])
     splits = {name: Shards(folder=folder, split=name, format=job["format"], **one) for name, one in job["out"].items()}
-    for split, row in kept(job, lambda *_: None):
+    for split, row in rows_to_keep(job, lambda *_: None):
         splits[split].add(row)
     if short := [name for name, one in splits.items() if not one.whole]:
         raise ValueError(f"{', '.join(short)}: other rows than were counted before")
@@ -333,7 +333,11 @@ def resolve(job: Mapping[str, Any]) -> DatasetRow:
     return {"commits": [HfApi().dataset_info(path).sha for path in job["paths"]]}
 
 
-ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], DatasetRow]] = {"resolve": resolve, "count": count, "write": write}
+ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], DatasetRow]] = {
+    "resolve": resolve,
+    "count": count,
+    "write": write_shards,
+}
 
 
 def main(job: Path, into: Path) -> None:

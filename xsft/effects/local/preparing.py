@@ -77,7 +77,7 @@ def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop
     with scratch_folder("prepare") as scratch:
         contents = _contents(wanted, scratch, workshop)
         name = address(wanted, tuple(digest(content, say=workshop.say) for content in contents))
-        root = _root(to or f"{_output(output)}/data/{name}")
+        root = _root(to or f"{_required_output(output)}/data/{name}")
         objects = objects_for(root, env=workshop.machine.env)
         making = _Making(
             wanted=wanted,
@@ -115,7 +115,7 @@ def _contents(wanted: Preparation, scratch: Path, workshop: Workshop) -> tuple[S
     )
 
 
-def _output(output: str | None) -> str:
+def _required_output(output: str | None) -> str:
     if output is None:
         raise UsageError("The workload has no output to put the data set under.", fix="Name a folder with --to.")
     return output.rstrip("/")

@@ -15,8 +15,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.effects.local.end import DONE, ended_then, judge, warnings_of
-from xsft.effects.local.folder import RunFolder, admit, folder_of, recovered
+from xsft.effects.local.end import DONE, ended_then, judge_end, warnings_of
+from xsft.effects.local.folder import RunFolder, admit, recovered, run_folder_of
 from xsft.effects.local.killed import true_status
 from xsft.effects.local.machine import Machine, compiled_folder, trainer_command, trainer_environment
 from xsft.effects.local.namespace import Containment, refuse_where_harmful
@@ -84,11 +84,11 @@ def run_local(
     `grace_s`: seconds the trainer has to stop when the user interrupts. Raises Refused (another workload in this
     folder, or running now) and EnvironmentMissing (cannot start, disk full).
     """
-    folder = folder_of(plan)
-    with _held(folder):
+    folder = run_folder_of(plan)
+    with _hold_run(folder):
         record = recovered(admit(plan, folder), folder)
         if folder.latest_step() >= plan.run.spec.train.steps:
-            return _finished(plan, folder, record)
+            return _finished_result(plan, folder, record)
         found = contained(machine, folder)
         return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event, grace_s=grace_s)
 
@@ -99,14 +99,14 @@ def already_done(plan: Plan) -> LocalResult | None:
     Raises Refused if the folder holds something else, EnvironmentMissing if it cannot be read, so that nothing is built
     for a run that may not start.
     """
-    folder = folder_of(plan)
+    folder = run_folder_of(plan)
     with usable(folder.own):
         record = recovered(admit(plan, folder), folder)
-        return _finished(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
+        return _finished_result(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
 
 
 @contextmanager
-def _held(folder: RunFolder) -> Iterator[None]:
+def _hold_run(folder: RunFolder) -> Iterator[None]:
     """Hold the run's lock: one submit at a time. The kernel releases it when its holder dies."""
 
     def refuse() -> None:
@@ -122,7 +122,7 @@ def _held(folder: RunFolder) -> Iterator[None]:
             yield
 
 
-def _finished(plan: Plan, folder: RunFolder, record: Record) -> LocalResult:
+def _finished_result(plan: Plan, folder: RunFolder, record: Record) -> LocalResult:
     """Return the result of a finished run as it ended: a further attempt would train nothing more."""
     last = record.attempts[-1] if record.attempts else None
     end = ended_then(last, steps=plan.run.spec.train.steps) if last else DONE
@@ -159,7 +159,10 @@ def _attempt(
     with scratch_folder("run") as scratch:
         attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
         watch = Watch(
-            folder=folder, record=_with(record, plan, attempt), on_event=on_event, starts_from=folder.latest_step()
+            folder=folder,
+            record=_with_attempt(record, plan, attempt),
+            on_event=on_event,
+            starts_from=folder.latest_step(),
         )
         watch.save()
         _index(watch, machine)
@@ -177,7 +180,7 @@ def _attempt(
                     grace_s=grace_s,
                 )
             status = true_status(status, watch.tail)
-            end = judge(watch, steps=plan.run.spec.train.steps, status=status)
+            end = judge_end(watch, steps=plan.run.spec.train.steps, status=status)
         except KeyboardInterrupt as stop:
             end = TrainerEnd(outcome="interrupted", reason=interruption(stop))
         except BaseException as failed:
@@ -212,7 +215,7 @@ def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Mach
     )
 
 
-def _with(record: Record, plan: Plan, attempt: Attempt) -> Record:
+def _with_attempt(record: Record, plan: Plan, attempt: Attempt) -> Record:
     return replace(
         record,
         spec=json.loads(canonical(plan.run)),

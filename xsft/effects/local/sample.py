@@ -46,7 +46,7 @@ class Sampling(Struct, frozen=True, kw_only=True):
 def tuned_run(name: str, *, step: int | None, store: RecordStore) -> TunedRun:
     """Return the run and its newest checkpoint, or that of `step`. Raises UsageError for a run that is not here, trains
     nothing, or has no such checkpoint."""
-    entry = _entry(name, store)
+    entry = _find_entry(name, store)
     folder = RunFolder(path=Path(entry.output) / name)
     record = _training(name, folder)
     steps = {int(one.name): one for one in folder.checkpoints()}
@@ -63,7 +63,7 @@ def tuned_run(name: str, *, step: int | None, store: RecordStore) -> TunedRun:
     return TunedRun(run_name=name, step=chosen, weights=weights, argv=record.last.argv)
 
 
-def _entry(name: str, store: RecordStore) -> IndexEntry:
+def _find_entry(name: str, store: RecordStore) -> IndexEntry:
     entries = [one for one in store.local_index().entries if one.run_name == name and one.output]
     if not entries:
         fix = "Give a name that `xsft status --all` shows."
@@ -93,14 +93,14 @@ def sample(
 ) -> Measurement:
     """Return the answers. Raises RunFailed with MaxText's message if it does not answer, and as `measure` does."""
     refuse_small_memory(Path(run.weights))
-    job = _job(run, asked, scratch=scratch)
+    job = _sampling_job(run, asked, scratch=scratch)
     done = measure(job, machine=machine, log=scratch / "log", online=True, progress=progress)
     if done.measured is None:
         raise RunFailed(f"MaxText gave no answer: {done.why}", fix="`xsft doctor` shows what is missing.")
     return done.measured
 
 
-def _job(run: TunedRun, asked: Sampling, *, scratch: Path) -> dict[str, Any]:
+def _sampling_job(run: TunedRun, asked: Sampling, *, scratch: Path) -> dict[str, Any]:
     argv = measured_argv(run.argv, {"base_output_directory": str(scratch), "eval_interval": -1})
     base = [{"name": "base", "argv": base_argv(argv)}] if asked.with_base else []
     return {

@@ -35,7 +35,7 @@ class ServedModel(Struct, frozen=True, kw_only=True):
 
 def served_model(folder: Path, *, engine: BuiltEnvironment) -> ServedModel:
     """Return the model. Raises UsageError: not-a-model, model-incomplete or engine-model-unknown."""
-    config = _json(folder / "config.json", folder=folder)
+    config = _read_json_object(folder / "config.json", folder=folder)
     if why := _why_incomplete(folder):
         raise UsageError(
             f"{folder} is not a whole model: {why}",
@@ -64,7 +64,7 @@ def refuse_unreadable(model_type: str | None, *, named: str, engine: BuiltEnviro
 
 def _why_incomplete(folder: Path) -> str:
     """Return which file is missing or cut off; empty if none is."""
-    if lacking := _lacking(folder):
+    if lacking := _missing_files(folder):
         return f"{', '.join(lacking)} missing"
     try:
         read_headers(*read_folder(folder))
@@ -73,7 +73,7 @@ def _why_incomplete(folder: Path) -> str:
     return ""
 
 
-def _lacking(folder: Path) -> tuple[str, ...]:
+def _missing_files(folder: Path) -> tuple[str, ...]:
     weights = next((name for name in WEIGHTS if (folder / name).is_file()), None)
     shards = _shards(folder) if weights == WEIGHTS[1] else ()
     absent = [name for name in shards if not (folder / name).is_file()]
@@ -87,22 +87,22 @@ def _lacking(folder: Path) -> tuple[str, ...]:
 
 def _shards(folder: Path) -> tuple[str, ...]:
     """Return the files that the index of a model in several files names."""
-    where = _json(folder / WEIGHTS[1], folder=folder).get("weight_map")
+    where = _read_json_object(folder / WEIGHTS[1], folder=folder).get("weight_map")
     return tuple(sorted(set(map(str, where.values())))) if isinstance(where, dict) else ()
 
 
-def _json(path: Path, *, folder: Path) -> Mapping[str, Any]:
+def _read_json_object(path: Path, *, folder: Path) -> Mapping[str, Any]:
     try:
         read = json.loads(read_bytes(path, limit=LARGEST))
     except (OSError, ValueError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else "it is not JSON"
-        raise _no_model(folder, f"{path.name} cannot be read ({why})") from problem
+        raise _not_a_model(folder, f"{path.name} cannot be read ({why})") from problem
     if not isinstance(read, dict):
-        raise _no_model(folder, f"{path.name} is not a JSON object")
+        raise _not_a_model(folder, f"{path.name} is not a JSON object")
     return read
 
 
-def _no_model(folder: Path, why: str) -> UsageError:
+def _not_a_model(folder: Path, why: str) -> UsageError:
     return UsageError(
         f"{folder} is not a Hugging Face model: {why}",
         fix="Name the folder that holds config.json, the safetensors files and the tokenizer.",

@@ -89,7 +89,7 @@ def begun(record: Record, argv: tuple[str, ...], *, folder: RunFolder, machine: 
     return replace(record, attempts=(*record.attempts, attempt))
 
 
-def ended(record: Record, *, outcome: Outcome, reason: str | None, status: int | None, at: str) -> Record:
+def with_end(record: Record, *, outcome: Outcome, reason: str | None, status: int | None, at: str) -> Record:
     last = replace(record.last, outcome=outcome, reason=reason, exit_status=status, finished_at=at)
     return replace(record, attempts=(*record.attempts[:-1], last))
 

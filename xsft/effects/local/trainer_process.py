@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
-from xsft.effects.machine.log_lines import LONGEST, keep
+from xsft.effects.machine.log_lines import LONGEST, keep_lines
 from xsft.effects.machine.process import stop_session
 from xsft.errors import EnvironmentMissing
 
@@ -34,10 +34,10 @@ def follow(
     cannot be started.
     """
     with log.open("wb") as kept:
-        process = _start(argv, env, output=subprocess.PIPE)
+        process = _start_trainer(argv, env, output=subprocess.PIPE)
         try:
             with process.stdout as output:  # type: ignore[union-attr]
-                keep(_read(output), log=kept, on_line=on_line)  # type: ignore[arg-type]
+                keep_lines(_read_available(output), log=kept, on_line=on_line)  # type: ignore[arg-type]
             status = process.wait()
         finally:
             stop_session(process, grace_s=grace_s)
@@ -50,14 +50,14 @@ def running(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start the process with its output in `log`; stop it at the end. Raises as `follow`."""
     with log.open("wb") as kept:
-        process = _start(argv, env, output=kept.fileno())
+        process = _start_trainer(argv, env, output=kept.fileno())
         try:
             yield process
         finally:
             stop_session(process, grace_s=grace_s)
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], *, output: int) -> subprocess.Popen[bytes]:
+def _start_trainer(argv: Sequence[str], env: Mapping[str, str], *, output: int) -> subprocess.Popen[bytes]:
     """Start it in its own session: Ctrl-C on the terminal reaches only xsft, which then decides."""
     try:
         return subprocess.Popen(
@@ -75,7 +75,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str], *, output: int) -> subpr
         ) from failed
 
 
-def _read(output: BufferedReader) -> Iterator[bytes]:
+def _read_available(output: BufferedReader) -> Iterator[bytes]:
     """Yield what is available, without waiting for more."""
     while chunk := output.read1(LONGEST):
         yield chunk

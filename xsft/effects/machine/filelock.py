@@ -21,13 +21,13 @@ def exclusive(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
     private_folder(path.parent)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        _lock(handle, waiting)
+        _wait_for_lock(handle, waiting)
         yield
     finally:
         os.close(handle)
 
 
-def _lock(handle: int, waiting: Callable[[], None]) -> None:
+def _wait_for_lock(handle: int, waiting: Callable[[], None]) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -89,17 +89,17 @@ def read_workload_text(
     """
     name = str(path)
     content = _from_stdin(stdin or sys.stdin.buffer) if name == STDIN else _from_file(name, open_fd, WORKLOAD)
-    return _text(name, content, WORKLOAD)
+    return _decode_text(name, content, WORKLOAD)
 
 
 def read_template_text(path: Path) -> str:
     """Return the text of the file that `data.chat_template` names, as `read_workload_text` does."""
-    return _text(str(path), _from_file(str(path), os.open, TEMPLATE), TEMPLATE)
+    return _decode_text(str(path), _from_file(str(path), os.open, TEMPLATE), TEMPLATE)
 
 
 def read_places_text(path: Path) -> str:
     """Return the text of places.yaml, as `read_workload_text` does."""
-    return _text(str(path), _from_file(str(path), os.open, PLACES), PLACES)
+    return _decode_text(str(path), _from_file(str(path), os.open, PLACES), PLACES)
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def write_atomic(
     try:
         target = Path(path).resolve()
         if target.is_dir():
-            raise UsageError(f"cannot write {_named(str(path))}: it is a directory", fix="Give a file in it.")
+            raise UsageError(f"cannot write {_printable_name(str(path))}: it is a directory", fix="Give a file in it.")
         _write_beside(target, content, write, durable=durable, mode=mode)
     except (
         OSError,
@@ -141,12 +141,12 @@ def write_atomic(
         raise _not_written(Path(path), failed) from failed
 
 
-def _text(name: str, content: bytes, kind: Kind) -> str:
+def _decode_text(name: str, content: bytes, kind: Kind) -> str:
     if len(content) > kind.max_bytes:
         raise _too_big(name, f"more than {kind.max_bytes:,} bytes", kind)
     text = _decode(name, content, kind)
     if not text.strip():
-        raise _problem("file-empty", name, f"{_named(name)} is empty", kind.make)
+        raise _problem("file-empty", name, f"{_printable_name(name)} is empty", kind.make)
     return text
 
 
@@ -168,17 +168,17 @@ def _from_file(name: str, open_fd: Callable[[str, int], int], kind: Kind) -> byt
             return file.read(kind.max_bytes + 1)
     except FileNotFoundError:
         linked = "is a symbolic link to a file that does not exist" if os.path.islink(name) else "does not exist"
-        raise _problem("file-missing", name, f"{_named(name)} {linked}", _did_you_mean(name, kind)) from None
+        raise _problem("file-missing", name, f"{_printable_name(name)} {linked}", _did_you_mean(name, kind)) from None
     except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
         raise _unreadable(name, failed) from None
 
 
 def _refuse_by_stat(name: str, found: os.stat_result, kind: Kind) -> None:
     if stat.S_ISDIR(found.st_mode):
-        fix = f"Give a file in it: {_named(name).rstrip('/')}/*{kind.suffixes[0]}"
-        raise _problem("file-directory", name, f"{_named(name)} is a directory", fix)
+        fix = f"Give a file in it: {_printable_name(name).rstrip('/')}/*{kind.suffixes[0]}"
+        raise _problem("file-directory", name, f"{_printable_name(name)} is a directory", fix)
     if not stat.S_ISREG(found.st_mode):
-        message = f"{_named(name)} is a pipe, socket or device, not a file"
+        message = f"{_printable_name(name)} is a pipe, socket or device, not a file"
         piped = ", or give - and pipe the workload to standard input" if kind is WORKLOAD else ""
         raise _problem("file-not-regular", name, message, f"Give a file{piped}.")
     if found.st_size > kind.max_bytes:
@@ -189,12 +189,14 @@ def _decode(name: str, content: bytes, kind: Kind) -> str:
     fix = "Save the file as UTF-8 text."
     for bom, encoding in _BOMS:
         if content.startswith(bom):
-            raise _problem("file-encoding", name, f"{_named(name)} is {encoding}; a {kind.noun} must be UTF-8", fix)
+            raise _problem(
+                "file-encoding", name, f"{_printable_name(name)} is {encoding}; a {kind.noun} must be UTF-8", fix
+            )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as bad:
         line = content.count(b"\n", 0, bad.start) + 1
-        message = f"{_named(name)} is not UTF-8 text: line {line} contains the byte 0x{content[bad.start]:02x}"
+        message = f"{_printable_name(name)} is not UTF-8 text: line {line} contains the byte 0x{content[bad.start]:02x}"
     raise _problem("file-encoding", name, message, fix)
 
 
@@ -205,7 +207,7 @@ def _did_you_mean(name: str, kind: Kind) -> str:
     except (OSError, ValueError):
         return "Check the path; its folder cannot be read either."
     near = get_close_matches(path.name, siblings, n=3, cutoff=0.6)
-    found = ", ".join(_named(str(path.with_name(n))) for n in near)
+    found = ", ".join(_printable_name(str(path.with_name(n))) for n in near)
     return f"Did you mean {found}?" if near else kind.where
 
 
@@ -255,7 +257,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _not_written(path: Path, failed: Exception) -> EnvironmentMissing:
-    name, folder = _named(str(path)), _named(str(path.parent))
+    name, folder = _printable_name(str(path)), _printable_name(str(path.parent))
     code = failed.errno if isinstance(failed, OSError) else None
     if code in {errno.ENOSPC, errno.EDQUOT}:
         fix = f"Free some space (df -h {folder}) and run the same command again; no partial file was left."
@@ -269,21 +271,21 @@ def _not_written(path: Path, failed: Exception) -> EnvironmentMissing:
 
 
 def _too_big(name: str, size: str, kind: Kind) -> SpecError:
-    message = f"{_named(name)} has {size}; a {kind.noun} has at most {kind.max_bytes:,}"
+    message = f"{_printable_name(name)} has {size}; a {kind.noun} has at most {kind.max_bytes:,}"
     fix = f"Check that this is a {kind.noun}: give the path of the {kind.suffixes[0]} file, not of data or logs."
     return _problem("file-too-big", name, message, fix)
 
 
 def _unreadable(name: str, failed: OSError | ValueError) -> SpecError:
     fix = "Check its permissions (ls -l) and its path."
-    return _problem("file-unreadable", name, f"{_named(name)} cannot be read: {_reason(failed)}", fix)
+    return _problem("file-unreadable", name, f"{_printable_name(name)} cannot be read: {_reason(failed)}", fix)
 
 
 def _reason(failed: Exception) -> str:
     return (isinstance(failed, OSError) and failed.strerror) or str(failed)
 
 
-def _named(name: str) -> str:
+def _printable_name(name: str) -> str:
     return "standard input" if name == STDIN else ascii(name)[1:-1] if not name.isprintable() else name
 
 

@@ -47,7 +47,7 @@ VERSIONS = (
 
 def memory_bytes(*, proc: Path = PROC, groups: Path = GROUPS) -> int | None:
     """Return the memory that there is; None if the system does not say."""
-    limits = (limit for limit, _ in _limits(proc, groups))
+    limits = (limit for limit, _ in _group_limits(proc, groups))
     return min((*_meminfo(proc, "MemTotal"), *limits), default=None)
 
 
@@ -55,21 +55,21 @@ def available_bytes(*, proc: Path = PROC, groups: Path = GROUPS) -> float:
     """Return the memory that a new program can have, the groups' file cache counted as free; infinite if the system
     does not say.
     """
-    left = (limit - used for limit, used in _limits(proc, groups))
+    left = (limit - used for limit, used in _group_limits(proc, groups))
     return min((*_meminfo(proc, "MemAvailable"), *left), default=float("inf"))
 
 
 def _meminfo(proc: Path, name: str) -> Iterator[int]:
-    if found := re.search(rf"^{name}:\s+(\d+) kB", _text(proc / "meminfo"), re.MULTILINE):
+    if found := re.search(rf"^{name}:\s+(\d+) kB", _text_or_empty(proc / "meminfo"), re.MULTILINE):
         yield int(found[1]) * 1024
 
 
-def _limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
+def _group_limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
     """Yield limit and used bytes of the process's groups and of all above them: each of them binds.
 
     In a container the group has its name outside of it, and its files are those of the root.
     """
-    named = _text(proc / "self" / "cgroup")
+    named = _text_or_empty(proc / "self" / "cgroup")
     for files in VERSIONS:
         if own := files.own.search(named):
             root = groups / files.folder
@@ -79,13 +79,13 @@ def _limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
 
 
 def _limit(group: Path, files: GroupFiles) -> Iterator[tuple[int, int]]:
-    limit, used = (_text(group / name).strip() for name in (files.limit, files.used))
+    limit, used = (_text_or_empty(group / name).strip() for name in (files.limit, files.used))
     if limit.isdecimal() and used.isdecimal():
-        cache = files.cache.search(_text(group / "memory.stat"))
+        cache = files.cache.search(_text_or_empty(group / "memory.stat"))
         yield int(limit), int(used) - (int(cache[1]) if cache else 0)
 
 
-def _text(path: Path) -> str:
+def _text_or_empty(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:

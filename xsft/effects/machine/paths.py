@@ -14,14 +14,14 @@ def cache_dir(env: Mapping[str, str], *, home: Path) -> Path:
     """Return the folder for what can be built again: environments, renderings. `XSFT_CACHE_DIR`, else
     `$XDG_CACHE_HOME/xsft`.
     """
-    return _folder(env, override="XSFT_CACHE_DIR", xdg="XDG_CACHE_HOME", default=home / ".cache")
+    return _user_folder(env, override="XSFT_CACHE_DIR", xdg="XDG_CACHE_HOME", default=home / ".cache")
 
 
 def state_dir(env: Mapping[str, str], *, home: Path) -> Path:
     """Return the folder for what cannot be built again: the records of runs. `XSFT_STATE_DIR`, else
     `$XDG_STATE_HOME/xsft`.
     """
-    return _folder(env, override="XSFT_STATE_DIR", xdg="XDG_STATE_HOME", default=home / ".local" / "state")
+    return _user_folder(env, override="XSFT_STATE_DIR", xdg="XDG_STATE_HOME", default=home / ".local" / "state")
 
 
 def own_cache() -> Path:
@@ -29,7 +29,7 @@ def own_cache() -> Path:
     return cache_dir(own_environment(), home=Path.home())
 
 
-def _folder(env: Mapping[str, str], *, override: str, xdg: str, default: Path) -> Path:
+def _user_folder(env: Mapping[str, str], *, override: str, xdg: str, default: Path) -> Path:
     if env.get(override):
         return Path(env[override]).expanduser().absolute()
     base = Path(env.get(xdg) or default)

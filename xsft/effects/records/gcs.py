@@ -53,7 +53,7 @@ def client(env: Mapping[str, str], *, emulated: bool) -> Client:
         raise Unreachable(f"the Google Cloud login cannot be used ({_brief(failed)})", fix=LOGIN) from None
 
 
-def ask(
+def ask_bucket(
     path: str,
     question: Callable[[], T],
     *,
@@ -79,7 +79,7 @@ def ask(
             return b""  # type: ignore[return-value]  # an empty object has no first byte
         except GoogleAPICallError as failed:
             if failed.code not in _BUSY or not retries.again(_asked_to_wait(failed)):
-                raise _refused(path, failed, permissions) from None
+                raise _bucket_refused(path, failed, permissions) from None
         except GoogleAuthError as failed:
             raise Unreachable(f"{path}: the login was not accepted ({_brief(failed)})", fix=LOGIN) from None
         except (RequestException, OSError) as failed:
@@ -89,10 +89,10 @@ def ask(
                 ) from None
 
 
-def _refused(path: str, failed: GoogleAPICallError, permissions: str) -> XsftError:
+def _bucket_refused(path: str, failed: GoogleAPICallError, permissions: str) -> XsftError:
     if _KEY in str(failed.message):
         return _key_refused(path)
-    return Unreachable(f"{path}: {_answer(failed.code)}", fix=_mend(failed.code, permissions))
+    return Unreachable(f"{path}: {_status_text(failed.code)}", fix=_mend(failed.code, permissions))
 
 
 def _key_refused(path: str) -> EnvironmentMissing:
@@ -113,7 +113,7 @@ def _asked_to_wait(failed: Any) -> float:
     return min(retry_after_s(headers) or 0.0, _LONGEST_PAUSE_S)
 
 
-def _answer(code: int | None) -> str:
+def _status_text(code: int | None) -> str:
     return f"permission denied (HTTP {code})" if code in _FORBIDDEN else f"Cloud Storage answered HTTP {code}"
 
 

@@ -81,7 +81,7 @@ def entry_of(record: Record, *, path: str, at: str) -> IndexEntry:
     )
 
 
-def keep(folder: Path, entry: IndexEntry) -> None:
+def keep_entry(folder: Path, entry: IndexEntry) -> None:
     """Write the entry. An earlier attempt does not replace a later one. Raises OSError or EnvironmentMissing if it
     cannot be written.
     """
@@ -89,7 +89,7 @@ def keep(folder: Path, entry: IndexEntry) -> None:
     path = folder / _file_name(entry)
     with exclusive(folder / ".lock", waiting=lambda: None):
         sweep(folder)
-        before = _read(path)
+        before = _read_index_entry(path)
         if before is None or before.attempt <= entry.attempt:
             document = {key: value for key, value in to_builtins(entry).items() if value is not None}
             text = json.dumps({"schema": SCHEMA, **scrub(document)}, indent=1, ensure_ascii=False) + "\n"
@@ -100,7 +100,7 @@ def read_index(folder: Path) -> Index:
     entries: list[IndexEntry] = []
     problems: list[Problem] = []
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        entry = _read(path)
+        entry = _read_index_entry(path)
         if entry is None:
             fix = "Remove the file; the record beside the run's output has the same data."
             problems.append(warning("index-unreadable", "", f"{path} is not an entry of the index of runs.", fix))
@@ -115,18 +115,18 @@ def _file_name(entry: IndexEntry) -> str:
     return f"{entry.run_name[:100]}-{where[:12]}.json"
 
 
-def _read(path: Path) -> IndexEntry | None:
+def _read_index_entry(path: Path) -> IndexEntry | None:
     try:
-        return _entry(json.loads(read_text(path)))
+        return _entry_of(json.loads(read_text(path)))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 
-def _entry(document: Any) -> IndexEntry | None:
+def _entry_of(document: Any) -> IndexEntry | None:
     if not isinstance(document, Mapping) or str(document.get("schema", "")).partition("/")[0] != _FAMILY:
         return None
     known = {name: document[name] for name in IndexEntry.__struct_fields__ if document.get(name) is not None}
-    values: dict[str, Any] = {name: value for name, value in known.items() if isinstance(value, _kind(name))}
+    values: dict[str, Any] = {name: value for name, value in known.items() if isinstance(value, _field_type(name))}
     where = document.get("cluster")
     names = {f.name for f in fields(ClusterAddress)}
     cluster = ClusterAddress(**{k: v for k, v in where.items() if k in names}) if isinstance(where, Mapping) else None
@@ -139,5 +139,5 @@ def _pace(value: Any) -> MeasuredPace | None:
     return MeasuredPace(**known) if isinstance(known["ratio"], int | float) else None  # type: ignore[arg-type]
 
 
-def _kind(name: str) -> type:
+def _field_type(name: str) -> type:
     return int if name in {"steps", "attempt"} else str

@@ -16,8 +16,8 @@ from xsft.effects.records.storage import (
     REQUEST_TIMEOUT_S,
     GcsStorage,
     LocalStorage,
-    ask,
-    below,
+    ask_storage,
+    blobs_below,
     bucket_and_name,
     gcs_client,
 )
@@ -187,7 +187,7 @@ class GcsObjects:
         time.
         """
         tries: dict[str, Any] = {"pauses": self._pauses, "sleep": self._sleep}
-        done = ask(path, lambda: self._sent(path, file), permissions="storage.objects.create", **tries)
+        done = ask_storage(path, lambda: self._sent(path, file), permissions="storage.objects.create", **tries)
         return self._in_bucket(path, done)
 
     @staticmethod
@@ -246,7 +246,7 @@ class GcsObjects:
         return True
 
     def _times(self, bucket: str, prefix: str) -> Mapping[str, float | None]:
-        blobs, _ = below(self._client, bucket, prefix, **self._options)
+        blobs, _ = blobs_below(self._client, bucket, prefix, **self._options)
         found = {blob.name.removeprefix(prefix): blob.updated for blob in blobs}
         return {name: at.timestamp() if at else None for name, at in found.items() if name}
 

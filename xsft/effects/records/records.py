@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from xsft.effects.machine import clock
 from xsft.effects.machine.paths import state_dir
 from xsft.effects.machine.process import own_environment
-from xsft.effects.records.index import Index, entry_of, keep, read_index
+from xsft.effects.records.index import Index, entry_of, keep_entry, read_index
 from xsft.effects.records.objects import Objects, objects_for
 from xsft.errors import UsageError, XsftError
 from xsft.problems import Problem, warning
@@ -69,7 +69,7 @@ class RecordStore(Struct, frozen=True, kw_only=True):
 
         Raises Unreachable or EnvironmentMissing if the output does not accept it; nothing should be created then.
         """
-        path = f"{_folder(record.output, record.run_name)}/attempt-{record.last.number}.json"
+        path = f"{_records_folder(record.output, record.run_name)}/attempt-{record.last.number}.json"
         objects = self.objects_at(path)
         if not objects.create(path, to_json(record).encode()):
             there = attempt_at(path, objects, run_name=record.run_name, number=record.last.number)
@@ -101,7 +101,7 @@ class RecordStore(Struct, frozen=True, kw_only=True):
 
         Raises Unreachable if the output cannot be read.
         """
-        folder = _folder(output, run_name)
+        folder = _records_folder(output, run_name)
         return attempts_in(folder, self.objects_at(folder), run_name=run_name)
 
     def local_index(self) -> Index:
@@ -111,7 +111,7 @@ class RecordStore(Struct, frozen=True, kw_only=True):
     def index(self, record: Record, path: str) -> tuple[Problem, ...]:
         """Add a run to the local index. Returns a warning if it cannot be written."""
         try:
-            keep(self.state / "runs", entry_of(record, path=path, at=self.now()))
+            keep_entry(self.state / "runs", entry_of(record, path=path, at=self.now()))
         except (XsftError, OSError) as failed:
             message = f"The index of runs in {self.state} was not written: {failed}. The record itself is at {path}."
             return (warning("index-not-written", "", message, "Set XSFT_STATE_DIR to a writable folder."),)
@@ -135,10 +135,12 @@ def record_store(env: Mapping[str, str] | None = None) -> RecordStore:
 
 def ref_of(record: Record) -> RecordRef:
     """Return the ref of a record that was read (`RecordStore.read_run`). Raises UsageError as reading it does."""
-    return RecordRef(path=f"{_folder(record.output, record.run_name)}/attempt-{record.last.number}.json", record=record)
+    return RecordRef(
+        path=f"{_records_folder(record.output, record.run_name)}/attempt-{record.last.number}.json", record=record
+    )
 
 
-def _folder(output: str | None, run_name: str) -> str:
+def _records_folder(output: str | None, run_name: str) -> str:
     if not output or not _NAME.fullmatch(run_name):
         message = f"no record can be stored for run {run_name!r} in output {output!r}"
         raise UsageError(
@@ -152,7 +154,9 @@ def attempts_in(folder: str, objects: Objects, *, run_name: str) -> tuple[Record
     reason.
     """
     names = objects.names(folder)
-    submitted = [_whole(folder, name, names, objects, run_name) for name in names if _ATTEMPT.fullmatch(name)]
+    submitted = [
+        _read_whole_record(folder, name, names, objects, run_name) for name in names if _ATTEMPT.fullmatch(name)
+    ]
     local = _local_attempts(folder, objects, run_name) if LOCAL_RECORD in names else ()
     return tuple(sorted((*submitted, *local), key=lambda record: record.last.number))
 
@@ -180,7 +184,7 @@ def facts_at(path: str, objects: Objects) -> AttemptFacts | None:
         return None
 
 
-def _whole(folder: str, name: str, names: tuple[str, ...], objects: Objects, run_name: str) -> Record:
+def _read_whole_record(folder: str, name: str, names: tuple[str, ...], objects: Objects, run_name: str) -> Record:
     stem = name.removesuffix(".json")
     record = attempt_at(f"{folder}/{name}", objects, run_name=run_name, number=int(stem.partition("-")[2]))
     later = [other for other in names if other.startswith(f"{stem}.") and _FACTS.fullmatch(other)]

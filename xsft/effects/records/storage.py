@@ -198,17 +198,17 @@ class GcsStorage:
 
     def _names_below(self, bucket: str, prefix: str) -> tuple[str, ...]:
         options = {"timeout": self._timeout_s, "retry": None}
-        blobs, folders = below(self._client, bucket, prefix, max_names=self._max_names, **options)
+        blobs, folders = blobs_below(self._client, bucket, prefix, max_names=self._max_names, **options)
         names = (*(blob.name for blob in blobs), *folders)
         return tuple(sorted(name.removeprefix(prefix) for name in names if name != prefix))
 
     def ask(self, path: str, question: Callable[[], T], **more: Any) -> T | None:
-        """Query as `gcs.ask` does, until the deadline if there is one."""
-        asking = partial(ask, path, question, **{**self._tries, **more})
+        """Query as `gcs.ask_bucket` does, until the deadline if there is one."""
+        asking = partial(ask_storage, path, question, **{**self._tries, **more})
         return asking() if self._deadline_s is None else within(self._deadline_s, asking)
 
 
-def below(
+def blobs_below(
     client: Any, bucket: str, prefix: str, *, max_names: int = MAX_NAMES, **options: Any
 ) -> tuple[list[Any], frozenset[str]]:
     """Return the blobs and folders directly below the prefix, over all pages (of 1,000 names) of the list."""
@@ -227,11 +227,11 @@ def refuse_too_many(folder: str, count: int, *, most: int) -> None:
         raise Unreachable(message, fix="Check that it is a run's folder, and remove files that are not needed.")
 
 
-def ask(path: str, question: Callable[[], T], **tries: Any) -> T | None:
-    """Query as `gcs.ask` does."""
+def ask_storage(path: str, question: Callable[[], T], **tries: Any) -> T | None:
+    """Query as `gcs.ask_bucket` does."""
     from xsft.effects.records import gcs
 
-    return gcs.ask(path, question, **tries)
+    return gcs.ask_bucket(path, question, **tries)
 
 
 def gcs_storage(env: Mapping[str, str], *, deadline_s: float | None = None) -> GcsStorage:

@@ -41,7 +41,7 @@ def check_writable(
     `zone`: the cluster's. Raises Unreachable if the bucket does not answer within ten seconds, or without a login.
     """
     if not output.startswith("gs://"):
-        return tuple(_local(Path(output), free))
+        return tuple(_check_local_output(Path(output), free))
     asked = objects or GcsObjects(gcs_client(own_environment() if env is None else env))
     return tuple(_bucket(output, asked, zone=zone))
 
@@ -131,7 +131,7 @@ def _grant(bucket: str, role: str) -> str:
     return f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member=… --role={role}"
 
 
-def _local(output: Path, free: Callable[[Path], int]) -> Iterator[Problem]:
+def _check_local_output(output: Path, free: Callable[[Path], int]) -> Iterator[Problem]:
     try:
         folder = next(path for path in (output, *output.absolute().parents) if _is_there(path))
         writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)  # also False where mounted read-only

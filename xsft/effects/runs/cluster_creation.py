@@ -33,7 +33,7 @@ def make_cluster(line: ClusterLine, *, python: Path, on_line: ShowLine) -> GkeCl
     if name := placeholder_in(line.place.project, line.place.cluster):
         raise UsageError(is_placeholder(name), fix=FIX, id="place-placeholder")
     require_tools(own_environment(), otherwise="run the printed line on a machine that has them")
-    if taken := _listed(line):
+    if taken := _find_cluster(line):
         raise Refused(
             f"The project {line.place.project} has a cluster {taken.name} in {taken.location} ({taken.status}); xpk"
             " would change its node pools.",
@@ -42,14 +42,14 @@ def make_cluster(line: ClusterLine, *, python: Path, on_line: ShowLine) -> GkeCl
         )
     looking = f"gcloud container clusters list --project={line.place.project}"
     with when_interrupted(f"xpk was stopped; what it had requested may go on. `{looking}` shows what exists."):
-        _run(line, python=python, on_line=on_line, looking=looking)
-    made = _listed(line)
+        _run_xpk(line, python=python, on_line=on_line, looking=looking)
+    made = _find_cluster(line)
     if made is None:
         raise Unknown(f"xpk ended without an error, but {line.place.cluster} is not listed.", fix=f"Run {looking}.")
     return made
 
 
-def _run(line: ClusterLine, *, python: Path, on_line: ShowLine, looking: str) -> None:
+def _run_xpk(line: ClusterLine, *, python: Path, on_line: ShowLine, looking: str) -> None:
     with scratch_folder("place-create") as scratch:
         env = environment(own_environment(), scratch=scratch)
         done = follow(
@@ -67,7 +67,7 @@ def _run(line: ClusterLine, *, python: Path, on_line: ShowLine, looking: str) ->
         )
 
 
-def _listed(line: ClusterLine) -> GkeCluster | None:
+def _find_cluster(line: ClusterLine) -> GkeCluster | None:
     """Return the cluster of that name in the line's region, as xpk looks for it; None if there is none."""
     listed = list_clusters(str(line.place.project), gcloud=this_gcloud())
     if isinstance(listed, Unseen):

@@ -76,7 +76,7 @@ def view_project(project: str | None, *, gcloud: RunTool) -> ProjectView:
     if project is None:
         why = "gcloud is set to no project (gcloud config set project ID, or --project ID)"
         return ProjectView(contexts=contexts, unread=(why,))
-    asked = {name: start(partial(_listed, gcloud, argv, project)) for name, argv in LISTS.items()}
+    asked = {name: start(partial(_list_with_gcloud, gcloud, argv, project)) for name, argv in LISTS.items()}
     lists = {name: one.result() for name, one in asked.items()}
     items = {name: () if isinstance(what, Unseen) else what for name, what in lists.items()}
     return ProjectView(
@@ -92,7 +92,7 @@ def view_project(project: str | None, *, gcloud: RunTool) -> ProjectView:
 
 
 def list_clusters(project: str, *, gcloud: RunTool) -> tuple[GkeCluster, ...] | Unseen:
-    found = _listed(gcloud, LISTS["clusters"], project)
+    found = _list_with_gcloud(gcloud, LISTS["clusters"], project)
     return found if isinstance(found, Unseen) else clusters_of(found)
 
 
@@ -153,7 +153,7 @@ def _bucket_problems(output: str | None, world: PlaceProbe) -> tuple[tuple[Probl
         return (), (f"The bucket was not read: {failed.message}",)
 
 
-def _listed(gcloud: RunTool, argv: tuple[str, ...], project: str) -> Any:
+def _list_with_gcloud(gcloud: RunTool, argv: tuple[str, ...], project: str) -> Any:
     found = _gcloud(gcloud, *argv, f"--project={project}")
     return found if isinstance(found, Unseen) else rows(found)
 

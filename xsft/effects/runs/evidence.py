@@ -16,7 +16,7 @@ from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import Started, start
 from xsft.effects.runs.evidence_logs import attempts_before, ends_of, failing_logs
-from xsft.effects.runs.observe import unread
+from xsft.effects.runs.observe import unread_of
 from xsft.errors import XsftError
 from xsft.problems import Problem
 from xsft.reading.events import is_about, named_objects
@@ -55,7 +55,7 @@ def read_evidence(
         return Evidence(seen=seen, status=status)
     pods = start(lambda: cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset)))
     asked = _Asked(cluster=cluster, jobset=jobset, workload=seen.workload, status=status)
-    begun = _begun(asked, earlier=partial(ends_of, cluster, attempts_before(jobset, attempts), now))
+    begun = _begin_queries(asked, earlier=partial(ends_of, cluster, attempts_before(jobset, attempts), now))
     whole = _with_pods(seen, pods, deadline_s)
     logs = start(partial(failing_logs, cluster, whole, jobset))
     return _gathered(asked, begun, logs, seen=whole, now=now(), until=clock.monotonic() + deadline_s)
@@ -74,7 +74,7 @@ class _Begun(Struct, frozen=True, kw_only=True):
     earlier: Started[tuple[AttemptEnd, ...]]
 
 
-def _begun(asked: _Asked, *, earlier: Callable[[], tuple[AttemptEnd, ...]]) -> _Begun:
+def _begin_queries(asked: _Asked, *, earlier: Callable[[], tuple[AttemptEnd, ...]]) -> _Begun:
     """Start all queries at once; two of them wait for the JobSet's manifest."""
     raw = start(lambda: asked.cluster.get_jobset(name=asked.jobset.name, namespace=asked.jobset.namespace))
     return _Begun(
@@ -124,7 +124,7 @@ def _with_pods(seen: Observation, pods: Started[tuple[Pod, ...]], timeout_s: flo
     try:
         return replace(seen, pods=pods.result(timeout_s))
     except XsftError as failed:
-        return replace(seen, unread=(*seen.unread, unread("pods", failed)))
+        return replace(seen, unread=(*seen.unread, unread_of("pods", failed)))
 
 
 def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[Event, ...] | None:

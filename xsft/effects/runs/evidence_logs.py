@@ -38,7 +38,7 @@ def _log(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
 
     The termination message is the end of the log, and remains after the log itself is gone. None if neither exists.
     """
-    container = _failed(pod)
+    container = _failed_container(pod)
     again = container is not None and container.state != "terminated"
     wanted = LogAsk(
         namespace=jobset.namespace,
@@ -47,7 +47,7 @@ def _log(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
         tail=TAIL,
         previous=again,
     )
-    lines = _lines(cluster, wanted)
+    lines = _lines_or_none(cluster, wanted)
     end = container.last if again and container else container
     last = tuple(end.message.splitlines()) if end else ()
     texts = tuple(line.text for line in lines) or last
@@ -65,7 +65,7 @@ def _log(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
     )
 
 
-def _lines(cluster: Cluster, wanted: LogAsk) -> tuple[LogLine, ...]:
+def _lines_or_none(cluster: Cluster, wanted: LogAsk) -> tuple[LogLine, ...]:
     """Return the lines of the log; empty if the log cannot be read."""
     try:
         return read_log(cluster.reads.api, wanted) or ()
@@ -73,7 +73,7 @@ def _lines(cluster: Cluster, wanted: LogAsk) -> tuple[LogLine, ...]:
         return ()
 
 
-def _failed(pod: Pod) -> Container | None:
+def _failed_container(pod: Pod) -> Container | None:
     """Return the failed container of the pod, the trainer's before any other."""
     ended = [one for one in pod.containers for end in (one, one.last) if end is not None and _is_failure(end)]
     return next((one for one in ended if one.name == trainer_container(pod)), ended[0] if ended else None)
@@ -91,10 +91,10 @@ def attempts_before(jobset: RunObject, attempts: Sequence[Observation]) -> tuple
 
 
 def ends_of(cluster: Cluster, earlier: Sequence[RunObject], now: Callable[[], str]) -> tuple[AttemptEnd, ...]:
-    return tuple(_end(cluster, jobset, now) for jobset in earlier)
+    return tuple(_attempt_end(cluster, jobset, now) for jobset in earlier)
 
 
-def _end(cluster: Cluster, jobset: RunObject, now: Callable[[], str]) -> AttemptEnd:
+def _attempt_end(cluster: Cluster, jobset: RunObject, now: Callable[[], str]) -> AttemptEnd:
     pods = cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset))
     found = suspects(pods)[:1]
     log = _log(cluster, jobset, found[0]) if found else None

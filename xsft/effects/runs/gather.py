@@ -22,7 +22,7 @@ from xsft.effects.runs.first_pods import FirstPods, few_starting
 from xsft.effects.runs.forgotten import cluster_of, forgotten, went_to
 from xsft.effects.runs.lastknown import forget, recall
 from xsft.effects.runs.local import observe_local
-from xsft.effects.runs.observe import held_by, observations_of, unread
+from xsft.effects.runs.observe import held_by, observations_of, unread_of
 from xsft.effects.runs.patience import Pulse, wait_for
 from xsft.effects.runs.progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
 from xsft.effects.runs.wanted import Effort, Turns, Wanted, turns
@@ -103,16 +103,16 @@ def begin(
     """
     begun_at = clock.monotonic()
     wanted = Wanted(names=frozenset(names), everything=everything, effort=effort or Effort(), now=store.now())
-    asked = tuple(_ask(one, store=store, entries=index.entries, wanted=wanted) for one in targets)
+    asked = tuple(_ask_target(one, store=store, entries=index.entries, wanted=wanted) for one in targets)
     return Look(targets=tuple(targets), wanted=wanted, index=index, asked=asked, begun_at=begun_at)
 
 
-def _ask(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> PendingQuery:
+def _ask_target(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> PendingQuery:
     pulse = Pulse()
     before = cache(partial(_before, target, store=store, entries=entries, wanted=wanted))
     return PendingQuery(
         target=target,
-        started=start(partial(_answer, target, pulse, store=store, wanted=wanted, before=before)),
+        started=start(partial(_answer_of_target, target, pulse, store=store, wanted=wanted, before=before)),
         pulse=pulse,
         silent=partial(_silent, target, before=before, wanted=wanted),
     )
@@ -128,7 +128,7 @@ def _before(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry]
     return known, tuple(one for one in went_there if wanted.entry(one))
 
 
-def _answer(
+def _answer_of_target(
     target: Target, pulse: Pulse, *, store: RecordStore, wanted: Wanted, before: Callable[[], RememberedRuns]
 ) -> ClusterAnswer:
     """Return the target's answer. Raises XsftError if the target does not answer."""
@@ -184,7 +184,7 @@ def _silent(
     since.
     """
     known, submitted = before()
-    missing = (unread("jobsets", failed),)
+    missing = (unread_of("jobsets", failed),)
     there = {uid: one for uid, one in known.items() if not one.gone}
     older = [one.observation(target.name, unread=missing) for one in there.values()]
     since = [
@@ -267,7 +267,7 @@ def gather_runs(
     source = ProgressSource(clusters=clusters, store=store, outputs=outputs, first_pods=pods)
     whose, known = turns(found, wanted=wanted), [answer.known for answer in answers]
     hurry = Hurry(first=whose.first, until=look.begun_at + wanted.effort.soon_s)
-    read = start(partial(_read, whose.asked, source=source, wanted=wanted, hurry=hurry))
+    read = start(partial(_read_progress, whose.asked, source=source, wanted=wanted, hurry=hurry))
     settled, beside = _parted(whose, wanted=wanted)
     return Gathered(
         settled=(*_with_last_words(settled, known), *here),
@@ -278,7 +278,7 @@ def gather_runs(
     )
 
 
-def _read(
+def _read_progress(
     asked: Sequence[Observation], *, source: ProgressSource, wanted: Wanted, hurry: Hurry
 ) -> tuple[Observation, ...]:
     tail = LONG_TAIL if wanted.names else TAIL
@@ -309,7 +309,7 @@ def _with_last(seen: Observation, known: Sequence[Mapping[str, LastKnown]]) -> O
     """
     said, held, gone = seen.progress, seen.jobset or seen.was, seen.jobset is None
     unsaid = said.saved_step is None if said else held is not None and held.terminal == "Failed"
-    last = _last(held.uid, known) if held is not None and (gone or unsaid) else None
+    last = _last_progress(held.uid, known) if held is not None and (gone or unsaid) else None
     if last is None:
         return seen
     if said is None:
@@ -319,5 +319,5 @@ def _with_last(seen: Observation, known: Sequence[Mapping[str, LastKnown]]) -> O
     return replace(seen, progress=replace(last if further else said, saved_step=saved))
 
 
-def _last(uid: str, known: Sequence[Mapping[str, LastKnown]]) -> Progress | None:
+def _last_progress(uid: str, known: Sequence[Mapping[str, LastKnown]]) -> Progress | None:
     return next((one[uid].progress for one in known if uid in one), None)

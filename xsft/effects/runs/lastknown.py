@@ -43,14 +43,14 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
     for one, status in seen:
         jobset = one.jobset or (one.was if status.state in ENDED else None)
         if one.cluster and jobset and one.last_known is None and status.state != "unknown":
-            by_place[one.cluster, jobset.namespace].append(_known(one, jobset, status))
+            by_place[one.cluster, jobset.namespace].append(_state_to_keep(one, jobset, status))
     for (cluster, namespace), several in by_place.items():
-        path = _path(state, cluster, namespace)
-        there = _read(path)
+        path = _states_path(state, cluster, namespace)
+        there = _read_states(path)
         fresh = [_with_told(one, there.get(one.jobset.uid)) for one in several]
         uids = {one.jobset.uid for one in fresh}
         older = [one for uid, one in there.items() if uid not in uids and not _forgotten(one, now)]
-        _write(path, (*fresh, *older), cluster=cluster, namespace=namespace, now=now)
+        _write_states(path, (*fresh, *older), cluster=cluster, namespace=namespace, now=now)
 
 
 def newly_failed_jobs(state: Path, seen: Iterable[tuple[Observation, Status]]) -> tuple[tuple[RunObject, str], ...]:
@@ -103,11 +103,11 @@ def forget(
     """
     if known is not None and not any(_has_gone(one, there) for one in known.values()):
         return
-    path = _path(state, cluster, namespace)
-    saved = _read(path).values()
+    path = _states_path(state, cluster, namespace)
+    saved = _read_states(path).values()
     if any(_has_gone(one, there) for one in saved):
         left = [replace(one, gone=True) if _has_gone(one, there) else one for one in saved]
-        _write(path, left, cluster=cluster, namespace=namespace, now=now)
+        _write_states(path, left, cluster=cluster, namespace=namespace, now=now)
 
 
 def _has_gone(known: LastKnown, there: Collection[str]) -> bool:
@@ -117,10 +117,10 @@ def _has_gone(known: LastKnown, there: Collection[str]) -> bool:
 def recall(state: Path, *, cluster: str, namespace: str) -> Mapping[str, LastKnown]:
     """Return the saved states of one namespace, by the JobSet's UID; empty if nothing was saved or the file cannot be
     parsed."""
-    return _read(_path(state, cluster, namespace))
+    return _read_states(_states_path(state, cluster, namespace))
 
 
-def _write(path: Path, several: Iterable[LastKnown], *, cluster: str, namespace: str, now: str) -> None:
+def _write_states(path: Path, several: Iterable[LastKnown], *, cluster: str, namespace: str, now: str) -> None:
     ordered = sorted(several, key=lambda one: one.observed_at, reverse=True)[:MAX_RUNS]
     first = json.dumps({"schema": SCHEMA, "cluster": cluster, "namespace": namespace, "at": now})
     with suppress(XsftError, OSError):
@@ -134,12 +134,12 @@ def _forgotten(known: LastKnown, now: str) -> bool:
     return age is None or age > FORGET_AFTER_S
 
 
-def _path(state: Path, cluster: str, namespace: str) -> Path:
+def _states_path(state: Path, cluster: str, namespace: str) -> Path:
     where = hashlib.sha256(f"{cluster}\0{namespace}".encode()).hexdigest()[:12]
     return state / "known" / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', cluster)[:80]}-{where}.jsonl"
 
 
-def _known(seen: Observation, jobset: RunObject, status: Status) -> LastKnown:
+def _state_to_keep(seen: Observation, jobset: RunObject, status: Status) -> LastKnown:
     return LastKnown(
         jobset=jobset,
         status=status,
@@ -155,7 +155,7 @@ def _known(seen: Observation, jobset: RunObject, status: Status) -> LastKnown:
     )
 
 
-def _read(path: Path) -> dict[str, LastKnown]:
+def _read_states(path: Path) -> dict[str, LastKnown]:
     """Return the states by UID: of a file of another version, or a truncated one, those that can be parsed."""
     try:
         with open_regular(path) as file:

@@ -71,7 +71,7 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
         alive=alive,
         number=record.last.number,
     )
-    progress = _progress(record, now, saved_step=_saved(entry))
+    progress = _progress(record, now, saved_step=_saved_step(entry))
     return replace(seen, steps=record.steps or seen.steps, record=recorded, progress=progress)
 
 
@@ -79,23 +79,23 @@ def _record_and_life(own: Path) -> tuple[Record | None, bool]:
     """Return the record, and whether a process does what it says. A process takes the lock before it writes, and
     releases it after it wrote the end: one that ends between the two looks was not killed, and its record says so now.
     """
-    record = _record(own / LOCAL_RECORD)
+    record = _read_record(own / LOCAL_RECORD)
     while record is not None and record.attempts and record.last.outcome in GOING:
         if is_held(own / LOCK):
             return record, True
-        before, record = record, _record(own / LOCAL_RECORD)
+        before, record = record, _read_record(own / LOCAL_RECORD)
         if record == before:
             break
     return record, False
 
 
-def _saved(entry: IndexEntry) -> int | None:
+def _saved_step(entry: IndexEntry) -> int | None:
     with suppress(XsftError):
         return latest_step(LocalObjects(), output=entry.output, run_name=entry.run_name)
     return None
 
 
-def _record(path: Path) -> Record | None:
+def _read_record(path: Path) -> Record | None:
     try:
         return read_record(read_bytes(path))
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def _progress(record: Record, now: str, *, saved_step: int | None) -> Progress:
     """Return the progress from the log; from the record if it has more, as it does for the steps before the part of the
     log that is read.
     """
-    said = _logged(Path(record.last.log), now) if record.last.log else None
+    said = _logged_progress(Path(record.last.log), now) if record.last.log else None
     last = max(record.losses, default=None)
     if said is None or (said.step is None and last is not None):
         paced = said or Progress(source="record", read_at=now)
@@ -115,7 +115,7 @@ def _progress(record: Record, now: str, *, saved_step: int | None) -> Progress:
     return replace(said, saved_step=saved_step, resumed_from=record.last.resumed_from, resumed_order=record.last.order)
 
 
-def _logged(log: Path, now: str) -> Progress | None:
+def _logged_progress(log: Path, now: str) -> Progress | None:
     """Return the progress that the log shows. Times in the lines have neither year nor time zone, so the file's
     modification time is used for the last line.
     """

@@ -80,7 +80,7 @@ def read_logs(
     followers = [
         LogFollower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=lambda _: None) for role in roles
     ]
-    return _begun(followers, since=since, tail=tail)
+    return _begin_followers(followers, since=since, tail=tail)
 
 
 def follow_logs(
@@ -107,7 +107,7 @@ def follow_logs(
     over = Over(cluster, jobset, pace=pace, now=clock.monotonic)
     followers = [LogFollower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=trouble) for role in roles]
     try:
-        begun = partial(_begun, followers, since=since, tail=tail)
+        begun = partial(_begin_followers, followers, since=since, tail=tail)
         yield from _patiently(begun, pause=partial(stop.wait, pace.poll_s), say=_once(trouble))
         for one in followers:
             threading.Thread(target=_pump, args=(one, lines, stop), daemon=True, name=STREAM_THREAD).start()
@@ -119,11 +119,11 @@ def follow_logs(
             one.interrupt()
 
 
-def _begun(followers: Sequence[LogFollower], *, since: str | None, tail: int | None) -> Iterator[LogLine]:
+def _begin_followers(followers: Sequence[LogFollower], *, since: str | None, tail: int | None) -> Iterator[LogLine]:
     """Yield the lines of whole logs, sorted by time."""
     if len(followers) == 1:
         return followers[0].begin(since=since, tail=tail)
-    started = [start(partial(_opened, one.begin(since=since, tail=tail))) for one in followers]
+    started = [start(partial(_after_first_line, one.begin(since=since, tail=tail))) for one in followers]
     return heapq.merge(*(one.result() for one in started), key=_order)
 
 
@@ -150,7 +150,7 @@ def _patiently(
             return
 
 
-def _opened(lines: Iterator[LogLine]) -> Iterator[LogLine]:
+def _after_first_line(lines: Iterator[LogLine]) -> Iterator[LogLine]:
     """Return the lines once the first one has arrived, which takes a server the longest. The others are read on
     demand.
     """
@@ -162,10 +162,10 @@ def _pump(follower: LogFollower, lines: LogQueue, stop: threading.Event) -> None
     last: Exception | None = None
     try:
         for line in follower.lines():
-            _put(lines, line, stop)
+            _put_item(lines, line, stop)
     except Exception as failed:  # noqa: BLE001 - raised again by who reads, who would wait for ever for this end
         last = failed
-    _put(lines, last, stop)
+    _put_item(lines, last, stop)
 
 
 def _watch(followers: Sequence[LogFollower], pace: Pace, stop: threading.Event) -> None:
@@ -187,7 +187,7 @@ def _once(say: ShowLine) -> ShowLine:
     return tell
 
 
-def _put(lines: LogQueue, item: LogItem, stop: threading.Event) -> None:
+def _put_item(lines: LogQueue, item: LogItem, stop: threading.Event) -> None:
     while not stop.is_set():
         with suppress(queue.Full):
             lines.put(item, timeout=0.2)
@@ -198,7 +198,7 @@ def _merged(lines: LogQueue, *, streams: int, mark: ShowLine) -> Iterator[LogLin
     left = streams
     while left:
         held: list[LogLine] = []
-        for item in _batch(lines, window_s=WINDOW_S if left > 1 else 0.0):
+        for item in _take_batch(lines, window_s=WINDOW_S if left > 1 else 0.0):
             if isinstance(item, LogLine):
                 held.append(item)
                 continue
@@ -212,7 +212,7 @@ def _merged(lines: LogQueue, *, streams: int, mark: ShowLine) -> Iterator[LogLin
         yield from sorted(held, key=_order)
 
 
-def _batch(lines: LogQueue, *, window_s: float) -> list[LogItem]:
+def _take_batch(lines: LogQueue, *, window_s: float) -> list[LogItem]:
     """Return at least one item, and all others that arrive within the window."""
     batch = [lines.get()]
     end = clock.monotonic() + window_s

@@ -191,7 +191,11 @@ class LogFollower:
             there = newest(self._cluster, self._jobset, self._role)
         except XsftError:
             return  # the stream itself may still work
-        if there is None or has_ended(there) or (_key(there), _restarts(there)) != (_key(pod), _restarts(pod)):
+        if (
+            there is None
+            or has_ended(there)
+            or (_pod_key(there), _container_restarts(there)) != (_pod_key(pod), _container_restarts(pod))
+        ):
             stream.interrupt()
 
     def _round(self) -> Generator[LogLine | Mark, None, bool]:
@@ -214,10 +218,12 @@ class LogFollower:
         one.
         """
         before = self._pod
-        if before is None or (_key(before) == _key(pod) and _restarts(before) >= _restarts(pod)):
+        if before is None or (
+            _pod_key(before) == _pod_key(pod) and _container_restarts(before) >= _container_restarts(pod)
+        ):
             self._pod = pod
             return
-        yield from self._last_words(before, tries=AT_A_RESTART, previous=_key(before) == _key(pod))
+        yield from self._last_words(before, tries=AT_A_RESTART, previous=_pod_key(before) == _pod_key(pod))
         yield Mark(text=_turn(before, pod, jobset=self._jobset))
         self._pod, self._given, self._drained = pod, Given(), False
 
@@ -315,11 +321,11 @@ def has_ended(pod: Pod) -> bool:
     return pod.phase in ("Succeeded", "Failed")
 
 
-def _key(pod: Pod) -> tuple[str, str]:
+def _pod_key(pod: Pod) -> tuple[str, str]:
     return (pod.name, pod.created_at)
 
 
-def _restarts(pod: Pod) -> int:
+def _container_restarts(pod: Pod) -> int:
     """Return how often the container that is read restarted in place."""
     name = trainer_container(pod)
     return sum(container.restarts for container in pod.containers if name in (None, container.name))
@@ -330,6 +336,6 @@ def _turn(before: Pod, pod: Pod, *, jobset: RunObject) -> str:
     if pod.attempt > before.attempt:
         most = f" of {jobset.max_restarts}" if jobset.max_restarts is not None else ""
         return f"-- {jobset.name}: restart {pod.attempt}{most}; the lines below are from the new processes --"
-    if _key(before) == _key(pod):
+    if _pod_key(before) == _pod_key(pod):
         return f"-- {pod.name}: its container was restarted; the lines below are from the new one --"
     return f"-- {before.name} was replaced; the lines below are from {pod.name} --"

@@ -52,10 +52,10 @@ def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lin
     """Return the run's loss curve. If two sources have the same step, the later source is used: the log is more precise
     than the metrics.
     """
-    readers: dict[str, Callable[[], LossSource]] = {"record": lambda: _recorded(store, output, seen.run_name)}
+    readers: dict[str, Callable[[], LossSource]] = {"record": lambda: _recorded_losses(store, output, seen.run_name)}
     if seen.on_cluster:
         readers["metrics"] = lambda: LossSource(points=_metrics(store, output, seen.run_name))
-        readers["log"] = lambda: _logged(lines(seen), order=order_of(seen.jobset))
+        readers["log"] = lambda: _logged_losses(lines(seen), order=order_of(seen.jobset))
     return _curve(seen.run_name, readers)
 
 
@@ -85,7 +85,7 @@ def _curve(run_name: str, readers: Mapping[str, Callable[[], LossSource]]) -> Cu
     )
 
 
-def _recorded(store: RecordStore, output: str | None, run_name: str) -> LossSource:
+def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> LossSource:
     """Return the losses in the records of a local run, and the attempts of any run. A cluster's log has only the latest
     start.
     """
@@ -107,7 +107,7 @@ def _metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[i
     return losses_of(row for text in texts for row in metric_rows(text.decode("utf-8", "replace")))
 
 
-def _logged(lines: Iterable[str], *, order: RowOrder | None) -> LossSource:
+def _logged_losses(lines: Iterable[str], *, order: RowOrder | None) -> LossSource:
     found = LossFold()
     resumed: dict[int, RowOrder | None] = {}
     for line in lines:

@@ -64,7 +64,7 @@ def held_by(lists: Lists) -> tuple[tuple[RunObject, ...], tuple[Unread, ...]]:
     right to list Deployments. Raises as reading the JobSets does.
     """
     jobsets = lists.jobsets.result()
-    servers, missing = _got(lists.servers, "servers", partial(_left, lists.reads, clock.monotonic()))
+    servers, missing = _got(lists.servers, "servers", partial(_seconds_left, lists.reads, clock.monotonic()))
     return (*jobsets, *(servers or ())), missing
 
 
@@ -80,7 +80,7 @@ def starts(jobset: RunObject) -> bool:
     return jobset.terminal is None and not jobset.suspended and not up
 
 
-def unread(what: What, failed: XsftError) -> Unread:
+def unread_of(what: What, failed: XsftError) -> Unread:
     """Return the entry for a list that could not be read, with the reason in one line."""
     (first, *_) = failed.problems
     return Unread(what=what, why=redact(" ".join(failed.message.split()))[:300], id=first.id, again=first.again)
@@ -128,7 +128,7 @@ def _beside(
     namespace: str,
 ) -> _Beside:
     """Return what the other lists hold, of the pods those that are pending, and the servers'."""
-    left = partial(_left, reads, clock.monotonic())
+    left = partial(_seconds_left, reads, clock.monotonic())
     owned, no_workloads = _got(workloads, "workloads", left)
     queues = queues_of([one.workload for one in owned or ()])[:MAX_QUEUES]
     positions, no_positions = _positions(reads, queues, namespace=namespace, left=left)
@@ -158,7 +158,7 @@ def _positions(
     return positions, tuple(dict.fromkeys(one for _, missing in answers for one in missing))
 
 
-def _left(reads: Reads, since: float) -> float:
+def _seconds_left(reads: Reads, since: float) -> float:
     """Return the seconds left. Every byte received of any list extends the time for all of them."""
     return LATE_S - (clock.monotonic() - max(since, reads.api.heard_at))
 
@@ -170,4 +170,4 @@ def _got(started: Answering[T], what: What, left: Callable[[], float]) -> tuple[
     try:
         return started.result(), ()
     except XsftError as failed:
-        return None, (unread(what, failed),)
+        return None, (unread_of(what, failed),)

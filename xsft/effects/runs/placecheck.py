@@ -51,8 +51,10 @@ def place_checks(world: PlaceProbe | None = None) -> tuple[ToolCheck, ...]:
     try:
         places, _ = known_places()
     except SpecError as wrong:
-        return tuple(_failed(_row("places.yaml", "runs on clusters"), problem) for problem in wrong.problems[:1])
-    return tuple(_in_time(dict(_questions(places, world or PlaceProbe())), late_s=(world or PlaceProbe()).late_s))
+        return tuple(
+            _failed_check(_check_row("places.yaml", "runs on clusters"), problem) for problem in wrong.problems[:1]
+        )
+    return tuple(_in_time(dict(_place_questions(places, world or PlaceProbe())), late_s=(world or PlaceProbe()).late_s))
 
 
 def check_place(name: str, world: PlaceProbe | None = None) -> PlaceReport:
@@ -64,16 +66,16 @@ def check_place(name: str, world: PlaceProbe | None = None) -> PlaceReport:
         known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
         raise UsageError(f"Place {name} was not found. {known}", fix="Use one of them, or add it: xsft place add.")
     place = places[name]
-    checks = tuple(_in_time(dict(_questions({name: place}, probe)), late_s=probe.late_s))
+    checks = tuple(_in_time(dict(_place_questions({name: place}, probe)), late_s=probe.late_s))
     if not all(check.ok for check in checks if check.id == f"place:{name}"):
         return PlaceReport(checks=checks)
     return PlaceReport(checks=checks, needs=place_needs(name, place, read_place_facts(probe.connect(place), place)))
 
 
-def _questions(places: Mapping[str, Place], world: PlaceProbe) -> Iterator[tuple[str, Callable[[], ToolCheck]]]:
+def _place_questions(places: Mapping[str, Place], world: PlaceProbe) -> Iterator[tuple[str, Callable[[], ToolCheck]]]:
     for name, place in sorted(places.items()):
         if place.context or (place.project and place.zone and place.cluster):
-            yield f"place:{name}", partial(_cluster, name, place, world)
+            yield f"place:{name}", partial(_check_place, name, place, world)
     for output in sorted({place.output for place in places.values() if place.output}):
         bucket, _ = bucket_and_name(output)
         yield f"bucket:{bucket}", partial(_bucket, bucket, output, world)
@@ -87,17 +89,19 @@ def _in_time(questions: Mapping[str, Callable[[], ToolCheck]], *, late_s: float)
             yield one.result()
         else:
             late = f"timed out: no answer within {late_s:g} s"
-            yield replace(_row(name, ""), detail=late, fix="Check the network, the VPN and the login, and try again.")
+            yield replace(
+                _check_row(name, ""), detail=late, fix="Check the network, the VPN and the login, and try again."
+            )
 
 
-def _cluster(name: str, place: Place, world: PlaceProbe) -> ToolCheck:
-    row = _row(f"place:{name}", f"runs on {source_at(place, None).name}")
+def _check_place(name: str, place: Place, world: PlaceProbe) -> ToolCheck:
+    row = _check_row(f"place:{name}", f"runs on {source_at(place, None).name}")
     try:
         cluster = world.connect(place)
         cluster.reads.jobset(name=NO_JOBSET, namespace=place.namespace)
         who, may = cluster.whoami(), cluster.may("create", kinds.JOBSETS, namespace=place.namespace)
     except XsftError as failed:
-        return _failed(row, failed.problems[0])
+        return _failed_check(row, failed.problems[0])
     who = who or "your login"
     if may is False:
         fix = f"Ask for an RBAC rule that lets you create {kinds.JOBSETS.full_name} in the namespace {place.namespace}."
@@ -106,17 +110,17 @@ def _cluster(name: str, place: Place, world: PlaceProbe) -> ToolCheck:
 
 
 def _bucket(bucket: str, output: str, world: PlaceProbe) -> ToolCheck:
-    row = _row(f"bucket:{bucket}", f"results in {output}")
+    row = _check_row(f"bucket:{bucket}", f"results in {output}")
     try:
         problems = world.writable(output)
     except XsftError as failed:
-        return _failed(row, failed.problems[0])
-    return _failed(row, problems[0]) if problems else replace(row, ok=True, detail="your login may write to it")
+        return _failed_check(row, failed.problems[0])
+    return _failed_check(row, problems[0]) if problems else replace(row, ok=True, detail="your login may write to it")
 
 
-def _failed(row: ToolCheck, problem: Problem) -> ToolCheck:
+def _failed_check(row: ToolCheck, problem: Problem) -> ToolCheck:
     return replace(row, detail=problem.message, fix=problem.fix)
 
 
-def _row(id: str, needed_for: str) -> ToolCheck:
+def _check_row(id: str, needed_for: str) -> ToolCheck:
     return ToolCheck(id=id, ok=False, required=False, version="", needed_for=needed_for, detail="", fix="")

@@ -24,29 +24,29 @@ def read_place_facts(cluster: Cluster, place: Place) -> PlaceFacts:
     """
     namespace = place.namespace
     controllers = {
-        "JobSet": start(partial(_absent, partial(cluster.reads.jobset, name=NO_JOBSET, namespace=namespace))),
-        "Kueue": start(partial(_absent, partial(cluster.local_queues, namespace=namespace))),
+        "JobSet": start(partial(_why_absent, partial(cluster.reads.jobset, name=NO_JOBSET, namespace=namespace))),
+        "Kueue": start(partial(_why_absent, partial(cluster.local_queues, namespace=namespace))),
     }
     asked: dict[str, Started[Any]] = {
-        "namespace": start(partial(_read, partial(cluster.namespace, namespace))),
-        "queues": start(partial(_read, partial(cluster.local_queues, namespace=namespace))),
-        "cluster_queues": start(partial(_read, cluster.cluster_queues)),
-        "priority_classes": start(partial(_read, cluster.priority_classes)),
-        "tpu_nodes": start(partial(_read, cluster.tpu_nodes)),
-        "cpu_nodes": start(partial(_read, cluster.cpu_nodes)),
+        "namespace": start(partial(_read_or_unseen, partial(cluster.namespace, namespace))),
+        "queues": start(partial(_read_or_unseen, partial(cluster.local_queues, namespace=namespace))),
+        "cluster_queues": start(partial(_read_or_unseen, cluster.cluster_queues)),
+        "priority_classes": start(partial(_read_or_unseen, cluster.priority_classes)),
+        "tpu_nodes": start(partial(_read_or_unseen, cluster.tpu_nodes)),
+        "cpu_nodes": start(partial(_read_or_unseen, cluster.cpu_nodes)),
     }
     absent = {name: why for name, one in controllers.items() if (why := one.result())}
     return PlaceFacts(context=cluster.context, absent=absent, **{name: one.result() for name, one in asked.items()})
 
 
-def _read(look: Callable[[], object]) -> object:
+def _read_or_unseen(look: Callable[[], object]) -> object:
     try:
         return unless_forbidden(look)
     except EnvironmentMissing as absent:
         return Unseen(why=absent.message)
 
 
-def _absent(look: Callable[[], object]) -> str | None:
+def _why_absent(look: Callable[[], object]) -> str | None:
     """Return the message that the controller is not installed, or None."""
     try:
         unless_forbidden(look)

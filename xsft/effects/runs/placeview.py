@@ -51,7 +51,7 @@ def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
     }
     versions = start(lambda: _versions(cluster))
     found = {name: one.result() for name, one in asked.items()}
-    unread = tuple(_unread(name, what) for name, what in found.items() if isinstance(what, Unseen))
+    unread = tuple(_unread_text(name, what) for name, what in found.items() if isinstance(what, Unseen))
     if isinstance(found["workloads"], Unseen):
         found["workloads"] = unless_forbidden(cluster.workloads, namespace=namespace)
         unread = (*unread, f"Only Workloads of the namespace {namespace} were read.")
@@ -61,12 +61,12 @@ def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
         context=cluster.context,
         versions=versions.result(),
         slices=supplies(items["nodes"], items["workloads"], flavors),
-        queues=tuple(_queue(queue) for queue in items["queues"]),
+        queues=tuple(_queue_quota(queue) for queue in items["queues"]),
         unread=unread,
     )
 
 
-def _queue(json: JsonObject) -> QueueQuota:
+def _queue_quota(json: JsonObject) -> QueueQuota:
     return QueueQuota(
         queue=object_name(json),
         cohort=text(mapping(json, "spec").get("cohort")) or text(mapping(json, "spec").get("cohortName")),
@@ -93,5 +93,5 @@ UNKNOWN = {
 }
 
 
-def _unread(name: str, unseen: Unseen) -> str:
+def _unread_text(name: str, unseen: Unseen) -> str:
     return f"{unseen.why.rstrip('.')}: {UNKNOWN[name]}."

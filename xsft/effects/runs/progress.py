@@ -20,7 +20,7 @@ from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import FirstPods, printer_of
 from xsft.effects.runs.forgotten import recorded_of
-from xsft.effects.runs.observe import unread
+from xsft.effects.runs.observe import unread_of
 from xsft.effects.runs.wanted import NOT_ASKED, NOT_READ, untold
 from xsft.errors import XsftError
 from xsft.reading.pods import prints_steps, trainer_container
@@ -82,18 +82,18 @@ def read_progress(
     """
     asked = [i for i, one in enumerate(observations) if untold(one)]
     found = list(observations)
-    under_way = [_begun(observations[i]) for i in asked]
+    under_way = [_begin_reading(observations[i]) for i in asked]
     looks = _looks(under_way, source=source, tail=tail)
     read = answers(looks, threads=THREADS, timeout_s=deadline_s, hurry=hurry)
     for n, (i, one) in enumerate(zip(asked, read, strict=True)):
         late = NOT_READ if hurry is None or n < hurry.first else NOT_ASKED
-        found[i] = one or _lacking(under_way[n].seen, late, what=under_way[n].what)
+        found[i] = one or _with_unread(under_way[n].seen, late, what=under_way[n].what)
     return tuple(found)
 
 
 def not_asked(seen: Observation) -> Observation:
     """Return the observation, marked as not read if it can have progress."""
-    return _lacking(seen, NOT_ASKED, what=_begun(seen).what) if untold(seen) else seen
+    return _with_unread(seen, NOT_ASKED, what=_begin_reading(seen).what) if untold(seen) else seen
 
 
 class _UnderWay(Struct, kw_only=True):
@@ -105,7 +105,7 @@ class _UnderWay(Struct, kw_only=True):
     """The part that is being read."""
 
 
-def _begun(seen: Observation) -> _UnderWay:
+def _begin_reading(seen: Observation) -> _UnderWay:
     return _UnderWay(seen=seen, what="record" if seen.jobset is None else "log")
 
 
@@ -121,15 +121,15 @@ def _one(
     or it does not reach the end of the run.
     """
     seen = doing.seen
-    said, missing, pod = _logged(seen, first_pods, source, tail=tail)
+    said, missing, pod = _progress_in_log(seen, first_pods, source, tail=tail)
     if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
         seen = replace(seen, pods=(*(seen.pods or ()), pod))  # no other list contains this pod
     if said is not None and not _falls_short(seen, said):
         return replace(seen, progress=said)
     if seen.jobset is None:
-        seen = _recorded(seen, source)
+        seen = _with_record(seen, source)
     doing.seen = replace(seen, progress=said, unread=(*seen.unread, *missing))
-    written, lacking = _written(seen, source, doing)
+    written, lacking = _progress_in_output(seen, source, doing)
     if said is not None and written is not None:
         said = replace(said, saved_step=max_of(said.saved_step, written.saved_step))
     return replace(seen, progress=said or written, unread=(*seen.unread, *missing, *lacking))
@@ -144,7 +144,7 @@ def _falls_short(seen: Observation, said: Progress) -> bool:
     return over and (done is None or seen.steps is None or done < seen.steps)
 
 
-def _logged(
+def _progress_in_log(
     seen: Observation, first_pods: Mapping[ClusterNamespace, FirstPods], source: ProgressSource, *, tail: int
 ) -> tuple[Progress | None, tuple[Unread, ...], Pod | None]:
     """Return the progress in the log, what could not be read, and the pod that prints the steps, if it exists."""
@@ -153,15 +153,17 @@ def _logged(
         return None, (), None
     try:
         pod = _printer(seen, jobset, first_pods)
-        said = _said(pod, jobset, source, seen.cluster or "", tail=tail) if pod else None
+        said = _progress_in_tail(pod, jobset, source, seen.cluster or "", tail=tail) if pod else None
     except XsftError as failed:
-        return None, (unread("log", failed),), pod
+        return None, (unread_of("log", failed),), pod
     if pod is None or said is None:
         return None, (Unread(what="log", why="the pod that prints the steps is gone, and so is its log"),), pod
     return replace(said, began_at=min(started_at([pod]), default=None)), (), pod
 
 
-def _said(pod: Pod, jobset: RunObject, source: ProgressSource, cluster: str, *, tail: int) -> Progress | None:
+def _progress_in_tail(
+    pod: Pod, jobset: RunObject, source: ProgressSource, cluster: str, *, tail: int
+) -> Progress | None:
     """Return the progress from the end of the pod's log, and from a longer part if that has no step. None if there is
     no log. Raises Unreachable.
     """
@@ -172,14 +174,14 @@ def _said(pod: Pod, jobset: RunObject, source: ProgressSource, cluster: str, *, 
     said = progress_of(lines, read_at=source.store.now(), from_start=len(lines) < tail)
     if said.step is not None or len(lines) < tail or tail >= LONG_TAIL:
         return said
-    return _said(pod, jobset, source, cluster, tail=LONG_TAIL) or said
+    return _progress_in_tail(pod, jobset, source, cluster, tail=LONG_TAIL) or said
 
 
 def _printer(seen: Observation, jobset: RunObject, first_pods: Mapping[ClusterNamespace, FirstPods]) -> Pod | None:
     there = seen.pods or ()
     if any(prints_steps(pod, jobset) for pod in there):
         return printer_of(jobset, there)
-    return printer_of(jobset, first_pods[_where(seen)].pods())
+    return printer_of(jobset, first_pods[_namespace_of(seen)].pods())
 
 
 def _printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[ClusterNamespace, FirstPods]:
@@ -187,7 +189,7 @@ def _printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[C
     names: dict[ClusterNamespace, set[str]] = defaultdict(set)
     for seen in asked:
         if seen.jobset is not None:
-            names[_where(seen)].add(seen.jobset.name)
+            names[_namespace_of(seen)].add(seen.jobset.name)
     return {where: _of_all(where, several, source) for where, several in names.items()}
 
 
@@ -197,27 +199,29 @@ def _of_all(where: ClusterNamespace, jobsets: AbstractSet[str], source: Progress
     return there.also_of(jobsets, reads=source.clusters[cluster].reads, namespace=namespace)
 
 
-def _where(seen: Observation) -> ClusterNamespace:
+def _namespace_of(seen: Observation) -> ClusterNamespace:
     return (seen.cluster or "", seen.jobset.namespace if seen.jobset else "")
 
 
-def _recorded(seen: Observation, source: ProgressSource) -> Observation:
+def _with_record(seen: Observation, source: ProgressSource) -> Observation:
     """Return the observation with its record: what `submit` or `cancel` wrote beside the output, else the index
     entry.
     """
-    record, missing = _tried("record", lambda: source.recorded(seen))
+    record, missing = _try_look("record", lambda: source.recorded(seen))
     return replace(seen, record=record or seen.record, unread=(*seen.unread, *missing))
 
 
-def _written(seen: Observation, source: ProgressSource, doing: _UnderWay) -> tuple[Progress | None, tuple[Unread, ...]]:
+def _progress_in_output(
+    seen: Observation, source: ProgressSource, doing: _UnderWay
+) -> tuple[Progress | None, tuple[Unread, ...]]:
     """Return the progress from the metrics and the checkpoints beside the output, and what could not be read."""
     output = source.output(seen)
     if output is None:
         return None, ()
     doing.what = "metrics"
-    metrics, no_metrics = _tried("metrics", lambda: metrics_of(output, seen.run_name, source.store))
+    metrics, no_metrics = _try_look("metrics", lambda: metrics_of(output, seen.run_name, source.store))
     doing.what = "checkpoints"
-    saved, no_saved = _tried("checkpoints", lambda: _saved(output, seen.run_name, source.store))
+    saved, no_saved = _try_look("checkpoints", lambda: _latest_saved_step(output, seen.run_name, source.store))
     missing = (*no_metrics, *no_saved)
     if metrics is not None:
         return replace(metrics, saved_step=saved), missing
@@ -234,18 +238,18 @@ def metrics_of(output: str, run_name: str, store: RecordStore) -> Progress | Non
     return progress_of_metrics([row for text in texts for row in metric_rows(text)], read_at=store.now())
 
 
-def _saved(output: str, run_name: str, store: RecordStore) -> int | None:
+def _latest_saved_step(output: str, run_name: str, store: RecordStore) -> int | None:
     return latest_step(store.objects_at(output), output=output, run_name=run_name)
 
 
-def _tried(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread, ...]]:
+def _try_look(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread, ...]]:
     try:
         return look(), ()
     except XsftError as failed:
-        return None, (unread(what, failed),)
+        return None, (unread_of(what, failed),)
 
 
-def _lacking(seen: Observation, why: str, *, what: What) -> Observation:
+def _with_unread(seen: Observation, why: str, *, what: What) -> Observation:
     return replace(seen, unread=(*seen.unread, Unread(what=what, why=why)))
 
 

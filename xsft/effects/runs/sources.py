@@ -50,7 +50,7 @@ def sources(
     is not in places.yaml.
     """
     if asked.context is not None:
-        return (_source(ClusterAddress(context=asked.context), asked.namespace or DEFAULT_NAMESPACE),)
+        return (_source_of(ClusterAddress(context=asked.context), asked.namespace or DEFAULT_NAMESPACE),)
     if asked.place is not None:
         if asked.place not in places:
             known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
@@ -83,17 +83,17 @@ def known_places() -> tuple[Mapping[str, Place], str | None]:
 
 def source_at(place: Place, namespace: str | None) -> RunSource:
     where = ClusterAddress(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
-    return _source(where, namespace or place.namespace)
+    return _source_of(where, namespace or place.namespace)
 
 
-def _source(where: ClusterAddress, namespace: str) -> RunSource:
+def _source_of(where: ClusterAddress, namespace: str) -> RunSource:
     return RunSource(name=cluster_name(where), where=where, namespace=namespace)
 
 
 def _submitted_to(entries: Iterable[IndexEntry], namespace: str | None) -> Iterator[RunSource]:
     for entry in entries:
         if entry.cluster is not None:
-            yield replace(_source(entry.cluster, namespace or entry.namespace or DEFAULT_NAMESPACE), named=False)
+            yield replace(_source_of(entry.cluster, namespace or entry.namespace or DEFAULT_NAMESPACE), named=False)
 
 
 def _names_a_cluster(where: Whereabouts) -> bool:

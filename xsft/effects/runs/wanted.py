@@ -112,7 +112,7 @@ def turns(found: Sequence[Observation], *, wanted: Wanted) -> Turns:
     are more active runs than can be read, only the newest are waited for: the table cannot be complete then. Runs that
     are named are all read.
     """
-    effort, newest = wanted.effort, sorted(found, key=_begun, reverse=True)
+    effort, newest = wanted.effort, sorted(found, key=_begin_time, reverse=True)
     ask = [one for one in newest if effort.progress_s > 0 and wanted.progress(one) and untold(one)]
     there = [one for one in ask if one.jobset is not None]
     active = [one for one in there if one.jobset and one.jobset.terminal is None]
@@ -135,5 +135,5 @@ def _in_turn(ended: Sequence[Observation], *, at_most: int, turn: int) -> tuple[
     return (*first, *(*rest[start:], *rest[:start])[: at_most // 2])
 
 
-def _begun(seen: Observation) -> str:
+def _begin_time(seen: Observation) -> str:
     return seen.jobset.created_at if seen.jobset else (seen.record.started_at or "" if seen.record else "")

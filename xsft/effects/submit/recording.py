@@ -42,7 +42,7 @@ def gather_provenance(file: str) -> Provenance:
     """Return the provenance of a workload at `file`; the git checkout is that of its folder. Never raises: what cannot
     be determined is left out.
     """
-    folder = gather.folder_of(file)
+    folder = gather.workload_folder(file)
     found = checkout(folder)
     return Provenance(
         submitter=random_hex(8),

@@ -95,7 +95,7 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         said, ended = self._xpk(cluster, plan)
         held = _held(cluster, plan, said)
         if held is None:
-            raise _nothing_made(plan, said) if ended else _unclear(plan, said)
+            raise _nothing_made(plan, said) if ended else _creation_unclear(plan, said)
         as_told = not lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
         return Created(object=held) if as_told else Exists(object=held)
 
@@ -181,7 +181,7 @@ def _held(cluster: Cluster, plan: Planned, said: str) -> JsonObject | None:
     try:
         return cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
     except XsftError as failed:
-        raise _unclear(plan, f"{said}; reading it back failed: {failed}") from None
+        raise _creation_unclear(plan, f"{said}; reading it back failed: {failed}") from None
 
 
 def _nothing_made(plan: Planned, said: str) -> SpecError:
@@ -189,7 +189,7 @@ def _nothing_made(plan: Planned, said: str) -> SpecError:
     return SpecError((error("xpk-failed", "", message, "Correct what xpk reports, or submit without --through-xpk."),))
 
 
-def _unclear(plan: Planned, said: str) -> Unknown:
+def _creation_unclear(plan: Planned, said: str) -> Unknown:
     return Unknown(
         f"xpk ran, but the JobSet {plan.jobset} was not found: {said}",
         fix="Run the same command again: it finds what was created, or creates it.",
