@@ -1,4 +1,4 @@
-"""One word, one thing: a type has one name in the package, and no other type has it."""
+"""One word, one thing: no two types have one name, and few modules have a function of the same name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,6 +20,24 @@ TYPE = re.compile(r"^(?:class \w+|(?:\w+: TypeAlias|(?![A-Z\d_]+ = )[A-Z]\w*) = 
 
 ALLOWED: Mapping[str, str] = {}
 """Name -> why two types have it."""
+
+FUNCTION = re.compile(r"^(?:async )?def (\w+)\(", re.MULTILINE)
+
+MODULES_PER_NAME = 2
+"""The number of modules that may have a function of one name; what more of them have names no object: `_read`."""
+
+INTERFACES: Mapping[str, str] = {
+    "add_arguments": "each verb declares its options",
+    "answer": "each program that is asked by JSON answers its question",
+    "check": "each subject of checks yields its problems",
+    "directory_of": "each stage names the folder of its first attempt",
+    "from_json": "each kind of record is read from its file",
+    "main": "each program starts there",
+    "run": "each verb is run by it",
+    "stage_run": "each stage on this machine names its run",
+    "to_json": "each kind of record is written to its file",
+}
+"""Name of a function -> what the modules that have it implement."""
 
 
 def doubles(sources: Mapping[str, str]) -> dict[str, list[str]]:
@@ -43,8 +63,37 @@ def defined_type(node: ast.stmt) -> str | None:
     return None
 
 
-def test_no_two_types_have_one_name() -> None:
-    sources = {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in (ROOT / "xsft").rglob("*.py")}
+def shared_functions(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Name of a function outside classes -> the modules that define it, where they are more than MODULES_PER_NAME."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for module, source in sources.items():
+        for name in dict.fromkeys(FUNCTION.findall(source)):
+            found[name].append(module)
+    return {name: modules for name, modules in found.items() if len(modules) > MODULES_PER_NAME}
+
+
+@pytest.fixture(scope="module")
+def sources() -> Mapping[str, str]:
+    return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in (ROOT / "xsft").rglob("*.py")}
+
+
+def test_few_modules_have_a_function_of_one_name(sources: Mapping[str, str]) -> None:
+    found = shared_functions(sources)
+    assert {name: at for name, at in found.items() if name not in INTERFACES} == {}, "name its verb and its object"
+    assert INTERFACES.keys() - found.keys() == set(), "few modules have it now: remove it from INTERFACES"
+
+
+def test_the_search_counts_the_modules_of_a_function_and_leaves_methods_alone() -> None:
+    source = "def _read(): ...\nasync def ask(): ...\nclass A:\n    def method(self): ..."
+    three = {f"{name}.py": source for name in "abc"}
+    assert shared_functions(three) == {"_read": [*three], "ask": [*three]}
+    assert shared_functions({"a.py": source, "b.py": source, "c.py": "def ask(): ..."}) == {
+        "ask": ["a.py", "b.py", "c.py"]
+    }
+    assert shared_functions({"a.py": source, "b.py": source + "\ndef _read(): ..."}) == {}
+
+
+def test_no_two_types_have_one_name(sources: Mapping[str, str]) -> None:
     found = doubles(sources)
     assert {name: at for name, at in found.items() if name not in ALLOWED} == {}, "name what each of them is"
     assert ALLOWED.keys() - found.keys() == set(), "no longer a double: remove it from ALLOWED"
