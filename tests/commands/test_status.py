@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from json import loads
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 from tests.documents import read_document
 from tests.observations import NOW, Read, finished, judged, local, observed, queued, said
-from xsft.commands.arguments.runs import status
 from xsft.commands.status import report_status
 from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
@@ -177,8 +175,6 @@ def test_what_does_not_go_together_is_refused(given: tuple[str, ...]) -> None:
 
 
 def test_arguments_add_up() -> None:
-    made: Callable[..., None] = status
-    assert made
     args = arguments("a", "b", "--state", "running", "--state", "queued", "--mode", "mcjax", "--all")
     from xsft.commands.status import wanted_of
 

@@ -51,7 +51,7 @@ ARGUMENTS: dict[str, frozenset[str]] = {
     "weights": frozenset({"data", "image", "serve", "checkpoint"}),
     "machine": frozenset({"secret", "place", "doctor", "setup", "completion"}),
 }
-"""Module of `xsft.commands.arguments` -> the verbs whose arguments it declares, each by a function of its name."""
+"""Module of `xsft.commands.arguments` -> the verbs whose arguments it declares, each by `VERB_arguments`."""
 
 DISCREET = frozenset({"secret"})
 """Verbs whose command line may hold a secret by mistake."""
@@ -120,7 +120,7 @@ def verb_module(name: str) -> Verb:
 
 def _add_arguments(verb: str, parser: argparse.ArgumentParser) -> None:
     module = next(module for module, verbs in ARGUMENTS.items() if verb in verbs)
-    getattr(importlib.import_module(f"xsft.commands.arguments.{module}"), _module_name(verb))(parser)
+    getattr(importlib.import_module(f"xsft.commands.arguments.{module}"), f"{verb}_arguments")(parser)
 
 
 def _module_name(verb: str) -> str:

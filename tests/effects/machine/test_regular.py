@@ -21,7 +21,7 @@ OURS_ALONE = {
     "images/installed.py": "the same",
     "local/data_": "files of a temporary folder that xsft just made",
     "local/engine_server.py": "the log of the process that xsft just started",
-    "local/evaluate_": "the program that xsft ships, and files of a temporary folder that xsft just made",
+    "local/evaluate": "the program that xsft ships, and files of a temporary folder that xsft just made",
     "local/export_work": "files of a temporary folder that xsft just made",
     "local/fit": "files of a temporary folder that xsft just made",
     "local/free_memory.py": "reservations in a private folder",

@@ -18,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 RUNS, PLACES = "runs", "places"
 
 
-def secret(parser: argparse.ArgumentParser) -> None:
+def secret_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The value comes from --from-file, else from standard input (xsft secret create hf-token < FILE); trailing "
         "newlines are removed. It is not taken from the command line, which every user of the machine can read. "
@@ -38,7 +38,7 @@ def secret(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, dest="literal", nargs="?", const="", help=argparse.SUPPRESS)
 
 
-def place(parser: argparse.ArgumentParser) -> None:
+def place_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "show: slices are counted from nodes, their use from Kueue's Workloads: what runs without Kueue is not seen. A"
         " slice with a node that is cordoned or not Ready is unavailable. add: reads the kubeconfig, and the project by"
@@ -66,7 +66,7 @@ def place(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def doctor(parser: argparse.ArgumentParser) -> None:
+def doctor_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--place",
         type=a_name,
@@ -77,14 +77,14 @@ def doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def setup(parser: argparse.ArgumentParser) -> None:
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
     names, usual = ", ".join(environments.NAMES), " and ".join(environments.USUAL)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{names}; {usual} if none is named")
     parser.add_argument("--verify", action="store_true", help="check every file and import, and rebuild what fails")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def completion(parser: argparse.ArgumentParser) -> None:
+def completion_arguments(parser: argparse.ArgumentParser) -> None:
     told = f"print the completion script of this shell; {RUNS}: names of runs submitted from this machine;"
     parser.add_argument("shell", choices=(*SHELLS, RUNS, PLACES), help=f"{told} {PLACES}: names in places.yaml")
 

@@ -16,7 +16,7 @@ from xsft.states.waiting import Goal, parse_goal
 POLL_S = 10.0
 
 
-def status(parser: argparse.ArgumentParser) -> None:
+def status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Without RUN: active runs and those that ended in the last day. If a cluster does not answer, the last "
         "known state of its runs is shown with its age. Exit status 0 whatever the state of the runs, 5 if nothing "
@@ -41,7 +41,7 @@ def status(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def why(parser: argparse.ArgumentParser) -> None:
+def why_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Exit status 0 if it could explain the state, whatever it is; 8 if nothing certain is known about the run; "
         "5 if its cluster does not answer."
@@ -52,7 +52,7 @@ def why(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def receipt(parser: argparse.ArgumentParser) -> None:
+def receipt_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Exit status 0 with a receipt, also of a run that is not over; 8 if nothing is left that tells; 5 if its "
         "cluster does not answer."
@@ -62,7 +62,7 @@ def receipt(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def logs(parser: argparse.ArgumentParser) -> None:
+def logs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Without --slice, --host or --all: the one process that prints steps, which is host 0 of slice 0, or the head "
         f"under Pathways. --all shows the number of logs and opens more than {STREAMS} only with --streams. Lines of "
@@ -90,7 +90,7 @@ def logs(parser: argparse.ArgumentParser) -> None:
     add_where(parser)
 
 
-def wait(parser: argparse.ArgumentParser) -> None:
+def wait_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Exit status: 0 reached · 6 failed, cancelled or ended short of it · 7 timed out · 8 the run is gone and "
         "its result is unknown · 5 no cluster answered the whole time, or a failure that waiting cannot solve (an "
@@ -105,7 +105,7 @@ def wait(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def cancel(parser: argparse.ArgumentParser) -> None:
+def cancel_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Deletes only the JobSet with the UID that it shows, never another of the same name; checkpoints, records "
         "and outputs stay, and submitting the workload again resumes from the last checkpoint. Asks first, unless "
@@ -117,7 +117,7 @@ def cancel(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def compare(parser: argparse.ArgumentParser) -> None:
+def compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The losses come from the record of a local run, else from the metrics beside the run's output and the log "
         "of the process that prints steps; the output names the source and the number of points for each run, and "
@@ -131,7 +131,7 @@ def compare(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def sample(parser: argparse.ArgumentParser) -> None:
+def sample_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "RUN is a run of this machine. The prompt gets the chat template of the training; each token is the most "
         "likely one (greedy), so the same call gives the same answer. MaxText itself answers, in its environment "

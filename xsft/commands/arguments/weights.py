@@ -32,7 +32,7 @@ DTYPES = ("bfloat16", "float32")
 """As `xsft.export.inputs`, which a parser need not load."""
 
 
-def data(parser: argparse.ArgumentParser) -> None:
+def data_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Runs here, in MaxText's environment (`xsft setup maxtext`), without training, in the order of the rows. "
         "What the workload reads must be reachable from here: `--set data.hf_train_files=FILE` names a copy. Exit "
@@ -61,7 +61,7 @@ def data(parser: argparse.ArgumentParser) -> None:
     add_prepare(parser)
 
 
-def image(parser: argparse.ArgumentParser) -> None:
+def image_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "An image is a folder under images/: Dockerfile builds the dependencies (deps-HASH), code.Dockerfile the "
         "code on top (code-HASH). The hashes are computed from the content; an existing image is not built again. "
@@ -100,7 +100,7 @@ def image(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def serve(parser: argparse.ArgumentParser) -> None:
+def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "FOLDER and RUN are served on 127.0.0.1 by mlx-lm, which shares no code with MaxText and needs no GPU and "
         "no network; the newest step of RUN is exported first, unless it was. Prints one curl line when the server "
@@ -126,7 +126,7 @@ def serve(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def checkpoint(parser: argparse.ArgumentParser) -> None:
+def checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "PATH is a folder of this machine or gs://…, such as …/0/items of a conversion and "
         "…/checkpoints/N/model_params of a run; or a run's name: its newest checkpoint. No array is read. FILE is "

@@ -13,7 +13,7 @@ BUDGET_S = 1800.0
 DEFAULT_FILE = "workload.yaml"
 
 
-def plan(parser: argparse.ArgumentParser) -> None:
+def plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Exit status 0, or 2 if a check refuses the workload. The line under `xpk` can be copied into a shell."
     )
@@ -27,7 +27,7 @@ def plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--manifest", action="store_true", help="print the objects that will be created, as YAML")
 
 
-def fit(parser: argparse.ArgumentParser) -> None:
+def fit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Exit status 0 if every step fits or is marginal, 2 if one does not fit or cannot be built. A compilation "
         "takes 2 to 6 minutes of CPU and up to 4 GiB of memory, 10 to 14 minutes and 7 GiB for deepseek3-671b; "
@@ -47,7 +47,7 @@ def fit(parser: argparse.ArgumentParser) -> None:
     _add_search(parser)
 
 
-def check(parser: argparse.ArgumentParser) -> None:
+def check_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
     add_settings(parser)
     add_json(parser)
@@ -58,7 +58,7 @@ def check(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def submit(parser: argparse.ArgumentParser) -> None:
+def submit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="workload YAML, or - for stdin")
     add_settings(parser)
     add_json(parser)
@@ -76,7 +76,7 @@ def submit(parser: argparse.ArgumentParser) -> None:
     add_timing(parser)
 
 
-def run(parser: argparse.ArgumentParser) -> None:
+def run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Stages: convert (of model.hf), train, and those that the workload names under `stages`: evaluate, export, "
         "serve. Each is a run of its own, NAME-<stage>, and is done once: called again, the command finds what is "
@@ -100,7 +100,7 @@ def run(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def diff(parser: argparse.ArgumentParser) -> None:
+def diff_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="workload YAML")
     parser.add_argument(
         "b", metavar="B", help="workload YAML; the same file again together with --set compares against it as written"
@@ -109,7 +109,7 @@ def diff(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def init(parser: argparse.ArgumentParser) -> None:
+def init_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit status 4 if FILE exists; no file is overwritten."
     parser.add_argument(
         "file", nargs="?", default=DEFAULT_FILE, metavar="FILE", help="default: %(default)s; - for stdout"
@@ -128,7 +128,7 @@ def init(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def import_(parser: argparse.ArgumentParser) -> None:
+def import_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The paste is an `xpk workload create` or `create-pathways` line, with the `export` lines above it, or a "
         "page of Markdown with both in its code blocks. Problems for which `xsft plan` would refuse it are listed. "

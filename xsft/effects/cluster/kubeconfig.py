@@ -152,21 +152,21 @@ def _entries(config: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _named(configs: list[tuple[dict[str, Any], Path]], kind: str, name: Any) -> dict[str, Any]:
-    """Return the first entry of that name. Raises ValueError if there is none, OSError as `_resolved`."""
+    """Return the first entry of that name. Raises ValueError if there is none, OSError as `_with_absolute_paths`."""
     for config, folder in configs:
         for entry in _entries(config, f"{kind}s"):
             if entry.get("name") == name:
                 section = entry.get(kind)
-                return _resolved(section, folder) if isinstance(section, dict) else {}
+                return _with_absolute_paths(section, folder) if isinstance(section, dict) else {}
     raise ValueError(f"{kind} {name!r} was not found")
 
 
-def _resolved(section: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _with_absolute_paths(section: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the section without nulls (Go reads them as no value), with the content of the certificates that it
     names, and other paths absolute. Raises OSError if a certificate cannot be read.
     """
     found = {
-        key: _resolved(value, folder) if isinstance(value, dict) else value
+        key: _with_absolute_paths(value, folder) if isinstance(value, dict) else value
         for key, value in section.items()
         if value is not None
     }

@@ -103,7 +103,7 @@ def convert_here(asked: Conversion) -> ConversionResult:
         plan = asked.look()  # another process may have finished it
         if plan.whole:
             if _unsaid(plan):
-                _mend(plan, at=clock.now())
+                _mend_conversion(plan, at=clock.now())
             return _existing_conversion(plan)
         with _hold_conversion(plan, folder):
             return _converted(asked, plan)
@@ -288,7 +288,7 @@ def _save(record: Record, plan: ConversionPlan) -> None:
     write_atomic(beside, to_json(ConversionRecord(**beside_fields(record), inputs=to_builtins(plan.inputs))))
 
 
-def _mend(plan: ConversionPlan, *, at: str) -> None:
+def _mend_conversion(plan: ConversionPlan, *, at: str) -> None:
     """Complete the records of a save that ended when xsft was killed before it could record that."""
     if plan.recorded is None or plan.whole is None:
         return

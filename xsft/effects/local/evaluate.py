@@ -250,7 +250,7 @@ def _complete(plan: EvaluationPlan) -> Iterator[EvaluationFile]:
 
 
 class Measuring(Struct, frozen=True, kw_only=True):
-    """How one measurement with_end."""
+    """The end of one measurement."""
 
     measured: Measurement | None
     """None if it failed."""
@@ -287,9 +287,9 @@ def measure(
             command(machine, job=asked, answer=answer), env=env, log=log or scratch / "log", on_line=on_line
         )
         status = true_status(status, tuple(tail))
-        find_evaluation = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
-    if "models" in find_evaluation:
-        return Measuring(measured=measurement_of(find_evaluation), status=status)
+        found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
+    if "models" in found:
+        return Measuring(measured=measurement_of(found), status=status)
     failed = next((line.removeprefix(FAILED) for line in reversed(tail) if line.startswith(FAILED)), None)
     why = failed or signal_text(status, since=began) or reason(tuple(tail))
-    return Measuring(measured=None, status=status, why=why or f"it with_end with exit status {status}")
+    return Measuring(measured=None, status=status, why=why or f"it ended with exit status {status}")

@@ -95,7 +95,7 @@ def export_here(asked: ExportWork) -> ExportResult:
     it. Raises Refused, EnvironmentMissing.
     """
     plan = asked.look()
-    if _is_enough(plan, asked) and not _is_open(plan):
+    if _is_enough(plan, asked) and not _is_unfinished(plan):
         return existing_result(plan)
     lock = _run_folder(plan).lock
     with (
@@ -104,7 +104,7 @@ def export_here(asked: ExportWork) -> ExportResult:
     ):
         plan = asked.look()  # another process may have finished it
         if plan.whole:
-            _mend(plan, at=clock.now())
+            _mend_export(plan, at=clock.now())
             return existing_result(plan) if _is_enough(plan, asked) else _with_logits(plan, asked)
         return _exported(plan, asked)
 
@@ -308,13 +308,13 @@ def _save(record: Record, plan: ExportPlan, *, verification: Verification | None
     save_record(record, _run_folder(plan))
 
 
-def _is_open(plan: ExportPlan) -> bool:
+def _is_unfinished(plan: ExportPlan) -> bool:
     """Return whether the run's record says that an attempt is in progress."""
     record = read_stage(_run_folder(plan), key=SPEC_KEY)
     return record is not None and record.outcome == "running"
 
 
-def _mend(plan: ExportPlan, *, at: str) -> None:
+def _mend_export(plan: ExportPlan, *, at: str) -> None:
     """Complete the run's record if xsft was killed between the two records of a complete export."""
     record = read_stage(_run_folder(plan), key=SPEC_KEY)
     if record is not None and record.outcome == "running":
