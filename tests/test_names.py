@@ -27,7 +27,6 @@ MODULES_PER_NAME = 2
 """The number of modules that may have a function of one name; what more of them have names no object: `_read`."""
 
 INTERFACES: Mapping[str, str] = {
-    "add_arguments": "each verb declares its options",
     "answer": "each program that is asked by JSON answers its question",
     "check": "each subject of checks yields its problems",
     "directory_of": "each stage names the folder of its first attempt",
