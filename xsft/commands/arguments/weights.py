@@ -49,7 +49,7 @@ def data_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shown = parser.add_argument_group("for show")
     shown.add_argument("-n", type=a_count, default=3, metavar="N", help="examples to show (default: %(default)s)")
-    shown.add_argument("--row", type=_rows, default=(), metavar="N,M", help="show these rows, numbered from 0")
+    shown.add_argument("--row", type=_parse_rows, default=(), metavar="N,M", help="show these rows, numbered from 0")
     shown.add_argument("--longest", action="store_true", help="show the longest examples first")
     shown.add_argument("--truncated", action="store_true", help="show examples that fill max_target_length")
     shown.add_argument("--no-target", action="store_true", help="show examples without a trained token")
@@ -116,7 +116,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Hugging Face model (config.json, safetensors files and tokenizer), a training of this machine, or a"
         " workload of a cluster (.yaml)",
     )
-    parser.add_argument("--port", type=_port, metavar="N", help="port of 127.0.0.1 (default: a free one)")
+    parser.add_argument("--port", type=_parse_port, metavar="N", help="port of 127.0.0.1 (default: a free one)")
     weights = "cluster: folder of the export, or its repository on the hub (default: what its export stage wrote)"
     parser.add_argument("--weights", type=a_name, metavar="gs://PATH", help=weights)
     parser.add_argument("--dry-run", action="store_true", help="cluster: only print the plan and its objects")
@@ -153,7 +153,7 @@ def checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
     add_timing(parser)
 
 
-def _rows(text: str) -> tuple[int, ...]:
+def _parse_rows(text: str) -> tuple[int, ...]:
     numbers = text.split(",")
     if not all(one.isascii() and one.isdecimal() and len(one) < 10 for one in numbers):
         raise argparse.ArgumentTypeError(f"{text!r} names no rows: write 3, or 3,5,8")
@@ -166,15 +166,26 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
         "--to", type=a_name, metavar="FOLDER", help="a folder or gs://… (default: <output>/data/<name>-<12 hex>)"
     )
     made.add_argument(
-        "--columns", type=_columns, default=(), metavar="A,B", help="columns of the source (default: the workload's)"
+        "--columns",
+        type=_parse_columns,
+        default=(),
+        metavar="A,B",
+        help="columns of the source (default: the workload's)",
     )
     made.add_argument(
-        "--rename", type=_rename, action="append", default=[], metavar="OLD=NEW", help="rename a column (repeatable)"
+        "--rename",
+        type=_parse_rename,
+        action="append",
+        default=[],
+        metavar="OLD=NEW",
+        help="rename a column (repeatable)",
     )
     made.add_argument(
-        "--eval-share", type=_share, metavar="X", help="take this share of the rows for evaluation, e.g. 0.02"
+        "--eval-share", type=_parse_share, metavar="X", help="take this share of the rows for evaluation, e.g. 0.02"
     )
-    made.add_argument("--shards", type=_shards, metavar="N", help="minimum number of files (default: 8 for each host)")
+    made.add_argument(
+        "--shards", type=_parse_shards, metavar="N", help="minimum number of files (default: 8 for each host)"
+    )
     made.add_argument(
         "--format",
         choices=("parquet", "arrayrecord"),
@@ -187,21 +198,21 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--skip-bad", action="store_true", help="leave out rows that cannot be trained on")
 
 
-def _columns(text: str) -> tuple[str, ...]:
+def _parse_columns(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r} names no columns: write messages, or prompt,completion")
     return names
 
 
-def _rename(text: str) -> tuple[str, str]:
+def _parse_rename(text: str) -> tuple[str, str]:
     old, _, new = text.partition("=")
     if not old or not new:
         raise argparse.ArgumentTypeError(f"{text!r}: write OLD=NEW, e.g. conversations=messages")
     return old, new
 
 
-def _share(text: str) -> float:
+def _parse_share(text: str) -> float:
     try:
         share = float(text)
     except ValueError:
@@ -211,7 +222,7 @@ def _share(text: str) -> float:
     return share
 
 
-def _shards(text: str) -> int:
+def _parse_shards(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= MOST_SHARDS and len(text) < 10):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of shards: 1 to {MOST_SHARDS:,}")
     return int(text)
@@ -249,7 +260,7 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:6]) < 2**16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 1 to 65535")
     return int(text)
