@@ -310,10 +310,10 @@ def test_a_registry_that_says_something_else_is_not_believed(
 
 INTERRUPTED = """
 import os, sys
-from xsft.effects.images.docker_client import connect
+from xsft.effects.images.docker_client import connect_engine
 from xsft.effects.images.docker_push import pusher
 image, repository = sys.argv[1:]
-made = pusher(connect(dict(os.environ)))
+made = pusher(connect_engine(dict(os.environ)))
 made.push(image, repository=repository, tag="code-1", on_event=lambda event: print(event, flush=True))
 """
 

@@ -144,10 +144,10 @@ def test_an_error_while_it_runs_ends_it(docker: Engine, base_image: BaseImage, t
 CHILD = """
 import pickle, sys
 from pathlib import Path
-from xsft.effects.images.docker_client import connect
+from xsft.effects.images.docker_client import connect_engine
 from xsft.effects.images.docker_run import run_in_container
 env, command, log, grace_s = pickle.load(open(sys.argv[1], "rb"))
-run_in_container(command, engine=connect(env), log=log, on_line=lambda line: print(line, flush=True), grace_s=grace_s)
+run_in_container(command, engine=connect_engine(env), log=log, on_line=lambda line: print(line, flush=True), grace_s=grace_s)
 """
 
 POLITE = """

@@ -70,16 +70,16 @@ def test_a_file_that_is_made_private_is_it_from_its_first_byte(umask: int, tmp_p
 WRITES = """
 import os; os.umask(0)
 from pathlib import Path
-from xsft.effects.environments.render import _write
-from xsft.effects.images.cache import keep as keep_image
+from xsft.effects.environments.render import _write_cached
+from xsft.effects.images.cache import cache_content
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.paths import cache_dir, state_dir
-from xsft.effects.records.index import IndexEntry, keep
+from xsft.effects.records.index import IndexEntry, keep_entry
 home = Path(os.environ["HOME"])
 state, cache = state_dir(os.environ, home=home), cache_dir(os.environ, home=home)
-keep(state / "runs", IndexEntry(run_name="a", target="local", output="/o"))
-_write(cache / "renders" / "ab" / "c.yaml", "manifest")
-keep_image(cache / "images" / "seen.json", {"a": 1})
+keep_entry(state / "runs", IndexEntry(run_name="a", target="local", output="/o"))
+_write_cached(cache / "renders" / "ab" / "c.yaml", "manifest")
+cache_content(cache / "images" / "seen.json", {"a": 1})
 with exclusive(cache / "sources" / "a.lock", waiting=lambda: None):
     pass
 """
