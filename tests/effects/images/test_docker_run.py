@@ -147,7 +147,8 @@ from pathlib import Path
 from xsft.effects.images.docker_client import connect_engine
 from xsft.effects.images.docker_run import run_in_container
 env, command, log, grace_s = pickle.load(open(sys.argv[1], "rb"))
-run_in_container(command, engine=connect_engine(env), log=log, on_line=lambda line: print(line, flush=True), grace_s=grace_s)
+engine = connect_engine(env)
+run_in_container(command, engine=engine, log=log, on_line=lambda line: print(line, flush=True), grace_s=grace_s)
 """
 
 POLITE = """
