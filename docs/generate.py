@@ -19,8 +19,8 @@ from xsft.catalog.data import toml
 from xsft.catalog.fit import row_keys
 from xsft.catalog.tokenizers import SpecialTokens, row_tokens, special_tokens
 from xsft.checks.special_tokens import masked, trained
-from xsft.commands.interface import DOCUMENTS, published
 from xsft.commands.verbs import VERBS, parser
+from xsft.interface.documents import DOCUMENTS, published
 from xsft.spec.reference import tables, workload_page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -262,7 +262,7 @@ def outcome_cells(row: Mapping[str, str]) -> tuple[str, str, str]:
 INTERFACE_HEAD = """\
 # Machine interface
 
-Generated from [xsft/commands/interface.py](../../xsft/commands/interface.py) by `make docs`; do not edit.
+Generated from [xsft/interface/documents.py](../../xsft/interface/documents.py) by `make docs`; do not edit.
 
 `--json` on a verb that reports prints exactly one JSON document on stdout. Everything else goes to stderr.
 

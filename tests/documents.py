@@ -1,4 +1,4 @@
-"""Read what `--json` printed as the document that xsft/commands/interface.py describes."""
+"""Read what `--json` printed as the document that xsft/interface/documents.py describes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from xsft.commands.interface import DOCUMENTS
+from xsft.interface.documents import DOCUMENTS
 
 
 def read_document(name: str, printed: str | bytes | Mapping[str, Any]) -> Any:

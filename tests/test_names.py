@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-DOCUMENTS = "xsft/commands/interface_"
+DOCUMENTS = "xsft/interface/"
 """Modules of the types of --json, each named as what it shows; they do not count."""
 
 TYPE = re.compile(r"^(?:class \w+|(?:\w+: TypeAlias|(?![A-Z\d_]+ = )[A-Z]\w*) = .*(?:\n[ )\]}].*)*)", re.MULTILINE)
@@ -101,7 +101,7 @@ def test_no_two_types_have_one_name(sources: Mapping[str, str]) -> None:
 def test_the_search_finds_public_and_private_doubles_and_leaves_documents_alone() -> None:
     one, two = "class Run: ...\nclass _Row: ...", "class Run: ...\nclass _Row: ...\nclass Other: ..."
     assert doubles({"a.py": one, "b.py": two}) == {"Run": ["a.py", "b.py"], "_Row": ["a.py", "b.py"]}
-    assert doubles({"a.py": one, "xsft/commands/interface_runs.py": two}) == {}
+    assert doubles({"a.py": one, "xsft/interface/runs.py": two}) == {}
 
 
 def test_the_search_finds_an_alias_that_another_module_has() -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from xsft.commands.failure import report_failure
 from xsft.commands.verbs import parser, verb_module
 from xsft.effects.machine.streams import prepare_streams, silence_stdout
 from xsft.errors import INTERRUPTED
+from xsft.screen.failure import report_failure
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,7 +55,7 @@ def _run_verb(arguments: tuple[str, ...]) -> int:
     if args.verb is None:
         top.print_help(sys.stderr)
         return 2
-    return verb_module(args.verb).run(args)
+    return verb_module(args.verb, action=getattr(args, "action", None)).run(args)
 
 
 def _reader_went_away() -> int:

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.commands import cancel as cancel_verb
-from xsft.commands import compare as compare_verb
-from xsft.commands import logs as logs_verb
-from xsft.commands import why as why_verb
-from xsft.commands.cancel import Cancelled
-from xsft.commands.changes import changes_of
-from xsft.commands.log_request import LogRequest
-from xsft.commands.waiting import WaitLimits, row_of_waited, wait_for
+from xsft.actions.runs.cancel import Cancelled, cancel_world, cancelled
+from xsft.actions.runs.changes import changes_of
+from xsft.actions.runs.compare import compare_world, curves_of
+from xsft.actions.runs.explain import explained, why_world
+from xsft.actions.runs.log_request import LogRequest
+from xsft.actions.runs.logs import found_lines, logs_world
+from xsft.actions.runs.waiting import WaitLimits, row_of_waited, wait_for
 from xsft.effects.runs.losses import Curve
 from xsft.effects.runs.runs import Runs, runs_for
 from xsft.effects.runs.sources import PlaceQuery
@@ -71,7 +70,7 @@ def why(
 ) -> Explanation:
     """Return the most likely cause of the run's state, with its evidence, the next step, and other findings."""
     runs = _runs(run, place=place, context=context, namespace=namespace)
-    return why_verb.explained(run, world=why_verb.why_world(runs), attempt=attempt).explanation
+    return explained(run, world=why_world(runs), attempt=attempt).explanation
 
 
 def wait(
@@ -114,7 +113,7 @@ def logs(
     """
     runs = _runs(run, place=place, context=context, namespace=namespace)
     asked = LogRequest(every=every, tail=tail, follow=follow, attempt=attempt)
-    return logs_verb.found_lines(run, asked=asked, world=logs_verb.logs_world(runs), timestamps=False).lines
+    return found_lines(run, asked=asked, world=logs_world(runs), timestamps=False).lines
 
 
 def cancel(
@@ -125,7 +124,7 @@ def cancel(
     A run that has ended gives `action="nothing"`.
     """
     runs = _runs(run, place=place, context=context, namespace=namespace)
-    return cancel_verb.cancelled(run, world=cancel_verb.cancel_world(runs), agree=lambda _about: None)
+    return cancelled(run, world=cancel_world(runs), agree=lambda _about: None)
 
 
 def compare(
@@ -133,7 +132,7 @@ def compare(
 ) -> tuple[Curve, ...]:
     """Return the losses of each run by step, in the order given. Raises Unknown if no run has one."""
     found = _runs(*runs, place=place, context=context, namespace=namespace)
-    return compare_verb.curves_of(tuple(dict.fromkeys(runs)), world=compare_verb.compare_world(found))[0]
+    return curves_of(tuple(dict.fromkeys(runs)), world=compare_world(found))[0]
 
 
 def _runs(*names: str, place: str | None, context: str | None, namespace: str | None) -> Runs:

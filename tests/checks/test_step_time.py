@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from tests.stories import intent_of, spec_of, varied
 from xsft.checks.step_time import published_bound, run_time
-from xsft.commands.plan_summary import time_text
 from xsft.fit.derive import KnownStep
 from xsft.fit.published import PublishedStep, published_steps
 from xsft.fit.verdict import CompiledStep, Fits
 from xsft.fit.work import StepWork
 from xsft.records.model import MeasuredPace
+from xsft.screen.plan_summary import time_text
 
 MOST = 4.0
 """No published step took longer than this times its bound."""

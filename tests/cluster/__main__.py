@@ -20,10 +20,10 @@ from tests.cluster.nodes import DEFAULT, Slices
 from tests.cluster.record import load
 from tests.cluster.start import up
 from tests.cluster.tools import version
-from xsft.commands.progress import shown
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.paths import own_cache
 from xsft.errors import EnvironmentMissing, XsftError
+from xsft.screen.progress import shown
 from xsft.spec.place import DEFAULT_QUEUE
 
 USUAL_NAME = "xsft"

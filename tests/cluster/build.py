@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 
 from tests.cluster import kueue_source, tools
 from tests.cluster.tools import GO, MANIFESTS, TOOLS, Tool, Tools
-from xsft.commands.durations import duration_text
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.parallel import start
 from xsft.effects.machine.process import Completed, own_environment, run
 from xsft.errors import EnvironmentMissing
+from xsft.screen.durations import duration_text
 
 Progress = Callable[[str], None]
 TELL_S = 30.0

@@ -11,12 +11,13 @@ from tests.commands.test_status import SILENT
 from tests.documents import read_document
 from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
-from xsft.commands.asking import confirm
-from xsft.commands.cancel import CancelWorld, cancel
+from xsft.actions.runs.cancel import CancelWorld
+from xsft.commands.cancel import cancel
 from xsft.effects.cluster.delete import Deleted
 from xsft.errors import Refused, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
 from xsft.run_query import RunQuery
+from xsft.screen.asking import confirm
 from xsft.states.folding import RowFilter
 from xsft.states.losing import SavedSteps
 from xsft.states.model import Observation, Recorded, RunObject, Status, Unread

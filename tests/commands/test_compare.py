@@ -10,7 +10,8 @@ from tests.documents import read_document
 from tests.observations import NOW, Read, judged, local, observed
 from tests.observations import said as said_of
 from tests.replacing import replace
-from xsft.commands.compare import CompareWorld, compare
+from xsft.actions.runs.compare import CompareWorld
+from xsft.commands.compare import compare
 from xsft.effects.runs.losses import Curve
 from xsft.errors import Refused, Unknown, UsageError
 from xsft.run_query import RunQuery

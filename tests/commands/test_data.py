@@ -11,14 +11,14 @@ import pytest
 from tests.dataset.test_summary import summary
 from xsft.commands.arguments.weights import SAMPLE, _parse_rows
 from xsft.commands.data import _free, picked, refuse_rows_beyond
-from xsft.commands.data_text import visible
-from xsft.commands.pictures import lengths_picture
 from xsft.commands.verbs import parser
 from xsft.dataset import passes
 from xsft.dataset.examples import TokenSequence, Vocabulary
 from xsft.dataset.passes import Answers, PassRead
 from xsft.effects.local.data_pipeline import _parse_answers
 from xsft.errors import Refused, SpecError, Unreachable, UsageError
+from xsft.screen.data_text import visible
+from xsft.screen.pictures import lengths_picture
 
 LIMIT = 4
 

@@ -1,4 +1,4 @@
-"""The output of --json is as xsft/commands/interface.py describes: no field missing or unknown, each of its type."""
+"""The output of --json is as xsft/interface/documents.py describes: no field missing or unknown, each of its type."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from tests.documents import read_document
 from tests.test_cli import GOOD
 from xsft.cli import main
-from xsft.commands.interface import DOCUMENTS, published
 from xsft.commands.verbs import VERBS, parser
 from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.interface.documents import DOCUMENTS, published
 
-COMMANDS = Path(__file__).parents[2] / "xsft" / "commands"
+XSFT = Path(__file__).parents[2] / "xsft"
 
 Said = Callable[..., tuple[int, dict[str, Any]]]
 
@@ -98,7 +98,7 @@ def test_setup(said: Said, xpk_environment: BuiltEnvironment) -> None:
 
 def test_submit(local: str, tmp_path: Path) -> None:
     from xsft import api
-    from xsft.commands.submit_local import submit_document
+    from xsft.actions.submit.local import submit_document
     from xsft.effects.local.run import LocalResult
 
     (plan,) = api.plan((api.load(local),))
@@ -149,5 +149,6 @@ def test_the_published_schema_forbids_no_further_field(name: str) -> None:
 
 def test_documents_are_written_in_two_places_only() -> None:
     """Both on one line; `doctor` and `setup` wrote their own, on many."""
-    writing = [file.name for file in COMMANDS.glob("*.py") if "json.dumps({" in file.read_text(encoding="utf-8")]
+    files = (file for room in ("commands", "actions", "screen") for file in (XSFT / room).rglob("*.py"))
+    writing = [file.name for file in files if "json.dumps({" in file.read_text(encoding="utf-8")]
     assert sorted(writing) == ["documents.py", "failure.py"]

@@ -12,12 +12,12 @@ from tests.checks.factory import run_of, spec
 from tests.documents import read_document
 from tests.inprocess import xsft
 from xsft import api
-from xsft.commands.fit_text import FitAnswer, fit_document, fit_text
 from xsft.effects.facts.fit_cache import compiler_versions, fit_cache
 from xsft.errors import SpecError
 from xsft.fit.derive import KnownStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, LargeBuffer, StepMemory, Verdict
 from xsft.fit.work import StepWork
+from xsft.screen.fit_text import FitAnswer, fit_document, fit_text
 from xsft.trainers.fit_step import step_to_compile
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"

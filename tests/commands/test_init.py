@@ -6,9 +6,10 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
+from xsft.actions import new_file
 from xsft.catalog import models
 from xsft.cli import main
-from xsft.commands import init, new_file
+from xsft.commands import init
 from xsft.commands.verbs import parser
 from xsft.spec.reader import read_spec
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from tests.observations import NOW, Read, jobset, judged, local, observed
 from tests.replacing import replace
-from xsft.commands.log_request import LogRequest
-from xsft.commands.log_roles import all_roles, chosen_roles, role_text
-from xsft.commands.logs import AGAIN_S, LogsWorld, logs
+from xsft.actions.runs.log_request import LogRequest
+from xsft.actions.runs.log_roles import all_roles, chosen_roles, role_text
+from xsft.actions.runs.logs import AGAIN_S, LogsWorld
+from xsft.commands.logs import logs
 from xsft.effects.runs.logs import LogLine, ProcessRole
 from xsft.errors import Unknown, Unreachable, UsageError
 from xsft.run_query import RunQuery

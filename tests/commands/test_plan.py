@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from xsft.commands.plan import _print_manifests
+from xsft.actions.plans import _print_manifests
 from xsft.effects.machine.streams import Screened
 
 

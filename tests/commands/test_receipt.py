@@ -12,7 +12,8 @@ from tests.documents import read_document
 from tests.effects.records.test_records import CREATED, begun, intent, store
 from tests.observations import NOW, Read, finished, judged, observed
 from tests.replacing import replace
-from xsft.commands.receipt import print_receipt, read_receipt
+from xsft.actions.runs.receipts import read_receipt
+from xsft.commands.receipt import print_receipt
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown

@@ -13,7 +13,8 @@ from tests.effects.clusterruns import Staged
 from tests.effects.records.test_records import CREATED, begun, intent, store
 from tests.replacing import replace
 from tests.trainers.test_progress import BEGIN, MODEL, exact
-from xsft.commands.receipt import print_receipt, read_receipt, record_wait_end
+from xsft.actions.runs.receipts import read_receipt, record_wait_end
+from xsft.commands.receipt import print_receipt
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.runs.runs import Runs
 from xsft.effects.runs.sources import RunSource

@@ -9,7 +9,8 @@ from tests.commands.test_status import SILENT
 from tests.documents import read_document
 from tests.observations import EARLIER, NOW, Read, jobset, observed, queued, said
 from tests.replacing import replace
-from xsft.commands.why import WhyWorld, why
+from xsft.actions.runs.explain import WhyWorld
+from xsft.commands.why import why
 from xsft.errors import Unreachable, UsageError
 from xsft.run_query import RunQuery
 from xsft.states.classify import classify

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.localruns import WORKLOADS, local_plan
-from xsft.commands.submit_local import adapter_text
+from xsft.actions.submit.local import adapter_text
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import orphans
 from xsft.effects.local.run import LocalResult, run_local

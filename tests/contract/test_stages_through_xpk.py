@@ -16,7 +16,7 @@ import yaml
 from tests.goldens import Golden, readable
 from tests.launchers.decoding import decode_command
 from tests.stories import intent_of, spec_of, varied
-from xsft.commands.export import intended
+from xsft.actions.weights.export import intended
 from xsft.effects.environments import render
 from xsft.effects.facts.exported import plan_ahead
 from xsft.export.estimate import estimate_export

@@ -15,7 +15,7 @@ import requests
 from tests.cluster.ports import free_port
 from tests.tunedmodels import Memorised
 from tests.until import until
-from xsft.commands.submit_local import trace_lines
+from xsft.actions.submit.local import trace_lines
 from xsft.effects.local.trace import newest_trace
 
 pytestmark = pytest.mark.trainer

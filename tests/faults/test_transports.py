@@ -16,9 +16,9 @@ from tests.fakes.gcs import Bucket, serving
 from tests.faults.transports import TRANSPORTS, Scene, failing, plugged
 from tests.submissions import planned, submitter
 from xsft.cli import main
-from xsft.commands.failure import report_failure
 from xsft.effects.cluster.api import Patience
 from xsft.errors import XsftError
+from xsft.screen.failure import report_failure
 
 pytestmark = pytest.mark.loopback
 
@@ -108,7 +108,7 @@ def ask(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("xsft.effects.runs.runs.PATIENCE", PATIENT)
     monkeypatch.setattr(ClusterApi, "patience", PATIENT)
-    monkeypatch.setattr("xsft.commands.waiting.GRACE_S", BOUND_S)  # its one look is to find out what is broken
+    monkeypatch.setattr("xsft.actions.runs.waiting.GRACE_S", BOUND_S)  # its one look is to find out what is broken
 
     def asked(verb: str) -> Said:
         if verb == "submit":

@@ -9,11 +9,11 @@ from functools import partial
 
 from xsft import api
 from xsft.aliases import ShowLine
-from xsft.commands.documents import print_json, status_of
-from xsft.commands.failure import print_problems, problem_documents
-from xsft.commands.progress import shown
 from xsft.effects.machine.parallel import every
 from xsft.problems import Problem
+from xsft.screen.documents import print_json, status_of
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.progress import shown
 from xsft.spec.amounts import counted
 from xsft.steps import Intent
 

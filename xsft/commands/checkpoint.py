@@ -1,5 +1,4 @@
-"""`xsft checkpoint inspect PATH`: describe a checkpoint by its small files. `convert` and `export` are modules of their
-own."""
+"""`xsft checkpoint inspect PATH`: describe a checkpoint by its small files."""
 
 from __future__ import annotations
 
@@ -10,27 +9,16 @@ from collections.abc import Iterator
 from msgspec.structs import asdict
 
 from xsft.checkpoint.report import Report, Writer
-from xsft.commands import convert, export
-from xsft.commands.documents import print_json
-from xsft.commands.progress import spinning
 from xsft.effects.facts.inspect import inspect_checkpoint
 from xsft.effects.facts.newest import checkpoint_path
 from xsft.effects.records.records import record_store
 from xsft.errors import Unreachable, UsageError
+from xsft.screen.documents import print_json
+from xsft.screen.progress import spinning
 from xsft.spec.amounts import size_text
 
 
 def run(args: argparse.Namespace) -> int:
-    match args.action:
-        case "convert":
-            return convert.run(args)
-        case "export":
-            return export.run(args)
-        case _:
-            return _inspect(args)
-
-
-def _inspect(args: argparse.Namespace) -> int:
     store = record_store()
     with spinning("checkpoint", "reading its small files"):
         found = inspect_checkpoint(checkpoint_path(args.what, store=store), store=store)

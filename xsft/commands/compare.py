@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
-from xsft.commands.documents import print_json
-from xsft.commands.failure import print_problems, problem_documents
-from xsft.commands.log_sources import Logs
-from xsft.commands.loss_plot import LETTERS, PictureFormat, comparison_picture, terminal_comparison
-from xsft.commands.new_file import refuse_unless_free
-from xsft.commands.progress import spinning
-from xsft.commands.run_sources import runs_of
+from xsft.actions.new_file import refuse_unless_free
+from xsft.actions.runs.compare import CompareWorld, compare_world, curves_of
+from xsft.actions.runs.selection import runs_of
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.runs.losses import Curve
-from xsft.effects.runs.runs import Runs
-from xsft.errors import Unknown, UsageError
+from xsft.errors import UsageError
 from xsft.naming import RowOrder
 from xsft.problems import Problem, note, warning
-from xsft.run_query import RunQuery, look, query_of
+from xsft.screen.documents import print_json
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.loss_plot import LETTERS, PictureFormat, comparison_picture, terminal_comparison
 from xsft.spec.keypath import printable
-from xsft.states.folding import FoldedRun
-from xsft.states.lookup import one_run, require_names
-from xsft.states.worth import doubts
 from xsft.trainers.record import all_differences
 
 NAMES = frozenset({"name", "run_name", "run_name_suffix", "output"})
@@ -38,17 +30,6 @@ def run(args: argparse.Namespace) -> int:
     target = Path(args.output) if args.output else None
     runs = runs_of(args, *args.runs)
     return compare(tuple(dict.fromkeys(args.runs)), world=compare_world(runs), target=target, json=args.json)
-
-
-class CompareWorld(Struct, frozen=True, kw_only=True):
-    query: RunQuery
-    read: Callable[[tuple[FoldedRun, ...]], tuple[Curve, ...]]
-    """Returns the curve of each run, in that order. Never raises for a run that cannot be read: the curve says why."""
-
-
-def compare_world(runs: Runs) -> CompareWorld:
-    """Return the world that asks the real clusters and this machine."""
-    return CompareWorld(query=query_of(runs), read=Logs(runs=runs).curves)
 
 
 def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, json: bool) -> int:
@@ -74,20 +55,6 @@ def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, j
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.writelines([line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines])
     return 0
-
-
-def curves_of(names: Sequence[str], world: CompareWorld) -> tuple[tuple[Curve, ...], tuple[Problem, ...]]:
-    """Return the curves, and warnings about runs that are not worth comparing."""
-    with spinning("compare", "reading the losses") as say:
-        world.query.listen(say)
-        found, rows = look(world.query)
-        require_names(names, rows, found)
-        hits = tuple(one_run(name, rows, found) for name in names)
-        curves = world.read(hits)
-    if not any(one.points for one in curves):
-        why = "; ".join(f"{one.run_name}: {', '.join(one.problems) or 'no output yet'}" for one in curves)
-        raise Unknown(f"No loss could be read for any of these runs: {why}.", fix="xsft status shows their state.")
-    return curves, tuple(one for hit in hits for one in doubts(hit.row))
 
 
 def _refuse_odd(names: Sequence[str], target: Path | None) -> None:

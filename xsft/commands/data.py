@@ -11,12 +11,8 @@ from typing import Any
 from msgspec import to_builtins
 
 from xsft import api, training_data
+from xsft.actions.new_file import refuse_unless_free
 from xsft.commands.arguments.weights import SAMPLE
-from xsft.commands.data_text import print_examples, print_summary
-from xsft.commands.documents import print_json, status_of
-from xsft.commands.failure import print_problems, problem_documents
-from xsft.commands.new_file import refuse_unless_free
-from xsft.commands.progress import shown
 from xsft.dataset.examples import Piece, TokenSequence, Vocabulary, pieces
 from xsft.dataset.passes import Answers
 from xsft.dataset.preparing import Options
@@ -25,6 +21,10 @@ from xsft.effects.local.preparing import PreparedAt
 from xsft.effects.machine.files import write_atomic
 from xsft.errors import UsageError
 from xsft.importer.text import workload_yaml
+from xsft.screen.data_text import print_examples, print_summary
+from xsft.screen.documents import print_json, status_of
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.progress import shown
 from xsft.training_data import inspect_data, show_data
 
 
@@ -160,7 +160,7 @@ def _free(name: str | None) -> Path | None:
 
 
 def _draw(found: DataInspection, target: Path, *, title: str) -> None:
-    from xsft.commands.pictures import lengths_picture  # through matplotlib
+    from xsft.screen.pictures import lengths_picture  # through matplotlib
 
     write_atomic(target, lengths_picture(found.summary, limit=found.reading.limit, title=title))
 

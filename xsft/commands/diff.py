@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xsft import api
-from xsft.commands.documents import print_json
-from xsft.commands.progress import shown
+from xsft.screen.documents import print_json
+from xsft.screen.progress import shown
 from xsft.spec.scalars import same_value
 from xsft.steps import Plan
 

@@ -11,14 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from xsft.checks.placeneeds import ModeNeed, missing_needs
-from xsft.commands.console import console
-from xsft.commands.documents import print_json
-from xsft.commands.progress import shown
 from xsft.effects.environments import doctor
 from xsft.effects.environments.tools import ToolCheck
 from xsft.effects.runs.placecheck import check_place, place_checks
 from xsft.errors import EnvironmentMissing
 from xsft.naming import ModeName
+from xsft.screen.console import console
+from xsft.screen.documents import print_json
+from xsft.screen.progress import shown
 
 PLACES = frozenset({"place", "bucket", "places.yaml"})
 """First words of the ids of checks that are not about this machine."""

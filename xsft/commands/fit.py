@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 from xsft import api
-from xsft.commands.documents import print_json
-from xsft.commands.failure import print_problems, problem_documents
-from xsft.commands.fit_answers import FitQuestions, needed_step
-from xsft.commands.fit_search import print_lines, search
-from xsft.commands.fit_text import FitAnswer, fit_document, fit_matrix, fit_text
-from xsft.commands.progress import shown
+from xsft.actions.fit.answers import FitQuestions, needed_step
+from xsft.actions.fit.search import print_lines, search
 from xsft.errors import UsageError
 from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import DoesNotFit
 from xsft.problems import Problem
+from xsft.screen.documents import print_json
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.fit_text import FitAnswer, fit_document, fit_matrix, fit_text
+from xsft.screen.progress import shown
 from xsft.spec.resolve import Run
 from xsft.trainers.fit_step import eval_step
 

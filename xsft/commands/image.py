@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xsft.commands.documents import print_json
-from xsft.commands.failure import print_problems
-from xsft.commands.image_progress import showing
-from xsft.commands.image_work import Work, work_for
+from xsft.actions.image_work import Work, work_for
+from xsft.screen.documents import print_json
+from xsft.screen.failure import print_problems
+from xsft.screen.image_progress import showing
 from xsft.spec.amounts import size_text
 
 ImageReport = Mapping[str, Any]

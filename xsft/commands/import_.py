@@ -10,10 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
+from xsft.actions.new_file import refuse_unless_free, schema_line
 from xsft.checks import for_submission
-from xsft.commands.documents import print_json, status_of
-from xsft.commands.failure import print_problems, problem_documents
-from xsft.commands.new_file import refuse_unless_free, schema_line
 from xsft.effects.facts.gather import gather
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import read_workload_text, write_atomic
@@ -22,6 +20,8 @@ from xsft.importer.build import Imported, import_paste
 from xsft.importer.notes import PasteDifference
 from xsft.planner import make_intent
 from xsft.problems import Problem, errors_in
+from xsft.screen.documents import print_json, status_of
+from xsft.screen.failure import print_problems, problem_documents
 from xsft.spec.reader import read_spec
 
 

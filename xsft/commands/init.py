@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from xsft.actions.new_file import refuse_unless_free, schema_line
 from xsft.catalog.models import model, suggest
 from xsft.checks.memory import FITS
-from xsft.commands.new_file import refuse_unless_free, schema_line
 from xsft.effects.machine.files import write_atomic
 from xsft.errors import UsageError
 from xsft.facts import Facts

@@ -1,4 +1,4 @@
-"""`xsft place show`: print what a cluster has for runs. `add` and `create` are modules of their own."""
+"""`xsft place show`: print what a cluster has for runs."""
 
 from __future__ import annotations
 
@@ -10,29 +10,18 @@ from msgspec import to_builtins
 from rich.table import Table
 from rich.text import Text
 
-from xsft.commands import place_add, place_create
-from xsft.commands.console import console
-from xsft.commands.documents import print_json
-from xsft.commands.progress import spinning
 from xsft.effects.cluster.cluster import connect
 from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.runs.placeview import PlaceView, QueueQuota, view_place
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, sources
 from xsft.errors import UsageError
 from xsft.reading.supply import SliceSupply, SliceUser
+from xsft.screen.console import console
+from xsft.screen.documents import print_json
+from xsft.screen.progress import spinning
 
 
 def run(args: argparse.Namespace) -> int:
-    match args.action:
-        case "add":
-            return place_add.run(args)
-        case "create":
-            return place_create.run(args)
-        case _:
-            return _show_place(args)
-
-
-def _show_place(args: argparse.Namespace) -> int:
     if args.name and args.context:
         raise UsageError("Both a place and --context are given.", fix="Give one of them.")
     source = _find_source(PlaceQuery(place=args.name, context=args.context, namespace=args.namespace))

@@ -11,10 +11,6 @@ from pathlib import Path
 from msgspec import Struct, to_builtins
 
 from xsft.aliases import JsonObject
-from xsft.commands.asking import at_terminal, choose
-from xsft.commands.documents import print_json
-from xsft.commands.failure import problem_documents
-from xsft.commands.progress import spinning
 from xsft.effects.inputs.places import load_places, parse_places
 from xsft.effects.inputs.places_file import FILE, places_file
 from xsft.effects.machine.files import write_atomic
@@ -25,6 +21,10 @@ from xsft.effects.runs.placecheck import PlaceProbe
 from xsft.errors import Refused, SpecError, UsageError
 from xsft.naming import list_names
 from xsft.problems import Problem, errors_in
+from xsft.screen.asking import at_terminal, choose
+from xsft.screen.documents import print_json
+from xsft.screen.failure import problem_documents
+from xsft.screen.progress import spinning
 from xsft.spec.place import DEFAULT_QUEUE
 from xsft.spec.placestext import render_place, with_place
 

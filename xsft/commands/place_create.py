@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from msgspec.structs import asdict
 
 from xsft import api
-from xsft.commands.documents import print_json
-from xsft.commands.progress import shown
 from xsft.effects.environments import environments
 from xsft.effects.environments.render import dry_run
 from xsft.effects.runs.cluster_creation import make_cluster
@@ -23,6 +21,8 @@ from xsft.launchers.audit import AuditRow
 from xsft.launchers.xpkcluster import ClusterLine, Command, audit_cluster, cluster_line, commands_in
 from xsft.problems import error
 from xsft.reading.gcloud import GkeCluster
+from xsft.screen.documents import print_json
+from xsft.screen.progress import shown
 from xsft.spec.resolve import resolve
 
 

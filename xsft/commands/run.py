@@ -10,15 +10,15 @@ from typing import Any
 from msgspec.structs import asdict
 
 from xsft import api
-from xsft.commands.documents import print_json
-from xsft.commands.durations import duration_text
-from xsft.commands.failure import print_problems, problem_documents
-from xsft.commands.pipeline import stages_of
-from xsft.commands.pipeline_cluster import ClusterCall
-from xsft.commands.progress import shown
+from xsft.actions.pipeline.cluster import ClusterCall
+from xsft.actions.pipeline.stages import stages_of
 from xsft.effects.machine import clock
 from xsft.effects.machine.signals import interrupted_after
 from xsft.errors import INTERRUPTED, TimedOut, UsageError, XsftError
+from xsft.screen.documents import print_json
+from xsft.screen.durations import duration_text
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.progress import shown
 from xsft.stages.stage import STAGES, Stage
 from xsft.stages.walk import StageReport, Walk, Walked, walk
 

@@ -8,21 +8,21 @@ from collections.abc import Iterator
 
 from msgspec import to_builtins
 
-from xsft.commands.convert import machine
-from xsft.commands.documents import print_json
-from xsft.commands.progress import shown
+from xsft.actions.environments import maxtext_machine
 from xsft.effects.local.sample import Sampling, TunedRun, sample, tuned_run
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.records.records import record_store
 from xsft.evaluation.report import Measurement
+from xsft.screen.documents import print_json
+from xsft.screen.progress import shown
 from xsft.spec.terminal import safe_text
 
 
 def run(args: argparse.Namespace) -> int:
     run = tuned_run(args.run, step=args.step, store=record_store())
     asked = Sampling(prompts=tuple(args.prompt), max_new_tokens=args.max_new_tokens, with_base=args.base)
-    here = machine()
+    here = maxtext_machine()
     with (
         as_ctrl_c(),
         scratch_folder("sample") as scratch,

@@ -8,12 +8,12 @@ import re
 import sys
 from pathlib import Path
 
-from xsft.commands.documents import print_json
 from xsft.effects.cluster.cluster import Cluster, connect, connect_context
 from xsft.effects.cluster.create import Created
 from xsft.effects.inputs.places import load_places
 from xsft.effects.machine.secretvalue import read_secret_file, read_secret_stdin
 from xsft.errors import Refused, UsageError
+from xsft.screen.documents import print_json
 from xsft.spec.secrets import looks_secret
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -8,10 +8,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from xsft.commands.convert import machine
-from xsft.commands.documents import print_json
-from xsft.commands.progress import shown
-from xsft.commands.serve_cluster import serve_on_cluster
+from xsft.actions.environments import maxtext_machine
+from xsft.actions.pipeline.server import serve_on_cluster
 from xsft.effects.environments import environments
 from xsft.effects.facts.exported import training_of
 from xsft.effects.local.engine_server import NAMED, Server, serve
@@ -23,6 +21,8 @@ from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.machine.sockets import free_port
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
+from xsft.screen.documents import print_json
+from xsft.screen.progress import shown
 from xsft.trainers.export import ExportRequest
 
 WORKLOADS = (".yaml", ".yml")
@@ -72,7 +72,7 @@ def _folder_to_serve(given: str) -> Path:
     trained = training_of(given, record_store())
     with shown("export") as say:
         route = ExportRoute(trained=trained, asked=ExportRequest())
-        end = stage_end(export_here(ExportWork(look=route.here, machine=machine, say=say)))
+        end = stage_end(export_here(ExportWork(look=route.here, machine=maxtext_machine, say=say)))
     if end.interrupted:
         raise KeyboardInterrupt
     if end.result is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from xsft.commands.documents import print_json
-from xsft.commands.progress import shown
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.screen.documents import print_json
+from xsft.screen.progress import shown
 
 
 def run(args: argparse.Namespace) -> int:

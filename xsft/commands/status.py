@@ -9,16 +9,16 @@ from typing import TextIO
 
 from msgspec.structs import replace
 
-from xsft.commands.documents import print_json
-from xsft.commands.failure import print_problems, problem_documents
-from xsft.commands.progress import spinning
-from xsft.commands.run_documents import run_document
-from xsft.commands.run_sources import runs_of
-from xsft.commands.status_table import one_line_each, plain_lines
+from xsft.actions.runs.selection import runs_of
 from xsft.effects.machine.clock import pause
 from xsft.errors import UsageError
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look, query_of, there
+from xsft.screen.documents import print_json
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.progress import spinning
+from xsft.screen.run_documents import run_document
+from xsft.screen.status_table import one_line_each, plain_lines
 from xsft.spec.keypath import printable
 from xsft.states.folding import FoldedRun, RowFilter, chosen
 from xsft.states.lookup import first_missing_run
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--every needs --watch.", fix="Add --watch, or omit --every.")
     query = replace(query_of(runs_of(args, *args.runs, everything=args.all)), wanted=wanted_of(args))
     if args.watch:
-        from xsft.commands.status_watch import EVERY_S, watch
+        from xsft.screen.status_watch import EVERY_S, watch
 
         return watch(query, every_s=args.every or EVERY_S, pause=pause)
     return report_status(query, json=args.json, stdout=sys.stdout)
@@ -76,7 +76,7 @@ def show(found: Sequence[Row], stdout: TextIO) -> None:
     if not stdout.isatty():
         stdout.writelines([f"{line}\n" for line in plain_lines(rows)])
         return
-    from xsft.commands.status_screen import draw
+    from xsft.screen.status_screen import draw
 
     draw(rows, stdout)
 

@@ -7,16 +7,16 @@ import sys
 from functools import partial
 
 from xsft import api
-from xsft.commands import plan
-from xsft.commands.asking import at_terminal, confirm
-from xsft.commands.failure import print_problems
-from xsft.commands.progress import shown
-from xsft.commands.submit_cluster import submit_cluster
-from xsft.commands.submit_local import submit_local
-from xsft.commands.submit_wait import after_plan
-from xsft.commands.waiting import WaitLimits
+from xsft.actions.plans import PlanFormat, print_plans
+from xsft.actions.runs.waiting import WaitLimits
+from xsft.actions.submit.cluster import submit_cluster
+from xsft.actions.submit.local import submit_local
+from xsft.actions.submit.wait import after_plan
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.errors import UsageError
+from xsft.screen.asking import at_terminal, confirm
+from xsft.screen.failure import print_problems
+from xsft.screen.progress import shown
 from xsft.submitting import submitter_for
 
 
@@ -24,7 +24,8 @@ def run(args: argparse.Namespace) -> int:
     if args.timeout is not None and not (args.wait or args.follow):
         raise UsageError("--timeout needs --wait or --follow.", fix="Add one of them, or omit --timeout.")
     if args.dry_run:
-        return _plan(args)
+        form: PlanFormat = "json" if args.json else "text"
+        return print_plans([args.file], settings=args.settings, run_name=args.run_name, offline=False, form=form)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
         (plan,) = api.plan((loaded,), progress=progress)
@@ -40,7 +41,3 @@ def run(args: argparse.Namespace) -> int:
     wait = after.wait if args.wait or args.follow else None
     ask = confirm if at_terminal() and not (args.yes or args.json) else None
     return submit_cluster(plan, connect=connect, json=args.json, wait=wait, ask=ask)
-
-
-def _plan(args: argparse.Namespace) -> int:
-    return plan.run(argparse.Namespace(**vars(args), files=[args.file], manifest=False, audit=False, offline=False))

@@ -53,6 +53,9 @@ ARGUMENTS: dict[str, frozenset[str]] = {
 }
 """Module of `xsft.commands.arguments` -> the verbs whose arguments it declares, each by `VERB_arguments`."""
 
+ACTION_MODULES = frozenset({"checkpoint_convert", "checkpoint_export", "place_add", "place_create"})
+"""Modules `<verb>_<action>`; the verb's own module does its other actions."""
+
 DISCREET = frozenset({"secret"})
 """Verbs whose command line may hold a secret by mistake."""
 
@@ -113,8 +116,9 @@ def parser(*, only: str | None = None, alone: bool = False) -> argparse.Argument
     return top
 
 
-def verb_module(name: str) -> Verb:
-    module: Verb = importlib.import_module(f"xsft.commands.{_module_name(name)}")
+def verb_module(verb: str, *, action: str | None = None) -> Verb:
+    name = f"{verb}_{action}" if f"{verb}_{action}" in ACTION_MODULES else _module_name(verb)
+    module: Verb = importlib.import_module(f"xsft.commands.{name}")
     return module
 
 

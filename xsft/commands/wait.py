@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
+from xsft.actions.runs.changes import changes_of
+from xsft.actions.runs.receipts import record_wait_end
+from xsft.actions.runs.selection import runs_of
+from xsft.actions.runs.waiting import Waited, WaitLimits, in_time, report_wait, wait_and_report
 from xsft.commands.arguments.runs import where_text
-from xsft.commands.changes import changes_of
-from xsft.commands.receipt import record_wait_end
-from xsft.commands.run_sources import runs_of
-from xsft.commands.waiting import Waited, WaitLimits, in_time, report_wait, wait_and_report
 from xsft.effects.machine import clock
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
 

@@ -22,7 +22,7 @@ from tests.hfmodels import SIZES, write_model
 from tests.localruns import OPEN
 from tests.until import until
 from xsft import api
-from xsft.commands.convert import look
+from xsft.actions.weights.convert import look
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.inputs import ConversionSource
 from xsft.conversion.progress import ArraysDone, ConversionEvent, ConversionPhase

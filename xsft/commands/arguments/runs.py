@@ -7,9 +7,9 @@ import os
 import re
 import shlex
 
+from xsft.actions.runs.log_request import STREAMS
 from xsft.commands.arguments import a_name, add_json
-from xsft.commands.durations import duration
-from xsft.commands.log_request import STREAMS
+from xsft.screen.durations import duration
 from xsft.states.names import WORDS
 from xsft.states.waiting import Goal, parse_goal
 

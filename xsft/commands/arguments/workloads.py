@@ -6,7 +6,7 @@ import argparse
 
 from xsft.commands.arguments import add_files, add_json, add_offline, add_settings
 from xsft.commands.arguments.runs import add_timing
-from xsft.commands.durations import duration
+from xsft.screen.durations import duration
 from xsft.stages.stage import STAGES
 
 BUDGET_S = 1800.0

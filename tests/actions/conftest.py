@@ -1,0 +1,3 @@
+from __future__ import annotations
+
+from tests.nologin import empty_folder, no_google_login  # noqa: F401 - fixtures of every test here

@@ -1,0 +1,57 @@
+"""Only a run that lives, and whose cluster has just answered, is watched; else a pause is a pause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.observations import jobset, local, observed
+from tests.replacing import replace
+from xsft.actions.runs import changes
+from xsft.actions.runs.changes import changes_of
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.runs import Runs
+from xsft.states.model import Observation, Status, Unread
+
+TRAINING = Status(state="training")
+SILENT = (Unread(what="jobsets", why="it has said nothing for 5 s"),)
+
+
+@pytest.fixture
+def pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Replace the clock, and record who was watched, and for how long the others were paused."""
+    found: list[Any] = []
+    monkeypatch.setattr(changes, "pause_until_changed", lambda _, one, seconds: found.append((one.name, seconds)))
+    monkeypatch.setattr(changes.clock, "pause", found.append)
+
+    def after(*seen: Observation) -> list[Any]:
+        store = RecordStore(state=tmp_path / "state", objects_at=lambda _: LocalObjects())
+        query, clock = changes_of(Runs(sources=(), store=store))
+        query.keep([(one, TRAINING) for one in seen])
+        clock.pause(10.0)
+        return found
+
+    return after
+
+
+def test_one_that_is_active_is_watched(pauses: Any) -> None:
+    assert pauses(observed("gemma")) == [("gemma", 10.0)]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        (),
+        (local("tiny"),),
+        (observed("a"), observed("b")),
+        (observed("a", jobset=None),),
+        (observed("a", jobset=jobset("a", terminal="Failed")),),
+        (replace(observed("a"), unread=SILENT),),
+    ],
+    ids=["none", "local", "two", "gone", "over", "silent"],
+)
+def test_anything_else_is_a_pause(pauses: Any, seen: tuple[Observation, ...]) -> None:
+    assert pauses(*seen) == [10.0]

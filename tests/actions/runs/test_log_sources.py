@@ -1,0 +1,65 @@
+"""The file of a local run's log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.observations import local
+from xsft.actions.runs.log_request import LogRequest
+from xsft.actions.runs.log_sources import Logs
+from xsft.effects.runs.runs import Runs
+from xsft.errors import Unknown, UsageError
+from xsft.records.model import Attempt, Record
+
+
+@dataclass
+class OfTwoAttempts:
+    """A run whose records name these logs."""
+
+    logs: tuple[str, ...]
+    store: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = self
+
+    def output_of(self, _seen: object) -> str:
+        return "/out"
+
+    def read_run(self, _output: str, run_name: str) -> tuple[Record, ...]:
+        attempts = (Attempt(number=n, started_at="", log=log) for n, log in enumerate(self.logs, start=1))
+        return tuple(Record(run_name=run_name, attempts=(one,)) for one in attempts)
+
+
+def lines(*logs: str, attempt: int | None = None) -> list[str]:
+    sources = Logs(runs=cast("Runs", OfTwoAttempts(logs)))
+    return list(sources.local_lines(local("tiny"), LogRequest(attempt=attempt)))
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[str, str]:
+    files = tuple(tmp_path / f"{n}.log" for n in (1, 2))
+    for number, file in enumerate(files, start=1):
+        file.write_text(f"of attempt {number}\n", encoding="utf-8")
+    return (str(files[0]), str(files[1]))
+
+
+@pytest.mark.parametrize(("attempt", "said"), [(None, 2), (1, 1), (2, 2)])
+def test_the_newest_or_the_one_that_is_requested(two: tuple[str, str], attempt: int | None, said: int) -> None:
+    assert lines(*two, attempt=attempt) == [f"of attempt {said}"]
+
+
+@pytest.mark.parametrize("attempt", [0, 9])
+def test_an_unknown_attempt_is_reported_with_the_existing_ones(two: tuple[str, str], attempt: int) -> None:
+    with pytest.raises(UsageError, match=rf"no attempt {attempt}\. Known attempts: 1, 2\."):
+        lines(*two, attempt=attempt)
+
+
+def test_a_record_that_names_no_log() -> None:
+    with pytest.raises(Unknown, match="contains the path of its log"):
+        lines("", attempt=1)
+    with pytest.raises(Unknown, match="contains the path of its log"):
+        lines(attempt=9)

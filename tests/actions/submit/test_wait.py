@@ -1,0 +1,289 @@
+"""`xsft submit --wait` and `--follow`: played through with answers in turn, as `wait` is."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from tests.actions.runs.test_waiting import DEAF, EMPTY, Played, at, state_told
+from tests.commands.test_why import FAILED, pod
+from tests.commands.test_why import log as log_of
+from tests.documents import read_document
+from tests.observations import NOW, Read
+from tests.observations import said as said_of
+from tests.replacing import replace
+from tests.submissions import NAME, planned
+from xsft.actions.runs.waiting import RecordWait, WaitLimits
+from xsft.actions.submit.cluster import submit_cluster
+from xsft.actions.submit.wait import After
+from xsft.commands.verbs import parser
+from xsft.effects.submit.interrupts import NOTHING_CREATED
+from xsft.effects.submit.submission import Submission
+from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, UsageError, XsftError
+from xsft.problems import Problem, warning
+from xsft.run_query import RunQuery
+from xsft.states.evidence import Evidence
+from xsft.states.folding import FoldedRun, RowFilter
+from xsft.states.model import Observation, Status
+from xsft.states.rows import Row
+from xsft.trainers.failures import diagnose
+
+PLAN = planned()
+CONFIG_ERROR = "MAXTEXT CONFIG ERROR: unknown key stepz"
+
+
+class Submitted:
+    """A submitter that has done its work."""
+
+    def __init__(self, action: Any = "created", problems: tuple[Problem, ...] = ()) -> None:
+        self.action, self.problems = action, problems
+
+    def submit(self, plan: Any) -> Submission:
+        if self.action == "refused":
+            raise Refused("no", fix="none")
+        return Submission(
+            plan=plan, action=self.action, jobset=NAME, uid="uid-1", record=None, steps=None, problems=self.problems
+        )
+
+
+def named(read: Read) -> Read:
+    return Read(
+        tuple(replace(seen, run_name=NAME) for seen in read.observations), read.problems, read.answered, read.whole
+    )
+
+
+def submit(
+    *answers: Read,
+    lines: Callable[[Observation], Iterator[str]] | None = None,
+    log: io.StringIO | None = None,
+    timeout_s: float | None = 3600,
+    json: bool = False,
+    action: str = "created",
+    gather: Callable[[FoldedRun], Evidence] | None = None,
+    said: list[str] | None = None,
+    pause: Callable[[float], None] | None = None,
+    warnings: tuple[Problem, ...] = (),
+    problems: tuple[Problem, ...] = (),
+    record: RecordWait = lambda _row: (),
+) -> int:
+    played = Played(*map(named, answers))
+    clock = played.clock if pause is None else replace(played.clock, pause=pause)
+    after = After(
+        query=RunQuery(read=played.read, classify=state_told, wanted=RowFilter(everything=True), now=lambda: NOW),
+        patience=WaitLimits(timeout_s=timeout_s, poll_s=10),
+        clock=clock,
+        say=(played.lines if said is None else said).append,
+        lines=lines,
+        log=log or io.StringIO(),
+        gather=gather,
+        record=record,
+    )
+    connect: Any = lambda progress, confirm: Submitted(action, problems)  # noqa: E731
+    return submit_cluster(replace(PLAN, problems=warnings), connect=connect, json=json, wait=after.wait)
+
+
+def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit(EMPTY, at("queued"), at("training", 5), at("succeeded", 1000)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{NAME}: created JobSet")
+    assert lines[-1] == f"{NAME}  succeeded  step 1000/1000  loss 2.346"
+
+
+@pytest.mark.parametrize(
+    ("answers", "timeout_s", "kind"),
+    [
+        ((at("queued"), at("failed", 3)), 3600, RunFailed),
+        ((at("queued"),), 60, TimedOut),
+        ((DEAF,), 60, Unreachable),
+    ],
+)
+@pytest.mark.parametrize("follow", [False, True])
+def test_its_end_is_the_exit_status(
+    answers: tuple[Read, ...], timeout_s: float, kind: type[XsftError], follow: bool
+) -> None:
+    with pytest.raises(kind):
+        submit(*answers, timeout_s=timeout_s, lines=(lambda _seen: iter(())) if follow else None)
+
+
+def failing(hit: FoldedRun) -> Evidence:
+    """Host 5 said why, and host 0 that it lost its peer."""
+    pods = (pod(0, exit_code=137), pod(5))
+    lines = (*(f"line {i}" for i in range(30)), CONFIG_ERROR)
+    return Evidence(
+        seen=replace(hit.seen, pods=pods, jobset=FAILED),
+        status=Status(state="failed", reason="trainer-failed"),
+        logs=(replace(log_of(5), lines=lines, said=diagnose(lines)),),
+    )
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_run_that_fails_is_explained_with_its_last_lines(follow: bool) -> None:
+    said: list[str] = []
+    with pytest.raises(RunFailed) as failed:
+        submit(at("queued"), at("failed"), gather=failing, said=said, lines=(lambda _: iter(())) if follow else None)
+    assert failed.value.fix == f"xsft why {NAME}"
+    first = said.index("the last lines of slice 0 host 5 (pod gemma-slice-job-0-5-x):")
+    assert said[first + 1 : first + 21] == [*(f"  | line {i}" for i in range(11, 30)), f"  | {CONFIG_ERROR}"]
+    assert "stepz" in said[first + 21]
+    assert said[-1].startswith("next: ")
+
+
+@pytest.mark.parametrize("answer", [at("succeeded", 1000), at("cancelled")])
+def test_what_did_not_fail_is_not_explained(answer: Read) -> None:
+    said: list[str] = []
+    with suppress(RunFailed):
+        submit(answer, gather=failing, said=said)
+    assert len(said) == 1
+
+
+def test_an_interrupted_wait_says_that_the_run_continues() -> None:
+    def pause(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        submit(at("queued"), pause=pause)
+    (told,) = stopped.value.__notes__
+    assert "is unaffected and continues" in told
+    assert all(f"xsft {verb} {NAME}" in told for verb in ("wait", "logs", "cancel"))
+
+
+@pytest.mark.parametrize(
+    ("action", "ids"),
+    [
+        ("created", ["of-the-plan", "of-the-run"]),
+        ("attempt", ["of-the-plan", "of-the-run"]),
+        ("adopted", ["of-the-run"]),
+        ("finished", ["of-the-run"]),
+        ("refused", ["of-the-plan"]),
+    ],
+)
+def test_warnings_of_an_existing_run_are_not_repeated(
+    action: str, ids: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = (warning("of-the-plan", "", "one.", "f"),)
+    with suppress(Refused):
+        submit(at("succeeded", 1000), action=action, warnings=made, problems=(warning("of-the-run", "", "two.", "f"),))
+    err = capsys.readouterr().err
+    assert [one for one in ("of-the-plan", "of-the-run") if f"[{one}]" in err] == ids
+    assert ("1 warning of the workload, shown when" in err) == (action in ("adopted", "finished"))
+
+
+def test_a_finished_run_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit(DEAF, action="finished") == 0
+
+
+NOTHING = "failed/no-target-tokens"
+
+
+@pytest.mark.parametrize("action", ["created", "finished"])
+def test_a_run_that_learned_nothing_fails_is_explained_and_recorded(action: str) -> None:
+    said: list[str] = []
+    recorded: list[str] = []
+
+    def record(row: Row) -> tuple[Problem, ...]:
+        recorded.append(row.reason)
+        return ()
+
+    with pytest.raises(RunFailed, match="no-target-tokens"):
+        submit(at(NOTHING, 1000), action=action, gather=learning_nothing, said=said, record=record)
+    assert recorded == ["no-target-tokens"]
+    assert any("The model was not trained in 40 steps in a row" in line for line in said)
+
+
+def test_one_that_learns_nothing_is_given_up_while_it_is_active() -> None:
+    said: list[str] = []
+    with pytest.raises(RunFailed) as failed:
+        submit(
+            at("training", 1),
+            at("training/no-target-tokens", 40),
+            lines=lambda _: iter(()),
+            gather=learning_nothing,
+            said=said,
+        )
+    assert failed.value.fix == f"xsft why {NAME}. It still runs: xsft cancel {NAME} ends it."
+    assert any("The model was not trained in 40 steps in a row" in line for line in said)
+
+
+def learning_nothing(hit: FoldedRun) -> Evidence:
+    progress = said_of(1000, no_target_steps=40)
+    return Evidence(seen=replace(hit.seen, progress=progress), status=hit.status)
+
+
+def test_the_log_is_shown_until_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    log = io.StringIO()
+
+    def lines(seen: Observation) -> Iterator[str]:
+        assert seen.run_name == NAME
+        yield from ("step 1", "step 2")
+
+    assert submit(at("queued"), at("training", 1), at("training", 2), at("succeeded", 1000), lines=lines, log=log) == 0
+    assert log.getvalue() == "step 1\nstep 2\n"
+    assert capsys.readouterr().out.splitlines()[-1].endswith("loss 2.346")
+
+
+def test_an_unchanged_state_is_printed_once() -> None:
+    said: list[str] = []
+    submit(
+        at("queued"), at("training", 1), at("training", 1), at("succeeded", 1000), lines=lambda _: iter(()), said=said
+    )
+    assert [line.split()[1] for line in said] == ["queued", "training", "succeeded"]
+
+
+def test_a_log_that_cannot_be_followed_does_not_end_the_waiting() -> None:
+    def silent(_seen: Observation) -> Iterator[str]:
+        raise Unreachable("the kubelet does not answer")
+
+    assert submit(at("training", 1), at("training", 2), at("succeeded", 1000), lines=silent) == 0
+
+
+def test_a_silent_log_does_not_outlast_the_time() -> None:
+    over = threading.Event()
+
+    def endless(_seen: Observation) -> Iterator[str]:
+        over.wait(30)
+        yield from ()
+
+    with pytest.raises(TimedOut):
+        submit(at("training", 1), lines=endless, timeout_s=30)
+    over.set()
+
+
+@pytest.mark.parametrize(("answers", "status"), [((at("succeeded", 1000),), 0), ((at("failed", 3),), 6)])
+def test_one_document_at_the_end(answers: tuple[Read, ...], status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit(at("training", 1), *answers, json=True) == status
+    (line,) = capsys.readouterr().out.splitlines()
+    read_document("submit", line)
+    made = json.loads(line)
+    assert (made["action"], made["exit_status"], made["run"]["state"]) == (
+        "created",
+        status,
+        "succeeded" if status == 0 else "failed",
+    )
+    assert bool(made["problems"]) == bool(status)
+
+
+def test_a_time_without_waiting_is_refused() -> None:
+    from xsft.commands.submit import run
+
+    with pytest.raises(UsageError, match="--timeout needs --wait"):
+        run(parser(only="submit").parse_args(("submit", "w.yaml", "--timeout", "2h")))
+
+
+def test_ctrl_c_while_the_progress_is_wiped_does_not_say_that_nothing_was_created(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextmanager
+    def wiped(_verb: str) -> Iterator[Callable[[str], None]]:
+        yield lambda _line: None
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xsft.actions.submit.cluster.shown", wiped)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        submit(EMPTY)
+    assert NOTHING_CREATED not in getattr(stopped.value, "__notes__", ())

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from xsft.screen.loss_plot import HEIGHT, WIDTH, comparison_picture, picture, terminal_comparison, terminal_plot
+
+FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
+
+
+def test_a_plot_fits_a_terminal_and_falls_from_left_to_right() -> None:
+    lines = terminal_plot(FALLING).splitlines()
+    assert len(lines) <= HEIGHT
+    assert max(map(len, lines)) <= WIDTH
+    assert "\x1b" not in "".join(lines)
+    inside = [line for line in lines if "│" in line]
+    assert len(inside[0].rstrip("│ ")) < len(inside[-1].rstrip("│ "))
+
+
+def test_too_little_to_draw() -> None:
+    assert terminal_plot({}) == terminal_plot({1: 2.0}) == terminal_plot({1: 2.0, 2: float("nan")}) == ""
+
+
+@settings(max_examples=20)
+@example({1: -1.5e308, 2: 2.5e307})
+@given(st.dictionaries(st.integers(1, 10**6), st.floats(), max_size=30))
+def test_no_losses_break_the_plot(losses: dict[int, float]) -> None:
+    assert len(terminal_plot(losses).splitlines()) <= HEIGHT
+
+
+def test_a_picture_is_a_png() -> None:
+    content = picture(FALLING, title="tiny-local")
+    assert content.startswith(b"\x89PNG\r\n")
+    assert (int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")) == (800, 450)
+
+
+def test_several_runs_have_a_letter_each() -> None:
+    text = terminal_comparison([FALLING, {}, dict.fromkeys(range(1, 41), 3.0)])
+    assert len(text.splitlines()) <= HEIGHT
+    inside = [line.split("│")[1] for line in text.splitlines() if line.count("│") == 2]
+    assert "a" in inside[0]
+    assert any("c" in line for line in text.splitlines())
+    assert not any("b" in line for line in inside)
+    assert terminal_comparison([{}, {1: float("nan")}]) == ""
+
+
+@settings(max_examples=20)
+@given(st.lists(st.dictionaries(st.integers(1, 10**6), st.floats(), max_size=10), max_size=26))
+def test_no_losses_break_the_comparison(curves: list[dict[int, float]]) -> None:
+    assert len(terminal_comparison(curves).splitlines()) <= HEIGHT
+
+
+def test_a_comparison_is_one_picture() -> None:
+    content = comparison_picture({"a $x_{": FALLING, "_b": {1: 2.0}, "c": {}})
+    assert content.startswith(b"\x89PNG\r\n")
+    assert content != comparison_picture({"a $x_{": FALLING})
+
+
+@given(st.integers(1, 10**6), st.integers(1, 60))
+@example(1, 13)
+@example(99991, 9)
+@example(999991, 33)
+@settings(max_examples=20)
+def test_the_axis_names_whole_steps(first: int, more: int) -> None:
+    """It showed step 7.5."""
+    axis = terminal_plot({first: 2.0, first + more: 1.0}).splitlines()[-1].split()
+    assert all(label.isdigit() for label in axis)
+    assert {int(axis[0]), int(axis[-1])} == {first, first + more}

@@ -1,0 +1,99 @@
+"""The verdict on a step: the first answer of arithmetic, the catalogue, the cache and the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.api import own_paces
+from xsft.catalog.tpu import parse_tpu_type
+from xsft.checks.fit_known import shipped_verdict
+from xsft.checks.step import analytic_verdict
+from xsft.effects.environments import environments
+from xsft.effects.facts.fit_cache import FitCache, compiler_versions, fit_cache
+from xsft.effects.local.fit import CompileShop, compile_step
+from xsft.effects.machine.process import own_environment
+from xsft.errors import SpecError
+from xsft.fit.derive import KnownStep
+from xsft.fit.memory import needed_gib
+from xsft.fit.step import StepToCompile
+from xsft.fit.verdict import CompiledStep
+from xsft.problems import error
+from xsft.screen.fit_text import FitAnswer, FitSource
+from xsft.spec.resolve import Run
+from xsft.trainers.fit_step import step_to_compile
+
+
+def needed_step(file: str, run: Run) -> StepToCompile:
+    """Return the run's step. Raises SpecError, fit-no-step, for a run that no TPU compiler can be asked about."""
+    step = step_to_compile(run)
+    if step is None:
+        message = (
+            f"{run.run_name} has no TPU step to compile: it runs on this machine, or has no tpu or no valid length."
+        )
+        fix = "Give a workload with target: xpk and a TPU type that `xsft check` accepts."
+        wrong = _wrong_type(run)
+        raise SpecError((error("fit-no-step", "tpu", wrong or message, fix).in_file(file),))
+    return step
+
+
+def _wrong_type(run: Run) -> str:
+    """Return what is wrong with tpu.type; empty if nothing is."""
+    if run.spec.tpu is None:
+        return ""
+    try:
+        parse_tpu_type(run.spec.tpu.type)
+    except ValueError as unknown:
+        return str(unknown)
+    return ""
+
+
+class FitQuestions(Struct, frozen=True, kw_only=True):
+    """The options with which verdicts are requested."""
+
+    again: bool
+    """Whether to compile even if the verdict is known."""
+    timeout_s: float | None
+    say: Callable[[str], None]
+
+    def answer(self, file: str, run: Run, step: StepToCompile) -> FitAnswer:
+        """Return the verdict. Raises as `compile_step` does."""
+        return replace(next(self._answers(file, run, step)), paces=own_paces(run.spec))
+
+    def eval_answer(self, file: str, run: Run, step: StepToCompile) -> FitAnswer:
+        """Return the verdict on the step of the evaluation; arithmetic and the catalogue have none."""
+        cache = fit_cache()
+        kept = None if self.again else cache.known(step)
+        known = kept or KnownStep(entry=self._compiled(run, step, cache), derived=False)
+        source: FitSource = "cache" if kept else "compiler"
+        return FitAnswer(file=file, run=run, verdict=known.entry.verdict, source=source, known=known, kind="eval")
+
+    def _answers(self, file: str, run: Run, step: StepToCompile) -> Iterator[FitAnswer]:
+        decided, cache = analytic_verdict(run), fit_cache()
+        if decided is not None:
+            yield FitAnswer(file=file, run=run, verdict=decided, source="arithmetic")
+        yield from () if self.again else _known_answers(file, run, step, cache)
+        known = KnownStep(entry=self._compiled(run, step, cache), derived=False)
+        yield FitAnswer(file=file, run=run, verdict=known.entry.verdict, source="compiler", known=known)
+
+    def _compiled(self, run: Run, step: StepToCompile, cache: FitCache) -> CompiledStep:
+        shop = CompileShop(
+            environment=environments.ensure("compiler", progress=self.say),
+            cache=cache,
+            env=own_environment(),
+            say=self.say,
+            timeout_s=self.timeout_s,
+        )
+        return compile_step(step, needed_gib=needed_gib(params_b=run.model.params_b if run.model else None), shop=shop)
+
+
+def _known_answers(file: str, run: Run, step: StepToCompile, cache: FitCache) -> Iterator[FitAnswer]:
+    """Yield what the catalogue and the cache say; rows of another MaxText than the compiler's are out of date."""
+    shipped = shipped_verdict(run)
+    if shipped is not None and shipped[1].entry.versions["maxtext"] == compiler_versions()["maxtext"]:
+        row, known = shipped
+        yield FitAnswer(file=file, run=run, verdict=known.entry.verdict, source="catalogue", row=row, known=known)
+    if (kept := cache.known(step)) is not None:
+        yield FitAnswer(file=file, run=run, verdict=kept.entry.verdict, source="cache", known=kept)

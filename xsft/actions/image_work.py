@@ -1,0 +1,245 @@
+"""The actions of `xsft image`: from options to a recipe, and from the recipe to the existing images; each action
+returns its document."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from xsft.catalog import releases
+from xsft.effects.images.build import Docker, ImageStep, Maker, PushDone
+from xsft.effects.images.engine import real_docker, resolve_base
+from xsft.effects.images.listing import ListedImage, in_engine, in_registry
+from xsft.effects.images.lock import keep_base, lock_file, locked_images, pinned_base
+from xsft.effects.images.material import Gathering, PlannedImage, find_images, plan_image, within_project
+from xsft.effects.images.registry_client import Registries
+from xsft.effects.images.where import ensure_repository, registry_of
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
+from xsft.errors import Refused, UsageError, XsftError
+from xsft.image.context import largest, size_of
+from xsft.image.model import Base, BuildOptions, BuildStep, Locked
+from xsft.image.recipe import repository_of
+from xsft.screen.failure import problem_documents
+from xsft.screen.image_progress import Display
+
+ONLY_LOOK = frozenset({"show", "list"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tools:
+    """The connections to engine and registries; each is made when it is first needed."""
+
+    env: dict[str, str] = field(repr=False)
+
+    @cached_property
+    def registries(self) -> Registries:
+        return Registries(env=self.env)
+
+    @cached_property
+    def connected(self) -> Docker:
+        return real_docker(registries=self.registries, env=self.env)
+
+    def docker(self) -> Docker:
+        """Return the engine's client. Raises EnvironmentMissing if no engine answers."""
+        return self.connected
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """One call of `xsft image`."""
+
+    images: Path
+    planned: PlannedImage
+    tools: Tools
+    display: Display
+    create: bool
+
+    def build(self) -> dict[str, Any]:
+        steps = self._maker().build(self.planned.recipe, remote=repository_of(self.planned.options) is not None)
+        self._pin()
+        return self._document("build", steps=steps)
+
+    def push(self) -> dict[str, Any]:
+        planned = self.planned
+        if repository_of(planned.options) is None:
+            raise UsageError(
+                "No registry given.",
+                fix="Give --registry us-docker.pkg.dev/my-project/xsft (make: REGISTRY=), or --place (PLACE=).",
+            )
+        material = planned.material
+        done = self._maker().push(planned.recipe, options=planned.kept, commit=material.revision, dirty=material.dirty)
+        self._pin()
+        return self._document("push", steps=done.steps, done=done)
+
+    def show(self) -> dict[str, Any]:
+        return self._document("show")
+
+    def list(self) -> dict[str, Any]:
+        recipe = self.planned.recipe
+        found = [*in_engine(self.tools.docker, recipe.image, say=self.display.say)]
+        if repository_of(self.planned.options):
+            found += in_registry(self.tools.registries, recipe.repository, env=self.tools.env, say=self.display.say)
+        return self._document("list", listed=found)
+
+    def _pin(self) -> None:
+        """Pin the base's digest in the lock, at the first build that knows it."""
+        base, image = self.planned.material.base, self.planned.recipe.image
+        if base and base.digest and keep_base(self.images, image, base):
+            self.display.say(f"{lock_file(self.images, image)} now pins the base {base.pinned}; commit it")
+
+    def _maker(self) -> Maker:
+        registry = self.planned.options.registry
+        return Maker(
+            images=self.images,
+            docker=self.tools.docker,
+            registry=self.tools.registries,
+            progress=self.display.say,
+            on_event=self.display.event,
+            creates=self.create,
+            ready=lambda: ensure_repository(
+                str(registry), env=self.tools.env, create=self.create, progress=self.display.say
+            ),
+        )
+
+    def _document(
+        self,
+        action: str,
+        *,
+        steps: Sequence[ImageStep] = (),
+        done: PushDone | None = None,
+        listed: Sequence[ListedImage] | None = None,
+    ) -> dict[str, Any]:
+        recipe, lock = self.planned.recipe, self._locked()
+        outcome = {step.name: step for step in steps}
+        return {
+            "action": action,
+            "image": recipe.image,
+            "repository": repository_of(self.planned.options),
+            "maxtext": recipe.maxtext,
+            "maxtext_source": self.planned.material.maxtext_label,
+            "base": recipe.base,
+            "deps": _part_document(recipe.deps, outcome.get("deps")),
+            "code": _part_document(recipe.code, outcome.get("code")),
+            "ref": done.locked.ref if done else None,
+            "pushed": done.pushed if done else None,
+            "lock": self._lock(lock) if lock else None,
+            "images": None if listed is None else [_image_row(one, self.planned, lock) for one in listed],
+            "problems": problem_documents(self.planned.problems),
+        }
+
+    def _locked(self) -> Locked | None:
+        return locked_images(self.images, self.planned.recipe.image).get(self.planned.recipe.repository)
+
+    def _lock(self, locked: Locked) -> dict[str, Any]:
+        return {
+            "file": str(lock_file(self.images, locked.image)),
+            "digest": locked.digest,
+            "code": locked.code,
+            "maxtext": locked.maxtext,
+            "pushed_at": locked.pushed_at,
+            "commit": locked.commit,
+            "dirty": locked.dirty,
+            "current": locked.code == self.planned.recipe.code.tag,
+        }
+
+
+def work_for(args: argparse.Namespace, *, display: Display) -> Work:
+    """Return the work for the options. Raises UsageError and SpecError if the options or files are wrong."""
+    cwd = Path.cwd()
+    images = find_images(cwd, args.image)
+    tools = Tools(env=own_environment())
+    options = _build_options(args, project=images.parent, cwd=cwd)
+    base = _base(args, images=images, tools=tools, display=display)
+    gathering = Gathering(
+        images=images, env=tools.env, cache=own_cache(), base=base, accept=args.accept, progress=display.say
+    )
+    planned = plan_image(options, gathering)
+    return Work(images=images, planned=planned, tools=tools, display=display, create=args.create)
+
+
+def _base(
+    args: argparse.Namespace, *, images: Path, tools: Tools, display: Display
+) -> Callable[[str | None], Base | None]:
+    """Return a function that finds the base's digest. `show` works without an answer, and says that the tags may differ
+    then."""
+    pinned, held = pinned_base(images, args.image), locked_images(images, args.image).values()
+
+    def base(ref: str | None) -> Base | None:
+        if ref and not pinned and "@" not in ref:
+            display.say(f"{lock_file(images, args.image)} pins no digest of the base {ref}")
+        try:
+            return resolve_base(
+                ref,
+                pinned=pinned,
+                held=held,
+                docker=tools.docker,
+                registry=tools.registries,
+                again=args.update_base,
+            )
+        except XsftError as failed:
+            if ref is None or isinstance(failed, Refused) or args.action not in ONLY_LOOK:
+                raise
+            said = " ".join(f"{problem.message.rstrip('.')}." for problem in failed.problems)
+            display.say(f"{said} The digest of {ref} is unknown, so the tags below may change.")
+            return Base(ref=ref)
+
+    return base
+
+
+def _build_options(args: argparse.Namespace, *, project: Path, cwd: Path) -> BuildOptions:
+    return BuildOptions(
+        image=args.image,
+        registry=args.registry or registry_of(args.place, start=project),
+        maxtext=args.maxtext or releases.DEFAULT,
+        maxtext_source=_source_option(args.maxtext_source, project=project, cwd=cwd),
+        tunix_source=_source_option(args.tunix_source, project=project, cwd=cwd),
+        base=args.base or None,
+        vllm=args.vllm or None,
+        code=tuple(within_project(folder, project=project, cwd=cwd) for folder in args.code),
+        args=dict(_parse_pairs(args.arg)),
+        pip_config=str(_existing_file(args.pip_config)) if args.pip_config else None,
+    )
+
+
+def _source_option(text: str, *, project: Path, cwd: Path) -> str:
+    return text if text == "pypi" or text.startswith("git+") else within_project(text, project=project, cwd=cwd)
+
+
+def _parse_pairs(given: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--arg {text}: no `=` in it.", fix="Write --arg NAME=VALUE.")
+        yield name, value
+
+
+def _existing_file(text: str) -> Path:
+    path = Path(text).expanduser().absolute()
+    if not path.is_file():
+        raise UsageError(f"--pip-config {text}: no such file.", fix="Give a file in pip.conf format.")
+    return path
+
+
+def _part_document(step: BuildStep, done: ImageStep | None) -> dict[str, Any]:
+    return {
+        "tag": step.tag,
+        "outcome": done.outcome if done else None,
+        "seconds": round(done.seconds, 3) if done and done.seconds else None,
+        "files": sum(f.kind == "file" for f in step.files),
+        "bytes": size_of(step.files),
+        "largest": [{"path": f.path, "size": f.size} for f in largest(step.files)],
+        "args": dict(step.args),
+    }
+
+
+def _image_row(one: ListedImage, planned: PlannedImage, lock: Locked | None) -> dict[str, Any]:
+    current = one.tag in {planned.recipe.deps.tag, planned.recipe.code.tag}
+    locked = lock is not None and one.digest == lock.digest
+    return {**asdict(one), "current": current, "locked": locked}

@@ -1,0 +1,213 @@
+"""The stages of a workload that runs on a cluster: each is one object there, created once and watched from here."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft import api, jobs
+from xsft.actions.pipeline.here import conversion_found, training_plan
+from xsft.actions.runs.waiting import WaitLimits, error_of
+from xsft.actions.submit.cluster import Connect, submitted
+from xsft.actions.submit.wait import after_plan
+from xsft.actions.weights.convert import asked_of, look_for_cluster
+from xsft.aliases import ShowLine
+from xsft.api import Loaded
+from xsft.conversion.plan import ConversionPlan
+from xsft.effects.records.objects import latest_step
+from xsft.effects.records.records import record_store
+from xsft.effects.submit.claims import read_claim, take_claim, under_claim
+from xsft.effects.submit.interrupts import goes_on, when_interrupted
+from xsft.effects.submit.job_end import record_job_end
+from xsft.effects.submit.submission import Submission
+from xsft.errors import RunFailed, TimedOut, Unknown
+from xsft.launchers.cpujob import CpuJob
+from xsft.naming import stage_name
+from xsft.screen.asking import at_terminal, confirm
+from xsft.screen.failure import print_problems
+from xsft.screen.progress import shown
+from xsft.screen.status_table import change
+from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
+from xsft.states.waiting import DONE
+from xsft.states.worth import WORTHLESS
+from xsft.steps import Intent, JobPlan, Plan, Planned
+from xsft.submitting import submitter_for
+
+
+class ClusterCall(Struct, frozen=True, kw_only=True):
+    """The options with which the user called the command."""
+
+    yes: bool
+    """Whether to create without asking."""
+    poll_s: float
+
+
+class SharedIntent:
+    """A workload's intent with the facts that its stages share: gathered once, until a stage has ended. `known`:
+    gathered just now."""
+
+    def __init__(self, workload: Loaded, *, known: Intent | None) -> None:
+        self.workload = workload
+        self._known = known
+
+    def now(self) -> Intent:
+        if self._known is None:
+            (self._known,) = api.intend((self.workload,))
+        return self._known
+
+    def forget(self) -> None:
+        """Gather the facts again when they are asked for next."""
+        self._known = None
+
+
+class _Job(Protocol):
+    """The part of a stage that the functions below need."""
+
+    run_name: str
+    call: ClusterCall
+    asked: SharedIntent
+
+
+def submit_job(plan: Planned, stage: _Job, *, connect: Connect) -> Submission:
+    """Create, adopt or recognise the stage's object, as `submitted` does."""
+    ask = confirm if at_terminal() and not stage.call.yes else None
+    return submitted(plan, connect=connect, ask=ask)
+
+
+def begun(done: Submission, *, why: str) -> StageEnd:
+    """Return the end of a call that created or adopted an object."""
+    named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name
+    said = f"{named} does it already" if done.action == "adopted" else why
+    state: StageState = "done" if done.action == "finished" else "running"
+    return StageEnd(action=stage_action(done.action), state=state, why=said, warnings=())
+
+
+def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None:
+    """Wait for the object's end. Raises as `error_of` says; Ctrl-C leaves it running."""
+    patience = WaitLimits(timeout_s=timeout_s, poll_s=stage.call.poll_s)
+    after = after_plan(done.plan, patience=patience, log=sys.stderr, follow=False)
+    with when_interrupted(goes_on(stage.run_name)):
+        waited = after.wait(done)
+    stage.asked.forget()
+    print_problems(waited.problems)
+    failed = error_of(stage.run_name, DONE, waited)
+    if isinstance(failed, TimedOut):  # earlier stages used up a part of the time
+        seen = change(waited.row) if waited.row else stage.run_name
+        fix = "It continues without this process; the same command finds it."
+        raise TimedOut(f"--timeout is reached, and {stage.run_name} is not done: {seen}.", fix=fix)
+    if failed:
+        raise failed
+
+
+class ConvertOnCluster:
+    """Conversion of the workload's weights by a CPU job of its cluster."""
+
+    name: StageName = "convert"
+
+    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
+        self.asked, self._workload, self.call = asked, asked.workload, call
+        self.run_name = stage_name(run_name=training, stage=self.name)
+        self._done: Submission | None = None
+
+    def plan(self) -> StagePlan:
+        intent = self.asked.now()
+        made = asked_of(self._workload, intent)  # the hub is asked when the conversion is submitted
+        with shown("xsft") as progress:
+            plan = jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=(), progress=progress)
+        return job_plan(plan, name=self.name)
+
+    def find(self) -> StageFound:
+        made = self._made()
+        if made.whole:
+            at = {"output": made.output, "run_name": made.run_name}
+            print_problems(record_job_end(record_store(), **at, outcome="completed"))
+        return conversion_found(made)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        made, intent, problems = look_for_cluster(self._workload)
+        made = under_claim(made, take_claim(record_store(), made))
+        plan = jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=problems, progress=progress)
+        self._done = submit_job(plan, self, connect=partial(jobs.submitter_for, plan))
+        return begun(self._done, why=conversion_found(made).why)
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Wait for the job's end; a job that failed after it saved a complete checkpoint is done."""
+        if self._done is None:
+            return
+        try:
+            watch_job(self._done, self, timeout_s=timeout_s)
+        except (RunFailed, Unknown) as failed:
+            made = self._made()
+            if made.whole is None:
+                at, uid = {"output": made.output, "run_name": made.run_name}, self._done.uid
+                print_problems(record_job_end(record_store(), **at, uid=uid, outcome="failed", reason=failed.message))
+                raise
+
+    def _made(self) -> ConversionPlan:
+        """Return the conversion under the name of the run that makes it, which another workload may have begun."""
+        made = asked_of(self._workload, self.asked.now())
+        return under_claim(made, read_claim(record_store(), made))
+
+
+def job_plan(plan: JobPlan[CpuJob], *, name: StageName) -> StagePlan:
+    """Return the plan of a CPU job as one of the stages."""
+    job = plan.job
+    return StagePlan(
+        name=name,
+        run_name=plan.run_name,
+        digest=job.digest,
+        writes=job.writes,
+        argv=job.argv,
+        xpk_argv=plan.xpk_argv,
+        manifest=plan.manifest,
+        notes=(f"one CPU node: {job.cpus} CPUs, {job.memory_quantity} of memory",),
+        problems=plan.problems,
+    )
+
+
+class TrainOnCluster:
+    """Training on the workload's slices."""
+
+    name: StageName = "train"
+
+    def __init__(self, asked: SharedIntent, *, run_name: str, call: ClusterCall) -> None:
+        self.asked, self._workload, self.call, self.run_name = asked, asked.workload, call, run_name
+        self._done: Submission | None = None
+
+    def plan(self) -> StagePlan:
+        return training_plan(self._plan())
+
+    def find(self) -> StageFound:
+        """Return whether the last checkpoint is saved by this very workload; the cluster is not asked."""
+        intent, store = self.asked.now(), record_store()
+        output, asked, digest = str(intent.run.output), intent.run.spec.train.steps, intent.spec_digest
+        step = latest_step(store.objects_at(output), output=output, run_name=self.run_name)
+        if step is None:
+            return StageFound(state="missing", why="no checkpoint is saved", digest=digest)
+        last = next(iter(reversed(store.read_run(output, self.run_name))), None)
+        same = last is not None and last.spec_digest == digest
+        if step < asked or not same or (last and last.last.state_reason in WORTHLESS):
+            why = f"its last checkpoint is of step {step}, {asked} are asked for"
+            return StageFound(state="missing", why=why, digest=digest)
+        saved = f"{output.rstrip('/')}/{self.run_name}/checkpoints/{step}"
+        return StageFound(state="done", why=f"its checkpoint of step {step} is saved", result=saved, digest=digest)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        made = self._plan(progress)
+        api.accepted(made)
+        connect = partial(submitter_for, self._workload, made, through_xpk=False)
+        before = self.find()
+        self._done = submit_job(made, self, connect=connect)
+        end = begun(self._done, why=before.why)
+        return end if end.state == "running" else replace(end, why=self.find().why, result=self.find().result)
+
+    def watch(self, timeout_s: float | None) -> None:
+        if self._done is not None:
+            watch_job(self._done, self, timeout_s=timeout_s)
+
+    def _plan(self, progress: ShowLine = lambda _line: None) -> Plan:
+        return api.plan((self._workload,), progress=progress)[0]

@@ -1,0 +1,160 @@
+"""The evaluate stage, on this machine and on a cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from xsft import api, jobs
+from xsft.actions.environments import maxtext_machine
+from xsft.actions.pipeline.cluster import ClusterCall, SharedIntent, begun, submit_job, watch_job
+from xsft.actions.pipeline.here import watch_here
+from xsft.aliases import ShowLine
+from xsft.effects.local import evaluate
+from xsft.effects.local.evaluate import LocalEvaluation, existing
+from xsft.effects.local.evaluate_plan import plan_evaluate
+from xsft.effects.local.machine import Machine
+from xsft.effects.records.records import record_store
+from xsft.effects.submit.evaluation import read_report, record_end
+from xsft.effects.submit.job_end import record_job_end
+from xsft.effects.submit.submission import Submission
+from xsft.errors import RunFailed, SpecError, Unknown
+from xsft.evaluation.plan import EvaluationPlan
+from xsft.launchers.slicejob import SliceJob
+from xsft.naming import stage_name
+from xsft.problems import errors_in
+from xsft.screen.durations import duration_text
+from xsft.screen.evaluation_text import print_evaluation
+from xsft.screen.failure import print_problems
+from xsft.screen.progress import shown
+from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
+from xsft.steps import Intent, JobPlan
+from xsft.trainers.evaluation import stage_plan
+from xsft.trainers.local import reads_only_files
+
+
+class EvaluateHere:
+    """Evaluation of the training on this machine."""
+
+    name: StageName = "evaluate"
+
+    def __init__(self, workload: api.Loaded, *, training: str, machine: Machine | None = None) -> None:
+        self._workload, self._machine = workload, machine
+        self.run_name = stage_name(run_name=training, stage=self.name)
+
+    def plan(self) -> StagePlan:
+        return stage_plan(self._plan())
+
+    def find(self) -> StageFound:
+        plan = self._plan()
+        return replace(evaluate.find_evaluation(plan), digest=plan.digest)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        plan, intent = self._plan(), self._intent()
+        asked = LocalEvaluation(
+            plan=plan,
+            machine=lambda: self._machine or maxtext_machine(),
+            progress=progress,
+            online=not reads_only_files(intent.run),
+        )
+        end = evaluate.perform(asked)
+        made = existing(plan)
+        if end.action != "done" and made is not None:
+            print_evaluation(made.report, stream=sys.stderr)
+        return end
+
+    def watch(self, timeout_s: float | None) -> None:
+        plan = self._plan()
+        watch_here(output=plan.output, run_name=plan.run_name, timeout_s=timeout_s)
+
+    def _plan(self) -> EvaluationPlan:
+        intent = self._intent()
+        return plan_evaluate(intent.run, digest=intent.spec_digest, file=Path(self._workload.file))
+
+    def _intent(self) -> Intent:
+        return api.intend((self._workload,))[0]
+
+
+class EvaluateOnCluster:
+    """Evaluation of the training on its own slices."""
+
+    name: StageName = "evaluate"
+
+    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
+        self.asked, self.call = asked, call
+        self.run_name = stage_name(run_name=training, stage=self.name)
+        self._done: Submission | None = None
+
+    def plan(self) -> StagePlan:
+        plan = self._plan()
+        with shown("xsft") as progress:
+            made = self._job(plan, progress)
+        shown_plan = stage_plan(plan, notes=tuple(_takes(made)))
+        return replace(shown_plan, xpk_argv=made.xpk_argv, manifest=made.manifest, problems=made.problems)
+
+    def find(self) -> StageFound:
+        """Return whether its result exists, which the first call that finds it judges; the cluster is not asked."""
+        plan, store = self._plan(), record_store()
+        report = read_report(plan, store=store)
+        if report is None:
+            why = "these weights were not measured with these prompts and rules"
+            return StageFound(state="missing", why=why, digest=plan.digest)
+        print_problems(record_end(plan, report, store=store))
+        judgement = report.judgement
+        return StageFound(
+            state="done",
+            why=f"verdict {judgement.summary}",
+            result=plan.result,
+            verdict=judgement.verdict,
+            digest=plan.digest,
+        )
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        made = self._job(self._plan(), progress)
+        if errors_in(made.problems):
+            raise SpecError(errors_in(made.problems))
+        self._done = submit_job(made, self, connect=partial(jobs.submitter_for, made))
+        return begun(self._done, why="these weights were not measured with these prompts and rules")
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Wait for the job's end, and print the table; a job that failed after it wrote its result is done."""
+        if self._done is None:
+            return
+        failed: RunFailed | Unknown | None = None
+        try:
+            watch_job(self._done, self, timeout_s=timeout_s)
+        except (RunFailed, Unknown) as ended:
+            failed = ended
+        plan, store = self._plan(), record_store()
+        report = read_report(plan, store=store)
+        if report is not None:
+            print_evaluation(report, stream=sys.stderr)
+        elif failed is not None:
+            at, uid = {"output": plan.output, "run_name": plan.run_name}, self._done.uid
+            print_problems(record_job_end(store, **at, uid=uid, outcome="failed", reason=failed.message))
+            raise failed
+
+    def _job(self, plan: EvaluationPlan, progress: ShowLine) -> JobPlan[SliceJob]:
+        run, file = self.asked.now().run, self.asked.workload.file
+        return jobs.plan_evaluation(plan, run, file=file, progress=progress)
+
+    def _plan(self) -> EvaluationPlan:
+        intent = self.asked.now()
+        return plan_evaluate(intent.run, digest=intent.spec_digest, file=Path(self.asked.workload.file))
+
+
+def _takes(made: JobPlan[SliceJob]) -> Iterator[str]:
+    """Yield which slices the evaluation takes, for how long at most, and where its program comes from."""
+    run, limit = made.run, duration_text(made.job.limit_s)
+    described = run.slice.xpk_type if run.slice else "?"
+    yield f"{run.chips} chips ({run.num_slices} x {described}) for at most {limit} from the start of its pods"
+    if run.spec.restarts.max:
+        yield f"a preemption starts it again, with the same limit, at most {run.spec.restarts.max} times"
+    if made.job.is_carried:
+        yield f"the image carries its program, sha256 {made.job.program[:12]}"
+    else:
+        yield "its program is sent with the command: the image's lock does not name this version (make image push)"

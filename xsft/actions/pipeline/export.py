@@ -1,0 +1,199 @@
+"""The export stage on this machine and on a cluster, and on this machine the command that serves its result."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+
+from msgspec.structs import replace
+
+from xsft import api, jobs
+from xsft.actions.environments import engine_environment, maxtext_machine
+from xsft.actions.pipeline.cluster import ClusterCall, SharedIntent, begun, job_plan, submit_job, watch_job
+from xsft.actions.pipeline.here import watch_here
+from xsft.actions.weights.export import intended
+from xsft.actions.weights.export_on_cluster import no_logits, plan_for_pod
+from xsft.aliases import ShowLine
+from xsft.effects.facts.exported import plan_ahead
+from xsft.effects.local import export_upload
+from xsft.effects.local.export import ExportWork, export_found, stage_end
+from xsft.effects.local.export_upload import ExportRoute, export_by
+from xsft.effects.records.records import record_store
+from xsft.effects.submit.job_end import record_job_end
+from xsft.effects.submit.submission import Submission
+from xsft.errors import RunFailed, SpecError, Unknown, UsageError
+from xsft.export.inputs import destination
+from xsft.export.plan import ExportPlan
+from xsft.launchers.cpujob import EXPORTED, CpuJob
+from xsft.naming import stage_name
+from xsft.problems import Problem
+from xsft.screen.failure import print_problems
+from xsft.spec.stages import ExportStage
+from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
+from xsft.steps import Intent, JobPlan
+from xsft.trainers.export import ExportRequest
+
+
+class ExportHere:
+    """Export of the last checkpoint to a folder of this machine."""
+
+    name: StageName = "export"
+
+    def __init__(self, workload: api.Loaded, *, training: str) -> None:
+        self._workload = workload
+        self._asked = workload.spec.stages.export or ExportStage()
+        self.run_name = stage_name(run_name=training, stage=self.name)
+
+    def plan(self) -> StagePlan:
+        route, (hub, output) = self._route(), destination(self._asked.to)
+        here = plan_ahead(route.trained, route.asked, step=self._steps, output=None if route.is_remote else output)
+        asked = replace(route.asked, hub=hub)
+        made = plan_ahead(route.trained, asked, step=self._steps, output=output, folder=here.first)
+        return StagePlan(name=self.name, run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
+
+    def find(self) -> StageFound:
+        try:
+            made = self._plan()
+        except UsageError as unsaved:
+            return StageFound(state="missing", why=unsaved.message)
+        found, verified = (
+            export_upload.find_upload(self._route()),
+            made.recorded.verification if made.recorded else None,
+        )
+        compared = verified is not None and (verified.logits or verified.logits_skipped)
+        if found.state == "done" and self._asked.verify == "logits" and not compared:
+            return StageFound(state="missing", why="it is exported, and its logits were not compared")
+        return replace(found, digest=made.digest)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        route = self._route()
+        compared = engine_environment if self._asked.verify == "logits" else None
+        work = ExportWork(look=route.here, machine=maxtext_machine, say=progress, engine=compared)
+        return stage_end(export_by(route, work))
+
+    @property
+    def folder(self) -> str:
+        """Return the folder on this machine, from which a remote destination gets its files."""
+        return self._route().here().directory
+
+    def watch(self, timeout_s: float | None) -> None:
+        watch_here(output=self._route().here().output, run_name=self.run_name, timeout_s=timeout_s)
+
+    @property
+    def _steps(self) -> int:
+        return self._workload.spec.train.steps
+
+    def _plan(self) -> ExportPlan:
+        return self._route().plan()
+
+    def _route(self) -> ExportRoute:
+        asked = ExportRequest(form=self._asked.what, step=self._steps)
+        (intent,) = api.intend((self._workload,))
+        return ExportRoute(trained=intended(intent), asked=asked, to=self._asked.to)
+
+
+class ExportOnCluster:
+    """Export of the last checkpoint by a CPU job of the workload's cluster."""
+
+    name: StageName = "export"
+
+    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
+        self.asked, self._workload, self.call = asked, asked.workload, call
+        self._asked = asked.workload.spec.stages.export or ExportStage()
+        self.run_name = stage_name(run_name=training, stage=self.name)
+        self._done: Submission | None = None
+
+    def plan(self) -> StagePlan:
+        """Return the plan as it is before the training: the digits of the folder's name come with the checkpoint."""
+        if self._asked.verify == "logits":
+            raise no_logits()
+        intent = self.asked.now()
+        hub, output = destination(self._asked.to)
+        asked = ExportRequest(form=self._asked.what, hub=hub)
+        steps = self._workload.spec.train.steps
+        made = plan_ahead(intended(intent), asked, step=steps, output=output, folder=EXPORTED)
+        planned = job_plan(self._plan_job(made, intent, progress=lambda _line: None), name=self.name)
+        return replace(planned, digest=None)
+
+    def find(self) -> StageFound:
+        """Return what the records in the output say; the cluster is not asked."""
+        intent = self.asked.now()
+        try:
+            made = self._made(intent)
+        except SpecError:
+            raise
+        except UsageError as unsaved:
+            return StageFound(state="missing", why=unsaved.message)
+        if made.whole:
+            print_problems(self._ended(intent, None))
+        return replace(export_found(made, result=made.served), digest=made.digest)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        intent = self.asked.now()
+        made = self._made(intent)
+        plan = self._plan_job(made, intent, progress=progress)
+        self._done = submit_job(plan, self, connect=partial(jobs.submitter_for, plan))
+        return begun(self._done, why=export_found(made, result=made.served).why)
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Wait for the job's end; a job that failed after its export was complete is done."""
+        if self._done is None:
+            return
+        try:
+            watch_job(self._done, self, timeout_s=timeout_s)
+        except (RunFailed, Unknown) as failed:
+            intent = self.asked.now()
+            made = self._made(intent)
+            if made.whole is None:
+                why = (made.recorded and made.recorded.reason) or failed.message
+                print_problems(self._ended(intent, why))
+                raise RunFailed(f"{self.run_name}: {why}", fix=f"Its log: xsft logs {self.run_name}.") from failed
+
+    def _ended(self, intent: Intent, failed: str | None) -> tuple[Problem, ...]:
+        """Record how the job ended. `failed`: why; None if its export is complete."""
+        return record_job_end(
+            record_store(),
+            output=str(intent.run.output),
+            run_name=self.run_name,
+            outcome="failed" if failed else "completed",
+            reason=failed,
+            uid=self._done.uid if self._done else None,
+        )
+
+    def _made(self, intent: Intent) -> ExportPlan:
+        asked = ExportRequest(form=self._asked.what, step=self._workload.spec.train.steps)
+        return plan_for_pod(intended(intent), asked, to=self._asked.to)
+
+    def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> JobPlan[CpuJob]:
+        file = self._workload.file
+        return jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
+
+
+class ServeHere:
+    """The command that serves the export: a server would end with this process, so it is not started."""
+
+    name: StageName = "serve"
+
+    def __init__(self, exported: ExportHere) -> None:
+        self._exported = exported
+        self.run_name = exported.run_name.removesuffix("export") + self.name
+
+    def plan(self) -> StagePlan:
+        return StagePlan(
+            name=self.name,
+            run_name=self.run_name,
+            digest=None,
+            writes="http://127.0.0.1",
+            notes=("on this machine the server is started by hand, by the command that xsft run prints",),
+        )
+
+    def find(self) -> StageFound:
+        return StageFound(state="missing", why="on this machine it is started by hand")
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        del progress
+        command = shlex.join(("xsft", "serve", self._exported.folder))
+        return StageEnd(action="skipped", state="missing", why=f"start it by: {command}")
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Return at once: nothing runs."""

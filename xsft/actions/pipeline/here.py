@@ -1,0 +1,210 @@
+"""The stages of a workload that runs on this machine: done by this process, or waited for if another does them."""
+
+from __future__ import annotations
+
+import sys
+
+from msgspec.structs import replace
+
+from xsft import api
+from xsft.actions.submit.local import failure, next_step, show_result, train_here
+from xsft.actions.weights.convert import converted_here, look
+from xsft.aliases import ShowLine
+from xsft.conversion.plan import ConversionPlan
+from xsft.effects.local.convert import ConversionResult
+from xsft.effects.local.folder import RunFolder, recorded_run, recovered, run_folder_of
+from xsft.effects.local.machine import Machine
+from xsft.effects.local.run import LocalResult, already_done
+from xsft.effects.local.stop import is_held
+from xsft.effects.machine import clock
+from xsft.effects.runs.local import lock_of
+from xsft.errors import Refused, TimedOut
+from xsft.naming import stage_name
+from xsft.screen.durations import duration_text
+from xsft.screen.failure import print_problems
+from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
+from xsft.steps import Plan
+
+LOOK_EVERY_S = 1.0
+"""Seconds between looks at a stage that another process does."""
+
+
+def watch_here(*, output: str, run_name: str, timeout_s: float | None) -> None:
+    """Return when no process holds the run's lock. Raises TimedOut."""
+    began = clock.monotonic()
+    while is_held(lock_of(output, run_name)):
+        passed = clock.monotonic() - began
+        if timeout_s is not None and passed >= timeout_s:
+            raise TimedOut(
+                f"Timed out after {duration_text(passed)}: another xsft process does {run_name}.",
+                fix=f"Follow it: xsft logs {run_name} -f. The same command continues.",
+            )
+        clock.pause(LOOK_EVERY_S)
+
+
+class ConvertHere:
+    """Conversion of the workload's weights on this machine."""
+
+    name: StageName = "convert"
+
+    def __init__(self, workload: api.Loaded, *, training: str) -> None:
+        self._workload = workload
+        self.run_name = stage_name(run_name=training, stage=self.name)
+
+    def plan(self) -> StagePlan:
+        made = self._look()
+        return StagePlan(
+            name=self.name, run_name=made.run_name, digest=made.digest, writes=made.checkpoint, argv=made.argv
+        )
+
+    def find(self) -> StageFound:
+        made = self._look()
+        if is_held(lock_of(made.output, made.run_name)):
+            return StageFound(state="running", why="another xsft process converts these weights", digest=made.digest)
+        return conversion_found(made)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        del progress  # the stage has a display of its own
+        try:
+            return _conversion_end(converted_here(self._workload))
+        except Refused as refused:
+            return adopted_or_raise(refused)
+
+    def watch(self, timeout_s: float | None) -> None:
+        made = self._look()
+        watch_here(output=made.output, run_name=made.run_name, timeout_s=timeout_s)
+
+    def _look(self) -> ConversionPlan:
+        return look(self._workload)[0]
+
+
+def conversion_found(made: ConversionPlan) -> StageFound:
+    """Return what is found of a conversion that no process does now."""
+    if made.whole:
+        unsaid = made.recorded is not None and made.recorded.outcome != "completed"
+        if unsaid:
+            why = f"{made.whole} is complete, and its record does not say so"
+            return StageFound(state="torn", why=why, digest=made.digest)
+        return StageFound(state="done", why=f"{made.whole} is complete", result=made.whole, digest=made.digest)
+    if made.broken:
+        why = f"{', '.join(made.broken)} is not complete: {made.why_not}"
+        return StageFound(state="torn", why=why, digest=made.digest)
+    why = "these weights were not converted with these flags before"
+    return StageFound(state="missing", why=why, digest=made.digest)
+
+
+def _conversion_end(result: ConversionResult) -> StageEnd:
+    is_done = result.outcome == "completed"
+    fix = f"The whole output: {result.log}. What was written stays; the same command converts again."
+    return StageEnd(
+        action=stage_action(result.action),
+        state="done" if is_done else "failed",
+        why=result.why if is_done else result.reason or "it did not complete",
+        result=result.checkpoint,
+        fix="" if is_done else fix,
+        interrupted=result.outcome == "interrupted",
+        warnings=result.warnings,
+    )
+
+
+def adopted_or_raise(refused: Refused) -> StageEnd:
+    """Return the end of a stage that another process began since it was looked for; raise any other refusal."""
+    if refused.problem_id != "run-running":
+        raise refused
+    return StageEnd(action="adopted", state="running", why=refused.message)
+
+
+class TrainHere:
+    """Training on this machine."""
+
+    name: StageName = "train"
+
+    def __init__(self, workload: api.Loaded, *, run_name: str, machine: Machine | None = None) -> None:
+        self._workload, self._machine = workload, machine
+        self.run_name = run_name
+
+    def plan(self) -> StagePlan:
+        return training_plan(self._plan())
+
+    def find(self) -> StageFound:
+        made = self._plan()
+        folder = run_folder_of(made)
+        return replace(_find_training(made, folder), digest=made.spec_digest)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        del progress  # the stage has a display of its own
+        made = self._plan()
+        print_problems(p for p in api.accepted(made) if p.severity == "warning")
+        try:
+            result, picture = train_here(made, machine=self._machine, told=sys.stderr)
+        except Refused as refused:
+            return adopted_or_raise(refused)
+        show_result(made, result, picture=picture, stream=sys.stderr)
+        return _training_end(result)
+
+    def watch(self, timeout_s: float | None) -> None:
+        made = self._plan()
+        watch_here(output=str(run_folder_of(made).path.parent), run_name=made.run_name, timeout_s=timeout_s)
+
+    def _plan(self) -> Plan:
+        return api.plan((self._workload,))[0]
+
+
+def training_plan(made: Plan) -> StagePlan:
+    """Return the plan of the training as one of the stages; `xsft plan` shows the rest of it."""
+    return StagePlan(
+        name="train",
+        run_name=made.run_name,
+        digest=made.spec_digest,
+        writes=f"{str(made.run.output).rstrip('/')}/{made.run_name}/checkpoints",
+        argv=made.trainer_argv,
+        xpk_argv=made.xpk_argv,
+        manifest=made.manifest,
+    )
+
+
+def _find_training(made: Plan, folder: RunFolder) -> StageFound:
+    if is_held(folder.lock):
+        return StageFound(state="running", why="another xsft process trains it")
+    done = already_done(made)
+    return _trained(done) if done else _untrained(folder)
+
+
+def _trained(done: LocalResult) -> StageFound:
+    if done.outcome != "completed":
+        return StageFound(state="failed", why=done.reason or "it did not complete")
+    return StageFound(state="done", why=_saved_text(done), result=_result(done))
+
+
+def _saved_text(done: LocalResult) -> str:
+    return f"its checkpoint of step {done.steps} is saved"
+
+
+def _result(done: LocalResult) -> str | None:
+    return str(done.checkpoints[-1]) if done.checkpoints else None
+
+
+def _untrained(folder: RunFolder) -> StageFound:
+    record = recorded_run(folder)
+    if record is None or not record.attempts:
+        return StageFound(state="missing", why="no attempt is recorded")
+    last = recovered(record, folder).attempts[-1]
+    state: StageState = "torn" if record.outcome == "running" else "failed"
+    reason = last.reason or "it did not complete"
+    step = folder.latest_step()
+    saved = f"its checkpoint of step {step} is saved" if step else "no checkpoint was saved"
+    return StageFound(state=state, why=f"attempt {last.number}: {reason}; {saved}")
+
+
+def _training_end(result: LocalResult) -> StageEnd:
+    action = stage_action(result.action)
+    if result.outcome == "completed":
+        why = _saved_text(result)
+        return StageEnd(action=action, state="done", why=why, result=_result(result))
+    return StageEnd(
+        action=action,
+        state="failed",
+        why=failure(result).partition(": ")[2],
+        fix=next_step(result),
+        interrupted=result.outcome == "interrupted",
+    )

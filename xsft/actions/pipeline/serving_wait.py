@@ -1,0 +1,52 @@
+"""Ask about a server on a cluster and wait for it, for `xsft serve FILE` and `xsft run FILE`."""
+
+from __future__ import annotations
+
+import shlex
+
+from xsft.aliases import ShowLine
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.machine import clock
+from xsft.effects.submit.serving import found, stop_argv
+from xsft.errors import Refused, RunFailed, TimedOut
+from xsft.screen.asking import at_terminal, confirm
+from xsft.screen.durations import duration_text
+from xsft.serving.plan import ServingPlan
+
+
+def confirm_server(plan: ServingPlan, *, yes: bool) -> None:
+    """Ask at a terminal before accelerators are taken. Raises Refused for any answer but yes."""
+    shape = plan.inputs.shape
+    question = f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
+    if at_terminal() and not yes and not confirm(question):
+        raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
+
+
+def wait_for_server(
+    cluster: Cluster, plan: ServingPlan, *, timeout_s: float | None, poll_s: float, say: ShowLine
+) -> None:
+    """Return when /health answers, as the readiness of its pod says. Raises RunFailed if the server cannot start or is
+    deleted, TimedOut.
+    """
+    began, told = clock.monotonic(), ""
+    while True:
+        now = found(cluster, plan)
+        if now.why != told:
+            say(f"{plan.run_name}: {now.why}")
+            told = now.why
+        match now.state:
+            case "done":
+                return
+            case "failed" | "torn" | "missing":
+                fix = f"It is kept. To end it: {stop_line(cluster, plan)}"
+                raise RunFailed(f"{plan.run_name} does not serve: {now.why}", fix=fix, id="server-failed")
+            case "running":
+                pass
+        if timeout_s is not None and clock.monotonic() - began + poll_s > timeout_s:
+            fix = "The server continues to start; the same command finds it and waits again."
+            raise TimedOut(f"Timed out after {duration_text(timeout_s)}: {plan.run_name}: {now.why}.", fix=fix)
+        clock.pause(poll_s)
+
+
+def stop_line(cluster: Cluster, plan: ServingPlan) -> str:
+    return shlex.join(stop_argv(cluster, plan))

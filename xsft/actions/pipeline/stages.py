@@ -1,0 +1,61 @@
+"""The stages that a workload has, each as this machine or its cluster does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.actions.pipeline.cluster import ClusterCall, ConvertOnCluster, SharedIntent, TrainOnCluster
+from xsft.actions.pipeline.evaluate import EvaluateHere, EvaluateOnCluster
+from xsft.actions.pipeline.export import ExportHere, ExportOnCluster, ServeHere
+from xsft.actions.pipeline.here import ConvertHere, TrainHere
+from xsft.actions.pipeline.serve import ServeOnCluster
+from xsft.api import Loaded
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.stages import later_stages
+from xsft.stages.stage import Stage, StageName
+from xsft.steps import Intent
+
+
+def names_of(spec: WorkloadSpec) -> Iterator[StageName]:
+    """Yield the stages of the workload, in order."""
+    if spec.model.hf is not None and spec.model.checkpoint is None:
+        yield "convert"
+    yield "train"
+    yield from later_stages(spec.stages)
+
+
+def stages_of(workload: Loaded, *, run_name: str, call: ClusterCall, known: Intent | None = None) -> tuple[Stage, ...]:
+    """Return the stages of a workload. `run_name`: of the training. `known`: what it asks for, if that was gathered."""
+    if workload.spec.on_this_machine:
+        return tuple(_here(name, workload, run_name) for name in names_of(workload.spec))
+    asked = SharedIntent(workload, known=known)
+    return tuple(_on_cluster(name, asked, run_name, call) for name in names_of(workload.spec))
+
+
+def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
+    match name:
+        case "convert":
+            return ConvertHere(workload, training=run_name)
+        case "train":
+            return TrainHere(workload, run_name=run_name)
+        case "evaluate":
+            return EvaluateHere(workload, training=run_name)
+        case "export":
+            return ExportHere(workload, training=run_name)
+        case "serve":
+            return ServeHere(ExportHere(workload, training=run_name))
+
+
+def _on_cluster(name: StageName, asked: SharedIntent, run_name: str, call: ClusterCall) -> Stage:
+    match name:
+        case "convert":
+            return ConvertOnCluster(asked, training=run_name, call=call)
+        case "train":
+            return TrainOnCluster(asked, run_name=run_name, call=call)
+        case "evaluate":
+            return EvaluateOnCluster(asked, training=run_name, call=call)
+        case "export":
+            return ExportOnCluster(asked, training=run_name, call=call)
+        case "serve":
+            exported = _on_cluster("export", asked, run_name, call)
+            return ServeOnCluster(asked, exported=exported, training=run_name, call=call)

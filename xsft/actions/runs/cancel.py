@@ -1,0 +1,139 @@
+"""Cancel one run: delete exactly its JobSet, or its server's Deployment, by its UID, after saying what that loses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from msgspec import Struct
+
+from xsft.effects.cluster.delete import Deleted
+from xsft.effects.runs.runs import Runs
+from xsft.effects.submit.interrupts import when_interrupted
+from xsft.errors import Refused, Unreachable
+from xsft.problems import Problem
+from xsft.run_query import RunQuery, look_up, query_of
+from xsft.screen.progress import spinning
+from xsft.screen.status_table import change
+from xsft.states.lookup import why_silent
+from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
+from xsft.states.model import Observation, RunObject
+from xsft.states.rows import Row
+
+
+class CancelWorld(Struct, frozen=True, kw_only=True):
+    """The functions that cancelling needs."""
+
+    query: RunQuery
+    delete: Callable[[Observation, RunObject], Deleted]
+    """Deletes the JobSet with that UID."""
+    stop_local: Callable[[Observation], bool]
+    """Interrupts the xsft process that runs a local run; False if its identity cannot be proven."""
+    record: Callable[[Observation, RunObject], tuple[Problem, ...]]
+    """Writes the cancellation beside the run; returns warnings if it cannot be written."""
+    saved: Callable[[Observation], SavedSteps]
+    """Reads the checkpoints of a run now. Raises nothing: what cannot be read is unknown."""
+    confirm: Callable[[str], bool] | None
+    """Asks the user; None without a terminal."""
+
+
+def cancel_world(runs: Runs, *, confirm: Callable[[str], bool] | None = None) -> CancelWorld:
+    """Return the world that asks the real clusters and this machine."""
+    return CancelWorld(
+        query=query_of(runs),
+        delete=runs.delete,
+        stop_local=runs.stop_local,
+        record=runs.record_cancel,
+        saved=runs.saved,
+        confirm=confirm,
+    )
+
+
+Agree = Callable[[tuple[str, ...]], None]
+"""Function that gets the description of what would be cancelled and lost. Raises Refused if the user declines."""
+
+
+class Cancelled(Struct, frozen=True, kw_only=True):
+    action: Literal["cancelled", "nothing"]
+    row: Row
+    jobset: RunObject | None
+    why: str = ""
+    """Why there was nothing to cancel, for `nothing`."""
+    loss: Loss | None = None
+    """What was lost, for `cancelled`."""
+    problems: tuple[Problem, ...] = ()
+
+
+def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
+    """Cancel the run and return what was done. Raises as `cancel`, and what `agree` raises."""
+    with spinning("cancel", "asking the clusters") as say:
+        world.query.listen(say)
+        hit = look_up(world.query, name)
+    if hit.row.ended:
+        return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
+    if hit.row.on_this_machine:
+        return _cancel_local(hit.seen, hit.row, world=world, agree=agree)
+    _require_its_cluster(hit.seen, hit.row)
+    jobset = hit.seen.jobset
+    if jobset is None:
+        what = "Deployment" if hit.row.stage == "serve" else "JobSet"
+        return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has no {what} on its cluster")
+    if jobset.deleting_at:
+        why = f"it is being deleted since {jobset.deleting_at}"
+        return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
+    loss = _loss(hit.seen, hit.row, world)
+    agree(_about(hit.row, jobset, loss))
+    with when_interrupted(f"{jobset.name} was being deleted: check with xsft status {hit.row.run_name}."):
+        done = world.delete(hit.seen, jobset)
+    if done == "deleted":
+        problems = world.record(hit.seen, jobset)
+        return Cancelled(action="cancelled", row=hit.row, jobset=jobset, loss=loss, problems=problems)
+    now = f"; another {jobset.kind} has its name now, and was not deleted" if done == "other" else ""
+    why = "it has just ended" if done == "ended" else f"another client deleted it just now{now}"
+    return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
+
+
+def _require_its_cluster(seen: Observation, row: Row) -> None:
+    """Raise Unreachable if the run is known only from an earlier call: stale facts delete nothing."""
+    if silent := why_silent(seen):
+        raise Unreachable(
+            f"{row.run_name} may still be running: its cluster {row.cluster} does not answer ({silent}).",
+            fix="Nothing was deleted. Try again when it answers.",
+        )
+
+
+def _cancel_local(seen: Observation, row: Row, *, world: CancelWorld, agree: Agree) -> Cancelled:
+    if seen.record is None or not seen.record.alive:
+        return Cancelled(action="nothing", row=row, jobset=None, why="no xsft process is running it")
+    loss = _loss(seen, row, world)
+    agree(_about(row, None, loss))
+    if not world.stop_local(seen):
+        raise Refused(
+            f"{row.run_name} runs on this machine, but its process could not be identified.",
+            fix="Press Ctrl-C where it was started.",
+        )
+    return Cancelled(action="cancelled", row=row, jobset=None, loss=loss)
+
+
+def _loss(seen: Observation, row: Row, world: CancelWorld) -> Loss:
+    """Return what the run would lose. It reads the checkpoints: the end of a log need not show the last save."""
+    if not may_lose(row):
+        return loss_of(row, SavedSteps())
+    with spinning("cancel", "looking for its checkpoints"):
+        return loss_of(row, world.saved(seen))
+
+
+def _about(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str, ...]:
+    """Return lines that say what the run is, what cancelling loses and what it frees."""
+    lines = [change(row)]
+    if jobset is not None:
+        made = "" if jobset.ours else " (not made by xsft)"
+        where = f"namespace {jobset.namespace} of {row.cluster}"
+        lines.append(f"  {jobset.kind} {jobset.name}, uid {jobset.uid}, {where}{made}")
+        if jobset.serves:
+            lines.append("  its Service and PodDisruptionBudget are deleted with it; the export is kept")
+    if jobset is None or not jobset.serves:
+        lines.append(f"  {loss_text(loss)}")
+    if loss.chips:
+        lines.append(f"  {loss.chips} chips would be freed")
+    return tuple(lines)

@@ -1,0 +1,186 @@
+"""Find a run's log: of which processes, from the cluster or from this machine, and how a followed run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+from msgspec import Struct
+
+from xsft.actions.runs.attempts import attempt_of, no_attempt
+from xsft.actions.runs.log_request import LogRequest
+from xsft.actions.runs.log_roles import chosen_roles, role_text
+from xsft.actions.runs.log_sources import Logs
+from xsft.effects.machine import clock
+from xsft.effects.runs.logs import LogLine, ProcessRole
+from xsft.effects.runs.runs import Runs
+from xsft.errors import Unknown, Unreachable, UsageError, XsftError
+from xsft.run_query import RunQuery, look, look_up, query_of
+from xsft.screen.progress import spinning
+from xsft.screen.status_table import change
+from xsft.states.folding import FoldedRun
+from xsft.states.lookup import silent, why_silent
+from xsft.states.model import Observation, RunObject
+from xsft.states.names import ENDED
+from xsft.states.rows import Row, row_of
+
+AGAIN_S = 5.0
+"""Seconds between reads for a run that is to be followed, while its cluster does not answer."""
+
+
+GONE = "and Kubernetes deletes a log with its pod"
+
+
+GONE_FIX = "xsft compare plots the metrics beside its output; Cloud Logging may have the lines."
+
+
+END_READS, END_PAUSE_S = 3, 1.0
+"""Number of reads and the seconds between them: a cancel is recorded a moment after its JobSet is gone, and the last
+step may be read after the log's end."""
+
+
+class LogsWorld(Struct, frozen=True, kw_only=True):
+    query: RunQuery
+    lines: Callable[[Observation, RunObject, tuple[ProcessRole, ...], LogRequest], Iterator[LogLine]]
+    """Yields log lines from a cluster. Raises Unreachable if a log cannot be read."""
+    local_lines: Callable[[Observation, LogRequest], Iterator[str]]
+    """Yields log lines from this machine. Raises EnvironmentMissing if the file cannot be read."""
+    say: Callable[[str], None] = lambda _line: None
+    """Function that gets a line on how a followed run has ended."""
+    pause: Callable[[float], None] = lambda _seconds: None
+
+
+def logs_world(runs: Runs, *, say: Callable[[str], None] = lambda _line: None) -> LogsWorld:
+    """Return the world that asks the real clusters and this machine."""
+    sources = Logs(runs=runs, trouble=say)
+    return LogsWorld(
+        query=query_of(runs), lines=sources.lines, local_lines=sources.local_lines, say=say, pause=clock.pause
+    )
+
+
+class FoundLog(Struct, frozen=True, kw_only=True):
+    """The requested log."""
+
+    seen: Observation
+    lines: Iterator[str]
+    names: tuple[str, ...] = ()
+    """Names of its processes on a cluster."""
+
+
+def found_lines(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: bool) -> FoundLog:
+    """Return the log. Raises UsageError for a name, an attempt, a slice or a host that does not exist, and for too many
+    logs."""
+    hit = _followed(name, world) if asked.follow else _find_run(name, world)
+    if hit.row.on_this_machine:
+        _refuse_slices(asked)
+        return FoundLog(seen=hit.seen, lines=world.local_lines(hit.seen, asked))
+    seen = attempt_of(hit, name=name, attempt=asked.attempt)
+    if seen is None or (asked.attempt is not None and seen.jobset is None):
+        raise no_attempt(hit, asked.attempt or 0, gone=GONE, fix=GONE_FIX)
+    jobset = _jobset(seen)
+    roles = roles_for(jobset, asked)
+    told = _texts(
+        world.lines(seen, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
+    )
+    return FoundLog(seen=seen, lines=told, names=tuple(role_text(jobset, role) for role in roles))
+
+
+def _find_run(name: str, world: LogsWorld) -> FoldedRun:
+    with spinning("logs", "asking the clusters") as say:
+        world.query.listen(say)
+        return look_up(world.query, name)
+
+
+def _followed(name: str, world: LogsWorld) -> FoldedRun:
+    """Return the run to follow; wait while its cluster does not answer for a while."""
+    said = ""
+    while True:
+        try:
+            hit = _find_run(name, world)
+            mute = silent(hit.seen)
+            if mute is None or mute.again != "helps":
+                return hit
+            why = f"The cluster of {name} does not answer: {mute.why.rstrip('.')}."
+        except Unreachable as failed:
+            if failed.again != "helps":
+                raise
+            why = failed.message
+        if why != said:
+            said = why
+            world.say(f"{why} Still waiting.")
+        world.pause(AGAIN_S)
+
+
+def write_lines(lines: Iterator[str], stdout: TextIO) -> int:
+    """Write and flush each line, for readers of a pipe; return their number."""
+    count = 0
+    for line in lines:
+        stdout.write(f"{line}\n")
+        stdout.flush()
+        count += 1
+    return count
+
+
+def roles_for(jobset: RunObject, asked: LogRequest) -> tuple[ProcessRole, ...]:
+    roles = chosen_roles(jobset, slice_index=asked.slice_index, host=asked.host, every=asked.every)
+    if len(roles) > asked.at_most:
+        raise UsageError(
+            f"{jobset.name} has {len(roles)} such processes; at most {asked.at_most} logs are opened at once.",
+            fix=f"Choose one: --slice N --host N; or open all: --streams {len(roles)}.",
+        )
+    return roles
+
+
+def _refuse_slices(asked: LogRequest) -> None:
+    if asked.slice_index is not None or asked.host is not None or asked.since is not None:
+        raise UsageError(
+            "A run on this machine is one process, and its lines have no timestamps.",
+            fix="Omit --slice, --host and --since; --tail N shows the last lines.",
+        )
+
+
+def _jobset(seen: Observation) -> RunObject:
+    if silent := why_silent(seen):
+        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again later.")
+    if seen.jobset is not None:
+        return seen.jobset
+    raise Unknown(f"{seen.run_name} no longer has a JobSet, {GONE}.", fix=GONE_FIX)
+
+
+def _texts(lines: Iterator[LogLine], *, jobset: RunObject, prefixed: bool, timestamps: bool) -> Iterator[str]:
+    for line in lines:
+        at = f"{line.at} " if timestamps and line.at else ""
+        who = f"{role_text(jobset, line.role)} | " if prefixed else ""
+        yield f"{at}{who}{line.text}"
+
+
+def end_text(seen: Observation, *, query: RunQuery, pause: Callable[[float], None]) -> str | None:
+    """Return how the followed attempt ended; None if no cluster answers, for the log was shown anyway."""
+    row = None
+    for again in range(END_READS):
+        if again:
+            pause(END_PAUSE_S)
+        row = _current_row(seen, query) or row
+        if row is not None and row.state in ENDED:
+            break
+    if row is None:
+        return None
+    why = "" if row.state in ("succeeded", "cancelled") else f": xsft why {row.run_name}"
+    return f"-- {change(row)}{why} --"
+
+
+def _current_row(seen: Observation, query: RunQuery) -> Row | None:
+    try:
+        _, rows = look(query)
+    except XsftError:
+        return None
+    now = query.now()
+    found = (one for hit in rows for one in hit.attempts if _is_it(one, seen))
+    return next((row_of(one, query.classify(one, now=now), now=now) for one in found), None)
+
+
+def _is_it(one: Observation, seen: Observation) -> bool:
+    if seen.jobset is None:
+        return (one.target, one.run_name) == (seen.target, seen.run_name)
+    uid = one.jobset.uid if one.jobset else (one.record.uid if one.record else None)
+    return uid == seen.jobset.uid

@@ -1,0 +1,81 @@
+"""Read a run's receipt, and keep it beside the run before its log is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from xsft.actions.runs.log_sources import Logs
+from xsft.effects.records.storage import within
+from xsft.effects.runs.runs import Runs
+from xsft.effects.submit.job_end import record_receipt
+from xsft.errors import XsftError
+from xsft.problems import Problem
+from xsft.records.model import Attempt, Receipt
+from xsft.run_query import look_up, query_of
+from xsft.states.folding import FoldedRun
+from xsft.states.model import Observation
+from xsft.states.rows import Row, ended_at
+from xsft.trainers.cluster_receipt import cluster_receipt
+from xsft.trainers.progress import LoggedLine
+from xsft.trainers.receipt import whole_receipt
+
+LIMIT_S = 10.0
+"""Longest time that the end of waiting spends on the receipt."""
+
+
+def record_wait_end(runs: Runs, row: Row) -> tuple[Problem, ...]:
+    """Record beside a cluster's run how it ended: that its steps teach nothing, if so, and its receipt, because its log
+    is deleted with its JobSet. Returns warnings if the first cannot be written; the second is computed again when it is
+    asked for.
+    """
+    problems = runs.record_worthless(row)
+    if row.ended and row.on_cluster:
+        with suppress(XsftError):
+            within(LIMIT_S, lambda: read_receipt(runs, look_up(query_of(runs), row.run_name)))
+    return problems
+
+
+def read_receipt(runs: Runs, hit: FoldedRun) -> Receipt | None:
+    """Return the receipt of all attempts of a run. Those of this machine are in its records; a JobSet is read itself,
+    and its receipt is kept in its attempt's record once it is over."""
+    output = runs.output_of(hit.seen)
+    recorded = _recorded_attempts(runs, hit, output)
+    if hit.seen.on_this_machine:
+        return whole_receipt(recorded)
+    there = {one.jobset.uid: one for one in hit.attempts if one.jobset}
+    known = {one.uid: one for one in recorded if one.uid}
+    attempts = [*known.values(), *(Attempt(number=0, uid=uid) for uid in there if uid not in known)]
+    read = [_with_receipt(runs, one, seen=there.get(one.uid or ""), output=output) for one in attempts]
+    gone = sum(one.receipt is None and one.uid not in there for one in read)
+    whole = whole_receipt([one for one in read if one.receipt])
+    return replace(whole, notes=(*whole.notes, _gone(gone))) if whole and gone else whole
+
+
+def _with_receipt(runs: Runs, attempt: Attempt, *, seen: Observation | None, output: str | None) -> Attempt:
+    """Return the attempt with the receipt of its JobSet, unless its record has one or the JobSet is gone."""
+    if attempt.receipt is not None or seen is None:
+        return attempt
+    receipt = cluster_receipt(seen, _logged_lines(runs, seen), first=attempt.resumed_from or 0)
+    if receipt is not None and receipt.steps and ended_at(seen) and output and attempt.uid:
+        record_receipt(runs.store, output=output, run_name=seen.run_name, receipt=receipt, uid=attempt.uid)
+    return replace(attempt, receipt=receipt)
+
+
+def _gone(count: int) -> str:
+    return f"Nothing is left of {count} earlier submission{'s' if count > 1 else ''}: their time is not counted."
+
+
+def _recorded_attempts(runs: Runs, hit: FoldedRun, output: str | None) -> tuple[Attempt, ...]:
+    """Return the recorded attempts, the oldest first; none if the records cannot be read."""
+    try:
+        records = runs.store.read_run(output, hit.row.run_name) if output else ()
+    except XsftError:
+        return ()
+    return tuple(one.last for one in records)
+
+
+def _logged_lines(runs: Runs, seen: Observation) -> Iterator[LoggedLine]:
+    for line in Logs(runs=runs).printed(seen):
+        yield LoggedLine(text=line.text, at=line.at)

@@ -1,0 +1,278 @@
+"""Read a run repeatedly until it reaches a goal; shared by `wait` and `submit --wait`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.aliases import ShowLine
+from xsft.effects.machine.parallel import start
+from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
+from xsft.problems import Problem
+from xsft.run_query import RunQuery, look
+from xsft.screen.documents import print_json
+from xsft.screen.durations import duration_text
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.run_documents import run_document
+from xsft.screen.status_table import change
+from xsft.states.folding import named
+from xsft.states.lookup import missing_run, one_run, runs_unread, silent
+from xsft.states.rows import Row
+from xsft.states.waiting import Goal, beyond, verdict
+from xsft.states.worth import zero_loss
+
+MISSES = 3
+"""Complete answers in a row without the run until it counts as gone: one may fall between two objects."""
+
+T = TypeVar("T")
+RecordWait = Callable[[Row], tuple[Problem, ...]]
+"""Function that records beside the run how it ended; returns warnings if that cannot be written."""
+
+
+Ended = Literal["reached", "ended", "lost", "unreachable"]
+"""Reasons other than the time limit to stop waiting."""
+
+
+GRACE_S = 0.5
+"""Seconds left for a read in progress when the time is up; a timeout of 0 is one read."""
+NO_ANSWER = Unreachable("No answer so far.", fix="Check the network and the login, or wait longer.")
+
+
+class WaitLimits(Struct, frozen=True, kw_only=True):
+    timeout_s: float | None
+    """Maximum seconds to wait; None: no limit."""
+    poll_s: float
+    began_at: float | None = None
+    """Start of the wait by the clock's `monotonic`; None: the first read."""
+
+
+class Clock(Struct, frozen=True, kw_only=True):
+    monotonic: Callable[[], float]
+    pause: Callable[[float], None]
+
+
+class Waited(Struct, frozen=True, kw_only=True):
+    """The result of waiting."""
+
+    outcome: Literal["reached", "ended", "timeout", "lost", "unreachable"]
+    row: Row | None
+    """The run as it was read last; None if it was never found."""
+    seconds: float
+    silence: XsftError | None = None
+    """The error when nothing answered last."""
+    problems: tuple[Problem, ...] = ()
+    """Warnings about the result."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether waiting ended while the run still runs."""
+        return self.outcome == "ended" and self.row is not None and not self.row.ended
+
+
+def wait_and_report(
+    name: str,
+    *,
+    goal: Goal,
+    query: RunQuery,
+    patience: WaitLimits,
+    clock: Clock,
+    json: bool,
+    record: RecordWait = lambda _row: (),
+) -> int:
+    """Wait for the goal and return 0 if it was reached.
+
+    Raises RunFailed, TimedOut, Unknown or Unreachable if not; under `json` the document is printed, and the exit status
+    returned instead.
+    """
+    waited = wait_for(name, goal=goal, query=query, patience=patience, clock=clock, say=print_to_stderr)
+    return report_wait(name, goal=goal, waited=replace(waited, problems=noted(waited, record)), json=json)
+
+
+def report_wait(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
+    """Report the result of waiting, with the exit status and errors of `wait_and_report`."""
+    failed = error_of(name, goal, waited)
+    if json:
+        _print_wait(name, goal, waited, failed)
+        print_problems((*waited.problems, *(failed.problems if failed else ())))
+        return failed.exit_status if failed else 0
+    print_problems(waited.problems)
+    if failed:
+        raise failed
+    if waited.row is not None:
+        sys.stdout.write(f"{change(waited.row)}\n")
+    return 0
+
+
+def noted(waited: Waited, record: RecordWait) -> tuple[Problem, ...]:
+    """Return warnings about the result; record how the run ended, or that it will not reach the goal."""
+    if waited.row is None:
+        return ()
+    over = waited.outcome == "ended" or (waited.outcome == "reached" and waited.row.ended)
+    return (*zero_loss(waited.row), *(record(waited.row) if over else ()))
+
+
+def wait_for(
+    name: str, *, goal: Goal, query: RunQuery, patience: WaitLimits, clock: Clock, say: ShowLine, known: bool = False
+) -> Waited:
+    """Wait for the goal. `known`: the run was created just now, so it exists.
+
+    Raises UsageError if the run is not `known` and the first answer lacks it, or if it will never do that many steps.
+    """
+    watch = _Watch(name=name, goal=goal, query=query, say=say, known=known)
+    began = clock.monotonic() if patience.began_at is None else patience.began_at
+    left = _seconds_to_wait(patience, clock.monotonic() - began)
+    while True:
+        ended = in_time(watch.look, left)
+        passed = clock.monotonic() - began
+        if ended is not None:
+            return Waited(outcome=ended, row=watch.row, seconds=passed, silence=watch.silence)
+        left = _seconds_to_wait(patience, passed)
+        if left is not None and left <= 0:
+            outcome: Literal["timeout", "unreachable"] = "timeout" if watch.row else "unreachable"
+            return Waited(outcome=outcome, row=watch.row, seconds=passed, silence=watch.silence)
+        in_time(partial(clock.pause, patience.poll_s if left is None else min(patience.poll_s, left)), left)
+        left = _seconds_to_wait(patience, clock.monotonic() - began)
+
+
+def in_time(act: Callable[[], T], left_s: float | None) -> T | None:
+    """Return the result of `act`; None if the time is up first. A call in DNS, TLS or a login program is then
+    abandoned, for its own timeouts are longer."""
+    if left_s is None:
+        return act()
+    started = start(act)
+    return started.result() if started.ended(max(0.0, left_s) + GRACE_S) else None
+
+
+def _seconds_to_wait(patience: WaitLimits, passed: float) -> float | None:
+    return None if patience.timeout_s is None else patience.timeout_s - passed
+
+
+class _Watch(Struct, kw_only=True):
+    name: str
+    goal: Goal
+    query: RunQuery
+    say: ShowLine
+    known: bool
+    row: Row | None = None
+    misses: int = 0
+    silence: XsftError | None = None
+    said: str = ""
+
+    def look(self) -> Ended | None:
+        try:
+            found, rows = look(self.query)
+        except Unreachable as failed:
+            return self._silent(failed)
+        if not named(rows, self.name):
+            if not found.whole:
+                return self._silent(runs_unread(found, f"{self.name} was not found on the clusters that answered"))
+            if self.row is None and not self.known:
+                raise missing_run(self.name, rows, found)
+            return self._missed()
+        hit = one_run(self.name, rows, found)
+        if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
+            fix = next((p.fix for p in found.problems if p.id == why.id), "")
+            message = f"The cluster of {self.name} does not answer: {why.why.rstrip('.')}."
+            return self._silent(Unreachable(message, fix=fix, id=why.id, again=why.again))
+        return self._seen(hit.row)
+
+    def _seen(self, row: Row) -> Ended | None:
+        self.silence = None
+        first, self.row = self.row is None, row
+        lost = row.state == "unknown" and not row.unread
+        if first or not lost or self.misses:  # cancel deletes before it records: one such read is no proof
+            self._tell(change(row))
+        if first and beyond(self.goal, row):
+            raise UsageError(
+                f"{self.name} has {row.steps} steps and will never reach {self.goal.step}.",
+                fix="Wait for an earlier step, or for done.",
+            )
+        found = verdict(self.goal, row)
+        if found != "waiting":
+            return found
+        if lost:
+            return self._missed()
+        self.misses = 0
+        return None
+
+    def _missed(self) -> Literal["lost"] | None:
+        self.misses += 1
+        return "lost" if self.misses >= MISSES else None
+
+    def _silent(self, why: XsftError) -> Literal["unreachable"] | None:
+        """Report that the run's state is unknown now, which does not count as gone; stop if the error is permanent."""
+        self.silence = why
+        if why.again == "never":
+            return "unreachable"
+        self._tell(f"{self.name}: {why.message} Still waiting.")
+        return None
+
+    def _tell(self, line: str) -> None:
+        if line != self.said:
+            self.said = line
+            self.say(line)
+
+
+def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
+    """Return the error for the result of waiting; None if the goal was reached."""
+    row, after = waited.row, duration_text(waited.seconds)
+    seen = f"{change(row)}" if row else name
+    match waited.outcome:
+        case "reached":
+            return None
+        case "ended":
+            still = f". It still runs: xsft cancel {name} ends it." if waited.goes_on else ""
+            end = "will not reach" if waited.goes_on else "ended without reaching"
+            return RunFailed(f"{seen}: {end} {goal.text}.", fix=f"xsft why {name}{still}")
+        case "lost":
+            message = f"{name} ended or is gone, and its result is unknown. Last seen: {seen}."
+            return Unknown(message, fix=f"xsft why {name}; its output has the checkpoints.")
+        case "unreachable":
+            return _unreachable(name, waited)
+        case "timeout" if row is not None and row.state == "unknown":
+            return Unknown(f"Timed out after {after}; the state of {name} is unknown: {seen}.", fix=f"xsft why {name}")
+        case "timeout":
+            return TimedOut(f"Timed out after {after}; {goal.text} not reached: {seen}.", fix=f"xsft why {name}")
+
+
+def _unreachable(name: str, waited: Waited) -> Unreachable:
+    why = waited.silence or NO_ANSWER
+    if why.again != "never":
+        return Unreachable(
+            f"Timed out after {duration_text(waited.seconds)}: {name} was not found. {why.message}", fix=why.fix
+        )
+    last = f" Last seen: {change(waited.row)}." if waited.row else ""
+    message = f"Waiting for {name} will not help: {why.message}{last}"
+    return Unreachable(message, fix=why.fix, id=why.problem_id, again=why.again)
+
+
+def row_of_waited(name: str, goal: Goal, waited: Waited) -> Row:
+    """Return the run that reached the goal. Raises as `error_of` says."""
+    if failed := error_of(name, goal, waited):
+        raise failed
+    if waited.row is None:
+        raise Unknown(f"{name} was never seen.")
+    return waited.row
+
+
+def print_to_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _print_wait(name: str, goal: Goal, waited: Waited, failed: XsftError | None) -> None:
+    document: dict[str, Any] = {
+        "run_name": waited.row.run_name if waited.row else name,
+        "for": goal.text,
+        "outcome": waited.outcome,
+        "waited_s": round(waited.seconds, 1),
+        "run": run_document(waited.row) if waited.row else None,
+        "problems": problem_documents((*waited.problems, *(failed.problems if failed else ()))),
+        "exit_status": failed.exit_status if failed else 0,
+    }
+    print_json("wait", document)

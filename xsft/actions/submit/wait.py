@@ -1,0 +1,148 @@
+"""`xsft submit --wait` and `--follow` on a cluster: wait for the end of the run that was just submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import TextIO
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.actions.runs.changes import changes_of
+from xsft.actions.runs.evidence import evidence_of
+from xsft.actions.runs.log_sources import Logs
+from xsft.actions.runs.logs import write_lines
+from xsft.actions.runs.receipts import record_wait_end
+from xsft.actions.runs.selection import runs_at
+from xsft.actions.runs.waiting import Clock, RecordWait, Waited, WaitLimits, noted, print_to_stderr, wait_for
+from xsft.aliases import ShowLine
+from xsft.effects.machine.parallel import start
+from xsft.effects.submit.submission import Submission
+from xsft.errors import XsftError
+from xsft.run_query import RunQuery, look_up
+from xsft.screen.why_text import cause_lines, log_lines
+from xsft.states.causes import explain_state
+from xsft.states.evidence import Evidence
+from xsft.states.folding import FoldedRun
+from xsft.states.model import Observation
+from xsft.states.waiting import DONE, Goal
+from xsft.states.worth import WORTHLESS
+from xsft.steps import Plan, Planned
+
+TAIL = 20
+"""Log lines shown of the process that failed first, if a run fails."""
+DRAIN_S = 10.0
+"""Seconds to read the last lines of the log after the run has ended."""
+
+
+class After(Struct, frozen=True, kw_only=True):
+    """The options of waiting for a run that was submitted."""
+
+    query: RunQuery
+    """Query of the run's cluster and namespace alone."""
+    patience: WaitLimits
+    clock: Clock
+    say: ShowLine
+    lines: Callable[[Observation], Iterator[str]] | None
+    """Yields the log of the process that prints steps, until the run has ended; None: the log is not requested."""
+    log: TextIO
+    """Stream to which the log is written."""
+    gather: Callable[[FoldedRun], Evidence] | None = None
+    """Reads what may explain another end than the expected one; None: it is not explained."""
+    record: RecordWait = lambda _row: ()
+
+    def wait(self, done: Submission) -> Waited:
+        """Wait until the run succeeded or cannot succeed, and print why it cannot."""
+        name = done.jobset or done.plan.run_name
+        asked = replace(self, say=_in_a_row(self.say))
+        waited = self._glance(name) if done.action == "finished" else asked.until_end(name)
+        if waited.outcome == "ended" and waited.row is not None and waited.row.state != "cancelled":
+            self._explain(name)
+        return replace(waited, problems=noted(waited, self.record))
+
+    def _glance(self, name: str) -> Waited:
+        """Read a finished run once, only to see whether its steps taught anything."""
+        row = None
+        with suppress(XsftError):
+            row = look_up(self.query, name).row
+        worthless = row is not None and row.reason in WORTHLESS
+        return Waited(outcome="ended" if worthless else "reached", row=row, seconds=0.0)
+
+    def until_end(self, name: str) -> Waited:
+        """Wait for the run's end, and follow its log meanwhile if that is requested."""
+        if self.lines is None:
+            return self._until(DONE, name, self.patience)
+        running = self._until(Goal(kind="running"), name, self.patience)
+        if running.outcome != "reached":
+            return running
+        return self._followed(name, spent_s=running.seconds)
+
+    def _followed(self, name: str, *, spent_s: float) -> Waited:
+        """Follow the log in a thread of its own and wait: the end is read from the cluster, however long the log is
+        silent."""
+        following = start(lambda: self._follow(name))
+        limit = self.patience.timeout_s
+        left = replace(self.patience, timeout_s=None if limit is None else max(0.0, limit - spent_s))
+        waited = self._until(DONE, name, left)
+        with suppress(XsftError):  # not read to its end yet, or unreadable
+            following.result(0.0 if waited.outcome in ("timeout", "unreachable") or waited.goes_on else DRAIN_S)
+        return replace(waited, seconds=waited.seconds + spent_s)
+
+    def _follow(self, name: str) -> None:
+        try:
+            if self.lines is not None:
+                write_lines(self.lines(look_up(self.query, name).seen), self.log)
+        except XsftError as failed:
+            self.say(f"The log cannot be followed: {failed.message}")
+
+    def _explain(self, name: str) -> None:
+        """Print the failed process's last log lines and the cause: the log may not have been shown, or be another
+        process's."""
+        if self.gather is None:
+            return
+        try:
+            evidence = self.gather(look_up(self.query, name))
+        except XsftError:
+            return  # the error raised then names the next step
+        for line in (
+            *log_lines(evidence, tail=TAIL),
+            *cause_lines(explain_state(evidence, now=self.query.now()).cause),
+        ):
+            self.say(line)
+
+    def _until(self, goal: Goal, name: str, patience: WaitLimits) -> Waited:
+        return wait_for(
+            name, goal=goal, query=self.query, patience=patience, clock=self.clock, say=self.say, known=True
+        )
+
+
+def after_plan(plan: Planned, *, patience: WaitLimits, log: TextIO, follow: bool) -> After:
+    """Return how to wait for the plan's run; only its cluster and namespace are read. `follow`: also write its log."""
+    runs = runs_at(plan)
+    query, here = changes_of(runs)
+    return After(
+        query=query,
+        patience=patience,
+        clock=here,
+        say=print_to_stderr,
+        lines=Logs(runs=runs, trouble=print_to_stderr).follow if follow else None,
+        log=log,
+        gather=evidence_of(runs),
+        record=partial(record_wait_end, runs) if isinstance(plan, Plan) else lambda _row: (),
+    )
+
+
+def _in_a_row(say: ShowLine) -> ShowLine:
+    """Return a function that prints repeated lines once: two waits follow each other, and the second begins where the
+    first ended."""
+    last = ""
+
+    def tell(line: str) -> None:
+        nonlocal last
+        if line != last:
+            last = line
+            say(line)
+
+    return tell

@@ -1,0 +1,169 @@
+"""Convert a workload's Hugging Face weights on this machine, and plan the conversion for a cluster."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from xsft import api
+from xsft.actions.environments import maxtext_machine
+from xsft.catalog.releases import DEFAULT
+from xsft.conversion.inputs import BRANCH
+from xsft.conversion.plan import ConversionPlan
+from xsft.conversion.progress import BytesDone
+from xsft.effects.facts.hub import read_repository, read_token
+from xsft.effects.facts.hub_check import answered
+from xsft.effects.facts.weights_folder import read_folder
+from xsft.effects.local.convert import Conversion, ConversionResult, convert_here
+from xsft.effects.machine import clock
+from xsft.effects.machine.hub_login import hub_token
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
+from xsft.errors import SpecError, Unreachable, UsageError
+from xsft.facts import Facts, SourceFacts
+from xsft.problems import Problem, errors_in, warning
+from xsft.screen.convert_progress import EVERY_S, ConversionDisplay, converting
+from xsft.screen.failure import print_problems
+from xsft.screen.progress import shown, spinning
+from xsft.spec.resolve import resolve
+from xsft.steps import Intent
+
+NOT_OURS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "image.ref", "image.name", "queue")
+"""Sections whose errors do not affect a conversion."""
+
+
+def converted_here(workload: api.Loaded) -> ConversionResult:
+    """Convert on this machine, unless it is done. Raises as `look` and `convert_now` do."""
+    _read_weights(workload)
+    with spinning("convert", "looking for an earlier conversion"):
+        plan, problems = look(workload)
+    _refuse_other_release(plan)
+    print_problems(p for p in problems if p.severity == "warning" and p.kind != "unmade")
+    return convert_now(workload, plan)
+
+
+def _read_weights(workload: api.Loaded) -> None:
+    """Read a folder of weights once, with its progress; its digest is cached for all later looks."""
+    run, _ = resolve(workload.spec, Facts(working_directory=str(Path.cwd())))
+    if run.conversion is None or not run.conversion.source.is_folder:
+        return
+    with shown("convert") as say:
+        display = ConversionDisplay(say, every_s=0.5 if sys.stderr.isatty() else EVERY_S)
+
+        def on_read(done: int, of: int) -> None:
+            display.on_event(BytesDone(doing="reading", done=done, of=of, at=clock.monotonic()))
+
+        read_folder(run.conversion.source.repo, cache=own_cache(), on_read=on_read)
+
+
+def look_for_cluster(workload: api.Loaded) -> tuple[ConversionPlan, Intent, tuple[Problem, ...]]:
+    """Return what a cluster would convert, what it is part of, and the problems, the hub's included; a finished
+    conversion does not ask the hub."""
+    (intent,) = api.intend((workload,))
+    asked = asked_of(workload, intent)
+    said: tuple[Problem, ...] = ()
+    if asked.whole is None and not asked.inputs.source.is_folder:
+        source, said = told_of_pods(asked, has_secret=workload.spec.secrets.hf_token is not None)
+        (intent,) = api.intend((workload,), hub=answered(source))
+        asked = asked_of(workload, intent)
+    return asked, intent, (*intent.problems, *said)
+
+
+def told_of_pods(plan: ConversionPlan, *, has_secret: bool) -> tuple[SourceFacts | None, tuple[Problem, ...]]:
+    """Return what the hub says of the weights that a pod will read; the pod's Secret may give access that this machine
+    lacks."""
+    try:
+        source = asked_hub(plan)
+    except Unreachable as failed:
+        return None, (_not_asked(failed.message),)
+    if source is not None and source.commit is None and source.problems and has_secret:
+        return None, (_not_asked(source.problems[0].message),)
+    return source, ()
+
+
+def _not_asked(why: str) -> Problem:
+    message = f"Whether the weights are quantised is not known, and no commit is pinned: {why}"
+    fix = (
+        "The pod asks again, with the workload's Secret. Name a commit as model.hf.revision to be sure of the weights."
+    )
+    return warning("hub-not-asked", "model.hf.repo", message, fix)
+
+
+def _refuse_other_release(plan: ConversionPlan) -> None:
+    """Raise if the workload's release is not the one that converts: the record would name the wrong one."""
+    if plan.whole is None and plan.inputs.release != DEFAULT:
+        raise UsageError(
+            f"the workload is of MaxText {plan.inputs.release}, and this machine converts with {DEFAULT}.",
+            fix=f"Write image.maxtext: {DEFAULT}, or convert in the workload's image and name model.checkpoint.",
+            id="conversion-release",
+        )
+
+
+def look(workload: api.Loaded, source: SourceFacts | None = None) -> tuple[ConversionPlan, tuple[Problem, ...]]:
+    """Return what is converted and what exists already, and the other problems.
+
+    Raises SpecError if errors forbid the conversion, Unreachable if the output cannot be read.
+    """
+    (intent,) = api.intend((workload,), hub=answered(source))
+    problems = tuple(p.in_file(workload.file) for p in intent.problems if not p.where.startswith(NOT_OURS))
+    asked = asked_of(workload, intent)
+    if errors_in(problems):
+        raise SpecError(errors_in(problems))
+    unread = next((p for p in problems if p.id == "checkpoint-unread"), None)
+    if unread and asked.whole is None:  # it may exist already: do not convert twice
+        raise Unreachable(unread.message, fix="Make it readable from here, then convert.", id=unread.id)
+    return asked, problems
+
+
+def asked_of(workload: api.Loaded, intent: Intent) -> ConversionPlan:
+    """Return the planned conversion. Raises UsageError for a workload without Hugging Face weights."""
+    if intent.conversion is None:
+        raise UsageError(
+            f"{workload.file} names no Hugging Face weights: there is nothing to convert.",
+            fix="Set model.hf: {repo: owner/name}; a model.checkpoint is converted already.",
+        )
+    return intent.conversion
+
+
+def asked_hub(plan: ConversionPlan) -> SourceFacts | None:
+    """Return what the hub says now; None for a folder. Raises Unreachable if it does not answer and there is no
+    converted checkpoint."""
+    if plan.inputs.source.is_folder:
+        return None
+    env = own_environment()
+    token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
+    try:
+        with spinning("convert", f"asking the hub about {plan.inputs.source.repo}"):
+            return read_repository(plan.inputs.source, env=env, token=token)
+    except Unreachable:
+        if plan.whole:
+            return None
+        raise
+
+
+def moved(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Problem, ...]:
+    """Return a warning if the branch or tag points to other weights than those that were converted."""
+    then, now = plan.recorded.commit if plan.recorded else None, source.commit if source else None
+    if plan.whole is None or then is None or now is None or then == now:
+        return ()
+    named = plan.inputs.source.revision or BRANCH
+    message = f"{plan.inputs.source.repo} was converted at commit {then}; {named} is {now} now."
+    fix = f"To train from the newer weights, name them: model.hf.revision: {now}."
+    return (warning("hf-revision-moved", "model.hf.revision", message, fix),)
+
+
+def convert_now(workload: api.Loaded, plan: ConversionPlan) -> ConversionResult:
+    source = None if plan.inputs.source.pinned and plan.whole else asked_hub(plan)
+    print_problems(moved(plan, source))
+    if plan.whole is None:
+        look(workload, source)  # raises an error if the hub's answer forbids it
+    with converting(plan) as display:
+        asked = Conversion(
+            look=lambda: look(workload, None if plan.whole else source)[0],
+            machine=maxtext_machine,
+            cache=own_cache(),
+            on_event=display.on_event,
+            waiting=lambda: display.say("another xsft is converting these weights; waiting for it"),
+            accepted=frozenset(workload.spec.checks),
+        )
+        return convert_here(asked)

@@ -1,0 +1,119 @@
+"""`xsft checkpoint export RUN|FILE`: write trained weights as a Hugging Face model, and verify it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from xsft import api
+from xsft.actions.environments import engine_environment, maxtext_machine
+from xsft.actions.runs.waiting import print_to_stderr
+from xsft.actions.weights.export import intended, refuse_engine
+from xsft.actions.weights.export_on_cluster import export_cluster, no_logits
+from xsft.effects.facts.exported import training_of
+from xsft.effects.local.export import ExportResult, ExportWork
+from xsft.effects.local.export_upload import BUCKET, ExportRoute, export_by
+from xsft.effects.records.records import record_store
+from xsft.errors import INTERRUPTED, RunFailed, UsageError
+from xsft.screen.checkpoint_documents import EXPORT, export_fields
+from xsft.screen.documents import print_json
+from xsft.screen.progress import shown
+from xsft.trainers.export import ExportRequest, TrainedRun
+
+WORKLOADS = (".yaml", ".yml")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.what.endswith(WORKLOADS):
+        return _of_file(args)
+    _refuse_export_options(args, on_cluster=False)
+    trained = training_of(args.what, record_store())
+    if trained.output.startswith(BUCKET):
+        print_to_stderr(
+            f"xsft: {trained.run_name} is exported on this machine, which reads its weights from {trained.output}. "
+            "To send a job to its cluster instead, give its workload: xsft checkpoint export FILE.yaml"
+        )
+    return _export_here(trained, args)
+
+
+def _of_file(args: argparse.Namespace) -> int:
+    workload = api.load(args.what, settings=args.settings, run_name=args.run_name)
+    (intent,) = api.intend((workload,))
+    to_folder = args.output is not None and "://" not in args.output
+    here = workload.spec.on_this_machine or to_folder
+    _refuse_export_options(args, on_cluster=not here)
+    if here:
+        return _export_here(intended(intent), args)
+    return export_cluster(intent, intended(intent), _export_request(args), file=workload.file, args=args)
+
+
+def _export_request(args: argparse.Namespace) -> ExportRequest:
+    return ExportRequest(form=args.form, dtype=args.dtype, step=args.step)
+
+
+def _refuse_export_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
+    """Raise UsageError for options of the other place."""
+    given = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes, "--on-tpu": args.on_tpu}
+    wrong = ("--on-tpu",) if on_cluster else tuple(given)
+    if option := next((one for one in wrong if given[one]), None):
+        where = "convert" if on_cluster else "a workload of a cluster: xsft checkpoint export FILE"
+        raise UsageError(f"{option} is for {where}.", fix="Leave it out.")
+    if args.timeout is not None and not args.wait:
+        raise UsageError("--timeout is for --wait.", fix="Add it, or leave --timeout out.")
+    if on_cluster and args.verify == "logits":
+        raise no_logits()
+
+
+def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
+    route = ExportRoute(trained=trained, asked=_export_request(args), to=args.output)
+    with shown("export") as say:
+        work = ExportWork(
+            look=route.here,
+            machine=maxtext_machine,
+            say=say,
+            engine=engine_environment if args.verify == "logits" else None,
+        )
+        refuse_engine(work)
+        result = export_by(route, work)
+    match result.outcome:
+        case "completed":
+            if args.json:
+                print_json(EXPORT, export_document(result))
+            else:
+                sys.stdout.writelines(f"{line}\n" for line in export_lines(result))
+            return 0
+        case "interrupted":
+            print(f"interrupted: {result.plan.directory} stays; the same command exports again", file=sys.stderr)
+            return INTERRUPTED
+        case _:
+            where = f"The whole output: {result.log}. " if result.log else ""
+            fix = f"{where}{result.plan.directory} stays, and is not complete."
+            raise RunFailed(f"{result.plan.run_name}: {result.reason}", fix=fix, id="export-failed")
+
+
+def export_lines(result: ExportResult) -> Iterator[str]:
+    """Yield the lines of the summary at the end."""
+    plan = result.plan
+    found = "found" if result.action == "finished" else "exported"
+    yield f"{plan.training}, step {plan.inputs.step}, {plan.inputs.form}: {found}"
+    yield f"folder    {result.folder}"
+    yield f"verified  {result.why}"
+    for broken in plan.broken:
+        yield f"incomplete {broken} (kept; delete it if you like)"
+    if result.record:
+        yield f"record    {result.record}"
+
+
+def export_document(result: ExportResult) -> dict[str, Any]:
+    """Return the document `xsft.checkpoint-export/1` without its schema."""
+    verified = result.verification
+    fields = export_fields(
+        result.plan, action=result.action, why=result.why, folder=result.folder, verification=verified
+    )
+    return {
+        **fields,
+        "record": str(result.record) if result.record else None,
+        "log": str(result.log) if result.log else None,
+    }

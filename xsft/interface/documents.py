@@ -1,0 +1,141 @@
+"""The machine interface as models, on which scripts may rely. No verb imports it; tests compare their output with it.
+
+`docs/generate.py` makes xsft/schemas/*.json and docs/reference/machine-interface.md from it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from textwrap import dedent
+from typing import Any
+
+from msgspec import json
+from msgspec.inspect import CollectionType, DataclassType, DictType, StructType, TupleType, Type, UnionType, type_info
+
+from xsft.interface.base import Document, ErrorDocument
+from xsft.interface.checkpoint import CheckpointDocument, ConversionDocument, ExportDocument
+from xsft.interface.data import DataDocument, PrepareDocument
+from xsft.interface.fit import FitDocument
+from xsft.interface.image import ImageDocument
+from xsft.interface.machine import (
+    DoctorDocument,
+    PlaceAddDocument,
+    PlaceCreateDocument,
+    PlaceDocument,
+    SecretDocument,
+    ServeDocument,
+    SetupDocument,
+)
+from xsft.interface.runs import (
+    CheckDocument,
+    DiffDocument,
+    EvaluationDocument,
+    ImportDocument,
+    PlanDocument,
+    RunDocument,
+    SampleDocument,
+    SubmitDocument,
+)
+from xsft.interface.status import (
+    CancelDocument,
+    CompareDocument,
+    ReceiptDocument,
+    StatusDocument,
+    WaitDocument,
+    WhyDocument,
+)
+
+DOCUMENTS: dict[str, type[Document]] = {
+    "plan": PlanDocument,
+    "fit": FitDocument,
+    "check": CheckDocument,
+    "submit": SubmitDocument,
+    "run": RunDocument,
+    "status": StatusDocument,
+    "why": WhyDocument,
+    "receipt": ReceiptDocument,
+    "wait": WaitDocument,
+    "cancel": CancelDocument,
+    "compare": CompareDocument,
+    "diff": DiffDocument,
+    "import": ImportDocument,
+    "secret": SecretDocument,
+    "doctor": DoctorDocument,
+    "image": ImageDocument,
+    "place": PlaceDocument,
+    "place-add": PlaceAddDocument,
+    "place-create": PlaceCreateDocument,
+    "checkpoint": CheckpointDocument,
+    "checkpoint-convert": ConversionDocument,
+    "checkpoint-export": ExportDocument,
+    "data": DataDocument,
+    "data-prepare": PrepareDocument,
+    "serve": ServeDocument,
+    "sample": SampleDocument,
+    "evaluation": EvaluationDocument,
+    "setup": SetupDocument,
+    "error": ErrorDocument,
+}
+"""Verb -> its document; `error` belongs to every verb, and `evaluation` is a file."""
+
+
+def published(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a document, for readers: further fields may come in the same version, so none is
+    forbidden. The docstring below a field is its description."""
+    kinds = {kind.__name__: kind for kind in _classes(type_info(DOCUMENTS[name]))}
+    _, parts = json.schema_components((DOCUMENTS[name],), ref_template="#/$defs/{name}")
+    described = {part: _described(node, kinds[part]) for part, node in parts.items()}
+    top = described.pop(DOCUMENTS[name].__name__)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": described, **top}
+
+
+def _classes(info: Type) -> Iterator[type]:
+    """Yield the classes of a type and of all its parts."""
+    match info:
+        case StructType() | DataclassType():
+            yield info.cls
+            parts = [field.type for field in info.fields]
+        case CollectionType():
+            parts = [info.item_type]
+        case TupleType():
+            parts = list(info.item_types)
+        case UnionType():
+            parts = list(info.types)
+        case DictType():
+            parts = [info.value_type]
+        case _:
+            parts = []
+    for part in parts:
+        yield from _classes(part)
+
+
+def _described(node: dict[str, Any], kind: type) -> dict[str, Any]:
+    """Return the node with the descriptions of its fields. A part that the code has as a value is printed whole."""
+    texts = {key: text for base in reversed(kind.__mro__) for key, text in _field_texts(base).items()}
+    described = {key: {"description": texts[key]} if key in texts else {} for key in node["properties"]}
+    keys = sorted(node["properties"], key=lambda key: key != "schema")
+    properties = {key: {**node["properties"][key], **described[key]} for key in keys}
+    required = node["required"] if issubclass(kind, Document) else keys
+    about = {"description": _in_json(node["description"]).partition("\n\n")[0]} if "description" in node else {}
+    return {**node, **about, "properties": properties, "required": required}
+
+
+def _field_texts(kind: type) -> dict[str, str]:
+    if not kind.__module__.startswith("xsft."):
+        return {}
+    (source,) = ast.parse(dedent(inspect.getsource(kind))).body
+    assert isinstance(source, ast.ClassDef)
+    return {
+        field.target.id.rstrip("_"): _in_json(str(text.value.value))
+        for field, text in pairwise(source.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+
+
+def _in_json(text: str) -> str:
+    return re.sub(r"\bNone\b", "null", inspect.cleandoc(text))

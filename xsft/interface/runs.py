@@ -1,0 +1,225 @@
+"""Documents about workloads, runs, evaluations and samples."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import field
+
+from xsft.evaluation.inputs import PromptTurn
+from xsft.evaluation.report import EvaluationReport, MeasuredAnswer
+from xsft.importer.notes import PasteDifference
+from xsft.interface.base import Document, Problem, RunTimeDocument
+from xsft.launchers.audit import AuditRow
+from xsft.stages.stage import StagePlan
+from xsft.stages.walk import StageReport
+from xsft.states.rows import Row
+from xsft.trainers.shuffling import Seeds
+
+
+class Mode(Document, frozen=True, kw_only=True):
+    """The way JAX is driven, and the reason."""
+
+    value: Literal["mcjax", "pathways"]
+    reason: str
+
+
+class StageOutline(StagePlan, frozen=True, kw_only=True):
+    """A stage beside the training, as `xsft run` does it."""
+
+    problems: tuple[Problem, ...] = ()  # type: ignore[assignment]
+    """Problems that only this stage has, and why it cannot be planned."""
+
+
+class Plan(Document, frozen=True, kw_only=True):
+    """A plan: exactly what `xsft submit` does."""
+
+    file: str
+    run_name: str
+    """MaxText's run name and the output folder's; stable over resubmissions."""
+    jobset: str | None
+    """The JobSet's name: `run_name`, with `-2`, `-3`, … for later attempts. null for `target: local`."""
+    spec_digest: str
+    """sha256 of the resolved workload, 64 hex digits; equal digests are the same run."""
+    target: str
+    """`local`, or the launcher that puts it on a cluster: `xpk`."""
+    mode: Mode
+    trainer_argv: list[str]
+    """What the trainer's process receives, byte for byte, at the first start of this attempt; starts
+    `python3 -m MODULE`.
+    """
+    trainer_env: dict[str, str]
+    """Environment variables that the trainer's process must see."""
+    seeds: Seeds | None
+    """What later starts change in `trainer_argv`; null if all of them read the rows in the same order."""
+    conversion_argv: list[str] | None
+    """Command that converts the Hugging Face weights, once, before the run; null if the workload names a checkpoint, or
+    the result exists."""
+    xpk_argv: list[str] | None
+    """The `xpk workload create[-pathways]` line; null for `target: local`, or if a problem prevents rendering it."""
+    manifest: dict[str, Any] | None
+    """The object that will be created; null if `xpk_argv` is null."""
+    audit: list[AuditRow]
+    by_hand: list[str]
+    """What running `xpk_argv` by hand would lack against `manifest`, one sentence each."""
+    stages: list[StageOutline]
+    """Stages beside the training; empty if the plan has errors."""
+    time: RunTimeDocument | None
+    """null on this machine, and for a model or a TPU that the catalogue lacks."""
+    problems: list[Problem]
+
+
+class PlanDocument(Document, frozen=True, kw_only=True):
+    """`xsft plan FILE… --json`."""
+
+    schema_: Literal["xsft.plan/1"] = field(name="schema")
+    plans: list[Plan]
+    """One per file that could be read, in the order given."""
+    problems: list[Problem] = []
+    """Problems of files that could not be read; absent if there are none."""
+    exit_status: int = 0
+    """Exit status; present only with `problems`."""
+
+
+class CheckDocument(Document, frozen=True, kw_only=True):
+    """`xsft check FILE… --json`."""
+
+    schema_: Literal["xsft.check/1"] = field(name="schema")
+    ok: bool
+    """Whether no file has an error; warnings do not count."""
+    problems: list[Problem]
+    """All problems of all files."""
+    exit_status: int
+    """Exit status: 0 or 2."""
+
+
+class Result(Document, frozen=True, kw_only=True):
+    """The result of a run that has ended."""
+
+    steps: int
+    """The last step that ran."""
+    first_loss: float | None
+    last_loss: float | None
+
+
+class SubmitDocument(Document, frozen=True, kw_only=True):
+    """`xsft submit FILE --json`. `checkpoints` to `private_pids` are present for `target: local` only."""
+
+    schema_: Literal["xsft.submit/1"] = field(name="schema")
+    run_name: str
+    jobset: str | None
+    """Name of the JobSet; null for `target: local`, and for a finished run whose JobSets are gone."""
+    action: Literal["created", "adopted", "attempt", "finished"]
+    """created: a new run · adopted: a live run continues · attempt: a further attempt · finished: nothing is left to
+    do."""
+    uid: str | None
+    """UID of the JobSet; null if `jobset` is null."""
+    spec_digest: str
+    record: str | None
+    """File that records the attempt; null for a finished run of which only the JobSet is known."""
+    result: Result | None
+    """The run's result; null if it has not ended."""
+    problems: list[Problem]
+    """Warnings and notes."""
+    resumed_from: int | None = None
+    """Step of the checkpoint it continues from; for a new attempt on a cluster the last one saved."""
+    resumed_order: Literal["reshuffled", "repeated"] | None = None
+    """Order of the rows it reads from there, starting with the first row: another order than before, or the same."""
+    checkpoints: list[str] = []
+    """Saved checkpoints, the oldest first."""
+    log: str | None = None
+    """The trainer's own log."""
+    plot: str | None = None
+    """The loss curve, a picture."""
+    private_pids: bool | None = None
+    """Whether the trainer had a PID namespace of its own."""
+    run: Row | None = None
+    """With `--wait` or `--follow` on a cluster: the run as it was read last."""
+    exit_status: int = 0
+    """Exit status; present only with `run`. The last of `problems` explains one that is not 0."""
+
+
+class Difference(Document, frozen=True, kw_only=True):
+    """One difference between A and B."""
+
+    key: str
+    a: Any
+    """Value in A; null if A has none."""
+    b: Any
+    """Value in B; null if B has none."""
+
+
+class Differences(Document, frozen=True, kw_only=True):
+    """The differences, grouped by where they appear."""
+
+    keys: list[Difference]
+    """Differences of the workloads."""
+    trainer_argv: list[Difference]
+    trainer_env: list[Difference]
+    xpk_argv: list[Difference]
+    manifest: list[Difference]
+
+
+class DiffDocument(Document, frozen=True, kw_only=True):
+    """`xsft diff A B --json`."""
+
+    schema_: Literal["xsft.diff/1"] = field(name="schema")
+    a: str
+    b: str
+    same: bool
+    """Whether nothing differs; the exit status is 0 either way."""
+    differences: Differences
+
+
+class ImportDocument(Document, frozen=True, kw_only=True):
+    """`xsft import FILE --json`."""
+
+    schema_: Literal["xsft.import/1"] = field(name="schema")
+    file: str | None
+    """Path of the workload that was written; null without `-o`."""
+    workload: str
+    """Text of the workload."""
+    differences: list[PasteDifference]
+    problems: list[Problem]
+    """What must be completed or corrected in the workload."""
+    refused: list[Problem] = []
+    """Why `xsft plan` and `xsft submit` refuse it as it is; filled only if `problems` is empty."""
+    exit_status: int
+
+
+class RunDocument(Document, frozen=True, kw_only=True):
+    """`xsft run FILE --json`."""
+
+    schema_: Literal["xsft.run/1"] = field(name="schema")
+    stages: list[StageReport]
+    """Stages of the workload, in order."""
+    problems: list[Problem]
+    exit_status: int
+    """Exit status of the command."""
+
+
+class SampledPrompt(Document, frozen=True, kw_only=True):
+    """One prompt and its answers."""
+
+    prompt: list[PromptTurn]
+    base: MeasuredAnswer | None
+    """Of the weights before the training; null without --base."""
+    tuned: MeasuredAnswer
+
+
+class SampleDocument(Document, frozen=True, kw_only=True):
+    """`xsft sample RUN --prompt TEXT --json`."""
+
+    schema_: Literal["xsft.sample/1"] = field(name="schema")
+    run_name: str
+    step: int
+    """Step of the checkpoint."""
+    weights: str
+    """Path of the checkpoint."""
+    samples: list[SampledPrompt]
+
+
+class EvaluationDocument(Document, EvaluationReport, frozen=True, kw_only=True):
+    """The file `evaluation.json` of an evaluate stage."""
+
+    schema_: Literal["xsft.evaluation/1"] = field(name="schema")

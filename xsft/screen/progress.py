@@ -1,0 +1,68 @@
+"""Progress on stderr: a spinner with the seconds on a terminal, plain lines elsewhere. Quick work shows nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Protocol
+
+
+class ProgressView(Protocol):
+    """Display of progress lines."""
+
+    def __call__(self, line: str, /) -> None: ...
+
+    def pause(self) -> None:
+        """Clear the terminal for a question; the next line continues below."""
+
+
+@contextmanager
+def shown(title: str) -> Iterator[ProgressView]:
+    """Yield the display of progress lines; rich is imported only once there is a line to show."""
+    if not sys.stderr.isatty():
+        yield _Lines()
+        return
+    with ExitStack() as stack:
+        yield _Spinner(title, stack)
+
+
+class _Lines:
+    def __call__(self, line: str, /) -> None:
+        print(f"xsft: {line}", file=sys.stderr, flush=True)
+
+    def pause(self) -> None:
+        """Do nothing: plain lines need no clearing."""
+
+
+class _Spinner:
+    def __init__(self, title: str, stack: ExitStack) -> None:
+        self._title = title
+        self._stack = stack
+        self._update: Callable[[str], None] | None = None
+
+    def __call__(self, line: str, /) -> None:
+        self._update = self._update or self._start()
+        self._update(f"{self._title}: {line}")
+
+    def pause(self) -> None:
+        self._stack.close()
+        self._update = None
+
+    def _start(self) -> Callable[[str], None]:
+        from xsft.screen.bars import spinner
+
+        display = self._stack.enter_context(spinner(sys.stderr))
+        task = display.add_task(self._title, total=None)
+        return lambda text: display.update(task, description=text)
+
+
+@contextmanager
+def spinning(title: str, line: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows another line, for short requests: a spinner on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _line: None
+        return
+    with shown(title) as say:
+        say(line)
+        yield say

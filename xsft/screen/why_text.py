@@ -1,0 +1,72 @@
+"""The explanation of a run's state as text: the cause, its evidence, the next step, and other findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.spec.keypath import printable
+from xsft.spec.secrets import redact
+from xsft.states.evidence import Evidence
+from xsft.states.failing import first_failure, place
+from xsft.states.rows import Row
+from xsft.states.rule import Cause, Explanation
+from xsft.trainers.plain import plain_line
+
+OTHERS = 4
+"""Number of causes shown after the first one."""
+
+
+def why_lines(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
+    """Yield the explanation as paragraphs of text."""
+    told = ", ".join(evidence.status.evidence)
+    yield _safe(f"{_title(row, explained)}{f' (source: {told})' if told else ''}")
+    yield ""
+    yield from cause_lines(explained.cause)
+    if explained.others:
+        yield ""
+        yield "also seen:"
+        for other in explained.others[:OTHERS]:
+            where = f" [{other.where}]" if other.where else ""
+            yield _safe(f"- {other.message}{where}")
+    if row.tensorboard:
+        yield ""
+        yield _safe(f"tensorboard: {row.tensorboard}")
+
+
+def cause_lines(cause: Cause) -> Iterator[str]:
+    """Yield lines on the cause: what it is, where, its evidence, and the next step."""
+    yield _safe(cause.message)
+    if cause.basis == "inferred":
+        yield "  (inferred: no condition, event or log line names this cause)"
+    if cause.where:
+        yield _safe(f"  where: {cause.where}")
+    for line in cause.evidence:
+        yield _safe(f"  > {line}")
+    if cause.fix:
+        yield f"next: {_safe(cause.fix)}"
+
+
+def log_lines(evidence: Evidence, *, tail: int) -> Iterator[str]:
+    """Yield the last lines of the process that failed first; none if no log of one could be read."""
+    failure = first_failure(evidence)
+    log = failure.log if failure else None
+    if log is not None and log.lines:
+        yield f"the last lines of {place(log)}:"
+        yield from (_safe(f"  | {line}") for line in log.lines[-tail:])
+
+
+def _title(row: Row, explained: Explanation) -> str:
+    """Return e.g. `gemma is failed (trainer-failed), step 120 of 1000`; for a later submission also its JobSet."""
+    reason = f" ({explained.reason})" if explained.reason else ""
+    step = "" if row.step is None else f", step {row.step}{f' of {row.steps}' if row.steps else ''}"
+    attempt = f" (JobSet {row.jobset})" if row.jobset not in (None, row.run_name) else ""
+    return f"{row.run_name}{attempt} is {explained.state}{reason}{step}"
+
+
+def _safe(text: str) -> str:
+    """Return text of the cluster or the trainer without control characters, secrets and colours."""
+    return printable(_bare(text))
+
+
+def _bare(text: str) -> str:
+    return redact(plain_line(text))
