@@ -11,12 +11,20 @@ LAUNCHERS: Mapping[str, str] = MappingProxyType({"xpk": "xsft.launchers.xpk"})
 (`xsft.launchers.launcher.Launcher`). Named, not imported: workloads are read below the launchers.
 """
 
+FIRST = "xpk"
+"""The launcher of every JobSet without a label that names another one."""
+
 THIS_MACHINE = "local"
 
 
 def targets() -> tuple[str, ...]:
     """Return all names that a workload may use."""
     return (*LAUNCHERS, THIS_MACHINE)
+
+
+def launcher_named(label: str | None) -> str:
+    """Return the launcher that a JobSet's label names; xpk without a label, or if this xsft does not know it."""
+    return label if label is not None and label in LAUNCHERS else FIRST
 
 
 def on_cluster(target: str) -> bool:

@@ -19,9 +19,12 @@ from xsft.errors import SpecError, UsageError
 from xsft.launchers.launcher import ReadyRendering
 from xsft.planner import job_rendering, make_intent, make_job_plan, make_plan
 from xsft.problems import errors_in
+from xsft.reading.jobsets import jobset_of
+from xsft.reading.lastknown_line import LastKnown
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
+from xsft.states.model import Status
 from xsft.steps import Plan
 
 SECOND = "second"
@@ -95,9 +98,25 @@ def test_its_jobs_on_slices_hold_everything_too() -> None:
 def test_every_field_is_audited_as_xpks_are(mode: str) -> None:
     ours = plan(spec(mode, target=SECOND))
     intent = make_intent(spec(mode, target="xpk"), facts_for(spec(mode, target="xpk")))
-    fields = {(e.field, e.path) for e in intent.expectations}
-    assert {row.field for row in ours.audit} == {field for field, _path in fields}
-    assert len(ours.audit) == len(intent.expectations)
+    assert {row.field for row in ours.audit} == {"target", *(e.field for e in intent.expectations)}
+    assert len(ours.audit) == len(intent.expectations) + 1
+
+
+@pytest.mark.parametrize("target", ["xpk", SECOND])
+def test_status_reads_the_launcher_from_the_jobset(target: str) -> None:
+    """A run whose record names another target would have no known output."""
+    training = load_yaml((ROOT / "tests/golden/qwen3_gsm8k.manifest.yaml").read_text(encoding="utf-8"))
+    if target == SECOND:
+        training = plan(spec("mcjax", target=SECOND)).manifest
+    held = jobset_of(training)
+    assert held.target == target
+    known = LastKnown(jobset=held, observed_at="2026-11-21T12:00:00Z", status=Status(state="unknown"))
+    assert known.observation("c", unread=()).target == target
+
+
+@pytest.mark.parametrize("label", [None, "", "local", "of-another-version"])
+def test_an_unknown_launcher_is_still_one_of_a_cluster(label: str | None) -> None:
+    assert targets.launcher_named(label) == "xpk"
 
 
 def test_what_it_drops_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

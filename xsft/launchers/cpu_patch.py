@@ -27,6 +27,7 @@ from xsft.launchers.labels import (
     TPU_NODE,
     WORK_LABEL,
     WRITES_ANNOTATION,
+    target_label,
 )
 from xsft.launchers.launcher import Job
 from xsft.launchers.patch import NODE_TERMS, Change, capacity_changes, pull_secret_changes, token_changes
@@ -71,6 +72,7 @@ def _cpu_job_labels(job: Job) -> dict[str, str]:
         RUN_LABEL: run.run_name,
         JOBSET_LABEL: run.jobset,
         MODE_LABEL: run.mode.value,
+        **target_label(run.spec.target),
         WORK_LABEL: job.work,
     }
 

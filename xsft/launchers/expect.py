@@ -23,6 +23,7 @@ from xsft.launchers.labels import (
     OUTPUT_ANNOTATION,
     RUN_LABEL,
     STEPS_ANNOTATION,
+    target_label,
 )
 from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, RESTARTS_FROM, SPOT_LABEL
 from xsft.launchers.pointers import Item, Named, Pointer
@@ -56,6 +57,8 @@ def _expect_identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Expe
         yield Expectation(field="name", path=(*pod[:-1], *labels, RUN_LABEL), value=run.run_name)
         yield Expectation(field="name", path=(*pod[:-1], *labels, "xpk.google.com/workload"), value=run.jobset)
     yield Expectation(field="mode", path=(*labels, MODE_LABEL), value=run.mode.value)
+    for label, value in target_label(run.spec.target).items():
+        yield Expectation(field="target", path=(*labels, label), value=value)
     yield Expectation(field="place.namespace", path=("metadata", "namespace"), value=run.namespace)
     yield Expectation(field="queue", path=(*labels, "kueue.x-k8s.io/queue-name"), value=run.queue)
     yield Expectation(field="train.steps", path=(*annotations, STEPS_ANNOTATION), value=str(steps), requested=steps)

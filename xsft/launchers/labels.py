@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from xsft.targets import FIRST
+
 RUN_LABEL = "xsft.dev/run"
 JOBSET_LABEL = "xsft.dev/jobset"
 MODE_LABEL = "xsft.dev/mode"
+TARGET_LABEL = "xsft.dev/target"
+"""Label with the launcher that rendered a JobSet; one that xpk rendered has none."""
 WORK_LABEL = "xsft.dev/work"
 """Label of a JobSet that does not train, with its kind of work (`naming.StageWork`); a training has none."""
 SERVERS = f"{WORK_LABEL}=serve"
@@ -40,3 +44,8 @@ FIRST_HOSTS = f"{JOBSET_NAME},{COMPLETION_INDEX}=0"
 """Label selector of the first pod of every Job. With exclusive placement JobSet makes no other before that one has a
 node (jobset@v0.10.1 pkg/webhooks/pod_admission_webhook.go), and an image that one cannot pull none can.
 """
+
+
+def target_label(target: str) -> dict[str, str]:
+    """Return the label of a launcher; nothing for xpk, by which `status` takes every JobSet without one to be made."""
+    return {} if target == FIRST else {TARGET_LABEL: target}

@@ -27,6 +27,7 @@ from xsft.launchers.labels import (
     RESTART_ATTEMPT,
     RUN_LABEL,
     STEPS_ANNOTATION,
+    target_label,
 )
 from xsft.launchers.pointers import JsonValue, Named, Pointer, put, remove
 from xsft.spec.resolve import Run
@@ -86,6 +87,7 @@ def _change_identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Chan
         RUN_LABEL: run.run_name,
         JOBSET_LABEL: run.jobset,
         MODE_LABEL: run.mode.value,
+        **target_label(run.spec.target),
     }
     annotations = {
         DIGEST_ANNOTATION: digest,

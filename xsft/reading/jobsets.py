@@ -20,12 +20,14 @@ from xsft.launchers.labels import (
     OUTPUT_ANNOTATION,
     RUN_LABEL,
     STEPS_ANNOTATION,
+    TARGET_LABEL,
     WORK_LABEL,
 )
 from xsft.modes import mode_module
 from xsft.naming import ModeName, attempt_of_jobset
 from xsft.reading.lenient import count, mapping, rows, text, texts, whole
 from xsft.states.model import SERVER_JOB, Condition, ReplicatedJob, RunObject
+from xsft.targets import launcher_named
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 XPK_LABEL = "xpk.google.com/workload"
@@ -94,6 +96,7 @@ def _object_of(json: JsonObject) -> RunObject:
         uid=text(metadata.get("uid")) or "",
         created_at=text(metadata.get("creationTimestamp")) or "",
         run_name=run_name or name,
+        target=launcher_named(text(labels.get(TARGET_LABEL))),
         ours=run_name is not None and labels.get(MANAGER_LABEL) == "xsft",
         output=text(annotations.get(OUTPUT_ANNOTATION)),
         spec_digest=text(annotations.get(DIGEST_ANNOTATION)),

@@ -46,7 +46,7 @@ class LastKnown(Struct, frozen=True, kw_only=True):
         """Return the observation of that time, with its age."""
         return Observation(
             run_name=self.jobset.run_name,
-            target="xpk",
+            target=self.jobset.target,
             observed_at=self.observed_at,
             ahead_s=self.ahead_s,
             mode=self.mode,

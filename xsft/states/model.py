@@ -13,7 +13,7 @@ from xsft.naming import RowOrder
 from xsft.problems import Again
 from xsft.states.moments import before, moment, seconds_between
 from xsft.states.names import State
-from xsft.targets import Targeted
+from xsft.targets import FIRST, Targeted
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -99,6 +99,8 @@ class RunObject(Struct, frozen=True, kw_only=True):
     """xsft's label; the JobSet's own name if xsft did not create it."""
     ours: bool
     """Created by xsft."""
+    target: str = FIRST
+    """The launcher that rendered it."""
     mode: str | None = None
     """mcjax
 

@@ -24,7 +24,7 @@ def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, LastKnown]
     ended = last if last and last.ended else None
     return Observation(
         run_name=entry.run_name,
-        target="xpk",
+        target=entry.target,
         observed_at=now,
         mode=entry.mode,
         cluster=cluster,

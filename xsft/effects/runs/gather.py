@@ -162,7 +162,7 @@ def _lost(
 def _read_next(jobsets: Sequence[RunObject], *, known: Mapping[str, LastKnown], wanted: Wanted) -> list[str]:
     """Return the names of the JobSets whose progress will be read, as far as the JobSets alone show it."""
     bare = [
-        Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one)
+        Observation(run_name=one.run_name, target=one.target, observed_at=wanted.now, jobset=one)
         for one in jobsets
         if one.terminal or not one.suspended
     ]

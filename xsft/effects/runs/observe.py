@@ -104,7 +104,7 @@ class _Beside(Struct, frozen=True, kw_only=True):
         workload = self.workloads.get(jobset.uid)
         return Observation(
             run_name=jobset.run_name,
-            target="xpk",
+            target=jobset.target,
             observed_at=now,
             ahead_s=self.ahead_s,
             mode=jobset.mode,

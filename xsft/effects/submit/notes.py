@@ -103,6 +103,6 @@ def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
 
 def _suspended(jobset: RunObject) -> Problem:
     now = clock.now()
-    seen = Observation(run_name=jobset.run_name, target="xpk", observed_at=now, jobset=jobset)
+    seen = Observation(run_name=jobset.run_name, target=jobset.target, observed_at=now, jobset=jobset)
     cause = explain_state(Evidence(seen=seen, status=classify(seen, now=now)), now=now).cause
     return warning("suspended", "queue", cause.message, cause.fix)
