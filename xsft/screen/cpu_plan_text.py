@@ -36,7 +36,7 @@ def _plan_lines(plan: JobPlan[CpuJob], summary: Iterator[tuple[str, str]]) -> It
     yield from block(TITLES[plan.job.work], shell_line(plan.job.argv))
     yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.job.env.items()))
     if plan.by_hand:
-        yield from block("run by hand, that xpk line lacks", "\n".join(f"- {reason}" for reason in plan.by_hand))
+        yield from block("if you run this xpk line by hand", "\n".join(f"- {reason}" for reason in plan.by_hand))
     yield from audit_lines(plan.audit, whole=False)
     yield from problems_block(plan.problems)
 

@@ -48,7 +48,7 @@ def _lines_of_plan(plan: Plan, *, audit: bool, width: int | None) -> Iterator[st
         yield from block("seeds", _seeds(plan, plan.seeds))
     if plan.by_hand:
         reasons = (line for reason in plan.by_hand for line in _wrapped(f"- {reason}", width=width, indent=2))
-        yield from block("if run by hand, that xpk line lacks", "\n".join(reasons))
+        yield from block("if you run this xpk line by hand", "\n".join(reasons))
     if plan.audit:
         yield from audit_lines(plan.audit, whole=audit)
     yield from problems_block(plan.problems, width=width)
