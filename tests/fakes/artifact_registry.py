@@ -19,6 +19,7 @@ from tests.fakes.loopback import serving_http
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 PARENT = r"/v1/(projects/[^/]+/locations/[^/]+)/repositories"
+TYPES = "type.googleapis.com/google.devtools.artifactregistry.v1"
 UPLOADED = "2026-11-21T12:00:00Z"
 
 
@@ -32,7 +33,7 @@ class Refusal:
     message: str
     reason: str = ""
     times: int = 1000
-    page: bytes = b""
+    page: bytes | None = None
     """Instead of the error's JSON."""
 
 
@@ -62,7 +63,7 @@ class FakeArtifactRegistry:
             if refusal.times > 0 and re.search(refusal.on, line):
                 refusal.times -= 1
                 refused = _error(refusal.code, refusal.status, refusal.message, refusal.reason)
-                return refusal.code, refusal.page or refused
+                return refusal.code, refused if refusal.page is None else refusal.page
         return self._granted(method, path, query, body)
 
     def _granted(self, method: str, path: str, query: str, body: Any) -> tuple[int, Any]:
@@ -71,7 +72,7 @@ class FakeArtifactRegistry:
         if found := re.fullmatch(rf"({PARENT}/[^/]+)", path):
             return self._described(found[1].removeprefix("/v1/"))
         if re.fullmatch(r"/v1/projects/[^/]+/locations/[^/]+/operations/1", path):
-            return 200, {"name": path.removeprefix("/v1/"), **self.operations.pop(0)}
+            return 200, self._operation(path.removeprefix("/v1/"))
         if found := re.fullmatch(rf"({PARENT}/[^/]+)/dockerImages", path):
             return self._images(found[1].removeprefix("/v1/"), parse_qs(query))
         return 404, _error(404, "NOT_FOUND", f"no route: {method} {path}")
@@ -81,15 +82,14 @@ class FakeArtifactRegistry:
         if path in self.repositories:
             return 409, _error(409, "ALREADY_EXISTS", "the repository already exists")
         self.add(path, **body)
-        name = f"{parent}/operations/1"
-        if self.operations:
-            return 200, {"name": name, **self.operations.pop(0)}
-        made = {
-            "@type": "type.googleapis.com/google.devtools.artifactregistry.v1.Repository",
-            **self.repositories[path],
-        }
-        metadata = {"@type": "type.googleapis.com/google.devtools.artifactregistry.v1.OperationMetadata"}
-        return 200, {"name": name, "done": True, "metadata": metadata, "response": made}
+        return 200, self._operation(f"{parent}/operations/1")
+
+    def _operation(self, name: str) -> dict[str, Any]:
+        """What a creation, and a question about it, answers. source: google.longrunning.Operation."""
+        state = self.operations.pop(0) if self.operations else {"done": True}
+        if state["done"] and "error" not in state:
+            state = {"response": {"@type": f"{TYPES}.Repository", "format": "DOCKER"}, **state}
+        return {"name": name, "metadata": {"@type": f"{TYPES}.OperationMetadata"}, **state}
 
     def _described(self, path: str) -> tuple[int, Any]:
         if path not in self.repositories:

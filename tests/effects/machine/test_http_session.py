@@ -22,13 +22,14 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from google.auth.credentials import AnonymousCredentials
 from google.oauth2.credentials import Credentials
 
+from tests.fakes.artifact_registry import TYPES
 from tests.fakes.gcs import Bucket
 from tests.fakes.gcs import serving as serving_bucket
 from xsft.effects.images import docker_client
-from xsft.effects.images.artifact_registry import ArtifactRegistry
+from xsft.effects.images.artifact_registry import ArtifactRegistry, artifact_registry_client
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.images.seen import look_at_image
-from xsft.effects.machine.google_login import google_credentials, google_session, google_token
+from xsft.effects.machine.google_login import google_credentials, google_token
 from xsft.effects.machine.http_session import Session
 from xsft.effects.records.storage import gcs_storage
 from xsft.image.artifact_names import Repository
@@ -158,11 +159,25 @@ def test_submit_still_sees_an_image_of_a_registry_that_wants_the_users_login(ser
 def test_artifact_registry_gets_only_googles_login(server: Server) -> None:
     team = Repository(project="my-project", location="us", name="xsft")
     server.answers[f"/v1/{team.path}"] = (200, {}, b'{"format": "DOCKER"}')
-    url = f"http://{server.address}"
     for credentials in (AnonymousCredentials(), Credentials(token="of-google")):
-        with google_session(credentials) as session:
-            assert ArtifactRegistry(session=session, url=url).format_of(team) == "DOCKER"
+        with artifact_registry_client(credentials, host=server.address, scheme="http") as client:
+            assert ArtifactRegistry(client=client).format_of(team) == "DOCKER"
     assert [login for _, login in server.asked] == ["", "Bearer of-google"]
+
+
+def test_a_creation_in_artifact_registry_is_asked_after_with_googles_login(server: Server) -> None:
+    team = Repository(project="my-project", location="us", name="xsft")
+    server.answers[f"/v1/{team.path}"] = (404, {}, b"{}")
+    server.answers[f"/v1/{team.parent}/repositories"] = (
+        200,
+        {},
+        json.dumps({"name": f"{team.parent}/operations/1"}).encode(),
+    )
+    made = {"@type": f"{TYPES}.Repository"}
+    server.answers[f"/v1/{team.parent}/operations/1"] = (200, {}, json.dumps({"done": True, "response": made}).encode())
+    with artifact_registry_client(Credentials(token="of-google"), host=server.address, scheme="http") as client:
+        assert ArtifactRegistry(client=client).ensure(team, create=True) == "created"
+    assert [login for _, login in server.asked] == ["Bearer of-google"] * 3
 
 
 def test_a_login_at_google_is_renewed_by_its_own_key_alone(
@@ -236,6 +251,7 @@ SENDERS = {
     "requests": "http_session",
     "google.auth.transport": "google_login",
     "google.cloud.storage": "gcs",
+    "google.cloud.artifactregistry_v1": "artifact_registry",
     "docker": "docker_client",
     "urllib3": "",
     "httpx": "",
