@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xsft.effects.images import context as image_context
-from xsft.effects.images.cache import context_file
-from xsft.effects.images.context import code_part, deps_part, hashed, image_names, images_folder, read_tree
+from xsft.effects.images.context import (
+    code_part,
+    context_file,
+    deps_part,
+    hashed,
+    image_names,
+    images_folder,
+    read_tree,
+)
 from xsft.errors import EnvironmentMissing, UsageError
 from xsft.evaluation.program import program_archive, program_digest
 from xsft.image.context import LIMIT, context_problems

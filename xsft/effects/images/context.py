@@ -6,12 +6,14 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from xsft.effects.images.cache import context_file
-from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.paths import own_cache, private_folder
+from xsft.effects.machine.regular import read_bytes
 from xsft.errors import EnvironmentMissing, UsageError
 from xsft.evaluation.program import program_archive
 from xsft.image.context import ALWAYS_IGNORED, LIMIT, arguments, secret_in
@@ -72,18 +74,32 @@ def code_part(
         *((_package(maxtext, "maxtext"),) if maxtext else ()),
         *((_package(tunix, "tunix"),) if tunix else ()),
     ]
-    files = {f.path: f for f in (*_own_files(folder, CODE_DOCKERFILE), *_empty())}
+    empty = (ContextFile(path=name, kind="folder") for name in OVERLAYS)
+    files = {f.path: f for f in (*_own_files(folder, CODE_DOCKERFILE), *empty)}
     for tree in laid:
         for f in tree:
             if f.path in files and f.kind != "folder":
                 raise _twice(f, files[f.path])
             files[f.path] = f
     part = _dockerfile_part(folder, CODE_DOCKERFILE, own=tuple(files.values()))
-    return replace(part, files=(*part.files, _program())) if EVALUATE_ARG in part.args else part
+    if EVALUATE_ARG not in part.args:
+        return part
+    program = context_file(program_archive(), path=EVALUATE_FILE, cache=own_cache() / "image-programs")
+    return replace(part, files=(*part.files, program))
 
 
-def _program() -> ContextFile:
-    return context_file(program_archive(), path=EVALUATE_FILE, cache=own_cache() / "image-programs")
+def context_file(content: bytes, *, path: str, cache: Path) -> ContextFile:
+    """Return content as a file of a context, which is sent from files. `path`: in the context.
+
+    Raises EnvironmentMissing as `write_atomic` does.
+    """
+    sha256 = hashlib.sha256(content).hexdigest()
+    at = cache / f"{sha256}{Path(path).suffix}"
+    if not at.exists() or read_bytes(at) != content:
+        with suppress(OSError):  # the write says why
+            private_folder(cache)
+        write_atomic(at, content)
+    return ContextFile(path=path, kind="file", size=len(content), sha256=sha256, source=str(at.absolute()))
 
 
 def read_tree(root: Path, *, prefix: str = "", ignored: Ignored = lambda _path: False) -> Iterator[ContextFile]:
@@ -138,10 +154,6 @@ def _package(root: Path, name: str) -> tuple[ContextFile, ...]:
             id="image-source",
         )
     return tuple(replace(f, path=f"{name}/{f.path}") for f in _tree(found, prefix=name))
-
-
-def _empty() -> tuple[ContextFile, ...]:
-    return tuple(ContextFile(path=name, kind="folder") for name in OVERLAYS)
 
 
 def _twice(one: ContextFile, other: ContextFile) -> UsageError:

@@ -13,7 +13,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,10 +21,11 @@ from xsft.effects.images import docker_context
 from xsft.effects.images.docker_client import Engine, ImageSeen
 from xsft.effects.images.docker_login import Credential, private_config
 from xsft.effects.machine import process
+from xsft.effects.machine.parallel import start
 from xsft.errors import EnvironmentMissing, TimedOut, Unknown
 from xsft.image.build_errors import build_failed
 from xsft.image.model import BuildStep
-from xsft.image.progress import BuildEvent, BuildOutput
+from xsft.image.progress import BuildEvent, BuildOutput, Sent
 
 NEEDS_BUILDX = 23
 """First major version of the client whose BuildKit is the buildx plugin; older ones use the engine's own. source:
@@ -98,10 +98,9 @@ def build(
     Raises EnvironmentMissing, Unreachable or Refused, depending on the failure. On Ctrl-C the engine stops the build,
     and no name is given.
     """
-    one_at_a_time = _serial(on_event)
     with private_config(env=engine.env, logins=logins) as config:
         env = {**engine.env, **client.env(), "DOCKER_CONFIG": str(config)}
-        _run_build((*client.argv(), *arguments(step, names=names), "-"), step=step, env=env, on_event=one_at_a_time)
+        _run_build((*client.argv(), *arguments(step, names=names), "-"), step=step, env=env, on_event=on_event)
     found = engine.image(names[0])
     if found is None:
         raise Unknown(
@@ -136,65 +135,40 @@ def _csv_row(*fields: str) -> str:
 def _run_build(
     argv: tuple[str, ...], *, step: BuildStep, env: Mapping[str, str], on_event: Callable[[BuildEvent], None]
 ) -> None:
-    reading = BuildOutput()
-    process_ = _start_build(argv, env)
-    sending = _Sending(step=step, to=process_, on_event=on_event)
-    sending.start()
+    reading, lock = BuildOutput(), threading.Lock()
+
+    def tell(event: BuildEvent) -> None:  # called from two threads
+        with lock:
+            on_event(event)
+
+    running = _start_build(argv, env)
+    sending = start(lambda: _send_context(step, running, on_sent=tell))
     try:
-        for line in process_.stdout or ():
+        for line in running.stdout or ():
             for event in reading.events(line.decode("utf-8", "replace").rstrip()):
-                on_event(event)
-        status = process_.wait()
-        sending.join()
+                tell(event)
+        status = running.wait()
+        sending.result()
     finally:
-        _stop(process_)
-    if sending.failed:
-        raise sending.failed
+        _stop(running)
     if status:
         raise build_failed(reading, step)
 
 
-@dataclass
-class _Sending:
-    """A thread that sends the context to the docker command while its output is read."""
-
-    step: BuildStep
-    to: subprocess.Popen[bytes]
-    on_event: Callable[[BuildEvent], None]
-    failed: BaseException | None = None
-    _thread: threading.Thread = field(init=False)
-
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._send, daemon=True, name="xsft-context")
-        self._thread.start()
-
-    def join(self) -> None:
-        self._thread.join()
-
-    def _send(self) -> None:
-        """Send the tar. Docker takes a tar that is cut between two files for a complete one, so after a failure it must
-        never get the end.
-        """
-        try:
-            with suppress(BrokenPipeError):  # the command ended: its output shows why
-                docker_context.write_context(self.step.files, self.to.stdin, on_sent=self.on_event)  # type: ignore[arg-type]
-        except BaseException as failed:  # noqa: BLE001 - raised again in the thread that waits
-            self.failed = failed
-            process.stop_session(self.to, grace_s=GRACE_S)
-        finally:
-            with suppress(OSError):
-                self.to.stdin.close()  # type: ignore[union-attr]
-
-
-def _serial(on_event: Callable[[BuildEvent], None]) -> Callable[[BuildEvent], None]:
-    """Return a callback that serialises the events of two threads."""
-    lock = threading.Lock()
-
-    def tell(event: BuildEvent) -> None:
-        with lock:
-            on_event(event)
-
-    return tell
+def _send_context(step: BuildStep, to: subprocess.Popen[bytes], *, on_sent: Callable[[Sent], None]) -> None:
+    """Send the context as a tar. Docker takes a tar that is cut between two files for a complete one, so after a
+    failure it must never get the end.
+    """
+    assert to.stdin
+    try:
+        with suppress(BrokenPipeError):  # the command ended: its output shows why
+            docker_context.write_context(step.files, to.stdin, on_sent=on_sent)
+    except BaseException:
+        process.stop_session(to, grace_s=GRACE_S)
+        raise
+    finally:
+        with suppress(OSError):
+            to.stdin.close()
 
 
 def _start_build(argv: tuple[str, ...], env: Mapping[str, str]) -> subprocess.Popen[bytes]:

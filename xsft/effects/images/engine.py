@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-
-from msgspec.structs import asdict
 
 from xsft.effects.images.build import Docker, Registry
-from xsft.effects.images.cache import cache_content, cached_content
 from xsft.effects.images.docker_build import Client, build, find_client
 from xsft.effects.images.docker_client import Engine, ImageSeen, connect_engine
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential, credential_for
@@ -37,17 +32,8 @@ class RealDocker:
 
     @cached_property
     def client(self) -> Client:
-        """Return the docker command, searched only if something must be built. The search takes four processes, so the
-        result is cached while the command exists.
-        """
-        at = own_cache() / "docker-client.json"
-        known = cached_content(at)
-        with suppress(OSError, KeyError, TypeError):
-            if known["stamp"] == _stamp(known["client"]["path"]):
-                return Client(**known["client"])
-        found = find_client(self.env)
-        cache_content(at, {"client": asdict(found), "stamp": _stamp(found.path)})
-        return found
+        """Return the docker command, searched only if something must be built."""
+        return find_client(self.env)
 
     def labels(self, ref: str) -> Mapping[str, str] | None:
         found = self.engine.image(ref)
@@ -87,12 +73,6 @@ class RealDocker:
         host = parse_reference(step.args["BASE_IMAGE"]).host if step.args.get("BASE_IMAGE") else ""
         found = credential_for(host, env=self.env) if is_google(host) else None
         return (found,) if found and found.user == GOOGLE_USER else ()
-
-
-def _stamp(path: str) -> list[int]:
-    """Return values that change if the program is replaced. Raises OSError if it does not exist."""
-    found = Path(path).stat()
-    return [found.st_mtime_ns, found.st_size]
 
 
 def real_docker(*, registries: Registries, env: Mapping[str, str]) -> RealDocker:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from xsft.effects.images.cache import cache_content, cached_content, context_file
+from xsft.effects.images.context import context_file
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
 from xsft.effects.machine.process import run
+from xsft.effects.machine.regular import read_text
 from xsft.errors import XsftError
 from xsft.image.model import BuildStep
 from xsft.image.thin import LISTED, OVERLAYS, Installed, left_out, listing, without
@@ -53,12 +58,20 @@ def _understands(step: BuildStep) -> bool:
 
 def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Path) -> dict[str, Installed]:
     at = cache / f"{image_id.removeprefix('sha256:')}.json"
-    if known := cached_content(at):
-        return known
+    with suppress(OSError, ValueError):
+        if known := _json_object(read_text(at)):
+            return known
     found = _ask_image(image_id, docker=docker, env=env)
     if found:
-        cache_content(at, dict(found))  # also replaces a file that cannot be read
+        _cache_files(at, found)
     return found
+
+
+def _cache_files(at: Path, found: Mapping[str, Installed]) -> None:
+    """Write the cache file, if that is possible."""
+    with suppress(OSError, XsftError):
+        private_folder(at.parent)
+        write_atomic(at, json.dumps(found), mode=PRIVATE_FILE)
 
 
 def _ask_image(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[str, Installed]:
@@ -68,6 +81,12 @@ def _ask_image(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[st
     argv = (docker, "run", "--rm", "--network=none", "--entrypoint=python3", image_id, "-I", "-c", PROGRAM, *OVERLAYS)
     try:
         done = run(argv, env=env, timeout_s=ASK_TIMEOUT_S)
-        return dict(json.loads(done.stdout)) if done.ok else {}
+        return _json_object(done.stdout) if done.ok else {}
     except (XsftError, ValueError):
         return {}
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """Return the object; empty for another value. Raises ValueError for what is not JSON."""
+    found = json.loads(text)
+    return found if isinstance(found, dict) else {}
