@@ -23,6 +23,7 @@ from xsft.effects.images.artifact_registry import (
 )
 from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_push import pusher
+from xsft.effects.images.registry_client import Registries
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
 from xsft.image.artifact_names import Repository
 
@@ -276,7 +277,9 @@ def test_what_was_pushed_is_what_is_listed(engine: Engine, registry: Registry, t
         serving.add(team.path)
         serving.page = 1
         (listed,) = asked.images(team, name="team/image")
-        assert (listed.digest, listed.tags, listed.size) == (pushed.digest, ("code-1", "code-2"), pushed.size)
+        manifest = Registries(env=engine.env).manifest(f"{repository}/image@{pushed}")
+        assert manifest is not None
+        assert (listed.digest, listed.tags, listed.size) == (pushed, ("code-1", "code-2"), manifest.size)
         assert listed.uploaded_at == "2026-11-21T12:00:00Z"
         assert asked.images(team, name="team") == ()
         assert {image.name for image in asked.images(team)} == {"team/image", "team/other"}

@@ -69,9 +69,10 @@ def test_what_arrived_is_proven_by_its_bytes(docker: Engine, registry: Registry,
     events: list[BuildEvent] = []
     repository = f"{registry.address}/{registry.repository}"
     pushed = pusher(docker).push(image, repository=repository, tag="code-1", on_event=events.append)
-    assert pushed.digest == registry.digest("code-1")
-    assert pushed.ref == f"{repository}@{pushed.digest}"
-    assert pushed.size >= sum(registry.layers("code-1").values())
+    assert pushed == registry.digest("code-1")
+    manifest = Registries(env=docker.env).manifest(f"{repository}@{pushed}")
+    assert manifest is not None
+    assert manifest.size >= sum(registry.layers("code-1").values())
     moved = [event for event in events if isinstance(event, Layer)]
     assert max(event.bytes for event in moved) > SIZE / 2
     assert {event.state for event in moved} >= {"moving", "done"}
@@ -85,12 +86,13 @@ def test_pulled_by_digest_it_is_the_same_image(
 ) -> None:
     before = docker.image(image)
     assert before is not None
-    pushed = pusher(docker).push(image, repository=f"{registry.address}/{registry.repository}", tag="code-1")
+    repository = f"{registry.address}/{registry.repository}"
+    pushed = pusher(docker).push(image, repository=repository, tag="code-1")
     engine.docker("rmi", "--force", before.id)
-    assert docker.image(pushed.ref) is None
-    seen = docker.pull(pushed.ref)
+    assert docker.image(f"{repository}@{pushed}") is None
+    seen = docker.pull(f"{repository}@{pushed}")
     assert seen.id == before.id
-    assert seen.digest_in(pushed.repository) == pushed.digest
+    assert seen.digest_in(repository) == pushed
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_what_passes_is_tried_again(
     bad_proxy.faults.append(replace(fault))
     repository = f"{bad_proxy.address}/{registry.repository}"
     pushed = pushing(docker, waits).push(image, repository=repository, tag="code-1", on_event=events.append)
-    assert pushed.digest == registry.digest("code-1")
+    assert pushed == registry.digest("code-1")
     assert bad_proxy.faults[0].times == 0, "it met every one"
     assert waits == sorted(waits)
     assert waits == [event.pause_s for event in events if isinstance(event, Retrying)]
@@ -236,7 +238,7 @@ def test_the_token_opens_the_registry_and_is_nowhere_afterwards(
     before = {path: path.read_bytes() for path in own.rglob("*") if path.is_file()}
     made = google(docker, token, registries=Reading(registries=Registries(env={}), proxy=bad_proxy))
     pushed = made.push(image, repository=f"{bad_proxy.address}/{registry.repository}", tag="code-1")
-    assert pushed.digest == registry.digest("code-1")
+    assert pushed == registry.digest("code-1")
     assert {path: path.read_bytes() for path in own.rglob("*") if path.is_file()} == before
     assert any(seen.login == bad_proxy.login for seen in bad_proxy.seen)
 
@@ -264,7 +266,7 @@ def test_two_at_once_end_right(docker: Engine, registry: Registry, image: str) -
     repository = f"{registry.address}/{registry.repository}"
 
     def push(_: int) -> str:
-        return pusher(docker_client.connect_engine(docker.env)).push(image, repository=repository, tag="code-1").digest
+        return pusher(docker_client.connect_engine(docker.env)).push(image, repository=repository, tag="code-1")
 
     with ThreadPoolExecutor(2) as pool:
         assert set(pool.map(push, range(2))) == {registry.digest("code-1")}
@@ -286,8 +288,8 @@ def test_where_another_push_took_the_tag_the_own_image_is_named_by_its_digest(
     pushed = replace(pusher(docker), registries=Meanwhile(env=docker.env)).push(
         image, repository=repository, tag="code-1"
     )
-    assert pushed.digest != registry.digest("code-1")
-    assert Registries(env=docker.env).manifest_digest(pushed.ref) == pushed.digest
+    assert pushed != registry.digest("code-1")
+    assert Registries(env=docker.env).manifest_digest(f"{repository}@{pushed}") == pushed
 
 
 @pytest.mark.parametrize("lie", ["header", "missing"])
@@ -337,7 +339,7 @@ def test_interrupted_half_way_and_repeated_it_ends_right(
     assert registry.digest("code-1") is None
     bad_proxy.faults.clear()
     pushed = pusher(docker).push("xsft-test/large:made", repository=repository, tag="code-1")
-    assert pushed.digest == registry.digest("code-1")
+    assert pushed == registry.digest("code-1")
 
 
 def test_a_registry_that_is_not_running(docker: Engine, image: str) -> None:

@@ -45,8 +45,8 @@ def test_what_a_question_carries() -> None:
     send(session, "POST", "https://r/v2/", headers={"Accept": "x"})
     options = {"timeout": 10.0, "stream": True, "allow_redirects": False, "headers": {"Accept": "x"}}
     assert session.asked == [("POST", "https://r/v2/", options)]
-    send(session, "GET", "https://r/v2/", allow_redirects=True, stream=False)
-    assert session.asked[-1][2] == {"timeout": 10.0, "stream": False, "allow_redirects": True}
+    send(session, "GET", "https://r/v2/", allow_redirects=True)
+    assert session.asked[-1][2] == {"timeout": 10.0, "stream": True, "allow_redirects": True}
 
 
 def test_what_of_an_answer_is_kept() -> None:

@@ -33,6 +33,9 @@ LINKED = ("contexts", "cli-plugins")
 """Folders beside it: named contexts, and buildx if the user installed it for this account."""
 
 
+GoogleToken = Callable[[Mapping[str, str]], str | None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Credential:
     """A login to a registry. Never printed."""
@@ -43,19 +46,10 @@ class Credential:
     refresh: bool = False
     """The secret is an OAuth2 refresh token (Docker's "identity token"): only a registry's token service accepts it."""
 
-
-def credential_for(
-    host: str,
-    *,
-    env: Mapping[str, str],
-    token: Callable[[Mapping[str, str]], str | None] | None = None,
-) -> Credential | None:
-    """Return the credential, or None. For Google's registries: a short-lived token of the user's login; for others, or
-    without that login: the one Docker itself has. Raises Unreachable if Google's login service does not answer.
-    """
-    if is_google(host) and (found := (token or token_of_google)(env)):
-        return Credential(host=host, user=GOOGLE_USER, secret=found)
-    return own_credential(host, env=env)
+    @property
+    def basic(self) -> str:
+        """Return it for HTTP's Basic scheme and Docker's configuration."""
+        return base64.b64encode(f"{self.user}:{self.secret}".encode()).decode()
 
 
 def token_of_google(env: Mapping[str, str]) -> str | None:
@@ -71,6 +65,21 @@ def token_of_google(env: Mapping[str, str]) -> str | None:
     except GoogleAuthError as failed:
         doing = Doing(what="log in", host="Google", google=True)
         raise login_refused(words(str(failed)), doing) from None
+
+
+def google_credential(host: str, *, env: Mapping[str, str], token: GoogleToken = token_of_google) -> Credential | None:
+    """Return a short-lived token of the user's Google login; None without one, and for a registry that is not Google's.
+    Raises as `token_of_google` does.
+    """
+    found = token(env) if is_google(host) else None
+    return Credential(host=host, user=GOOGLE_USER, secret=found) if found else None
+
+
+def credential_for(host: str, *, env: Mapping[str, str], token: GoogleToken = token_of_google) -> Credential | None:
+    """Return the credential, or None. For Google's registries: a token of the user's login; for others, or without that
+    login: the one Docker itself has. Raises as `token_of_google` does.
+    """
+    return google_credential(host, env=env, token=token) or own_credential(host, env=env)
 
 
 def own_credential(host: str, *, env: Mapping[str, str]) -> Credential | None:
@@ -145,16 +154,12 @@ def _with_logins(config: Mapping[str, Any], logins: Iterable[Credential]) -> dic
     getConfiguredCredentialStore.
     """
     given = {login.host: login for login in logins}
-    auths = {host: {"auth": _basic(login)} for host, login in given.items()}
+    auths = {host: {"auth": login.basic} for host, login in given.items()}
     return {
         **config,
         "auths": {**(config.get("auths") or {}), **auths},
         "credHelpers": {**(config.get("credHelpers") or {}), **dict.fromkeys(given, "")},
     }
-
-
-def _basic(login: Credential) -> str:
-    return base64.b64encode(f"{login.user}:{login.secret}".encode()).decode()
 
 
 def own_folder(env: Mapping[str, str]) -> Path:

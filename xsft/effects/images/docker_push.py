@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec import Struct
-
 from xsft.effects.images.docker_client import Engine, ImageSeen, error_of, layer_of, told_by_engine
-from xsft.effects.images.docker_login import GOOGLE_USER, Credential, auth_for, credential_for, own_folder
+from xsft.effects.images.docker_login import Credential, auth_for, google_credential, own_folder
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.machine.clock import monotonic, pause
 from xsft.errors import Unknown, XsftError
@@ -45,21 +43,6 @@ LONGEST_PAUSE_S = 60.0
 """Maximum pause that a registry may ask for; a longer one is left to the user."""
 
 
-class Pushed(Struct, frozen=True, kw_only=True):
-    """An image that was pushed, as the registry has it."""
-
-    repository: str
-    tag: str
-    digest: str
-    """`sha256:…` of the manifest, whose bytes were read back."""
-    size: int
-    """Bytes the registry stores for it, compressed, including layers shared with other images."""
-
-    @property
-    def ref(self) -> str:
-        return f"{self.repository}@{self.digest}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Pusher:
     """Pushes and pulls through one engine, with the logins of one user."""
@@ -74,8 +57,9 @@ class Pusher:
 
     def push(
         self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None] = lambda _: None
-    ) -> Pushed:
-        """Tag the engine's image as `repository:tag`, push it, and read back what arrived.
+    ) -> str:
+        """Tag the engine's image as `repository:tag`, push it, and read back what arrived. Returns the digest of its
+        manifest.
 
         Raises Unreachable (login, permission, limit, network), EnvironmentMissing (no such repository, disk full), and
         Unknown if the registry has something other than what was pushed: nothing may be recorded then.
@@ -89,7 +73,8 @@ class Pusher:
         if not auth and doing.google:
             raise login_missing(host, google=True)
         said = self._until_done(repository, tag, auth=auth, doing=doing, on_event=on_event)
-        return self._proven(repository, tag, said)
+        self._prove(repository, tag, said)
+        return said
 
     def pull(self, ref: str, *, on_event: Callable[[BuildEvent], None] = lambda _: None) -> ImageSeen:
         """Pull by digest or tag; anonymously without a login, since a public image needs none. Raises as `Engine.pull`
@@ -157,7 +142,7 @@ class Pusher:
         pause = max(PAUSES_S[tries - 1], asked or 0.0)
         return pause if pause <= LONGEST_PAUSE_S else None
 
-    def _proven(self, repository: str, tag: str, pushed: str) -> Pushed:
+    def _prove(self, repository: str, tag: str, pushed: str) -> None:
         """Verify the bytes of the manifest under the digest that was pushed: another push may have moved the tag."""
         mine = self.registries.manifest(f"{repository}@{pushed}")
         tagged = self.registries.manifest_digest(f"{repository}:{tag}")
@@ -167,7 +152,6 @@ class Pusher:
                 fix="Push again; nothing was recorded.",
                 id="push-unconfirmed",
             )
-        return Pushed(repository=repository, tag=tag, digest=mine.digest, size=mine.size)
 
 
 def pusher(engine: Engine, *, registries: Registries | None = None) -> Pusher:
@@ -175,7 +159,7 @@ def pusher(engine: Engine, *, registries: Registries | None = None) -> Pusher:
     return Pusher(
         engine=engine,
         registries=registries or Registries(env=engine.env),
-        credential=lambda host: _google_only(credential_for(host, env=engine.env)),
+        credential=lambda host: google_credential(host, env=engine.env),
     )
 
 
@@ -184,13 +168,6 @@ def _refusal(failed: str, doing: Doing, *, has_login: bool) -> XsftError:
     if error.problem_id == "registry-login-refused" and not has_login:
         return login_missing(doing.host, google=doing.google)
     return error
-
-
-def _google_only(found: Credential | None) -> Credential | None:
-    """Return the credential only if it is a Google token: Docker uses a login of its own, or gcloud's helper, by
-    itself.
-    """
-    return found if found and found.user == GOOGLE_USER else None
 
 
 @dataclass

@@ -9,7 +9,7 @@ from functools import cached_property
 from xsft.effects.images.build import Docker, Registry
 from xsft.effects.images.docker_build import Client, build, find_client
 from xsft.effects.images.docker_client import Engine, ImageSeen, connect_engine
-from xsft.effects.images.docker_login import GOOGLE_USER, Credential, credential_for
+from xsft.effects.images.docker_login import Credential, google_credential
 from xsft.effects.images.docker_push import Pusher, pusher
 from xsft.effects.images.installed import thinned
 from xsft.effects.images.registry_client import Registries
@@ -19,7 +19,6 @@ from xsft.image.model import Base, BuildStep, Locked
 from xsft.image.progress import BuildEvent
 from xsft.image.recipe import IMAGE_LABEL, base_of
 from xsft.image.reference import parse_reference
-from xsft.image.registry_names import is_google
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ class RealDocker:
         self.engine.tag(ref, repository=repository, tag=tag)
 
     def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> str:
-        return self._pusher().push(image, repository=repository, tag=tag, on_event=on_event).digest
+        return self._pusher().push(image, repository=repository, tag=tag, on_event=on_event)
 
     def _pusher(self) -> Pusher:
         return pusher(self.engine, registries=self.registries)
@@ -71,8 +70,8 @@ class RealDocker:
     def _logins(self, step: BuildStep) -> tuple[Credential, ...]:
         """Return the logins for a base in one of Google's registries; the build has the user's other logins anyway."""
         host = parse_reference(step.args["BASE_IMAGE"]).host if step.args.get("BASE_IMAGE") else ""
-        found = credential_for(host, env=self.env) if is_google(host) else None
-        return (found,) if found and found.user == GOOGLE_USER else ()
+        found = google_credential(host, env=self.env)
+        return (found,) if found else ()
 
 
 def real_docker(*, registries: Registries, env: Mapping[str, str]) -> RealDocker:

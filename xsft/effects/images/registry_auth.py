@@ -5,7 +5,6 @@ source: distribution@2.8 docs/spec/auth/token.md; Artifact Registry's documentat
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,10 +68,6 @@ class RegistryLogin:
         return found.get("token") or found.get("access_token") if isinstance(found, dict) else None
 
 
-def login_for(host: str, env: Mapping[str, str]) -> RegistryLogin:
-    return RegistryLogin(host, env)
-
-
 def _refreshing(credential: Credential) -> dict[str, str]:
     """source: distribution@2.8 docs/spec/auth/oauth.md."""
     return {"grant_type": "refresh_token", "refresh_token": credential.secret, "client_id": "xsft"}
@@ -81,5 +76,4 @@ def _refreshing(credential: Credential) -> dict[str, str]:
 def _basic(credential: Credential | None) -> dict[str, str]:
     if credential is None or credential.refresh:
         return {}
-    pair = base64.b64encode(f"{credential.user}:{credential.secret}".encode()).decode()
-    return {"Authorization": f"Basic {pair}"}
+    return {"Authorization": f"Basic {credential.basic}"}

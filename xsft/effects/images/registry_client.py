@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from requests import RequestException
 
-from xsft.effects.images.registry_auth import RegistryLogin, login_for
+from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.images.registry_http import BUSY, MAX_BYTES, TIMEOUT_S, Asking, RegistryAnswer
 from xsft.effects.machine import clock
 from xsft.effects.machine.http_session import Session
@@ -48,8 +48,6 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """A manifest whose bytes match its digest."""
 
     digest: str
-    kind: str
-    """Its media type."""
     config: str
     """Digest of the image's configuration; empty if it has none."""
     platforms: Mapping[str, str]
@@ -74,10 +72,9 @@ class _Descriptor(Struct):
     platform: _Platform | None = None
 
 
-class _Document(Struct, rename="camel"):
+class _Document(Struct):
     """A manifest or an index. source: OCI image-spec v1.1 manifest.md, image-index.md."""
 
-    media_type: str = ""
     config: _Descriptor | None = None
     layers: tuple[_Descriptor, ...] | None = ()
     manifests: tuple[_Descriptor, ...] | None = ()
@@ -129,7 +126,7 @@ class Registries:
     """A client of any registry, with the login that the user has for it. Mutable: logins are kept."""
 
     env: Mapping[str, str] = field(repr=False)
-    login: Callable[[str, Mapping[str, str]], RegistryLogin] = login_for
+    login: Callable[[str, Mapping[str, str]], RegistryLogin] = RegistryLogin
     sleep: Callable[[float], None] = clock.pause
     budget_s: float = BUDGET_S
     _logins: dict[str, RegistryLogin] = field(default_factory=dict, repr=False)
@@ -254,7 +251,6 @@ def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:
     }
     return Manifest(
         digest=digest,
-        kind=found.media_type or str(answer.headers.get("Content-Type") or ""),
         config=found.config.digest if found.config else "",
         platforms=platforms,
         size=sum(part.size for part in (found.config, *(found.layers or ())) if part),

@@ -159,9 +159,7 @@ def patiently(once: Callable[[], RegistryAnswer], *, sleep: Callable[[float], No
 def send(
     session: Any, method: str, url: str, *, allow_redirects: bool = False, max_bytes: int = MAX_BYTES, **options: Any
 ) -> RegistryAnswer:
-    """Send one request. Of an answer larger than `max_bytes`, only enough is read to show that, unless `stream` is
-    false.
-    """
+    """Send one request. Of an answer larger than `max_bytes`, only enough is read to show that."""
     options = {"timeout": TIMEOUT_S, "stream": True, "allow_redirects": allow_redirects, **options}
     with session.request(method, url, **options) as answer:
         return RegistryAnswer(
