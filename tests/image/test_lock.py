@@ -67,6 +67,20 @@ def test_a_row_without_a_byte_unit_is_not_read(key: str) -> None:
     assert read_lock(json.dumps(document)) == {}
 
 
+@pytest.mark.parametrize(("key", "value"), [("digest", "latest"), ("base", 7), ("dirty", "yes"), ("commit", 7)])
+def test_a_row_with_another_kind_of_value_is_not_read(key: str, value: object) -> None:
+    document = json.loads(updated(None, LOCKED))
+    document["images"][LOCKED.repository][key] = value
+    assert read_lock(json.dumps(document)) == {}
+
+
+@pytest.mark.parametrize("options", [7, {"code": "extra"}, {"args": ["A"]}, {"vllm": 1}])
+def test_options_with_another_kind_of_value_are_unknown(options: object) -> None:
+    document = json.loads(updated(None, LOCKED))
+    document["images"][LOCKED.repository]["options"] = options
+    assert read_lock(json.dumps(document)) == {LOCKED.repository: replace(LOCKED, options=None)}
+
+
 @pytest.mark.parametrize("digest", [None, "", "latest", "sha256:12", 7, "sha256:" + "cd" * 32 + " x"])
 def test_a_digest_of_the_dependencies_that_is_none_is_not_read(digest: object) -> None:
     """Locks of an earlier xsft have none either."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.image.materials import DIGEST, OPTIONS, file, material, recipe
 from tests.replacing import replace
 from xsft.image.model import Base, BuildSecret, ContextFile
-from xsft.image.recipe import code_tag, deps_tag, differs, local_name, repository_of
+from xsft.image.recipe import content_tag, differs, local_name, repository_of
 
 NAMES = st.text("ab/.é\udcff", min_size=1, max_size=4)
 FILES = st.lists(st.tuples(NAMES, st.binary(max_size=4), st.booleans()), max_size=5, unique_by=lambda row: row[0])
@@ -34,6 +34,12 @@ def test_the_two_builds_and_their_arguments() -> None:
 
 def test_only_the_dependencies_are_built_with_a_network() -> None:
     assert (recipe().deps.network, recipe().code.network) == ("default", "none")
+
+
+def test_a_tag_is_the_same_in_every_release() -> None:
+    """Another one would let everyone build and push what their registry has, and call their locks stale."""
+    assert recipe().deps.tag == "deps-3f795c03198340f6a458"
+    assert recipe().code.tag == "code-d4c422767fcff8bbc966"
 
 
 def test_builder_and_commit_do_not_change_the_tag() -> None:
@@ -94,8 +100,8 @@ def made(rows: list[tuple[str, bytes, bool]]) -> tuple[ContextFile, ...]:
     return tuple(file(path, content, executable=executable) for path, content, executable in rows)
 
 
-def deps(files: tuple[ContextFile, ...], args: dict[str, str], base: str = "b", platform: str = "p") -> str:
-    return deps_tag(files, dockerfile="Dockerfile", args=args, labels={}, platform=platform, base=base)
+def deps(files: tuple[ContextFile, ...], args: dict[str, str], **told: object) -> str:
+    return content_tag("deps", files, args=args, **told)
 
 
 @given(FILES, ARGS, st.randoms())
@@ -119,21 +125,31 @@ def test_arguments_that_differ_make_another_tag(one, other) -> None:
     assert deps((), one) != deps((), other)
 
 
-def test_kind_mode_target_base_platform_and_the_layer_below_count() -> None:
+def test_kind_mode_target_and_whatever_else_is_told_count() -> None:
     link = ContextFile(path="a", kind="link", target="b")
     tags = {
         deps((), {}),
+        deps((), {}, base="b"),
         deps((), {}, base="c"),
-        deps((), {}, platform="q"),
-        deps_tag((), dockerfile="Dockerfile", args={}, labels={"a": "b"}, platform="p", base="b"),
+        deps((), {}, labels={"a": "b"}),
         deps((link,), {}),
         deps((replace(link, target="c"),), {}),
         deps((ContextFile(path="a", kind="folder"),), {}),
         deps((file("a", b"x"),), {}),
         deps((file("a", b"x", executable=True),), {}),
-        code_tag((), dockerfile="Dockerfile", args={}, platform="p", deps="b"),
-        code_tag((), dockerfile="Dockerfile", args={}, platform="p", deps="c"),
-        code_tag((), dockerfile="Dockerfile", args={}, platform="q", deps="c"),
-        code_tag((), dockerfile="other.Dockerfile", args={}, platform="p", deps="c"),
+        content_tag("code", (), args={}),
     }
-    assert len(tags) == 13
+    assert len(tags) == 10
+
+
+def test_dockerfile_base_labels_and_arguments_are_part_of_a_tag() -> None:
+    plain, parts = recipe(), material()
+    tags = {
+        plain.deps.tag,
+        recipe(deps=replace(parts.deps, dockerfile="other")).deps.tag,
+        recipe(deps=replace(parts.deps, args={})).deps.tag,
+        recipe(base=Base(ref="python:3.12-slim", image_id="sha256:1")).deps.tag,
+        recipe(packages={"jax": "0.11.0"}).deps.tag,
+    }
+    assert len(tags) == 5
+    assert recipe(code=replace(parts.code, dockerfile="other")).code.tag != plain.code.tag

@@ -132,15 +132,11 @@ def build_failed(reading: BuildOutput, step: BuildStep) -> XsftError:
         )
     for known in KNOWN:
         if re.search(known.pattern, tail, re.IGNORECASE):
-            return known.error(_with_tail(said, tail), fix=known.fix, id=known.id)
+            return known.error(f"{said}\n{tail}", fix=known.fix, id=known.id)
     if not reading.failed:
         return explain_docker_error(reading.error or tail, Doing(what=f"build the {step.name} image"))
     fix = "The last lines above are the step's own; correct what they name and build again: what succeeded is kept."
-    return EnvironmentMissing(_with_tail(said, tail), fix=fix, id="build-failed")
-
-
-def _with_tail(said: str, tail: str) -> str:
-    return f"{said}\n{tail}"
+    return EnvironmentMissing(f"{said}\n{tail}", fix=fix, id="build-failed")
 
 
 def _short_name(name: str) -> str:

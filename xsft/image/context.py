@@ -56,8 +56,8 @@ def context_problems(files: Sequence[ContextFile], *, limit: int = LIMIT) -> tup
 
 def accepting(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
     """Turn accepted problems into warnings; only the size may be accepted, not a broken link or a secret."""
-    taken = set(ids)
-    return tuple(_as_accepted(p) if p.id in taken & {*ACCEPTABLE} else p for p in problems)
+    taken = {*ids} & {*ACCEPTABLE}
+    return tuple(warning(p.id, p.where, f"{p.message} (accepted)", "") if p.id in taken else p for p in problems)
 
 
 def size_of(files: Iterable[ContextFile]) -> int:
@@ -97,10 +97,6 @@ def _large(files: Sequence[ContextFile], *, limit: int) -> Iterator[Problem]:
     message = f"The build context is {size_text(size)}; the limit is {size_text(limit)}. Largest files: {named}."
     fix = "Add what the image does not need to .dockerignore, or pass --accept image-context-large."
     yield error("image-context-large", "", message, fix)
-
-
-def _as_accepted(problem: Problem) -> Problem:
-    return warning(problem.id, problem.where, f"{problem.message} (accepted)", "")
 
 
 def arguments(text: str) -> dict[str, str | None]:

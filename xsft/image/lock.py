@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import NODEFAULT
+from msgspec import ValidationError, convert
 from msgspec.structs import asdict, fields, replace
 
 from xsft.image.model import Base, BuildOptions, Locked
@@ -106,33 +106,22 @@ def _lock_row(locked: Locked) -> dict[str, Any]:
 
 def _locked(image: str, repository: str, row: Mapping[str, Any]) -> Locked | None:
     """Return the entry, or None for a row without a valid digest."""
-    known = {
-        f.name: row[f.name]
-        for f in fields(Locked)
-        if f.name in row and f.name not in {"image", "repository", "options"}
-    }
+    known = {**row, "image": image, "repository": repository, "options": None}
     if not _DIGEST.fullmatch(str(known.get("deps_digest"))):
-        known.pop("deps_digest", None)
-    texts = {"digest", "maxtext", "deps", "code", "pushed_at", "base", "evaluate"}
-    if any(not isinstance(value, str) for name, value in known.items() if name in texts):
+        known["deps_digest"] = None
+    try:
+        found = convert(known, Locked)
+    except ValidationError:
         return None
-    required = {f.name for f in fields(Locked) if f.default is NODEFAULT} - {"image", "repository"}
-    if required - known.keys() or not _DIGEST.fullmatch(known["digest"]):
-        return None
-    return Locked(
-        image=image,
-        repository=repository,
-        options=_options_of_row(image, known["maxtext"], row.get("options")),
-        **known,
-    )
+    options = _options_of_row(image, found.maxtext, row.get("options"))
+    return replace(found, options=options) if _DIGEST.fullmatch(found.digest) else None
 
 
 def _options_of_row(image: str, maxtext: str, row: Any) -> BuildOptions | None:
     """Return the options of the build; None if one is unknown to this xsft: without it another image would be built."""
-    names = {f.name for f in fields(BuildOptions)}
-    if not isinstance(row, Mapping) or row.keys() - names:
+    if not isinstance(row, Mapping) or row.keys() - {f.name for f in fields(BuildOptions)}:
         return None
-    given = {**row, "image": image, "maxtext": row.get("maxtext", maxtext)}
-    if isinstance(given.get("code"), list):
-        given["code"] = tuple(given["code"])
-    return BuildOptions(**given)
+    try:
+        return convert({"maxtext": maxtext, **row, "image": image}, BuildOptions)
+    except ValidationError:
+        return None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from xsft.image.model import Base, BuildOptions, BuildSecret, BuildStep, ContextFile, DockerfilePart, Material, Recipe
 
@@ -135,11 +136,12 @@ def _deps(options: BuildOptions, material: Material) -> BuildStep:
     }
     args = _declared(given, material.deps)
     labels = {**_image_labels(options, kind="deps", lock=lock), **_packages_label(material.packages, args)}
-    tag = deps_tag(
+    tag = content_tag(
+        "deps",
         material.deps.files,
         dockerfile=material.deps.dockerfile,
         args=args,
-        labels=labels,
+        labels=labels,  # all of them, so that one tag never means two sets of dependencies
         platform=PLATFORM,
         base=base.known if base else "",
     )
@@ -169,7 +171,7 @@ def _code(options: BuildOptions, material: Material, *, deps: BuildStep) -> Buil
     args = _declared(given, material.code)
     counted = {name: value for name, value in args.items() if name not in NOT_IDENTITY}
     files, dockerfile = material.code.files, material.code.dockerfile
-    tag = code_tag(files, dockerfile=dockerfile, args=counted, platform=PLATFORM, deps=deps.tag)
+    tag = content_tag("code", files, dockerfile=dockerfile, args=counted, platform=PLATFORM, deps=deps.tag)
     return BuildStep(
         name="code",
         tag=tag,
@@ -193,45 +195,8 @@ def _dashed(image: str) -> str:
     return image.replace("_", "-")
 
 
-def deps_tag(
-    files: Iterable[ContextFile],
-    *,
-    dockerfile: str,
-    args: Mapping[str, str],
-    labels: Mapping[str, str],
-    platform: str,
-    base: str,
-) -> str:
-    """Return the tag of the dependencies' image.
-
-    `base` identifies the base image: its digest, or `Base.known`. All labels are hashed, so that one tag never means
-    two sets of dependencies.
-    """
-    told = {"args": dict(args), "labels": dict(labels), "platform": platform, "base": base}
-    return f"deps-{_recipe_digest({'dockerfile': dockerfile, 'files': _context_rows(files), **told})}"
-
-
-def code_tag(
-    files: Iterable[ContextFile], *, dockerfile: str, args: Mapping[str, str], platform: str, deps: str
-) -> str:
-    """Return the tag of the code's image.
-
-    `deps`: the tag of the dependencies it builds on. `args`: without those that only become labels.
-    """
-    content = {
-        "dockerfile": dockerfile,
-        "files": _context_rows(files),
-        "args": dict(args),
-        "platform": platform,
-        "deps": deps,
-    }
-    return f"code-{_recipe_digest(content)}"
-
-
-def _context_rows(files: Iterable[ContextFile]) -> list[list[str | bool | None]]:
-    return [[f.path, f.kind, f.executable, f.sha256, f.target] for f in sorted(files, key=lambda f: f.path)]
-
-
-def _recipe_digest(content: Mapping[str, object]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+def content_tag(kind: Literal["deps", "code"], files: Iterable[ContextFile], **told: object) -> str:
+    """Return the tag of an image with this context; `told`: what else decides its content, as JSON can write it."""
+    rows = [[f.path, f.kind, f.executable, f.sha256, f.target] for f in sorted(files, key=lambda f: f.path)]
+    text = json.dumps({"files": rows, **told}, sort_keys=True, separators=(",", ":"))
+    return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
