@@ -61,12 +61,12 @@ def schema_text(name: str) -> str:
 CLI_HEAD = """\
 # Command line
 
-Generated from the parser by `make docs`; do not edit. `python -m xsft` is `xsft`. Options are written out in full.
+Generated from the parser by `make docs`; do not edit. `python -m xsft` is the same as `xsft`. Options cannot be
+abbreviated.
 
-stdout carries what was asked for (plan text, tables, one JSON document); progress and messages go to stderr. Every verb
-ends with an [exit status](exit-status.md) that scripts can rely on. The shape of each `--json` document:
-[machine interface](machine-interface.md). Colour and animation appear on terminals only,
-and not where `NO_COLOR` is set.
+Results (plans, tables, one JSON document) are printed on stdout; progress and messages on stderr. Every verb ends with
+a documented [exit status](exit-status.md). The page [machine interface](machine-interface.md) describes the `--json`
+documents. Colours and animations appear only on terminals, and not if `NO_COLOR` is set.
 """
 
 
@@ -82,12 +82,12 @@ def cli_page() -> str:
 FIT_HEAD = """\
 # Compiled runs
 
-Generated from [xsft/catalog/fit.toml](../../xsft/catalog/fit.toml) by `make docs`; do not edit. `make fit` compiles
-every row and every cluster workload anew, and compares. [Does it fit?](../guides/fit.md) explains the verdicts.
+Generated from [xsft/catalog/fit.toml](../../xsft/catalog/fit.toml) by `make docs`; do not edit. `make fit` compiles all
+rows and all cluster workloads again, and compares the results. [Does it fit?](../guides/fit.md) explains the verdicts.
 
-MaxText {maxtext}; GiB per chip of v6e, of which the compiler allows {limit}; for `no`, the peak is what the step would
-need. A row speaks of a run with exactly these keys, and MaxText's defaults for all others. CPU-s is what compiling took
-on two cores, where it was recorded.
+The rows are for MaxText {maxtext}. `peak` and `sum` are GiB per chip; on v6e the compiler allows {limit}. For `no`, the
+peak is the memory that the step would need. A row applies to a run with exactly these keys, and MaxText's defaults for
+all others. `CPU-s` is the time to compile on two cores, if it was recorded.
 
 | model | TPU | keys | verdict | peak | sum | CPU-s |
 |---|---|---|---|---|---|---|
@@ -144,9 +144,9 @@ Generated from [xsft/errors.py](../../xsft/errors.py) by `make docs`; do not edi
 """
 EXIT_TAIL = """\
 | 130 | | interrupted by the user (Ctrl-C) |
-| 141 | | the reader of a pipe went away (`xsft plan … \\| head`) |
+| 141 | | broken pipe: the reader has closed it (`xsft plan … \\| head`) |
 
-`xsft diff` ends with 0 whether or not the workloads differ; its `--json` document says `same`.
+`xsft diff` ends with 0 even if the workloads differ; see `same` in its `--json` document.
 """
 
 
@@ -175,21 +175,22 @@ def meaning_of(cls: type[errors.XsftError]) -> str:
 TOKENIZERS_HEAD = """\
 # Tokenizers
 
-Generated from [xsft/catalog/tokenizers.toml](../../xsft/catalog/tokenizers.toml), with the sources, by `make docs`;
-do not edit. What the columns mean for a run is in [chat format](../guides/chat-format.md).
+Generated from [xsft/catalog/tokenizers.toml](../../xsft/catalog/tokenizers.toml), which has the sources, by
+`make docs`; do not edit. [Chat format](../guides/chat-format.md) explains the consequences for a run.
 
 - trained: special tokens after an answer that MaxText trains
 - masked: special tokens that MaxText never trains
-- repeated: what the chat template writes before every round of a conversation, where inference has it once
+- repeated: text that the chat template writes before every round of a conversation in training, but only once at
+  inference
 
-## Each model, with the tokenizer that MaxText takes for it
+## Models, with the tokenizer that MaxText selects
 
 | model | tokenizer | trained | masked | repeated |
 |---|---|---|---|---|
 """
 
 TOKENIZERS_KNOWN = """
-## Each tokenizer that is known
+## Known tokenizers
 
 | tokenizer | trained | masked | repeated |
 |---|---|---|---|
@@ -233,10 +234,10 @@ FAILURES_HEAD = """\
 
 Generated from [failures.toml](failures.toml) by `make docs`; do not edit.
 
-Mistakes that users of MaxText, xpk, Tunix, JobSet, Kueue, Orbax, datasets, TRL and axolotl reported, most of them after
-the slice was taken, and the [problem](checks.md) that xsft raises for the same mistake before a submission. A test
-feeds each to xsft ([tests/failures/](../tests/failures/)). `missed`: xsft says nothing before the run starts.
-`after start`: only the started run can show it.
+This page lists mistakes that users of MaxText, xpk, Tunix, JobSet, Kueue, Orbax, datasets, TRL and axolotl reported,
+most of them after a slice was used. For each it names the [problem](checks.md) that xsft reports before a submission. A
+test makes each mistake ([tests/failures/](../tests/failures/)). `missed`: xsft reports nothing before the run starts.
+`after start`: only the started run can show the failure.
 
 """
 
@@ -246,8 +247,8 @@ def failures_page() -> str:
     reported = sum("id" in row for _, row in rows)
     blind = [row["blind"] for _, row in rows if "blind" in row]
     head = (
-        f"{FAILURES_HEAD}{reported} of {len(rows)} are reported before a submission. {len(blind)} of them were listed"
-        f" before xsft was tried on them; {blind.count('reported')} of these were reported then.\n\n"
+        f"{FAILURES_HEAD}xsft reports {reported} of {len(rows)} before a submission. {len(blind)} of them were added to"
+        f" the list before they were tried with xsft; it reported {blind.count('reported')} of these at that time.\n\n"
     )
     table = (table_row(kind, f"[{row['what']}]({row['link']})", *outcome_cells(row)) for kind, row in rows)
     return f"{head}{table_row('class', 'failure', 'reported as', 'found in', 'cost')}{'|---' * 5}|\n{''.join(table)}"
@@ -264,15 +265,16 @@ INTERFACE_HEAD = """\
 
 Generated from [xsft/interface/documents.py](../../xsft/interface/documents.py) by `make docs`; do not edit.
 
-`--json` on a verb that reports prints exactly one JSON document on stdout. Everything else goes to stderr.
+With `--json`, a verb prints exactly one JSON document on stdout. Everything else goes to stderr.
 
-**Versions.** `schema` names the verb and a version. Within a version fields may be added, so ignore the ones you do not
-know; a field that goes, or means something else, makes the next version. The `id` of a problem is stable.
+**Versions.** `schema` contains the verb and a version. New fields may be added within a version, so ignore fields that
+you do not know. If a field is removed or changes its meaning, the version increases. The `id` of a problem is stable.
 
-**Schemas.** A JSON Schema for each document lies in [xsft/schemas/](../../xsft/schemas/) and in the installed package.
+**Schemas.** [xsft/schemas/](../../xsft/schemas/) has a JSON Schema for each document; they are also in the installed
+package.
 
-**Errors.** Where a verb cannot do its work it prints its document with `problems` and `exit_status` instead
-([below](#an-error)); the process ends with that [exit status](exit-status.md).
+**Errors.** If a verb fails, its document contains `problems` and `exit_status` instead ([below](#an-error)). The
+process ends with that [exit status](exit-status.md).
 
 ```sh
 xsft check workloads/qwen3_gsm8k.yaml --json
@@ -284,7 +286,7 @@ xsft check workloads/qwen3_gsm8k.yaml --json
    "message": "…", "fix": "…"}]}
 ```
 
-From Python the same values come typed: [Python](../api.md).
+In Python, the same values are typed: [Python](../api.md).
 """
 
 

@@ -2,14 +2,14 @@
 
 XsftError                    1  a bug in xsft, unless a subclass says otherwise
 ├── UsageError               2  the command line is wrong
-│   ├── SpecError            2  a workload has problems (all of them, not the first)
-│   └── ClusterMissing       2  there is no cluster of that name
-├── EnvironmentMissing       3  xpk, MaxText, a tool or the disk is not as needed
-├── Refused                  4  it exists already, or something would be lost
-├── Unreachable              5  cluster, registry or bucket did not answer
-├── RunFailed                6  the run failed or ended short
-├── TimedOut                 7  waited as long as asked
-└── Unknown                  8  nothing certain can be said
+│   ├── SpecError            2  the workload has problems (all are listed)
+│   └── ClusterMissing       2  no cluster has this name
+├── EnvironmentMissing       3  xpk, MaxText, a tool or disk space is missing
+├── Refused                  4  refused: it already exists, or something would be lost
+├── Unreachable              5  a cluster, registry or bucket did not answer
+├── RunFailed                6  the run failed or ended too early
+├── TimedOut                 7  timed out
+└── Unknown                  8  the result is unknown
 Interrupted by the user    130  (KeyboardInterrupt; not a class of ours)
 """
 
@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 
 class XsftError(Exception):
-    """Base of xsft's errors: the message says what was given and what is allowed; `fix` is the next step."""
+    """Base of xsft's errors. `message` says what was given and what is allowed; `fix` is the next step."""
 
     exit_status: ClassVar[int] = 1
     id: ClassVar[str] = "internal"
@@ -34,7 +34,7 @@ class XsftError(Exception):
         self.message = message
         self.fix = fix
         self.problem_id = id or self.id
-        """Stable; a narrower name than the class's own where scripts want to tell cases apart."""
+        """Stable id; more specific than that of the class, if scripts need to distinguish cases."""
         self.again: Again = again or self.retry
         self._beside: tuple[Problem, ...] = ()
 

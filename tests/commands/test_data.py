@@ -58,7 +58,7 @@ def test_a_row_beyond_the_last_is_refused_with_their_number() -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "-1", "1;2", "9" * 12])
 def test_rows_that_are_none(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="names no rows"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a list of rows"):
         _parse_rows(text)
 
 

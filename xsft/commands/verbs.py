@@ -1,7 +1,7 @@
-"""The verbs: one table, one parser, and the one seam where modules are imported late.
+"""The table of verbs and the parser. Modules of verbs are imported late, only here.
 
-A verb is a function that declares its arguments, in a light module that is all that `xsft VERB --help` imports, and a
-module that does its work, which imports what it needs at the top, once the command line is understood.
+Each verb has a function that declares its arguments, in a small module, which is all that `xsft VERB --help` imports.
+A second module does the work. It is imported after the command line is parsed.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from xsft.errors import UsageError
 from xsft.spec.secrets import redact
 
 VERBS: dict[str, str] = {
-    "plan": "show exactly what submit would do: mode, xpk line, trainer line, checks, audit, manifest",
-    "fit": "ask the TPU compiler whether a workload fits into its chips' memory, and what takes it",
+    "plan": "show exactly what submit would create: mode, xpk command, trainer command, checks, audit, manifest",
+    "fit": "compile a workload for its TPUs, without a TPU, and report whether it fits in memory",
     "check": "validate workloads: print all problems of all files",
-    "submit": "put a workload on its cluster, or run it on this machine",
-    "run": "convert, train, evaluate, export and serve a workload, each stage once",
-    "status": "show the state of every run: step, loss, pace, and the age of each",
+    "submit": "create a run on its cluster, or train on this machine",
+    "run": "run the stages of a workload, each once: convert, train, evaluate, export, serve",
+    "status": "show the state of every run: step, loss, step time, and the age of the information",
     "why": "explain a run's state: the most likely cause first, then the next step",
-    "receipt": "show what a run's chips did by state, and the tokens they trained",
+    "receipt": "show how long a run's chips were in each state, and the number of tokens trained",
     "logs": "show a run's training log, or the logs of its other processes",
     "wait": "wait until a run is done, running or at a step; the exit status says which",
-    "cancel": "end a run: show what that loses, then delete exactly its JobSet",
+    "cancel": "end a run: show how many steps would be lost, then delete its JobSet",
     "compare": "plot the losses of several runs, in the terminal and as a picture",
-    "diff": "show what two workloads would do differently: keys, argv, manifest",
+    "diff": "show the differences between two workloads: keys, arguments, manifest",
     "init": "write a commented workload to start from",
-    "import": "convert a pasted xpk workload line to a workload, and list what differs",
+    "import": "convert a pasted xpk command into a workload, and list the differences",
     "secret": "create the Kubernetes Secret that a workload names, from stdin or a file",
-    "data": "show or count what the model learns from, or prepare it for many hosts",
-    "image": "build, push, list or show the image that runs train in",
-    "sample": "print what a run's weights answer to a prompt, on this machine",
-    "serve": "serve a Hugging Face model on this machine, for OpenAI clients",
-    "checkpoint": "inspect a checkpoint, or convert a workload's Hugging Face weights into one",
-    "place": "show a cluster at a glance, add one to places.yaml, or print the line that makes one",
-    "doctor": "check what is installed, and print the command that adds what is missing",
-    "setup": "build the environments of xpk, MaxText, the engine and the TPU compiler",
+    "data": "show or count training examples, or write them as files for many hosts",
+    "image": "build, push, list or show the image in which runs train",
+    "sample": "print the answer of a run's weights to a prompt, on this machine",
+    "serve": "start an OpenAI-compatible server for a model, on this machine or on a cluster",
+    "checkpoint": "inspect a checkpoint, convert Hugging Face weights, or export a run's weights",
+    "place": "show a cluster, add one to places.yaml, or print the command that creates one",
+    "doctor": "check the installation, places and buckets, and print the command that fixes each problem",
+    "setup": "install the environments of xpk, MaxText, the engine and the TPU compiler",
     "completion": "print the shell completion script",
 }
 """Verb -> one line of help; its module is `<verb>`, or `<verb>_` where Python keeps the word."""
@@ -57,7 +57,7 @@ ACTION_MODULES = frozenset({"checkpoint_convert", "checkpoint_export", "place_ad
 """Modules `<verb>_<action>`; the verb's own module does its other actions."""
 
 DISCREET = frozenset({"secret"})
-"""Verbs whose command line may hold a secret by mistake."""
+"""Verbs whose command line may contain a secret by mistake."""
 
 EPILOG = """\
 exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment missing · 4 refused · 5 unreachable ·
@@ -72,14 +72,14 @@ class Verb(Protocol):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser without abbreviated options; a usage error is reported like every error: a document under `--json`."""
+    """Parser without abbreviated options. It raises UsageError, which is reported like all errors (also as JSON)."""
 
     def __init__(self, **settings: object) -> None:
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)  # type: ignore[arg-type]
 
     discreet = False
-    """Whether a value that was given in the wrong place may be a secret."""
+    """Whether an unexpected argument may be a secret, which the message must not show."""
 
     def error(self, message: str) -> NoReturn:
         said = _unquoted(message) if self.discreet else redact(message)
@@ -99,8 +99,8 @@ def _did_you_mean(message: str) -> str:
 
 
 def parser(*, only: str | None = None, alone: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; with `only`, the arguments of that verb alone are filled in, and
-    with `alone` it knows no other verb, because the others' parsers take as long to make as all else.
+    """Return the parser of the command line. With `only`, only that verb gets its arguments. With `alone`, the parser
+    has no other verb: creating their parsers takes half of the start-up time.
     """
     top = _Parser(prog="xsft", description="LLM fine-tuning runs on Cloud TPU slices.", epilog=EPILOG)
     top.discreet = only in DISCREET

@@ -35,9 +35,11 @@ Priority = Literal["very-low", "low", "medium", "high", "very-high"]
 
 
 class Overrides(Section):
+    """Keys that xsft passes to the trainer as they are."""
+
     maxtext: dict[str, Value] = Field(default_factory=dict)
-    """Any MaxText key; nested ones as its command line writes them (`lora.lora_rank`). A key that has a field obeys the
-    field's rules."""
+    """Any key of MaxText; write nested keys as on its command line (`lora.lora_rank`). If the workload has a field for
+    the key, the rules of the field apply."""
 
 
 def _known_target(name: str) -> str:
@@ -69,18 +71,18 @@ class WorkloadSpec(Targeted, Section):
     """One fine-tuning run."""
 
     name: RunName
-    """Run name: MaxText's run_name, the output folder and the JobSet. Stable, so that a resubmission resumes."""
+    """Name of the run, its output folder and its JobSet. If you submit the same name again, the run resumes."""
     run_name_suffix: Literal["none", "date", "commit"] = "none"
-    """Suffix of `name`: `-20261121` or `-1a2b3c4`."""
+    """Suffix of the run's name: the date (`-20261121`) or the git commit (`-1a2b3c4`)."""
     mode: Literal["mcjax", "pathways", "auto"] = "auto"
-    """How JAX is driven. `auto`: Pathways if the workload has a pathways section, else McJAX; the plan says which and
-    why."""
+    """How JAX controls the hosts. `auto`: Pathways if the workload has a pathways section, else McJAX; the plan shows
+    the mode and the reason."""
     target: TargetName = "xpk"
-    """Target: a cluster through xpk, or this machine (`local`)."""
+    """Where the run executes: on a cluster (`xpk`) or on this machine (`local`)."""
     trainer: TrainerName = DEFAULT_TRAINER
-    """Trainer. `sft`: MaxText's supervised fine-tuning."""
+    """Training program. `sft`: MaxText's supervised fine-tuning."""
     place: Place | Annotated[str, StringConstraints(min_length=1)] | None = None
-    """A name from places.yaml, or the cluster itself."""
+    """Name of a place in places.yaml, or the keys of a place."""
     tpu: Tpu | None = None
     model: Model
     data: Data
@@ -90,7 +92,8 @@ class WorkloadSpec(Targeted, Section):
     parallelism: Parallelism = Field(default_factory=Parallelism)
     image: Image = Field(default_factory=Image)
     output: StoragePath | None = None
-    """MaxText's base_output_directory; if unset, the place's. Results: `<output>/<run_name>/checkpoints`."""
+    """Folder or bucket for results (base_output_directory); if unset, the place's. Checkpoints are in
+    `<output>/<run_name>/checkpoints`."""
     secrets: Secrets = Field(default_factory=Secrets)
     restarts: Restarts = Field(default_factory=Restarts)
     pathways: Pathways | None = None
@@ -99,14 +102,14 @@ class WorkloadSpec(Targeted, Section):
     namespace: DnsLabel | None = None
     """Kubernetes namespace; if unset, the place's."""
     priority: Priority = "medium"
-    """Kubernetes PriorityClass, one of those that xpk makes."""
+    """Kubernetes PriorityClass; xpk creates these five."""
     ttl_seconds_after_finished: int = Field(default=43200, ge=0, le=2**31 - 1)
-    """Seconds that a finished JobSet is kept; xpk's default is 12 hours."""
+    """Seconds after which a finished JobSet is deleted; xpk's default is 12 hours."""
     env: dict[EnvName, str] = Field(default_factory=dict)
-    """Environment of the trainer. Secrets are refused here."""
+    """Environment variables of the trainer. Secrets are refused."""
     xla_flags: list[str] = Field(default_factory=list)
-    """XLA and libtpu flags, `--xla_tpu_…=…`: to LIBTPU_INIT_ARGS in McJAX, to the proxy in Pathways."""
+    """XLA and libtpu flags, `--xla_tpu_…=…`; McJAX passes them in LIBTPU_INIT_ARGS, Pathways to the proxy."""
     overrides: Overrides = Field(default_factory=Overrides)
     stages: Stages = Field(default_factory=Stages)
     checks: dict[str, str] = Field(default_factory=dict)
-    """Warnings that you accept: `{ID: "why"}`."""
+    """Problems that you accept, with the reason: `{ID: "why"}`."""

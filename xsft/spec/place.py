@@ -1,4 +1,4 @@
-"""The place of a run: a cluster, its queue and its bucket. Named once in places.yaml, or written inline."""
+"""The place of a run: a cluster, its queue and its bucket, from places.yaml or from the workload."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DEFAULT_QUEUE = "multislice-queue"
 
 
 class PathwaysImages(Section):
-    """Pathways' own images and scratch bucket, as this cluster uses them."""
+    """Pathways' images and scratch bucket for runs in this place."""
 
     proxy_image: ImageRef | None = None
-    """Proxy server image, e.g. `us-docker.pkg.dev/cloud-tpu-v2-images/pathways/proxy_server:20250819-jax_0.7.0`."""
+    """Image of the proxy, e.g. `us-docker.pkg.dev/cloud-tpu-v2-images/pathways/proxy_server:20250819-jax_0.7.0`."""
     server_image: ImageRef | None = None
-    """Resource manager and worker image; the same date as the proxy's."""
+    """Image of the resource manager and the workers, with the same date as the proxy's."""
     scratch: GcsUri | None = None
     """Bucket for Pathways' temporary files, e.g. `gs://my-bucket/pathways`; xpk's default is a Google-internal
     bucket.
@@ -38,21 +38,21 @@ class Place(Section):
     zone: Zone | None = None
     """Zone or region of the cluster, e.g. `us-east5-b`."""
     cluster: ClusterName | None = None
-    """GKE cluster, as xpk knows it."""
+    """Name of the GKE cluster."""
     context: Annotated[str, StringConstraints(min_length=1, pattern=forms.CONTEXT)] | None = None
-    """kubeconfig context; any Kubernetes with JobSet and Kueue, no gcloud needed. Instead of project, zone and
-    cluster.
+    """Context of the kubeconfig, instead of project, zone and cluster. It works with any Kubernetes cluster with JobSet
+    and Kueue, and needs no gcloud.
     """
     namespace: DnsLabel = "default"
     """Kubernetes namespace of the run."""
     queue: DnsLabel = DEFAULT_QUEUE
     """Kueue LocalQueue in that namespace."""
     output: GcsUri | None = None
-    """Bucket for runs, e.g. `gs://my-bucket/runs`: MaxText's base_output_directory if the workload names none."""
+    """Bucket for results, e.g. `gs://my-bucket/runs`, if the workload has no `output` (base_output_directory)."""
     registry: Annotated[str, StringConstraints(pattern=forms.REGISTRY)] | None = None
     """Artifact Registry repository for images, e.g. `us-docker.pkg.dev/my-project/xsft`."""
     fit: Literal["required"] | None = None
-    """`required`: refuse runs of which the TPU compiler has not said that they fit (`xsft fit`)."""
+    """`required`: refuse runs without a verdict of `xsft fit`."""
     chip_hour_price: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Price of one chip-hour in your currency, e.g. `2.7`; `plan` and `submit` print what a run costs at least."""
+    """Price of one chip-hour in your currency, e.g. `2.7`; `plan` and `submit` then print the minimum cost."""
     pathways: PathwaysImages = Field(default_factory=PathwaysImages)

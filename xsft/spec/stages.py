@@ -1,5 +1,5 @@
-"""The stages around the training: convert, evaluate, export, serve. A pipeline does them in order; the training's
-digest has none of them.
+"""The stages around the training: convert, evaluate, export, serve. A pipeline runs them in order. They are not part of
+the training's digest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xsft.stages.stage import STAGES, StageName
 MOST_NEW_TOKENS = 2**16
 """Maximum tokens of one answer of an evaluation; greedy decoding here has no cache, so long answers take hours."""
 MOST_ROWS = 10**6
-"""Maximum rows whose loss is measured."""
+"""Maximum number of rows whose loss is measured."""
 
 Prompt = Annotated[str, StringConstraints(min_length=1)]
 """The text of one user turn."""
@@ -41,11 +41,11 @@ Expression = Annotated[str, StringConstraints(min_length=1), AfterValidator(_exp
 
 
 class ConvertStage(Section):
-    """Conversion of `model.hf`. A workload with `model.hf` has this stage even if it does not name it."""
+    """Conversion of `model.hf`. A workload with `model.hf` always has this stage."""
 
 
 class AnswerRule(Section):
-    """One requirement on the tuned model's answers."""
+    """A requirement for an answer of the tuned model."""
 
     prompt: int = Field(ge=0)
     """Number of the prompt, from 0."""
@@ -54,27 +54,27 @@ class AnswerRule(Section):
 
 
 class EvaluateStage(Section):
-    """Answers and losses of the base and the tuned model, side by side, and a verdict."""
+    """Answers and losses of the base model and the tuned model, and a verdict."""
 
     prompts: list[Prompt] | StoragePath | None = None
-    """Prompts, or a FILE.jsonl of them; if unset, the first five user turns of the held-out split."""
+    """Prompts, or a .jsonl file with prompts; if unset, the first five user turns of the held-out split."""
     max_new_tokens: int = Field(default=128, ge=1, le=MOST_NEW_TOKENS)
     """Maximum tokens of one answer."""
     split: str | None = None
     """Split whose loss is measured; if unset, `data.hf_eval_split`."""
     rows: int = Field(default=200, ge=1, le=MOST_ROWS)
-    """Rows of the split whose loss is measured, from the first one."""
+    """Number of rows, from the first row of the split, whose loss is measured."""
     require: list[AnswerRule] = Field(default_factory=list)
-    """Rules for the tuned model's answers; a missed one ends the pipeline with exit status 6."""
+    """Rules for the tuned model's answers; if one is not met, the pipeline ends with exit status 6."""
     max_eval_loss: float | None = Field(default=None, gt=0)
-    """Highest loss of the tuned model on the split that passes."""
+    """Maximum loss of the tuned model on the split; above it, the verdict is `failed`."""
     limit_s: int = Field(default=7200, ge=60, le=7 * 24 * 3600)
-    """Maximum seconds that the evaluation holds its slices on a cluster, from the start of its pods; then it ends as
-    failed. It starts again, with the same limit, after a preemption that `restarts` allows."""
+    """Maximum seconds for the evaluation on a cluster, from the start of its pods; then the stage fails. After a
+    preemption, if `restarts` allows it, the evaluation starts again with the same limit."""
 
 
 def _export_form(value: str) -> str:
-    """Return the value; raise an error for an address that is no place for an export."""
+    """Return the value; raise an error if an export cannot be written to this address."""
     try:
         destination(value)
     except UsageError as wrong:
@@ -89,17 +89,17 @@ class ExportStage(Section):
     """Export to Hugging Face's format, with the tokenizer and the chat template of the training."""
 
     to: ExportTo | None = None
-    """Destination: a folder or gs:// below which `<run_name>-export/<12 hex digits of what is exported>` is made, or
-    `hf://owner/name`, a new repository of the hub, written with the token of `secrets.hf_token`, on this machine with
-    that of `hf auth login`; if unset, the output."""
+    """Destination; if unset, the run's output. A folder or gs:// path: the export is written below it, to
+    `<run_name>-export/<12 hex digits>`. Or `hf://owner/name`: a new repository on the hub, written with the token of
+    `secrets.hf_token` (on this machine, with the login of `hf auth login`)."""
     what: Literal["full", "adapters", "merged"] | None = None
-    """Weights to export; if unset, `full`, and `merged` for a workload with `lora`."""
+    """Weights to export; if unset, `full`, or `merged` for a workload with `lora`."""
     verify: Literal["tensors", "logits"] = "tensors"
-    """How the export is compared with the checkpoint: by its tensors, or also by logits in an independent engine."""
+    """How the export is compared with the checkpoint: `tensors`, or `logits` too, computed by an independent engine."""
 
 
 def _known_serving_type(name: str) -> str:
-    """Return the name; raise an error, with near names, for no type of serving_shapes.toml."""
+    """Return the name; raise an error with similar names if serving_shapes.toml does not have it."""
     known = serving_types()
     if name not in known:
         near = get_close_matches(name, known, n=1)
@@ -123,22 +123,22 @@ class ServeStage(Section):
     """Image with vLLM for a cluster, pinned by digest: `vllm/vllm-tpu@sha256:…`, or `vllm/vllm-openai@sha256:…` for
     GPUs."""
     type: ServingType = "tpu"
-    """Accelerators of the server: `tpu` or `gpu` is the smallest machine that holds the model; or one by name, e.g.
-    `v6e-4`, `l4-2`."""
+    """Accelerators of the server: `tpu` or `gpu` selects the smallest machine with enough memory; or name a machine,
+    e.g. `v6e-4`, `l4-2`."""
     max_model_len: int | None = Field(default=None, ge=1)
-    """Maximum tokens of prompt and answer; if unset, `train.max_target_length`."""
+    """Maximum tokens of prompt and answer together; if unset, `train.max_target_length`."""
     weights: WeightsBy = "copy"
     """How the pod reads an export on gs://. `copy`: a container copies it into the host's memory and checks it. `fuse`:
-    the Cloud Storage FUSE CSI driver mounts the bucket; the cluster must have that add-on."""
+    the Cloud Storage FUSE CSI driver mounts the bucket; the cluster must have this add-on."""
     expose: Exposure = "cluster"
-    """Who can reach the server: pods of the cluster, or also machines of its VPC network by an internal load balancer
-    (`vpc`). It asks for no login, so it is never public."""
+    """Access to the server. `cluster`: pods of the cluster. `vpc`: also machines in its VPC network, through an
+    internal load balancer. The server has no login, so it is never public."""
     service_account: DnsLabel | None = None
-    """Kubernetes service account that may read the bucket; if unset, the namespace's default."""
+    """Kubernetes service account with read access to the bucket; if unset, the namespace's default."""
 
 
 class Stages(Section):
-    """The stages around the training. A stage is done if it is named, even with an empty section (`export: {}`)."""
+    """The stages around the training. A stage runs if it has a section, even an empty one (`export: {}`)."""
 
     convert: ConvertStage | None = None
     evaluate: EvaluateStage | None = None

@@ -23,7 +23,7 @@ def test_what_an_unset_variable_leaves_is_no_name(option: str, empty: str) -> No
 
 @pytest.mark.parametrize("text", ["a b", "A", "a/../b", "-a", "a-", "ü", "a" * 64, "a\n"])
 def test_a_namespace_that_cannot_be_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentError, match="is no namespace"):
+    with pytest.raises(argparse.ArgumentError, match="is not a namespace"):
         where(f"--namespace={text}")
 
 

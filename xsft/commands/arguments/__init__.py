@@ -12,7 +12,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 def add_settings(parser: argparse.ArgumentParser) -> None:
     add_set(parser)
     parser.add_argument(
-        "--run-name", type=a_name, metavar="NAME", help="run name instead of the workload's name and suffix"
+        "--run-name", type=a_name, metavar="NAME", help="run name to use instead of the workload's name and suffix"
     )
 
 
@@ -23,7 +23,7 @@ def add_set(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="A.B=C",
-        help="override one key, typed as in YAML, e.g. --set train.steps=10 (repeatable)",
+        help="override one key; the value is read as YAML, e.g. --set train.steps=10 (repeatable)",
     )
 
 
@@ -35,13 +35,13 @@ def add_offline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offline",
         action="store_true",
-        help="read nothing outside this machine, and list what was not read and what is therefore unknown",
+        help="read nothing outside this machine; list what was not read and is therefore unknown",
     )
 
 
 def a_name(text: str) -> str:
-    """Return the name; raise an error for an empty one, which an unset shell variable gives and which must not select
-    another run or cluster."""
+    """Return the name; raise an error if it is empty. An unset shell variable must not select another run or
+    cluster."""
     if not text.strip():
         raise argparse.ArgumentTypeError("empty value: give a name, or omit the option")
     return text

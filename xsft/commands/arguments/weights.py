@@ -9,72 +9,77 @@ from xsft.commands.arguments.runs import a_count, add_timing
 from xsft.image.context import ACCEPTABLE
 
 DATA_ACTIONS = {
-    "show": "print whole examples as the model sees them: what is trained, what is masked",
-    "inspect": "count tokens, cut and untrained examples, duplicates, roles, and how well they pack",
-    "prepare": "write the rows as files that many hosts read well, once; print the data section that reads them",
+    "show": "print whole examples as the model reads them, with trained and masked tokens",
+    "inspect": "count tokens, cut examples, examples without a trained token, duplicates and roles; measure packing",
+    "prepare": "write the rows into one set of files for many hosts, and print the data section for them",
 }
 SAMPLE = 2000
-"""Number of rows that are read without --all; `dataset.passes` has the same."""
+"""Number of rows that are read without --all; `dataset.passes` has the same value."""
 MOST_SHARDS = 100_000
 IMAGE_ACTIONS = {
-    "build": "build what is missing, on this machine",
-    "push": "build what is missing, push it, and write its digest into images/NAME.lock.json",
-    "list": "list the images in the engine and in the registry",
-    "show": "show what would be built, and the lock; build nothing",
+    "build": "build the missing parts on this machine",
+    "push": "build the missing parts, push the image, and write its digest into images/NAME.lock.json",
+    "list": "list the images in Docker and in the registry",
+    "show": "show the image that would be built, and the lock file; build nothing",
 }
 CHECKPOINT_ACTIONS = {
-    "inspect": "show what PATH is: complete or torn, its format, which models it may belong to, which modes read it",
-    "convert": "convert the Hugging Face weights under model.hf of FILE into its initial checkpoint, once",
-    "export": "write the weights of the training RUN as a Hugging Face folder, once, and verify it",
+    "inspect": "show whether PATH is complete, its format, and the models and modes it fits",
+    "convert": "convert the Hugging Face weights in model.hf of FILE into an initial checkpoint",
+    "export": "write the weights of RUN as a Hugging Face folder, and verify it",
 }
 FORMS = ("full", "adapters", "merged")
 DTYPES = ("bfloat16", "float32")
-"""As `xsft.export.inputs`, which a parser need not load."""
+"""The values of `xsft.export.inputs`, repeated here so that the parser need not import it."""
 
 
 def data_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Runs here, in MaxText's environment (`xsft setup maxtext`), without training, in the order of the rows. "
-        "What the workload reads must be reachable from here: `--set data.hf_train_files=FILE` names a copy. Exit "
-        "status 2: MaxText refuses the data, or what inspect found is an error."
+        "It runs on this machine, in MaxText's environment (`xsft setup maxtext`), without training. The data must be "
+        "readable from this machine; `--set data.hf_train_files=FILE` names a local copy. Exit status 2 if MaxText "
+        "refuses the data, or inspect found an error."
     )
     said = "; ".join(f"{name}: {what}" for name, what in DATA_ACTIONS.items())
     parser.add_argument("action", choices=tuple(DATA_ACTIONS), help=said)
-    parser.add_argument("file", type=a_name, metavar="FILE", help="a workload")
+    parser.add_argument("file", type=a_name, metavar="FILE", help="workload YAML")
     add_settings(parser)
     add_json(parser)
-    parser.add_argument("--all", action="store_true", help=f"read every row, not only the first {SAMPLE:,}")
+    parser.add_argument("--all", action="store_true", help=f"read all rows, not only the first {SAMPLE:,}")
     parser.add_argument(
         "--split", choices=("train", "eval"), default="train", help="split to read (default: %(default)s)"
     )
     shown = parser.add_argument_group("for show")
-    shown.add_argument("-n", type=a_count, default=3, metavar="N", help="examples to show (default: %(default)s)")
-    shown.add_argument("--row", type=_parse_rows, default=(), metavar="N,M", help="show these rows, numbered from 0")
+    shown.add_argument("-n", type=a_count, default=3, metavar="N", help="show N examples (default: %(default)s)")
+    shown.add_argument("--row", type=_parse_rows, default=(), metavar="N,M", help="show these rows; the first is 0")
     shown.add_argument("--longest", action="store_true", help="show the longest examples first")
     shown.add_argument("--truncated", action="store_true", help="show examples that fill max_target_length")
     shown.add_argument("--no-target", action="store_true", help="show examples without a trained token")
     shown.add_argument("--find", type=a_name, metavar="TEXT", help="show examples that contain this text")
-    shown.add_argument("--packed", action="store_true", help="show whole sequences, as the run packs them")
-    shown.add_argument("--tokens", action="store_true", help="show the ids of the tokens too")
+    shown.add_argument("--packed", action="store_true", help="show whole packed sequences")
+    shown.add_argument("--tokens", action="store_true", help="also show the token ids")
     inspected = parser.add_argument_group("for inspect")
-    inspected.add_argument("--png", metavar="FILE", help="draw the lengths as a picture; no file is overwritten")
+    inspected.add_argument(
+        "--png", metavar="FILE", help="draw the lengths into a picture; existing files are not overwritten"
+    )
     add_prepare(parser)
 
 
 def image_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "An image is a folder under images/: Dockerfile builds the dependencies (deps-HASH), code.Dockerfile the "
-        "code on top (code-HASH). The hashes are computed from the content; an existing image is not built again. "
-        "A workload names it by `image: {name: post_training}`. Only `push` writes a file: the lock."
+        "Each image is a folder under images/. Its Dockerfile builds the dependencies (deps-HASH), and code.Dockerfile "
+        "adds the code (code-HASH). The hashes are computed from the content; an existing image is not built again. "
+        "A workload uses it with `image: {name: post_training}`. Only push writes a file: the lock file."
     )
     said = "; ".join(f"{name}: {what}" for name, what in IMAGE_ACTIONS.items())
     parser.add_argument("action", choices=tuple(IMAGE_ACTIONS), help=said)
     parser.add_argument(
-        "--image", type=a_name, default="post_training", metavar="NAME", help="folder (default: %(default)s)"
+        "--image", type=a_name, default="post_training", metavar="NAME", help="folder in images/ (default: %(default)s)"
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--registry", type=a_name, metavar="REPO", help="e.g. us-docker.pkg.dev/my-project/xsft, without image or tag"
+        "--registry",
+        type=a_name,
+        metavar="REPO",
+        help="repository without image and tag, e.g. us-docker.pkg.dev/my-project/xsft",
     )
     where.add_argument(
         "--place",
@@ -84,7 +89,7 @@ def image_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_content(parser)
     parser.add_argument(
-        "--pip-config", type=a_name, metavar="FILE", help="package index and its login, as in pip.conf; never stored"
+        "--pip-config", type=a_name, metavar="FILE", help="pip.conf with the package index and its login; never stored"
     )
     parser.add_argument(
         "--accept",
@@ -92,35 +97,36 @@ def image_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         choices=ACCEPTABLE,
         metavar="ID",
-        help="send the build context even if it is large (accepts image-context-large)",
+        help="accept a problem: image-context-large sends a large build context",
     )
     parser.add_argument(
-        "--create", action="store_true", help="create the Artifact Registry repository if it is missing"
+        "--create", action="store_true", help="create the Artifact Registry repository if it does not exist"
     )
     add_json(parser)
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "FOLDER and RUN are served on 127.0.0.1 by mlx-lm, which shares no code with MaxText and needs no GPU and "
-        "no network; the newest step of RUN is exported first, unless it was. Prints one curl line when the server "
-        "answers; Ctrl-C stops it (exit status 130). The engine is built by `xsft setup engine`. FILE is a "
-        "workload of a cluster with stages.serve: the server is created there once, found again by the same "
-        "command, and never deleted by xsft; Ctrl-C and --timeout end only the waiting. Under --json one document "
-        "is printed when the server answers."
+        "FOLDER or RUN: mlx-lm serves it on 127.0.0.1, without a GPU or a network (`xsft setup engine` installs "
+        "mlx-lm). The newest step of RUN is exported first, if necessary. When the server answers, xsft prints a curl "
+        "command. Ctrl-C stops the server (exit status 130). FILE: a workload of a cluster, with stages.serve. xsft "
+        "creates the server on the cluster once; the same command finds it again. xsft cancel deletes it. Ctrl-C and "
+        "--timeout end only the waiting. With --json, one document is printed when the server answers."
     )
     parser.add_argument(
         "model",
         type=a_name,
         metavar="FOLDER|RUN|FILE",
-        help="a Hugging Face model (config.json, safetensors files and tokenizer), a training of this machine, or a"
-        " workload of a cluster (.yaml)",
+        help="folder with a Hugging Face model (config.json, safetensors files and tokenizer), run on this machine, or"
+        " workload YAML of a cluster",
     )
     parser.add_argument("--port", type=_parse_port, metavar="N", help="port of 127.0.0.1 (default: a free one)")
-    weights = "cluster: folder of the export, or its repository on the hub (default: what its export stage wrote)"
+    weights = "cluster: folder or hub repository of the export (default: the result of the export stage)"
     parser.add_argument("--weights", type=a_name, metavar="gs://PATH", help=weights)
-    parser.add_argument("--dry-run", action="store_true", help="cluster: only print the plan and its objects")
-    parser.add_argument("--yes", action="store_true", help="cluster: do not ask before a machine is used")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="cluster: print the plan and its objects; create nothing"
+    )
+    parser.add_argument("--yes", action="store_true", help="cluster: do not ask before the server is created")
     add_settings(parser)
     add_timing(parser)
     add_json(parser)
@@ -128,27 +134,26 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "PATH is a folder of this machine or gs://…, such as …/0/items of a conversion and "
-        "…/checkpoints/N/model_params of a run; or a run's name: its newest checkpoint. No array is read. FILE is "
-        "a workload. With target: local it is converted in MaxText's environment (`xsft setup maxtext`), else by a "
-        "CPU job of the cluster; a second call finds the result. RUN is a training that was submitted from this "
-        "machine. It is exported on this machine; `export FILE` exports the training of a cluster by a job there. "
-        "The result is in <output>/<RUN>-export/, with the tokenizer and chat template of the training, and is "
-        "complete once it is verified. Exit status of inspect 0: a complete checkpoint; 2: torn or missing; 5: it "
-        "could not be read."
+        "inspect: PATH is a local folder or gs://…, such as …/0/items or …/checkpoints/N/model_params, or a run's name "
+        "(its newest checkpoint). Arrays are not read. Exit status: 0 complete · 2 torn or missing · 5 could not be "
+        "read. convert: with target: local it runs in MaxText's environment (`xsft setup maxtext`), otherwise in a CPU "
+        "job on the cluster. A second call finds the result. export: RUN was submitted from this machine and is "
+        "exported on this machine; with FILE, a job exports the training on its cluster. The result is in "
+        "<output>/<RUN>-export/, with the tokenizer and chat template of the training. It is complete when it is "
+        "verified."
     )
     said = "; ".join(f"{name}: {what}" for name, what in CHECKPOINT_ACTIONS.items())
     parser.add_argument("action", choices=tuple(CHECKPOINT_ACTIONS), help=said)
     parser.add_argument(
-        "what", type=a_name, metavar="PATH|FILE|RUN", help="a checkpoint or the name of a run; a workload"
+        "what", type=a_name, metavar="PATH|FILE|RUN", help="checkpoint, workload YAML, or name of a run"
     )
     add_settings(parser)
     add_json(parser)
-    parser.add_argument("--dry-run", action="store_true", help="on a cluster: only print the job's plan")
-    parser.add_argument("--yes", action="store_true", help="on a cluster: do not ask before a node is used")
-    on_tpu = "on a cluster: convert on one host of a whole slice of the workload's TPU type; its chips are idle"
+    parser.add_argument("--dry-run", action="store_true", help="cluster: print the job's plan; create nothing")
+    parser.add_argument("--yes", action="store_true", help="cluster: do not ask before a node is used")
+    on_tpu = "cluster: convert on one host of a TPU slice of the workload's type; the chips are idle"
     parser.add_argument("--on-tpu", action="store_true", help=on_tpu)
-    parser.add_argument("--wait", action="store_true", help="on a cluster: wait until the job ends")
+    parser.add_argument("--wait", action="store_true", help="cluster: wait until the job ends")
     _add_export(parser)
     add_timing(parser)
 
@@ -156,21 +161,24 @@ def checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
 def _parse_rows(text: str) -> tuple[int, ...]:
     numbers = text.split(",")
     if not all(one.isascii() and one.isdecimal() and len(one) < 10 for one in numbers):
-        raise argparse.ArgumentTypeError(f"{text!r} names no rows: write 3, or 3,5,8")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of rows: write 3, or 3,5,8")
     return tuple(int(one) for one in numbers)
 
 
 def add_prepare(parser: argparse.ArgumentParser) -> None:
     made = parser.add_argument_group("for prepare")
     made.add_argument(
-        "--to", type=a_name, metavar="FOLDER", help="a folder or gs://… (default: <output>/data/<name>-<12 hex>)"
+        "--to",
+        type=a_name,
+        metavar="FOLDER",
+        help="write to this folder or gs://… (default: <output>/data/<name>-<12 hex>)",
     )
     made.add_argument(
         "--columns",
         type=_parse_columns,
         default=(),
         metavar="A,B",
-        help="columns of the source (default: the workload's)",
+        help="write only these columns (default: the workload's)",
     )
     made.add_argument(
         "--rename",
@@ -181,19 +189,19 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
         help="rename a column (repeatable)",
     )
     made.add_argument(
-        "--eval-share", type=_parse_share, metavar="X", help="take this share of the rows for evaluation, e.g. 0.02"
+        "--eval-share", type=_parse_share, metavar="X", help="keep this share of the rows for evaluation, e.g. 0.02"
     )
     made.add_argument(
-        "--shards", type=_parse_shards, metavar="N", help="minimum number of files (default: 8 for each host)"
+        "--shards", type=_parse_shards, metavar="N", help="write at least N files (default: 8 for each host)"
     )
     made.add_argument(
         "--format",
         choices=("parquet", "arrayrecord"),
         default="parquet",
-        help="arrayrecord is read with data.pipeline: grain only (default: %(default)s)",
+        help="format of the files; only data.pipeline: grain reads arrayrecord (default: %(default)s)",
     )
     made.add_argument(
-        "--from-sharegpt", action="store_true", help="convert turns with from and value to turns with role and content"
+        "--from-sharegpt", action="store_true", help="convert messages with from and value to role and content"
     )
     made.add_argument("--skip-bad", action="store_true", help="leave out rows that cannot be trained on")
 
@@ -201,7 +209,7 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
 def _parse_columns(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r} names no columns: write messages, or prompt,completion")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of columns: write messages, or prompt,completion")
     return names
 
 
@@ -218,13 +226,15 @@ def _parse_share(text: str) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: write a number between 0 and 1, e.g. 0.02")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share: write a number between 0 and 1, e.g. 0.02")
     return share
 
 
 def _parse_shards(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= MOST_SHARDS and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of shards: 1 to {MOST_SHARDS:,}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of shards: write a number from 1 to {MOST_SHARDS:,}"
+        )
     return int(text)
 
 
@@ -232,7 +242,7 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
     """Add the options that decide the image's content."""
     sources = "pypi, git+URL@COMMIT, or a folder"
     parser.add_argument(
-        "--maxtext", type=a_name, metavar="VERSION", help="MaxText release (default: the one xsft builds)"
+        "--maxtext", type=a_name, metavar="VERSION", help="MaxText release (default: the one that xsft installs)"
     )
     parser.add_argument(
         "--maxtext-source", type=a_name, default="pypi", metavar="SOURCE", help=f"{sources} (default: %(default)s)"
@@ -241,37 +251,39 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
         "--tunix-source", type=a_name, default="pypi", metavar="SOURCE", help=f"{sources} (default: %(default)s)"
     )
     parser.add_argument(
-        "--base", type=a_name, metavar="IMAGE", help="base image with CPython 3.12; default: the Dockerfile's"
+        "--base", type=a_name, metavar="IMAGE", help="base image with CPython 3.12 (default: the Dockerfile's)"
     )
     parser.add_argument(
-        "--update-base", action="store_true", help="resolve the base's tag again instead of using the lock"
+        "--update-base", action="store_true", help="resolve the tag of the base image again, and pin the new digest"
     )
-    parser.add_argument("--vllm", type=a_name, metavar="REQUIREMENT", help="pip requirement; SFT does not need vLLM")
+    parser.add_argument(
+        "--vllm", type=a_name, metavar="REQUIREMENT", help="install vLLM by this pip requirement; SFT does not need it"
+    )
     parser.add_argument(
         "--code",
         type=a_name,
         action="append",
         default=[],
         metavar="DIR",
-        help="folder to put on PYTHONPATH in the image (repeatable)",
+        help="copy this folder into the image, and put it on PYTHONPATH (repeatable)",
     )
     parser.add_argument(
-        "--arg", action="append", default=[], metavar="NAME=VALUE", help="additional build argument (repeatable)"
+        "--arg", action="append", default=[], metavar="NAME=VALUE", help="pass another build argument (repeatable)"
     )
 
 
 def _parse_port(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:6]) < 2**16:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: write a number from 1 to 65535")
     return int(text)
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--step", type=int, metavar="N", help="export: the checkpoint of step N (default: the newest)")
-    forms = "export: weights to write (default: full, and merged after LoRA)"
+    parser.add_argument("--step", type=int, metavar="N", help="export: use the checkpoint of step N (default: newest)")
+    forms = "export: weights to write (default: full; after LoRA, merged)"
     parser.add_argument("--what", dest="form", choices=FORMS, help=forms)
     parser.add_argument("--dtype", choices=DTYPES, default="bfloat16", help="export: data type of the weights")
-    verify = "export: also compare logits with an independent engine, on this machine only (default: tensors)"
+    verify = "export: with logits, also compare logits with mlx-lm, only on this machine (default: tensors)"
     parser.add_argument("--verify", choices=("tensors", "logits"), default="tensors", help=verify)
-    where = "export: put it below this folder or gs://… path, or into this empty repository, not below the run's output"
+    where = "export: write below this folder or gs:// path, or into this empty repository (default: the run's output)"
     parser.add_argument("--output", metavar="FOLDER|gs://…|hf://OWNER/NAME", help=where)
