@@ -3,23 +3,24 @@
 import json
 import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import get_args
 
 import yaml
 
-found = find_spec("maxtext")
-assert found is not None
-package = Path(next(iter(found.submodule_search_locations or ())))
+package = next(folder for entry in sys.path if (folder := Path(entry) / "maxtext").is_dir())
+sys.modules["maxtext"] = ModuleType("maxtext")  # its __init__, which some releases lack, imports every model
+sys.modules["maxtext"].__path__ = [str(package)]
 sys.stdout = sys.stderr  # imports print; only the document goes out
 from maxtext.configs import types  # noqa: E402
 from maxtext.utils import accelerator_to_spec_map  # noqa: E402
-from maxtext.utils.globals import HF_IDS  # noqa: E402
+from maxtext.utils import globals as shared  # noqa: E402
 
 sys.stdout = sys.__stdout__
 
 fields = types.MaxTextConfig.model_fields
+lora_patterns = package / "configs/post_train/lora_module_path.yml"
 classes = [one for one in vars(types).values() if isinstance(one, type) and hasattr(one, "model_fields")]
 nested = {
     name: sorted(field.annotation.model_fields)
@@ -44,9 +45,9 @@ facts = {
     "nested": nested,
     "elsewhere": sorted({name for one in classes for name in one.model_fields} - set(fields)),
     "models": sorted(get_args(types.ModelName)),
-    "hf_ids": {name: repo for name, repo in HF_IDS.items() if name != "default"},
+    "hf_ids": {name: repo for name, repo in getattr(shared, "HF_IDS", {}).items() if name != "default"},
     "model_ymls": {path.stem: _model_yml(path) for path in (package / "configs/models").glob("*.yml")},
-    "lora_patterns": yaml.safe_load((package / "configs/post_train/lora_module_path.yml").read_text()),
+    "lora_patterns": yaml.safe_load(lora_patterns.read_text()) if lora_patterns.is_file() else {},  # since 0.2.3
     "devices": {
         name: row.devices_per_slice
         for name, row in accelerator_to_spec_map.UserFacingNameToSystemCharacteristics.items()

@@ -7,8 +7,13 @@ import re
 import sys
 import types
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+sys.modules["maxtext"] = types.ModuleType("maxtext")  # its __init__, which some releases lack, imports every model
+sys.modules["maxtext"].__path__ = [
+    next(str(folder) for entry in sys.path if (folder := Path(entry) / "maxtext").is_dir())
+]
 sys.stdout = sys.stderr  # imports print; only the document goes out
 from maxtext.configs.types import MaxTextConfig  # noqa: E402
 
