@@ -104,7 +104,7 @@ fit: setup
 .PHONY: xpk-release
 xpk-release: setup
 	@$(BIN)/python -m tests.tools.xpk_release $(VERSION)
-	$(PYTEST) -q tests/tools tests/catalog/test_tpu.py tests/test_workloads.py tests/contract/test_xpk_render.py \
+	$(PYTEST) -q --maxfail=10 --tb=short tests/tools tests/catalog/test_tpu.py tests/test_workloads.py tests/contract/test_xpk_render.py \
 	  tests/contract/test_audit_through_xpk.py tests/contract/test_encoding_through_xpk.py
 
 # A MaxText release into the catalogue: VERSION=0.2.6 FACTS="scan_layers_auto=true"; with DEFAULT=yes, for new workloads

@@ -10,12 +10,13 @@ import pytest
 from tests.stories import ROOT
 
 
-def told(*arguments: str) -> list[str]:
+def told(*arguments: str, word: str = "xsft image") -> list[str]:
     make = shutil.which("make")
     if make is None:
         pytest.skip("no make here")
     done = subprocess.run((make, "-n", *arguments), cwd=ROOT, capture_output=True, text=True, check=True)
-    return [" ".join(line.split()) for line in done.stdout.splitlines() if "xsft image" in line]
+    lines = done.stdout.replace("\\\n", "").splitlines()
+    return [" ".join(line.split()) for line in lines if word in line]
 
 
 def test_image_push_is_one_push_which_asks_before_it_builds() -> None:
@@ -29,3 +30,15 @@ def test_registry_place_image_and_further_options_are_passed_on() -> None:
         ".venv/bin/xsft image push --image=mine --registry=127.0.0.1:5000/team --code ./mine"
     ]
     assert told("image", "PLACE=main") == [".venv/bin/xsft image build --image=post_training --place=main"]
+
+
+@pytest.mark.parametrize("tool", ["maxtext_release", "xpk_release"])
+def test_a_release_command_passes_its_settings_on_and_runs_tests_that_exist(tool: str) -> None:
+    settings = ("VERSION=1.2.3", "FACTS=a=true b=false", "DEFAULT=yes")
+    (command,) = told(tool.replace("_", "-"), *settings, word=tool)
+    given = "1.2.3 a=true b=false DEFAULT=yes" if tool == "maxtext_release" else "1.2.3"
+    assert command == f".venv/bin/python -m tests.tools.{tool} {given}"
+    *_, tests = told(tool.replace("_", "-"), *settings, word="-m pytest")
+    paths = [ROOT / word for word in tests.split() if word.startswith("tests/")]
+    assert len(paths) > 1
+    assert all(path.exists() for path in paths)

@@ -3,9 +3,10 @@
 
 Installs the release's wheel beside the dependencies of the locked one, dumps its keys, nested keys, models and required
 packages (tests/catalog/dumps/maxtext_facts.py), writes them into xsft/catalog, and prints what a person must decide.
-Facts that no dump tells (xsft/catalog/releases.toml explains each) are given in FACTS or taken over from the release
-before. DEFAULT=yes makes it the release that workloads get: its pin, the models' own settings, the types of the keys
-and the keys that no code reads are those of the default release only.
+Facts that no dump contains (xsft/catalog/releases.toml explains each) are given in FACTS, else those that the release
+already has there are kept, else those of the release before hold. DEFAULT=yes makes it the release that workloads get:
+its pin, the models' own settings, the types of the keys and the keys that no code reads are those of the default
+release only.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +28,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from xsft.catalog.releases import Release
 from xsft.effects.environments import environments
 from xsft.effects.environments.uv import find_uv, uv_environment
 
@@ -40,6 +43,11 @@ DEFAULT_PINS = {
     "xsft/locks/maxtext.in": r"^(maxtext==)\S+()$",
 }
 """File -> the line that names the default release, around its number."""
+LINES = 8
+"""Of a failed process's standard error."""
+DUMPED = ("nested", "requires")
+FACTS = {name: kind for name, kind in Release.__annotations__.items() if name not in ("version", *DUMPED)}
+"""Those that no dump contains -> the name of their type."""
 ORDER = "is release i of: "
 """Stands before the releases in the heads of the mask files."""
 
@@ -93,13 +101,14 @@ def without_release(masks: Masks, version: str) -> Masks:
 
 
 def place_of(version: str, releases: Sequence[str]) -> int:
-    """Return its own place if it is known, else that after the last older release; tags that are no versions keep
-    their places.
+    """Return its own place if it is known, the end if no release is newer, else the place after the last older one.
+    Tags that are no versions keep their places.
     """
     if version in releases:
         return releases.index(version)
-    older = [i for i, known in enumerate(releases) if (number := _number(known)) and number < (_number(version) or ())]
-    return max(older, default=-1) + 1
+    numbers = {i: number for i, known in enumerate(releases) if (number := _number(known))}
+    older = [i for i, number in numbers.items() if number < (_number(version) or ())]
+    return max(older, default=-1) + 1 if len(older) < len(numbers) else len(releases)
 
 
 def section(version: str, facts: Mapping[str, str], nested: Mapping[str, Sequence[str]] | None) -> str:
@@ -109,6 +118,25 @@ def section(version: str, facts: Mapping[str, str], nested: Mapping[str, Sequenc
         children = (f"{parent} = {json.dumps(list(names))}" for parent, names in sorted(nested.items()))
         lines += [f'["{version}".nested]', *children, ""]
     return "".join(f"{line}\n" for line in lines)
+
+
+def own_facts(toml: str, version: str) -> dict[str, str]:
+    """Return the facts in a release's section, as they are written there, without those that a dump contains."""
+    lines = toml.partition(f'["{version}"]\n')[2].partition("\n[")[0].splitlines()
+    facts = dict(line.split(" = ", 1) for line in lines if line)
+    return {name: value for name, value in facts.items() if name not in DUMPED}
+
+
+def facts_as_toml(given: Iterable[str]) -> dict[str, str]:
+    """Return fact -> its value as TOML, of words such as `scan_layers_auto=true`. Exits on others."""
+    facts = {}
+    for word in given:
+        name, _, value = word.partition("=")
+        kind = FACTS.get(name)
+        if kind is None or (kind == "bool" and value not in ("true", "false")):
+            sys.exit(f"{word!r} is no fact=value. Facts: {', '.join(FACTS)}; those of type bool are true or false")
+        facts[name] = value if kind == "bool" else json.dumps(value.strip('"'))
+    return facts
 
 
 def put_section(toml: str, version: str, text: str, *, before: str | None) -> str:
@@ -129,36 +157,44 @@ def drop_section(toml: str, version: str) -> str:
 @contextmanager
 def installed(version: str) -> Iterator[Mapping[str, str]]:
     """Install the release beside the dependencies of the locked one; yield the environment of processes that import
-    it. Raises CalledProcessError.
+    it. Exits if the index does not have it.
     """
     python = environments.ensure("maxtext", progress=print).python
     with tempfile.TemporaryDirectory(prefix="xsft-release-") as folder:
         install = (find_uv(), "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--target", folder)
-        subprocess.run((*install, f"maxtext=={version}"), env=uv_environment(os.environ), check=True)
+        output((*install, f"maxtext=={version}"), uv_environment(os.environ), hint="Is that release published?")
+        if not (Path(folder) / "maxtext").is_dir():  # or the dumps would read the locked release
+            sys.exit(f"The wheel of maxtext {version} has no package maxtext; change tests/catalog/dumps")
         yield {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": folder}
 
 
 def dump(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the installed release says of itself. Raises CalledProcessError."""
+    """Return what the installed release says of itself."""
     found: dict[str, Any] = printed("maxtext_facts.py", environment)
     return {**found, "requires": required(Path(environment["PYTHONPATH"]))}
 
 
 def dump_default(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return `dump`, and what the catalogue holds of the default release only. Raises CalledProcessError."""
+    """Return `dump`, and what the catalogue holds of the default release only."""
     found, unread = dump(environment), printed("maxtext_unread.py", environment)
     kept = [key for key in unread if key in set(found["keys"])]
     return {**found, "key_types": printed("maxtext_types.py", environment), "unread_keys": kept}
 
 
 def printed(script: str, environment: Mapping[str, str]) -> Any:
-    """Return the document that a script of tests/catalog/dumps prints in MaxText's Python. Raises
-    CalledProcessError.
-    """
+    """Return the document that a script of tests/catalog/dumps prints in MaxText's Python."""
     argv = (str(environments.ensure("maxtext", progress=print).python), str(DUMPS / script))
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    done = subprocess.run(argv, env=dict(environment), check=True, **pipes)
-    return json.loads(done.stdout.splitlines()[-1])
+    moved = f"Adapt tests/catalog/dumps/{script}; a package that is missing belongs into xsft/locks/maxtext.in"
+    return json.loads(output(argv, environment, hint=moved).splitlines()[-1])
+
+
+def output(argv: Sequence[str], environment: Mapping[str, str], *, hint: str) -> str:
+    """Return what a process prints. Exits with the end of its standard error, and the hint, if it fails."""
+    done = subprocess.run(argv, env=dict(environment), check=False, capture_output=True, text=True)
+    if done.returncode:
+        told = "\n".join(done.stderr.splitlines()[-LINES:])
+        sys.exit(f"{told}\n{Path(argv[0]).name} {argv[-1]} failed with exit status {done.returncode}. {hint}")
+    return done.stdout
 
 
 def required(folder: Path) -> dict[str, str]:
@@ -171,10 +207,11 @@ def required(folder: Path) -> dict[str, str]:
 
 
 def written(version: str, found: Mapping[str, Any], facts: Mapping[str, str], catalog: Path) -> dict[str, str]:
-    """The catalogue's files as they will be, by name."""
+    """The catalogue's files as they will be, by name. `facts`: fact -> its value as TOML."""
     keys = read_masks((catalog / "release_keys.txt").read_text())
     models = read_masks((catalog / "release_models.txt").read_text())
     toml = (catalog / "releases.toml").read_text()
+    facts = {**own_facts(toml, version), **facts}
     others = tuple(release for release in keys.releases if release != version)
     at = place_of(version, keys.releases)
     after = others[at] if at < len(others) else None
@@ -192,56 +229,81 @@ def written(version: str, found: Mapping[str, Any], facts: Mapping[str, str], ca
     }
 
 
-def written_as_default(version: str, found: Mapping[str, Any]) -> dict[str, str]:
+def written_as_default(version: str, found: Mapping[str, Any], root: Path) -> dict[str, str]:
     """The files that are the default release's, as they will be, by their path in the repository."""
     pins = (
         json.dumps({"model": name, **yml}, separators=(",", ":")) for name, yml in sorted(found["model_ymls"].items())
     )
     texts = {"xsft/catalog/model_pins.jsonl": "".join(f"{line}\n" for line in pins)}
     for name in ("key_types", "unread_keys"):
-        head = [line for line in (CATALOG / f"{name}.txt").read_text().splitlines() if line[0] == "#"]
+        head = [line for line in (root / f"xsft/catalog/{name}.txt").read_text().splitlines() if line[0] == "#"]
         head = [re.sub(r"(MaxText |maxtext@)[0-9.]*[0-9]", rf"\g<1>{version}", line) for line in head]
         texts[f"xsft/catalog/{name}.txt"] = "".join(f"{line}\n" for line in (*head, *found[name]))
     for path, pin in DEFAULT_PINS.items():
-        texts[path], count = re.subn(pin, rf"\g<1>{version}\g<2>", (ROOT / path).read_text(), flags=re.MULTILINE)
+        texts[path], count = re.subn(pin, rf"\g<1>{version}\g<2>", (root / path).read_text(), flags=re.MULTILINE)
         if count != 1:
             raise ValueError(f"{path} names the default release in {count} lines; one is expected")
     return texts
 
 
 def decisions(version: str, found: Mapping[str, Any], catalog: Path) -> list[str]:
-    """Return what a person must decide, a line each."""
+    """Return what a person must decide, a paragraph each, once the catalogue is written."""
     keys = read_masks((catalog / "release_keys.txt").read_text())
-    before = [release for release in keys.releases if release != version][: place_of(version, keys.releases)][-1]
+    before = keys.releases[keys.releases.index(version) - 1]
     old = {name for name, (takes, _knows) in keys.rows.items() if before in takes}
     rows = tomllib.loads((catalog / "models.toml").read_text())["models"]
     lacking = sorted(set(found["models"]) - rows.keys() - {"default"})
     return [
-        f"keys that came since {before}: {' '.join(sorted(set(found['keys']) - old)) or 'none'}",
-        f"keys that went: {' '.join(sorted(old - set(found['keys']))) or 'none'}",
-        f"models without a row in models.toml: {' '.join(lacking) or 'none'}",
-        "the facts of releases.toml, taken over from it: check each in the source, and give what changed as FACTS",
+        _listed(f"keys that {version} has and {before} has not", set(found["keys"]) - old),
+        _listed("keys that went; one with a new name gets a row in renamed_keys.toml", old - set(found["keys"])),
+        _listed("models without a row in models.toml", lacking),
+        _listed(
+            f"facts that no dump contains, as they now hold for {version}; check them in MaxText's source and give "
+            "what differs as FACTS (releases.toml explains each)",
+            _facts_of(version, tomllib.loads((catalog / "releases.toml").read_text())),
+        ),
     ]
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], root: Path = ROOT) -> int:
+    """`root`: of the repository that is changed."""
+    if not arguments:
+        sys.exit("Name the release: make maxtext-release VERSION=0.2.6")
     version, *given = arguments
-    facts = dict(fact.split("=", 1) for fact in given)
-    as_default = facts.pop("DEFAULT", "") == "yes"
+    as_default = "DEFAULT=yes" in given
+    facts = facts_as_toml(word for word in given if not word.startswith("DEFAULT="))
     with installed(version) as environment:
         found = dump_default(environment) if as_default else dump(environment)
-    told = decisions(version, found, CATALOG)
-    texts = {f"xsft/catalog/{name}": text for name, text in written(version, found, facts, CATALOG).items()}
+    catalog = root / "xsft" / "catalog"
+    texts = {f"xsft/catalog/{name}": text for name, text in written(version, found, facts, catalog).items()}
     if as_default:
-        texts |= written_as_default(version, found)
-        pins = " ".join(f"{name}=={oldest}" for name, oldest in found["requires"].items())
-        told.append(f"other pins of xsft/locks/maxtext.in, then make locks: {pins}")
-        told.append("the README's tables; each value that cites MaxText, which tests/contract compare")
+        texts |= written_as_default(version, found, root)
     for path, text in texts.items():
-        (ROOT / path).write_text(text)
+        print(f"{path}: {'unchanged' if (root / path).read_text() == text else 'written'}")
+        (root / path).write_text(text)
+    told = decisions(version, found, catalog)
+    if as_default:
+        pins = [f"{name}=={oldest}" for name, oldest in found["requires"].items()]
+        told.append(_listed("other pins of xsft/locks/maxtext.in, then make locks docs golden", pins))
+        told.append("the README's tables, and each value that cites MaxText: tests/contract compare them")
     for line in told:
         print(f"decide: {line}")
     return 0
+
+
+def _listed(what: str, names: Iterable[str]) -> str:
+    words = " ".join(sorted(names)) or "none"
+    return f"{what}:\n{textwrap.indent(textwrap.fill(words, 116, break_on_hyphens=False), '    ')}"
+
+
+def _facts_of(version: str, sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return fact=value for each fact that no dump contains: a section's facts hold until a later one differs."""
+    held: dict[str, Any] = {}
+    for release, news in sections.items():
+        held |= news
+        if release == version:
+            break
+    return [f"{name}={json.dumps(held[name])}" for name in FACTS if name in held]
 
 
 def _last(toml: str, releases: Sequence[str], fact: str) -> dict[str, Any]:

@@ -2,57 +2,76 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.tools import maxtext_release as tool
-from xsft.catalog.releases import DEFAULT
+from xsft.catalog.releases import DEFAULT, versions
 
+VERSIONS = versions()
 FILES = ("release_keys.txt", "release_models.txt", "releases.toml")
-VERSION = "0.2.4"
-FACTS = {"scan_layers_auto": "true"}
-"""The one fact of it that no dump tells."""
+TOML = (tool.CATALOG / "releases.toml").read_text()
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Path:
-    """The catalogue without that release."""
-    for name in ("release_keys.txt", "release_models.txt"):
-        masks = tool.read_masks((tool.CATALOG / name).read_text())
-        (tmp_path / name).write_text(tool.masks_text(tool.without_release(masks, VERSION)))
-    toml = (tool.CATALOG / "releases.toml").read_text()
-    (tmp_path / "releases.toml").write_text(tool.drop_section(toml, VERSION))
-    (tmp_path / "models.toml").write_text((tool.CATALOG / "models.toml").read_text())
-    assert not any(VERSION in (tmp_path / name).read_text().replace("0.2.0–0.2.5", "") for name in FILES[:2])
+def root(tmp_path: Path) -> Path:
+    """A copy of the files that the command reads and writes."""
+    shutil.copytree(tool.CATALOG, tmp_path / "xsft" / "catalog", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in tool.DEFAULT_PINS:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(tool.ROOT / path, tmp_path / path)
     return tmp_path
 
 
-@pytest.mark.contract
-def test_a_release_that_was_removed_comes_back(catalog: Path) -> None:
-    with tool.installed(VERSION) as environment:
-        found = tool.dump(environment)
-    for name, text in tool.written(VERSION, found, FACTS, catalog).items():
-        assert text == (tool.CATALOG / name).read_text(), name
-    told = "\n".join(tool.decisions(VERSION, found, catalog))
-    assert "keys that came since 0.2.3: " in told
-    assert "models without a row in models.toml: none" in told
+def remove(version: str, catalog: Path) -> None:
+    for name in FILES[:2]:
+        masks = tool.read_masks((catalog / name).read_text())
+        (catalog / name).write_text(tool.masks_text(tool.without_release(masks, version)))
+    (catalog / "releases.toml").write_text(tool.drop_section(TOML, version))
+    assert version not in tool.read_masks((catalog / FILES[0]).read_text()).releases
 
 
 @pytest.mark.contract
-def test_the_default_release_is_written_as_it_is() -> None:
-    with tool.installed(DEFAULT) as environment:
-        found = tool.dump_default(environment)
-    catalog = {f"xsft/catalog/{name}": text for name, text in tool.written(DEFAULT, found, {}, tool.CATALOG).items()}
-    texts = catalog | tool.written_as_default(DEFAULT, found)
-    assert len(texts) == 9
-    for path, text in texts.items():
-        assert text == (tool.ROOT / path).read_text(), path
-    others = tool.written_as_default("7.8.9", {**found, "unread_keys": ["alone"]})
-    assert [path for path, text in others.items() if "7.8.9" not in text] == ["xsft/catalog/model_pins.jsonl"]
-    assert others["xsft/catalog/unread_keys.txt"].splitlines()[2:] == ["alone"]
+@pytest.mark.parametrize(
+    ("version", "fact", "told"),
+    [
+        ("0.2.2", [], ["keys that 0.2.2 has and 0.2.1 has not:", " scan_layers_auto=false"]),
+        (
+            "0.2.4",
+            ["scan_layers_auto=true"],
+            [" dcn_bandwidth_burst ", "models.toml:\n    none", " scan_layers_auto=true"],
+        ),
+    ],
+)
+def test_a_release_that_was_removed_comes_back(
+    version: str, fact: list[str], told: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The package of 0.2.2 imports tensorflow, which the locked environment does not have."""
+    catalog = root / "xsft" / "catalog"
+    remove(version, catalog)
+    assert tool.main([version, *fact], root) == 0
+    assert [name for name in FILES if (catalog / name).read_text() != (tool.CATALOG / name).read_text()] == []
+    printed = capsys.readouterr().out
+    assert all(words in printed for words in told), printed
+
+
+@pytest.mark.contract
+def test_the_default_release_is_written_as_it_is(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tool.main([DEFAULT, "DEFAULT=yes"], root)
+    printed = capsys.readouterr().out
+    assert [line.endswith(": unchanged") for line in printed.splitlines()[:9]] == [True] * 9, printed
+    assert "decide: other pins of xsft/locks/maxtext.in" in printed
+
+
+def test_another_default_release_is_named_everywhere(root: Path) -> None:
+    found = {"model_ymls": {}, "key_types": [], "unread_keys": ["alone"]}
+    texts = tool.written_as_default("7.8.9", found, root)
+    assert [path for path, text in texts.items() if "7.8.9" not in text] == ["xsft/catalog/model_pins.jsonl"]
+    assert texts["xsft/catalog/unread_keys.txt"].splitlines()[2:] == ["alone"]
 
 
 @pytest.mark.parametrize("name", FILES[:2])
@@ -61,19 +80,55 @@ def test_a_mask_file_is_read_and_written_whole(name: str) -> None:
     assert tool.masks_text(tool.read_masks(text)) == text
 
 
-@given(st.sampled_from(["0.2.6", "0.2.10", "0.3.0", "1.0.0"]))
-def test_a_new_release_is_the_last_one(version: str) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_release_that_is_written_again_keeps_its_place_and_its_facts(version: str) -> None:
+    facts = tool.own_facts(TOML, version)
+    assert facts.keys() == tomllib.loads(TOML)[version].keys() - set(tool.DUMPED)
+    found = {"keys": ["steps"], "elsewhere": [], "models": [], "nested": {}, "requires": {}}
+    again = tool.written(version, found, {}, tool.CATALOG)
+    assert tool.own_facts(again["releases.toml"], version) == facts
+    assert tuple(tomllib.loads(again["releases.toml"])) == tool.read_masks(again["release_keys.txt"]).releases
+
+
+KNOWN = ("0.1.0", "tutorial", "0.2.0", "0.2.9", "main-1")
+
+
+@pytest.mark.parametrize(
+    ("version", "at"),
+    [("0.2.0", 2), ("0.1.1", 1), ("0.2.1", 3), ("0.2.10", 5), ("0.3", 5), ("0.0.9", 0)],
+)
+def test_a_release_stands_after_the_older_ones_and_the_newest_at_the_end(version: str, at: int) -> None:
+    assert tool.place_of(version, KNOWN) == at
+
+
+def test_facts_have_the_name_and_type_that_releases_toml_explains() -> None:
+    assert tool.facts_as_toml(["positional_yml=false", 'trainer="a.b"', "layout=current"]) == {
+        "positional_yml": "false", "trainer": '"a.b"', "layout": '"current"',
+    }  # fmt: skip
+    for wrong in ("positional_yaml=false", "positional_yml", "positional_yml=no", "nested={}"):
+        with pytest.raises(SystemExit, match=rf"'{wrong}' is no fact=value. Facts: layout, trainer, "):
+            tool.facts_as_toml([wrong])
+
+
+def test_a_process_that_fails_ends_with_its_last_words() -> None:
+    with pytest.raises(SystemExit, match=r"(?s)^2\n.*9\nsh here failed with exit status 3\. Look there"):
+        tool.output(("sh", "-c", "seq 9 >&2; exit 3", "here"), dict(os.environ), hint="Look there")
+    with pytest.raises(SystemExit, match="Name the release: make maxtext-release VERSION="):
+        tool.main([])
+
+
+def test_a_new_release_is_the_last_one() -> None:
     masks = tool.read_masks((tool.CATALOG / FILES[0]).read_text())
-    at = tool.place_of(version, masks.releases)
-    more = tool.with_release(masks, version, at=at, taken={"steps", "brand_new"}, elsewhere={"rl"})
-    assert more.releases == (*masks.releases, version)
-    assert version in more.rows["steps"][0]
-    assert more.rows["brand_new"] == (frozenset({version}), frozenset())
-    assert tool.without_release(more, version) == masks
+    at = tool.place_of("9.9.9", masks.releases)
+    more = tool.with_release(masks, "9.9.9", at=at, taken={"steps", "brand_new"}, elsewhere={"rl"})
+    assert more.releases == (*masks.releases, "9.9.9")
+    assert "9.9.9" in more.rows["steps"][0]
+    assert more.rows["brand_new"] == (frozenset({"9.9.9"}), frozenset())
+    assert tool.without_release(more, "9.9.9") == masks
 
 
 def test_sections_stand_where_they_belong() -> None:
-    toml = (tool.CATALOG / "releases.toml").read_text()
-    text = tool.section("0.2.6", {"saves_optimizer": "false"}, None)
-    assert tool.put_section(toml, "0.2.6", text, before=None).endswith('["0.2.6"]\nsaves_optimizer = false\n')
-    assert tool.drop_section(tool.put_section(toml, "0.2.6", text, before=None), "0.2.6").rstrip() == toml.rstrip()
+    text = tool.section("9.9.9", {"saves_optimizer": "false"}, None)
+    more = tool.put_section(TOML, "9.9.9", text, before=None)
+    assert more.endswith('["9.9.9"]\nsaves_optimizer = false\n')
+    assert tool.drop_section(more, "9.9.9").rstrip() == TOML.rstrip()

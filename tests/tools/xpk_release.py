@@ -11,9 +11,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.tools.maxtext_release import output
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
 
@@ -28,8 +29,8 @@ Flags = Mapping[str, Mapping[str, str]]
 def flags(environment: BuiltEnvironment) -> Flags:
     quiet = {**os.environ, "TELEMETRY_ENABLED": "false"}
     argv = (str(environment.python), str(DUMP))
-    done = subprocess.run(argv, env=quiet, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-    found: Flags = json.loads(done.stdout)
+    hint = "xpk declares its options elsewhere: adapt tests/catalog/dumps/xpk_flags.py"
+    found: Flags = json.loads(output(argv, quiet, hint=hint))
     return found
 
 
@@ -51,10 +52,15 @@ def pinned(text: str, version: str) -> str:
     return changed
 
 
-def main(version: str) -> int:
-    before = flags(environments.ensure("xpk", progress=print))
-    PIN.write_text(pinned(PIN.read_text(), version))
-    subprocess.run(("make", "lock-xpk"), cwd=ROOT, check=True)
+def main(arguments: Sequence[str]) -> int:
+    if not arguments:
+        sys.exit("Name the release: make xpk-release VERSION=1.17.0")
+    (version,) = arguments
+    before, was = flags(environments.ensure("xpk", progress=print)), PIN.read_text()
+    PIN.write_text(pinned(was, version))
+    if subprocess.run(("make", "lock-xpk"), cwd=ROOT, check=False).returncode:
+        PIN.write_text(was)
+        sys.exit(f"xpk {version} could not be locked (see above); {PIN.relative_to(ROOT)} is as it was")
     after = flags(environments.ensure("xpk", progress=print))
     lines = tuple(differences(before, after)) or ("the options of both verbs are the same",)
     for line in lines:
@@ -64,4 +70,4 @@ def main(version: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))
