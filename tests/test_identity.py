@@ -44,6 +44,8 @@ def run_of(changes: Mapping[str, Any] | None = None) -> Run:
 
 RUN = run_of()
 DIGEST = spec_digest(RUN)
+PLACE = {"project": "my-project", "zone": "us-east5-b", "cluster": "my-cluster"}
+OTHER = {"project": "other-project", "zone": "other-east5-c", "cluster": "other"}
 LONGER = run_of({"train.steps": 2000, "train.checkpoint_period": 100})
 FASTER = run_of({"train.learning_rate": 1e-3})
 
@@ -114,6 +116,10 @@ TABLE: dict[str, tuple[RunHistory, Decision]] = {
     ),
     "its steps taught nothing, and those of the attempt after it did not": (
         RunHistory(records=(taught_nothing(), record(number=2)), latest_step=STEPS),
+        Finished(steps=STEPS),
+    ),
+    "its last step is saved, and only a JobSet tells of it": (
+        RunHistory(jobsets=(seen("completed"),), latest_step=STEPS),
         Finished(steps=STEPS),
     ),
     "ended without an error and short": (
@@ -226,8 +232,9 @@ def test_an_attempts_name_must_fit_too() -> None:
     run = run_of({"name": name})
     assert decided(RunHistory(), run) == Start(attempt=1)
     failed = replace(seen("failed", run=run, name=name))
-    with pytest.raises(Refused, match="24 characters, and the limit is 22 in pathways"):
+    with pytest.raises(Refused, match="24 characters, and the limit is 22 in pathways") as caught:
         decided(RunHistory(jobsets=(failed,)), run)
+    assert caught.value.fix == "Use a shorter name."
 
 
 @pytest.mark.parametrize(
@@ -251,7 +258,8 @@ def test_a_jobsets_state_is_read_from_its_status(status: Mapping[str, Any], stat
         "annotations": {DIGEST_ANNOTATION: DIGEST},
     }
     found = seen_of({"metadata": metadata, "status": status})
-    assert (found.state, found.run_name, found.digest) == (state, NAME, DIGEST)
+    assert found == LiveJobSet(name=f"{NAME}-3", uid="u", run_name=NAME, digest=DIGEST, state=found.state)
+    assert found.state == state
     assert attempt_of(found) == 3
 
 
@@ -260,14 +268,21 @@ def test_a_run_that_ends_in_a_number_is_no_attempt_of_another() -> None:
     assert attempt_of(LiveJobSet(name="a-2-2", uid="u", run_name="a-2", digest=None, state="live")) == 2
 
 
-@pytest.mark.parametrize("elsewhere", [{"namespace": "other"}, {"place": {"context": "other"}, "output": RUN.output}])
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"namespace": "other"},
+        {"place": {"context": "other"}, "output": RUN.output},
+        *({"place": PLACE | {key: other}, "output": RUN.output} for key, other in OTHER.items()),
+    ],
+)
 def test_a_run_that_was_begun_elsewhere_may_live_there(elsewhere: dict[str, Any]) -> None:
     moved = run_of(elsewhere)
     with pytest.raises(Refused) as caught:
         decided(RunHistory(records=(record("submitting"),)), moved)
     assert caught.value.problem_id == "begun-elsewhere"
     assert "other" in caught.value.message
-    assert "my-cluster" in caught.value.message
+    assert "my-project/us-east5-b/my-cluster, namespace " in caught.value.message
     assert decided(RunHistory(records=(record("not-created"),)), moved) == Start(attempt=1)
     assert decided(RunHistory(records=(record("submitting"),))) == Start(attempt=1)
 
@@ -368,6 +383,32 @@ def test_attempts_are_counted_by_one_parser(name: str, run_name: str) -> None:
     assert counted == (attempt_of_jobset(name, run_name=run_name) or 1)
 
 
+JOB = RunHistory(jobsets=(seen(),), records=(record("created"),))
+JOBS: dict[str, tuple[RunHistory, Decision | str]] = {
+    "nothing is there": (NOTHING, Start(attempt=1)),
+    "live": (JOB, Adopt(jobset=seen())),
+    "live, and its result is there": (replace(JOB, made=True), Adopt(jobset=seen())),
+    "two are live": (RunHistory(jobsets=(seen(attempt=10), seen(attempt=9))), Adopt(jobset=seen(attempt=10))),
+    "live with other inputs": (RunHistory(jobsets=(seen(run=LONGER),)), "job-differs"),
+    "being deleted": (RunHistory(jobsets=(replace(seen(), deleting=True),)), "jobset-deleting"),
+    "its result is there": (RunHistory(jobsets=(seen("completed"),), made=True), Finished(steps=0)),
+    "ended without a result": (RunHistory(jobsets=(seen("failed"),)), Start(attempt=2)),
+    "the next name is another's": (RunHistory(jobsets=(seen("failed"),), passed_over=frozenset({2})), Start(attempt=3)),
+}
+
+
+@pytest.mark.parametrize("case", JOBS)
+def test_what_is_decided_of_a_job(case: str) -> None:
+    world, expected = JOBS[case]
+    if not isinstance(expected, str):
+        assert decide_job(RUN, digest=DIGEST, world=world) == expected
+        return
+    with pytest.raises(Refused) as caught:
+        decide_job(RUN, digest=DIGEST, world=world)
+    assert caught.value.problem_id == expected
+    assert NAME in caught.value.fix
+
+
 def test_a_job_that_may_still_write_elsewhere_is_not_begun_here() -> None:
     moved = run_of({"namespace": "other"})
     for outcome in ("submitting", "created"):
@@ -377,3 +418,7 @@ def test_a_job_that_may_still_write_elsewhere_is_not_begun_here() -> None:
     for outcome in ("failed", "completed", "not-created"):
         assert isinstance(decide_job(moved, digest=DIGEST, world=RunHistory(records=(record(outcome),))), Start)
     assert decide_job(RUN, digest=DIGEST, world=RunHistory(records=(record("created"),))) == Start(attempt=2)
+
+
+def test_a_job_without_a_slice_has_one_host() -> None:
+    assert decide_job(replace(RUN, slice=None), digest=DIGEST, world=NOTHING) == Start(attempt=1)

@@ -8,7 +8,15 @@ import pytest
 from tests.everything import everything
 from xsft.facts import Facts
 from xsft.launchers.jobset import places
-from xsft.launchers.labels import DIGEST_ANNOTATION, JOBSET_LABEL, RUN_LABEL
+from xsft.launchers.labels import (
+    DATA_ANNOTATION,
+    DIGEST_ANNOTATION,
+    JOBSET_LABEL,
+    MODE_LABEL,
+    OUTPUT_ANNOTATION,
+    RUN_LABEL,
+    STEPS_ANNOTATION,
+)
 from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, SPOT_LABEL, Change, apply, changes
 from xsft.launchers.pointers import MISSING, Named, Pointer, find_pointer
 from xsft.naming import ModeName
@@ -52,9 +60,18 @@ def test_every_change_gives_its_reason(mode: ModeName) -> None:
 def test_the_identity_is_on_the_jobset_and_on_every_pod(mode: ModeName) -> None:
     manifest = _manifest(mode, attempt=2, run_name_suffix="none")
     at = places(mode)
-    assert _at(manifest, ("metadata", "labels", RUN_LABEL)) == "everything"
-    assert _at(manifest, ("metadata", "labels", JOBSET_LABEL)) == "everything-2"
-    assert _at(manifest, ("metadata", "annotations", DIGEST_ANNOTATION)) == "d" * 64
+    labels = {"app.kubernetes.io/managed-by": "xsft", RUN_LABEL: "everything", JOBSET_LABEL: "everything-2"}
+    assert _at(manifest, ("metadata", "labels")) == {
+        **labels, MODE_LABEL: mode, "kueue.x-k8s.io/queue-name": "my-queue"
+    }  # fmt: skip
+    assert _at(manifest, ("metadata", "annotations")) == {
+        DIGEST_ANNOTATION: "d" * 64,
+        STEPS_ANNOTATION: "500",
+        OUTPUT_ANNOTATION: "gs://my-bucket/runs",
+        DATA_ANNOTATION: "repeat",
+    }
+    again = _manifest(mode, restarts__data="reshuffle")
+    assert _at(again, ("metadata", "annotations", DATA_ANNOTATION)) == "reshuffle"
     for pod in (at.slice_pod, at.trainer_pod):
         assert _at(manifest, (*pod[:-1], "metadata", "labels", RUN_LABEL)) == "everything"
 

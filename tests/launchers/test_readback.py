@@ -43,6 +43,7 @@ def test_what_the_cluster_adds_is_no_difference(sent: Any, held: Any) -> None:
     [
         ({"a": 1}, {}, "/a: 1 -> null"),
         ({"a": {"b/c": 1}}, {"a": {"b/c": 2}}, "/a/b~1c: 1 -> 2"),
+        ({"~/": "x" * 90}, {"~/": None}, f'/~0~1: "{"x" * 79} -> null'),
         ({"a": [1, 2]}, {"a": [1]}, "/a: [1, 2] -> [1]"),
         ({"a": True}, {"a": "True"}, '/a: true -> "True"'),
         ({"a": {"suspend": False}}, {"a": {"suspend": True}}, "/a/suspend: false -> true"),
@@ -64,6 +65,14 @@ JSON = st.recursive(
 @given(JSON)
 def test_everything_holds_itself(value: Any) -> None:
     assert missing_values(value, copy.deepcopy(value)) == []
+
+
+@given(st.text("~/01a", max_size=5))
+def test_a_pointer_names_the_same_value_whatever_its_keys(key: str) -> None:
+    sent, held = {"a": {key: [0, 1]}}, {"a": {key: [0, 2]}}
+    (difference,) = missing_values(sent, held)
+    landed = row("x", difference.partition(":")[0])
+    assert lacking_of_xpk((landed,), manifest=sent, held=held) == [difference]
 
 
 def test_xpks_arguments_are_found_where_the_audit_found_them() -> None:

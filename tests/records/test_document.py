@@ -14,6 +14,7 @@ from tests.records.arbitrary import any_of
 from tests.replacing import replace
 from xsft.problems import warning
 from xsft.records.document import facts_to_json, read_facts, read_record, to_json, unreadable
+from xsft.records.lenient import MAX_REPAIRS
 from xsft.records.model import SCHEMA, Attempt, AttemptFacts, ClusterAddress, Git, ReadBack, Record, RecordedImage
 
 WHOLE = Record(
@@ -134,8 +135,9 @@ def test_what_makes_no_sense_is_left_out_and_named() -> None:
     assert set(record.unread) >= {"attempts.0.argv", "attempts.0.env.A", "attempts.0.problems.0"}
 
 
-def test_what_a_file_says_of_its_own_reading_is_not_believed() -> None:
-    assert changed({"unread": ["steps"]}) == WHOLE
+@pytest.mark.parametrize("said", [["steps"], 5])
+def test_what_a_file_says_of_its_own_reading_is_not_believed(said: object) -> None:
+    assert changed({"unread": said}) == WHOLE
 
 
 def test_null_is_nothing() -> None:
@@ -151,6 +153,14 @@ def test_an_attempt_without_a_number_is_left_out() -> None:
     record = changed({"attempts": [{"uid": "u"}, {"number": 2}, 3]})
     assert [a.number for a in record.attempts] == [2]
     assert set(record.unread) == {"attempts.0", "attempts.2"}
+
+
+def test_a_record_without_its_name_or_with_too_many_bad_values_is_none() -> None:
+    with pytest.raises(ValueError, match="a required key is missing"):
+        read_record(json.dumps({"schema": SCHEMA}))
+    with pytest.raises(ValueError, match="too many of its values are invalid"):
+        changed({}, env=dict.fromkeys(map(str, range(MAX_REPAIRS)), 1))
+    assert len(changed({}, env=dict.fromkeys(map(str, range(MAX_REPAIRS - 1)), 1)).unread) == MAX_REPAIRS - 1
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import permutations
+from typing import get_args
 
 import pytest
+from hypothesis import given
 
+from tests.records.arbitrary import any_of
 from xsft.problems import note
 from xsft.records.model import Attempt, AttemptFacts, Outcome, Record, with_facts
 
@@ -37,6 +41,22 @@ def test_the_create_records_user_time_and_manifest() -> None:
     assert (attempt.created_at, attempt.created_by, attempt.uid, attempt.manifest_digest) == ("t1", "b", "u", "n")
     assert (attempt.finished_at, attempt.reason, attempt.submitter) == (None, None, "a")
     assert [p.id for p in attempt.problems] == ["n"]
+
+
+@pytest.mark.parametrize("outcome", get_args(Outcome))
+def test_only_an_end_has_a_time(outcome: Outcome) -> None:
+    ends = outcome not in {"submitting", "unknown", "created", "running"}
+    assert with_facts(BEGUN, (AttemptFacts(outcome=outcome, at="t"),)).finished_at == ("t" if ends else None)
+
+
+@given(any_of(AttemptFacts))
+def test_every_fact_reaches_the_attempt(facts: AttemptFacts) -> None:
+    attempt, said = with_facts(BEGUN, (facts,)), {one.name: getattr(facts, one.name) for one in fields(facts)}
+    learnt = {key: value for key, value in said.items() if value is not None and key not in {"at", "submitter"}}
+    learnt |= {"reason": facts.reason, "state_reason": facts.state_reason}
+    if facts.outcome == "created":
+        learnt |= {"created_at": facts.at, "created_by": facts.submitter or None}
+    assert {key: getattr(attempt, key) for key in learnt} == learnt | {"problems": tuple(dict.fromkeys(facts.problems))}
 
 
 def test_an_end_keeps_the_fields_of_the_create() -> None:

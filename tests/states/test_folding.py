@@ -122,7 +122,7 @@ def test_what_ended_over_a_day_ago_is_shown_on_demand() -> None:
     found = rows(
         observed("active", jobset=jobset("active", created_at="2026-10-01T00:00:00Z")),
         finished("today", at="2026-11-20T12:30:00Z"),
-        finished("before", at="2026-11-20T11:30:00Z"),
+        finished("before", at="2026-11-20T12:00:00Z"),
         local("old", record=Recorded(outcome="completed", started_at="2026-10-01T00:00:00Z")),
     )
     assert sorted(names(chosen(found, RowFilter()))) == ["active", "today"]
@@ -141,7 +141,10 @@ def test_a_run_of_which_nothing_is_left_is_shown_for_a_week() -> None:
         return bool(chosen(found, RowFilter()))
 
     assert shown("2026-11-16T00:00:00Z")
-    assert not shown("2026-11-01T00:00:00Z")
+    assert not shown("2026-11-14T12:00:00Z")
+    there = observed("there", jobset=jobset("there", created_at="2026-10-01T00:00:00Z"))
+    found = fold([there], classify=lambda _seen, now: Status(state="unknown"), now=NOW)
+    assert names(chosen(found, RowFilter())) == ["there"]
 
 
 def test_filters() -> None:

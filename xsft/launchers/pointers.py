@@ -47,7 +47,7 @@ def find_pointer(document: JsonValue, path: Pointer) -> tuple[str, JsonValue | M
         position = _position(value, key)
         if position is None:
             return pointer + _rest(path[depth:]), MISSING
-        pointer += "/" + _escape(str(position))
+        pointer += "/" + escape_token(str(position))
         value = value[position]
     return pointer, value
 
@@ -111,7 +111,7 @@ def _position(value: JsonValue, key: PointerKey) -> str | int | None:
 
 
 def _rest(path: Pointer) -> str:
-    return "".join("/" + _escape(_label(key)) for key in path)
+    return "".join("/" + escape_token(_label(key)) for key in path)
 
 
 def _label(key: PointerKey) -> str:
@@ -124,5 +124,5 @@ def _label(key: PointerKey) -> str:
             return str(key)
 
 
-def _escape(token: str) -> str:
+def escape_token(token: str) -> str:
     return token.replace("~", "~0").replace("/", "~1")

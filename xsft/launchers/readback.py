@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from xsft.launchers.audit import AuditRow
-from xsft.launchers.pointers import JsonValue
+from xsft.launchers.pointers import JsonValue, escape_token
 
 OF_KUEUE = frozenset({"/spec/suspend"})
 """Fields that Kueue sets: it suspends what it queues, and resumes it."""
@@ -23,9 +23,7 @@ def missing_values(sent: Any, held: Any, at: str = "") -> list[str]:
         return []
     if isinstance(sent, dict) and isinstance(held, dict):
         return [
-            d
-            for key, value in sent.items()
-            for d in missing_values(value, held.get(key), f"{at}/{_escape_pointer(key)}")
+            d for key, value in sent.items() for d in missing_values(value, held.get(key), f"{at}/{escape_token(key)}")
         ]
     if isinstance(sent, list) and isinstance(held, list) and len(sent) <= len(held):
         return [d for i, (a, b) in enumerate(zip(sent, held, strict=False)) for d in missing_values(a, b, f"{at}/{i}")]
@@ -71,7 +69,3 @@ def _value_at(document: Any, pointer: str) -> Any:
 def _quantity_text(value: Any) -> str | None:
     """Return a quantity as text: Kubernetes takes 4 and "4" for the same."""
     return str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
-
-
-def _escape_pointer(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")

@@ -39,7 +39,7 @@ def _type_adapters() -> dict[str, Any]:
 def _leave_out(document: dict[str, Any], path: tuple[int | str, ...]) -> None:
     """Remove the deepest existing part of `path`; pydantic's paths may end in words of its own."""
     node: Any = document
-    for here, below in zip(path, [*path[1:], None], strict=True):
+    for here, below in zip(path, (*path[1:], None), strict=False):
         inner = _child_at(node, here)
         if below is None or _child_at(inner, below) is None:
             if inner is None:

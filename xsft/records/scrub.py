@@ -42,14 +42,9 @@ def _under(name: str, value: Any, *, inside: str) -> Any:
 
 def _assigned(match: re.Match[str]) -> str:
     name = match["name"]
-    if _holds_secret(name):
+    if (names_secret(name) or _SIGNED.search(name)) and not _REFERENCE.search(name):
         return f"{name}={HIDDEN}"
     inner = match["value"].partition("=")
     if inner[1]:  # --env=DB_PASSWORD=…
         return f"{name}={scrub_text(match['value'])}"
     return match[0]
-
-
-def _holds_secret(name: str) -> bool:
-    bare = name.lstrip("-")
-    return (names_secret(bare) or _SIGNED.search(bare) is not None) and _REFERENCE.search(bare) is None
