@@ -270,10 +270,13 @@ def test_basic_where_the_registry_asks_for_it(served: Served, registries: Regist
     assert served.asked[-2][1] == "", "nothing is told before it is asked for"
 
 
-def test_a_token_where_the_registry_asks_for_one(served: Served, registries: Registries, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [',service="s"', ", service=s, error"])
+def test_a_token_where_the_registry_asks_for_one(
+    served: Served, registries: Registries, tmp_path: Path, more: str
+) -> None:
     token, image = secrets.token_hex(), with_image(served)
     logged_in(tmp_path, served.address, "mine")
-    challenge = f'Bearer realm="http://{served.address}/token",service="s"'
+    challenge = f'Bearer realm="http://{served.address}/token"{more}'
     asks = Answer(401, headers={"WWW-Authenticate": challenge})
     served.answers["/v2/team/image/manifests/v1"] = lambda login: (
         Answer(body=MANIFEST) if login == f"Bearer {token}" else asks

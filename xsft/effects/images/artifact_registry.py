@@ -43,14 +43,7 @@ TIMEOUT_S = 10.0
 DESCRIPTION = "Images of fine-tuning runs (xsft)"
 PAGE = 1000
 RETRY = Retry(
-    predicate=if_exception_type(
-        exceptions.TooManyRequests,
-        exceptions.InternalServerError,
-        exceptions.BadGateway,
-        exceptions.ServiceUnavailable,
-        exceptions.GatewayTimeout,
-        http.ConnectionError,
-    ),
+    predicate=if_exception_type(exceptions.TooManyRequests, exceptions.ServerError, http.ConnectionError),
     initial=0.5,
     maximum=8.0,
     timeout=15.0,

@@ -5,7 +5,6 @@ Docker keeps the layers that arrived, so a retry sends only the missing ones; tw
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,8 +106,9 @@ class Pusher:
         on_event: Callable[[BuildEvent], None],
     ) -> str:
         """Push with retries. Returns the digest that the engine reports."""
-        pauses = _Pauses(clock=self.clock)
-        for tries in itertools.count(1):
+        pauses, tries = _Pauses(clock=self.clock), 0
+        while True:
+            tries += 1
             with told_by_engine(doing), self.engine.pushing(repository, tag, auth=auth) as lines:
                 failed, digest = _followed(lines, on_event, pauses)
             if digest:
@@ -120,7 +120,6 @@ class Pusher:
                 raise _refusal(failed, doing, has_login=bool(auth))
             on_event(Retrying(attempt=tries + 1, pause_s=pause, why=words(failed)))
             self.sleep(pause)
-        raise AssertionError  # count() does not end
 
     def _stalled(self, repository: str, doing: Doing) -> XsftError:
         """Return the error for a push without progress. The engine does not report the registry's answers, so the

@@ -5,11 +5,12 @@ source: distribution@2.8 docs/spec/auth/token.md; Artifact Registry's documentat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from requests.utils import parse_dict_header
 
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential, credential_for
 from xsft.errors import XsftError
@@ -43,16 +44,16 @@ class RegistryLogin:
             return _basic(self.credential)
         if kind.lower() != "bearer":
             return {}
-        asked = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        asked = parse_dict_header(rest)
         token = self._token(session, asked, scope=asked.get("scope") or scope)
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def refused(self, said: str, doing: Doing) -> XsftError:
         return login_refused(said, doing) if self.credential else login_missing(self.host, google=is_google(self.host))
 
-    def _token(self, session: Any, asked: Mapping[str, str], *, scope: str) -> str | None:
+    def _token(self, session: Any, asked: Mapping[str, str | None], *, scope: str) -> str | None:
         """Return a token of the registry's token service; an anonymous one without a login."""
-        realm = asked.get("realm", "")
+        realm = asked.get("realm") or ""
         if not may_be_told(realm, self.host):
             return None
         parameters = {"scope": scope, **({"service": asked["service"]} if asked.get("service") else {})}
