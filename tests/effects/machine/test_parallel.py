@@ -7,8 +7,14 @@ from functools import partial
 import pytest
 
 from tests.until import until
-from xsft.effects.machine.parallel import Hurry, Questions, answers, every, start
+from xsft.effects.machine.parallel import Hurry, Questions, answers, every, start, within
 from xsft.errors import Unreachable
+
+
+def test_within_hands_on_what_was_raised_and_returned() -> None:
+    assert within(5, lambda: 42) == 42
+    with pytest.raises(ZeroDivisionError):
+        within(5, lambda: 1 // 0)
 
 
 def test_answers_come_in_the_order_of_the_questions() -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.gcs import Bucket, Failure, serving
+from xsft.effects.machine.parallel import within
 from xsft.effects.records.objects import LocalObjects, latest_step, objects_for
-from xsft.effects.records.storage import GcsStorage, LocalStorage, gcs_client, gcs_storage, storage_for, within
+from xsft.effects.records.storage import GcsStorage, LocalStorage, gcs_client, gcs_storage, storage_for
 from xsft.errors import Unreachable
 
 pytestmark = pytest.mark.loopback
@@ -118,12 +119,6 @@ def test_a_server_that_stays_silent_is_not_waited_for(bucket: Bucket) -> None:
     with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
         within(0.1, lambda: storage.read("gs://my-bucket/a/file", limit=9))
     assert time.monotonic() - started < bucket.delay_s
-
-
-def test_within_hands_on_what_was_raised_and_returned() -> None:
-    assert within(5, lambda: 42) == 42
-    with pytest.raises(ZeroDivisionError):
-        within(5, lambda: 1 // 0)
 
 
 def test_without_a_login_the_library_is_not_even_imported() -> None:

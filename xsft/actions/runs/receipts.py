@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from xsft.actions.runs.log_sources import Logs
-from xsft.effects.records.storage import within
+from xsft.effects.machine.parallel import within
 from xsft.effects.runs.runs import Runs
 from xsft.effects.submit.job_end import record_receipt
 from xsft.errors import XsftError

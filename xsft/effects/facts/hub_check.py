@@ -18,8 +18,8 @@ from xsft.conversion.inputs import ConversionSource
 from xsft.effects.facts.hub import ENDPOINT, HubAnswer, endpoint_of, read_json, read_repository, read_token
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.hub_login import hub_token
+from xsft.effects.machine.parallel import within
 from xsft.effects.machine.process import own_environment
-from xsft.effects.records.storage import within
 from xsft.errors import Unreachable
 from xsft.facts import HubDataFacts, SourceFacts
 from xsft.problems import Problem, error

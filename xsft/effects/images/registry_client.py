@@ -17,8 +17,8 @@ from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.images.registry_http import BUSY, MAX_BYTES, TIMEOUT_S, Asking, RegistryAnswer
 from xsft.effects.machine import clock
 from xsft.effects.machine.http_session import Session
+from xsft.effects.machine.parallel import within
 from xsft.effects.machine.retries import retry_after_s
-from xsft.effects.records.storage import within
 from xsft.errors import Unknown, XsftError
 from xsft.image.contents import ENV_NAMES, ImageConfiguration, packages_of_sbom
 from xsft.image.recipe import PACKAGES_LABEL, PLATFORM

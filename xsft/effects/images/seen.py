@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xsft.effects.images.registry_client import Registries
+from xsft.effects.machine.parallel import within
 from xsft.effects.machine.process import own_environment
-from xsft.effects.records.storage import within
 from xsft.errors import XsftError
 from xsft.image.contents import ImageLook
 from xsft.image.reference import parse_reference

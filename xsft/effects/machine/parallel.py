@@ -73,6 +73,13 @@ def start(look: Callable[[], T]) -> Started[T]:
     return Started(look)
 
 
+def within(seconds: float, look: Callable[[], T]) -> T:
+    """Return what `look` returns. Raises Unreachable after `seconds`: name resolution and TLS have no timeout of their
+    own. The thread is abandoned then; it holds nothing and ends with the process.
+    """
+    return start(look).result(seconds)
+
+
 @contextmanager
 def repeating(do: Callable[[], None], *, every_s: float) -> Iterator[None]:
     """Call `do` every `every_s` seconds from a thread of its own until the block ends; then wait a moment for it."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from xsft.effects.machine import clock
 from xsft.effects.machine.google_files import LOGIN, may_log_in
-from xsft.effects.machine.parallel import start
+from xsft.effects.machine.parallel import within
 from xsft.effects.machine.regular import open_regular
 from xsft.errors import Unreachable
 from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
@@ -75,13 +75,6 @@ def storage_for(path: str, *, env: Mapping[str, str], deadline_s: float | None =
     if name and not is_emulated(env):  # an emulator accepts any bucket
         raise Unreachable(is_placeholder(name).rstrip("."), fix=FIX, id="place-placeholder", again="never")
     return gcs_storage(env, deadline_s=deadline_s)
-
-
-def within(seconds: float, look: Callable[[], T]) -> T:
-    """Return what `look` returns. Raises Unreachable after `seconds`: name resolution and TLS have no timeout of their
-    own. The thread is abandoned then; it holds nothing and ends with the process.
-    """
-    return start(look).result(seconds)
 
 
 class LocalStorage:

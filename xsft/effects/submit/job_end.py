@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Literal
 
 from xsft.effects.machine.chance import random_hex
+from xsft.effects.machine.parallel import within
 from xsft.effects.records.records import RecordStore, ref_of
-from xsft.effects.records.storage import within
 from xsft.errors import Unreachable, XsftError
 from xsft.problems import Problem, warning
 from xsft.records.model import AttemptFacts, Receipt
