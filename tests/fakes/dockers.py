@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xsft.effects.images.docker_client import ImageSeen
-from xsft.effects.images.registry_client import ImageThere
+from xsft.effects.images.docker_client import EngineImage
+from xsft.effects.images.registry_client import RegistryImage
 from xsft.errors import Unreachable, XsftError
 from xsft.image.contents import ImageConfiguration
 from xsft.image.model import Base, BuildStep
@@ -32,12 +32,12 @@ class FakeRegistry:
             raise Unreachable("the registry does not answer", id="registry-unreachable")
         return self.images.get(ref)
 
-    def image(self, ref: str) -> ImageThere | None:
+    def image(self, ref: str) -> RegistryImage | None:
         digest = self.manifest_digest(ref)
         if digest is None:
             return None
         made = ImageConfiguration(platforms=(), labels=self.labels.get(digest, {}))
-        return ImageThere(digest=digest, configuration=made)
+        return RegistryImage(digest=digest, configuration=made)
 
     def try_push(self, repository: str) -> None:
         if self.refuses:
@@ -67,7 +67,7 @@ class FakeDocker:
     def labels(self, ref: str) -> Mapping[str, str] | None:
         return self.held_labels.get(self.held[ref], {}) if ref in self.held else None
 
-    def images(self, image: str) -> Sequence[ImageSeen]:
+    def images(self, image: str) -> Sequence[EngineImage]:
         return ()
 
     def base(self, ref: str) -> Base | None:

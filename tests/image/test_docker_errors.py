@@ -9,11 +9,13 @@ import pytest
 from tests.image.docker_words import SAID
 from xsft.errors import XsftError
 from xsft.image.build_errors import build_failed
-from xsft.image.docker_errors import Doing, explain_docker_error, is_passing, no_engine
+from xsft.image.docker_errors import DockerRequest, explain_docker_error, is_passing, no_engine
 from xsft.image.model import BuildStep
 from xsft.image.progress import BuildOutput
 
-PUSH = Doing(what="push h/r:t", host="us-docker.pkg.dev", repository="us-docker.pkg.dev/p/r", google=True, pushes=True)
+PUSH = DockerRequest(
+    what="push h/r:t", host="us-docker.pkg.dev", repository="us-docker.pkg.dev/p/r", google=True, pushes=True
+)
 STEP = BuildStep(name="deps", tag="deps-1", dockerfile="Dockerfile", files=())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xsft.errors import UsageError
-from xsft.image.registry_names import ImageName, base_url, is_google, is_loopback, may_be_told, named
+from xsft.image.registry_names import ImageName, base_url, is_google, is_loopback, may_be_told, parse_image_name
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -21,19 +21,22 @@ DIGEST = "sha256:" + "0" * 64
     ],
 )
 def test_names(ref: str, host: str, path: str, reference: str) -> None:
-    assert named(ref) == ImageName(host=host, path=path, reference=reference)
+    assert parse_image_name(ref) == ImageName(host=host, path=path, reference=reference)
 
 
 @pytest.mark.parametrize("ref", ["a b", "h.dev/x;rm", "h.dev/UPPER", "", "h.dev/i@sha256:12"])
 def test_what_is_no_name(ref: str) -> None:
     with pytest.raises(UsageError) as refused:
-        named(ref)
+        parse_image_name(ref)
     assert refused.value.problem_id == "image-reference"
 
 
 def test_addresses() -> None:
-    assert named("python:3").url("manifests", "3") == "https://registry-1.docker.io/v2/library/python/manifests/3"
-    assert named("127.0.0.1:5000/a/b").url("tags/list") == "http://127.0.0.1:5000/v2/a/b/tags/list"
+    assert (
+        parse_image_name("python:3").url("manifests", "3")
+        == "https://registry-1.docker.io/v2/library/python/manifests/3"
+    )
+    assert parse_image_name("127.0.0.1:5000/a/b").url("tags/list") == "http://127.0.0.1:5000/v2/a/b/tags/list"
     assert base_url("10.0.0.1:5000") == "https://10.0.0.1:5000"
     assert base_url("[::1]:5000") == "http://[::1]:5000"
     assert is_loopback("::1")

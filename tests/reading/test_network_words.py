@@ -12,7 +12,7 @@ import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.image.docker_errors import words
+from xsft.image.docker_errors import shorten_message
 from xsft.reading.network_words import blames_network, plain_words
 
 LIBRARY = ("Pool", "HTTPConnection", "HTTPSConnection", "retries", "Caused by", "Errno", "(_ssl.c")
@@ -63,7 +63,7 @@ def test_what_requests_says_becomes_words_of_ours(closing: int, silent: int) -> 
         met(f"https://127.0.0.1:{closing}/v2/"): "the TLS handshake failed",
         met(nowhere, proxies={"http": "http://127.0.0.1:1"}): "the proxy could not be reached",
     }
-    assert {text: words(text) for text in said} == said
+    assert {text: shorten_message(text) for text in said} == said
 
 
 CERTIFICATE = (

@@ -11,7 +11,7 @@ import yaml
 from tests.checks.factory import run_of, spec
 from xsft.cli import main
 from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.effects.images.where import registry_of
+from xsft.effects.images.repository import registry_of
 from xsft.effects.runs.cluster_creation import make_cluster
 from xsft.errors import UsageError
 from xsft.launchers.xpkcluster import cluster_line

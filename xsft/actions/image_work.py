@@ -14,13 +14,14 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from xsft.catalog import releases
+from xsft.effects.images.base import resolve_base
 from xsft.effects.images.build import Docker, ImageStep, Maker, PushDone
-from xsft.effects.images.engine import real_docker, resolve_base
+from xsft.effects.images.engine import real_docker
 from xsft.effects.images.listing import ListedImage, in_engine, in_registry
 from xsft.effects.images.lock import keep_base, lock_file, locked_images, pinned_base
 from xsft.effects.images.material import Gathering, PlannedImage, find_images, plan_image, within_project
 from xsft.effects.images.registry_client import Registries
-from xsft.effects.images.where import ensure_repository, registry_of
+from xsft.effects.images.repository import ensure_repository, registry_of
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Refused, UsageError, XsftError

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from xsft.facts import Facts, ImageFacts
 from xsft.image.reference import is_pinned, is_untagged, legacy_warning, tag_of
-from xsft.image.registry_names import HUB, named
+from xsft.image.registry_names import HUB, parse_image_name
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run, named_ref
@@ -62,7 +62,7 @@ def _pull_limit(run: Run) -> Iterator[Problem]:
     image, hosts = run.spec.image, run.slice.hosts * run.num_slices if run.slice else 0
     if image.ref is None or image.pull_secret or run.mode.single_controller or hosts <= HUB_PULLS:
         return
-    if named(image.ref).host == HUB:
+    if parse_image_name(image.ref).host == HUB:
         message = (
             f"{hosts} hosts pull {image.ref} from Docker Hub without a login, which grants {HUB_PULLS} pulls in six"
             " hours to one address: behind Cloud NAT the rest gets 429 toomanyrequests and holds the slices."

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
 from xsft.image.artifact_names import Repository
-from xsft.image.docker_errors import LOG_IN_GOOGLE, words
+from xsft.image.docker_errors import LOG_IN_GOOGLE, shorten_message
 
 ROLES = (
     ("repositories.create", "roles/artifactregistry.admin"),
@@ -52,13 +52,13 @@ def explain_artifact_error(code: int | None, said: str, asked: ArtifactRequest) 
 
 def no_login(said: str) -> Unreachable:
     return Unreachable(
-        f"Not logged in to Artifact Registry: {words(said)}.", fix=LOG_IN_GOOGLE, id="registry-login-missing"
+        f"Not logged in to Artifact Registry: {shorten_message(said)}.", fix=LOG_IN_GOOGLE, id="registry-login-missing"
     )
 
 
 def timed_out(said: str, asked: ArtifactRequest) -> Unreachable:
     return Unreachable(
-        f"Artifact Registry returned an error for {asked.repository.docker}: {words(said)}",
+        f"Artifact Registry returned an error for {asked.repository.docker}: {shorten_message(said)}",
         fix="Check the network and try again; status.cloud.google.com shows whether Artifact Registry is up.",
         id="registry-unreachable",
     )
@@ -85,7 +85,7 @@ def _repository_missing(said: str, asked: ArtifactRequest) -> EnvironmentMissing
     )
     if about_project(said):
         return EnvironmentMissing(
-            f"Project {repository.project} was not found, or you may not read it: {words(said)}",
+            f"Project {repository.project} was not found, or you may not read it: {shorten_message(said)}",
             fix="Correct the project in the registry's name; `gcloud projects list` lists yours.",
             id="project-missing",
         )
@@ -104,7 +104,7 @@ def _forbidden(said: str, asked: ArtifactRequest) -> XsftError:
     if re.search(r"'(?:projects/[^/']+/)?locations/[^/']+' .*may not exist", said):
         return _invalid(said, asked)
     return Unreachable(
-        f"You may not {asked.permission} on {repository.docker} (or it does not exist): {words(said)}",
+        f"You may not {asked.permission} on {repository.docker} (or it does not exist): {shorten_message(said)}",
         fix=f"Ask for {asked.role} on the project {repository.project}, or on the repository; "
         "pushing needs roles/artifactregistry.writer.",
         id="registry-forbidden",
@@ -114,7 +114,7 @@ def _forbidden(said: str, asked: ArtifactRequest) -> XsftError:
 def _invalid(said: str, asked: ArtifactRequest) -> UsageError:
     repository = asked.repository
     return UsageError(
-        f"Artifact Registry rejected {repository.docker}: {words(said)}",
+        f"Artifact Registry rejected {repository.docker}: {shorten_message(said)}",
         fix=f"Check the location {repository.location!r} (gcloud artifacts locations list), the project "
         f"{repository.project!r} and the repository {repository.name!r} in the name.",
         id="artifact-repository",
@@ -124,7 +124,7 @@ def _invalid(said: str, asked: ArtifactRequest) -> UsageError:
 def _disabled(said: str, asked: ArtifactRequest) -> EnvironmentMissing:
     project = asked.repository.project
     return EnvironmentMissing(
-        f"Artifact Registry is not enabled in the project {project}: {words(said)}",
+        f"Artifact Registry is not enabled in the project {project}: {shorten_message(said)}",
         fix=f"Enable it: gcloud services enable artifactregistry.googleapis.com --project={project}.",
         id="artifact-registry-disabled",
     )
@@ -132,7 +132,7 @@ def _disabled(said: str, asked: ArtifactRequest) -> EnvironmentMissing:
 
 def _limited(said: str, asked: ArtifactRequest) -> Unreachable:
     return Unreachable(
-        f"Artifact Registry's quota is exceeded for {asked.repository.docker}: {words(said)}",
+        f"Artifact Registry's quota is exceeded for {asked.repository.docker}: {shorten_message(said)}",
         fix="Try again in a few minutes.",
         id="registry-rate-limited",
     )

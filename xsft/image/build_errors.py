@@ -7,10 +7,10 @@ import re
 from msgspec import Struct
 
 from xsft.errors import EnvironmentMissing, UsageError, XsftError
-from xsft.image.docker_errors import Doing, explain_docker_error, words
+from xsft.image.docker_errors import DockerRequest, explain_docker_error, shorten_message
 from xsft.image.model import BuildStep
 from xsft.image.progress import BuildOutput
-from xsft.image.registry_names import named
+from xsft.image.registry_names import parse_image_name
 from xsft.spec.secrets import redact
 
 _NO_PYTHON = r"(?:^|[\s:/\"])python3?\"?: (?:command not|not|executable file not) found|no module named pip"
@@ -124,17 +124,17 @@ def build_failed(reading: BuildOutput, step: BuildStep) -> XsftError:
     """Return the error for a failed build: the step, its cause if known, and the last lines of the output."""
     tail = redact("\n".join(reading.tail))
     where = f" at {_short_name(reading.failed)}" if reading.failed else ""
-    said = f"The {step.name} image could not be built{where}: {words(reading.error) or 'docker build ended'}"
+    said = f"The {step.name} image could not be built{where}: {shorten_message(reading.error) or 'docker build ended'}"
     base = re.search(r"load metadata for (\S+)", reading.failed)
     if base:
         return explain_docker_error(
-            reading.error, Doing(what=f"pull the base image {base[1]}", host=named(base[1]).host)
+            reading.error, DockerRequest(what=f"pull the base image {base[1]}", host=parse_image_name(base[1]).host)
         )
     for known in KNOWN:
         if re.search(known.pattern, tail, re.IGNORECASE):
             return known.error(f"{said}\n{tail}", fix=known.fix, id=known.id)
     if not reading.failed:
-        return explain_docker_error(reading.error or tail, Doing(what=f"build the {step.name} image"))
+        return explain_docker_error(reading.error or tail, DockerRequest(what=f"build the {step.name} image"))
     fix = "The last lines above are the step's own; correct what they name and build again: what succeeded is kept."
     return EnvironmentMissing(f"{said}\n{tail}", fix=fix, id="build-failed")
 

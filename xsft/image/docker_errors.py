@@ -50,11 +50,11 @@ _CUT = (
 )
 
 
-class Doing(Struct, frozen=True, kw_only=True):
-    """The action that Docker refused, for messages."""
+class DockerRequest(Struct, frozen=True, kw_only=True):
+    """The request that Docker or a registry refused, for messages."""
 
     what: str
-    """The action: `push us-docker.pkg.dev/p/r/i:code-1`."""
+    """What was requested: `push us-docker.pkg.dev/p/r/i:code-1`."""
     host: str = ""
     """The registry's host; empty when only the engine was involved."""
     repository: str = ""
@@ -62,13 +62,13 @@ class Doing(Struct, frozen=True, kw_only=True):
     pushes: bool = False
 
 
-def explain_docker_error(said: str, doing: Doing) -> XsftError:
+def explain_docker_error(said: str, request: DockerRequest) -> XsftError:
     """Return the error for a message of the engine, of BuildKit or of a registry."""
     for pattern, make in _CASES:
         if re.search(pattern, said, re.IGNORECASE):
-            return make(words(said), doing)
+            return make(shorten_message(said), request)
     return EnvironmentMissing(
-        f"Could not {doing.what}: {words(said)}",
+        f"Could not {request.what}: {shorten_message(said)}",
         fix="`docker info` shows the engine's state; the message above is Docker's.",
         id="docker-failed",
     )
@@ -102,12 +102,12 @@ def no_engine(said: str, *, host: str, client: str | None) -> EnvironmentMissing
     if re.search(_NOT_THERE, said, re.IGNORECASE):
         return EnvironmentMissing(f"The Docker engine at {host} does not answer.", fix=START, id="docker-not-running")
     return EnvironmentMissing(
-        f"The Docker engine at {host} cannot be used: {words(said)}", fix=START, id="docker-not-running"
+        f"The Docker engine at {host} cannot be used: {shorten_message(said)}", fix=START, id="docker-not-running"
     )
 
 
-def disk_full(said: str, doing: Doing) -> EnvironmentMissing:
-    return EnvironmentMissing(f"The disk is full: could not {doing.what}: {said}", fix=FREE, id="disk-full")
+def disk_full(said: str, request: DockerRequest) -> EnvironmentMissing:
+    return EnvironmentMissing(f"The disk is full: could not {request.what}: {said}", fix=FREE, id="disk-full")
 
 
 def login_missing(host: str, *, google: bool) -> Unreachable:
@@ -115,76 +115,76 @@ def login_missing(host: str, *, google: bool) -> Unreachable:
     return Unreachable(f"You are not logged in to {host}.", fix=fix, id="registry-login-missing")
 
 
-def login_refused(said: str, doing: Doing) -> Unreachable:
-    fix = LOG_IN_GOOGLE if doing.google else f"Log in again: docker login {doing.host}."
+def login_refused(said: str, request: DockerRequest) -> Unreachable:
+    fix = LOG_IN_GOOGLE if request.google else f"Log in again: docker login {request.host}."
     return Unreachable(
-        f"{doing.host or 'The registry'} rejected the login: {said}", fix=fix, id="registry-login-refused"
+        f"{request.host or 'The registry'} rejected the login: {said}", fix=fix, id="registry-login-refused"
     )
 
 
-def denied(said: str, doing: Doing) -> Unreachable:
+def denied(said: str, request: DockerRequest) -> Unreachable:
     """Return the error for a user who is logged in but lacks permission."""
-    role = "roles/artifactregistry.writer" if doing.pushes else "roles/artifactregistry.reader"
-    right = "push to" if doing.pushes else "read"
-    fix = f"Ask for {role} on {doing.repository}." if doing.google else f"Ask for permission to {right} it."
+    role = "roles/artifactregistry.writer" if request.pushes else "roles/artifactregistry.reader"
+    right = "push to" if request.pushes else "read"
+    fix = f"Ask for {role} on {request.repository}." if request.google else f"Ask for permission to {right} it."
     return Unreachable(
-        f"You may not {right} {doing.repository or doing.host}: {said}",
+        f"You may not {right} {request.repository or request.host}: {said}",
         fix=f"{fix} `xsft image push` cannot grant permissions.",
         id="registry-forbidden",
     )
 
 
-def repository_missing(said: str, doing: Doing) -> EnvironmentMissing:
+def repository_missing(said: str, request: DockerRequest) -> EnvironmentMissing:
     create = (
         "Create it: xsft image push --create, or gcloud artifacts repositories create NAME "
         "--repository-format=docker --location=LOCATION --project=PROJECT."
     )
     return EnvironmentMissing(
-        f"Repository {doing.repository} was not found: {said}",
-        fix=create if doing.google else "Correct its name, or create it in that registry.",
+        f"Repository {request.repository} was not found: {said}",
+        fix=create if request.google else "Correct its name, or create it in that registry.",
         id="repository-missing",
     )
 
 
-def not_found(said: str, doing: Doing) -> XsftError:
-    if doing.google and doing.pushes:
-        return repository_missing(said, doing)
+def not_found(said: str, request: DockerRequest) -> XsftError:
+    if request.google and request.pushes:
+        return repository_missing(said, request)
     return EnvironmentMissing(
-        f"Could not {doing.what}: {said}", fix="Check the reference, or push the image first.", id="image-absent"
+        f"Could not {request.what}: {said}", fix="Check the reference, or push the image first.", id="image-absent"
     )
 
 
-def limited(said: str, doing: Doing) -> Unreachable:
+def limited(said: str, request: DockerRequest) -> Unreachable:
     return Unreachable(
-        f"{doing.host or 'The registry'} rejected the request: too many requests: {said}",
+        f"{request.host or 'The registry'} rejected the request: too many requests: {said}",
         fix="Try again in a few minutes; layers already pushed are kept. A login raises the limit of public "
         "registries.",
         id="registry-rate-limited",
     )
 
 
-def no_network(said: str, doing: Doing) -> Unreachable:
+def no_network(said: str, request: DockerRequest) -> Unreachable:
     return Unreachable(
-        f"Could not {doing.what}: {said}",
-        fix=f"Check network, DNS and proxy, here and on the engine's machine; both must reach {doing.host or 'it'}?",
+        f"Could not {request.what}: {said}",
+        fix=f"Check network, DNS and proxy, here and on the engine's machine; both must reach {request.host or 'it'}?",
         id="registry-unreachable",
     )
 
 
-def broken_off(said: str, doing: Doing) -> Unreachable:
+def broken_off(said: str, request: DockerRequest) -> Unreachable:
     return Unreachable(
-        f"Could not {doing.what}: {said}",
+        f"Could not {request.what}: {said}",
         fix="Try again; layers already transferred are kept.",
         id="registry-unreachable",
     )
 
 
-def words(said: str) -> str:
+def shorten_message(said: str) -> str:
     """Shorten an engine's or registry's message, and remove tokens and internal details of the library."""
     return redact(plain_words(" ".join(said.split())))[:MAX_WORDS]
 
 
-_CASES: tuple[tuple[str, Callable[[str, Doing], XsftError]], ...] = (
+_CASES: tuple[tuple[str, Callable[[str, DockerRequest], XsftError]], ...] = (
     (_LIMIT, limited),
     (_FULL, disk_full),
     (_NAME_UNKNOWN, repository_missing),

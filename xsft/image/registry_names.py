@@ -45,7 +45,7 @@ class ImageName(Struct, frozen=True, kw_only=True):
         return f"{base_url(self.host)}/v2/{self.path}/{kind}{last}"
 
 
-def named(ref: str) -> ImageName:
+def parse_image_name(ref: str) -> ImageName:
     """Parse a name. Without a host it is Docker Hub's; without tag and digest it is `latest`. Raises UsageError."""
     try:
         found = parse_reference(ref)

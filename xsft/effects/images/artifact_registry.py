@@ -94,14 +94,14 @@ class ArtifactRegistry:
         if not create:
             raise explain_artifact_error(404, "", asked)
         on_progress(f"creating {repository.docker}")
-        with _explained(asked):
+        with _explain_errors(asked):
             self._create(repository, asked)
         return "created"
 
     def format_of(self, repository: Repository) -> str | None:
         """Return its format, `DOCKER`, `PYTHON` …; None if there is no such repository. Raises as `ensure` does."""
         asked = ArtifactRequest(permission="artifactregistry.repositories.get", repository=repository)
-        with _explained(asked):
+        with _explain_errors(asked):
             try:
                 found = self.client.get_repository(name=repository.path, retry=self.retry, timeout=TIMEOUT_S)
             except exceptions.NotFound as missing:
@@ -116,7 +116,7 @@ class ArtifactRegistry:
 
     def images(self, repository: Repository, *, name: str | None = None) -> tuple[ImageListed, ...]:
         """Return the images, newest first; of one image if `name` is given."""
-        with _explained(ArtifactRequest(permission="artifactregistry.dockerimages.list", repository=repository)):
+        with _explain_errors(ArtifactRequest(permission="artifactregistry.dockerimages.list", repository=repository)):
             request = {"parent": repository.path, "page_size": PAGE}
             pages = self.client.list_docker_images(request=request, retry=self.retry, timeout=TIMEOUT_S)
             listed = [_listed_image(image, repository) for image in pages]
@@ -174,7 +174,7 @@ def artifact_registry_client(credentials: Any, *, host: str = HOST, scheme: str 
 
 
 @contextmanager
-def _explained(asked: ArtifactRequest) -> Iterator[None]:
+def _explain_errors(asked: ArtifactRequest) -> Iterator[None]:
     """Raise what Google's client raises as an error that names the missing role or the next step."""
     try:
         yield

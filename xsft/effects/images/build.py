@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
-from xsft.effects.images.docker_client import ImageSeen
+from xsft.effects.images.docker_client import EngineImage
 from xsft.effects.images.lock import keep_lock, locked_images
-from xsft.effects.images.registry_client import ImageThere
+from xsft.effects.images.registry_client import RegistryImage
 from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Refused, Unknown, Unreachable, XsftError
 from xsft.image.model import Base, BuildOptions, BuildStep, Locked, Recipe
@@ -29,7 +29,7 @@ class Docker(Protocol):
         """Return the labels of an image in the engine; None if it has none of that name."""
         ...
 
-    def images(self, image: str) -> Sequence[ImageSeen]:
+    def images(self, image: str) -> Sequence[EngineImage]:
         """Return the images that xsft built from this folder of images/, newest first."""
         ...
 
@@ -55,7 +55,7 @@ class Registry(Protocol):
 
     def manifest_digest(self, ref: str) -> str | None: ...
 
-    def image(self, ref: str) -> ImageThere | None: ...
+    def image(self, ref: str) -> RegistryImage | None: ...
 
     def try_push(self, repository: str) -> None:
         """Raise as a push would: no login, no permission, no such repository."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from xsft.effects.images import docker_context
-from xsft.effects.images.docker_client import Engine, ImageSeen
+from xsft.effects.images.docker_client import Engine, EngineImage
 from xsft.effects.images.docker_login import Credential, private_config
 from xsft.effects.machine import process
 from xsft.effects.machine.parallel import start
@@ -91,7 +91,7 @@ def build(
     names: Sequence[str],
     logins: Iterable[Credential] = (),
     on_event: Callable[[BuildEvent], None] = lambda _: None,
-) -> ImageSeen:
+) -> EngineImage:
     """Build, give the image each of `names` (`repository:tag`), and return it. `logins` are for private base images, in
     addition to the user's own.
 

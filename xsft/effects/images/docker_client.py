@@ -23,9 +23,9 @@ from requests.exceptions import HTTPError, RequestException
 
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.sockets import require_listener
-from xsft.image.docker_errors import Doing, explain_docker_error, no_engine
+from xsft.image.docker_errors import DockerRequest, explain_docker_error, no_engine
 from xsft.image.progress import Layer
-from xsft.image.registry_names import named
+from xsft.image.registry_names import parse_image_name
 
 TIMEOUT_S = 60.0
 """Time limit for one answer, and between two lines of a pull or push. The SDK's own default."""
@@ -37,7 +37,7 @@ _WAITING = ("Preparing", "Waiting", "Pulling fs layer", "Verifying Checksum", "D
 """source: moby@20.10 distribution/push_v2.go, pull_v2.go, xfer/; moby@28 daemon/containerd/progress.go."""
 
 
-class ImageSeen(Struct, frozen=True, kw_only=True):
+class EngineImage(Struct, frozen=True, kw_only=True):
     """An image in the engine."""
 
     id: str
@@ -73,26 +73,26 @@ class Engine:
 
     @cached_property
     def rootless(self) -> bool:
-        with told_by_engine(Doing(what="tell about itself")):
+        with explain_engine_errors(DockerRequest(what="tell about itself")):
             return any("rootless" in option for option in self.api.info().get("SecurityOptions") or ())
 
-    def image(self, ref: str) -> ImageSeen | None:
+    def image(self, ref: str) -> EngineImage | None:
         """Return the image; None if the engine has none of that name, digest or id."""
-        with told_by_engine(Doing(what=f"look at {ref}")):
+        with explain_engine_errors(DockerRequest(what=f"look at {ref}")):
             try:
                 return _seen(self.api.inspect_image(ref))
             except ImageNotFound:
                 return None
 
-    def images(self, *, label: str) -> tuple[ImageSeen, ...]:
+    def images(self, *, label: str) -> tuple[EngineImage, ...]:
         """Return the images with the label (`name` or `name=value`), newest first."""
-        with told_by_engine(Doing(what="list its images")):
+        with explain_engine_errors(DockerRequest(what="list its images")):
             found = self.api.images(filters={"label": label})
             return tuple(_seen(self.api.inspect_image(one["Id"])) for one in found)
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
         """Add a name to an image in the engine. Raises EnvironmentMissing if there is no such image."""
-        with told_by_engine(Doing(what=f"tag {ref} as {repository}:{tag}")):
+        with explain_engine_errors(DockerRequest(what=f"tag {ref} as {repository}:{tag}")):
             self.api.tag(ref, repository, tag)
 
     @contextmanager
@@ -111,21 +111,25 @@ class Engine:
 
     def pull(
         self, ref: str, *, auth: Mapping[str, str] | None = None, on_event: Callable[[Layer], None] = lambda _: None
-    ) -> ImageSeen:
+    ) -> EngineImage:
         """Pull by digest or tag. `auth`: as `docker_login.auth_for` returns it. Raises Unreachable and
         EnvironmentMissing.
         """
-        doing = Doing(what=f"pull {ref}", host=named(ref).host, repository=named(ref).repository)
-        at = named(ref)  # the engine's API takes a digest as the tag
-        with told_by_engine(doing):
+        at = parse_image_name(ref)
+        request = DockerRequest(what=f"pull {ref}", host=at.host, repository=at.repository)
+        with explain_engine_errors(request):
             lines = self.api.pull(
-                at.repository, tag=at.reference, stream=True, decode=True, auth_config=dict(auth or {})
+                at.repository,
+                tag=at.reference,  # or a digest
+                stream=True,
+                decode=True,
+                auth_config=dict(auth or {}),
             )
-            for layer in layers(lines, doing):
+            for layer in layers(lines, request):
                 on_event(layer)
         found = self.image(ref)
         if found is None:
-            raise explain_docker_error(f"{ref}: not found after the pull", doing)
+            raise explain_docker_error(f"{ref}: not found after the pull", request)
         return found
 
 
@@ -149,23 +153,23 @@ def connect_engine(env: Mapping[str, str]) -> Engine:
 
 
 @contextmanager
-def told_by_engine(doing: Doing) -> Iterator[None]:
+def explain_engine_errors(request: DockerRequest) -> Iterator[None]:
     """Turn what the SDK or its transport raises into an xsft error that names the next step."""
     try:
         yield
     except APIError as failed:
-        raise explain_docker_error(f"{failed.explanation or failed} (HTTP {failed.status_code})", doing) from None
+        raise explain_docker_error(f"{failed.explanation or failed} (HTTP {failed.status_code})", request) from None
     except (DockerException, RequestException, OSError) as failed:
-        raise explain_docker_error(str(failed), doing) from None
+        raise explain_docker_error(str(failed), request) from None
 
 
-def layers(lines: Iterable[Mapping[str, Any]], doing: Doing) -> Iterator[Layer]:
+def layers(lines: Iterable[Mapping[str, Any]], request: DockerRequest) -> Iterator[Layer]:
     """Yield the layers' progress in the answer of a push or pull. Raises as `explain` does if the answer reports a
     failure.
     """
     for line in lines:
         if error := error_of(line):
-            raise explain_docker_error(error, doing)
+            raise explain_docker_error(error, request)
         if layer := layer_of(line):
             yield layer
 
@@ -205,9 +209,9 @@ def _knock(host: str) -> None:
         require_listener(host.removeprefix("unix://"), timeout_s=TIMEOUT_S)
 
 
-def _seen(said: Mapping[str, Any]) -> ImageSeen:
+def _seen(said: Mapping[str, Any]) -> EngineImage:
     config = said.get("Config") or {}
-    return ImageSeen(
+    return EngineImage(
         id=said["Id"],
         tags=tuple(said.get("RepoTags") or ()),
         digests=tuple(said.get("RepoDigests") or ()),

@@ -22,7 +22,7 @@ from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 from xsft.effects.machine.google_files import may_log_in
 from xsft.effects.machine.regular import read_text
 from xsft.effects.machine.signals import raised
-from xsft.image.docker_errors import Doing, login_refused, words
+from xsft.image.docker_errors import DockerRequest, login_refused, shorten_message
 from xsft.image.registry_names import HUB, is_google
 
 GOOGLE_USER = "oauth2accesstoken"
@@ -63,8 +63,8 @@ def token_of_google(env: Mapping[str, str]) -> str | None:
     except DefaultCredentialsError:
         return None
     except GoogleAuthError as failed:
-        doing = Doing(what="log in", host="Google", google=True)
-        raise login_refused(words(str(failed)), doing) from None
+        request = DockerRequest(what="log in", host="Google", google=True)
+        raise login_refused(shorten_message(str(failed)), request) from None
 
 
 def google_credential(host: str, *, env: Mapping[str, str], token: GoogleToken = token_of_google) -> Credential | None:

@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from xsft.effects.images.docker_client import Engine, ImageSeen, error_of, layer_of, told_by_engine
+from xsft.effects.images.docker_client import Engine, EngineImage, error_of, explain_engine_errors, layer_of
 from xsft.effects.images.docker_login import Credential, auth_for, google_credential, own_folder
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.machine.clock import monotonic, pause
 from xsft.errors import Unknown, XsftError
 from xsft.image.docker_errors import (
-    Doing,
+    DockerRequest,
     broken_off,
     explain_docker_error,
     is_limited,
     is_passing,
     login_missing,
-    words,
+    shorten_message,
 )
 from xsft.image.progress import BuildEvent, Retrying
-from xsft.image.registry_names import is_google, named
+from xsft.image.registry_names import is_google, parse_image_name
 
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds between tries; each try of the engine includes five of its own for a layer. source: moby@20.10
@@ -64,18 +64,18 @@ class Pusher:
         Unknown if the registry has something other than what was pushed: nothing may be recorded then.
         """
         self.engine.tag(image, repository=repository, tag=tag)
-        host = named(repository).host
-        doing = Doing(
+        host = parse_image_name(repository).host
+        request = DockerRequest(
             what=f"push {repository}:{tag}", host=host, repository=repository, google=self.google(host), pushes=True
         )
         auth = self._auth(repository)
-        if not auth and doing.google:
+        if not auth and request.google:
             raise login_missing(host, google=True)
-        said = self._until_done(repository, tag, auth=auth, doing=doing, on_event=on_event)
+        said = self._until_done(repository, tag, auth=auth, request=request, on_event=on_event)
         self._prove(repository, tag, said)
         return said
 
-    def pull(self, ref: str, *, on_event: Callable[[BuildEvent], None] = lambda _: None) -> ImageSeen:
+    def pull(self, ref: str, *, on_event: Callable[[BuildEvent], None] = lambda _: None) -> EngineImage:
         """Pull by digest or tag; anonymously without a login, since a public image needs none. Raises as `Engine.pull`
         does; registry-login-missing if the registry requires a login and there is none.
         """
@@ -84,13 +84,13 @@ class Pusher:
             return self.engine.pull(ref, auth=auth, on_event=on_event)
         except XsftError as failed:
             if not auth and failed.problem_id in {"registry-login-refused", "registry-forbidden"}:
-                host = named(ref).host
+                host = parse_image_name(ref).host
                 raise login_missing(host, google=self.google(host)) from None
             raise
 
     def _auth(self, ref: str) -> Mapping[str, str]:
         """Return the login for pushing and pulling `ref`, in the SDK's form; empty if there is none."""
-        host, env = named(ref).host, self.engine.env
+        host, env = parse_image_name(ref).host, self.engine.env
         credential = self.credential(host) if self.google(host) else None
         if credential:
             return {"username": credential.user, "password": credential.secret}
@@ -102,26 +102,26 @@ class Pusher:
         tag: str,
         *,
         auth: Mapping[str, str],
-        doing: Doing,
+        request: DockerRequest,
         on_event: Callable[[BuildEvent], None],
     ) -> str:
         """Push with retries. Returns the digest that the engine reports."""
         pauses, tries = _Pauses(clock=self.clock), 0
         while True:
             tries += 1
-            with told_by_engine(doing), self.engine.pushing(repository, tag, auth=auth) as lines:
+            with explain_engine_errors(request), self.engine.pushing(repository, tag, auth=auth) as lines:
                 failed, digest = _followed(lines, on_event, pauses)
             if digest:
                 return digest
             if pauses.over:
-                raise self._stalled(repository, doing)
-            pause = self._pause(failed, tries, doing.host)
+                raise self._stalled(repository, request)
+            pause = self._pause(failed, tries, request.host)
             if pause is None:
-                raise _refusal(failed, doing, has_login=bool(auth))
-            on_event(Retrying(attempt=tries + 1, pause_s=pause, why=words(failed)))
+                raise _refusal(failed, request, has_login=bool(auth))
+            on_event(Retrying(attempt=tries + 1, pause_s=pause, why=shorten_message(failed)))
             self.sleep(pause)
 
-    def _stalled(self, repository: str, doing: Doing) -> XsftError:
+    def _stalled(self, repository: str, request: DockerRequest) -> XsftError:
         """Return the error for a push without progress. The engine does not report the registry's answers, so the
         registry is queried.
         """
@@ -129,7 +129,9 @@ class Pusher:
             self.registries.try_push(repository, budget_s=0.0)
         except XsftError as failed:
             return failed
-        return broken_off(f"the registry interrupted every attempt for {PATIENCE_S:g} s (see the engine's log)", doing)
+        return broken_off(
+            f"the registry interrupted every attempt for {PATIENCE_S:g} s (see the engine's log)", request
+        )
 
     def _pause(self, failed: str, tries: int, host: str) -> float | None:
         """Return the seconds to the next try; None if another one does not help. The engine does not report a
@@ -162,10 +164,10 @@ def pusher(engine: Engine, *, registries: Registries | None = None) -> Pusher:
     )
 
 
-def _refusal(failed: str, doing: Doing, *, has_login: bool) -> XsftError:
-    error = explain_docker_error(failed, doing)
+def _refusal(failed: str, request: DockerRequest, *, has_login: bool) -> XsftError:
+    error = explain_docker_error(failed, request)
     if error.problem_id == "registry-login-refused" and not has_login:
-        return login_missing(doing.host, google=doing.google)
+        return login_missing(request.host, google=request.google)
     return error
 
 

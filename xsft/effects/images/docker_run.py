@@ -15,12 +15,12 @@ from docker.types import Mount as Bind
 from msgspec import Struct, field
 from requests.exceptions import RequestException
 
-from xsft.effects.images.docker_client import Engine, told_by_engine
+from xsft.effects.images.docker_client import Engine, explain_engine_errors
 from xsft.effects.machine.chance import random_hex
 from xsft.effects.machine.log_lines import keep_lines
 from xsft.effects.machine.signals import as_ctrl_c
 from xsft.errors import EnvironmentMissing, Refused
-from xsft.image.docker_errors import Doing, words
+from xsft.image.docker_errors import DockerRequest, shorten_message
 
 SHARED_MEMORY_BYTES = 2 << 30
 """Shared memory in which data workers hand over batches; Docker's 64 MB are too little. Only what is used is
@@ -69,12 +69,12 @@ def run_in_container(
     If anything is raised meanwhile, above all by Ctrl-C and SIGTERM, the process gets SIGINT, and SIGKILL `grace_s`
     seconds later. The container is removed in any case. Raises EnvironmentMissing if it cannot be started.
     """
-    api, doing = engine.api, Doing(what=f"run {command.image}")
-    with as_ctrl_c(), _container(api, command, doing, grace_s=grace_s) as made:
-        with log.open("wb") as kept, _attached(api, made, doing) as output:
+    api, request = engine.api, DockerRequest(what=f"run {command.image}")
+    with as_ctrl_c(), _container(api, command, request, grace_s=grace_s) as made:
+        with log.open("wb") as kept, _attached(api, made, request) as output:
             _start_container(api, made, command)
             keep_lines(output, log=kept, on_line=on_line)
-        with told_by_engine(doing):
+        with explain_engine_errors(request):
             return int(api.wait(made, timeout=None)["StatusCode"])
 
 
@@ -82,7 +82,7 @@ def refuse_where_running(folder: Path, *, engine: Engine) -> None:
     """Raise Refused if a container of this folder's run outlived the xsft that started it; remove one that has
     ended.
     """
-    with told_by_engine(Doing(what="list its containers")):
+    with explain_engine_errors(DockerRequest(what="list its containers")):
         left = engine.api.containers(all=True, filters={"label": f"{FOLDER_LABEL}={folder}"})
     for container in left:
         if container.get("State") in {"running", "paused", "restarting"}:
@@ -94,11 +94,11 @@ def refuse_where_running(folder: Path, *, engine: Engine) -> None:
 
 
 @contextmanager
-def _container(api: Any, command: ContainerCommand, doing: Doing, *, grace_s: float) -> Iterator[str]:
+def _container(api: Any, command: ContainerCommand, request: DockerRequest, *, grace_s: float) -> Iterator[str]:
     """Yield a container that is created but not started; it is stopped and removed in any case, also if a second signal
     arrives.
     """
-    with told_by_engine(doing):
+    with explain_engine_errors(request):
         made = str(
             api.create_container_from_config(_container_config(api, command), name=_container_name(command))["Id"]
         )
@@ -109,19 +109,19 @@ def _container(api: Any, command: ContainerCommand, doing: Doing, *, grace_s: fl
 
 
 @contextmanager
-def _attached(api: Any, container: str, doing: Doing) -> Iterator[Iterator[bytes]]:
+def _attached(api: Any, container: str, request: DockerRequest) -> Iterator[Iterator[bytes]]:
     """Yield its output. Attached before it starts, so that no line is lost."""
-    with told_by_engine(doing):
+    with explain_engine_errors(request):
         output = api.attach(container, stdout=True, stderr=True, stream=True, logs=False)
     try:
-        yield _told(output, doing)
+        yield _told(output, request)
     finally:
         output.close()
         output._response.close()  # noqa: SLF001 - docker@7.2.0: close() shuts the socket and leaves it to the collector
 
 
-def _told(chunks: Iterable[bytes], doing: Doing) -> Iterator[bytes]:
-    with told_by_engine(doing):
+def _told(chunks: Iterable[bytes], request: DockerRequest) -> Iterator[bytes]:
+    with explain_engine_errors(request):
         yield from chunks
 
 
@@ -130,7 +130,7 @@ def _start_container(api: Any, container: str, command: ContainerCommand) -> Non
         api.start(container)
     except APIError as failed:
         raise EnvironmentMissing(
-            f"{command.image} cannot start {command.argv[0]}: {words(failed.explanation or str(failed))}",
+            f"{command.image} cannot start {command.argv[0]}: {shorten_message(failed.explanation or str(failed))}",
             fix="Use an image for this machine's processor that has it; xsft image build builds one.",
             id="container-not-started",
         ) from None

@@ -1,23 +1,21 @@
-"""The real engine and the base image, for `images.build`."""
+"""The real engine, for `images.build`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from xsft.effects.images.build import Docker, Registry
 from xsft.effects.images.docker_build import Client, build, find_client
-from xsft.effects.images.docker_client import Engine, ImageSeen, connect_engine
+from xsft.effects.images.docker_client import Engine, EngineImage, connect_engine
 from xsft.effects.images.docker_login import Credential, google_credential
 from xsft.effects.images.docker_push import Pusher, pusher
 from xsft.effects.images.installed import thinned
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.machine.paths import own_cache
-from xsft.errors import EnvironmentMissing, Refused, XsftError
-from xsft.image.model import Base, BuildStep, Locked
+from xsft.image.model import Base, BuildStep
 from xsft.image.progress import BuildEvent
-from xsft.image.recipe import IMAGE_LABEL, base_of
+from xsft.image.recipe import IMAGE_LABEL
 from xsft.image.reference import parse_reference
 
 
@@ -38,7 +36,7 @@ class RealDocker:
         found = self.engine.image(ref)
         return found.labels if found else None
 
-    def images(self, image: str) -> tuple[ImageSeen, ...]:
+    def images(self, image: str) -> tuple[EngineImage, ...]:
         return self.engine.images(label=f"{IMAGE_LABEL}={image}")
 
     def base(self, ref: str) -> Base | None:
@@ -77,68 +75,3 @@ class RealDocker:
 def real_docker(*, registries: Registries, env: Mapping[str, str]) -> RealDocker:
     """Return the engine. Raises EnvironmentMissing if none answers."""
     return RealDocker(engine=connect_engine(env), registries=registries, env=env)
-
-
-def resolve_base(
-    ref: str | None,
-    *,
-    pinned: Base | None,
-    held: Iterable[Locked],
-    docker: Callable[[], Docker],
-    registry: Registry,
-    again: bool,
-) -> Base | None:
-    """Return the digest of the base, or None if the Dockerfile uses no base. Taken from the lock (so that all users
-    build on the same one), else from its own digest, a pushed image, the engine or the registry. `again`: ignore the
-    lock.
-
-    Raises Refused, image-base-differs, for a base other than the lock's; EnvironmentMissing if neither the engine nor
-    the registry has it; and as they do if they do not answer.
-    """
-    if ref is None:
-        return None
-    asked = Base(ref=ref.partition("@")[0], digest=parse_reference(ref).digest)
-    if pinned and not again:
-        if asked.ref != pinned.ref or asked.digest not in {None, pinned.digest}:
-            raise _differs(asked, pinned)
-        return pinned
-    if asked.digest:
-        return asked
-    if not again:
-        known = (base_of(locked.base) for locked in held)
-        before = next((base for base in known if base and base.ref == ref and base.digest), None)
-        if before:
-            return before
-    return _looked_up(ref, docker=docker, registry=registry)
-
-
-def _differs(asked: Base, pinned: Base) -> Refused:
-    return Refused(
-        f"The lock pins the base {pinned.pinned}, and {asked.pinned} was given.",
-        fix="Omit --base, or use the other one with --update-base and commit the lock.",
-        id="image-base-differs",
-    )
-
-
-def _looked_up(ref: str, *, docker: Callable[[], Docker], registry: Registry) -> Base:
-    """Return the base from the engine, which is what FROM would use, else from the registry. If neither answers, both
-    errors are reported, the engine's first.
-    """
-    missing: EnvironmentMissing | None = None
-    try:
-        found = docker().base(ref)
-    except EnvironmentMissing as failed:  # without an engine the registry may still have the base
-        found, missing = None, failed
-    if found:
-        return found
-    try:
-        digest = registry.manifest_digest(ref)
-    except XsftError as failed:
-        raise (missing.beside(failed) if missing else failed) from None
-    if digest is None:
-        raise EnvironmentMissing(
-            f"The base image {ref} is neither in the engine nor in its registry.",
-            fix="Correct --base, or BASE_IMAGE in the Dockerfile.",
-            id="image-absent",
-        )
-    return Base(ref=ref, digest=digest)

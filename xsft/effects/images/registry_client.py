@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urljoin
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from requests import RequestException
 
 from xsft.effects.images.registry_auth import RegistryLogin
-from xsft.effects.images.registry_http import BUSY, MAX_BYTES, TIMEOUT_S, Asking, RegistryAnswer
+from xsft.effects.images.registry_http import BUSY, MAX_BYTES, TIMEOUT_S, RegistryAnswer, RegistryQuery
 from xsft.effects.machine import clock
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.parallel import within
@@ -22,7 +22,7 @@ from xsft.effects.machine.retries import retry_after_s
 from xsft.errors import Unknown, XsftError
 from xsft.image.contents import ENV_NAMES, ImageConfiguration, packages_of_sbom
 from xsft.image.recipe import PACKAGES_LABEL, PLATFORM
-from xsft.image.registry_names import ImageName, base_url, named
+from xsft.image.registry_names import ImageName, base_url, parse_image_name
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ _CONFIGURATION = msgspec.json.Decoder(_Configuration)
 """Made at import: images are looked at by several threads, and msgspec crashes where two describe one type at once."""
 
 
-class ImageThere(Struct, frozen=True, kw_only=True):
+class RegistryImage(Struct, frozen=True, kw_only=True):
     """An image in a registry, verified by its bytes."""
 
     digest: str
@@ -141,13 +141,13 @@ class Registries:
         """Return the manifest, or None. Raises Unreachable if the registry does not answer, Unknown if its answers
         contradict each other.
         """
-        at = named(ref)
+        at = parse_image_name(ref)
         answer = self._get(at, at.url("manifests", at.reference), accept=KINDS)
         return None if answer is None else _manifest(at, answer)
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """Return the tags, sorted; empty if there is no such repository. Raises Unreachable."""
-        at = named(repository)
+        at = parse_image_name(repository)
         found: set[str] = set()
         url: str | None = f"{at.url('tags/list')}?n={PAGE}"
         while url and len(found) < MAX_TAGS:
@@ -158,11 +158,11 @@ class Registries:
             url = _same_host(at, answer.next, answer.url)
         return tuple(sorted(found))
 
-    def image(self, ref: str) -> ImageThere | None:
+    def image(self, ref: str) -> RegistryImage | None:
         """Return the image, or None. For an index, the configuration is that of the image for TPU hosts
         (linux/amd64); one without such an image tells its platforms only.
         """
-        at, meant = named(ref), self.manifest(ref)
+        at, meant = parse_image_name(ref), self.manifest(ref)
         manifest = meant
         if manifest and (of_platform := manifest.platforms.get(PLATFORM)):
             manifest = self.manifest(f"{at.repository}@{of_platform}")
@@ -172,12 +172,12 @@ class Registries:
         attested = meant.attestations.get(manifest.digest)
         if configuration and attested and PACKAGES_LABEL not in configuration.labels:
             configuration = replace(configuration, listed=self._listed(f"{at.repository}@{attested}"))
-        return ImageThere(digest=meant.digest, configuration=configuration)
+        return RegistryImage(digest=meant.digest, configuration=configuration)
 
     def _listed(self, attestations: str) -> dict[str, str]:
         """Return the packages in the SBOM that BuildKit attached; empty if it cannot be read."""
         try:
-            return within(SBOM_S, lambda: self._packages(named(attestations), self.manifest(attestations)))
+            return within(SBOM_S, lambda: self._packages(parse_image_name(attestations), self.manifest(attestations)))
         except (XsftError, msgspec.DecodeError):
             return {}
 
@@ -205,9 +205,9 @@ class Registries:
         Raises Unreachable (login, permission, limit, network) and EnvironmentMissing, repository-missing. source: OCI
         distribution-spec v1.1, "Pushing a blob in chunks"; distribution@2.8 docs/spec/api.md, "Canceling".
         """
-        at, budget_s = named(repository), self.budget_s if budget_s is None else budget_s
-        begun = within(budget_s + TIMEOUT_S, self._asking(at, budget_s=budget_s, pushes=True).begin_upload)
-        self._asking(at, budget_s=0.0, pushes=True).cancel_upload(begun)
+        at, budget_s = parse_image_name(repository), self.budget_s if budget_s is None else budget_s
+        begun = within(budget_s + TIMEOUT_S, self._query(at, budget_s=budget_s, pushes=True).begin_upload)
+        self._query(at, budget_s=0.0, pushes=True).cancel_upload(begun)
 
     def pause_asked(self, host: str) -> float | None:
         """Return how many seconds a busy registry asks clients to wait; None if it does not say or is no longer
@@ -229,11 +229,11 @@ class Registries:
         self, at: ImageName, url: str, *, accept: tuple[str, ...] = (), max_bytes: int = MAX_BYTES
     ) -> RegistryAnswer | None:
         """Return the answer; None for a 404."""
-        asking = replace(self._asking(at, budget_s=self.budget_s, pushes=False), max_bytes=max_bytes)
-        return within(self.budget_s + TIMEOUT_S, lambda: asking.get(url, accept=accept))
+        query = self._query(at, budget_s=self.budget_s, max_bytes=max_bytes)
+        return within(self.budget_s + TIMEOUT_S, lambda: query.get(url, accept=accept))
 
-    def _asking(self, at: ImageName, *, budget_s: float, pushes: bool) -> Asking:
-        return Asking(at=at, login=self.login_to(at.host), sleep=self.sleep, budget_s=budget_s, pushes=pushes)
+    def _query(self, at: ImageName, **options: Any) -> RegistryQuery:
+        return RegistryQuery(at=at, login=self.login_to(at.host), sleep=self.sleep, **options)
 
 
 def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:

@@ -16,7 +16,15 @@ from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.retries import Retries, retry_after_s
 from xsft.errors import Unknown, XsftError
-from xsft.image.docker_errors import Doing, broken_off, denied, limited, no_network, repository_missing, words
+from xsft.image.docker_errors import (
+    DockerRequest,
+    broken_off,
+    denied,
+    limited,
+    no_network,
+    repository_missing,
+    shorten_message,
+)
 from xsft.image.registry_names import ImageName, base_url, is_google
 
 TIMEOUT_S = 10.0
@@ -28,7 +36,7 @@ MAX_BYTES = 8 << 20
 BUSY = (429, 500, 502, 503, 504)
 
 
-class Asking(Struct, frozen=True, kw_only=True):
+class RegistryQuery(Struct, frozen=True, kw_only=True):
     """One query, repeated until it is answered or the time limit is reached."""
 
     at: ImageName
@@ -48,11 +56,11 @@ class Asking(Struct, frozen=True, kw_only=True):
         url = self.at.url("blobs/uploads/")
         begun = self._patiently("POST", url)
         if begun.status == 404:
-            raise repository_missing(begun.said, self._doing())
+            raise repository_missing(begun.said, self._described())
         # Docker Hub reports a missing right with a 401.
         scope = "insufficient_scope" in begun.headers.get("WWW-Authenticate", "")
         if begun.status == 405 or (scope and self.login.credential):
-            raise denied(begun.said, self._doing())
+            raise denied(begun.said, self._described())
         self._judged(begun)
         return urljoin(url, begun.headers.get("Location", ""))
 
@@ -69,7 +77,7 @@ class Asking(Struct, frozen=True, kw_only=True):
                     lambda: self._once(session, method, url, accept), sleep=self.sleep, budget_s=self.budget_s
                 )
         except RequestException as failed:
-            raise no_network(words(str(failed)), self._doing()) from None
+            raise no_network(shorten_message(str(failed)), self._described()) from None
 
     def _once(self, session: Any, method: str, url: str, accept: tuple[str, ...]) -> RegistryAnswer:
         """Send the query once, with a login if the registry requests one. A redirect takes no login to another host."""
@@ -94,8 +102,8 @@ class Asking(Struct, frozen=True, kw_only=True):
         if answer.status == 404:
             return None
         if answer.status == 401:
-            raise self.login.refused(answer.said, self._doing())
-        raise {403: denied, 429: limited}.get(answer.status, broken_off)(answer.said, self._doing())
+            raise self.login.refused(answer.said, self._described())
+        raise {403: denied, 429: limited}.get(answer.status, broken_off)(answer.said, self._described())
 
     def _too_large(self) -> XsftError:
         return Unknown(
@@ -107,8 +115,8 @@ class Asking(Struct, frozen=True, kw_only=True):
             id="registry-answer-large",
         )
 
-    def _doing(self) -> Doing:
-        return Doing(
+    def _described(self) -> DockerRequest:
+        return DockerRequest(
             what=f"{'push to' if self.pushes else 'read'} {self.at.repository}",
             host=self.at.host,
             repository=self.at.repository,
@@ -133,7 +141,7 @@ class RegistryAnswer(Struct, frozen=True, kw_only=True):
             told = "; ".join(str(one.get("message") or one.get("code")) for one in errors)
         except (ValueError, AttributeError, TypeError):
             told = ""
-        return f"HTTP {self.status} {words(told)}".strip()
+        return f"HTTP {self.status} {shorten_message(told)}".strip()
 
     @property
     def retry_after_s(self) -> float | None:

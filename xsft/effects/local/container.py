@@ -13,7 +13,7 @@ from pathlib import Path
 
 from xsft.checks import overridden
 from xsft.checks.image import maxtext_differs
-from xsft.effects.images.docker_client import Engine, ImageSeen, connect_engine
+from xsft.effects.images.docker_client import Engine, EngineImage, connect_engine
 from xsft.effects.images.docker_push import pusher
 from xsft.effects.images.docker_run import FOLDER_LABEL, ContainerCommand, Mount, refuse_where_running, run_in_container
 from xsft.errors import EnvironmentMissing, SpecError
@@ -146,7 +146,7 @@ def _named_paths(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
                 yield path
 
 
-def _pulled(engine: Engine, ref: str, progress: Callable[[str], None]) -> ImageSeen:
+def _pulled(engine: Engine, ref: str, progress: Callable[[str], None]) -> EngineImage:
     progress(f"pulling {ref}")
     return pusher(engine).pull(ref, on_event=lambda _event: None)
 
@@ -162,7 +162,7 @@ def _refuse_elsewhere(engine: Engine) -> None:
     )
 
 
-def _refuse_another_maxtext(plan: Plan, seen: ImageSeen) -> None:
+def _refuse_another_maxtext(plan: Plan, seen: EngineImage) -> None:
     found = seen.labels.get(MAXTEXT_LABEL)
     if found and found != plan.run.spec.image.maxtext:
         problems = overridden((maxtext_differs(found, plan.run),), plan.run.spec.checks)

@@ -8,7 +8,7 @@ from tests.fakes.dockers import FakeDocker, FakeRegistry
 from tests.image.materials import DIGEST
 from tests.image.test_lock import LOCKED
 from tests.replacing import replace
-from xsft.effects.images.engine import resolve_base
+from xsft.effects.images.base import resolve_base
 from xsft.errors import EnvironmentMissing, Refused, Unreachable
 from xsft.image.model import Base, Locked
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xsft.effects.images.where import registry_of
+from xsft.effects.images.repository import registry_of
 from xsft.errors import UsageError
 
 PLACE = "{project: my-project, zone: us-east5-b, cluster: c"
