@@ -584,7 +584,7 @@ STATES: tuple[Row, ...] = (
     ("jobset-gone", why(absent("created")), ("it was deleted",)),
     ("submitting", why(absent("submitting")), ("that is safe",)),
     ("unreachable", why(absent("created", unread=unread("jobsets"))), ("2026-11-21T12:00:00Z", "connection refused")),
-    ("not-read", why(observation(progress=None, unread=unread("log"))), ("were not read", "connection refused")),
+    ("not-read", why(observation(progress=None, unread=unread("log"))), ("was not read", "connection refused")),
     (
         "trainer-silent",
         why(observation(jobset=jobset(ours=False), progress=progress(phase="starting"))),

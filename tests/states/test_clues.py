@@ -308,7 +308,7 @@ def test_words_about_neighbours() -> None:
 
 
 def test_the_meaning_of_the_state() -> None:
-    assert named(COMPLETED_UNREAD)["meaning_of_state"].startswith("It is unknown: it completed, and its last step")
+    assert named(COMPLETED_UNREAD)["meaning_of_state"].startswith("It is unknown: the run completed; its last step")
     assert named(observation())["meaning_of_state"] == ""
 
 
