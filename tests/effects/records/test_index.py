@@ -56,7 +56,12 @@ def test_no_secret_is_kept(tmp_path: Path) -> None:
     assert token not in file.read_text()
 
 
-@given(any_of(Record, attempts=st.lists(any_of(Attempt), min_size=1, max_size=2).map(tuple)))
+RESOLVED = st.fixed_dictionaries({}, optional={"work": st.sampled_from(["convert", 5, None])})
+ATTEMPTS = st.lists(any_of(Attempt, resolved=RESOLVED), min_size=1, max_size=2)
+
+
+@settings(max_examples=20)
+@given(any_of(Record, attempts=ATTEMPTS.map(tuple)))
 def test_an_entry_is_of_the_last_attempt(record: Record) -> None:
     last = record.attempts[-1]
     assert entry_of(record, path="p", at="t") == IndexEntry(
@@ -65,6 +70,7 @@ def test_an_entry_is_of_the_last_attempt(record: Record) -> None:
         output=record.output or "",
         attempt=last.number,
         record="p",
+        work="convert" if last.resolved.get("work") == "convert" else None,
         updated_at="t",
     )
 

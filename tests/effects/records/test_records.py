@@ -113,6 +113,8 @@ def test_of_two_submitters_one_begins(place: tuple[RecordStore, str]) -> None:
     assert (len(winners), len(losers)) == (1, 3)
     assert {loser.there.last.submitter for loser in losers} == {winners[0].record.last.submitter}
     assert len(records.read_run(output, "a-run")) == 1
+    others = {f"attempt-1.intent.{loser.ref.record.last.submitter}.json" for loser in losers}
+    assert {*records.objects_at(output).names(f"{output}/a-run/xsft")} == {"attempt-1.json", *others}
 
 
 def test_two_words_about_one_attempt_are_both_kept(place: tuple[RecordStore, str]) -> None:
@@ -134,6 +136,7 @@ def test_attempts_come_in_order_each_with_its_own_spec(place: tuple[RecordStore,
         begun(records, replace(intent(output, number=number), steps=number))
     read = records.read_run(output, "a-run")
     assert [(r.last.number, r.steps) for r in read] == [(1, 1), (2, 2), (10, 10)]
+    assert records.read_run(f"{output}/", "a-run") == read
 
 
 def test_an_answer_that_was_lost_does_not_make_us_another_submitter(bucket: Bucket, tmp_path: Path) -> None:
@@ -187,6 +190,13 @@ def test_other_files_in_the_folder_are_ignored(tmp_path: Path) -> None:
     assert records.read_run(output, "a-run") == (intent(output),)
 
 
+def test_the_files_name_gives_the_number_of_the_attempt(tmp_path: Path) -> None:
+    records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
+    path = Path(begun(records, intent(output)).path)
+    path.rename(path.with_name("attempt-7.json"))
+    assert [one.last.number for one in records.read_run(output, "a-run")] == [7]
+
+
 def test_known_fields_of_a_newer_record_are_read(tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     ref = begun(records, intent(output))
@@ -209,6 +219,7 @@ def test_local_runs_are_read_by_the_same_function(tmp_path: Path) -> None:
         run_local(plan, machine=trainer.machine(), on_event=lambda _: None)
     first, second = store(tmp_path, LocalObjects()).read_run(str(tmp_path / "runs"), plan.run_name)
     assert (first.target, first.last.number, first.outcome, first.losses) == ("local", 1, "completed", {})
+    assert (len(first.attempts), len(second.attempts)) == (1, 1)
     assert (second.last.number, second.last.resumed_from, second.outcome) == (2, 2, "completed")
     assert sorted(second.losses) == [1, 2, 3, 4]
     assert second.spec_digest == plan.spec_digest
@@ -220,7 +231,7 @@ def test_a_broken_local_record_is_an_unknown_attempt(tmp_path: Path) -> None:
     for content in ("{", '{"schema": "xsft.record/1", "run_name": "a-run"}'):
         (folder / "run.json").write_text(content)
         (read,) = store(tmp_path, LocalObjects()).read_run(str(tmp_path), "a-run")
-        assert (read.outcome, read.unread) == ("unknown", ("run.json",))
+        assert (read.outcome, read.last.number, read.unread) == ("unknown", 1, ("run.json",))
 
 
 def test_a_token_reaches_neither_the_record_nor_the_index_nor_the_facts(place: tuple[RecordStore, str]) -> None:
@@ -273,3 +284,4 @@ def test_this_users_store_is_where_the_environment_says(tmp_path: Path) -> None:
     assert os.stat(tmp_path / "s" / "runs").st_mode & 0o777 == 0o700
     with pytest.raises(Unreachable, match="no Google Cloud login"):
         records.read_run("gs://my-bucket/runs", "a-run")
+    assert record_store({"HOME": str(tmp_path)}).state.is_relative_to(tmp_path)

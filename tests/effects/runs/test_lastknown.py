@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from tests.observations import NOW, finished, jobset, observed, queued, said
 from tests.replacing import replace
+from tests.states.arbitrary import observations
 from xsft.effects.runs.lastknown import FORGET_AFTER_S, forget, recall, remember
 from xsft.effects.runs.wanted import NOT_READ
+from xsft.reading.lastknown_line import LastKnown, line_of, read_line
 from xsft.states.classify import classify
 from xsft.states.model import Before, Observation, Recorded, Status, Unread
 from xsft.states.rows import row_of
@@ -60,6 +63,32 @@ def test_an_end_whose_output_was_not_read_in_time_is_read_again(tmp_path: Path, 
     remember(tmp_path, [(late, DONE)], now=NOW)
     (known,) = recall(tmp_path, cluster=CLUSTER, namespace="default").values()
     assert known.unheard
+
+
+@given(seen=observations)
+def test_every_field_that_is_kept_is_read_back(seen: Observation, tmp_path_factory: pytest.TempPathFactory) -> None:
+    state = tmp_path_factory.mktemp("state")
+    there = replace(
+        seen, cluster=CLUSTER, jobset=seen.jobset or jobset(), last_known=None, observed_at=NOW, ahead_s=1.5, mode="x"
+    )
+    remember(state, [(there, TRAINING)], now=NOW)
+    assert there.jobset is not None
+    known = recall(state, cluster=CLUSTER, namespace=there.jobset.namespace)[there.jobset.uid]
+    kept = ("jobset", "observed_at", "ahead_s", "progress", "steps", "mode", "before", "found")
+    whole = LastKnown(status=TRAINING, **{name: getattr(there, name) for name in kept})
+    assert known == read_line(line_of(whole)), "without what changes quickly; the JobSet tells the time of its end"
+
+
+def test_the_form_of_the_file(tmp_path: Path) -> None:
+    """For this user alone, the newest first: what is over MAX_RUNS is the oldest."""
+    older = observed("older", observed_at="2026-11-21T11:00:00Z")
+    remember(tmp_path, [(older, TRAINING), (observed("newer"), TRAINING)], now=NOW)
+    file = only_file(tmp_path)
+    assert re.fullmatch(r"my-project_us-east5-b_my-cluster-[0-9a-f]{12}\.jsonl", file.name)
+    assert file.stat().st_mode & 0o777 == 0o600
+    first, *lines = file.read_text().splitlines()
+    assert json.loads(first) == {"schema": "xsft.known/3", "cluster": CLUSTER, "namespace": "default", "at": NOW}
+    assert [json.loads(line)["jobset"]["name"] for line in lines] == ["newer", "older"]
 
 
 def test_an_end_is_remembered_with_its_time(tmp_path: Path) -> None:
@@ -120,7 +149,10 @@ def test_what_lived_and_is_not_there_now_is_not_shown_as_living_later(tmp_path: 
     """It was cancelled, or its TTL ran out, between two reads; how a run ended stays known."""
     end = observed("ended")
     remember(tmp_path, [(observed("gone"), TRAINING), (observed("there"), TRAINING), (end, DONE)], now=NOW)
-    forget(tmp_path, cluster=CLUSTER, namespace="default", there={"uid-there"}, now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    forget(tmp_path, cluster=CLUSTER, namespace="default", there={"uid-there"}, now=NOW, known={})
+    assert living(tmp_path) == {"gone", "there", "ended"}, "nothing has gone of what is known"
+    forget(tmp_path, cluster=CLUSTER, namespace="default", there={"uid-there"}, now=NOW, known=known)
     assert living(tmp_path) == {"there", "ended"}
     forget(tmp_path, cluster="another", namespace="default", there=(), now=NOW)
     assert living(tmp_path) == {"there", "ended"}
@@ -240,7 +272,8 @@ def test_a_broken_line_hides_no_other(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("a"), TRAINING), (observed("b"), DONE)], now=NOW)
     lines = only_file(tmp_path).read_text().splitlines()
     (broken,) = [one for one in lines if '"uid-b"' in one]
-    only_file(tmp_path).write_text("\n".join(lines).replace(broken, broken.replace('"jobset": {', '"jobset": {{')))
+    text = "\n".join(lines).replace(broken, broken.replace('"jobset": {', '"jobset": {{'))
+    only_file(tmp_path).write_bytes(text.encode() + b"\n\xff\xfe")
     found = recall(tmp_path, cluster=CLUSTER, namespace="default")
     assert found["uid-a"].status == TRAINING
     assert "uid-b" not in found

@@ -16,7 +16,7 @@ from msgspec import Struct, to_builtins
 
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import sweep, write_atomic
-from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
+from xsft.effects.machine.paths import PRIVATE_FILE
 from xsft.effects.machine.regular import read_text
 from xsft.problems import Problem, warning
 from xsft.records.model import MeasuredPace, Record, measured_pace
@@ -85,7 +85,6 @@ def keep_entry(folder: Path, entry: IndexEntry) -> None:
     """Write the entry. An earlier attempt does not replace a later one. Raises OSError or EnvironmentMissing if it
     cannot be written.
     """
-    private_folder(folder)
     path = folder / _file_name(entry)
     with exclusive(folder / ".lock", waiting=lambda: None):
         sweep(folder)
@@ -99,7 +98,7 @@ def keep_entry(folder: Path, entry: IndexEntry) -> None:
 def read_index(folder: Path) -> Index:
     entries: list[IndexEntry] = []
     problems: list[Problem] = []
-    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+    for path in sorted(folder.glob("*.json")):
         entry = _read_index_entry(path)
         if entry is None:
             fix = "Remove the file; the record beside the run's output has the same data."

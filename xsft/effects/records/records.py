@@ -122,13 +122,13 @@ def record_store(env: Mapping[str, str] | None = None) -> RecordStore:
     """Return the record store of this user and environment. A bucket's client is created on first use of a bucket."""
     environment = own_environment() if env is None else env
     home = Path(environment.get("HOME") or Path.home())
-    made: dict[str, Objects] = {}
+    made: dict[bool, Objects] = {}
 
     def objects_at(path: str) -> Objects:
-        kind = path.partition("://")[0] if "://" in path else ""
-        if kind not in made:
-            made[kind] = objects_for(path, env=environment)
-        return made[kind]
+        in_bucket = path.startswith("gs://")
+        if in_bucket not in made:
+            made[in_bucket] = objects_for(path, env=environment)
+        return made[in_bucket]
 
     return RecordStore(state=state_dir(environment, home=home), objects_at=objects_at)
 
