@@ -222,6 +222,22 @@ def test_a_run_on_this_machine_is_interrupted() -> None:
     told = Told(Read(STORY), answer=True)
     assert told.cancel("tiny") == 0
     assert (told.interrupted, told.deleted) == (["tiny"], [])
+    for declined in (False, None):
+        told = Told(Read(STORY), answer=declined)
+        with pytest.raises(Refused, match="Nothing was cancelled"):
+            told.cancel("tiny")
+        assert told.interrupted == []
+
+
+@pytest.mark.parametrize("record", [None, Recorded(outcome="running", started_at=NOW, alive=False)])
+def test_a_run_on_this_machine_without_a_process_is_left_alone(
+    record: Recorded | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Told(Read((replace(RUNS_HERE, record=record),)))
+    assert told.cancel("tiny", yes=True, json=True) == 0
+    made = document(capsys)
+    assert (made["action"], made["jobset"], told.interrupted) == ("nothing", None, [])
+    assert made["why"] == "no xsft process is running it"
 
 
 def test_of_two_local_runs_of_one_name_none_is_interrupted() -> None:

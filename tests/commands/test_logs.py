@@ -114,13 +114,14 @@ def test_following_waits_for_nothing_that_waiting_does_not_fix() -> None:
         opened(observed("gemma", jobset=MCJAX, unread=NO_JOBSETS)).show("gemma")
 
 
-def test_the_one_process_that_prints_steps_and_no_prefix() -> None:
+def test_the_one_process_that_prints_steps_and_no_prefix(capsys: pytest.CaptureFixture[str]) -> None:
     told = opened()
     assert told.show("gemma") == ["hello from 0"]
     assert told.roles == [ProcessRole(replicated_job="slice-job", slice_index=0, host=0)]
     assert told.show("deep") == ["hello from 0"]
     assert told.roles == [ProcessRole(replicated_job="pathways-head", slice_index=0, host=0)]
     assert told.show("gemma", timestamps=True) == ["2026-11-21T11:00:00Z hello from 0"]
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -272,6 +273,12 @@ def test_the_end_of_an_earlier_attempt_is_printed() -> None:
     assert "starting" not in said[0]
 
 
+def test_the_end_of_a_followed_run_on_this_machine_is_printed() -> None:
+    other = local("other", record=Recorded(outcome="failed", started_at=NOW, finished_at=NOW))
+    said, _ = followed(Read((other, local("tiny"))), name="tiny")
+    assert said == ["-- tiny  succeeded  step 40/40  loss 2.346 --"]
+
+
 def test_no_end_is_printed_if_no_cluster_answers() -> None:
     said, _ = followed(Read((), (), answered=False, whole=False))
     assert said == []
@@ -301,6 +308,24 @@ def test_every_process_has_one_name(there: RunObject) -> None:
 def test_the_words_of_the_processes() -> None:
     names = [role_text(PATHWAYS, role) for role in all_roles(PATHWAYS)]
     assert names[:3] == ["head", "slice 0 host 0", "slice 0 host 1"]
+    server = jobset("s", jobs=(ReplicatedJob(name="server", replicas=1),), kind="Deployment", work="serve")
+    assert [role_text(server, role) for role in all_roles(server)] == ["server"]
+    beside = replace(MCJAX, jobs=(*MCJAX.jobs, ReplicatedJob(name="beside", replicas=1)))
+    assert role_text(beside, ProcessRole(replicated_job="beside", slice_index=0, host=0)) == "beside"
+
+
+@pytest.mark.parametrize(("tpu", "hosts"), [("v6e-8", 2), ("v99-8", 1), (None, 1)])
+def test_a_slice_has_the_hosts_of_its_type(tpu: str | None, hosts: int) -> None:
+    there = replace(MCJAX, tpu=tpu)
+    assert len(all_roles(there)) == 2 * hosts
+    with pytest.raises(UsageError, match=f"slice 0 has hosts 0 to {hosts - 1}; slice 1 has hosts 0 to {hosts - 1}"):
+        chosen_roles(there, slice_index=2, host=None, every=False)
+
+
+def test_without_jobs_no_process_is_known() -> None:
+    with pytest.raises(UsageError, match="no such process: none is known") as raised:
+        chosen_roles(replace(MCJAX, jobs=()), slice_index=0, host=None, every=False)
+    assert raised.value.fix == "Slices and hosts count from 0."
 
 
 def test_since_is_before_now() -> None:

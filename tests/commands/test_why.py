@@ -220,8 +220,17 @@ def test_a_silent_cluster_is_unreachable_and_the_last_known_state_is_shown() -> 
         unread=(Unread(what="jobsets", why="timeout"),),
         last_known=Status(state="training", evidence=("jobset",)),
     )
-    with pytest.raises(Unreachable, match=r"timeout.*Last known state.*training"):
+    with pytest.raises(Unreachable) as raised:
         asked("gemma", Read((silent,)))
+    words = f"The cluster of gemma does not answer: timeout. Last known state, at {silent.observed_at}: training"
+    assert raised.value.message == f"{words}."
+    assert raised.value.fix == "The state of the run is unknown. Try again later."
+    with pytest.raises(Unreachable) as raised:
+        asked("gemma", Read((replace(silent, last_known=Status(state="failed", reason="oom-killed")),)))
+    assert raised.value.message.endswith(": failed (oom-killed).")
+    with pytest.raises(Unreachable) as raised:
+        asked("gemma", Read((replace(silent, last_known=None),)))
+    assert raised.value.message == "The cluster of gemma does not answer: timeout."
     with pytest.raises(Unreachable):
         asked("gemma", Read((), (SILENT,), answered=False, whole=False))
     with pytest.raises(UsageError, match="Did you mean next"):

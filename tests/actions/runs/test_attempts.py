@@ -56,3 +56,13 @@ def test_a_missing_name_is_reported_with_the_existing_ones() -> None:
     assert (gone.message, gone.fix) == ("Attempt 2 of gemma has no JobSet, and so on.", "do this")
     never = no_attempt(hit, 7, gone="", fix="")
     assert never.message == "gemma has no attempt 7. Known submissions: 1, 3 (gone)."
+    assert never.fix == "Pass one of them to --attempt, or omit it for the newest."
+    none = no_attempt(run_of(observed(jobset=jobset("else", run_name="gemma"))), 7, gone="", fix="")
+    assert none.message == "gemma has no attempt 7. Known submissions: none."
+
+
+def test_of_an_attempt_that_is_seen_twice_the_one_with_a_jobset_is_meant() -> None:
+    record = Recorded(outcome="created", jobset="gemma", started_at="2026-11-21T09:00:00Z")
+    gone = observed(jobset=None, progress=None, record=record)
+    for both in ((gone, FIRST), (FIRST, gone)):
+        assert attempt_of(run_of(*both), name="gemma", attempt=1) == FIRST

@@ -15,8 +15,10 @@ from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unreachable
 from xsft.records.model import Attempt, AttemptFacts, Record
+from xsft.states.evidence import Log
 from xsft.states.folding import FoldedRun, fold
 from xsft.states.model import Observation, Recorded, Status
+from xsft.trainers.failures import diagnose
 
 
 @pytest.fixture
@@ -56,6 +58,8 @@ def test_a_submission_that_is_gone_is_known_by_its_record_and_by_earlier_looks(r
     assert first.last_known == Status(state="failed", reason="oom-killed")
     assert first.progress is not None
     assert first.progress.step == 120
+    seen = newest.seen
+    assert (first.target, first.cluster, first.output) == (seen.target, seen.cluster, seen.output)
     assert ask(newest, 3) is None
 
 
@@ -80,4 +84,6 @@ def test_the_log_of_a_run_on_this_machine_is_of_that_attempt(tmp_path: Path, num
     runs = Runs(sources=(), store=Store(state=tmp_path, objects_at=lambda _: LocalObjects()))
     seen = local("tiny", output=str(tmp_path), record=Recorded(outcome="failed", number=number))
     found = evidence_of(runs)(hit(seen))
-    assert [log.lines for log in found.logs or ()] == [(line,)]
+    assert seen.progress is not None
+    at = {"replicated_job": "", "slice_index": 0, "host": 0, "pod": ""}
+    assert found.logs == (Log(**at, lines=(line,), said=diagnose((line,)), said_at=seen.progress.said_at),)

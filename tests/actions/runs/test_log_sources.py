@@ -34,9 +34,9 @@ class OfTwoAttempts:
         return tuple(Record(run_name=run_name, attempts=(one,)) for one in attempts)
 
 
-def lines(*logs: str, attempt: int | None = None) -> list[str]:
+def lines(*logs: str, **asked: Any) -> list[str]:
     sources = Logs(runs=cast("Runs", OfTwoAttempts(logs)))
-    return list(sources.local_lines(local("tiny"), LogRequest(attempt=attempt)))
+    return list(sources.local_lines(local("tiny"), LogRequest(**asked)))
 
 
 @pytest.fixture
@@ -50,6 +50,14 @@ def two(tmp_path: Path) -> tuple[str, str]:
 @pytest.mark.parametrize(("attempt", "said"), [(None, 2), (1, 1), (2, 2)])
 def test_the_newest_or_the_one_that_is_requested(two: tuple[str, str], attempt: int | None, said: int) -> None:
     assert lines(*two, attempt=attempt) == [f"of attempt {said}"]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_the_last_lines_and_to_the_end_of_a_run_that_is_over(tmp_path: Path, *, follow: bool) -> None:
+    (tmp_path / "log").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    log = str(tmp_path / "log")
+    assert lines(log, follow=follow) == ["one", "two", "three"]
+    assert lines(log, follow=follow, tail=2) == ["two", "three"]
 
 
 @pytest.mark.parametrize("attempt", [0, 9])

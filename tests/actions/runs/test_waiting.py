@@ -10,7 +10,15 @@ import pytest
 from tests.commands.test_status import SILENT
 from tests.documents import read_document
 from tests.observations import NOW, Read, local, observed, said
-from xsft.actions.runs.waiting import Clock, Waited, WaitLimits, wait_and_report, wait_for
+from xsft.actions.runs.waiting import (
+    Clock,
+    Waited,
+    WaitLimits,
+    error_of,
+    row_of_waited,
+    wait_and_report,
+    wait_for,
+)
 from xsft.commands.verbs import parser
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
@@ -35,6 +43,9 @@ def at(state: State | str, step: int | None = None, **changed: Any) -> Read:
     """The state travels in the run's mode, so that one observation is one state."""
     progress = None if step is None else said(step)
     return Read((observed(mode=state, progress=progress, **changed),))
+
+
+UNHEARD = at("unknown", unread=(Unread(what="log", why="late"),))
 
 
 def state_told(seen: Observation, *, now: str) -> Status:
@@ -69,10 +80,12 @@ class Played:
 
     @property
     def clock(self) -> Clock:
-        return Clock(monotonic=lambda: self.seconds, pause=self.pause)
+        return Clock(monotonic=lambda: 1000 + self.seconds, pause=self.pause)
 
-    def wait(self, goal: Goal = DONE, *, timeout_s: float | None = 3600, poll_s: float = 10) -> Waited:
-        patience = WaitLimits(timeout_s=timeout_s, poll_s=poll_s)
+    def wait(
+        self, goal: Goal = DONE, *, timeout_s: float | None = 3600, poll_s: float = 10, began_at: float | None = None
+    ) -> Waited:
+        patience = WaitLimits(timeout_s=timeout_s, poll_s=poll_s, began_at=began_at)
         return wait_for(
             "gemma", goal=goal, query=self.query, patience=patience, clock=self.clock, say=self.lines.append
         )
@@ -227,6 +240,17 @@ def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
     assert (ended.value.problem_id, ended.value.fix) == ("login-expired", "Log in again.")
 
 
+def test_a_run_whose_cluster_does_not_answer_keeps_the_id_and_the_fix_of_the_failure() -> None:
+    unread = (Unread(what="jobsets", why="expired.", id="login-expired", again="never"),)
+    waited = Played(Read(at("training", 5, unread=unread).observations, (INDEX, EXPIRED))).wait()
+    assert waited.silence is not None
+    assert waited.silence.message == "The cluster of gemma does not answer: expired."
+    assert (waited.silence.problem_id, waited.silence.fix) == ("login-expired", "Log in again.")
+    (error,) = [error_of("gemma", DONE, waited)]
+    assert error is not None
+    assert {problem.again for problem in error.problems} == {"never"}
+
+
 def test_an_expired_login_beside_a_silent_cluster_is_waited_with() -> None:
     both = Read((), (EXPIRED, SILENT), answered=False, whole=False)
     assert Played(both, both, at("succeeded", 1000)).wait().outcome == "reached"
@@ -244,7 +268,7 @@ def test_three_answers_without_the_run_are() -> None:
 
 
 def test_not_having_read_all_evidence_is_not_being_gone() -> None:
-    played = Played(at("training", 5), *[at("unknown", unread=(Unread(what="log", why="late"),))] * 9, at("succeeded"))
+    played = Played(at("training", 5), *[UNHEARD] * 9, at("succeeded"))
     assert played.wait().outcome == "reached"
 
 
@@ -262,6 +286,12 @@ def test_the_last_pause_ends_with_the_time() -> None:
     waited = played.wait(timeout_s=25)
     assert (waited.outcome, waited.seconds) == ("timeout", 25)
     assert played.pauses == [10, 10, 5]
+
+
+def test_the_time_counts_from_when_the_wait_began() -> None:
+    played = Played(at("training", 5))
+    waited = played.wait(timeout_s=25, began_at=985)
+    assert (waited.outcome, waited.seconds, played.pauses) == ("timeout", 25, [10])
 
 
 def test_no_time_at_all_is_one_look() -> None:
@@ -282,6 +312,7 @@ def test_without_a_timeout_it_waits_on() -> None:
         ((at("training", 5),), TimedOut, "Timed out after 1h.*step 5/1000"),
         ((at("training", 5), EMPTY), Unknown, "ended or is gone.*Last seen: gemma  training"),
         ((DEAF,), Unreachable, "Timed out after 1h: .* was not found.*does not answer"),
+        ((UNHEARD,), Unknown, "Timed out after 1h; the state of gemma is unknown: gemma  unknown"),
         ((Read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
     ],
 )
@@ -295,17 +326,34 @@ def test_the_printed_text(answers: tuple[Read, ...], kind: type[XsftError], word
 
 @pytest.mark.parametrize(
     ("answers", "status", "outcome"),
-    [((at("succeeded", 1000),), 0, "reached"), ((at("failed", 3),), 6, "ended"), ((DEAF,), 5, "unreachable")],
+    [
+        ((at("succeeded", 1000),), 0, "reached"),
+        ((at("failed", 3),), 6, "ended"),
+        ((at("training", 3),), 7, "timeout"),
+        ((at("training", 3), EMPTY), 8, "lost"),
+        ((DEAF,), 5, "unreachable"),
+    ],
 )
 def test_every_outcome_prints_one_document(
     answers: tuple[Read, ...], status: int, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert Played(*answers).status(json=True) == status
-    (line,) = capsys.readouterr().out.splitlines()
+    told = capsys.readouterr()
+    (line,) = told.out.splitlines()
     read_document("wait", line)
     document = json.loads(line)
     assert (document["exit_status"], document["outcome"], document["for"]) == (status, outcome, "done")
-    assert bool(document["problems"]) == bool(status)
+    assert document["run_name"] == "gemma"
+    assert [one["message"] in told.err for one in document["problems"]] == [True] * bool(status)
+
+
+def test_the_row_that_reached_the_goal_is_returned_or_the_error_raised() -> None:
+    done = Played(at("succeeded", 1000)).wait()
+    assert row_of_waited("gemma", DONE, done) is done.row
+    with pytest.raises(RunFailed):
+        row_of_waited("gemma", DONE, Played(at("failed", 5)).wait())
+    with pytest.raises(Unknown, match="gemma was never seen"):
+        row_of_waited("gemma", DONE, Waited(outcome="reached", row=None, seconds=0))
 
 
 def test_the_arguments() -> None:
