@@ -38,7 +38,7 @@ class BuildErrorRule(Struct, frozen=True, kw_only=True):
     pattern: str
     id: str
     fix: str
-    error: type[XsftError] = EnvironmentMissing
+    error_type: type[XsftError] = EnvironmentMissing
 
 
 KNOWN: tuple[BuildErrorRule, ...] = (
@@ -46,7 +46,7 @@ KNOWN: tuple[BuildErrorRule, ...] = (
         pattern=_NO_PYTHON,
         id="base-without-python",
         fix="Use a base image with CPython 3.12 and pip as `python3`, e.g. python:3.12-slim (image base, BASE_IMAGE).",
-        error=UsageError,
+        error_type=UsageError,
     ),
     BuildErrorRule(
         pattern=r"do not match the hashes|hash(?:es)? (?:mis)?match|hashes are required",
@@ -106,13 +106,13 @@ KNOWN: tuple[BuildErrorRule, ...] = (
         pattern=r"dockerfile parse error|unknown instruction|unknown flag",
         id="dockerfile-invalid",
         fix="Correct the Dockerfile.",
-        error=UsageError,
+        error_type=UsageError,
     ),
     BuildErrorRule(
         pattern=r"failed to compute cache key|failed to calculate checksum",
         id="context-incomplete",
         fix="The Dockerfile copies a file that is not in its context.",
-        error=UsageError,
+        error_type=UsageError,
     ),
 )
 """The rules; the first match counts, so certain causes precede possible consequences. Examples of each:
@@ -132,7 +132,7 @@ def build_failed(reading: BuildOutput, step: BuildStep) -> XsftError:
         )
     for known in KNOWN:
         if re.search(known.pattern, tail, re.IGNORECASE):
-            return known.error(f"{said}\n{tail}", fix=known.fix, id=known.id)
+            return known.error_type(f"{said}\n{tail}", fix=known.fix, id=known.id)
     if not reading.failed:
         return explain_docker_error(reading.error or tail, DockerRequest(what=f"build the {step.name} image"))
     fix = "The last lines above are the step's own; correct what they name and build again: what succeeded is kept."
