@@ -7,14 +7,18 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Barrier, Thread
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
 from tests.fakes.gcs import Bucket, Failure, serving
-from xsft.effects.records.objects import PAUSES_S, GcsObjects, LocalObjects, Objects, objects_for
+from xsft.effects.records.objects import PAUSES_S, SEND_TIMEOUT_S, GcsObjects, LocalObjects, Objects, objects_for
+from xsft.effects.records.storage import MAX_FILES, GcsStorage, LocalStorage, StoredObject, storage_for
 from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.spec.placeholders import FIX
 
 
 @pytest.fixture
@@ -24,11 +28,12 @@ def bucket() -> Iterator[Bucket]:
 
 
 def remote(bucket: Bucket, *, slept: list[float] | None = None, deadline_s: float = 10.0) -> GcsObjects:
-    client = Client(
-        project="p", credentials=AnonymousCredentials(), client_options={"api_endpoint": bucket.url}
-    )  # fmt: skip
     sleep = slept.append if slept is not None else _no_sleep
-    return GcsObjects(client, sleep=sleep, deadline_s=deadline_s)
+    return GcsObjects(client_of(bucket), sleep=sleep, deadline_s=deadline_s)
+
+
+def client_of(bucket: Bucket) -> Client:
+    return Client(project="p", credentials=AnonymousCredentials(), client_options={"api_endpoint": bucket.url})
 
 
 def _no_sleep(_: float) -> None:
@@ -52,6 +57,47 @@ def test_the_first_one_writes_and_nothing_is_overwritten(place: tuple[Objects, s
     assert objects.names(f"{root}/none") == ()
     assert list(objects.written(f"{root}/a/b")) == ["c.json"]
     assert objects.written(f"{root}/a") == objects.written(f"{root}/none") == {}
+
+
+def test_a_part_of_a_file_and_what_lies_below_a_folder(place: tuple[Objects, str], bucket: Bucket) -> None:
+    objects, root = place
+    for name in ("b/c.json", "d/e.json", "d/f/c.json", "c.json", "g/x/c.json", "g/c.json"):
+        objects.create(f"{root}/a/{name}", b"0123456789")
+    storage = LocalStorage() if isinstance(objects, LocalObjects) else GcsStorage(client_of(bucket))
+    assert storage.read(f"{root}/a/c.json", limit=3, start=4) == b"456"
+    assert (storage.size(f"{root}/a"), storage.size(f"{root}/none")) == (60, 0)
+    assert storage.folders_with(f"{root}/a", ("c.json", "y")) == ("b", "g")
+    assert storage.folders_with(f"{root}/none", ("c.json",)) == ()
+
+
+def test_of_more_names_than_are_read_none_is_returned(place: tuple[Objects, str], bucket: Bucket) -> None:
+    objects, root = place
+    storage = (
+        LocalStorage(max_names=2) if isinstance(objects, LocalObjects) else GcsStorage(client_of(bucket), max_names=2)
+    )
+    for name in ("1", "2", "3/4", "5"):
+        objects.create(f"{root}/a/{name}", b"")
+        if name == "2":
+            assert storage.names(f"{root}/a") == ("1", "2")
+        if name == "3/4":
+            with pytest.raises(Unreachable, match="more than 2 entries"):
+                storage.names(f"{root}/a")
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
+def test_names_that_no_file_system_accepts_cannot_be_read(name: str) -> None:
+    asked: tuple[Callable[[str], object], ...] = (LocalStorage().names, lambda path: LocalStorage().read(path, limit=1))
+    for ask in asked:
+        with pytest.raises(Unreachable, match=r"^/a"):
+            ask(f"/{name}")
+
+
+def test_a_bucket_that_is_a_placeholder_is_not_asked(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable) as caught:
+        storage_for("gs://my-bucket/a", env={"HOME": str(tmp_path)})
+    (problem,) = caught.value.problems
+    assert (problem.id, problem.again, problem.fix) == ("place-placeholder", "never", FIX)
+    assert not problem.message.endswith(".")
 
 
 def test_when_a_file_was_written_is_reported(tmp_path: Path, bucket: Bucket) -> None:
@@ -194,13 +240,61 @@ def test_a_large_content_goes_in_one_piece(bucket: Bucket) -> None:
 def test_the_stand_in_takes_resumable_uploads_with_preconditions(bucket: Bucket) -> None:
     from google.api_core.exceptions import PreconditionFailed
 
-    client = Client(project="p", credentials=AnonymousCredentials(), client_options={"api_endpoint": bucket.url})
     content = os.urandom(600_000)
-    blob = client.bucket("my-bucket").blob("a", chunk_size=256 * 1024)
+    blob = client_of(bucket).bucket("my-bucket").blob("a", chunk_size=256 * 1024)
     blob.upload_from_string(content, if_generation_match=0, retry=None)
     assert bucket.objects == {"a": content}
     with pytest.raises(PreconditionFailed):
         blob.upload_from_string(b"x" * 300_000, if_generation_match=0, retry=None)
+
+
+ONCE = {"timeout": 7.0, "retry": None}
+"""Of every request: its own time limit, and no retries of the library, whose own last for minutes."""
+LISTED = {"prefix": "a/", **ONCE}
+ASKED: dict[str, tuple[Callable[[GcsObjects, GcsStorage], object], dict[str, object]]] = {
+    "read": (
+        lambda _, s: s.read("gs://b/a", limit=4, start=5),
+        {"start": 5, "end": 8, "checksum": None, **ONCE},
+    ),
+    "names": (lambda _, s: s.names("gs://b/a"), {"delimiter": "/", **LISTED}),
+    "names of a bucket": (lambda _, s: s.names("gs://b"), {"delimiter": "/", **LISTED, "prefix": ""}),
+    "written": (lambda o, _: o.written("gs://b/a"), {"delimiter": "/", **LISTED}),
+    "written in a bucket": (lambda o, _: o.written("gs://b"), {"delimiter": "/", **LISTED, "prefix": ""}),
+    "folders": (
+        lambda _, s: s.folders_with("gs://b/a", ("x", "y")),
+        {"match_glob": "**/{x,y}", "max_results": 3, **LISTED},
+    ),
+    "size": (lambda _, s: s.size("gs://b/a"), {"max_results": MAX_FILES + 1, **LISTED}),
+    "size of a bucket": (lambda _, s: s.size("gs://b"), {"max_results": MAX_FILES + 1, **LISTED, "prefix": ""}),
+    "objects": (lambda _, s: s.objects("gs://b/a/"), {"max_results": MAX_FILES, **LISTED}),
+    "settings": (lambda o, _: o.settings("b"), ONCE),
+    "permissions": (lambda o, _: o.held_permissions("b", ("p",)), ONCE),
+    "create": (
+        lambda o, _: o.create("gs://b/a", b"x"),
+        {"content_type": "application/json", "if_generation_match": 0, **ONCE},
+    ),
+    "create from a file": (
+        lambda o, _: o.create_from("gs://b/a", Path("x")),
+        {"if_generation_match": 0, "retry": None, "timeout": SEND_TIMEOUT_S, "checksum": "crc32c"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_every_request_has_its_options(name: str) -> None:
+    ask, options = ASKED[name]
+    client = MagicMock(spec=Client)
+    client.bucket.return_value.blob.return_value.download_as_bytes.return_value = b"x"
+    ask(GcsObjects(client, timeout_s=7.0), GcsStorage(client, timeout_s=7.0, max_names=3))
+    (sent,) = [kwargs for _, _, kwargs in client.mock_calls if kwargs]
+    assert sent == options
+
+
+def test_objects_are_described_as_the_list_has_them() -> None:
+    client = MagicMock(spec=Client)
+    client.list_blobs.return_value = [SimpleNamespace(name="a/1", size="5", crc32c="AAAAAA==")]
+    found = GcsStorage(client).objects("gs://b/a/")
+    assert found == (StoredObject(path="gs://b/a/1", size=5, crc32c="AAAAAA=="),)
 
 
 def test_the_scheme_chooses(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,91 @@
+"""The meaning of each error of Google's library."""
+
+from __future__ import annotations
+
+import pytest
+import requests
+from google.api_core import exceptions as google
+from google.auth.exceptions import RefreshError
+from requests.exceptions import ConnectionError as NoConnection
+
+from xsft.effects.machine.google_files import LOGIN
+from xsft.effects.records.gcs import ask_bucket, client
+from xsft.errors import EnvironmentMissing, Unreachable
+
+PATH = "gs://b/a/c"
+
+
+def ask(*errors: Exception, pauses: tuple[float, ...] = (0.5, 1.0)) -> tuple[object, list[float]]:
+    """Return the answer after these errors, and the pauses before further tries."""
+    left, slept = list(errors), list[float]()
+
+    def question() -> str:
+        if left:
+            raise left.pop(0)
+        return "answer"
+
+    return ask_bucket(PATH, question, permissions="some.right", pauses=pauses, sleep=slept.append), slept
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (google.NotFound("no"), None),
+        (google.PreconditionFailed("it exists"), False),
+        (google.RequestRangeNotSatisfiable("empty"), b""),
+    ],
+)
+def test_some_errors_are_answers(error: Exception, meaning: object) -> None:
+    assert ask(error) == (meaning, [])
+
+
+@pytest.mark.parametrize("error", [google.TooManyRequests("busy"), google.ServiceUnavailable("busy"), OSError("cut")])
+def test_a_busy_bucket_and_a_broken_connection_are_asked_again(error: Exception) -> None:
+    assert ask(error, error) == ("answer", [0.5, 1.0])
+    with pytest.raises(Unreachable):
+        ask(error, pauses=())
+
+
+LATER = "Try again; status.cloud.google.com says whether Cloud Storage is up."
+ASK_FOR = "Ask for some.right on the bucket, or log in with an account that has them."
+NOT_ACCEPTED = "the login was not accepted"
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "fix"),
+    [
+        (google.Forbidden("no"), "permission denied (HTTP 403)", ASK_FOR),
+        (google.Unauthorized("no"), "permission denied (HTTP 401)", ASK_FOR),
+        (google.BadRequest("no"), "Cloud Storage answered HTTP 400", LATER),
+        (RefreshError("expired\nand more"), f"{NOT_ACCEPTED} (expired)", LOGIN),
+        (RefreshError(), f"{NOT_ACCEPTED} (RefreshError)", LOGIN),
+        (RefreshError("x" * 300), f"{NOT_ACCEPTED} ({'x' * 200})", LOGIN),
+        (NoConnection("x"), "no connection (ConnectionError)", "Check the network."),
+    ],
+)
+def test_other_errors_are_named_with_what_helps(error: Exception, message: str, fix: str) -> None:
+    with pytest.raises(Unreachable) as caught:
+        ask(error, pauses=())
+    assert (caught.value.message, caught.value.fix) == (f"{PATH}: {message}", fix)
+
+
+def test_a_bucket_whose_key_cannot_be_used_names_the_command() -> None:
+    with pytest.raises(EnvironmentMissing) as caught:
+        ask(google.Forbidden("Permission denied on Cloud KMS key."))
+    assert caught.value.problem_id == "bucket-key"
+    assert caught.value.message.startswith(f"{PATH}: Cloud Storage may not use the bucket's default encryption key")
+    assert "--authorize-cmek=$(gcloud storage buckets describe gs://b --format" in caught.value.fix
+
+
+@pytest.mark.parametrize(("header", "pause"), [("3", 3.0), ("3600", 4.0)])
+def test_a_retry_after_is_waited_for_but_not_for_ever(header: str, pause: float) -> None:
+    answer = requests.Response()
+    answer.headers["Retry-After"] = header
+    assert ask(google.TooManyRequests("busy", response=answer)) == ("answer", [pause])
+
+
+@pytest.mark.parametrize(("env", "project"), [({}, "xsft"), ({"GOOGLE_CLOUD_PROJECT": "mine"}, "mine")])
+def test_the_client_of_an_emulator_has_no_login_and_names_a_project(env: dict[str, str], project: str) -> None:
+    made = client(env, emulated=True)
+    assert (made.project, type(made._credentials).__name__) == (project, "AnonymousCredentials")
+    assert "google_session" in type(made._http).__qualname__, "which takes no login from ~/.netrc"
