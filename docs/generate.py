@@ -251,7 +251,7 @@ def failures_page() -> str:
         f" the list before they were tried with xsft; it reported {blind.count('reported')} of these at that time.\n\n"
     )
     table = (table_row(kind, f"[{row['what']}]({row['link']})", *outcome_cells(row)) for kind, row in rows)
-    return f"{head}{table_row('class', 'failure', 'reported as', 'found in', 'cost')}{'|---' * 5}|\n{''.join(table)}"
+    return f"{head}{table_row('class', 'failure', 'reported as', 'data read', 'cost')}{'|---' * 5}|\n{''.join(table)}"
 
 
 def outcome_cells(row: Mapping[str, str]) -> tuple[str, str, str]:
