@@ -15,7 +15,16 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
 from tests.fakes.gcs import Bucket, Failure, serving
-from xsft.effects.records.objects import PAUSES_S, SEND_TIMEOUT_S, GcsObjects, LocalObjects, Objects, objects_for
+from xsft.effects.records.objects import (
+    PAUSES_S,
+    SEND_TIMEOUT_S,
+    BucketSettings,
+    GcsObjects,
+    LocalObjects,
+    Objects,
+    latest_step,
+    objects_for,
+)
 from xsft.effects.records.storage import MAX_FILES, GcsStorage, LocalStorage, StoredObject, storage_for
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.spec.placeholders import FIX
@@ -173,13 +182,49 @@ def test_a_file_system_without_links_will_do(tmp_path: Path) -> None:
     assert not objects.create(str(tmp_path / "a"), b"second")
     assert (tmp_path / "a").read_bytes() == b"first"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_disk_that_is_full_without_links_leaves_nothing(tmp_path: Path) -> None:
+    writes = iter((7, 4, 0))
+
+    def full(fd: int, content: bytes) -> int:
+        if not (size := next(writes)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.write(fd, content[:size])
+
+    with pytest.raises(EnvironmentMissing, match="the disk is full"):
+        LocalObjects(write=full, link=_no_links).create(str(tmp_path / "a"), b"content")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_that_fails_for_another_reason_writes_nothing(tmp_path: Path) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(EnvironmentMissing) as caught:
+        LocalObjects(link=broken).create(str(tmp_path / "a"), b"content")
+    assert caught.value.message == f"cannot write {tmp_path / 'a'}: Input/output error"
+    assert caught.value.fix == f"Check write permission for {tmp_path}."
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b", "file/below"])
 def test_names_that_no_file_system_accepts_are_reported(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentMissing, match="cannot write"):
+    with pytest.raises(EnvironmentMissing, match="cannot write") as caught:
         LocalObjects().create(f"{tmp_path}/{name}", b"x")
+    assert ("for the folder" in caught.value.fix) == ("\0" in name)
+
+
+def test_the_newest_checkpoint_is_the_one_that_is_complete(place: tuple[Objects, str]) -> None:
+    objects, root = place
+    whole = "commit_success.txt" if root.startswith("gs://") else "_CHECKPOINT_METADATA"
+    for name in (f"5/{whole}", f"10/{whole}", f"9/{whole}", "20/part", f"30.tmp/{whole}", "40"):
+        objects.create(f"{root}/run/checkpoints/{name}", b"")
+    for output in (root, f"{root}/"):
+        assert latest_step(objects, output=output, run_name="run") == 10
+    assert latest_step(objects, output=root, run_name="other") is None
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -212,16 +257,21 @@ def test_no_permission_names_the_permission_and_is_not_asked_again(bucket: Bucke
     bucket.status = 403
     with pytest.raises(Unreachable, match=r"permission denied \(HTTP 403\)") as caught:
         remote(bucket).create("gs://my-bucket/a", b"x")
-    assert "storage.objects.create" in caught.value.fix
+    assert caught.value.fix.startswith("Ask for storage.objects.create on the bucket")
+    with pytest.raises(Unreachable) as caught:
+        remote(bucket).create_from("gs://my-bucket/a", Path(__file__))
+    assert caught.value.fix.startswith("Ask for storage.objects.create on the bucket")
     with pytest.raises(Unreachable) as caught:
         remote(bucket).names("gs://my-bucket/a")
     assert "roles/storage.objectUser" in caught.value.fix
-    assert len(bucket.questions) == 2
+    assert len(bucket.questions) == 3
 
 
 def test_a_bucket_that_does_not_exist_cannot_be_written(bucket: Bucket) -> None:
-    with pytest.raises(EnvironmentMissing, match="the bucket other-bucket does not exist"):
+    with pytest.raises(EnvironmentMissing, match="the bucket other-bucket does not exist") as caught:
         remote(bucket).create("gs://other-bucket/a", b"x")
+    assert "gcloud storage buckets create gs://other-bucket" in caught.value.fix
+    assert remote(bucket).settings("other-bucket") == BucketSettings()
     assert remote(bucket).read("gs://other-bucket/a", limit=9) is None
 
 

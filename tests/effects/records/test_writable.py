@@ -10,7 +10,14 @@ import pytest
 
 from tests.effects.records.test_objects import remote
 from tests.fakes.gcs import ALL, Bucket, Failure, serving
-from xsft.effects.records.writable import BUCKET_PERMISSION, DELETE_PERMISSION, OBJECT_PERMISSIONS, check_writable
+from xsft.effects.records.writable import (
+    BUCKET_PERMISSION,
+    DELETE_PERMISSION,
+    MIN_FREE_BYTES,
+    OBJECT_PERMISSIONS,
+    SOON_DAYS,
+    check_writable,
+)
 from xsft.errors import Unreachable
 from xsft.problems import Problem
 
@@ -22,7 +29,13 @@ def bucket() -> Iterator[Bucket]:
 
 
 def told(bucket: Bucket, output: str = "gs://my-bucket/runs", *, zone: str | None = None) -> tuple[Problem, ...]:
-    return check_writable(output, zone, objects=remote(bucket))
+    found = check_writable(output, zone, objects=remote(bucket))
+    assert {problem.where for problem in found} <= {"output"}
+    return found
+
+
+def grant(role: str) -> str:
+    return f"gcloud storage buckets add-iam-policy-binding gs://my-bucket --member=… --role={role}"
 
 
 def ids(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
@@ -42,19 +55,21 @@ def test_each_right_is_requested_and_named_with_its_role(lacking: str, bucket: B
     (problem,) = told(bucket)
     assert (problem.id, problem.severity, problem.where) == ("output-permission", "error", "output")
     assert lacking in problem.message
-    assert "roles/storage.objectUser" in problem.fix
+    assert problem.fix.endswith(grant("roles/storage.objectUser"))
 
 
 def test_the_right_that_maxtext_needs_besides_is_a_warning(bucket: Bucket) -> None:
     bucket.permissions = ALL - {BUCKET_PERMISSION}
     (problem,) = told(bucket)
     assert ids((problem,)) == [("output-bucket-get", "warning")]
-    assert "roles/storage.legacyBucketReader" in problem.fix
+    assert problem.fix.endswith(grant("roles/storage.legacyBucketReader"))
 
 
 def test_what_is_deleted_or_overwritten_later(bucket: Bucket) -> None:
     bucket.permissions = ALL - {DELETE_PERMISSION}
-    assert ids(told(bucket)) == [("output-delete", "warning")]
+    (problem,) = told(bucket)
+    assert ids((problem,)) == [("output-delete", "warning")]
+    assert problem.fix.endswith(grant("roles/storage.objectUser"))
     bucket.permissions = ALL
     bucket.settings = {"retentionPolicy": {"retentionPeriod": "864000"}, "billing": {"requesterPays": True}}
     assert ids(told(bucket)) == [("output-retention", "warning"), ("output-requester-pays", "warning")]
@@ -69,6 +84,9 @@ def rule(kind: str = "Delete", **condition: object) -> dict[str, object]:
     ("settings", "reported"),
     [
         (rule(age=7), True),
+        (rule(age=SOON_DAYS), True),
+        (rule(age=SOON_DAYS + 1), False),
+        (rule(age=7, isLive=True, matchesPrefix=["runs"]), True),
         (rule(age=1, matchesPrefix=["tmp/", "runs"]), True),
         (rule(age=1, matchesPrefix=["tmp/"]), False),
         (rule(age=365), False),
@@ -82,6 +100,13 @@ def test_a_lifecycle_rule_that_deletes_the_output_soon(
 ) -> None:
     bucket.settings = settings
     assert ids(told(bucket)) == ([("output-lifecycle", "warning")] if reported else [])
+
+
+def test_the_rule_that_deletes_soonest_is_named_with_the_folder(bucket: Bucket) -> None:
+    first, then = (rule(age=days)["lifecycle"]["rule"][0] for days in (9, 7))  # type: ignore[index]
+    bucket.settings = {"lifecycle": {"rule": [first, then]}}
+    assert "deletes objects under runs after 7 days" in told(bucket)[0].message
+    assert "deletes objects under it after 7 days" in told(bucket, "gs://my-bucket")[0].message
 
 
 @pytest.mark.parametrize(
@@ -131,6 +156,13 @@ def test_a_missing_login_is_reported_with_the_command(tmp_path: Path) -> None:
     assert "gcloud auth application-default login" in caught.value.fix
 
 
+def test_the_environment_is_this_process_or_the_given_one(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
+    assert check_writable("gs://my-bucket/runs") == ()
+    with pytest.raises(Unreachable, match="no Google Cloud login"):
+        check_writable("gs://my-bucket/runs", env={"HOME": "/nonexistent"})
+
+
 def test_no_server_is_unreachable() -> None:
     with serving(Bucket({})) as gone:
         pass
@@ -156,7 +188,8 @@ def test_a_file_in_the_way_is_reported(tmp_path: Path) -> None:
 def test_a_full_disk_is_reported_before(tmp_path: Path) -> None:
     (problem,) = check_writable(str(tmp_path), free=lambda _: 5 * 10**6)
     assert problem.id == "output-disk-full"
-    assert "5 MB free" in problem.message
+    assert "has 5 MB free, and a run needs at least 100 MB" in problem.message
+    assert check_writable(str(tmp_path), free=lambda _: MIN_FREE_BYTES) == ()
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a" * 5000])
