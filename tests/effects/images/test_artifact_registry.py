@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from google.auth.credentials import AnonymousCredentials
+from google.cloud.artifactregistry_v1 import types
 
 from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
@@ -42,14 +44,21 @@ def client(fake: FakeArtifactRegistry) -> Iterator[ArtifactRegistry]:
         yield client
 
 
+@pytest.fixture
+def hasty(fake: FakeArtifactRegistry) -> Iterator[ArtifactRegistry]:
+    """For what never succeeds."""
+    with asking(fake, limit_s=0.1) as client:
+        yield client
+
+
 @contextmanager
-def asking(fake: FakeArtifactRegistry) -> Iterator[ArtifactRegistry]:
+def asking(fake: FakeArtifactRegistry, *, limit_s: float = 30.0) -> Iterator[ArtifactRegistry]:
     """Its pauses are a hundredth of a user's."""
     with artifact_registry_client(AnonymousCredentials(), host=fake.host, scheme="http") as client:
         yield ArtifactRegistry(
             client=client,
-            retry=RETRY.with_delay(0.005, 0.02).with_timeout(0.05),
-            polling=POLLING.with_delay(0.01, 0.2).with_timeout(0.15),
+            retry=RETRY.with_delay(0.005, 0.08).with_timeout(limit_s),
+            polling=POLLING.with_delay(0.01, 0.2).with_timeout(limit_s),
         )
 
 
@@ -71,6 +80,11 @@ def test_a_missing_one_is_made_only_where_that_was_requested(
     assert client.ensure(TEAM, create=True, on_progress=told.append) == "created"
     assert client.ensure(TEAM, create=False) == "found"
     assert told == ["creating us-docker.pkg.dev/my-project/xsft"]
+    made = fake.repositories[TEAM.path]
+    assert (made["format"], made["description"]) == (
+        types.Repository.Format.DOCKER,
+        "Images of fine-tuning runs (xsft)",
+    )
 
 
 def test_another_user_made_it_at_the_same_moment(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
@@ -117,10 +131,12 @@ def test_a_repository_that_is_named_by_its_path_is_no_missing_project(
 @pytest.mark.parametrize(
     ("on", "code", "message", "reason", "id", "names"),
     [
-        ("^GET", 403, DENIED.format("artifactregistry.repositories.get"), "", "registry-forbidden",
-         "roles/artifactregistry.reader"),
-        ("^POST", 403, DENIED.format("artifactregistry.repositories.create"), "", "registry-forbidden",
-         "roles/artifactregistry.admin"),
+        ("^GET", 403, DENIED.format("it"), "", "registry-forbidden", "roles/artifactregistry.reader"),
+        ("^GET", 403, DENIED.format("it"), "", "registry-forbidden", "artifactregistry.repositories.get on"),
+        ("^POST", 403, DENIED.format("it"), "", "registry-forbidden", "roles/artifactregistry.admin"),
+        ("^POST", 403, DENIED.format("it"), "", "registry-forbidden",
+         "artifactregistry.repositories.create on"),
+        ("^GET", 403, "no", "SERVICE_DISABLED", "artifact-registry-disabled", "no (SERVICE_DISABLED)"),
         ("^GET", 403, "Artifact Registry API has not been used in project 1 before or it is disabled.",
          "SERVICE_DISABLED", "artifact-registry-disabled", "gcloud services enable artifactregistry.googleapis.com"),
         ("^GET", 403, "Permission denied on resource project my-project.", "CONSUMER_INVALID", "project-missing",
@@ -136,7 +152,7 @@ def test_a_repository_that_is_named_by_its_path_is_no_missing_project(
 )  # fmt: skip
 def test_a_refusal_names_what_mends_it(
     fake: FakeArtifactRegistry,
-    client: ArtifactRegistry,
+    hasty: ArtifactRegistry,
     on: str,
     code: int,
     message: str,
@@ -146,24 +162,35 @@ def test_a_refusal_names_what_mends_it(
 ) -> None:
     fake.refusals.append(Refusal(on, code, "X", message, reason))
     with pytest.raises(XsftError) as refused:
-        client.ensure(TEAM, create=True)
+        hasty.ensure(TEAM, create=True)
     assert refused.value.problem_id == id
     assert names in f"{refused.value.message} {refused.value.fix}"
+    assert "None" not in refused.value.message
     assert "my-project" in f"{refused.value.message} {refused.value.fix}" or code == 401
 
 
 @pytest.mark.parametrize("code", [429, 500, 502, 503, 504])
 def test_what_passes_is_asked_again(fake: FakeArtifactRegistry, client: ArtifactRegistry, code: int) -> None:
-    fake.add(TEAM.path)
-    fake.refusals.append(Refusal("^GET", code, "X", "later", times=2))
-    assert client.ensure(TEAM, create=False) == "found"
-    assert len(fake.asked) == 3
+    fake.operations = [{"done": False}, {"done": True}]
+    fake.refusals[:] = [
+        Refusal(on, code, "X", "later", times=2) for on in ("repositories/xsft$", "^POST", "operations")
+    ]
+    assert client.ensure(TEAM, create=True) == "created"
+    assert len(fake.asked) == 9
+    fake.refusals.append(Refusal("dockerImages$", code, "X", "later", times=2))
+    assert client.images(TEAM) == ()
+
+
+def test_images_that_may_not_be_listed(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
+    fake.refusals.append(Refusal("dockerImages$", 403, "PERMISSION_DENIED", "no"))
+    with pytest.raises(Unreachable, match=r"artifactregistry\.dockerimages\.list"):
+        client.images(TEAM)
 
 
 def test_a_server_that_does_not_exist() -> None:
     with artifact_registry() as fake:
         pass
-    with asking(fake) as client, pytest.raises(Unreachable) as unreachable:
+    with asking(fake, limit_s=0.1) as client, pytest.raises(Unreachable) as unreachable:
         client.format_of(TEAM)
     assert unreachable.value.problem_id == "registry-unreachable"
 
@@ -190,23 +217,24 @@ def test_a_creation_that_takes_its_time(
     assert [line.split()[0] for line in fake.asked[:4]] == ["GET", "POST", "GET", "GET"]
 
 
-def test_a_creation_that_does_not_end_is_given_up(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
+def test_a_creation_that_does_not_end_is_given_up(fake: FakeArtifactRegistry, hasty: ArtifactRegistry) -> None:
     fake.operations = [{"done": False}] * 100
-    with pytest.raises(Unreachable, match=r"timed out after 0.15 s creating"):
-        client.ensure(TEAM, create=True)
+    with pytest.raises(Unreachable, match=r"timed out after 0\.1 s creating"):
+        hasty.ensure(TEAM, create=True)
 
 
-def test_a_question_about_a_creation_has_the_time_limit_of_any_other(
+def test_every_query_has_a_time_limit(
     fake: FakeArtifactRegistry, client: ArtifactRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.operations = [{"done": False}, {"done": True}]
-    limits: list[object] = []
+    limits: list[float] = []
     request = client.client.transport._session.request
     monkeypatch.setattr(
         client.client.transport._session, "request", lambda *a, **k: limits.append(k["timeout"]) or request(*a, **k)
     )
     assert client.ensure(TEAM, create=True) == "created"
-    assert limits == [10.0, 10.0, 10.0]
+    assert client.images(TEAM) == ()
+    assert [round(limit) for limit in limits] == [10] * 4
 
 
 def test_a_creation_whose_result_is_newer_than_the_client(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
@@ -231,11 +259,11 @@ def test_an_answer_that_is_no_json_is_no_answer(
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("code", [302, 502])
 def test_a_failure_that_is_none_of_googles(
-    fake: FakeArtifactRegistry, client: ArtifactRegistry, code: int, page: bytes
+    fake: FakeArtifactRegistry, hasty: ArtifactRegistry, code: int, page: bytes
 ) -> None:
     fake.refusals.append(Refusal("^GET", code, "", "", page=page))
     with pytest.raises(Unreachable) as unreachable:
-        client.format_of(TEAM)
+        hasty.format_of(TEAM)
     assert unreachable.value.problem_id == "registry-unreachable"
     assert "<" not in unreachable.value.message
 
@@ -244,6 +272,24 @@ def test_a_missing_login_is_reported_before_any_request() -> None:
     with pytest.raises(Unreachable) as unreachable:
         connect_artifact_registry({"HOME": "/nowhere", "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"})
     assert (unreachable.value.problem_id, unreachable.value.exit_status) == ("registry-login-missing", 5)
+    assert "no Google login found" in unreachable.value.message
+
+
+def test_the_login_is_googles_own_and_a_broken_one_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = tmp_path / "key.json"
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
+    env = {"GOOGLE_APPLICATION_CREDENTIALS": str(key)}
+    with pytest.raises(Unreachable, match=r"key\.json") as broken:
+        connect_artifact_registry(env)
+    assert broken.value.problem_id == "registry-login-missing"
+    key.write_text(
+        json.dumps({"type": "authorized_user", "client_id": "a", "client_secret": "b", "refresh_token": "c"})
+    )
+    with connect_artifact_registry(env).client as client:
+        assert client.transport._host == "https://artifactregistry.googleapis.com"
+    monkeypatch.setenv("GOOGLE_API_USE_MTLS_ENDPOINT", "sometimes")
+    with pytest.raises(Unreachable, match="GOOGLE_API_USE_MTLS_ENDPOINT"):
+        connect_artifact_registry(env)
 
 
 def test_images_are_listed_newest_first_from_every_page(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
@@ -262,6 +308,9 @@ def test_images_are_listed_newest_first_from_every_page(fake: FakeArtifactRegist
     assert (newest.name, newest.digest, newest.tags, newest.size) == ("a", "sha256:3", ("x", "y"), 5)
     assert (newest.uploaded_at, oldest.uploaded_at) == ("2026-11-23T12:00:00Z", "2026-11-21T12:00:00Z")
     assert [image.digest for image in client.images(TEAM)] == ["sha256:3", "sha256:2", "sha256:1"]
+    fake._stored = lambda _: iter([{"uri": f"{TEAM.docker}/a@sha256:1"}])
+    (bare,) = client.images(TEAM)
+    assert (bare.tags, bare.size, bare.uploaded_at) == ((), 0, "")
 
 
 @pytest.mark.engine

@@ -48,10 +48,10 @@ RETRY = Retry(
     maximum=8.0,
     timeout=15.0,
 )
-"""How long one query is repeated, in seconds, while the server is busy or the connection breaks."""
+"""Pauses between the tries of one query, and its time limit, while the server is busy or the connection breaks."""
 POLLING = DEFAULT_POLLING.with_timeout(45.0)
-"""How often a creation is asked after, and for how long, in seconds."""
-NOT_GOOGLE = "its answer is not JSON of Google's; check for a proxy in between"
+"""Pauses between the polls of a creation, and its time limit."""
+NOT_GOOGLE = "the response is not Artifact Registry's JSON; check for a proxy in between"
 NOT_GOOGLE_ERRORS = (ParseError, ValueError, AttributeError, TypeError, RecursionError)
 """What the client raises for such an answer. source: protobuf@7.36 json_format.py; api_core@2.44 exceptions.py,
 format_http_response_error (an `error` that is not an object).
