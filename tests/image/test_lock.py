@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.image.materials import DIGEST, OPTIONS
 from tests.replacing import replace
-from xsft.image.lock import SCHEMA, read_lock, same_image, updated
-from xsft.image.model import BuildOptions, Locked
+from xsft.image.lock import SCHEMA, read_base, read_lock, same_image, updated, with_base
+from xsft.image.model import Base, BuildOptions, Locked
 
 LOCKED = Locked(
     image="post_training",
@@ -35,6 +35,56 @@ def test_what_is_written_is_read(deps: str, commit: str, dirty: bool | None, cod
     options = replace(LOCKED.options, code=code) if code and LOCKED.options else None
     locked = replace(LOCKED, deps=deps, commit=commit or None, dirty=dirty, options=options)
     assert read_lock(updated(None, locked)) == {locked.repository: locked}
+
+
+TEXT_OF_LOCKED = """\
+{
+ "base": "python:3.12-slim@sha256:<ab>",
+ "image": "post_training",
+ "images": {
+  "127.0.0.1:5000/team/post-training": {
+   "base": "python:3.12-slim@sha256:<ab>",
+   "code": "code-1",
+   "commit": "1111111111111111111111111111111111111111",
+   "deps": "deps-1",
+   "deps_digest": "sha256:<cd>",
+   "digest": "sha256:<ab>",
+   "dirty": false,
+   "maxtext": "0.2.5",
+   "options": {
+    "args": {
+     "APT_PACKAGES": "git"
+    },
+    "code": [
+     "extra"
+    ],
+    "maxtext": "0.2.5",
+    "maxtext_source": "pypi",
+    "tunix_source": "pypi"
+   },
+   "pushed_at": "2026-11-21T10:00:00+00:00"
+  }
+ },
+ "schema": "xsft.image-lock/1"
+}
+"""
+"""Users commit it: a change of its form would be a change in their repositories."""
+
+
+def test_the_text_of_a_lock() -> None:
+    text = TEXT_OF_LOCKED.replace("<ab>", "ab" * 32).replace("<cd>", "cd" * 32)
+    base = Base(ref="python:3.12-slim", digest=DIGEST)
+    assert updated(with_base(None, image="post_training", base=base), LOCKED) == text
+    assert with_base(updated(None, LOCKED), image="post_training", base=base) == text
+    assert (read_base(text), read_lock(text)) == (base, {LOCKED.repository: LOCKED})
+    alone = json.loads(with_base(None, image="post_training", base=base))
+    assert alone == {"base": base.pinned, "image": "post_training", "images": {}, "schema": SCHEMA}
+
+
+def test_a_base_without_a_digest_is_not_pinned() -> None:
+    text = with_base(None, image="post_training", base=Base(ref="mine:1"))
+    assert (read_base(text), read_lock(text)) == (None, {})
+    assert read_lock(json.dumps({"schema": SCHEMA, "images": ["a"]})) == {}
 
 
 def test_each_repository_has_its_row_and_the_text_is_canonical() -> None:
@@ -112,11 +162,13 @@ def test_a_lock_of_a_later_version_is_not_written_and_a_digest_is_one() -> None:
 
 
 def test_the_time_alone_is_no_other_image() -> None:
-    assert same_image(LOCKED, replace(LOCKED, pushed_at="later", commit=None))
+    assert same_image(LOCKED, replace(LOCKED, pushed_at="later", commit=None, dirty=True))
     assert not same_image(LOCKED, replace(LOCKED, digest="sha256:" + "0" * 64))
     assert not same_image(LOCKED, replace(LOCKED, deps_digest=None))
 
 
 def test_options_name_no_registry_and_no_file_of_this_machine() -> None:
     options = replace(OPTIONS, pip_config="/home/me/pip.conf")
-    assert "/home/me" not in updated(None, replace(LOCKED, options=options))
+    text = updated(None, replace(LOCKED, options=options))
+    assert "/home/me" not in text
+    assert "registry" not in text
