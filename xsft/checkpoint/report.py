@@ -37,7 +37,7 @@ class Report(Struct, frozen=True, kw_only=True):
     status: CheckpointStatus
     """`torn`: a save that did not end."""
     detail: str
-    """Why it is torn or could not be read; or what the path holds instead, and where a checkpoint is."""
+    """Reason why it is torn or could not be read; or the content of the path, and the path of a checkpoint near it."""
     layout: LayoutName | None
     step: int | None
     """Step of the checkpoint; a conversion saves as step 0."""

@@ -17,7 +17,7 @@ class Problem(Document, frozen=True, kw_only=True):
     id: str
     """Stable id; docs/checks.md explains it."""
     severity: Literal["error", "warning", "note"]
-    """Errors refuse; warnings can be silenced under `checks:`; notes are for information."""
+    """An error blocks the command; a warning can be accepted under `checks:`; a note is information."""
     message: str
     """What was given and what is allowed."""
     fix: str
@@ -25,7 +25,7 @@ class Problem(Document, frozen=True, kw_only=True):
     where: str
     """Key path in the workload, e.g. `train.steps`; empty if the problem concerns the whole file."""
     file: str
-    """The file, as it was named; empty for a problem of the command itself."""
+    """Name of the file as given; empty for a problem of the command itself."""
 
 
 class ErrorDocument(Document, frozen=True, kw_only=True):
@@ -39,25 +39,25 @@ class ErrorDocument(Document, frozen=True, kw_only=True):
 
 
 class RunTimeDocument(Document, frozen=True, kw_only=True):
-    """The least time of a run's steps on its TPUs: a roofline, never a promise."""
+    """Minimum time of a run's steps on its TPUs, by a roofline; real steps take longer."""
 
     steps: int
     step_time_bound_s: float
-    """No step can be faster, seconds."""
+    """Minimum time of a step, in seconds."""
     bound_by: Literal["compute", "hbm", "ici", "dcn"]
     """The resource that needs that long: arithmetic, the chips' memory, the links between chips, the network between
     slices."""
     resources_s: dict[str, float]
     """Resource -> seconds at its full rate."""
     compiled: bool
-    """Whether the compiled program was counted; else only the model's matrix multiplications."""
+    """True if computed from the compiled program; false if only from the model's matrix multiplications."""
     tokens_per_second_bound: float
     """Per device, at most, padding included."""
     mfu_bound: float | None
     """At most, 0 to 1, by MaxText's count of the model's FLOPs; without a compiled program by its weights alone."""
     chip_hours_bound: float
     cost_bound: float | None
-    """At the place's `chip_hour_price`; null without one."""
+    """Minimum cost, by the place's `chip_hour_price`; null without a price."""
     measured_over_bound: list[float]
     """Measured step time over its bound, of runs with a bound of the same kind; empty for steps shorter than published
     ones."""

@@ -16,7 +16,7 @@ from xsft.states.rows import Row
 
 
 class CpuJobDocument(Document, frozen=True, kw_only=True):
-    """A job on a cluster: one pod on a CPU node, or a slice of which one host works."""
+    """A job on a cluster: one pod on a CPU node, or a slice on which one host works."""
 
     jobset: str | None
     uid: str | None
@@ -24,19 +24,19 @@ class CpuJobDocument(Document, frozen=True, kw_only=True):
     namespace: str
     queue: str
     cpus: int | None
-    """Requested CPUs; null on a slice, which requests chips alone."""
+    """Requested CPUs; null on a slice, which requests only chips."""
     memory_bytes: int
     """Estimated memory in bytes; the pod requests it in whole GiB, except on a slice."""
     disk_bytes: int
     machine: str
-    """GCE machine type: the smallest of those that xpk names, or that of the slice's hosts."""
+    """GCE machine type: the smallest one of xpk that is large enough, or that of the slice's hosts."""
     tpu: str | None = None
     """TPU type of the slice, with --on-tpu."""
     chips: int = 0
-    """Chips that it takes and does not use, with --on-tpu."""
+    """Number of idle chips, with --on-tpu."""
     xpk_argv: list[str] | None
     by_hand: list[str]
-    """Parts of the JobSet that the xpk line alone would lack."""
+    """Parts of the JobSet that the xpk command alone would not create."""
     manifest: dict[str, Any] | None
     """The JobSet, for a dry run."""
 
@@ -53,7 +53,7 @@ class ConversionDocument(Document, frozen=True, kw_only=True):
     `adopted`: a live job converts it. `planned`: a dry run; nothing was sent."""
     why: str
     digest: str
-    """Digest of all that decides the result, 64 hex digits; its folder's name has 12 of them."""
+    """Digest of all inputs, 64 hex digits; the folder's name contains 12 of them."""
     checkpoint: str
     """load_parameters_path of the training."""
     not_whole: list[str]
@@ -70,7 +70,7 @@ class ConversionDocument(Document, frozen=True, kw_only=True):
     job: CpuJobDocument | None
     """The job on a cluster; null on this machine, and if the checkpoint existed."""
     owner: ConversionClaim | None = None
-    """On a cluster: whose conversion it is; null before anything was sent, and if the checkpoint existed."""
+    """On a cluster: the run that owns the conversion; null before anything was sent, and if the checkpoint existed."""
     problems: list[Problem]
     run: Row | None = None
     """With --wait: the run, as `xsft status` shows it."""
@@ -90,7 +90,7 @@ class ExportDocument(Document, frozen=True, kw_only=True):
     live job exports it. `planned`: a dry run; nothing was sent."""
     why: str
     digest: str
-    """Digest of all that decides the result, 64 hex digits; its folder's name has 12 of them."""
+    """Digest of all inputs, 64 hex digits; the folder's name contains 12 of them."""
     step: int
     form: Literal["full", "adapters", "merged"]
     dtype: Literal["bfloat16", "float32"]

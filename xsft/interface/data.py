@@ -12,7 +12,7 @@ from xsft.interface.base import Document, Problem
 
 
 class SpecialToken(Document, frozen=True, kw_only=True):
-    """A special token, which no text is split into."""
+    """A special token; ordinary text never contains it."""
 
     at: int
     """Position in `ids`."""
@@ -33,7 +33,7 @@ class DataPart(Document, frozen=True, kw_only=True):
 
 
 class DataExample(Document, frozen=True, kw_only=True):
-    """One sequence as the model sees it."""
+    """One sequence as the model reads it."""
 
     row: int
     """Row number from 0, in the order of the data; with --packed the number of the packed sequence."""
@@ -42,14 +42,14 @@ class DataExample(Document, frozen=True, kw_only=True):
     trained: int
     padding: int
     cut: bool
-    """Whether it fills max_target_length: text after it may have been cut."""
+    """Whether the example fills max_target_length, so that text may have been cut."""
     end: str | None
-    """The special token that is trained last, behind the answer; null: none, and the model does not learn to stop."""
+    """The last trained special token, after the answer; if null, the model does not learn to stop."""
     parts: list[DataPart]
 
 
 class DataDocument(Document, frozen=True, kw_only=True):
-    """`xsft data show|inspect FILE --json`. For `show` all figures are null."""
+    """`xsft data show|inspect FILE --json`. For `show`, all counts are null."""
 
     schema_: Literal["xsft.data/1"] = field(name="schema")
     action: Literal["show", "inspect"]
@@ -59,7 +59,7 @@ class DataDocument(Document, frozen=True, kw_only=True):
     rows: int | None
     """Rows of the whole split; null if only a sample was read and the workload gives no number."""
     sampled: int | None
-    """Rows that were read, the first of the split; every figure is of these, unless its text says otherwise."""
+    """Number of rows that were read from the beginning of the split; other counts are for these rows, unless stated."""
     everything: bool | None
     """Whether the sample is the whole split."""
     tokens: Lengths | None
@@ -77,14 +77,14 @@ class DataDocument(Document, frozen=True, kw_only=True):
     """Examples whose trained tokens equal those of an example of the other split; null if the workload has no other
     split."""
     whole_in_other: int | None
-    """Those of them that are equal as a whole."""
+    """Number of these examples that are completely equal."""
     other_sampled: int | None
     """Rows of the other split that were read."""
     roles: list[Role] | None
     packing: float | None
     """Share of positions of packed sequences that are tokens; null if the run does not pack."""
     packed_sequences: int | None
-    """Packed sequences that `packing` is computed from."""
+    """Number of packed sequences from which `packing` is computed."""
     steps_per_epoch: float | None
     """Steps of one pass over the data; null if the number of rows is unknown, estimated from the sample unless it is
     the whole split."""
@@ -107,9 +107,9 @@ class PrepareDocument(Document, frozen=True, kw_only=True):
 
     schema_: Literal["xsft.data-prepare/1"] = field(name="schema")
     to: str
-    """Folder of the data set, which holds `prepared.json`."""
+    """Folder of the data set, with `prepared.json`."""
     found: bool
-    """Whether it existed already: then nothing was written."""
+    """Whether the data set existed; if so, nothing was written."""
     attempt: str
     """Folder of the shards, below `to`."""
     format: Literal["parquet", "arrayrecord"]

@@ -12,12 +12,12 @@ from xsft.interface.base import Document, Problem, RunTimeDocument
 
 
 class AlternativeDocument(Document, frozen=True, kw_only=True):
-    """One alternative that `--search` looked at."""
+    """One alternative that `--search` considered."""
 
     settings: dict[str, str | int | float | bool]
     """Key path -> value, as `--set` takes them."""
     verdict: Literal["fits", "marginal", "no", "invalid"] | None
-    """null: not compiled; `why` says the reason."""
+    """Verdict; null if not compiled (`why` gives the reason)."""
     peak_gib: float | None
     sum_gib: float | None
     needed_gib: float | None
@@ -30,12 +30,12 @@ class FitSearchDocument(Document, frozen=True, kw_only=True):
     """The result of `--search`."""
 
     settings: dict[str, str | int | float | bool] | None
-    """The changes that make it fit; null if none were found, or none are needed."""
+    """Changes with which the workload fits; null if none were found or needed."""
     stopped: Literal["done", "budget", "interrupted"]
     """`done`: no preferred alternative is left."""
     budget_s: float
     diff: str
-    """The change of the file, as a unified diff."""
+    """Change of the file, as a unified diff."""
     written: bool
 
 
@@ -51,7 +51,7 @@ class FitEntryDocument(Document, frozen=True, kw_only=True):
     """`marginal`: the compiler accepts it, but arguments, outputs and temporaries together exceed the chip. `invalid`:
     it does not shard, or there is no such slice."""
     peak_gib: float | None
-    """Peak per chip, by which the compiler accepts; null unless it accepted. The sum if not `by.peak_known`."""
+    """Peak per chip, by which the compiler decides; null unless accepted; the sum if not `by.peak_known`."""
     sum_gib: float | None
     """Arguments, outputs and temporaries per chip; null unless it accepted."""
     needed_gib: float | None
@@ -66,20 +66,20 @@ class FitEntryDocument(Document, frozen=True, kw_only=True):
     derived_from_tokens: int | None
     """max_target_length of the compiled step, if the verdict follows from one of another length."""
     versions: dict[str, str]
-    """Of the packages that the step was compiled with."""
+    """Versions of the packages with which the step was compiled."""
     seconds: dict[str, float]
     """Wall time of each phase."""
     cpu_s: float
     rss_gib: float
-    """Most memory that the compiler held."""
+    """Peak memory of the compiler."""
     step_time_bound_s: float | None
-    """No step can be faster, seconds; null unless the compiler accepted, or the TPU's rates are unknown."""
+    """Minimum time of a step, in seconds; null unless the compiler accepted, or if the TPU's rates are unknown."""
     bound_by: Literal["compute", "hbm", "ici", "dcn"] | None
     time: RunTimeDocument | None
     notes: list[str]
     not_covered: list[str]
     alternatives: list[AlternativeDocument]
-    """Of `--search`: those that were compiled, and those that would be preferred and were not."""
+    """Alternatives of `--search`: the compiled ones, and better ones that were not compiled."""
     search: FitSearchDocument | None
     """null without `--search`."""
 
@@ -90,5 +90,5 @@ class FitDocument(Document, frozen=True, kw_only=True):
     schema_: Literal["xsft.fit/1"] = field(name="schema")
     fits: list[FitEntryDocument]
     problems: list[Problem]
-    """Of files that could not be read."""
+    """Problems of files that could not be read."""
     exit_status: int

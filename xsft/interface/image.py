@@ -18,7 +18,7 @@ class ContextEntry(Document, frozen=True, kw_only=True):
 
 
 class ImagePart(Document, frozen=True, kw_only=True):
-    """One of the two images: dependencies, or the code on top of them."""
+    """One of the two images: dependencies, or code."""
 
     tag: str
     """`deps-<hash>` or `code-<hash>`: the same content has the same tag."""
@@ -48,7 +48,7 @@ class ImageLock(Document, frozen=True, kw_only=True):
     commit: str | None
     dirty: bool | None
     current: bool
-    """Whether the current files would make the same image."""
+    """Whether the current files would give the same image."""
 
 
 class ListedImage(Document, frozen=True, kw_only=True):
@@ -63,9 +63,9 @@ class ListedImage(Document, frozen=True, kw_only=True):
     at: str | None
     """Time when it was made or uploaded, ISO 8601; null if the registry does not give it."""
     current: bool
-    """Whether the current files have this tag."""
+    """Whether this is the tag of the current files."""
     locked: bool
-    """Whether the lock names this digest for the repository."""
+    """Whether the lock file has this digest for the repository."""
 
 
 class ImageDocument(Document, frozen=True, kw_only=True):
@@ -75,12 +75,12 @@ class ImageDocument(Document, frozen=True, kw_only=True):
     action: Literal["build", "push", "list", "show"]
     image: str
     repository: str | None
-    """Repository that it is pushed to; null if no registry is given."""
+    """Repository to which the image is pushed; null if no registry is given."""
     maxtext: str
     maxtext_source: str
     """`pypi`, `git <commit>` or `tree <commit>[-dirty]`."""
     base: str
-    """`ref@sha256:…`; `ref#sha256:…` for one that only this engine has; empty if the Dockerfile takes none."""
+    """`ref@sha256:…`; `ref#sha256:…` for an image that only this engine has; empty without a base image."""
     deps: ImagePart
     code: ImagePart
     ref: str | None
@@ -88,7 +88,7 @@ class ImageDocument(Document, frozen=True, kw_only=True):
     pushed: bool | None
     """Whether anything was sent; null except for `push`."""
     lock: ImageLock | None
-    """The lock's entry after the action; null if it has none for the repository."""
+    """Entry of the lock file after the action; null if there is none for the repository."""
     images: list[ListedImage] | None
     """Images, for `list`."""
     problems: list[Problem]

@@ -42,7 +42,7 @@ class Environment(Document, frozen=True, kw_only=True):
     version: str
     """Version of xpk, MaxText or mlx-lm."""
     digest: str
-    """sha256 of the lock it was built from."""
+    """sha256 of the lock file from which it was installed."""
     python: str
     """Path of its Python interpreter."""
 
@@ -68,7 +68,7 @@ class ServeDocument(Document, frozen=True, kw_only=True):
     run_name: str | None = None
     """Name of the Deployment, the Service and the PodDisruptionBudget."""
     digest: str | None = None
-    """sha256 over what decides the server, 64 hex digits."""
+    """sha256 of all inputs of the server, 64 hex digits."""
     objects: list[dict[str, Any]] = []
     """Objects that are created: the Deployment first; it becomes the owner of the others."""
     audit: list[AuditRow] = []
@@ -87,7 +87,7 @@ class SliceSupply(Document, frozen=True, kw_only=True):
     free: int
     """Slices that could start now: neither unavailable nor held."""
     held: int
-    """Slices for which Kueue has given quota."""
+    """Slices with quota from Kueue."""
     queued: int
     """Slices that waiting runs ask for."""
     unavailable: list[str]
@@ -103,13 +103,13 @@ class PlaceDocument(Document, frozen=True, kw_only=True):
     place: str | None
     """Name in places.yaml; null with --context, or if places.yaml has only one."""
     context: str
-    """The kubeconfig context, or the name that stands for it."""
+    """The kubeconfig context; for a GKE cluster, gcloud's name for it."""
     versions: dict[str, str | None]
     """Versions of Kubernetes, JobSet and Kueue; null if unknown."""
     slices: list[SliceSupply]
     queues: list[QueueQuota]
     unread: list[str]
-    """What this login may not read, and what is therefore unknown."""
+    """Data that your login may not read, and what is therefore unknown."""
 
 
 class FoundProject(ProjectView, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ class PlaceAddDocument(Document, frozen=True, kw_only=True):
     problems: list[Problem]
     """Warnings of the verification; an error adds nothing."""
     notes: list[str]
-    """What could not be found or verified."""
+    """Data that could not be found or verified."""
 
 
 class PlaceCreateDocument(Document, frozen=True, kw_only=True):
@@ -144,15 +144,15 @@ class PlaceCreateDocument(Document, frozen=True, kw_only=True):
     schema_: Literal["xsft.place-create/1"] = field(name="schema")
     file: str
     xpk_argv: list[str]
-    """The line of xpk that makes the cluster, or adds node pools to it."""
+    """The xpk command that creates the cluster, or adds node pools to it."""
     dry_run: list[str]
-    """The dry run that was audited."""
+    """The command of the audited dry run."""
     commands: list[list[str]]
-    """Commands that xpk would execute, as its dry run names them."""
+    """Commands that xpk would execute, from its dry run."""
     audit: list[AuditRow]
-    """Values of the line that the commands hold; `where` names the command."""
+    """Values of the xpk command that were found in these commands; `where` names the command."""
     created: bool
-    """Whether `--yes` ran the line, and Google Cloud lists the cluster."""
+    """Whether `--yes` ran the command, and Google Cloud lists the cluster."""
 
 
 class SecretDocument(Document, frozen=True, kw_only=True):

@@ -18,17 +18,17 @@ from xsft.trainers.shuffling import Seeds
 
 
 class Mode(Document, frozen=True, kw_only=True):
-    """The way JAX is driven, and the reason."""
+    """The mode in which JAX controls the hosts, and the reason."""
 
     value: Literal["mcjax", "pathways"]
     reason: str
 
 
 class StageOutline(StagePlan, frozen=True, kw_only=True):
-    """A stage beside the training, as `xsft run` does it."""
+    """A stage other than the training, as `xsft run` runs it."""
 
     problems: tuple[Problem, ...] = ()  # type: ignore[assignment]
-    """Problems that only this stage has, and why it cannot be planned."""
+    """Problems of this stage only, and the reasons why it cannot be planned."""
 
 
 class Plan(Document, frozen=True, kw_only=True):
@@ -36,22 +36,22 @@ class Plan(Document, frozen=True, kw_only=True):
 
     file: str
     run_name: str
-    """MaxText's run name and the output folder's; stable over resubmissions."""
+    """Name of the run and of its output folder; the same for all attempts."""
     jobset: str | None
     """The JobSet's name: `run_name`, with `-2`, `-3`, … for later attempts. null for `target: local`."""
     spec_digest: str
     """sha256 of the resolved workload, 64 hex digits; equal digests are the same run."""
     target: str
-    """`local`, or the launcher that puts it on a cluster: `xpk`."""
+    """`local`, or the launcher for a cluster: `xpk`."""
     mode: Mode
     trainer_argv: list[str]
     """What the trainer's process receives, byte for byte, at the first start of this attempt; starts
     `python3 -m MODULE`.
     """
     trainer_env: dict[str, str]
-    """Environment variables that the trainer's process must see."""
+    """Environment variables of the trainer's process."""
     seeds: Seeds | None
-    """What later starts change in `trainer_argv`; null if all of them read the rows in the same order."""
+    """Changes of `trainer_argv` at later starts; null if all starts read the rows in the same order."""
     conversion_argv: list[str] | None
     """Command that converts the Hugging Face weights, once, before the run; null if the workload names a checkpoint, or
     the result exists."""
@@ -61,11 +61,11 @@ class Plan(Document, frozen=True, kw_only=True):
     """The object that will be created; null if `xpk_argv` is null."""
     audit: list[AuditRow]
     by_hand: list[str]
-    """What running `xpk_argv` by hand would lack against `manifest`, one sentence each."""
+    """What you would lose if you ran `xpk_argv` by hand, one sentence each."""
     stages: list[StageOutline]
     """Stages beside the training; empty if the plan has errors."""
     time: RunTimeDocument | None
-    """null on this machine, and for a model or a TPU that the catalogue lacks."""
+    """null on this machine, and if the catalogue does not have the model or the TPU type."""
     problems: list[Problem]
 
 
@@ -122,9 +122,9 @@ class SubmitDocument(Document, frozen=True, kw_only=True):
     problems: list[Problem]
     """Warnings and notes."""
     resumed_from: int | None = None
-    """Step of the checkpoint it continues from; for a new attempt on a cluster the last one saved."""
+    """Step of the checkpoint from which it resumes; for a new attempt on a cluster, the last saved one."""
     resumed_order: Literal["reshuffled", "repeated"] | None = None
-    """Order of the rows it reads from there, starting with the first row: another order than before, or the same."""
+    """Order of the rows after resuming, from the first row: another order than before, or the same."""
     checkpoints: list[str] = []
     """Saved checkpoints, the oldest first."""
     log: str | None = None
@@ -132,11 +132,11 @@ class SubmitDocument(Document, frozen=True, kw_only=True):
     plot: str | None = None
     """The loss curve, a picture."""
     private_pids: bool | None = None
-    """Whether the trainer had a PID namespace of its own."""
+    """Whether the trainer had its own PID namespace."""
     run: Row | None = None
-    """With `--wait` or `--follow` on a cluster: the run as it was read last."""
+    """With `--wait` or `--follow` on a cluster: the last state of the run that was read."""
     exit_status: int = 0
-    """Exit status; present only with `run`. The last of `problems` explains one that is not 0."""
+    """Exit status; present only with `run`. If it is not 0, the last entry of `problems` explains it."""
 
 
 class Difference(Document, frozen=True, kw_only=True):
@@ -150,7 +150,7 @@ class Difference(Document, frozen=True, kw_only=True):
 
 
 class Differences(Document, frozen=True, kw_only=True):
-    """The differences, grouped by where they appear."""
+    """The differences, grouped by keys, arguments and manifest."""
 
     keys: list[Difference]
     """Differences of the workloads."""
@@ -183,7 +183,7 @@ class ImportDocument(Document, frozen=True, kw_only=True):
     problems: list[Problem]
     """What must be completed or corrected in the workload."""
     refused: list[Problem] = []
-    """Why `xsft plan` and `xsft submit` refuse it as it is; filled only if `problems` is empty."""
+    """Problems for which `xsft plan` and `xsft submit` refuse the workload; filled only if `problems` is empty."""
     exit_status: int
 
 
@@ -203,7 +203,7 @@ class SampledPrompt(Document, frozen=True, kw_only=True):
 
     prompt: list[PromptTurn]
     base: MeasuredAnswer | None
-    """Of the weights before the training; null without --base."""
+    """Answer of the weights before the training; null without --base."""
     tuned: MeasuredAnswer
 
 

@@ -19,21 +19,21 @@ class StatusDocument(Document, frozen=True, kw_only=True):
     runs: list[Row]
     """Active ones first, then the newest first."""
     problems: list[Problem]
-    """Problems of reading: a cluster that does not answer does not hide the others."""
+    """Problems of reading, for example a cluster that does not answer."""
 
 
 class WaitDocument(Document, frozen=True, kw_only=True):
-    """`xsft wait RUN --json`; printed also if the goal was not reached."""
+    """`xsft wait RUN --json`; also printed if the goal was not reached."""
 
     schema_: Literal["xsft.wait/1"] = field(name="schema")
     run_name: str
     for_: str = field(name="for")
     """Goal: done, running or step=N."""
     outcome: Literal["reached", "ended", "timeout", "lost", "unreachable"]
-    """ended: it failed, was cancelled or ended before the goal · lost: it is gone, and how it ended is unknown."""
+    """ended: it failed, was cancelled or ended before the goal · lost: its JobSet is gone and the result is unknown."""
     waited_s: float
     run: Row | None
-    """The run as it was read last; null if nothing answered."""
+    """The last state of the run that was read; null if no source answered."""
     problems: list[Problem]
     exit_status: int
 
@@ -52,7 +52,7 @@ class CancelDocument(Document, frozen=True, kw_only=True):
     cluster: str | None
     uid: str | None
     ours: bool | None = None
-    """False: the JobSet has no label of xsft, so another tool submitted it; null without a JobSet."""
+    """False if another tool submitted the JobSet (it has no xsft labels); null without a JobSet."""
     state: State
     """State that was read before the run was cancelled."""
     step: int | None
@@ -70,10 +70,10 @@ class Point(Document, frozen=True, kw_only=True):
 
 
 class Resumed(Document, frozen=True, kw_only=True):
-    """A start of a run that was not its first."""
+    """A later start of a run."""
 
     step: int
-    """Step of the checkpoint it continued from."""
+    """Step of the checkpoint from which it resumed."""
     order: Literal["reshuffled", "repeated"] | None
     """Order of the rows it read since, starting with the first row: another order than before, or the same; null if
     unknown."""
@@ -84,13 +84,13 @@ class Curve(Document, frozen=True, kw_only=True):
 
     run_name: str
     sources: list[str]
-    """Sources that gave losses: record, metrics, log."""
+    """Sources of the losses: record, metrics, log."""
     resumed: list[Resumed]
-    """Later starts by step; of a run on a cluster those that its log or its records still hold."""
+    """Later starts by step; for a run on a cluster, those that are still in its log or records."""
     points: list[Point]
-    """Losses by step; those that are no numbers are left out."""
+    """Losses by step; NaN and infinite values are left out."""
     unread: list[str]
-    """`source: why` of the sources that could not be read."""
+    """Sources that could not be read, as `source: reason`."""
     differs: list[str] | None = None
     """`key: value -> value`: the workload of the first run against this one's, without names; null unless the records
     of both could be read."""
@@ -108,16 +108,16 @@ class CompareDocument(Document, frozen=True, kw_only=True):
 
 
 class SpentDocument(Document, frozen=True, kw_only=True):
-    """One figure for each state of a run."""
+    """One value for each state of a run."""
 
     queued: float
-    """Before its chips were given; they were not held."""
+    """Before the run got its chips."""
     starting: float
     compiling: float
     training: float
     evaluating: float
     saving: float
-    """Without the saving that ran beside the training."""
+    """Without saving in parallel with the training."""
     lost: float
     """Steps that were trained again after a restart, and the time between two processes."""
 
@@ -131,7 +131,7 @@ class ReceiptDocument(Document, frozen=True, kw_only=True):
     cluster: str | None
     state: State
     chips: int | None
-    """Of all slices; null for a run on this machine."""
+    """Chips of all slices; null for a run on this machine."""
     seconds: SpentDocument
     chip_hours: SpentDocument | None
     """null without chips."""
@@ -140,15 +140,15 @@ class ReceiptDocument(Document, frozen=True, kw_only=True):
     steps: int
     """Steps whose result was kept."""
     tokens: int | None
-    """Tokens of these steps, padding included; null if the log does not tell."""
+    """Tokens of these steps, with padding; null if the log does not contain them."""
     target_tokens: int | None
-    """Tokens that the loss is taken over."""
+    """Tokens that count in the loss."""
     tokens_per_chip_second: float | None
-    """`tokens` over the time in which the chips were held; for this machine, per second."""
+    """`tokens` per second and chip, while the chips were held; on this machine, per second."""
     mfu: float | None
     """Share of the chips' bfloat16 peak while training, 0 to 1."""
     notes: list[str]
-    """What the receipt cannot tell, one sentence each."""
+    """Data that is missing in the receipt, one sentence each."""
     problems: list[Problem]
     exit_status: int
 
@@ -170,9 +170,9 @@ class WhyDocument(Document, frozen=True, kw_only=True):
     cause: Cause
     """The most likely cause."""
     others: list[Cause]
-    """Other possible causes, the likelier first."""
+    """Other possible causes, the most likely first."""
     unread: list[str]
-    """`what: why` of evidence that could not be read."""
+    """Sources that could not be read, as `source: reason`."""
     problems: list[Problem]
     exit_status: int
     """Exit status: 0, or 8 if nothing certain is known of the run."""

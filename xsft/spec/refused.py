@@ -18,78 +18,80 @@ class Refusal(NamedTuple):
 _HEADLESS = Refusal(
     id="refused-headless",
     reason=(
-        "Headless Pathways starts servers without a trainer: Kubernetes before 1.34 refuses its containers, and "
-        "it keeps the slices until a user deletes it."
+        "Headless Pathways starts servers without a trainer. Kubernetes before 1.34 refuses its containers, and it "
+        "uses the slices until a user deletes it."
     ),
 )
 _ELASTIC = Refusal(
     id="refused-elastic",
     reason=(
-        "Elastic slices need a trainer that continues with fewer slices; MaxText's SFT trainer does not (only its "
-        "pre-training loop does). restarts.max resumes from the last checkpoint."
+        "Elastic slices need a trainer that continues with fewer slices; MaxText's SFT trainer cannot (only its "
+        "pre-training loop can). Use restarts.max, which resumes from the last checkpoint."
     ),
 )
 _COLOCATED = Refusal(
     id="refused-colocated-python",
     reason=(
-        "Colocated Python needs a sidecar on every worker from a pair of images that fit each other; SFT reads "
-        "its data on the head and does not use it."
+        "Colocated Python needs a sidecar with a matching image on every worker; SFT reads its data on the head and "
+        "does not use the sidecar."
     ),
 )
 _STORAGE = Refusal(
     id="refused-storage",
     reason=(
-        "Volumes do not survive xpk: a dry run drops --storage, and under Pathways it mounts volumes that the pod"
+        "xpk cannot render volumes: a dry run drops --storage, and under Pathways xpk mounts volumes that the pod"
         " does not have. Use gs:// paths."
     ),
 )
 _RAMDISK = Refusal(
     id="refused-ramdisk",
     reason=(
-        "Checkpoints in a RAM disk (MTC) are never written by the SFT trainer, and need a cluster made with "
+        "The SFT trainer never writes checkpoints to a RAM disk (MTC), and MTC needs a cluster created with "
         "--enable-mtc."
     ),
 )
 _FLEX = Refusal(
     id="refused-flex",
     reason=(
-        "xpk takes flex start for GPUs, or on clusters with node auto-provisioning; elsewhere it drops the flag "
-        "silently."
+        "xpk supports flex start only for GPUs, or on clusters with node auto-provisioning; otherwise it silently "
+        "drops the flag."
     ),
 )
 _SUPER_SLICING = Refusal(
     id="refused-super-slicing",
     reason=(
-        "Super-slicing (tpu7x) is found out by xpk from the cluster, so a plan made without one cannot be what runs."
+        "xpk reads from the cluster whether to use super-slicing (tpu7x), so a plan without a cluster would differ."
     ),
 )
 _SUB_SLICING = Refusal(
     id="refused-sub-slicing",
-    reason=("Sub-slicing is an experiment of xpk behind an environment variable, for v6e clusters made for it."),
+    reason=(
+        "Sub-slicing is experimental in xpk (an environment variable enables it), and needs a special v6e cluster."
+    ),
 )
 _DEBUG_DUMP = Refusal(
     id="refused-debug-dump",
     reason=(
-        "xpk's debug dump sets XLA_FLAGS itself and needs gcloud in the image, else the container exits 24. Put "
-        "--xla_dump_to=gs://… under xla_flags."
+        "xpk's debug dump sets XLA_FLAGS itself and needs gcloud in the image; without gcloud the container exits "
+        "with 24. Put --xla_dump_to=gs://… under xla_flags."
     ),
 )
 _SIDECAR = Refusal(
     id="refused-sidecar",
-    reason=("xpk's stack-trace sidecar shares the trainer's wrapper and breaks its YAML together with other volumes."),
+    reason=("xpk's stack-trace sidecar changes the trainer's wrapper, and with other volumes xpk writes invalid YAML."),
 )
 _SCRIPT_DIR = Refusal(
     id="refused-script-dir",
     reason=(
-        "Packing a folder onto an image at submission creates an image that cannot be named again; build one "
-        "with a digest, push it, and name it under image.ref."
+        "An image that is built at submission has no name for later attempts. Build and push an image, and name it "
+        "with its digest under image.ref."
     ),
 )
 _VERTEX = Refusal(
     id="refused-vertex-tensorboard",
     reason=(
-        "xpk's Vertex TensorBoard needs a cluster made for it and fails without one, even in a dry run; "
-        "TensorBoard reads the files in the output bucket."
+        "xpk's Vertex TensorBoard needs a special cluster, and fails without it even in a dry run. Use TensorBoard "
+        "with the files in the output bucket."
     ),
 )
 

@@ -38,7 +38,7 @@ class StagePlan(Struct, frozen=True, kw_only=True):
 
     name: StageName
     run_name: str
-    """`<run_name>-<stage>`; the training has its own name."""
+    """`<run_name>-<stage>`; for the training, `<run_name>`."""
     digest: str | None
     """Digest of all that decides the result, 64 hex digits: another digest is another result, at another path. None if
     the stage cannot be planned, or if what an earlier stage will write decides too, as for export and serve."""
@@ -55,7 +55,7 @@ class StagePlan(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """What else to know before, one sentence each: slices, time limits, sizes."""
     problems: tuple[Problem, ...] = ()
-    """Problems that only this stage has, and why it cannot be planned."""
+    """Problems of this stage only, and the reasons why it cannot be planned."""
 
 
 class StageFound(Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ class StageReport(Struct, frozen=True, kw_only=True):
 
     name: StageName
     run_name: str
-    """Run of the stage: `<run_name>-<stage>`; the training has its own name."""
+    """Run of the stage: `<run_name>-<stage>`; for the training, `<run_name>`."""
     action: StageAction
     """done: the result existed · created, attempt: done now, by the first or a later attempt · adopted: another process
     or an earlier call does it · waiting: an earlier stage is not done · skipped: left out by --from or --to, or not
