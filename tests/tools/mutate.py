@@ -107,6 +107,8 @@ def _others(node: ast.AST) -> Iterator[ast.AST]:
 
 def _other_statements(node: ast.AST) -> Iterator[ast.AST]:
     match node:
+        case ast.Return(value=ast.Constant(value=None)):
+            return
         case ast.Return(value=ast.expr()):
             yield ast.Return(ast.Constant(None))
         case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Raise():
@@ -146,6 +148,8 @@ def _skipped(tree: ast.AST) -> set[int]:
             parts = [node.returns, *node.decorator_list]
         elif isinstance(node, ast.JoinedStr):
             parts = [value for value in node.values if isinstance(value, ast.Constant)]
+        elif isinstance(node, ast.Constant) and " " in str(node.value).strip():
+            parts = [node]
         found |= {id(inner) for part in parts if part for inner in ast.walk(part)}
     return found
 

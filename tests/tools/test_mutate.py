@@ -14,7 +14,12 @@ def bounded(value: int, most: int = 3) -> int:
     """More words."""
     if value < most and not value == 0:
         print(f"said {value}", end="")
-    return min(value, most)
+        raise ValueError("not so much")
+    return min(value, most) if value else None
+
+
+def nothing() -> None:
+    return None
 '''
 
 
@@ -28,7 +33,10 @@ def test_each_expression_is_changed_once_and_words_are_not() -> None:
         "0  ->  1",
         "print(f'said {value}', end='')  ->  pass",
         "print(f'said {value}', end='')  ->  print(f'said {value}')",
-        "return min(value, most)  ->  return None",
+        "raise ValueError('not so much')  ->  pass",
+        "return min(value, most) if value else None  ->  return None",
+        "min(value, most) if value else None  ->  min(value, most)",
+        "min(value, most) if value else None  ->  None",
     ]
 
 
