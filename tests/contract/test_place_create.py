@@ -66,6 +66,18 @@ def test_a_pathways_line_makes_the_heads_node_pool_and_prints_its_commands(
     assert others[-1].startswith("# xpk's dry run shows one slice of a reservation")
 
 
+def test_the_place_of_the_workload_is_read_from_places_yaml(tmp_path: Path, xpk_environment: BuiltEnvironment) -> None:
+    workload = tmp_path / "qwen.yaml"
+    workload.write_text((ROOT / "workloads" / "qwen3_gsm8k.yaml").read_text())
+    missing = xsft("place", "create", str(workload))
+    assert missing.returncode == 2
+    assert "place-unknown" in missing.stderr
+    (tmp_path / "places.yaml").write_text(f"main: {PLACE}\n")
+    done = xsft("place", "create", str(workload))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("xpk cluster create --cluster=big --project=acme-tpus --zone=us-east5-b")
+
+
 VERSION = "1.34.1-gke.1"
 GCLOUD = """\
 #!/bin/sh

@@ -14,6 +14,8 @@ from msgspec.structs import asdict
 from xsft import api
 from xsft.effects.environments import environments
 from xsft.effects.environments.render import dry_run
+from xsft.effects.facts.gather import workload_folder
+from xsft.effects.inputs.places import load_places
 from xsft.effects.runs.cluster_creation import make_cluster
 from xsft.errors import SpecError, UsageError
 from xsft.facts import Facts
@@ -23,15 +25,14 @@ from xsft.problems import error
 from xsft.reading.gcloud import GkeCluster
 from xsft.screen.documents import print_json
 from xsft.screen.progress import shown
-from xsft.spec.resolve import resolve
+from xsft.spec.resolve import Run, resolve
 
 
 def run(args: argparse.Namespace) -> int:
     if args.name is None:
         raise UsageError("place create needs a workload.", fix="xsft place create FILE")
     workload = api.load(args.name, settings=args.settings)
-    resolved, _ = resolve(workload.spec, Facts())
-    line = cluster_line(resolved)
+    line = cluster_line(_resolve_place(workload))
     with shown("place") as progress:
         xpk = environments.ensure("xpk", progress=progress)
         commands = commands_in(dry_run(line.dry_run, python=xpk.python))
@@ -47,6 +48,16 @@ def run(args: argparse.Namespace) -> int:
     elif made:
         sys.stdout.write(f"{_made(made, line)}\n")
     return 0
+
+
+def _resolve_place(workload: api.Loaded) -> Run:
+    """Return the run in its place. Raises SpecError if places.yaml does not have the place."""
+    places, file = load_places(workload_folder(workload.file))
+    run, problems = resolve(workload.spec, Facts(places=places, places_file=file))
+    wrong = tuple(problem.in_file(workload.file) for problem in problems if problem.where == "place")
+    if wrong:
+        raise SpecError(wrong)
+    return run
 
 
 def _pass_on(line: str) -> None:
