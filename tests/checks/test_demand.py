@@ -69,7 +69,7 @@ def test_quantities(text: object, value: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "lots", "1X", "G", "1 G"])
 def test_no_quantities(text: str) -> None:
-    with pytest.raises(ValueError, match="no Kubernetes quantity"):
+    with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
         quantity(text)
 
 

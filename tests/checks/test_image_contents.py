@@ -38,7 +38,7 @@ ODD: dict[str, tuple[dict[str, Any], str, str]] = {
     "arm": ({"labels": OURS, "platforms": ("linux/arm64",)}, "image-platform", "TPU hosts are linux/amd64"),
     "large": ({"labels": OURS, "size": 30 * 2**30}, "image-large", "30 GiB compressed"),
     "entrypoint": ({"labels": OURS, "entrypoint": ("/serve", "-v")}, "image-entrypoint", "/serve -v, does not run"),
-    "unknown": ({}, "image-contents-unknown", "Nothing is known"),
+    "unknown": ({}, "image-contents-unknown", "are unknown"),
     "another MaxText": (
         {"labels": {**OURS, "dev.xsft.maxtext.version": "0.2.4"}},
         "image-maxtext-differs",
@@ -109,5 +109,5 @@ def test_what_could_not_be_read_says_what_is_not_established_and_whose_rights_we
     look = ImageLook(ref=REF, status="unread", asked_with="no login", why="There is no login for it here.")
     (problem,) = image_problems(look, run, trains=True)
     assert (problem.id, problem.severity) == ("image-not-read", "note")
-    assert problem.message.startswith("Not established: whether the image")
+    assert problem.message.startswith("Unknown: whether the image")
     assert "asked with no login" in problem.message

@@ -120,7 +120,7 @@ def test_experts_are_gathered_without_an_expert_axis():
     [
         (1024, "0.2.5", None),
         (1536, "0.2.5", "never compiled"),
-        (1024, "0.2.4", "of MaxText 0.2.5; the image has 0.2.4"),
+        (1024, "0.2.4", "for MaxText 0.2.5, and the image has 0.2.4"),
     ],
 )
 def test_a_place_can_require_a_verdict(tokens: int, release: str, said: str | None):

@@ -41,7 +41,7 @@ def test_the_identity_and_the_two_commands_are_named(
     assert (problem.id, problem.severity) == ("pod-rights-not-checked", "note")
     assert "reach gs://my-bucket with the rights of " in problem.message
     assert who in problem.message
-    assert "asked with the rights of your login" in problem.message
+    assert "with your login's rights only" in problem.message
     assert command in problem.fix
     assert "gcloud storage buckets get-iam-policy gs://my-bucket" in problem.fix
 

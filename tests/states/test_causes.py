@@ -149,11 +149,15 @@ QUEUE: tuple[Row, ...] = (
         ("512 more google.com/tpu", "2xv6e-256", "qwen3 (512 google.com/tpu, priority 500)", "nightly", "512 of 512"),
     ),
     ("quota", why(held(f"{PENDING}, flavor spot doesn't match node affinity")), ("512 more",)),
-    ("never-fits", why(held(CAPACITY)), ("1024 google.com/tpu", "never holds more than 512", "can never start")),
+    (
+        "never-fits",
+        why(held(CAPACITY)),
+        ("1024 google.com/tpu", "maximum of the flavor 2xv6e-256 is 512", "can never start"),
+    ),
     ("flavor-mismatch", why(held(HEAD_POOL)), ("pathways-head", "cpu-user")),
     ("flavor-mismatch", why(held("flavor 2xv6e-256 doesn't match node affinity")), ("2xv6e-256",)),
     ("flavor-taint", why(held(TAINT)), ("spot-v6e", "{spot true NoSchedule <nil>}")),
-    ("preempting", why(held(f"{PENDING}. Pending the preemption of 1 workload(s)")), ("ending 1 run",)),
+    ("preempting", why(held(f"{PENDING}. Pending the preemption of 1 workload(s)")), ("preempting 1 run",)),
     ("local-queue-missing", why(held("LocalQueue nosuch doesn't exist", "Inadmissible")), ("nosuch",)),
     ("cluster-queue-missing", why(held("ClusterQueue gone doesn't exist", "Inadmissible")), ("gone",)),
     ("queue-stopped", why(held("LocalQueue main is stopped", "Inadmissible")), ("LocalQueue main is stopped",)),
@@ -165,7 +169,7 @@ QUEUE: tuple[Row, ...] = (
     (
         "queue-stopped",
         why(held(""), cluster_queue=condition("Active", "False", "Stopped", "Can't admit new workloads: is stopped.")),
-        ("admits nothing now",),
+        ("admits no runs now",),
     ),
     (
         "namespace-refused",
@@ -182,7 +186,7 @@ QUEUE: tuple[Row, ...] = (
     (
         "priority-class-missing",
         why(observation(jobset=HELD, workload=None, pods=()), missing=("PriorityClass/urgent",)),
-        ("no PriorityClass urgent",),
+        ("PriorityClass urgent not found",),
     ),
     (
         "suspended",
@@ -223,7 +227,7 @@ PODS: tuple[Row, ...] = (
             unplaced(f"{NODES}134 node(s) didn't match Pod's node affinity/selector."),
             events=(event("FailedScaleUp", "Node scale up in zones us-east5-b failed: GCE out of resources."),),
         ),
-        ("no such machines",),
+        ("no capacity for these machines",),
     ),
     (
         "exclusive-placement",
@@ -238,7 +242,7 @@ PODS: tuple[Row, ...] = (
     (
         "no-free-chips",
         why(unplaced(f"{NODES}128 Insufficient google.com/tpu. preemption: …")),
-        ("no google.com/tpu", "asks for more than a node has"),
+        ("no google.com/tpu", "requests more than a node has"),
     ),
     (
         "tainted-nodes",
@@ -258,7 +262,7 @@ PODS: tuple[Row, ...] = (
         why(
             starting(waiting("ImagePullBackOff")), events=(event("Failed", 'Failed to pull image "x": 403 Forbidden'),)
         ),
-        ("may not pull gcr.io/p/maxtext:v1",),
+        ("cannot pull gcr.io/p/maxtext:v1: permission denied",),
     ),
     (
         "image-not-found",
@@ -280,7 +284,7 @@ PODS: tuple[Row, ...] = (
     (
         "secret-missing",
         why(starting(replace(waiting("CreateContainerConfigError"), message='secret "hf-token" not found'))),
-        ("no Secret hf-token",),
+        ("Secret hf-token not found",),
     ),
     (
         "secret-missing",
@@ -288,12 +292,12 @@ PODS: tuple[Row, ...] = (
             starting(waiting("ContainerCreating")),
             events=(event("FailedMount", 'MountVolume.SetUp failed for volume "t" : secret "hf-token" not found'),),
         ),
-        ("no Secret hf-token",),
+        ("Secret hf-token not found",),
     ),
     (
         "secret-missing",
         why(starting(waiting("ContainerCreating")), missing=("Secret/hf-token",)),
-        ("no Secret hf-token",),
+        ("Secret hf-token not found",),
     ),
     ("container-config", why(starting(waiting("CreateContainerError"))), ("could not be created",)),
     (
@@ -370,11 +374,11 @@ RESTARTED: tuple[Row, ...] = (
     (
         "restarted-found",
         why(
-            again(before=replace(SEEN_BEFORE, found="The host's memory ran out. [slice 0 host 2]")),
+            again(before=replace(SEEN_BEFORE, found="The host ran out of memory. [slice 0 host 2]")),
             events=(POLICY, BACKOFF),
             node_events=(KILLING,),
         ),
-        ("2 of 10 times", "Before the restart, xsft found", "The host's memory ran out. [slice 0 host 2]", "gcloud"),
+        ("2 of 10 times", "Before the restart, xsft found", "The host ran out of memory. [slice 0 host 2]", "gcloud"),
     ),
     (
         "restarted-deadline",
@@ -387,19 +391,23 @@ RESTARTED: tuple[Row, ...] = (
         (
             "2 of 10 times, the last time at 2026-11-21T11:58:00Z",
             "its Job deepseek-ultrachat-slice-job-0",
-            "nothing says that is left",
+            "The cause is unknown",
             "killed (out of memory",
             'jobset-name"="deepseek-ultrachat"',
             'restart-attempt"="1"',
         ),
     ),
     ("restarted", why(again(before=SEEN_BEFORE)), ("2 of 10 times", "after an hour", "at 2026-11-21T11:57:00Z")),
-    ("restarted", why(again(jobset=replace(AGAIN, ours=False, max_restarts=None))), ("restarted 2 times, and why",)),
+    (
+        "restarted",
+        why(again(jobset=replace(AGAIN, ours=False, max_restarts=None))),
+        ("restarted 2 times. The cause is unknown",),
+    ),
 )
 
 LOOP = AttemptEnd(name="deepseek-ultrachat", signature="config-error", step=None)
 FAILED: tuple[Row, ...] = (
-    ("oom-host", why(ended(137, "OOMKilled"), logs=(log("exception", "KeyError: 'x'"),)), ("host's memory",)),
+    ("oom-host", why(ended(137, "OOMKilled"), logs=(log("exception", "KeyError: 'x'"),)), ("host ran out of memory",)),
     (
         "oom-job",
         why(of_work("convert", ended(137, "OOMKilled", memory="12Gi"))),
@@ -438,10 +446,10 @@ FAILED: tuple[Row, ...] = (
             ("chat-template", "chat template"),
             ("data-columns", "columns"),
             ("data-empty", "no rows"),
-            ("data-unreadable", "30 times"),
+            ("data-unreadable", "30 attempts"),
             ("profiler-steps", "profiler"),
             ("hub-denied", "gated"),
-            ("hub-not-found", "no such repository"),
+            ("hub-not-found", "not found on Hugging Face"),
             ("hub-busy", "too many hosts"),
             ("bucket-denied", "bucket"),
             ("tpu-init", "initialised"),
@@ -582,13 +590,13 @@ STATES: tuple[Row, ...] = (
     ("killed-here", why(local("running")), ("this machine",)),
     ("steps-not-read", why(observation(jobset=COMPLETED, progress=None)), ("also exits with 0",)),
     ("jobset-gone", why(absent("created")), ("it was deleted",)),
-    ("submitting", why(absent("submitting")), ("that is safe",)),
+    ("submitting", why(absent("submitting")), ("this is safe",)),
     ("unreachable", why(absent("created", unread=unread("jobsets"))), ("2026-11-21T12:00:00Z", "connection refused")),
     ("not-read", why(observation(progress=None, unread=unread("log"))), ("was not read", "connection refused")),
     (
         "trainer-silent",
         why(observation(jobset=jobset(ours=False), progress=progress(phase="starting"))),
-        ("cannot tell whether it is training",),
+        ("its progress is unknown",),
     ),
     ("nothing-wrong", why(observation()), ("training, step 400 of 1000",)),
     ("waiting", why(next(c[1] for c in CASES if c[0] == "admitted, Jobs with pods that come")), ("pods wait",)),
@@ -680,7 +688,7 @@ def test_restart_rules_are_named_when_a_process_ended() -> None:
     restarted = ended(1)
     assert restarted.jobset is not None
     more = replace(restarted, jobset=replace(restarted.jobset, restarts=1, max_restarts=3, conditions=()))
-    assert "42 and 127 to 255 are started again, 1 of 3 times" in why(ended_in(more)).cause.message
+    assert "42 and 127 to 255 restart the run, 1 of 3 times" in why(ended_in(more)).cause.message
 
 
 def killed_before(**changes: Any) -> Pod:
@@ -693,7 +701,7 @@ def test_a_remaining_pod_of_an_earlier_attempt_explains_the_restart() -> None:
     seen = again(killed_before(), pod(0, 0, "Pending", attempt=2, containers=()))
     said = why(seen, events=(POLICY, BACKOFF), node_events=(KILLING,))
     assert (said.state, said.reason, said.cause.id) == ("starting", "pods-pending", "oom-host")
-    assert said.cause.message.startswith("It was restarted 2 of 10 times, the last time for this: The host's memory")
+    assert said.cause.message.startswith("It was restarted 2 of 10 times, the last time for this: The host ran out")
     assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
     assert not {one.id for one in said.others} & PAST, "nothing is left, one would read"
 
@@ -704,7 +712,7 @@ def test_a_process_that_ended_is_reported_before_the_restart_that_follows() -> N
     failed = pod(0, 2, "Failed", containers=(end,))
     seen = observation(jobset=jobset(jobs=slices(ready=1, active=2)), pods=pods((failed,)), progress=None)
     assert (why(seen).reason, why(seen).cause.id) == ("pods-not-ready", "oom-host")
-    assert why(seen).cause.message.startswith("The host's memory ran out")
+    assert why(seen).cause.message.startswith("The host ran out of memory")
     again = container(last=end)
     assert why(replace(seen, pods=pods((pod(0, 2, containers=(again,)),)))).cause.id == "container-restarted"
 
@@ -771,7 +779,7 @@ def test_what_only_pods_tell_of_a_failure_is_worth_keeping() -> None:
             )
             == kept
         )
-        assert found.startswith("The host's memory") == kept
+        assert found.startswith("The host ran out") == kept
     old = Evidence(seen=again(killed_before()), status=Status(state="starting", reason="pods-pending"))
     assert found_of(old, explain_state(old, now=NOW).cause) == "", (
         "it was restarted already, and this would be of the next"

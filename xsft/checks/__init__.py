@@ -152,9 +152,7 @@ def overridden(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple
 
 
 def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the same problems, stricter: what a plan may leave open is an error at submission, unless it is
-    accepted.
-    """
+    """Return the problems for a submission: one that a plan may leave open becomes an error, unless it is accepted."""
     return tuple(replace(p, severity="error") if p.blocks_submission else p for p in problems)
 
 

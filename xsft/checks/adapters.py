@@ -1,4 +1,4 @@
-"""Check the adapters of a LoRA run, and those that it starts from: of its model, modules and rank; and masks. Pure.
+"""Check a LoRA run's masks, and the adapters that it starts from: their model, modules and rank. Pure.
 
 MaxText compares none of this. Run on 0.2.5 (restore_lora_from_path), adapters of another rank or model replace the
 run's own whatever their shape, those without a module in the run are dropped, and a missing one ends in a ValueError.
@@ -52,14 +52,15 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _unmatched(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check for a path of no module. source: maxtext@0.2.5 utils/lora_utils.py: "no LoRA parameters found"."""
+    """Check that lora.module_path matches a module. source: maxtext@0.2.5 utils/lora_utils.py: "no LoRA parameters
+    found"."""
     path, where = str(keys.get("lora.lora_module_path") or ""), "lora.module_path"
     if not path or not is_on(keys.get("lora.enable_lora", False)) or not is_on(keys.get("scan_layers", True)):
         return
     try:
         pattern = re.compile(path)
     except re.error as broken:
-        yield error("lora-module-none", where, f"{path!r} is no regular expression: {broken}.", "Correct it.")
+        yield error("lora-module-none", where, f"{path!r} is not a valid regular expression: {broken}.", "Correct it.")
         return
     model = _adapted_arrays(run, keys, facts)
     names = [name.split(".") for name in model.arrays] if model else []
@@ -75,8 +76,8 @@ MASK = "trainable_parameters_mask"
 
 
 def _check_mask(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check for a mask that freezes everything. source: maxtext@0.2.5 optimizers/optimizers.py [_get_path_mask_fn]:
-    `re.search` in paths of arrays; Tunix's adapter puts `base` before them."""
+    """Check that the mask of trained weights matches an array. source: maxtext@0.2.5 optimizers/optimizers.py
+    [_get_path_mask_fn]: `re.search` in paths of arrays; Tunix's adapter puts `base` before them."""
     patterns, model = keys.get(MASK), _adapted_arrays(run, keys, facts)
     if not isinstance(patterns, list) or not patterns or model is None or not is_on(keys.get("scan_layers", True)):
         return
@@ -91,7 +92,7 @@ def _check_mask(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[P
         yield error("mask-freezes-all", where_of(MASK, run), message, fix, kind="disputable")
 
 
-UNKNOWN = "Unknown: whether it exists and is complete, its rank and its modules."
+UNKNOWN = "Unknown: whether the adapters exist and are complete, their rank and their modules."
 
 
 def _adapters_unread(message: str) -> Problem:

@@ -1,4 +1,4 @@
-"""Check whether the cluster will admit a planned JobSet: turn what was read there into problems. Pure.
+"""Check whether the cluster will admit a planned JobSet, from the objects that were read from it. Pure.
 
 A problem says "never" only if the queue's own objects say so; it names what could not be read.
 """
@@ -60,9 +60,9 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     cohort: tuple[JsonObject, ...] | Unseen | None = None
     """The ClusterQueues in cohorts, and all Cohorts; the queue alone if it is in none; None if they are not known."""
     holders: tuple[QuotaHolder, ...] | None = None
-    """Who holds quota; only read if the run would wait, and None if it may not be read."""
+    """The Workloads that hold quota; read only if the run would wait. None if the user may not list them."""
     resource_quotas: tuple[JsonObject, ...] = ()
-    """Those of the namespace that could be read."""
+    """The namespace's ResourceQuotas that could be read."""
     controllers: Mapping[str, JsonObject] = {}
     """The Deployments of CONTROLLERS that could be read."""
     topologies: Mapping[str, JsonObject] = {}
@@ -183,13 +183,13 @@ def _stopped(what: str, queue: JsonObject) -> Iterator[Problem]:
 
 
 def _in_order(queue: JsonObject) -> Iterator[Problem]:
-    """Check for others that a strict queue admits first, even if only the run itself fits. source: kueue@v0.16.1
+    """Check for waiting Workloads that a strict queue admits first, even if only this run fits. source: kueue@v0.16.1
     apis/kueue/v1beta1/clusterqueue_types.go, StrictFIFO."""
     pending = (queue.get("status") or {}).get("pendingWorkloads") or 0
     if (queue.get("spec") or {}).get("queueingStrategy") == "StrictFIFO" and pending:
         message = (
-            f"The ClusterQueue {queue['metadata']['name']} is StrictFIFO and {pending} Workloads wait in it: those of"
-            " at least the run's priority are admitted before it, although quota may be left."
+            f"The ClusterQueue {queue['metadata']['name']} is StrictFIFO and {pending} Workloads wait in it. Those of "
+            "the run's priority or higher are admitted first, even if quota is left."
         )
         fix = "Set a higher priority, or use a queue with BestEffortFIFO."
         yield warning("queue-in-order", "queue", message, fix)
@@ -281,19 +281,17 @@ def _unseen(facts: ClusterFacts) -> Iterator[Problem]:
 
 
 def _not_established(facts: ClusterFacts) -> Iterator[Problem]:
-    """Yield one note per thing that could not be looked at, with what is therefore not known; many users may read
-    neither nodes nor other queues.
+    """Yield a note for each kind of object that could not be read, with what is unknown as a result. Many users may
+    read neither nodes nor other queues.
     """
     nodes = next((found for found in facts.selected.values() if isinstance(found, Unseen)), None)
-    known = {"whether nodes for all slices and for a Pathways head are there and can be used": nodes}
+    known = {"whether usable nodes exist for all slices and for a Pathways head": nodes}
     known["whether a JobSet without a queue holds a slice"] = (
         facts.occupied if isinstance(facts.occupied, Unseen) else None
     )
     account = facts.service_account
-    known["with whose rights the pods reach the run's buckets"] = account if isinstance(account, Unseen) else None
+    known["which account the pods use to reach the run's buckets"] = account if isinstance(account, Unseen) else None
     known["whether quota is left in the queue's cohort"] = facts.cohort if isinstance(facts.cohort, Unseen) else None
     for what, unseen in known.items():
         if unseen is not None:
-            yield note(
-                "cluster-not-read", "", f"Not established: {what}. {unseen.why}", "Ask for read access.", kind="unread"
-            )
+            yield note("cluster-not-read", "", f"Unknown: {what}. {unseen.why}", "Ask for read access.", kind="unread")

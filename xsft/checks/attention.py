@@ -21,7 +21,7 @@ from xsft.spec.resolve import Run
 LANES = 128
 """Numbers in a row of the chip's vector registers."""
 DEFAULT_BLOCK = 512
-"""Of every sa_block_* key. source: maxtext@0.2.5 configs/base.yml."""
+"""Default of every sa_block_* key. source: maxtext@0.2.5 configs/base.yml."""
 OTHER_KERNELS = frozenset({"compressed", "block_diffusion"})
 """Values of attention_type whose sequences MaxText pads itself, or whose mask is another one."""
 SEQUENCE_AXES = tuple(f"{group}_{axis}_parallelism" for group in ("ici", "dcn") for axis in ("context", "sequence"))
@@ -52,7 +52,7 @@ def _context(run: Run, keys: Mapping[str, Value], length: float) -> Iterator[Pro
     if known and length > known and not own and (run.spec.model.checkpoint or run.spec.model.hf):
         message = (
             f"max_target_length {length:g} is more than the {known:,} positions that {run.spec.model.name} was trained"
-            " for: what it computes behind them is worth nothing, and MaxText does not say so."
+            " for: its output for later positions is useless, and MaxText gives no error."
         )
         fix = f"Set at most {known}, or give a reason under checks: if the run is to lengthen the context."
         yield warning("sequence-beyond-context", where_of("max_target_length", run), message, fix)
@@ -77,7 +77,8 @@ def _order(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _uses_flash(run: Run, keys: Mapping[str, Value], length: float) -> bool:
-    """Return whether MaxText takes the kernel, with whole sequences on each chip. Autoselected: from 128 tokens on."""
+    """Return whether MaxText uses the kernel, with whole sequences on each chip. `autoselected` uses it from 128 tokens
+    up."""
     attention = keys.get("attention", "autoselected")
     split = any((number(keys.get(axis)) or 1) != 1 for axis in SEQUENCE_AXES)
     model = pins(run.spec.model.name)
@@ -104,12 +105,12 @@ def misfit(length: int, blocks: Mapping[str, int]) -> str | None:
     cut = {name: min(block, length) for name, block in blocks.items()}
     for name in chain(ROWS, COLUMNS):
         if length % cut[name]:
-            return f"{name} {cut[name]} does not divide it"
+            return f"{name} {cut[name]} does not divide the length"
     for part, whole in zip(PARTS, COLUMNS, strict=False):
         if cut[whole] % cut[part]:
             return f"{part} {cut[part]} does not divide {whole} {cut[whole]}"
     wide = next((name for name in IN_LANES if cut[name] % LANES), None)
-    return f"{wide} {cut[wide]} is no multiple of {LANES}" if wide else None
+    return f"{wide} {cut[wide]} is not a multiple of {LANES}" if wide else None
 
 
 def _fix(length: int, keys: Mapping[str, Value]) -> str:

@@ -99,7 +99,7 @@ def _without_arrays(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
 
 
 def _check_to_convert(run: Run, facts: Facts) -> Iterator[Problem]:
-    """Check what is converted of the weights that model.hf names."""
+    """Check how much of the weights in model.hf has been converted."""
     found, hf = facts.checkpoint, run.spec.model.hf
     if found is None or hf is None:
         return
@@ -122,7 +122,7 @@ def _checkpoint_missing(run: Run, found: CheckpointFacts) -> Problem:
 
 
 def right_level(found: CheckpointFacts, key: str) -> str:
-    """Return the advice what to set the key to; public because the check of adapters gives it too."""
+    """Return the advice for the key's value; the check of adapters gives it too."""
     if found.near:
         return f"Set {key}: {found.near}"
     if "Hugging Face" in found.detail:

@@ -49,8 +49,8 @@ def version_problems(
     if version is None or not labelled or not _is_before(version, SUSPENDABLE):
         return
     message = (
-        f"JobSet {version} refuses to suspend a run that Kueue started with the node labels of a flavor"
-        f" ({', '.join(labelled)}): a run that Kueue evicts goes on, and those that wait for its quota never start."
+        f"JobSet {version} cannot suspend a run that Kueue started with the node labels of a flavor"
+        f" ({', '.join(labelled)}): an evicted run continues, and runs that wait for its quota never start."
     )
     look = shlex.join(("kubectl", "--context", context, "-n", CONTROLLERS["JobSet"].namespace, "get", "deployment"))
     fix = f"Ask the administrator to upgrade JobSet to v{_dotted(SUSPENDABLE)} or later; {look} -o wide shows it."
@@ -69,7 +69,7 @@ def version_of(deployment: JsonObject) -> str | None:
 
 
 def _is_before(version: str, release: tuple[int, ...]) -> bool:
-    """Return whether the version is older; False for a tag that is no release."""
+    """Return whether the version is older; False for a tag that is not a release."""
     numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
     return numbers is not None and tuple(map(int, numbers.groups())) < release
 
@@ -107,7 +107,7 @@ def _not_ready(name: str, deployment: JsonObject, context: str) -> Problem:
 def _unmanaged(queue: str, context: str) -> Problem:
     message = (
         f"Kueue does not manage the JobSet, although it names the queue {queue}: the dry run came back unsuspended. Its"
-        " pods would start at once, without quota, beside the runs that hold it."
+        " pods would start at once, without quota, on chips that other runs hold."
     )
     kueue = CONTROLLERS["Kueue"]
     kubectl = shlex.join(("kubectl", "--context", context, "-n", kueue.namespace))

@@ -15,7 +15,7 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
 UNKNOWN = "access, the revision, whether it has safetensors, whether they are quantised, and its vocabulary"
-"""What the hub's answer establishes."""
+"""Facts that only the hub's answer gives."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -41,14 +41,15 @@ def _quantized(repo: str, said: str) -> Problem:
 
 
 def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:
-    """Check that the tokenizer fits the embedding: a token beyond it is read as another row, without an error."""
+    """Check that the embedding has a row for every token: a higher token id is read as another row, without an
+    error."""
     tokens = facts.tokenizer.vocabulary if facts.tokenizer else None
     rows = facts.source.vocabulary if facts.source else None
     model, own = run.model, "vocab_size" in run.spec.overrides.maxtext
     if model and not own and model.tokenizer_family not in ONE_MORE and rows and rows > model.vocab:
         message = (
-            f"The weights have {rows:,} rows in their embedding, and {model.name} {model.vocab:,}: tokens were added to"
-            " them, and to_maxtext stops at these or leaves them out."
+            f"The weights have {rows:,} rows in their embedding, and {model.name} {model.vocab:,}: tokens were added "
+            "to the weights. to_maxtext fails on these tokens, or leaves them out."
         )
         fix = "Use weights without added tokens, or with tokens in rows that the model does not use."
         yield warning("weights-vocabulary", "model.hf.repo", message, fix)
@@ -73,7 +74,8 @@ the key."""
 
 
 def _compare_with_config(run: Run, keys: Mapping[str, Value], told: Mapping[str, float]) -> Iterator[Problem]:
-    """Compare config.json with MaxText's configuration: to_maxtext does not read it, and stops at other sizes only."""
+    """Compare config.json with MaxText's configuration: to_maxtext does not read it, and fails only if the sizes
+    differ."""
     own = pins(run.spec.model.name)
     wanted = {field: keys.get(key, own.get(key, default)) for field, (key, default) in COMPUTATION.items()}
     differing = ", ".join(
@@ -84,7 +86,7 @@ def _compare_with_config(run: Run, keys: Mapping[str, Value], told: Mapping[str,
     if differing and run.conversion and run.model and run.model.built_in:
         message = (
             f"The config.json of {run.conversion.source.repo} differs from MaxText's {run.model.name}: {differing}."
-            " The converter does not read config.json, so it would not stop."
+            " The converter does not read config.json, so it would not report this."
         )
         fix = "Set MaxText's key in overrides.maxtext, with override_model_config: true, or use other weights."
         yield warning("weights-config", "model.hf.repo", message, fix)

@@ -47,15 +47,17 @@ def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
             f"The conversion takes about {taken / GIB:,.0f} GiB of memory, with its download; a {tpu.machine_type} has"
             f" {tpu.host_memory / GIB:,.0f} GiB."
         )
-        fix = "Convert on a CPU node of the cluster: no --on-tpu."
+        fix = "Convert on a CPU node of the cluster: leave out --on-tpu."
         yield error("conversion-memory", "model.hf", message, fix)
     idle = f", and {tpu.hosts - 1} of its {tpu.hosts} hosts" if tpu.hosts > 1 else ""
     message = (
-        f"The conversion takes a whole slice, {tpu.describe}: its chips{idle} do nothing until it ends."
+        f"The conversion takes a whole slice, {tpu.describe}: its chips{idle} are idle until it ends."
         f" It needs about {taken / GIB:,.0f} GiB of memory on one {tpu.machine_type}"
         f"{', which is not checked' if tpu.host_memory is None else ''}."
     )
-    yield warning("conversion-on-tpu", "", message, "Convert on a CPU node where the cluster has one: no --on-tpu.")
+    yield warning(
+        "conversion-on-tpu", "", message, "If the cluster has CPU nodes, convert on one of them: leave out --on-tpu."
+    )
 
 
 def _conversion_too_large(memory: int) -> Problem:

@@ -25,7 +25,7 @@ FLAVOR = "cpu-user"
 POOL = {"cloud.google.com/gke-nodepool": "cpu-np"}
 """xpk's node pool for Pathways heads; its flavor has that name. source, both: xpk@1.16.0 core/kueue_manager.py"""
 OWN_FLAVOR = "xsft-cpu"
-"""The flavor's name if the queue uses xpk's already, for a flavor may stand in one group of a queue only."""
+"""The flavor's name if the queue already uses xpk's: a queue may list a flavor in one group only."""
 
 
 def cpu_quota_problems(
@@ -48,7 +48,7 @@ def cpu_quota_problems(
 
 def node_problems(nodes: tuple[JsonObject, ...], demand: Demand) -> Iterator[Problem]:
     """Yield a warning if none of `nodes` (those without chips) holds the job; a node pool may grow or be added, so it
-    is no error."""
+    is not an error."""
     for pods in demand.pod_sets:
         each = pods.requests.get("memory", Decimal(0)) / (pods.pods or 1)
         largest = max(nodes, key=_allocatable_memory, default=None)

@@ -24,7 +24,8 @@ read time out from the hub."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check for data that would stop the run at its first row, end it early, or lie where the pods cannot read it."""
+    """Check for data that would stop the run at its first row, end it early, or be in a place that the pods cannot
+    read."""
     known = dataset(run.spec.data.hf_path)
     yield from _check_columns(run)
     yield from _files(run)
@@ -111,8 +112,8 @@ def _enough(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Probl
     most = rows * epochs // per_step if per_step else 0
     if run.spec.train.steps > most:
         message = (
-            f"{run.spec.train.steps} steps of {per_step} sequences need {run.spec.train.steps * per_step:,} rows; "
-            f"there are {rows * epochs:,}. MaxText would stop after at most {most} steps and exit 0."
+            f"{run.spec.train.steps} steps of {per_step} sequences need {run.spec.train.steps * per_step:,} rows; the "
+            f"data has {rows * epochs:,}. MaxText would stop after at most {most} steps and exit 0."
         )
         fix = (
             f"Use at most {most} steps, or set data.num_epoch to {-(-run.spec.train.steps * per_step // rows)} or more."

@@ -96,7 +96,7 @@ def quantity(text: object) -> Decimal:
     """Return a Kubernetes quantity (`500m`, `2000G`, `64`, `1e3`) as a number. Raises ValueError for anything else."""
     found = _QUANTITY.fullmatch(str(text))
     if found is None or found[2] not in _UNITS:
-        raise ValueError(f"{text!r} is no Kubernetes quantity")
+        raise ValueError(f"{text!r} is not a Kubernetes quantity")
     return Decimal(found[1]) * _UNITS[found[2]]
 
 

@@ -1,4 +1,5 @@
-"""Check environment variables, XLA flags and the size of the command: does each arrive, and mean what it says? Pure."""
+"""Check environment variables, XLA flags and the size of the command: each reaches its process and has an effect.
+Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ github.com/huggingface/transformers/issues/28204, "Expected 4 worker addresses, 
 
 
 class EnvHabit(Struct, frozen=True, kw_only=True):
-    """A variable that does something else in a pod than where it is usually set."""
+    """A variable that has another effect in a pod than on the machines where it is usually set."""
 
     id: Literal["env-offline", "env-proxy", "env-replaces-image", "env-credentials", "env-hub", "env-jax", "env-path"]
     names: str
@@ -62,8 +63,8 @@ OFFLINE = EnvHabit(
 PROXY = EnvHabit(
     id="env-proxy",
     names="(?i)(all|http|https|grpc)_proxy",
-    message="gRPC sends the hosts' connections to each other, or to Pathways, through it too, and they may hang.",
-    fix="Remove it, or name the addresses that go without it in no_proxy.",
+    message="gRPC also uses this proxy between the hosts, and to Pathways; the connections may hang.",
+    fix="Remove it, or exclude these addresses by no_proxy.",
 )
 """source: jax@0.11.0 _src/distributed.py [State.initialize], which warns of every such variable."""
 HABITS = (
@@ -83,7 +84,7 @@ HABITS = (
         id="env-jax",
         names="JAX_(DISABLE_(JIT|MOST_OPTIMIZATIONS)|ENABLE_X64)",
         switch=True,
-        message="it is for debugging: compilation or its optimisations are off, or numbers have 64 bits.",
+        message="it is for debugging: it disables compilation or optimisation, or computes with 64 bits.",
         fix="Remove it.",
     ),
     EnvHabit(
@@ -132,7 +133,7 @@ does not."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check names, values and flags on a cluster; names that bash does not keep matter only there."""
+    """Check names, values and flags for a cluster. Only there a shell starts the trainer, and bash drops some names."""
     del keys, facts
     yield from _check_env_values(run)
     if not run.spec.on_cluster:
@@ -277,15 +278,15 @@ def _given_flags(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _illegal_values(run: Run) -> Iterator[Problem]:
-    """Check values of which a flag's name tells the type, and misspelt true and false. libtpu ends with `Illegal value
-    '96M' specified for flag` (run with libtpu 0.0.44, also for `treu` and `true,`).
+    """Check values whose type follows from the flag's name, and misspelt true and false. libtpu ends with `Illegal
+    value '96M' specified for flag` (run with libtpu 0.0.44, also for `treu` and `true,`).
     """
     for where, flag in _given_flags(run):
         name, _, value = flag.partition("=")
         amount = AMOUNT.fullmatch(name)
         if value and (not WHOLE.fullmatch(value) if amount else _is_misspelt_switch(value)):
             wanted = f"a whole number of {amount[1]}" if amount else "true or false"
-            message = f"{redact(flag)} has no legal value, and libtpu would stop: the flag takes {wanted}."
+            message = f"{redact(flag)} has an invalid value: libtpu would stop. The flag takes {wanted}."
             yield error("xla-flag-value", where, message, "Write it without unit, quotes or comma.", kind="disputable")
 
 

@@ -45,7 +45,7 @@ def _check_exported_arrays(inputs: ExportInputs, found: CheckpointFacts) -> Iter
         message = (
             f"{found.path} does not hold {inputs.model}, which {inputs.training} trained: {mismatch_text(told)}{has}"
         )
-        fix = "Look at it with `xsft checkpoint inspect`; another run may have written into this run's folder."
+        fix = "Inspect it: `xsft checkpoint inspect`. Another run may have written into this run's folder."
         yield error("export-other-model", "", message, fix)
 
 

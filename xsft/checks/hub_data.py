@@ -1,4 +1,4 @@
-"""Check a data set on the hub by the hub's own answer: access, configuration, splits and columns. Pure."""
+"""Check a data set against the hub's answer: access, configuration, splits and columns. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HUB = "https://huggingface.co"
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Yield what the hub says against the data section."""
+    """Yield the problems of the data section that the hub's answer shows."""
     del keys
     found, path = facts.hub_data, run.spec.data.hf_path
     if found is None:
@@ -26,8 +26,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     elif found.access != "read":
         yield _no_access(run, found, path)
     elif found.script:
-        message = f"{path} is loaded by a program of its own, {found.script}, which datasets refuses since 4.0."
-        fix = "Take a data set of parquet or JSON files, or write its rows as such, and name them: data.hf_train_files."
+        message = f"{path} is loaded by its own script, {found.script}; datasets 4.0 and newer refuse such scripts."
+        fix = "Use a data set of parquet or JSON files, or write its rows to such files and set data.hf_train_files."
         yield error("hub-data-script", "data.hf_path", message, fix, kind="disputable")
     elif not found.splits:
         message = f"The hub has no table of the configurations of {path}."
@@ -37,7 +37,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _no_access(run: Run, found: HubDataFacts, path: str) -> Problem:
-    """A run on a cluster reads with its own token, which is never asked with."""
+    """A run on a cluster reads with its own token; xsft never uses that token to ask the hub."""
     what = "is gated" if found.access == "gated" else "does not exist on the hub, or is private"
     message = f"{path} {what}: your login (or, without one, an anonymous request) may not read it."
     if run.spec.on_cluster and run.spec.secrets.hf_token is not None:

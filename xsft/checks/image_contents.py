@@ -48,23 +48,25 @@ def image_problems(look: ImageLook, run: Run, *, trains: bool) -> Iterator[Probl
 
 def _image_unread(look: ImageLook, run: Run) -> Problem:
     message = (
-        f"Not established: whether the image {look.ref} is there, is for {PLATFORM} and has MaxText"
+        f"Unknown: whether the image {look.ref} exists, is for {PLATFORM} and has MaxText"
         f" {run.spec.image.maxtext}. {look.why} (asked with {look.asked_with})"
     )
-    return note("image-not-read", "image.ref", message, "Log in to its registry, and check again.", kind="unread")
+    return note(
+        "image-not-read", "image.ref", message, "Log in to the registry, and run the check again.", kind="unread"
+    )
 
 
 def unread_with_secret(run: Run, secret: str) -> Problem:
-    """Return the note on an image that the pods pull with the login in a Secret, which does not leave the cluster; its
-    fix is the commands that would tell."""
+    """Return the note on an image that the pods pull with the login in a Secret, which never leaves the cluster. Its
+    fix is the commands that test that login."""
     message = (
-        f"Not established: whether the image {run.spec.image.ref} is there, is for {PLATFORM} and has MaxText"
+        f"Unknown: whether the image {run.spec.image.ref} exists, is for {PLATFORM} and has MaxText"
         f" {run.spec.image.maxtext}. The pods pull it with the login in the Secret {secret}, which xsft does not read."
     )
     login = 'go-template={{index .data ".dockerconfigjson" | base64decode}}'
     read = shlex.join(("kubectl", "-n", run.namespace, "get", "secret", secret, "-o", login))
     inspect = shlex.join(("docker", "--config", "pull", "manifest", "inspect", str(run.spec.image.ref)))
-    fix = f"To see whether that login may read it: mkdir -m 700 pull && {read} > pull/config.json && {inspect}"
+    fix = f"To check that this login can read the image: mkdir -m 700 pull && {read} > pull/config.json && {inspect}"
     return note("image-not-read", "image.pull_secret", message, fix, kind="unread")
 
 
@@ -81,7 +83,7 @@ def _check_configuration(ref: str, found: ImageConfiguration, run: Run, *, train
         yield warning("image-large", "image.ref", message, "Leave out weights, data and build tools.")
     contents = contents_of(found, ref)
     if not contents.is_known:
-        message = f"Nothing is known of the packages in {ref}: no label, variable or SBOM of it names MaxText or JAX."
+        message = f"The packages in {ref} are unknown: none of its labels, variables and SBOMs names MaxText or JAX."
         yield note(
             "image-contents-unknown",
             "image.ref",
@@ -101,7 +103,7 @@ def _check_configuration(ref: str, found: ImageConfiguration, run: Run, *, train
 def _entrypoint(ref: str, found: ImageConfiguration) -> Iterator[Problem]:
     program = found.entrypoint[0].rpartition("/")[2] if found.entrypoint else "sh"
     if program not in SHELLS:
-        message = f"The entrypoint of {ref}, {' '.join(found.entrypoint)}, does not run: xpk starts bash in its place."
+        message = f"The entrypoint of {ref}, {' '.join(found.entrypoint)}, does not run: xpk starts bash instead."
         fix = "Nothing, unless it prepares what the trainer needs; then put that into the image (ENV, RUN)."
         yield note("image-entrypoint", "image.ref", message, fix)
 

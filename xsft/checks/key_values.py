@@ -1,6 +1,6 @@
 """Check the values of overrides against the types that MaxText's own parser has for its keys. Pure.
 
-Values are judged as pydantic judges them: a number may be written as text, 1 and `yes` are true, no number is a text.
+The rules are pydantic's: a number may be written as text, 1 and `yes` are true, and a number is never a text.
 tests/contract/test_key_values.py compares with the parser.
 """
 
@@ -40,7 +40,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def misfit(value: Value, known: KeyType) -> str | None:
-    """Return what the key takes, in words, if the value is something else."""
+    """Return a description of the values that the key takes, if this value is not one of them."""
     if value is None:
         return None  # MaxText reads null as its default, or as a text
     if known.values is not None and not isinstance(value, list) and _as_text(value) in known.values:
@@ -54,7 +54,7 @@ def misfit(value: Value, known: KeyType) -> str | None:
 
 
 def _as_text(value: str | float) -> str:
-    """Return the value as it stands in a list of allowed ones, where True is 1."""
+    """Return the value as lists of allowed values write it, where True is 1."""
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Check the learning rate and the optimizer: values that destroy the weights, or that train nothing. Pure."""
+"""Check the learning rate and the optimizer for values that destroy the weights, or that train nothing. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     for key, most in LARGEST_EPS.items():
         found = number(keys.get(key))
         if found is not None and found >= most:
-            message = f"{key} {found:g} is larger than what Adam adds it to: almost nothing is learned."
+            message = f"{key} {found:g} is larger than the values to which Adam adds it: almost nothing is learned."
             yield warning("learning-rate-low", where_of(key, run), message, "Remove it.")
     if rate is None or rate <= highest:
         return
@@ -98,11 +98,11 @@ def _warmup(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _decay(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Check what AdamW takes off each weight over the run: rate x decay in a step, at a rate of half its peak."""
+    """Check how much AdamW shrinks each weight over the run: by rate x decay in a step, at half the peak rate."""
     rate, decay = number(keys.get("learning_rate", DEFAULT_RATE)), number(keys.get("adam_weight_decay"))
     shrunk = (rate or 0) * (decay or 0) * run.spec.train.steps / 2
     if run.spec.on_cluster and run.spec.model.checkpoint and shrunk > MOST_DECAY:
-        message = f"adam_weight_decay {decay:g} takes {1 - math.exp(-shrunk):.0%} off every weight over the run."
+        message = f"adam_weight_decay {decay:g} shrinks every weight by {1 - math.exp(-shrunk):.0%} over the run."
         yield warning("weight-decay-high", where_of("adam_weight_decay", run), message, "Use 0.1 or less.")
 
 
@@ -121,14 +121,16 @@ def _adam(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _dropout(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Check for a rate that drops everything, in a model that uses it: most switch it off."""
+    """Check for a dropout rate of 1 in a model that uses dropout; most models disable it."""
     rate, on = (
         number(keys.get("dropout_rate")),
         keys.get("enable_dropout", pins(run.spec.model.name).get("enable_dropout")),
     )
     if rate is not None and rate >= 1 and on is not False:
         message = f"dropout_rate is {rate:g}: every activation is dropped, and nothing is trained."
-        yield error("optimizer-value", where_of("dropout_rate", run), message, "Give less than 1.", kind="disputable")
+        yield error(
+            "optimizer-value", where_of("dropout_rate", run), message, "Set it to less than 1.", kind="disputable"
+        )
     elif rate and on is False:
         message = f"dropout_rate={rate:g} has no effect: enable_dropout is off for {run.spec.model.name}."
         yield warning("no-op-key", where_of("dropout_rate", run), message, "Remove it.")

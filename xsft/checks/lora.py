@@ -75,9 +75,10 @@ def _dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:
 def _attention(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if keys.get("attention") == "flash":
         message = (
-            "attention=flash stops LoRA: adapters are put in by tracing one token, and flash wants multiples of 128."
+            "attention=flash stops LoRA: MaxText adds adapters by tracing one token, and flash requires multiples of "
+            "128."
         )
-        fix = "Remove it: autoselected is flash from 128 tokens up."
+        fix = "Remove it: the default, autoselected, uses flash from 128 tokens up."
         yield error("lora-flash", where_of("attention", run), message, fix)
 
 
@@ -89,7 +90,7 @@ def _modules(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             yield note(
                 "lora-attention-only",
                 "lora.module_path",
-                "These adapters change attention only; the experts stay as they are.",
+                "These adapters change attention only; the experts are not trained.",
             )
         return
     if run.model.lora_module_path:

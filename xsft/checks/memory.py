@@ -43,11 +43,11 @@ FITS = {
     "fit-invalid": "no: it cannot be built",
     "fit-unknown": "unknown",
 }
-"""Problem id -> the answer, for the checks that say whether a run fits into memory."""
+"""Problem id -> verdict, for the checks that decide whether a run fits into memory."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check memory, with one statement at most, and the layout that a checkpoint must have for it."""
+    """Yield one statement about memory at most, and a problem of the checkpoint's layout."""
     yield from _scan_axis(keys)
     said = tuple(_statement(run, keys, facts))
     yield from said
@@ -83,7 +83,7 @@ def _compiled_with(run: Run, keys: Mapping[str, Value], facts: Facts) -> str | N
 
 
 def _required(run: Run, said: Sequence[Problem], *, compiled_with: str | None) -> Iterator[Problem]:
-    """Refuse what is not known to fit; a refusal by the compiler is an error of its own."""
+    """Yield an error for a run that is not known to fit; a refusal by the compiler is a separate error."""
     release = run.release.version
     if compiled_with == release or any(problem.severity == "error" for problem in said):
         return
@@ -92,19 +92,21 @@ def _required(run: Run, said: Sequence[Problem], *, compiled_with: str | None) -
         fix = "Ask the TPU compiler: xsft fit FILE says it in minutes, without a TPU."
     else:
         message = (
-            f"The place says fit: required, and the verdict is of MaxText {compiled_with}; the image has {release}."
+            f"The place says fit: required, but the verdict is for MaxText {compiled_with}, and the image has "
+            f"{release}."
         )
         fix = f"Use an image with MaxText {compiled_with}."
     yield error("fit-required", "place", message, fix)
 
 
 def compiled_problem(known: KnownStep, *, release: str) -> Problem:
-    """Return the statement about a step that was compiled on this machine. `release`: the image's MaxText."""
+    """Return the problem or note about a step that was compiled on this machine. `release`: the image's MaxText."""
     return _of_release(_compiled_problem(known), known.entry.versions.get("maxtext", ""), release=release)
 
 
 def _of_release(problem: Problem, compiled_with: str, *, release: str) -> Problem:
-    """Return the problem; with another MaxText in the image the difference is stated, and nothing is refused."""
+    """Return the problem. If the image has another MaxText, the message names both releases, and the problem is not an
+    error."""
     if compiled_with == release:
         return problem
     severity = "warning" if problem.severity == "error" else problem.severity
@@ -121,7 +123,7 @@ def _compiled_problem(known: KnownStep) -> Problem:
             so = " Fewer tokens take less." if known.derived else ""
             return note("fit-known", "tpu", f"{by} {figures_text(one)}. It fits.{so}")
         case Marginal() as one:
-            message = f"{by} {figures_text(one)}. The compiler accepts it; a chip may not."
+            message = f"{by} {figures_text(one)}. The compiler accepts it, but a chip may run out of memory."
             return warning("fit-marginal", "tpu", message, SHORTER)
         case DoesNotFit(needed_gib=needed, limit_gib=limit):
             so = " More tokens take more." if known.derived else ""
@@ -161,8 +163,8 @@ def _fitting_place(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str,
 
 
 def _catalogued_problem(verdict: CompilerVerdict, *, derived: bool) -> Problem:
-    """Return the statement about a compiled run. `derived`: the compiled run has other tokens."""
-    figures = f"{verdict.peak_gib} GiB at the peak" + (f", {verdict.sum_gib} in sum" if verdict.sum_gib else "")
+    """Return the problem or note about a compiled run. `derived`: the compiled run has other tokens."""
+    figures = f"{verdict.peak_gib} GiB at the peak" + (f", {verdict.sum_gib} in total" if verdict.sum_gib else "")
     what = f"this run with {verdict.tokens:,} tokens" if derived else "this run"
     message = (
         f"The TPU compiler's figure for {what} (row {verdict.id}): {figures}, of {verdict.limit_gib} GiB per chip."
@@ -173,7 +175,12 @@ def _catalogued_problem(verdict: CompilerVerdict, *, derived: bool) -> Problem:
             so = " Fewer tokens take less." if derived else ""
             return note("fit-known", "tpu", f"{message} It fits.{so}{more}")
         case "marginal":
-            return warning("fit-marginal", "tpu", f"{message} The compiler accepts it; a chip may not.{more}", SHORTER)
+            return warning(
+                "fit-marginal",
+                "tpu",
+                f"{message} The compiler accepts it, but a chip may run out of memory.{more}",
+                SHORTER,
+            )
         case "no":
             so = " More tokens take more." if derived else ""
             return error("fit-refused", "tpu", f"{message} It does not fit.{so}{more}", SMALLER)

@@ -39,7 +39,7 @@ OWN_RULES = ("custom_mesh", "custom_mesh_and_rule", "logical_axis_rules", "mesh_
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check for shapes that JAX or MaxText would refuse once the slices are up."""
+    """Check for shapes that JAX or MaxText would refuse after the slices have started."""
     del facts
     if run.spec.on_this_machine:
         yield from _check_mesh_here(run)
@@ -192,7 +192,7 @@ def _dimensions(model: CatalogModel, whole: Axes) -> Iterator[Problem]:
     for name, size in (("embedding", model.emb), *_low_ranks(model)):
         if size % ways:
             message = f"{model.name}'s {name} dimension {size} is not divisible by fsdp × context × expert = {ways}."
-            fix = f"Make that product a divisor of {size} and give the rest to tensor or data."
+            fix = f"Make that product a divisor of {size}, and use the other chips for tensor or data."
             yield error("mesh-not-dividing", "parallelism", message, fix)
     if model.moe and model.experts % max(1, whole.get("expert", 1)):
         message = f"expert {whole['expert']} does not divide {model.name}'s {model.experts} experts."

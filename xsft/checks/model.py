@@ -109,10 +109,10 @@ def _check_weights_folder(run: Run) -> Iterator[Problem]:
 
 
 def _stops(run: Run, since: str) -> Problem:
-    """Return the problem that the conversion stops.
+    """Return the problem that the conversion fails.
 
-    source: `missing keys: {'MoEBiasVar-decoder-moe_layers-…-gate-bias'}` of to_maxtext@0.2.5, which still reads the
-    checkpoints of 0.2.4.
+    source: to_maxtext@0.2.5, `missing keys: {'MoEBiasVar-decoder-moe_layers-…-gate-bias'}`; it still reads checkpoints
+    of 0.2.4.
     """
     message = f"to_maxtext of MaxText {run.release.version} fails for {run.spec.model.name} before it reads weights."
     older = [version for version in versions()[: versions().index(since)] if version[0].isdigit()]
@@ -136,7 +136,11 @@ def _revision(run: Run) -> Iterator[Problem]:
 def _check_tokenizer(run: Run) -> Iterator[Problem]:
     given, version = run.tokenizer, run.release.version
     if given is None:
-        default = "Llama 2's" if run.release.needs_tokenizer_path else "Llama 2's, as MaxText knows none for this model"
+        default = (
+            "Llama 2's"
+            if run.release.needs_tokenizer_path
+            else "Llama 2's, because MaxText has no default for this model"
+        )
         message = f"No tokenizer: MaxText {version} would silently use {default}, and train on wrong tokens."
         yield error("tokenizer-missing", "model.tokenizer", message, f"Set one, e.g. {_example(run)}.")
     elif run.spec.data.pipeline != "grain" and _is_file(given):
@@ -151,18 +155,18 @@ def _check_tokenizer(run: Run) -> Iterator[Problem]:
 
 
 def _is_file(tokenizer: str) -> bool:
-    """Return whether it is named like SentencePiece's or tiktoken's file, or one of a tokenizer's folder."""
+    """Return whether the name is that of a SentencePiece or tiktoken file, or of a file in a tokenizer's folder."""
     name = tokenizer.rpartition("/")[2]
     return name.startswith("tokenizer.") or name.endswith((".model", ".json", ".tiktoken"))
 
 
 ONE_MORE = frozenset({"gemma3", "gemma4"})
-"""Families of which the tokenizer has a token of images behind the last row, which no text contains."""
+"""Families whose tokenizer has an image token after the last row; no text contains it."""
 
 
 def _beyond(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check for tokens that the embedding has no row for: JAX takes the last row in their place, without an error. The
-    rows of the weights count if they are known (checks.conversion)."""
+    """Check for tokens without a row in the embedding: JAX uses the last row instead, without an error. If the rows of
+    the weights are known, checks.conversion checks them."""
     tokens = facts.tokenizer.vocabulary if facts.tokenizer else None
     rows = number(keys.get("vocab_size")) or (run.model.vocab if run.model else None)
     known = facts.source is not None and facts.source.vocabulary is not None
@@ -184,7 +188,7 @@ def _example(run: Run) -> str:
 
 def _chat_template(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> Iterator[Problem]:
     """Check for a chat template: every column set becomes a conversation that the tokenizer's template formats
-    (hf_data_processing.py). The tokenizer's own files are read where they are on this machine."""
+    (hf_data_processing.py). The tokenizer's files are read if they are on this machine."""
     given = run.tokenizer
     in_image = str(keys.get("chat_template_path") or "").startswith("/") and at_least(run.release.version, "0.2.2")
     if given is None or keys.get("chat_template") or in_image:
@@ -253,11 +257,12 @@ BUILT_BY_MODEL = frozenset(
         "topk_routing_group",
     }
 )  # fmt: skip
-"""Such keys that models set in their own configuration; with override_model_config MaxText takes another value."""
+"""Such keys that models set in their own configuration; override_model_config lets MaxText accept another value."""
 
 
 def _architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Check for another computation than the weights were trained with; a longer context may need other positions."""
+    """Check for keys that change the computation that the weights were trained with. A longer context may need other
+    position embeddings."""
     weights = run.spec.model.checkpoint or run.spec.model.hf
     longest, length = context_length(run.spec.model.name), number(keys.get("max_target_length")) or 0
     own = pins(run.spec.model.name)
@@ -268,7 +273,7 @@ def _architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         if None in (trained, given) or key not in BUILT_BY_MODEL or kept or same(given, trained) or lengthens:
             continue
         message = (
-            f"{run.spec.model.name} was trained with {key} {trained!r}, and {given!r} is given: the weights"
-            " fit, and the model computes something else, without an error."
+            f"{run.spec.model.name} was trained with {key} {trained!r}, but {given!r} is given: the weights load, and "
+            "the model computes other results without an error."
         )
         yield warning("architecture-changed", where_of(key, run), message, "Remove it, or give a reason under checks:.")

@@ -1,5 +1,4 @@
-"""Check names: short enough for every object Kubernetes derives from them, and read by MaxText as they are written.
-Pure."""
+"""Check names: short enough for the Kubernetes objects derived from them, and read by MaxText as text. Pure."""
 
 from __future__ import annotations
 
@@ -25,24 +24,24 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _check_stage_names(run: Run, facts: Facts) -> Iterator[Problem]:
-    """Check the names of the runs that `xsft run` makes beside the training, before the first of them begins."""
+    """Check the names of the other runs of `xsft run`, before the first stage starts."""
     limit = run_name_limit(mode="mcjax", num_slices=1, hosts=1)
     to_convert = facts.checkpoint is not None and facts.checkpoint.status == "missing" and run.conversion is not None
     later = (stage for stage in later_stages(run.spec.stages) if stage != "serve")  # `serve-name` is its own check
     stages = (*(("convert",) if to_convert else ()), *later)
     if stages and facts.taken_unread:
         message = f"{run.output} was not read: {facts.taken_unread.rstrip('.')}."
-        fix = "Unknown: whether a training already has the name of a stage; the stage's own submission refuses that."
+        fix = (
+            "Unknown: whether a training already has the name of a stage. If so, the stage's submission will refuse it."
+        )
         yield note("stage-names-unknown", "name", message, fix, kind="unread")
     for name in (stage_name(run_name=run.run_name, stage=stage) for stage in stages):
         if len(name) > limit:
-            message = f"{name!r}, the run of a stage, has {len(name)} characters; the limit is {limit}."
+            message = f"{name!r}, the name of a stage's run, has {len(name)} characters; the limit is {limit}."
             fix = f"Shorten name to {limit - len(name) + len(run.run_name)} characters or fewer: --run-name NAME."
             yield error("stage-name-too-long", "name", message, fix)
         elif name in facts.taken:
-            message = (
-                f"{run.output}/{name} is the folder of a training that is named {name}, as a stage of this one is."
-            )
+            message = f"{run.output}/{name} exists: a training has the name {name}, which a stage of this run needs."
             yield error("stage-name-taken", "name", message, "Take another name: --run-name NAME.")
 
 
@@ -76,7 +75,7 @@ def _too_long(run: Run, limit: int) -> Problem:
 
 
 def shortened(name: str, limit: int) -> str:
-    """A name of at most `limit` characters that one still recognises: long words lose their ends, first the longest.
+    """Return a recognisable name of at most `limit` characters: words are cut at their ends, the longest first.
 
     >>> shortened("deepseek-ultrachat-pathways", 20)
     'deepse-ultrac-pathwa'

@@ -16,7 +16,7 @@ from xsft.problems import Problem, error, warning
 
 
 def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, context: str) -> Iterator[Problem]:
-    """Yield an error for a limit that the run exceeds alone, a warning for one that leaves it too little now. Quotas
+    """Yield an error if the run alone exceeds a limit, and a warning if too little is left now. Quotas
     of some pods only, by scope, are left out.
     """
     needed = _needed(demand)
@@ -48,7 +48,8 @@ def _exceeded(
 ) -> Problem:
     message = (
         f"The pods of the run need {asked} together, and the ResourceQuota {name} of the namespace {demand.namespace}"
-        f" has {decimal_text(left)} of {decimal_text(whole)} left: the pods that are created would wait for the others."
+        f" has {decimal_text(left)} of {decimal_text(whole)} left: only some pods would be created, and would wait for "
+        "the others."
     )
     kubectl = shlex.join(("kubectl", "--context", context, "-n", demand.namespace))
     fix = f"Ask for more, or use another namespace: {kubectl} describe resourcequota {name}"

@@ -26,7 +26,7 @@ SHOWN = 3
 
 
 class Obstacle(Struct, frozen=True, kw_only=True):
-    """The reason that a run cannot use a slice now, and the command for it."""
+    """A reason that a run cannot use a slice now, and the command that removes it."""
 
     slice: str
     why: str
@@ -110,8 +110,8 @@ def _slices_missing(shape: Slice, pods: PodSet, *, wanted: int, there: int, obst
     usable = f", of which {there - len(obstacles)} can be used now" if obstacles else ""
     message = (
         f"The cluster has {_count_slices(there, shape)}{usable}; the run asks for {wanted} (nodes with"
-        f" {_list_labels(pods)}). If no node pool grows by itself, the run gets its quota and then waits for nodes"
-        " while it holds it."
+        f" {_list_labels(pods)}). Unless a node pool scales up, the run is admitted and holds its quota while it waits "
+        "for nodes."
     )
     fix = f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={wanted}` adds node pools to a cluster"
     fewer = f"; or request fewer slices (tpu.num_slices: {there})" if there else "; or use another type (tpu.type)"
@@ -146,14 +146,14 @@ def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator
         " waits."
     )
     listing = _nodes_command(pods, context)
-    fix = f"Make that node pool anew with larger machines (xpk's are n2-standard-64); {listing} lists it."
+    fix = f"Recreate that node pool with larger machines (xpk's are n2-standard-64); {listing} lists it."
     yield error("head-node-small", "mode", message, fix, kind="disputable")
 
 
 def _no_head_node(pods: PodSet, asked: Mapping[str, Decimal]) -> Problem:
     message = (
         f"The cluster has no node with {_list_labels(pods)}, where {pods.name} runs (it asks for"
-        f" {_list_amounts(asked)}). If no node pool grows by itself, the workers hold their slices while it waits."
+        f" {_list_amounts(asked)}). Unless a node pool scales up, the workers hold their slices while it waits."
     )
     fix = "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads."
     return warning("head-node-missing", "mode", message, fix)
@@ -176,7 +176,8 @@ def _nodes_command(pods: PodSet, context: str) -> str:
 
 
 def _untolerated(node: JsonObject, pods: PodSet) -> list[JsonObject]:
-    """Return the taints that keep the pods away; not those that Kubernetes sets for a state reported otherwise."""
+    """Return the taints that the pods do not tolerate, without those that Kubernetes sets for a state reported
+    elsewhere."""
     taints = hard_taints((node.get("spec") or {}).get("taints") or ())
     own = [taint for taint in taints if not str(taint.get("key", "")).startswith("node.kubernetes.io/")]
     return [taint for taint in own if not tolerates_all(pods.tolerations, (taint,))]

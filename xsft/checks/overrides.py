@@ -1,4 +1,4 @@
-"""Trainer keys under overrides that a field of the workload holds: which are allowed, by what rules. Pure.
+"""Rules for trainer keys under overrides that belong to a field of the workload. Pure.
 
 An override of a key counts as its field: the rules of the section hold for it, and every check sees it there.
 """
@@ -49,7 +49,7 @@ class Applied(Struct, frozen=True, kw_only=True):
     """Path of a field that is set by an override -> the override's own path."""
 
     def named(self, problem: Problem) -> Problem:
-        """Return the problem with the key path that stands in the file."""
+        """Return the problem with the key path that the file uses."""
         return altered(problem, where=self.set_by.get(problem.where, problem.where))
 
 
@@ -63,7 +63,7 @@ def applied(run: Run) -> Applied:
 
 
 def _owned(run: Run) -> Iterator[tuple[str, Problem]]:
-    """Yield problems for overrides that would replace what is decided elsewhere."""
+    """Yield problems of overrides that would replace a value set elsewhere."""
     bare = replace(run, spec=run.spec.model_copy(update={"overrides": Overrides()}))
     trainer = trainer_of(run)
     refused_anyway = {"hf_access_token"}
@@ -78,7 +78,7 @@ def _owned(run: Run) -> Iterator[tuple[str, Problem]]:
 
 
 def _section_values(run: Run, *, without: Mapping[str, object]) -> dict[str, Value]:
-    """Return the values that enabled sections would hold. Empty text is MaxText's word for none."""
+    """Return the values that enabled sections would hold. MaxText writes none as empty text."""
     keys = {key: value for key, value in run.spec.overrides.maxtext.items() if value not in (None, "")}
     off = {
         "eval": run.spec.eval is None and (number(keys.get(_EVAL)) or 0) <= 0,

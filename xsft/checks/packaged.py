@@ -12,7 +12,7 @@ from xsft.spec.resolve import Run
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check `packaged-data-unknown` and `packaged-data-remote`; in `keys` packaged data is a path already."""
+    """Check `packaged-data-unknown` and `packaged-data-remote`; in `keys`, packaged data is already a path."""
     del facts
     for key, value in keys.items():
         if not isinstance(value, str) or not value.startswith(SCHEME):

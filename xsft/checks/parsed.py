@@ -1,7 +1,7 @@
 """Ask MaxText's own parser about a run, and turn its answer into problems. Pure.
 
-The checks report most of what MaxText refuses, with its fix; the parser has the last word on the rest: types, allowed
-values, and keys that exclude each other.
+The checks report most of what MaxText refuses, with a fix. The parser decides the rest: types, allowed values, and keys
+that exclude each other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xsft.spec.resolve import Run
 from xsft.trainers.trainer import trainer_of
 
 NAMELESS = "run"
-"""Run name in a question: a run of each night asks the same one."""
+"""Run name in every question, so that the cached answer serves runs of any name."""
 
 
 class ParserQuestion(Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class ParserQuestion(Struct, frozen=True, kw_only=True):
     release: str
     argv: tuple[str, ...]
     slices: tuple[tuple[str, str], ...]
-    """Keys that describe the hardware, which is not here."""
+    """Keys that describe the TPUs, which this machine lacks."""
 
 
 class ParserAnswer(Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class ParserAnswer(Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...] = ()
     """Its warnings about keys that it ignores."""
     unanswered: str = ""
-    """Why it was not asked."""
+    """Why the parser was not run."""
 
 
 def question_of(run: Run, argv: Sequence[str]) -> ParserQuestion:
@@ -47,13 +47,15 @@ def question_of(run: Run, argv: Sequence[str]) -> ParserQuestion:
 
 
 def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem]) -> Iterator[Problem]:
-    """Yield what MaxText says besides the problems that were `found` before."""
+    """Yield MaxText's errors and warnings, except those in `found`, the problems of the checks."""
     if answer.unanswered:
         yield from not_asked(answer.unanswered)
     key = _key_in(answer.refused, run)
     if answer.refused and not _is_known(key, found):
         message = f"MaxText {run.release.version} refuses this command line: {_without_noise(answer.refused)}"
-        fix = f"Correct {key}." if key else "Correct what it names; `xsft plan --notes` prints the command line."
+        fix = (
+            f"Correct {key}." if key else "Correct the key that it names; `xsft plan --notes` prints the command line."
+        )
         yield error("maxtext-refuses", where_of(key, run) if key else "", message, fix, kind="disputable")
     for said in answer.ignored:
         yield warning(
@@ -62,9 +64,13 @@ def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem])
 
 
 def not_asked(why: str) -> Iterator[Problem]:
-    message = f"MaxText's own parser was not asked: {why}."
+    message = f"MaxText's parser was not run: {why}."
     yield note(
-        "maxtext-not-asked", "", message, "Unknown: whether it takes the types and values of all keys.", kind="unread"
+        "maxtext-not-asked",
+        "",
+        message,
+        "Unknown: whether MaxText accepts the types and values of all keys.",
+        kind="unread",
     )
 
 
@@ -77,7 +83,7 @@ def _key_in(text: str, run: Run) -> str:
 
 
 def _is_known(key: str, found: Sequence[Problem]) -> bool:
-    """Return whether an error was reported before that says the same, or that MaxText would stop at, too."""
+    """Return whether the checks already reported this, or another error at which MaxText would stop."""
     return any(not key or key in f"{problem.where} {problem.message}" for problem in errors_in(found))
 
 

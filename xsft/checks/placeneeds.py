@@ -65,7 +65,7 @@ class ModeNeed(Struct, frozen=True, kw_only=True):
 
 
 def place_needs(name: str, place: Place, facts: PlaceFacts) -> tuple[ModeNeed, ...]:
-    """Return the needs of both modes; those that the modes share come first."""
+    """Return the needs of both modes; shared needs come first."""
     return (
         *(_controller(controller, place, facts) for controller in CONTROLLERS),
         _namespace(place, facts),
@@ -86,7 +86,8 @@ def missing_needs(needs: Iterable[ModeNeed]) -> Mapping[ModeName, tuple[str, ...
 
 
 def xpk_cluster_line(place: Place, verb: XpkVerb) -> str:
-    """Return xpk's line, which adds what is missing to a cluster that exists; TYPE and N stand for the slices."""
+    """Return the xpk command that adds what an existing cluster lacks, with the placeholders TYPE and N for the
+    slices."""
     where = (f"--cluster={place.cluster}", f"--project={place.project}", f"--zone={place.zone}")
     return shlex.join(("xpk", "cluster", verb, *where, "--tpu-type=TYPE", "--num-slices=N"))
 
@@ -200,7 +201,7 @@ def _need(
 
 def _by_xpk(place: Place, verb: XpkVerb) -> str:
     if place.cluster is None:
-        return "xpk creates it on GKE only; on another cluster ask its administrator."
+        return "xpk creates it on GKE only; on other clusters ask the administrator."
     return xpk_cluster_line(place, verb)
 
 

@@ -1,4 +1,4 @@
-"""Tell with whose rights a run's pods reach its buckets: not the submitter's. Pure.
+"""Check the account that a run's pods use for its buckets; it is not the submitter's. Pure.
 
 source: cloud.google.com/kubernetes-engine/docs/how-to/workload-identity: the annotation of a Kubernetes ServiceAccount,
 the principal of one without it, and the node label, without which pods use the account of their node pool. So do pods
@@ -26,14 +26,14 @@ USER_ROLE = "roles/iam.workloadIdentityUser"
 
 
 class PodIdentity(Struct, frozen=True, kw_only=True):
-    """Whom Google Cloud takes the pods for, and the two commands that tell its rights."""
+    """The pods' identity for Google Cloud, and the two commands that print its rights."""
 
     who: str
     commands: tuple[str, str]
 
 
 class PodRights(Struct, frozen=True, kw_only=True):
-    """The rights of the Google service account that the pods use, as far as the user's login may know them."""
+    """The rights of the Google service account that the pods use, as far as the user's login can read them."""
 
     email: str = ""
     """The account; empty if unknown."""
@@ -53,8 +53,8 @@ def google_account(account: JsonObject) -> str | None:
 
 
 def rights_source(account: JsonObject, nodes: Mapping[str, tuple[JsonObject, ...]], demand: Demand) -> str | None:
-    """Return whose rights to ask for: the email of the pods' Google service account, or `gce://project/zone/machine` of
-    a node, whose account they use; None if neither is known."""
+    """Return the account whose rights to read: the email of the pods' Google service account, or
+    `gce://project/zone/machine` of a node, whose account they use; None if neither is known."""
     if demand.host_network or _pools_without_identity(nodes):
         ids = (str(node.get("spec", {}).get("providerID")) for node in chain.from_iterable(nodes.values()))
         return next((found for found in ids if found.startswith("gce://")), None)
@@ -68,12 +68,12 @@ def _pools_without_identity(nodes: Mapping[str, tuple[JsonObject, ...]]) -> list
 
 
 def member_of(demand: Demand) -> str:
-    """Return how a policy names the pods' ServiceAccount: `[namespace/name]`, behind the pool of its project."""
+    """Return the pods' ServiceAccount as a policy names it: `[namespace/name]`, after the pool of its project."""
     return f"[{demand.namespace}/{demand.service_account}]"
 
 
 def is_bound(policy: JsonObject, member: str) -> bool:
-    """Return whether a policy lets the ServiceAccount use the account; also if it names a set of principals."""
+    """Return whether a policy lets the ServiceAccount use the account, also by a set of principals."""
     members = [
         str(name)
         for binding in policy.get("bindings") or ()
@@ -91,8 +91,8 @@ def identity_problems(
     context: str,
     rights: PodRights | None = None,
 ) -> Iterator[Problem]:
-    """Yield the problems of the pods' identity; a note that names it if its rights were not tested. `account`: the
-    ServiceAccount; `nodes`: those of each pod set. Nothing is known of nodes that are not GKE's.
+    """Yield the problems of the pods' identity, or a note that names it if its rights were not tested. `account`: the
+    ServiceAccount; `nodes`: by pod set. Nodes outside GKE are not checked.
     """
     labels = [node["metadata"].get("labels") or {} for node in chain.from_iterable(nodes.values())]
     pools = sorted({str(found[NODE_POOL]) for found in labels if NODE_POOL in found})
@@ -111,12 +111,12 @@ def identity_problems(
         return
     identity = _of_node_pool(without[0], found, demand) if without else _of_account(email, demand, context)
     message = (
-        f"The pods reach {', '.join(demand.buckets)} with the rights of {identity.who}. Not established: whether these"
-        " suffice; what was asked of the buckets was asked with the rights of your login."
+        f"The pods reach {', '.join(demand.buckets)} with the rights of {identity.who}. Unknown: whether these "
+        "suffice. xsft tested the buckets with your login's rights only."
     )
-    fix = f"To see them: {' ; '.join(identity.commands)}"
+    fix = f"To list these rights: {' ; '.join(identity.commands)}"
     if demand.repository and found.pulls is None:
-        fix += f" ; and who may pull the image, which the nodes do as themselves: {_readers(demand.repository)}"
+        fix += f" ; and who may pull the image (the nodes pull with their own account): {_readers(demand.repository)}"
     yield note("pod-rights-not-checked", "output", message, fix, kind="unread")
 
 
@@ -153,7 +153,10 @@ def _no_effect(email: str, pools: list[str], demand: Demand) -> Problem:
         f"The ServiceAccount {demand.service_account} is annotated with {email}, which has no effect on nodes of"
         f" {', '.join(pools)}: {why}, so they use the node pool's account instead."
     )
-    fix = f"Grant the node pool's account what the run needs. This command prints the account: {_describe(pools[0])}"
+    fix = (
+        "Grant the node pool's account the roles that the run needs. This command prints the account: "
+        f"{_describe(pools[0])}"
+    )
     if not demand.host_network:
         update = f"gcloud container node-pools update {pools[0]} --cluster=… --workload-metadata=GKE_METADATA"
         fix = f"Ask the administrator to run it for each pool: {update}"
@@ -173,7 +176,7 @@ def _unbound(email: str, demand: Demand) -> Problem:
 
 
 def _check_bucket_rights(email: str, rights: PodRights, demand: Demand, *, of_nodes: bool) -> Iterator[Problem]:
-    """Yield an error per bucket: of the first, the output's, every permission is needed; the others are only read."""
+    """Yield an error per bucket. The first, the output's, needs every permission; the others are only read."""
     whose = "their nodes" if of_nodes else f"the Kubernetes ServiceAccount {demand.service_account}"
     for bucket, names in rights.lacking.items():
         needed = (

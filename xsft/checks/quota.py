@@ -98,7 +98,7 @@ def _uncovered(queue: str, groups: tuple[Group, ...], pods: PodSet) -> Iterator[
     for name in sorted(n for n, amount in pods.requests.items() if amount and n not in covered):
         message = f"The ClusterQueue {queue} has no quota for {name}, which {pods.name} requests"
         if name == TPU:
-            fix = "Use another queue, or ask for TPU quota."
+            fix = "Use another queue, or ask the administrator for TPU quota."
             yield error("quota-uncovered", "queue", f"{message}: it would never be admitted.", fix)
         else:
             fix = (
@@ -146,7 +146,7 @@ def _untolerated(flavor: Flavor, pods: PodSet) -> bool:
 
 
 def hard_taints(taints: Iterable[JsonObject]) -> tuple[JsonObject, ...]:
-    """Return the taints that keep pods away; not those that only make a node less preferred."""
+    """Return the taints that exclude pods, without those that only make a node less preferred."""
     return tuple(taint for taint in taints if taint.get("effect") in ("NoSchedule", "NoExecute"))
 
 
@@ -171,8 +171,8 @@ def group_of(
     *,
     cohort: tuple[JsonObject, ...] | None = None,
 ) -> Group:
-    """Return a resource group of the queue, with what is known of its flavors. `cohort`: as for `path_to`; None if it
-    is not known, and the queue can then borrow without bound.
+    """Return a resource group of the queue, with the flavors that could be read. `cohort`: as for `path_to`; None if it
+    is unknown: the queue then counts as able to borrow without limit.
     """
     return Group(
         resources=tuple(group.get("coveredResources") or ()),

@@ -1,4 +1,4 @@
-"""Check whether a JobSet would be admitted now: what its queue, and the cohorts above it, have left. Pure."""
+"""Check whether the queue and its cohorts have enough quota left to admit a JobSet now. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Shortage(Struct, frozen=True, kw_only=True):
 
 
 class QuotaState(Struct, frozen=True, kw_only=True):
-    """A ClusterQueue, and what shares quota with it, as for `path_to`."""
+    """A ClusterQueue, and the queues and cohorts that share quota with it, as for `path_to`."""
 
     queue: JsonObject
     cohort: tuple[JsonObject, ...]
@@ -86,7 +86,7 @@ def in_use_problems(
 
 
 def quota_holder_of(workload: JsonObject) -> QuotaHolder | None:
-    """Return who holds the quota of Kueue's Workload; None if it holds none."""
+    """Return the JobSet that holds quota by this Workload of Kueue; None if it holds none."""
     parsed = workload_of(workload)
     if parsed.cluster_queue is None:
         return None
@@ -118,7 +118,7 @@ def _shortage(state: QuotaState, group: Group, pods: PodSet) -> Shortage | None:
 
 def _held_by(short: Shortage, state: QuotaState, holders: tuple[QuotaHolder, ...] | None) -> str:
     if holders is None:
-        return " Who holds the rest is not known: your login may not list Workloads of all namespaces."
+        return " The holders of the rest are unknown: your login may not list Workloads in all namespaces."
     key, queues = (short.flavor, short.resource), set(state.path[0].queues())
     mine = [one for one in holders if one.cluster_queue in queues and one.used.get(key)]
     ordered = sorted(mine, key=lambda one: (-one.used[key], one.name))

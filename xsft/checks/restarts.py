@@ -1,4 +1,4 @@
-"""Check restarts: which exits of a container restart it, and whether there is time to save before one. Pure."""
+"""Check restarts: the exit codes that restart a container, and the time to save before one. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ In McJAX the peers abort with 134 (run with jax@0.11.0: one of two processes kil
 """
 
 WRAPPER_S = 10
-"""Seconds that xpk's wrapper may take: it forwards SIGTERM, and notices the exit, every 5 s; source: xpk@1.16.0
+"""Seconds that xpk's wrapper may take: every 5 s it forwards SIGTERM, and checks for the exit; source: xpk@1.16.0
 core/docker_container.py."""
 
 
@@ -55,7 +55,7 @@ def _spot(run: Run) -> Iterator[Problem]:
     if tpu is None or tpu.capacity != "spot" or run.spec.restarts.max > 0:
         return
     message = (
-        "Spot slices and no restarts: when a node is preempted its pod is recreated, but the trainer on the other "
+        "Spot slices without restarts: when a node is preempted, its pod is recreated, but the trainer on the other "
         "hosts exits with an error, which ends the run."
     )
     fix = "Set restarts.max, e.g. 10: the run resumes from its last checkpoint."

@@ -19,7 +19,8 @@ BUFFER_ROWS = 1000
 IterableDataset.shuffle, buffer_size; maxtext@0.2.5 input_pipeline/hf_data_processing.py passes only the seed."""
 
 FILES_PER_READER = 8
-"""Files per reader from which on a restart reads random rows again (tests/contract/test_rows_read_twice.py)."""
+"""Files per reader above which the rows that a restart reads again are random
+(tests/contract/test_rows_read_twice.py)."""
 
 _EVERY = re.compile(r"[*?\]}]-of-0*([1-9][0-9]{0,8})(?![0-9])")
 """Pattern of a split's files: `train-*-of-00064.parquet`."""

@@ -1,6 +1,4 @@
-"""Check rows of the data, if they lie on this machine: rows at which MaxText would stop, or that train nothing.
-Pure.
-"""
+"""Check rows of data on this machine: rows on which MaxText would fail, or that train nothing. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ MARKS = ("add_bos", "add_eos")
 """Keys, on by default, with which Grain's pipeline adds tokens to each text; Hugging Face's does not read them."""
 COMPLETION_ONLY = "sft_train_on_completion_only"
 FEW_TOLD = 20
-"""Number of first rows below which a sample tells no type."""
+"""Minimum number of first rows from which a sample decides a type."""
 SEPARATOR = f"{QUESTION_TEXTS}.REASONING_ANSWER_SEPARATOR"
 
 
@@ -56,7 +54,7 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 
 
 def sampled_texts(run: Run, facts: Facts, *, split: Split) -> tuple[tuple[Round, ...], ...]:
-    """Return what the template makes of sampled rows, to be tokenised; empty if that is unknown."""
+    """Return the texts of sampled rows by the template, to be tokenised; empty if they are unknown."""
     found = facts.data if split == "train" else facts.eval_data
     keys = trainer_of(run).trainer_keys(run)
     rules = _message_rules(_split_columns(run, split), keys, facts.tokenizer)
@@ -94,7 +92,7 @@ def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Pro
 
 
 def _template_refused(run: Run, keys: Keys, found: DataFacts, rules: Rules | None, *, where: str) -> Iterator[Problem]:
-    """Check the roles against what the catalogue knows of a template that is not on this machine."""
+    """Check the roles against the catalogue, if the chat template is not on this machine."""
     own = keys.get("chat_template") or keys.get("chat_template_path")
     if rules is None or rules.render or own:
         return
@@ -102,24 +100,24 @@ def _template_refused(run: Run, keys: Keys, found: DataFacts, rules: Rules | Non
         roles = [str(message["role"]) for message in judge_row(row.row, rules).messages]
         if refused := _refused_roles(roles, run.tokenizer or ""):
             what, fix = refused
-            message = f"{row.at} has {what}, at which the chat template of {run.tokenizer} stops."
+            message = f"{row.at} has {what}, which the chat template of {run.tokenizer} refuses."
             yield error("data-template", where, message, f"{fix}: data.chat_template.", kind="disputable")
             return
 
 
 def _refused_roles(roles: Sequence[str], tokenizer: str) -> tuple[str, str] | None:
-    """Return what the tokenizer's template refuses, and the fix; None if nothing is known to be refused."""
+    """Return the part of the row that the tokenizer's template refuses, and the fix; None if none is known."""
     if "system" in roles and refuses_system(tokenizer):
-        return "a system message", "Put its text into the first question, or give a template that takes it"
+        return "a system message", "Move its text into the first question, or set a template that accepts it"
     read = [role for role in roles if role in ROLES]
     if ("user", "user") in pairwise(read) and wants_alternating_roles(tokenizer):
-        return "two questions in a row", "Join them, or give a template that takes both"
+        return "two questions in a row", "Join them, or set a template that accepts both"
     return None
 
 
 def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:
-    """Check that the rows of later files, or behind the first ones, fit the types that the first ones tell. Of a sample
-    only a column without any value in the first rows is judged.
+    """Check that later rows and files have the types of the first ones. In a sample, only a column that is null in all
+    first rows is judged.
     """
     clash, sampled = found.clash, found.counted is None
     if found.problem or clash is None:
@@ -129,8 +127,8 @@ def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:
         return
     given = "is null in all first rows" if clash.told == "null" else f"is of the type {clash.told} in the first rows"
     message = (
-        f"{clash.path} {given}{' that were looked at' if sampled else ''}, from which datasets tells its type, and"
-        f" {_shown(clash.found)} in later ones: MaxText stops with `Couldn't cast array` or `ArrowInvalid`."
+        f"{clash.path} {given}{' that were looked at' if sampled else ''}, from which datasets infers its type, and "
+        f"{_shown(clash.found)} in later ones: MaxText stops with `Couldn't cast array` or `ArrowInvalid`."
     )
     fix = f"Remove {clash.path}, give it one type, or write the rows as parquet: `xsft data prepare FILE`."
     if sampled:
@@ -145,10 +143,14 @@ def _shown(value: object) -> str:
 
 def _not_judged(where: str) -> Problem:
     message = (
-        "The rows were not checked: what data.formatting_func, or a multimodal pipeline, makes of them is not known."
+        "The rows were not checked: xsft cannot predict the output of data.formatting_func or of a multimodal pipeline."
     )
     return note(
-        "data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.", kind="unread"
+        "data-not-read",
+        where,
+        message,
+        "See the rows as MaxText formats them: `xsft data inspect FILE`.",
+        kind="unread",
     )
 
 
@@ -186,7 +188,7 @@ def _check_row_count(run: Run, rows: int) -> Iterator[Problem]:
 
 
 def _message_rules(columns: list[str], keys: Keys, tokenizer: TokenizerFacts | None) -> Rules | None:
-    """Return the rules that make messages of the rows; None if unknown."""
+    """Return the rules that turn rows into messages; None if unknown."""
     function = keys.get("formatting_func_path")
     pipeline = str(keys.get("dataset_type") or "hf")
     if pipeline not in ("hf", "grain") or is_on(keys.get("use_multimodal", False)):
@@ -209,8 +211,8 @@ def _grain_format(keys: Keys) -> Literal["parquet", "arrayrecord"]:
 
 
 def _render(keys: Keys, tokenizer: TokenizerFacts | None) -> Render | None:
-    """Return the function that renders the template; None if it is unknown, or `checks.template` reports a problem of
-    it."""
+    """Return the function that renders the template; None if it is unknown, or if `checks.template` reports a problem
+    of it."""
     own = tokenizer.template if tokenizer else None
     template = str(keys.get("chat_template") or own or "")
     if not template or keys.get("chat_template_path") or tokenizer is None:

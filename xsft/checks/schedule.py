@@ -1,4 +1,4 @@
-"""Check the schedule: steps, checkpoints, profiler, evaluation, and what a restart does to them. Pure."""
+"""Check the schedule: steps, checkpoints, profiler and evaluation, also after a restart. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def _profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         yield error("profiler-window", where_of("profiler", run), message, "Remove the profiler or train more steps.")
     elif may_restart(run):
         message = (
-            f"A restart from step {steps - skipped} or later, and resubmitting the finished run, crash in the profiler."
+            f"The profiler crashes after a restart from step {steps - skipped} or later, and when the finished run is "
+            "resubmitted."
         )
         yield warning(
             "profiler-resume", where_of("profiler", run), message, "Remove the profiler from runs that may restart."
@@ -97,7 +98,7 @@ def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
     if (number(keys.get("eval_steps")) or -1) < 0:
         message = (
             "Each evaluation continues where the previous one stopped; after one pass over the whole split the "
-            "later ones find no data."
+            "later evaluations have no data."
         )
         yield warning(
             "eval-not-rewound",

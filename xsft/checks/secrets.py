@@ -1,4 +1,5 @@
-"""Check secrets: none in the workload, and one if the hub will require it. No message shows a value. Pure."""
+"""Check that the workload contains no secret, and names a token if the hub requires one. No message shows a value.
+Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from xsft.spec.resolve import Run
 from xsft.spec.secrets import is_harmless, looks_secret, names_secret_variable
 
 WANDB = frozenset({"NETRC", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE"})
-"""Variables that give a login, or make W&B go without."""
+"""Variables with a login for W&B, or with which W&B needs none."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -34,7 +35,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         message = (
             "enable_wandb: W&B asks for a login at a terminal, and the pods have none: the run stops at its start."
         )
-        fix = "Set env.WANDB_MODE: offline, or remove it; a login belongs into the image's netrc (env.NETRC)."
+        fix = "Set env.WANDB_MODE: offline, or remove it; put a login into the image's netrc (env.NETRC)."
         yield warning("wandb-login", where_of("enable_wandb", run), message, fix)
 
 

@@ -1,5 +1,4 @@
-"""Check the stages after the training before anything is trained: what is evaluated; the server's image, size and
-accelerators. Pure."""
+"""Check the stages that follow the training: the evaluation, and the server's image, size and accelerators. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +45,9 @@ def _legacy(run: Run) -> Iterator[Problem]:
     stages, fix = run.spec.stages, "Use MaxText 0.2.0 or newer (image.maxtext), or remove the stage."
     release = f"MaxText {run.release.version} has the legacy layout"
     if stages.evaluate is not None:
-        yield error("evaluate-legacy", "stages.evaluate", f"{release}, whose models xsft does not evaluate.", fix)
+        yield error(
+            "evaluate-legacy", "stages.evaluate", f"{release}; xsft cannot evaluate models of that layout.", fix
+        )
     if stages.export is not None:
         yield error("export-legacy", "stages.export", f"{release}, whose exporter cannot read SFT checkpoints.", fix)
     if stages.serve is not None:
@@ -62,10 +63,11 @@ def token_problems(run: Run, *, weights: str) -> Iterator[Problem]:
 
 
 def _export(run: Run) -> Iterator[Problem]:
-    """Check what is exported. A workload with stages.serve and no stages.export has an export with defaults."""
+    """Check that the export can be served. A workload with stages.serve and no stages.export has an export with
+    defaults."""
     export = run.spec.stages.export
     if export is not None and export.what == "adapters":
-        message = "The export has adapters only; the server would lack the base model's weights."
+        message = "The export has only adapters; the server would lack the base model's weights."
         yield error("serve-adapters", "stages.export.what", message, "Write stages.export.what: merged.")
 
 

@@ -20,7 +20,7 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
 MANY_READERS = 16
-"""Number of processes from which on reading all rows in each of them is worth a warning."""
+"""Minimum number of processes for a warning that each of them reads all rows."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -78,7 +78,8 @@ def _grain(run: Run, keys: Mapping[str, Value], found: int) -> Iterator[Problem]
 
 
 def _uneven(run: Run, keys: Mapping[str, Value], facts: Facts, found: int) -> Iterator[Problem]:
-    """Check for files of which some processes get one more than the others, whose rows end first."""
+    """Check for files that do not divide evenly among processes: the run ends with the first process that has no more
+    rows."""
     rows = (facts.data.counted if facts.data else None) or training_rows(run)
     many, per_step = readers(run), rows_per_step(run, keys)
     if rows is None or not found % many or not per_step or is_on(keys.get("generate_padding_batch_train", False)):
@@ -87,8 +88,8 @@ def _uneven(run: Run, keys: Mapping[str, Value], facts: Facts, found: int) -> It
     even = rows * epochs * (found // many * many) // found
     if even // per_step < run.spec.train.steps <= rows * epochs // per_step:
         message = (
-            f"{found} files are no multiple of the {many} processes that read them: those with {found // many} end"
-            f" first, and the run with them, after about {even // per_step} of {run.spec.train.steps} steps."
+            f"{found} files are not a multiple of the {many} processes that read them. Processes with {found // many} "
+            f"files end first, and the run with them, after about {even // per_step} of {run.spec.train.steps} steps."
         )
         fix = f"Split the data into a multiple of {many} files, or use at most {even // per_step} steps."
         yield warning("data-uneven-files", "data", message, fix)

@@ -1,5 +1,4 @@
-"""Check special tokens: which ones MaxText trains at the end of an answer, and which it puts where inference has none.
-Pure.
+"""Check the special tokens that MaxText trains at the end of an answer, and those that inference would not have. Pure.
 
 A target is masked when it equals the pad token (without a pad token: the unknown token); Hugging Face's pipeline masks
 the BOS, too, and Grain's does not. source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id,
@@ -26,8 +25,7 @@ ROUNDS = ["messages"]
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check for answers whose end is masked, for tokens that MaxText repeats in each round, and for what is unknown of
-    the tokenizer."""
+    """Check for a masked end of answers, and for tokens repeated in each round; a note if the tokenizer is unknown."""
     if run.tokenizer is None or _input_pipeline(keys) not in ("hf", "grain"):
         return
     if facts.tokenizer_problem:
@@ -95,7 +93,7 @@ def _own(read: TokenizerFacts) -> SpecialTokens:
 
 
 def _formatted(tokens: SpecialTokens, template: str, read: TokenizerFacts | None) -> SpecialTokens:
-    """Return the tokens with what this template writes; unknown if it cannot be rendered, or ends answers with other
+    """Return the tokens as this template writes them; unknown if it cannot be rendered, or ends answers with other
     text."""
     named = {"bos_token": tokens.bos, "eos_token": tokens.eos, "pad_token": tokens.pad, "unk_token": tokens.unk}
     found = chat_format(template, {name: token for name, token in named.items() if token})
@@ -121,7 +119,10 @@ def _foreign_template(run: Run, template: str, read: TokenizerFacts | None) -> I
     for marker, without in MARKERS.items():
         lacks = marker not in read.special if read and read.special else family in without
         if marker in template and lacks:
-            message = f"data.chat_template writes {marker}, which is no token of {run.tokenizer} but plain text there."
+            message = (
+                f"data.chat_template writes {marker}, which is not a token of {run.tokenizer}: it is read as plain "
+                "text."
+            )
             fix = "Use the template of this model, or a tokenizer and weights that have the token."
             yield warning("chat-template-foreign", "data.chat_template", message, fix)
 
@@ -143,14 +144,14 @@ def _check_answer_end(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
     elif tokens.ends and not trained(tokens):
         end = tokens.ends[0]
         message = (
-            f"{run.tokenizer} ends an answer with {end}, which is also its {lost[end]}: MaxText trains no target "
-            "equal to it, and the model never learns to stop."
+            f"{run.tokenizer} ends an answer with {end}, which is also its {lost[end]}: MaxText masks every target "
+            "equal to it, so the model never learns to stop."
         )
         yield error("answer-end-masked", _token_key(run, end), message, _way_out(tokens, lost[end]))
     elif tokens.ends is None and tokens.eos in lost:
         message = (
-            f"The EOS of {run.tokenizer}, {tokens.eos}, is also its {lost[tokens.eos or '']}: MaxText trains no "
-            "target equal to it. Where it ends the answers, the model never learns to stop."
+            f"The EOS of {run.tokenizer}, {tokens.eos}, is also its {lost[tokens.eos or '']}: MaxText masks every "
+            "target equal to it. If it ends the answers, the model never learns to stop."
         )
         fix = _way_out(tokens, lost[tokens.eos or ""])
         yield warning("answer-end-masked", _token_key(run, tokens.eos), message, fix)
@@ -174,12 +175,12 @@ def _rounds(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
     if not tokens.repeats or run.spec.data.columns != ROUNDS:
         return
     message = (
-        f"MaxText renders each round of a conversation alone, so this tokenizer's template writes {tokens.repeats!r} "
-        "before every round; at inference it stands before the first only."
+        "MaxText renders each round of a conversation separately, so this tokenizer's template writes "
+        f"{tokens.repeats!r} before every round. At inference, only the first round has it."
     )
     fix = (
-        "Train on single rounds, and silence this; or put a system message, which may be empty, at the head of every "
-        "conversation, and let data.chat_template write the head only where one stands."
+        "Train on single rounds, and silence this. Or begin every conversation with a system message, which may be "
+        "empty, and let data.chat_template write the head only for it."
     )
     yield warning("repeated-per-round", "data.columns", message, fix)
 

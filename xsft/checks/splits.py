@@ -1,4 +1,4 @@
-"""Check splits of the data: MaxText reads them as streams, which have names and no slices. Pure.
+"""Check splits of the data: MaxText streams them, so a split has a name and no slice. Pure.
 
 source: maxtext@0.2.5 input_pipeline/hf_data_processing.py (streaming=True), configs/types.py (hf_eval_files);
 datasets@5.2.0 builder.py as_streaming_dataset ("Bad split"), data_files.py sanitize_patterns (files are `train`)

@@ -1,4 +1,4 @@
-"""Check that the processes of a run find each other, and in time. Pure.
+"""Check that the processes of a run can connect to each other in time. Pure.
 
 source: maxtext@0.2.5 configs/base.yml and utils/max_utils.py: `jax_distributed_initialization_timeout` is what JAX's
 coordinator waits for all processes, counted from the start of each; jax@0.11.0 _src/distributed.py.
@@ -38,7 +38,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _connected(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Problem]:
-    """Check for keys that leave the hosts apart. source: orbax-checkpoint@0.12.8 _src/multihost/multihost.py
+    """Check for keys with which the hosts do not connect. source: orbax-checkpoint@0.12.8 _src/multihost/multihost.py
     [get_jax_distributed_client]."""
     found = [key for key, value in UNCONNECTED.items() if key in keys and is_on(keys[key]) is value]
     found += [TOPOLOGY] if keys.get(TOPOLOGY) else []
@@ -54,8 +54,8 @@ def _in_time(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Pro
     given = number(keys.get(TIMEOUT))
     if hosts > 1 and given is not None and given < DEFAULT_S:
         message = (
-            f"{hosts} hosts must have pulled the image and started within {given:g} s of each other, else all of them "
-            f"end with DEADLINE_EXCEEDED; JAX's default is {DEFAULT_S} s."
+            f"{hosts} hosts must have pulled the image and started within {given:g} s of each other, or all of them "
+            f"fail with DEADLINE_EXCEEDED; JAX's default is {DEFAULT_S} s."
         )
         yield warning(
             "initialization-timeout", where_of(TIMEOUT, run), message, f"Remove it, or set at least {DEFAULT_S}."

@@ -1,4 +1,4 @@
-"""Check what decides without a compiler that a step cannot be built, or cannot fit. Pure."""
+"""Check by arithmetic alone, without the compiler, whether a step cannot be built or cannot fit. Pure."""
 
 from __future__ import annotations
 

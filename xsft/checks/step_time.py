@@ -24,7 +24,7 @@ HOUR_S = 3600.0
 
 
 class RunTime(Struct, frozen=True, kw_only=True):
-    """The least time of a run's steps, and how far published runs were from theirs."""
+    """The least time of a run's steps, and the ratio of real runs to their bounds."""
 
     bound: StepBound
     steps: int
@@ -32,8 +32,8 @@ class RunTime(Struct, frozen=True, kw_only=True):
     price: float | None
     """Of one chip-hour, in the place's currency."""
     ratios: tuple[float, ...]
-    """Measured time over its bound, of runs with a bound of the same kind; ascending. Of published runs: empty for a
-    step shorter than all of theirs, for there latency and communication decide, which no such bound counts.
+    """Measured time over its bound, of runs with a bound of the same kind; ascending. Empty if the step is shorter than
+    those of all published runs: latency and communication then decide, and this bound counts neither.
     """
     own: bool
     """Whether the ratios are of the user's own runs of this model on this TPU type, not of published ones."""

@@ -1,4 +1,4 @@
-"""Check templates for what MaxText would drop silently, or stop at. Pure.
+"""Check templates for settings that MaxText would drop silently, or on which it would fail. Pure.
 
 source: maxtext@0.2.5 input_pipeline/instruction_data_processing.py, input_pipeline/hf_data_processing.py,
 input_pipeline/grain_data_processing.py; tests/contract/test_templates.py asks them.
@@ -87,8 +87,8 @@ def _dropped(run: Run, key: str, cause: str, why: str) -> Problem:
 
 
 def _check_template_path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
-    """Check the template's path: MaxText joins it to its package's parent folder, and continues without a file that it
-    does not find there. Before 0.2.2 a path was the only way to format questions and answers."""
+    """Check the template's path: MaxText joins it to its package's parent folder, and continues without the template if
+    that file is missing. Before 0.2.2 a path was the only way to format questions and answers."""
     path, where = str(keys[key] or ""), where_of(key, run)
     newer = at_least(run.release.version, "0.2.2")
     suffixes = SUFFIXES if newer and key == PATHS[0] else (".json",)
@@ -189,7 +189,7 @@ def _placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) ->
 
 
 def _format_fields(text: str) -> set[str]:
-    """Return the names as str.format reads them; whatever it stops at, and whatever is more than a name, is the empty
+    """Return the names as str.format reads them; an invalid placeholder, or one with more than a name, is the empty
     name."""
     try:
         parsed = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(text) if name is not None]

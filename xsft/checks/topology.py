@@ -30,8 +30,8 @@ def topology_problems(
     *,
     context: str,
 ) -> Iterator[Problem]:
-    """Yield a warning per pod set of which too few nodes have a topology's labels. `topologies`: those that could be
-    read, by name; `nodes`: those that each pod set selects.
+    """Yield a warning per pod set of which too few nodes have a topology's labels. `topologies`: by name, those that
+    could be read; `nodes`: by pod set, those that it selects.
     """
     for group in mapping(queue, "spec").get("resourceGroups") or ():
         found = group_of(group, queue, flavors)

@@ -1,4 +1,4 @@
-"""Check MaxText's keys: does the release take them, does a field own them, can the command line carry them? Pure."""
+"""Check MaxText's keys: known to the release, not owned by a field, and possible on the command line. Pure."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ IDENTITY = frozenset(
         "enable_single_controller",
     }
 )
-"""Keys that name the run, its weights and its mode: set only by their field, because xsft reasons with the field."""
+"""Keys for the run's name, weights and mode. Only their field sets them, because other checks and stages use the
+field."""
 
 
 ARGUMENT_LIMIT = 131_071
@@ -216,5 +217,5 @@ def _check_env_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             )
             yield error("env-maxtext-key", f"env.{name}", message, f"Remove {name}.")
         else:
-            message = f"{name} sets MaxText's {key} unchecked by xsft."
+            message = f"{name} sets MaxText's {key}, which xsft then cannot check."
             yield warning("env-maxtext-key", f"env.{name}", message, f"Set it as overrides.maxtext.{key}.")

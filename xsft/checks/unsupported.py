@@ -58,7 +58,8 @@ FOR_TESTS: Mapping[str, str] = MappingProxyType(
         "use_random_routing": "tokens go to experts at random, which the trained router never did; it is for tests",
     }
 )
-"""Switches with which the loss falls and nothing of the data is learned. source: maxtext@0.2.5 configs/base.yml"""
+"""Switches with which the loss falls, although the model learns nothing from the data. source: maxtext@0.2.5
+configs/base.yml"""
 
 MARKS: Mapping[str, str] = MappingProxyType({"add_bos": "BOS", "add_eos": "EOS"})
 """Keys that add BOS and EOS; both are on by default. Hugging Face's pipeline ignores them in SFT; Grain's puts the
@@ -113,7 +114,7 @@ def _check_unread_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]
         elif key in unread_keys() and key not in NO_OPS:
             why = "no code that SFT runs reads it"
         elif OTHER_PIPELINES.fullmatch(key) and keys.get("dataset_type", "hf") == "hf":
-            why = "Hugging Face's pipeline does not read it; the data is what data.hf_path and its fields say"
+            why = "Hugging Face's pipeline does not read it; the data comes from data.hf_path and its fields"
         else:
             continue
         if keys.get(key) not in (None, False, "", 0, -1):
@@ -122,7 +123,7 @@ def _check_unread_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]
 
 @cache
 def unread_keys() -> frozenset[str]:
-    """Return the keys that MaxText takes and nothing that its SFT trainer runs reads."""
+    """Return the keys that MaxText accepts and its SFT trainer never reads."""
     return frozenset(line for line in catalog_text("unread_keys.txt").splitlines() if not line.startswith("#"))
 
 
@@ -272,14 +273,14 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
         id="not-sft",
         key="tokenize_train_data",
         applies=_off,
-        why="SFT's rows are texts, which MaxText would pass on without tokens, and fail at the first.",
+        why="SFT's rows are texts; MaxText would not tokenise them, and fail on the first row.",
         fix="Remove it.",
     ),
     UnsupportedKey(
         id="not-sft",
         key="training_objective",
         applies=_other_objective,
-        why="SFT's batches have no masks for it, and MaxText's loss stops without them.",
+        why="SFT's batches have no masks for it, and MaxText's loss fails without masks.",
         fix="Remove it: causal_lm is MaxText's default.",
     ),
     UnsupportedKey(
@@ -300,28 +301,28 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
         id="hardware-not-tpu",
         key="hardware",
         applies=_on_tpu_cluster,
-        why="MaxText would connect the hosts as those of another platform, and the slices are TPUs.",
+        why="MaxText would connect the hosts as another platform, but the slices are TPUs.",
         fix="Remove it; tpu is MaxText's default.",
     ),
     UnsupportedKey(
         id="hardware-not-tpu",
         key="attention",
         applies=_gpu_kernel,
-        why="this kernel is cuDNN's, and the slices are TPUs.",
+        why="this kernel is cuDNN's, for GPUs; the slices are TPUs.",
         fix="Set flash, or remove it: MaxText selects the kernel.",
     ),
     UnsupportedKey(
         id="hardware-not-tpu",
         key="quantization",
         applies=_gpu_kernel,
-        why="this is Transformer Engine's, which runs on GPUs only, and the slices are TPUs.",
-        fix="Remove it, or take one for TPUs: int8, fp8_full.",
+        why="it needs Transformer Engine, which runs on GPUs only; the slices are TPUs.",
+        fix="Remove it, or use one for TPUs: int8, fp8_full.",
     ),
     UnsupportedKey(
         id="log-period",
         key="log_period",
         applies=_below_one,
-        why="MaxText divides each step's number by it, and stops with ZeroDivisionError after the first step.",
+        why="MaxText divides the step number by it, and fails with ZeroDivisionError after the first step.",
         fix="Set at least 1, or remove it (100).",
     ),
     UnsupportedKey(

@@ -12,7 +12,7 @@ LARGEST = 1e15
 
 
 def number(value: Value) -> float | None:
-    """Return the number that YAML reads from the value, LARGEST at most; None for what MaxText's own types refuse."""
+    """Return the number that YAML reads from the value, LARGEST at most; None if MaxText's types refuse it."""
     if isinstance(value, bool) or value is None or isinstance(value, list):
         return None
     try:

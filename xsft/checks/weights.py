@@ -30,7 +30,7 @@ from xsft.spec.resolve import Run
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check names and shapes in the checkpoint's own layout; another check compares that layout with the run's."""
+    """Check names and shapes by the checkpoint's own layout; another check compares that layout with the run's."""
     found = facts.checkpoint
     if run.checkpoint is None or found is None or found.status != "read" or not found.arrays:
         return
@@ -118,7 +118,7 @@ def _is_known(run: Run) -> bool:
 def _mismatch(
     run: Run, keys: Mapping[str, Value], held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]
 ) -> Mismatch | None:
-    """Return the mismatch; None if one of the layouts fits, or nothing certain is known of the model."""
+    """Return the mismatch; None if one of the layouts fits, or the model's arrays are unknown."""
     name, version = run.spec.model.name, run.release.version
     wanted = [required(name, keys, layout=layout, release=version) for layout in ways]
     told = [mismatch(held, one) for one in wanted if one is not None]
@@ -149,7 +149,7 @@ def _other_model(run: Run, changed: Sequence[str], told: Mismatch, fitting: Sequ
 
 
 def mismatch_text(told: Mismatch) -> str:
-    """Return a text with one difference of each kind and how many there are."""
+    """Return a text with one difference of each kind, and their number."""
     parts = []
     if told.resized:
         more = f" (and {len(told.resized) - 1} more differ)" if len(told.resized) > 1 else ""

@@ -1,1 +1,2 @@
-"""The state of a run: what was read of it (`model`), and the one word for that (`classify`). Pure."""
+"""The state of a run: the types of the evidence (`model`), and the function that returns the state (`classify`).
+Pure."""

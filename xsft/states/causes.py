@@ -1,5 +1,5 @@
-"""Explain a run's state: the cause first, then other observations. Pure and total: a run without a problem has a cause
-too."""
+"""Explain a run's state: the cause first, then other observations. Pure and total: a run without a problem also has a
+cause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xsft.states.rule import Cause, Explanation, Rule, causes
 from xsft.states.rules import groups
 
 PAST = frozenset({"restarted", "restarted-found", "restarted-memory", "restarted-deadline"})
-"""Causes of the last restart that can be found without its pods."""
+"""Causes of the last restart that need no pods as evidence."""
 AGAIN = "container-restarted"
 """A container that failed and was started again. It explains why a run is starting; for a running run it is history."""
 _BASES = ("direct", "inferred", "state")
@@ -42,8 +42,8 @@ def explain_state(evidence: Evidence, *, now: str) -> Explanation:
 
 
 def found_of(evidence: Evidence, cause: Cause) -> str:
-    """Return the id of a failure that only pods show, to be stored for the time after the next restart; else an empty
-    text."""
+    """Return the id of a failure that only pods show, else empty; it is stored, because the next restart deletes the
+    pods."""
     failure, jobset = first_failure(evidence), evidence.seen.jobset
     if failure is None or jobset is None or cause.where != place(failure.pod) or failure.pod.attempt < jobset.restarts:
         return ""
@@ -62,7 +62,8 @@ def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterat
 
 
 def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
-    """The likelier group comes first; in each group the first rule that matches, direct rules before inferring ones."""
+    """Return the causes: the likelier group first, and of each group the first rule that matches, direct before
+    inferred."""
     status = evidence.status
     anew = replace(status, reason="restarted") if _begins_anew(evidence) else status
     before = False
@@ -78,7 +79,7 @@ def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Ca
 
 
 def _groups(evidence: Evidence) -> tuple[tuple[Rule, ...], ...]:
-    """Return the groups of rules. Those between the first and the last are about JobSets, and do not fit a server."""
+    """Return the groups of rules. All but the first and the last are about JobSets, and do not apply to a server."""
     serves = evidence.seen.jobset is not None and evidence.seen.jobset.serves
     return (groups()[0], groups()[-1]) if serves else groups()
 
@@ -106,7 +107,8 @@ def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Ca
 
 
 def _looped(first: Cause, evidence: Evidence) -> Cause | None:
-    """Return a cause if earlier attempts ended in the same way without more steps: trying again will not help."""
+    """Return the cause of earlier attempts that ended in the same way without more steps: another attempt will not
+    help."""
     failure = first_failure(evidence)
     signature = failure.said.signature if failure and failure.said else ""
     step = evidence.seen.progress.step if evidence.seen.progress else None
@@ -126,7 +128,7 @@ def _further(step: int | None, before: int | None) -> bool:
 
 
 def words(evidence: Evidence, *, now: str) -> dict[str, str]:
-    """Return the placeholders of rule messages; an unknown value is a word that says so, or empty."""
+    """Return the placeholders of rule messages; an unknown value is `unknown` or empty."""
     seen, said = evidence.seen, evidence.seen.progress
     step = str(said.step) if said and said.step is not None else "?"
     steps = seen.steps if seen.steps is not None else (seen.jobset.steps if seen.jobset else None)
@@ -189,7 +191,7 @@ def _exits(evidence: Evidence) -> str:
     if not jobset.max_restarts:
         return "It is not restarted (restarts.max is 0)."
     return (
-        f"Exit codes 42 and 127 to 255 are started again, {jobset.restarts} of {jobset.max_restarts} times so far; "
+        f"Exit codes 42 and 127 to 255 restart the run, {jobset.restarts} of {jobset.max_restarts} times so far; "
         "other exit codes end the run."
     )
 

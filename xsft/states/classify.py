@@ -1,8 +1,8 @@
-"""One word for what a run is doing, from what was read of it. Pure and total: no observation makes it raise.
+"""Return the state of a run from an observation. Pure and total: no observation makes it raise.
 
-It depends on the type, status and reason of conditions, never on a message, and on nothing's order. What was not read
-is never a failure. docs/states.md explains every state and reason.
-source: kueue@v0.16.1 and jobset@v0.10.1, each stage seen on a real control plane.
+The state depends on the type, status and reason of conditions, never on a message or on any order. Evidence that was
+not read is never a failure. docs/states.md explains every state and reason. source: kueue@v0.16.1 and jobset@v0.10.1,
+each stage seen on a real control plane.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Reconcile); a healthy JobSet has one in under a second, unless the controller is
 """
 
 RESTART_S = 600.0
-"""Seconds after a restart in which new pods may start before that needs a reason of its own."""
+"""Seconds after a restart in which starting pods need no other reason."""
 
 _EVICTED = {
     "Preempted": "preempted",
@@ -189,7 +189,7 @@ def _workers_began(jobset: RunObject) -> bool:
 
 
 def _restarted_lately(seen: Observation, jobset: RunObject, *, now: str) -> bool:
-    """Return whether the run certainly was restarted lately: by the age of its new pods, else by what was read before
+    """Return whether the run was certainly restarted recently: by the age of its new pods, else by what was read before
     the restart."""
     anew = earliest(*(pod.created_at for pod in current(seen)))
     before = latest(jobset.created_at, by_its_clock(seen, seen.before.at) if seen.before else None)
@@ -198,8 +198,8 @@ def _restarted_lately(seen: Observation, jobset: RunObject, *, now: str) -> bool
 
 
 def _has_trained(seen: Observation, jobset: RunObject) -> bool:
-    """Return whether the trainer has done a step since the last restart. The log belongs to the current pods; metrics
-    may be older."""
+    """Return whether the trainer has done a step since the last restart. The log is from the current pods; metrics may
+    be older."""
     said = seen.progress
     return said is not None and said.step is not None and (jobset.restarts == 0 or said.source == "log")
 

@@ -30,7 +30,8 @@ def _log_rank(log: Log) -> tuple[bool, int, int, int]:
 
 
 def ended(evidence: Evidence) -> Iterator[Clue]:
-    """Return `head|worker|job REASON exit CODE`, the termination message as evidence. `job`: its memory has a limit."""
+    """Return `head|worker|job REASON exit CODE`, with the termination message as evidence. `job`: has a memory
+    limit."""
     failure = first_failure(evidence)
     if failure is None:
         return

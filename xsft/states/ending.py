@@ -1,6 +1,7 @@
-"""Decides how a run ended, and whether it did what was asked. Pure.
+"""Decide how a run ended, and whether it completed its steps. Pure.
 
-MaxText exits 0 when its data runs out, so the end of a JobSet proves no step: the last step must be the step asked for.
+MaxText exits 0 when its data runs out, so a completed JobSet proves nothing about steps: the last step must equal the
+requested one.
 """
 
 from __future__ import annotations

@@ -99,8 +99,7 @@ def _failure_rank(one: Failure) -> tuple[bool, bool, float, bool, bool, int, int
     """Return the sort key; smaller is likelier. Kubelets report whole seconds, so within one second a kill counts as a
     consequence.
 
-    A container that the node killed for memory is never a consequence, nor is one that the cluster had not begun to
-    delete.
+    A container is never a consequence if the node killed it for memory, or if the cluster was not yet deleting it.
     """
     ended = moment(one.container.finished_at)
     killed = one.container.exit_code in KILLED and not one.oom

@@ -94,7 +94,7 @@ def _recent(row: Row) -> bool:
         return (row.age_s or 0.0) < WEEK_S
     if not row.ended:
         return True
-    # all by the cluster's clock; an end without a time counts from the start of the run
+    # all times are from the cluster's clock; an end without a time counts from the start of the run
     lasted = seconds_between(row.created_at, row.ended_at or row.created_at)
     return lasted is None or row.age_s is None or row.age_s - lasted < DAY_S
 
@@ -130,8 +130,7 @@ def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> Fol
 
 
 def _may_live(status: Status, seen: Observation) -> bool:
-    """Return whether the attempt may be running. Not if it has ended, even if it is unknown how; yes if its cluster
-    does not answer."""
+    """Return whether the attempt may be running: true if its cluster does not answer, false if it ended in any way."""
     if status.state == "unknown":
         return any(one.what == "jobsets" for one in seen.unread)
     return status.state not in ENDED

@@ -31,7 +31,7 @@ class RunsAnswer(Protocol):
 
     @property
     def whole(self) -> bool:
-        """Return whether every source answered, so that a run that is not here does not exist."""
+        """Return whether every source answered; then a run that was not found does not exist."""
 
     @property
     def known(self) -> Callable[[], tuple[str, ...]]:
@@ -51,7 +51,7 @@ def require_answer(found: RunsAnswer) -> None:
 
 
 def runs_unread(found: RunsAnswer, what: str) -> Unreachable:
-    """Return Unreachable with the reasons, and the first one's next step; its id if waiting solves none of them."""
+    """Return Unreachable with all reasons and the first one's fix; with its id if waiting solves none of them."""
     said = (" ".join(p.message.split()).rstrip(".") for p in found.problems)
     why = "; ".join(dict.fromkeys(said)) or "no cluster answered"
     fix = next((p.fix for p in found.problems if p.fix), "Try again, or choose one place: --place NAME.")
@@ -62,7 +62,7 @@ def runs_unread(found: RunsAnswer, what: str) -> Unreachable:
 
 
 def _lasting(problems: Sequence[Problem]) -> Problem | None:
-    """Return the first problem that lasts until a person acts, if none of the problems can pass by itself."""
+    """Return the first problem that only a person can solve, unless a problem may pass by itself."""
     if any(p.again == "helps" for p in problems):
         return None
     return next((p for p in problems if p.again == "never"), None)
@@ -111,7 +111,7 @@ def one_run(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> FoldedRu
 
 
 def _which(hits: Sequence[FoldedRun]) -> str:
-    """Tell runs of one name apart: by folder on this machine, by place on clusters."""
+    """Return how to choose among runs of one name: by folder on this machine, by place on clusters."""
     here = [where for hit in hits if (where := folder(hit.row))]
     ways = [f"its folder instead of its name ({here[0]})"] if here else []
     if len(hits) > sum(hit.row.on_this_machine for hit in hits):

@@ -1,4 +1,4 @@
-"""Compute what cancelling a run would lose. What was not read is unknown, never zero. Pure."""
+"""Compute what cancelling a run would lose. A value that was not read is unknown, never zero. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from msgspec import Struct
 from xsft.states.rows import Row
 
 DOES_STEPS = ("training", "saving", "stalled", "unknown", "evicted")
-"""States in which a run may have trained for days: a silent log is no proof that there were no steps."""
+"""States in which a run may have trained for days, even if its log shows no step."""
 
 
 class SavedSteps(Struct, frozen=True, kw_only=True):
-    """The checkpoints in a run's output, as read for this."""
+    """The checkpoints in a run's output, as read for this purpose."""
 
     step: int | None = None
     """Step of the latest complete checkpoint; None if there is none, or if they were not read."""
@@ -77,11 +77,11 @@ def _why_loss_unknown(row: Row, saved: SavedSteps, latest: int | None) -> str:
     """Return why the loss is unknown; empty if it is known."""
     said = row.progress
     if not said.read:
-        return f"its progress was not read ({said.why or 'it was not read'})"
+        return f"its progress was not read ({said.why or 'unknown reason'})"
     if row.step is None and row.state in DOES_STEPS:
         return "it printed no step that xsft recognises"
     if said.source != "log":
-        return f"its log was not read, and its {said.source} (up to step {row.step}) may be behind"
+        return f"its log was not read, and its {said.source} (up to step {row.step}) may be older"
     if latest is None and saved.why:
         return f"it is at step {row.step}, and its checkpoints were not read ({saved.why})"
     return ""

@@ -1,4 +1,4 @@
-"""Types of what was read about a run: the cluster's objects, reduced to what a state depends on. Pure.
+"""Types of the evidence about a run: the cluster's objects, reduced to the fields that a state depends on. Pure.
 
 `None` and the empty tuple differ everywhere: None was not read; empty was read, and there is nothing.
 """
@@ -40,7 +40,7 @@ class Container(Struct, frozen=True, kw_only=True):
     started_at: str | None = None
     finished_at: str | None = None
     last: Container | None = None
-    """How it ended before, if its pod restarted it (lastState)."""
+    """How its previous instance ended, if its pod restarted it (lastState)."""
     memory: str = ""
     """Its memory limit, as Kubernetes writes it; empty without one."""
 
@@ -110,7 +110,7 @@ class RunObject(Struct, frozen=True, kw_only=True):
     """The TPU type of one slice, e.g. `v6e-256`."""
     num_slices: int | None = None
     steps: int | None = None
-    """Steps asked for; None if unknown."""
+    """Requested steps; None if unknown."""
     output: str | None = None
     """base_output_directory."""
     spec_digest: str | None = None
@@ -127,7 +127,7 @@ class RunObject(Struct, frozen=True, kw_only=True):
     restarts: int = 0
     max_restarts: int | None = None
     work: str | None = None
-    """What it does where it trains nothing (`naming.StageWork`)."""
+    """What it does if it is not a training (`naming.StageWork`)."""
     data_on_restart: str | None = None
     """reshuffle
 
@@ -161,7 +161,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
     state: State
     reason: str = ""
-    """Stable; `docs/states.md` explains each. Empty if the state says everything."""
+    """Stable; `docs/states.md` explains each. Empty if the state needs no reason."""
     evidence: tuple[str, ...] = ()
     """The sources: jobset, workload, pods, log, metrics, checkpoints, record."""
 
@@ -177,7 +177,7 @@ class Before(Struct, frozen=True, kw_only=True):
     """The last one done."""
     saved_step: int | None = None
     found: str = ""
-    """Why one of its processes had failed, if `why` was called then."""
+    """Why one of its processes had failed, if `xsft why` ran at that time."""
 
 
 Phase = Literal["starting", "compiling", "training", "evaluating", "saving", "ended"]
@@ -207,13 +207,14 @@ class Progress(Struct, frozen=True, kw_only=True):
     """Latest complete checkpoint."""
     resumed_from: int | None = None
     resumed_order: RowOrder | None = None
-    """Order of the rows since then, if the source has it."""
+    """Order of the rows since `resumed_from`, if the source has it."""
     data_ended: bool = False
     """The trainer reported that its data ran out."""
     aborted: str | None = None
     """Why the trainer stopped: the loss is NaN, …"""
     no_target_steps: int = 0
-    """Longest run of consecutive steps without a target token, in the steps that were read; so are the next two."""
+    """Longest run of consecutive steps without a target token, among the steps that were read; likewise the next
+    two."""
     not_finite_steps: int = 0
     """Steps whose loss was NaN or infinite."""
     zero_loss_steps: int = 0
@@ -233,7 +234,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     started_at: str | None = None
     finished_at: str | None = None
     work: str | None = None
-    """`naming.StageWork`, if it is no training."""
+    """`naming.StageWork`, if it is not a training."""
     alive: bool = False
     """Local runs: a process holds the run's lock now."""
     number: int | None = None
@@ -275,9 +276,9 @@ class Observation(Targeted, Struct, frozen=True, kw_only=True):
     steps: int | None = None
     """Asked for."""
     jobset: RunObject | None = None
-    """None while `jobsets` is not in `unread`: there is no JobSet."""
+    """None: there is no JobSet, unless `unread` has `jobsets`."""
     was: RunObject | None = None
-    """The JobSet as it was known last, if it is gone. Shown, and no evidence of a state."""
+    """The last known JobSet, if it is gone. It is shown, but is not evidence of a state."""
     workload: KueueWorkload | None = None
     pods: tuple[Pod, ...] | None = None
     progress: Progress | None = None

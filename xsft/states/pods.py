@@ -1,4 +1,4 @@
-"""Find out from pods why a run is not running yet. Pure; by type, status and reason only."""
+"""Find the reason in pods why a run is not running yet. Pure; by type, status and reason only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every reason that a state can carry, with what it means. docs/states.md is the same table; a test compares them."""
+"""Every reason that a state can have, with its meaning. docs/states.md is the same table; a test compares them."""
 
 from __future__ import annotations
 

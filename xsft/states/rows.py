@@ -65,7 +65,7 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
     state: State
     """docs/states.md explains each; `stalled` and `unknown` are states too, and unreachable is never `failed`."""
     reason: str
-    """Stable id of the reason (docs/states.md); empty if the state is explanation enough."""
+    """Stable id of the reason (docs/states.md); empty if the state needs no reason."""
     step: int | None
     """The last finished step."""
     steps: int | None
@@ -123,7 +123,7 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
 
 
 def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
-    """Return the row of a run. One line per column, so that each stands beside its source."""
+    """Return the row of a run. One line per column, so that each column is next to its source."""
     jobset, workload, said = seen.jobset, seen.workload, seen.progress
     held = jobset or seen.was
     steps = seen.steps or (held.steps if held else None)
@@ -174,15 +174,15 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
 
 
 def aged(row: Row, *, now: str) -> Row:
-    """The same row later, nothing new having been read: its ages grow, its state does not change."""
+    """Return the same row at a later time without a new reading: its ages grow, its state stays."""
     evidence_age_s = _age(row.observed_at, now)
     passed = max(0.0, (evidence_age_s or 0.0) - (row.evidence_age_s or 0.0))
-    age_s = None if row.age_s is None else row.age_s + passed  # its cluster's clock may be another one
+    age_s = None if row.age_s is None else row.age_s + passed  # its cluster's clock may differ
     return replace(row, age_s=age_s, evidence_age_s=evidence_age_s)
 
 
 def stage_of(seen: Observation) -> StageName | None:
-    """Return the stage that the run is; None if xsft did not create it."""
+    """Return the stage of the run; None if xsft did not create it."""
     held = seen.jobset or seen.was
     if held is not None and not held.ours:
         return None
@@ -209,7 +209,7 @@ def _row_tpu(seen: Observation) -> str | None:
 
 
 def ended_at(seen: Observation) -> str | None:
-    """Return when the JobSet's end was written, else the record's; None while it lives."""
+    """Return the time of the JobSet's end, else the record's; None while it exists."""
     ends = [c for c in seen.jobset.conditions if c.type in ("Completed", "Failed")] if seen.jobset else []
     written = [c.at for c in ends if c.status == "True" and c.at]
     return max(written) if written else (seen.record.finished_at if seen.record else None)
@@ -220,7 +220,7 @@ def _time_text(time: str | None) -> str | None:
 
 
 def _age(since: str | None, now: str, *, ahead_s: float = 0.0) -> float | None:
-    """Never negative: a server's clock may be a little ahead of ours."""
+    """Return the age in seconds, never negative: a server's clock may be a little ahead."""
     passed = seconds_between(since, now)
     return None if passed is None else max(0.0, passed + ahead_s)
 
@@ -233,7 +233,8 @@ def _eta(*, step: int | None, steps: int | None, pace: float | None) -> float | 
 
 
 def _mfu(seen: Observation) -> float | None:
-    """maxtext@0.2.5's `TFLOP/s/device` over the peak of a device; None off a TPU, or on one without a known peak."""
+    """Return maxtext@0.2.5's `TFLOP/s/device` divided by a device's peak; None without a TPU, or if its peak is
+    unknown."""
     reached = seen.progress.tflops_per_device if seen.progress else None
     tpu = _row_tpu(seen)
     if reached is None or tpu is None:
@@ -272,8 +273,8 @@ def _progress(seen: Observation) -> ProgressRead:
 
 
 def order_of(held: RunObject | None) -> RowOrder | None:
-    """Return the order in which a resumed run reads its rows. The seed counts neither Kueue's evictions nor replaced
-    pods: where nothing else started the run again, it repeats rows.
+    """Return the order in which a resumed run reads its rows. The seed does not count Kueue's evictions and replaced
+    pods: if only these restarted the run, it repeats rows.
     """
     if held is None or not held.ours:
         return None

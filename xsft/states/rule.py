@@ -1,4 +1,4 @@
-"""A rule of `why`: something that is said or seen, what it means, and the next step. Pure."""
+"""A rule of `why`: a pattern in the evidence, its meaning, and the next step. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from xsft.states.model import Status
 from xsft.states.names import State
 
 MAX_QUOTED = 5
-"""Lines quoted under a cause."""
+"""Number of lines quoted under a cause."""
 
 
 Basis = Literal["direct", "inferred", "state"]
-"""What a cause rests on, as `Cause.basis` explains."""
+"""How certain a cause is, as `Cause.basis` explains."""
 
 
 class Clue(Struct, frozen=True, kw_only=True):
     text: str
-    """What the rule's pattern is searched in."""
+    """A text in which a rule's pattern is searched."""
     where: str = ""
     """The object or worker it is about, e.g. `slice 1 host 37 (pod …)`."""
     quoted: tuple[str, ...] | None = None
-    """Lines to show; None: the text."""
+    """Lines to show; None: those of the text."""
     values: Mapping[str, str] = field(default_factory=dict)
     """Names for the rule's message and fix."""
 
@@ -62,8 +62,8 @@ class Cause(Struct, frozen=True, kw_only=True):
     where: str = ""
     """The object or process it is about; empty if it is about the run."""
     basis: Basis = "direct"
-    """`direct`: the cluster or the trainer names it, and only that is certain; `inferred`: concluded from what they do
-    not report; `state`: no more than the state itself."""
+    """`direct`: the cluster or the trainer names it, so it is certain; `inferred`: concluded from missing reports;
+    `state`: only the state is known."""
     evidence: tuple[str, ...] = ()
     """Lines as the cluster or the trainer wrote them, without secrets."""
 
@@ -74,11 +74,11 @@ class Explanation(Struct, frozen=True, kw_only=True):
     cause: Cause
     """The one cause."""
     others: tuple[Cause, ...] = ()
-    """What else was found, the likelier first; noise of neighbours is left out."""
+    """Other findings, the likelier first; consequences of the cause are left out."""
 
 
 def causes(rule: Rule, evidence: Evidence, *, words: Mapping[str, str]) -> Iterator[Cause]:
-    """Yield at most one cause: of the first clue in which the pattern is found."""
+    """Yield at most one cause, from the first clue that matches the pattern."""
     for clue in rule.clues(evidence):
         if match := re.search(rule.pattern, clue.text, re.IGNORECASE):
             groups = {name: value or "" for name, value in match.groupdict().items()}
@@ -96,5 +96,5 @@ def causes(rule: Rule, evidence: Evidence, *, words: Mapping[str, str]) -> Itera
 
 
 def _tidy(text: str) -> str:
-    """Names that stand for nothing leave spaces."""
+    """Return the text without the double spaces that empty names leave."""
     return re.sub(r" {2,}", " ", text).strip()

@@ -1,4 +1,4 @@
-"""The rules of `why`, from rules.toml. Its only file access is this package's own data."""
+"""The rules of `why`, from rules.toml, the only file that this module reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "worth": clues_state.worth,
     "zero-loss": clues_state.zero_loss,
 }
-"""What a rule can look at."""
+"""Name of a kind of clue -> function that yields its clues."""
 
 
 @cache

@@ -1,7 +1,7 @@
-"""The state of a trainer whose processes live, and when its silence means that it hangs. Pure.
+"""Decide the state of a trainer whose processes run, and whether a silent one hangs. Pure.
 
-Silence is measured in the trainer's log alone: the metrics it writes are flushed every `log_period` steps, and a
-checkpoint comes every `checkpoint_period`, so their age says nothing.
+Only the log measures silence: metrics are flushed every `log_period` steps and checkpoints saved every
+`checkpoint_period`, so old ones are normal.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from xsft.states.pods import current, started_at
 from xsft.states.worth import worthless
 
 STALL_FACTOR = 10.0
-"""Median steps without a line. The pause around a save takes a few; a hung collective takes for ever."""
+"""Number of median steps without a line. The pause around a save takes a few; a hung collective never ends."""
 
 STEP_SILENCE_S = 300.0
-"""At least this long, however short the steps: a host that waits for its data catches up."""
+"""Minimum seconds, however short the steps: a host that waits for its data catches up."""
 
 UNKNOWN_STEP_SILENCE_S = 1800.0
-"""While no median is known: one step at most has been printed, and it held the compilation."""
+"""Seconds while no median is known: at most one step was printed, and it included the compilation."""
 
 START_SILENCE_S = 3600.0
-"""Before the first step: loading and compiling deepseek3-671b on v6e-256 prints nothing for tens of minutes."""
+"""Seconds before the first step: loading and compiling deepseek3-671b on v6e-256 prints nothing for tens of minutes."""
 
 SAVE_SILENCE_S = 1800.0
-"""A save of terabytes to a bucket, and the final one, which the end of the process waits for."""
+"""Seconds for a save of terabytes to a bucket, and for the final save, which delays the end of the process."""
 
 EVAL_SILENCE_S = 3600.0
-"""An evaluation goes through all of its data unless `eval_steps` limits it, and prints nothing before its end."""
+"""Seconds for an evaluation: it reads all of its data unless `eval_steps` limits it, and prints nothing before its
+end."""
 
 DescribedState = tuple[State, str]
 """State and reason."""
 
 
 def trainer(seen: Observation, *, now: str, stall_factor: float) -> DescribedState:
-    """Return the state by the trainer's own lines; without any, `training` with a reason."""
+    """Return the state by the trainer's lines; without any, `training` with a reason."""
     said = seen.progress
     if is_work(seen):
         return "training", "cpu-job"
@@ -75,10 +76,10 @@ def _doing(said: Progress) -> DescribedState:
 
 
 def _stalled(seen: Observation, said: Progress, state: State, *, now: str, stall_factor: float) -> str | None:
-    """The reason, where the trainer has been silent for too long.
+    """Return the reason if the trainer has been silent for too long, else None.
 
-    Up to the time the log was read, not up to now: what it said since is not known. A line from the future is a clock
-    that is wrong, not silence.
+    Silence ends when the log was read, because later lines are unknown. A line from the future shows a wrong clock, not
+    silence.
     """
     if said.source != "log":
         return None

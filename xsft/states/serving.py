@@ -1,4 +1,4 @@
-"""State of a server on a cluster, from its Deployment and pods. Pure; by type, status and reason of what was read."""
+"""Decide the state of a server on a cluster from its Deployment and pods. Pure; by type, status and reason only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CRASHES = 3
 """Restarts of a container after which a pipeline stops waiting for it; Kubernetes itself keeps restarting it."""
 DEADLINE = "ProgressDeadlineExceeded"
 AVAILABLE = "NewReplicaSetAvailable"
-"""Reasons of `Progressing`: the time of the Deployment is over, or its pod was ready once. source: kubernetes@v1.35
+"""Reasons of `Progressing`: the Deployment's deadline has passed, or its pod was ready once. source: kubernetes@v1.35
 pkg/controller/deployment/util/deployment_util.go TimedOutReason, NewRSAvailableReason"""
 OOM = "OOMKilled"
 SERVING = "/health answers"
@@ -28,10 +28,10 @@ class ServerState(Struct, frozen=True, kw_only=True):
     state: StageState
     """For a pipeline: `failed` if waiting will not help, although Kubernetes keeps restarting it."""
     status: Status
-    """For `xsft status`: never an end while the Deployment exists and holds its accelerators."""
+    """For `xsft status`: never an ended state while the Deployment exists and holds its accelerators."""
     why: str
     crashed: tuple[str, str] | None = None
-    """Names of the pod and container whose last log lines say more."""
+    """Names of the pod and the container whose last log lines explain the state."""
 
 
 def server_status(seen: Observation, server: RunObject) -> Status:
@@ -58,13 +58,13 @@ def server_state(server: RunObject, pods: Sequence[Pod] | None) -> ServerState:
             state="failed", status=status, why=_crash_text(container), crashed=(pod.name, container.name)
         )
     if _is_late(server):
-        over = f"{why}, and the time of the Deployment is over ({DEADLINE})"
+        over = f"{why}, and the deadline of the Deployment has passed ({DEADLINE})"
         return ServerState(state="failed", status=status, why=over)
     return ServerState(state="running", status=status, why=why)
 
 
 def _reason(server: RunObject, pods: Sequence[Pod] | None) -> tuple[State, str]:
-    """Return state and reason of a server that does not answer. What a pod names comes before the deadline."""
+    """Return state and reason of a server that does not answer. A reason in a pod has priority over the deadline."""
     here = [pod for pod in pods or () if not pod.deleting]
     if named := _trouble(here):
         return "starting", named

@@ -12,7 +12,7 @@ from xsft.states.rows import Row
 from xsft.states.worth import WORTHLESS
 
 WaitVerdict = Literal["reached", "ended", "waiting"]
-"""`ended`: the run is over, or will be, without having come there."""
+"""`ended`: the run ended, or will end, without reaching its goal."""
 
 
 class Goal(Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ DONE = Goal(kind="done")
 
 
 def parse_goal(text: str) -> Goal:
-    """Raises ValueError, with what is allowed."""
+    """Return the goal. Raises ValueError with the allowed goals."""
     if text in ("done", "running"):
         return Goal(kind="done" if text == "done" else "running")
     if match := re.fullmatch(r"step=([1-9][0-9]{0,17})", text):
@@ -38,8 +38,8 @@ def parse_goal(text: str) -> Goal:
 
 
 def verdict(goal: Goal, row: Row) -> WaitVerdict:
-    """A run that succeeded was running, and did every step that it was asked for. One whose steps teach nothing will
-    not succeed, however long it lives.
+    """Return whether the run reached its goal. A succeeded run was running and did every requested step; a run whose
+    steps train nothing never succeeds.
     """
     if _reached(goal, row):
         return "reached"
@@ -47,14 +47,14 @@ def verdict(goal: Goal, row: Row) -> WaitVerdict:
 
 
 def beyond(goal: Goal, row: Row) -> bool:
-    """The step is more than the run will ever do."""
+    """Return whether the step is beyond the run's last one."""
     return goal.kind == "step" and row.steps is not None and goal.step > row.steps
 
 
 def _reached(goal: Goal, row: Row) -> bool:
     match goal.kind:
         case "done":
-            return row.state in ("succeeded", "serving")  # a server has no end of its own
+            return row.state in ("succeeded", "serving")  # a server never ends by itself
         case "running":
             return row.state in RUNNING or row.state == "succeeded"
         case "step":

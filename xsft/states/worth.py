@@ -1,7 +1,7 @@
-"""Detects runs that learn nothing: steps without a target token, and losses that are no numbers. Pure.
+"""Detect runs that learn nothing: steps without a target token, and losses that are not numbers. Pure.
 
-MaxText goes on and exits with 0 where every target token is cut off (`total_weights: 0`), and, where it is told not to
-abort, after a loss of NaN.
+MaxText continues and exits with 0 if every target token is cut off (`total_weights: 0`), and after a loss of NaN if it
+is configured not to abort.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from xsft.states.model import Progress
 from xsft.states.rows import ProgressRead, Row
 
 ENOUGH = 3
-"""Steps: one or two may be an odd batch. Where a run has fewer, all of them."""
+"""Minimum number of such steps: one or two may be an unusual batch. If a run has fewer steps, all of them."""
 
 Worthless = Literal["no-target-tokens", "loss-not-finite"]
 WORTHLESS: frozenset[str] = frozenset({"no-target-tokens", "loss-not-finite"})
-"""Reasons for which a run has failed, whatever its exit status, and will fail as long as it lives."""
+"""Reasons for which a run has failed, whatever its exit status; a running one will fail."""
 
 
 def worthless(said: Progress | None, *, asked: int | None) -> Worthless | None:
-    """`asked`: steps asked for. None where nothing shows it."""
+    """Return such a reason; None if nothing shows one. `asked`: requested steps."""
     if said is None:
         return None
     least = min(ENOUGH, _all_of_them(said, asked) or ENOUGH)
@@ -31,7 +31,7 @@ def worthless(said: Progress | None, *, asked: int | None) -> Worthless | None:
 
 
 def text_of(said: Progress | ProgressRead, reason: str) -> str:
-    """One clause. `reason`: of WORTHLESS."""
+    """Return the explanation, one clause. `reason`: of WORTHLESS."""
     if reason == "no-target-tokens":
         return (
             f"{said.no_target_steps} steps in a row had no target token (total_weights: 0) and taught the model nothing"
@@ -40,7 +40,7 @@ def text_of(said: Progress | ProgressRead, reason: str) -> str:
 
 
 def doubts(row: Row) -> tuple[Problem, ...]:
-    """Warnings where its losses are not worth comparing."""
+    """Return warnings if the run's losses are not comparable."""
     if row.reason not in WORTHLESS:
         return zero_loss(row)
     fix = f"Leave it out of the comparison; see xsft why {row.run_name}."
@@ -50,7 +50,7 @@ def doubts(row: Row) -> tuple[Problem, ...]:
 
 
 def zero_loss(row: Row) -> tuple[Problem, ...]:
-    """A warning where the loss is printed as 0.000 again and again, and there are targets."""
+    """Return a warning if the loss is 0.000 repeatedly although the steps have target tokens."""
     steps = row.progress.zero_loss_steps
     return (zero_loss_warning(row.run_name, steps),) if steps >= ENOUGH else ()
 
@@ -62,7 +62,7 @@ def zero_loss_warning(run_name: str, steps: int) -> Problem:
 
 
 def _all_of_them(said: Progress, asked: int | None) -> int:
-    """Steps of this process, where it has done its last; else 0."""
+    """Return the steps of this process if it has completed its last step; else 0."""
     over = said.data_ended or said.phase == "ended" or (asked is not None and (said.step or 0) >= asked)
     return (
         max(0, (said.step or 0) - (said.resumed_from or 0)) if over else 0
