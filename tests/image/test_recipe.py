@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.image.materials import DIGEST, OPTIONS, file, material, recipe
 from tests.replacing import replace
 from xsft.image.model import Base, BuildSecret, ContextFile
-from xsft.image.recipe import content_tag, differs, local_name, repository_of
+from xsft.image.recipe import base_of, content_tag, differs, local_name, repository_of
 
 NAMES = st.text("ab/.é\udcff", min_size=1, max_size=4)
 FILES = st.lists(st.tuples(NAMES, st.binary(max_size=4), st.booleans()), max_size=5, unique_by=lambda row: row[0])
@@ -30,6 +31,52 @@ def test_the_two_builds_and_their_arguments() -> None:
         "DEPS_IMAGE": f"localhost/xsft/post-training:{made.deps.tag}",
         "MAXTEXT_SOURCE": "pypi",
     }
+
+
+def test_the_steps_are_the_two_parts() -> None:
+    made, parts = recipe(), material()
+    for step, part, name in ((made.deps, parts.deps, "deps"), (made.code, parts.code, "code")):
+        assert (step.name, step.dockerfile, step.files) == (name, part.dockerfile, part.files)
+        assert (step.platform, step.secrets) == ("linux/amd64", ())
+    assert (made.image, made.maxtext, made.base) == ("post_training", "0.2.5", f"python:3.12-slim@{DIGEST}")
+
+
+def test_a_dockerfile_gets_the_arguments_that_it_declares() -> None:
+    deps = replace(material().deps, args=dict.fromkeys(("VLLM_REQUIREMENT", "APT_PACKAGES", "BASE_DIGEST")))
+    code = replace(material().code, args=dict.fromkeys(("REVISION", "APT_PACKAGES", "EVALUATE_SHA256")))
+    program = file("xsft/evaluate.zip", b"zip")
+    options = replace(OPTIONS, vllm="vllm==0.11.0", args={"APT_PACKAGES": "git", "OTHER": "x"})
+    made = recipe(options, deps=deps, code=replace(code, files=(program,)), base=None, revision="1" * 40)
+    assert made.deps.args == {"VLLM_REQUIREMENT": "vllm==0.11.0", "APT_PACKAGES": "git"}
+    assert made.code.args == {"REVISION": "1" * 40, "APT_PACKAGES": "git", "EVALUATE_SHA256": program.sha256}
+    assert made.base == ""
+
+
+def test_the_packages_of_the_lock_are_a_label_unless_an_argument_replaces_them() -> None:
+    packages = {"jax": "0.11.0", "maxtext": "0.2.5", "google-tunix": "0.1.6", "numpy": "2.0"}
+    names = ("MAXTEXT_REQUIREMENT", "TUNIX_REQUIREMENT")
+    deps = replace(material().deps, args=dict.fromkeys(names))
+    label = "dev.xsft.packages"
+    assert recipe(packages=packages).deps.labels[label] == "google-tunix==0.1.6 jax==0.11.0 maxtext==0.2.5"
+    for name, left in zip(names, ("google-tunix==0.1.6 jax==0.11.0", "jax==0.11.0 maxtext==0.2.5"), strict=True):
+        made = recipe(replace(OPTIONS, args={name: "x @ https://example.com/x.whl"}), deps=deps, packages=packages)
+        assert made.deps.labels[label] == left
+    unlocked = recipe(deps=replace(material().deps, files=(file("Dockerfile"),)))
+    assert {label, "dev.xsft.lock.sha256"} & unlocked.deps.labels.keys() == set()
+    assert "LOCK_SHA256" not in unlocked.deps.args
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        Base(ref="python:3.12", digest=DIGEST),
+        Base(ref="mine:1", image_id="sha256:1"),
+        Base(ref="mine:1"),
+    ],
+)
+def test_a_base_is_read_from_what_the_lock_keeps_of_it(base: Base) -> None:
+    assert base_of(base.known) == base
+    assert base_of("") is None
 
 
 def test_only_the_dependencies_are_built_with_a_network() -> None:
