@@ -111,8 +111,21 @@ def test_what_completed_since_another_folder_was_chosen_is_found(cluster_api: Cl
     assert (done.plan.job.writes, len(cluster_api.world.jobsets())) == (WRITES, 1)
 
 
-def test_one_that_failed_is_tried_again_under_the_next_name(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_one_that_failed_is_tried_again_under_the_next_name(
+    cluster_api: ClusterApi, submit: Submits, records: Callable[[], tuple[Record, ...]]
+) -> None:
     submit()
     cluster_api.world.end(NAME, "Failed")
     again = submit()
     assert (again.action, again.jobset) == ("attempt", f"{NAME}-2")
+    first, second = (one.last for one in records())
+    assert (first.outcome, first.reason) == ("failed", "its JobSet failed, and its result is incomplete")
+    assert second.outcome == "created"
+    submit()
+    assert [one.last.outcome for one in records()] == ["failed", "created"], "it still runs"
+
+
+def test_an_adopted_job_writes_to_the_folder_it_was_created_with(submit: Submits) -> None:
+    submit()
+    adopted = submit(writes=WRITES.replace("0123456789ab", "0123456789ab-2"))
+    assert (adopted.action, adopted.plan.job.writes) == ("adopted", WRITES)

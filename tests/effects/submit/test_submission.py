@@ -25,15 +25,16 @@ from xsft.effects.cluster.create import Created
 from xsft.effects.records.records import RecordStore
 from xsft.effects.submit.cancelling import record_worthless
 from xsft.effects.submit.proposal import Proposal
-from xsft.effects.submit.recording import record_of
+from xsft.effects.submit.recording import manifest_digest, record_of
 from xsft.effects.submit.submission import Submission, Submitter, create_planned
 from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unknown, Unreachable, XsftError
 from xsft.image.contents import ImageLook
 from xsft.problems import error
-from xsft.records.model import Record
+from xsft.records.model import ReadBack, Record
 from xsft.states.model import Status
 from xsft.states.rows import row_of
 from xsft.steps import Plan
+from xsft.trainers.shuffling import order_at_first
 
 pytestmark = pytest.mark.loopback
 
@@ -209,7 +210,13 @@ def test_a_failed_attempt_gets_a_second_that_resumes(
     first, second = (container(held)["command"] for held in stored(cluster_api).values())
     assert first == second  # the same run_name and output: MaxText resumes from the last checkpoint
     assert [(r.last.number, r.last.outcome) for r in recorded(ready)] == [(1, "created"), (2, "created")]
-    assert submit().jobset == f"{NAME}-2"
+    assert (done.resumed_from, done.resumed_order) == (400, order_at_first(done.plan.run))
+    last = recorded(ready)[-1].last
+    assert (last.action, last.submitter, last.created_by) == ("attempt", "b" * 16, "b" * 16)
+    assert (last.resumed_from, last.manifest_digest) == (400, manifest_digest(done.plan.manifest))
+    adopted = submit()
+    assert (adopted.jobset, adopted.plan.jobset) == (f"{NAME}-2", f"{NAME}-2")
+    assert (adopted.resumed_from, adopted.resumed_order) == (None, None)
 
 
 @pytest.mark.parametrize("owner", [f"{NAME}-2", None])
@@ -249,6 +256,7 @@ def test_a_name_that_another_run_takes_in_that_moment_is_passed_over(
     assert submit(by="b" * 16, create=overtaken).jobset == f"{NAME}-3"
     outcomes = [(r.last.number, r.last.outcome) for r in recorded(ready)]
     assert outcomes == [(1, "created"), (2, "not-created"), (3, "created")]
+    assert recorded(ready)[1].last.reason == f"{NAME}-2 belongs to run {NAME}-2"
 
 
 def test_an_adopted_run_that_no_queue_resumes_is_reported(cluster_api: ClusterApi, submit: Submits) -> None:
@@ -565,7 +573,9 @@ def test_fields_changed_by_the_cluster_are_reported(cluster_api: ClusterApi, sub
     assert recorded(ready)[0].last.read_back.outcome == "differs"
 
 
-def test_a_run_that_cannot_be_read_back_is_created_all_the_same(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_a_run_that_cannot_be_read_back_is_created_all_the_same(
+    cluster_api: ClusterApi, submit: Submits, ready: Any
+) -> None:
     def unreadable(cluster: Any, plan: Plan, mark: str) -> Any:
         made = create_planned(cluster, plan, mark)
         deny(cluster_api.world, ("get", "jobsets"))
@@ -573,6 +583,19 @@ def test_a_run_that_cannot_be_read_back_is_created_all_the_same(cluster_api: Clu
 
     done = submit(create=unreadable)
     assert (done.action, [p.id for p in done.problems]) == ("created", ["not-read-back"])
+    assert recorded(ready)[0].last.read_back == ReadBack(outcome="not-read")
+
+
+def test_a_run_that_is_deleted_at_once_is_created_all_the_same(
+    cluster_api: ClusterApi, submit: Submits, ready: Any
+) -> None:
+    def deleted(cluster: Any, plan: Plan, mark: str) -> Any:
+        made = create_planned(cluster, plan, mark)
+        cluster_api.world.delete(NAME)
+        return made
+
+    assert [p.id for p in submit(create=deleted).problems] == ["not-read-back"]
+    assert recorded(ready)[0].last.read_back == ReadBack(outcome="not-read")
 
 
 def _foreign(api: ClusterApi, _bucket: Bucket) -> None:
