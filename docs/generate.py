@@ -120,8 +120,13 @@ def argument_rows(sub: argparse.ArgumentParser) -> Iterator[str]:
     for action in sub._actions:
         if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
             continue
-        said = (action.help or "").replace("%(default)s", str(action.default)).replace("|", "\\|")
-        yield f"| `{argument_name(action)}` | {said} |"
+        said = (action.help or "").replace("%(default)s", str(action.default))
+        yield f"| `{_cell(argument_name(action))}` | {_cell(said)} |"
+
+
+def _cell(text: str) -> str:
+    """Return the text for a cell of a table, where `|` ends the cell, also in code."""
+    return text.replace("|", "\\|")
 
 
 def argument_name(action: argparse.Action) -> str:

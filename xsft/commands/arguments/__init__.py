@@ -12,7 +12,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 def add_settings(parser: argparse.ArgumentParser) -> None:
     add_set(parser)
     parser.add_argument(
-        "--run-name", type=a_name, metavar="NAME", help="run name to use instead of the workload's name and suffix"
+        "--run-name", type=a_name, metavar="NAME", help="use this run name instead of the workload's name and suffix"
     )
 
 

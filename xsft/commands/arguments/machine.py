@@ -23,7 +23,7 @@ def secret_arguments(parser: argparse.ArgumentParser) -> None:
         "newlines are removed. A value on the command line is refused, because every user of the machine can read "
         "it. Exit status 4 if the Secret exists; it is not overwritten."
     )
-    parser.add_argument("action", choices=("create",), help="action")
+    parser.add_argument("action", choices=("create",), help="create the Secret")
     parser.add_argument("name", metavar="NAME", help="the Secret's name, e.g. hf-token")
     parser.add_argument("--key", default="token", help="key in the Secret (default: %(default)s)")
     parser.add_argument("--from-file", metavar="FILE", help="read the value from a file instead of standard input")

@@ -163,7 +163,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_attempt(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--attempt", type=a_count, metavar="N", help="number of the submission, from 1 (default: the newest)"
+        "--attempt", type=a_count, metavar="N", help="use submission number N, from 1 (default: the newest)"
     )
 
 
