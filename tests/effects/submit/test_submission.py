@@ -29,7 +29,7 @@ from xsft.effects.submit.recording import manifest_digest, record_of
 from xsft.effects.submit.submission import Submission, Submitter, create_planned
 from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unknown, Unreachable, XsftError
 from xsft.image.contents import ImageLook
-from xsft.problems import error
+from xsft.problems import Problem, error
 from xsft.records.model import ReadBack, Record
 from xsft.states.model import Status
 from xsft.states.rows import row_of
@@ -273,9 +273,33 @@ def test_a_run_with_its_last_step_saved_is_finished(cluster_api: ClusterApi, buc
     saves(bucket, STEPS)
     done = submit()
     assert (done.action, done.uid, done.steps, done.record) == ("finished", first.uid, STEPS, first.record)
+    assert done.jobset == NAME
     cluster_api.world.delete(NAME)  # its time to live is over
     gone = submit()
-    assert (gone.action, gone.uid, gone.steps) == ("finished", None, STEPS)
+    assert (gone.action, gone.jobset, gone.uid, gone.steps) == ("finished", None, None, STEPS)
+
+
+def test_a_run_that_is_finished_is_its_last_attempt(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+    submit()
+    ends(cluster_api, "Failed")
+    second = submit(by="b" * 16)
+    ends(cluster_api, "Completed", f"{NAME}-2")
+    saves(bucket, STEPS)
+    done = submit()
+    assert (done.action, done.jobset, done.uid, done.record) == ("finished", second.jobset, second.uid, second.record)
+
+
+def test_the_output_is_judged_for_the_zone_of_the_cluster(submit: Submits, planned: Plans) -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def writable(output: str, zone: str | None) -> tuple[Problem, ...]:
+        asked.append((output, zone))
+        return ()
+
+    plan = planned()
+    assert plan.run.place
+    submit(plan, writable=writable)
+    assert asked == [("gs://my-bucket/runs", plan.run.place.zone)]
 
 
 def test_a_run_whose_steps_taught_nothing_is_not_finished_but_failed(
