@@ -1,0 +1,124 @@
+"""The options of a connection: what reaches urllib3 of a kubeconfig and of the environment. Nothing is sent."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from xsft.effects.cluster.http import POOL_SIZE, Connection
+from xsft.effects.cluster.kubeconfig import Access, ClusterEntry, Entry, UserEntry
+from xsft.effects.cluster.login import ClusterLogin
+from xsft.errors import EnvironmentMissing
+
+ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
+PLAIN, SECURE, PROXY = "http://lab.example", "https://lab.example", "http://proxy.example:3128"
+
+
+def connection(user: UserEntry | None = None, *, env: dict[str, str] | None = None, **cluster: Any) -> Connection:
+    entry = Entry(context="lab", cluster=ClusterEntry(**cluster), user=user or UserEntry())
+    return Connection(entry, ClusterLogin(entry, access=ACCESS, env=env or {}), env=env or {})
+
+
+def pool(env: dict[str, str] | None = None, **cluster: Any) -> urllib3.PoolManager:
+    held = connection(env=env, **cluster)._held
+    assert held
+    return held[1]
+
+
+def proxy(env: dict[str, str] | None = None, **cluster: Any) -> str | None:
+    found = pool(env, **cluster).proxy
+    return found.url if found else None
+
+
+def basic(pair: str) -> str:
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def test_each_request_is_sent_once_with_its_login() -> None:
+    sent: list[Any] = []
+
+    class Pool:
+        def request(self, *line: str, **options: Any) -> None:
+            sent.append((line, options))
+
+    for user, login in (
+        (UserEntry(token="t"), "Bearer t"),
+        (UserEntry(username="u", password="p"), basic("u:p")),
+        (UserEntry(), None),
+    ):
+        one = connection(user, server=f"{PLAIN}/")
+        one._held = (b"", Pool())  # type: ignore[assignment]
+        one.request("PUT", "/a", headers={"Accept": "x"}, body=b"b", timeouts_s=(2.0, 30.0))
+        line, options = sent.pop()
+        assert line == ("PUT", f"{PLAIN}/a")
+        timeout = options.pop("timeout")
+        assert (timeout.connect_timeout, timeout.read_timeout) == (2.0, 30.0)
+        headers = {"Accept": "x", "User-Agent": "xsft", **({"Authorization": login} if login else {})}
+        expected = {"body": b"b", "headers": headers, "preload_content": False, "redirect": False, "retries": False}
+        assert options == expected
+
+
+def test_a_pool_keeps_connections_and_reads_no_certificates_for_http() -> None:
+    options = pool(server=PLAIN).connection_pool_kw
+    assert (options["maxsize"], options["ssl_context"]) == (POOL_SIZE, None)
+    assert "server_hostname" not in pool(server=PLAIN, tls_server_name="other").connection_pool_kw
+
+
+def test_the_name_that_a_certificate_has_is_sent_and_expected() -> None:
+    options = pool(server=SECURE, tls_server_name="other").connection_pool_kw
+    assert (options["server_hostname"], options["assert_hostname"]) == ("other", "other")
+    assert "server_hostname" not in pool(server=SECURE).connection_pool_kw
+
+
+@pytest.mark.parametrize(("skip", "mode"), [(False, ssl.CERT_REQUIRED), (True, ssl.CERT_NONE)])
+def test_certificates_are_verified_unless_the_user_chose_otherwise(skip: bool, mode: ssl.VerifyMode) -> None:
+    context = pool(server=SECURE, insecure_skip_tls_verify=skip).connection_pool_kw["ssl_context"]
+    assert (context.verify_mode, context.check_hostname) == (mode, not skip)
+
+
+@pytest.mark.parametrize("server", [SECURE, PLAIN])
+def test_a_certificate_that_is_none_is_reported(server: str) -> None:
+    with pytest.raises(
+        EnvironmentMissing, match="context lab of the kubeconfig cannot be used: its certificate or key"
+    ):
+        pool(server=server, certificate_authority_data=b"no certificate")
+
+
+@pytest.mark.parametrize(
+    ("server", "env", "expected"),
+    [
+        (SECURE, {"https_proxy": PROXY}, PROXY),
+        (SECURE, {"HTTPS_PROXY": PROXY}, PROXY),
+        (PLAIN, {"http_proxy": PROXY}, PROXY),
+        (PLAIN, {"HTTP_PROXY": PROXY}, PROXY),
+        (PLAIN, {"HTTPS_PROXY": PROXY}, None),
+        (SECURE, {"https_proxy": PROXY, "HTTPS_PROXY": "http://other:1"}, PROXY),
+        (SECURE, {"HTTPS_PROXY": PROXY, "no_proxy": "lab.example"}, None),
+        (SECURE, {"HTTPS_PROXY": PROXY, "NO_PROXY": ".example"}, None),
+        (SECURE, {"HTTPS_PROXY": PROXY, "NO_PROXY": "other.example"}, PROXY),
+        ("https://127.0.0.1:6443", {"HTTPS_PROXY": PROXY}, None),
+        ("https://127.0.0.1:6443", {"HTTPS_PROXY": PROXY, "NO_PROXY": "other.example"}, None),
+        ("https://localhost:6443", {"HTTPS_PROXY": PROXY}, None),
+        (SECURE, {}, None),
+    ],
+)
+def test_the_proxy_of_the_environment_is_kubectls(server: str, env: dict[str, str], expected: str | None) -> None:
+    assert proxy(env, server=server) == expected
+
+
+def test_the_proxy_of_the_cluster_comes_first_with_its_login() -> None:
+    env = {"HTTPS_PROXY": "http://other:1", "NO_PROXY": "lab.example"}
+    assert proxy(env, server=SECURE, proxy_url=PROXY) == PROXY
+    assert pool(server=SECURE, proxy_url=PROXY).connection_pool_kw["maxsize"] == POOL_SIZE
+    for login, pair in (("me:secret", "me:secret"), ("me", "me:")):
+        found = pool(server=SECURE, proxy_url=f"http://{login}@proxy.example:3128")
+        assert isinstance(found, urllib3.ProxyManager)
+        assert found.proxy_headers == {"proxy-authorization": basic(pair)}
+    without = pool(server=SECURE, proxy_url=PROXY)
+    assert isinstance(without, urllib3.ProxyManager)
+    assert without.proxy_headers == {}
