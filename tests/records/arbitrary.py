@@ -19,6 +19,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(0, 9),
     float: st.floats(0, 9),
     bool: st.booleans(),
+    bytes: st.binary(max_size=8),
     NoneType: st.none(),
     Any: values,
     object: values,
@@ -42,6 +43,6 @@ def _of(hint: Any) -> st.SearchStrategy[Any]:
         return st.one_of(*map(_of, inside))
     if origin is tuple:
         return st.lists(_of(inside[0]), max_size=2).map(tuple)
-    if is_dataclass(hint):
+    if is_dataclass(hint) or hasattr(hint, "__struct_fields__"):
         return any_of(hint)  # type: ignore[arg-type]
     return st.dictionaries(_of(inside[0]), _of(inside[1]), max_size=2)

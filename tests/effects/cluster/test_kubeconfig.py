@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import to_builtins
 
-from xsft.effects.cluster.kubeconfig import Entry, LoginProgram, entry_of
+from tests.records.arbitrary import any_of
+from xsft.effects.cluster.kubeconfig import ClusterEntry, Entry, LoginProgram, UserEntry, entry_of
 from xsft.errors import EnvironmentMissing
 
 PEM = b"-----BEGIN CERTIFICATE-----"
@@ -31,6 +35,19 @@ def test_nulls_and_unknown_keys_of_a_login_program_are_ignored(tmp_path: Path) -
     found = read(tmp_path, user={"exec": {**program, "installHint": None, "provideClusterInfo": True, "new": 1}})
     expected = LoginProgram(api_version=program["apiVersion"] or "", command="login", provide_cluster_info=True)
     assert found.user.exec == expected
+
+
+PROGRAMS = any_of(LoginProgram, command=st.just("login"))
+USERS = any_of(UserEntry, token_file=st.just(""), exec=st.none() | PROGRAMS)
+
+
+@settings(max_examples=20)
+@given(cluster=any_of(ClusterEntry, server=st.just("https://lab.example")), user=USERS)
+def test_every_field_of_an_entry_is_read(
+    cluster: ClusterEntry, user: UserEntry, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    found = read(tmp_path_factory.mktemp("kube"), cluster=to_builtins(cluster), user=to_builtins(user))
+    assert found == Entry(context="lab", cluster=cluster, user=user)
 
 
 def test_paths_start_from_the_folder_of_the_kubeconfig(tmp_path: Path) -> None:
