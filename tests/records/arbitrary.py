@@ -44,5 +44,5 @@ def _of(hint: Any) -> st.SearchStrategy[Any]:
     if origin is tuple:
         return st.lists(_of(inside[0]), max_size=2).map(tuple)
     if is_dataclass(hint) or hasattr(hint, "__struct_fields__"):
-        return any_of(hint)  # type: ignore[arg-type]
+        return any_of(hint)
     return st.dictionaries(_of(inside[0]), _of(inside[1]), max_size=2)

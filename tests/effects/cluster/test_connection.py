@@ -12,7 +12,8 @@ import urllib3
 
 from xsft.effects.cluster.http import POOL_SIZE, Connection
 from xsft.effects.cluster.kubeconfig import Access, ClusterEntry, Entry, UserEntry
-from xsft.effects.cluster.login import ClusterLogin
+from xsft.effects.cluster.login import TOKEN_FILE_S, ClusterLogin, Credentials
+from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing
 
 ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
@@ -67,6 +68,35 @@ def test_a_pool_keeps_connections_and_reads_no_certificates_for_http() -> None:
     options = pool(server=PLAIN).connection_pool_kw
     assert (options["maxsize"], options["ssl_context"]) == (POOL_SIZE, None)
     assert "server_hostname" not in pool(server=PLAIN, tls_server_name="other").connection_pool_kw
+
+
+def test_a_login_with_another_certificate_gets_another_pool() -> None:
+    class Login:
+        certificate = b"one"
+
+        def credentials(self) -> Credentials:
+            return Credentials(certificate=self.certificate)
+
+    entry, login = Entry(context="lab", cluster=ClusterEntry(server=SECURE), user=UserEntry()), Login()
+    one = Connection(entry, login, env={})  # type: ignore[arg-type]
+    first = one._pool(login.credentials())
+    assert one._pool(login.credentials()) is first
+    login.certificate = b"two"
+    assert one._pool(login.credentials()) is not first
+
+
+def test_a_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t\n")
+    user = UserEntry(token_file=str(tmp_path / "token"), client_certificate_data=b"c", client_key_data=b"k")
+    entry = Entry(context="lab", cluster=ClusterEntry(server=PLAIN), user=user)
+    before, found = clock.epoch(), ClusterLogin(entry, access=ACCESS, env={}).credentials()
+    assert (found.authorization, found.certificate, found.key) == ("Bearer t", b"c", b"k")
+    assert found.renew_at is not None
+    assert 0 <= found.renew_at - before - TOKEN_FILE_S < 5
+
+
+def test_no_credentials_are_ever_printed() -> None:
+    assert repr(Credentials(authorization="secret", key=b"secret")) == "Credentials(…)"
 
 
 def test_the_name_that_a_certificate_has_is_sent_and_expected() -> None:

@@ -177,13 +177,17 @@ def test_the_first_kubeconfig_that_has_a_name_wins(cluster_api: ClusterApi, tmp_
 def test_a_login_program_gets_the_cluster_and_its_own_environment(cluster_api: ClusterApi, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     answer = credential(token=cluster_api.standin.token)
-    body = f"import os\nopen({str(seen)!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'] + os.environ['REGION'])\n"
+    names = ("KUBERNETES_EXEC_INFO", "REGION", "MINE")
+    body = f"import json, os\njson.dump([os.environ[name] for name in {names}], open({str(seen)!r}, 'w'))\n"
     script = plugin(tmp_path, "login", f"{body}print({answer!r})")
-    program(cluster_api, script, provideClusterInfo=True, env=[{"name": "REGION", "value": "us-east5"}])
-    assert connected(cluster_api).whoami() == "nightly"
-    told, region = seen.read_text().rsplit("}", 1)
-    spec = json.loads(told + "}")["spec"]
-    assert (region, spec["interactive"], spec["cluster"]["server"]) == ("us-east5", False, cluster_api.server.url)
+    for more, cluster in (({"provideClusterInfo": True}, {"cluster": {"server": cluster_api.server.url}}), ({}, {})):
+        program(cluster_api, script, env=[{"name": "REGION", "value": "us-east5"}], **more)
+        assert connected(cluster_api, MINE="kept").whoami() == "nightly"
+        info, *own = json.loads(seen.read_text())
+        assert own == ["us-east5", "kept"]
+        version = "client.authentication.k8s.io/v1"
+        spec = {"interactive": False, **cluster}
+        assert json.loads(info) == {"kind": "ExecCredential", "apiVersion": version, "spec": spec}
 
 
 def test_a_login_program_that_needs_a_terminal_says_so_without_one(cluster_api: ClusterApi, tmp_path: Path) -> None:
