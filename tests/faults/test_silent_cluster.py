@@ -173,8 +173,7 @@ def test_a_terminal_shows_which_cluster_is_waited_for(
     import os
     import pty
 
-    monkeypatch.setattr(observe_patience, "QUIET_S", 1.0)
-    monkeypatch.setattr(observe_patience, "SAY_AFTER_S", 0.2)
+    monkeypatch.setattr(observe_patience, "QUIET_S", 2.5 * observe_patience.SAY_AFTER_S)
     monkeypatch.setenv("TERM", "xterm")
     ours, theirs = pty.openpty()
     heard: list[bytes] = []
