@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import ssl
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import pytest
 import urllib3
 
 from xsft.effects.cluster.http import POOL_SIZE, Connection
-from xsft.effects.cluster.kubeconfig import Access, ClusterEntry, Entry, UserEntry
+from xsft.effects.cluster.kubeconfig import Access, AuthProvider, ClusterEntry, Entry, OidcConfig, UserEntry
 from xsft.effects.cluster.login import TOKEN_FILE_S, ClusterLogin, Credentials
 from xsft.effects.machine import clock
-from xsft.errors import EnvironmentMissing
+from xsft.errors import EnvironmentMissing, Unreachable
 
 ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
 PLAIN, SECURE, PROXY = "http://lab.example", "https://lab.example", "http://proxy.example:3128"
@@ -95,6 +96,43 @@ def test_a_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
     assert 0 <= found.renew_at - before - TOKEN_FILE_S < 5
 
 
+def by_provider(**config: str) -> Credentials:
+    provider = AuthProvider(name="oidc", config=OidcConfig(**config))
+    entry = Entry(context="lab", cluster=ClusterEntry(server=PLAIN), user=UserEntry(auth_provider=provider))
+    return ClusterLogin(entry, access=ACCESS, env={}).credentials()
+
+
+def id_token(claims: object) -> str:
+    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.e30"
+
+
+@pytest.mark.parametrize("more", [{}, {"a": ""}, {"a": "1"}, {"a": "12"}])
+def test_an_id_token_is_used_until_it_expires(more: dict[str, str]) -> None:
+    token = id_token({"exp": clock.epoch() + 100, **more})
+    assert by_provider(id_token=token).authorization == f"Bearer {token}"
+
+
+RENEWABLE = {"idp_issuer_url": "http://127.0.0.1:1", "client_id": "xsft", "refresh_token": "r"}
+
+
+@pytest.mark.parametrize("token", [id_token({"exp": 1}), id_token({}), id_token([]), "no token", ""])
+@pytest.mark.parametrize("lacking", RENEWABLE)
+def test_an_id_token_that_has_expired_and_cannot_be_renewed_is_an_expired_login(token: str, lacking: str) -> None:
+    with pytest.raises(Unreachable, match="its id-token has expired, and it has no refresh-token") as caught:
+        by_provider(id_token=token, **{key: value for key, value in RENEWABLE.items() if key != lacking})
+    (problem,) = caught.value.problems
+    assert (problem.id, problem.again) == ("login-expired", "never")
+
+
+def test_an_issuer_that_cannot_be_reached_is_no_expired_login() -> None:
+    with pytest.raises(Unreachable, match="its token could not be renewed: NewConnectionError") as caught:
+        by_provider(**RENEWABLE)
+    assert (caught.value.problem_id, caught.value.fix) == (
+        "unreachable",
+        "Check the network and the VPN, and try again.",
+    )
+
+
 def test_no_credentials_are_ever_printed() -> None:
     assert repr(Credentials(authorization="secret", key=b"secret")) == "Credentials(…)"
 
@@ -113,9 +151,11 @@ def test_certificates_are_verified_unless_the_user_chose_otherwise(skip: bool, m
 
 @pytest.mark.parametrize("server", [SECURE, PLAIN])
 def test_a_certificate_that_is_none_is_reported(server: str) -> None:
-    with pytest.raises(
-        EnvironmentMissing, match="context lab of the kubeconfig cannot be used: its certificate or key"
-    ):
+    words = "context lab of the kubeconfig cannot be used: its certificate or key"
+    user = UserEntry(client_certificate_data=b"none", client_key_data=b"none")
+    with pytest.raises(EnvironmentMissing, match=words):
+        connection(user, server=server)
+    with pytest.raises(EnvironmentMissing, match=words):
         pool(server=server, certificate_authority_data=b"no certificate")
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
 from xsft.effects.cluster.create import Created
+from xsft.effects.cluster.kubeconfig import Access, ClusterEntry, Entry, LoginProgram, UserEntry
+from xsft.effects.cluster.login import EARLY_S, ClusterLogin
+from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Unreachable, XsftError
 
 pytestmark = [pytest.mark.standin_only("tls"), pytest.mark.loopback]
@@ -70,27 +74,48 @@ def test_a_login_plugin_is_run(cluster_api: ClusterApi, tmp_path: Path) -> None:
 
 def test_a_login_that_has_expired_is_renewed_by_openid_connect(cluster_api: ClusterApi) -> None:
     claims = base64.urlsafe_b64encode(json.dumps({"exp": 1}).encode()).decode().rstrip("=")
-    with issuing(id_token=cluster_api.standin.token) as issuer:
+    posted: list[tuple[str, str]] = []
+    with issuing(posted, id_token=cluster_api.standin.token) as issuer:
         config = {"client-id": "xsft", "client-secret": secrets.token_hex(), "refresh-token": secrets.token_hex()}
         told = {**config, "id-token": f"{claims}.{claims}.{claims}", "idp-issuer-url": issuer}
         changed(cluster_api.kubeconfig, user={"auth-provider": {"name": "oidc", "config": told}})
         assert connected(cluster_api).whoami() == "nightly"
+        pair = base64.b64encode(f"xsft:{config['client-secret']}".encode()).decode()
+        body = f"grant_type=refresh_token&refresh_token={config['refresh-token']}"
+        assert posted == [(f"Basic {pair}", body)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"status": 500}, "its issuer answers HTTP 500"),
+        ({"id_token": None}, "its token could not be renewed: KeyError 'id_token'"),
+    ],
+)
+def test_an_issuer_that_gives_no_token_is_quoted(cluster_api: ClusterApi, answer: dict[str, Any], reason: str) -> None:
+    with issuing([], **answer) as issuer:
+        config = {"client-id": "xsft", "refresh-token": secrets.token_hex(), "idp-issuer-url": f"{issuer}/"}
+        changed(cluster_api.kubeconfig, user={"auth-provider": {"name": "oidc", "config": config}})
+        with pytest.raises(Unreachable, match=f"oidc of the context {CONTEXT} gave no credentials: {reason}"):
+            connected(cluster_api)
 
 
 @contextmanager
-def issuing(*, id_token: str) -> Iterator[str]:
+def issuing(posted: list[tuple[str, str]], *, id_token: str | None = None, status: int = 200) -> Iterator[str]:
     class Issuer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            assert self.path == "/.well-known/openid-configuration"
             self.tell({"token_endpoint": f"http://{self.headers['Host']}/token"})
 
         def do_POST(self) -> None:
-            assert b"grant_type=refresh_token" in self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            posted.append((self.headers["Authorization"], body))
             renewed = {"access_token": secrets.token_hex(), "refresh_token": secrets.token_hex()}
-            self.tell({**renewed, "token_type": "Bearer", "id_token": id_token})
+            self.tell({**renewed, "token_type": "Bearer", **({"id_token": id_token} if id_token else {})})
 
         def tell(self, answer: dict[str, str]) -> None:
             body = json.dumps(answer).encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -205,6 +230,37 @@ def test_a_login_program_without_credentials_is_an_expired_login(
     with pytest.raises(Unreachable, match="gave no credentials") as caught:
         connected(cluster_api)
     assert caught.value.problem_id == "login-expired"
+
+
+@pytest.mark.parametrize(
+    ("status", "login", "left_s"),
+    [
+        ({"token": "t"}, ("Bearer t", b"", b""), None),
+        ({"clientCertificateData": "c", "clientKeyData": "k"}, (None, b"c", b"k"), None),
+        ({"token": "t", "expirationTimestamp": 3600}, ("Bearer t", b"", b""), 3600 - EARLY_S),
+        ({"token": "t", "expirationTimestamp": 100}, ("Bearer t", b"", b""), 50),
+        ({"clientCertificateData": "c"}, None, None),
+        ({"clientKeyData": "k"}, None, None),
+    ],
+)
+def test_what_a_login_program_gives(
+    tmp_path: Path, status: dict[str, Any], login: tuple[object, ...] | None, left_s: float | None
+) -> None:
+    now = int(clock.epoch())
+    if "expirationTimestamp" in status:
+        at = datetime.fromtimestamp(now + status["expirationTimestamp"], tz=UTC)
+        status = {**status, "expirationTimestamp": at.isoformat()}
+    script = LoginProgram(command=str(plugin(tmp_path, "login", f"print({credential(**status)!r})")))
+    entry = Entry(context="lab", cluster=ClusterEntry(), user=UserEntry(exec=script))
+    one = ClusterLogin(entry, access=Access(context="lab", kubeconfig=(), gke=False), env={})
+    if login is None:
+        with pytest.raises(Unreachable) as caught:
+            one.credentials()
+        assert [(problem.id, problem.again) for problem in caught.value.problems] == [("login-expired", "never")]
+        return
+    found = one.credentials()
+    assert (found.authorization, found.certificate, found.key) == login
+    assert found.renew_at == (None if left_s is None else pytest.approx(now + left_s, abs=5))
 
 
 def test_a_login_that_expires_is_renewed_and_one_that_does_not_is_kept(cluster_api: ClusterApi, tmp_path: Path) -> None:
