@@ -213,7 +213,7 @@ def test_of_several_attempts_the_live_one_goes() -> None:
 def test_a_run_created_by_xpk_is_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
     told = Told(Read((observed("theirs", jobset=jobset("theirs", ours=False)),)))
     assert told.cancel("theirs", yes=True) == 0
-    assert "(not made by xsft)" in capsys.readouterr().err
+    assert "(not created by xsft)" in capsys.readouterr().err
     assert told.cancel("theirs", yes=True, json=True) == 0
     assert json.loads(capsys.readouterr().out)["ours"] is False
 

@@ -121,7 +121,7 @@ def test_an_answer_as_text() -> None:
         "  gradients       0.28 GiB",
         "  batch           0.00 GiB",
         "  temporaries     0.92 GiB",
-        "  largest buffers that the program writes (they need not live at once):",
+        "  largest buffers that the program writes (not all exist at the same time):",
         "          0.29 GiB  bf16[151936,1024] × 3  jit(train_step)/jvp()",
         "  time: at least 10s for 500 steps, 0.022 chip-hours (0.02 s each by the links between chips)",
         "  Compiled 2026-11-23 in 1m (170 CPU-s, 1.9 GiB) with maxtext 0.2.5, libtpu 0.0.44.",
@@ -136,8 +136,8 @@ def test_the_hosts_memory_is_named_and_no_peak_that_is_only_its() -> None:
     lines = list(fit_text(answer(Fits(peak_gib=4.0, sum_gib=4.0, limit_gib=31.24, by=by))))
     assert lines[0] == "qwen-chat: FITS v6e-8 × 1: 4.00 GiB in sum, of 31.24 GiB per chip"
     assert lines[6:8] == [
-        "  besides        32.00 GiB of the host's memory for each chip",
-        "  The compiler names the host's peak only; that of the chip, which it accepts, is at most the sum.",
+        "  host           32.00 GiB of the host's memory per chip, not in the sum",
+        "  The compiler reports only the host's peak. The chip's peak, which it accepts, is at most the sum.",
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_refusal_names_one_total() -> None:
 
 def test_what_a_verdict_does_not_hold_for_is_said() -> None:
     assert any(
-        "MaxText 0.2.4, and the compiled step is MaxText 0.2.5's" in one for one in answer(FITS, maxtext="0.2.4").notes
+        "compiled with MaxText 0.2.5; the image has 0.2.4" in one for one in answer(FITS, maxtext="0.2.4").notes
     )
     assert any("Only the figures of v6e" in one for one in answer(FITS, tpu="v5p-8").notes)
     assert not any("Only the figures" in one for one in answer(FITS).notes)

@@ -148,14 +148,14 @@ def test_lines_of_several_processes_are_labelled() -> None:
 
 def test_all_of_them_are_opened_on_demand_only() -> None:
     told = opened()
-    with pytest.raises(UsageError, match="has 128 such processes; at most 8") as raised:
+    with pytest.raises(UsageError, match="128 logs of .* requested; the limit is 8") as raised:
         told.show("gemma", every=True)
     assert "--streams 128" in raised.value.fix
     assert told.roles == []
     assert len(told.show("gemma", every=True, at_most=128)) == 128
-    with pytest.raises(UsageError, match="has 129 such"):
+    with pytest.raises(UsageError, match="129 logs of"):
         told.show("deep", every=True)
-    with pytest.raises(UsageError, match="has 64 such"):
+    with pytest.raises(UsageError, match="64 logs of"):
         told.show("gemma", every=True, slice_index=1)
 
 
@@ -219,7 +219,7 @@ def test_no_jobset_no_log() -> None:
     ("asked", "why"),
     [
         (LogRequest(), "head: it has not started, or its log was deleted with its pod"),
-        (LogRequest(tail=0), "head: of its last 0 lines, as asked"),
+        (LogRequest(tail=0), "head: --tail 0 requests no lines"),
         (LogRequest(since=NOW), f"head since {NOW}: it has printed nothing since, or its log was deleted with its pod"),
     ],
 )

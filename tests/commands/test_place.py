@@ -19,7 +19,7 @@ def test_several_places_need_a_name(tmp_path: Path) -> None:
     (tmp_path / "places.yaml").write_text("one: {context: a}\ntwo: {context: b}\n")
     done = xsft("place", "show")
     assert done.returncode == 2
-    assert "2 places could be meant" in done.stderr
+    assert "2 places without placeholders exist" in done.stderr
     assert "known: one, two" in done.stderr
 
 

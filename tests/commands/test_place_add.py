@@ -87,7 +87,7 @@ def test_several_clusters_are_listed_where_nobody_can_be_asked(tmp_path: Path) -
     (tmp_path / "kubeconfig").write_text(contexts("lab", "gke_my-project_us-east5_big"))
     done = xsft("place", "add")
     assert done.returncode == 2
-    assert "2 clusters could be meant: lab, gke_my-project_us-east5_big" in done.stderr
+    assert "No cluster was named, and 2 were found: lab, gke_my-project_us-east5_big" in done.stderr
     chosen = xsft("place", "add", "--cluster", "big", "--print")
     assert chosen.stdout == "big:\n  project: my-project\n  zone: us-east5\n  cluster: big\n"
 

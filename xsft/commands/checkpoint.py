@@ -20,7 +20,7 @@ from xsft.spec.amounts import size_text
 
 def run(args: argparse.Namespace) -> int:
     store = record_store()
-    with spinning("checkpoint", "reading its small files"):
+    with spinning("checkpoint", "reading the checkpoint's small files"):
         found = inspect_checkpoint(checkpoint_path(args.what, store=store), store=store)
     if args.json:
         _print_report(found)
@@ -51,7 +51,7 @@ def checkpoint_lines(found: Report) -> Iterator[str]:
     yield f"layers      {_layers(found)}"
     yield f"dtypes      {_dtypes(found)}"
     yield f"parameters  {_count_or_unknown(found.parameters)} in {found.arrays} arrays"
-    yield f"models      {', '.join(found.models) or 'none of the catalogue by names and shapes'}"
+    yield f"models      {', '.join(found.models) or 'no model of the catalogue has these names and shapes'}"
     yield f"modes       {', '.join(found.modes) or 'none'}"
     yield f"size        {_bytes(found.bytes)}; {_bytes(found.bytes_read)} read"
     if found.written_by:

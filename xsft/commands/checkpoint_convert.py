@@ -70,7 +70,7 @@ def conversion_lines(result: ConversionResult) -> Iterator[str]:
 
 def interrupted(result: ConversionResult) -> Iterator[str]:
     yield f"interrupted: {result.plan.run_name} is stopped"
-    yield f"what was written stays at {result.plan.directory}; the same command converts again unless it is whole"
+    yield f"kept: {result.plan.directory}; the same command converts again, unless the result is complete"
 
 
 def conversion_document(result: ConversionResult) -> dict[str, Any]:

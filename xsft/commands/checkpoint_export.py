@@ -89,7 +89,7 @@ def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
             return INTERRUPTED
         case _:
             where = f"The whole output: {result.log}. " if result.log else ""
-            fix = f"{where}{result.plan.directory} stays, and is not complete."
+            fix = f"{where}{result.plan.directory} is kept, but is incomplete."
             raise RunFailed(f"{result.plan.run_name}: {result.reason}", fix=fix, id="export-failed")
 
 

@@ -135,7 +135,7 @@ def _print_curves(curves: Sequence[Curve], target: Path | None, problems: Sequen
 
 
 def _curve_document(one: Curve, *, first: Curve) -> dict[str, Any]:
-    """Return the curve as JSON fields; losses that are no numbers are left out, for JSON has none."""
+    """Return the curve as JSON fields; losses that are not numbers are left out, because JSON has none."""
     differs = _differing(first, one)
     points = sorted((step, loss) for step, loss in one.points.items() if abs(loss) < float("inf"))
     return {

@@ -63,7 +63,7 @@ def _wanted(args: argparse.Namespace) -> int | None:
 
 
 def refuse_rows_beyond(answers: Answers, args: argparse.Namespace) -> None:
-    """Raise UsageError for a row of --row behind the last one."""
+    """Raise UsageError for a row of --row beyond the last one."""
     count = len(answers.passes[0].rows)
     beyond = [str(row) for row in args.row if row >= count]
     if beyond:
@@ -155,7 +155,7 @@ def _free(name: str | None) -> Path | None:
     target = Path(name)
     if target.suffix != ".png":
         raise UsageError(f"{target}: the picture is a PNG.", fix=f"Name it {target.with_suffix('.png').name}.")
-    refuse_unless_free(target, instead="without --png the lengths stand in the output.")
+    refuse_unless_free(target, instead="without --png the output has the lengths.")
     return target
 
 

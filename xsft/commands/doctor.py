@@ -25,7 +25,7 @@ PLACES = frozenset({"place", "bucket", "places.yaml"})
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the checks; return 0 if planning and local training can work, 3 if something they need is missing."""
+    """Print the checks; return 0 if planning and local training can work, 3 if anything for them is missing."""
     if args.place:
         return _check_place(args.place, as_json=args.json)
     with shown("looking around"):
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_place(name: str, *, as_json: bool) -> int:
-    """Print what the place has and lacks; return 3 if runs of no mode can work there."""
+    """Print what the place has and lacks; return 3 if no mode can run there."""
     with shown("place"):
         report = check_place(name)
     modes = missing_needs(report.needs) if report.needs else None

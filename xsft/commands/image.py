@@ -15,7 +15,7 @@ from xsft.spec.amounts import size_text
 ImageReport = Mapping[str, Any]
 DID = {
     "held": "here already",
-    "in-registry": "in the registry already",
+    "in-registry": "already in the registry",
     "pulled": "pulled",
     "built": "built",
     "not-needed": "not needed",
@@ -77,7 +77,7 @@ def _pushed(report: ImageReport) -> Iterator[str]:
 
 def _image_lines(report: ImageReport) -> Iterator[str]:
     yield f"image       {report['image']}"
-    yield f"repository  {report['repository'] or 'none: no --registry, no --place'}"
+    yield f"repository  {report['repository'] or 'unknown: no --registry or --place given'}"
     yield f"MaxText     {report['maxtext']} ({report['maxtext_source']})"
     yield f"base        {report['base'] or 'none'}"
     for name in ("deps", "code"):

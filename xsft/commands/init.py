@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 def workload_text(variant: str, *, folder: Path | None, model: str | None = None) -> str:
     """Return the template for `mcjax`, `pathways` or `local`. `folder`: where the file will be written.
 
-    With `model` it replaces the template's, on the first slice that it is not known to be too large for. Raises
+    `model` replaces the template's model; the slice is the first that is not known to be too small for it. Raises
     UsageError, with near names, for a model that MaxText does not have.
     """
     text = (TEMPLATES / f"{variant}.yaml").read_text(encoding="utf-8")

@@ -61,7 +61,7 @@ def _print_end(seen: Observation, *, asked: LogRequest, world: LogsWorld) -> int
 def _why_nothing(asked: LogRequest) -> str:
     """Return the reason for an empty log; one that was requested in part may have no lines in that part."""
     if asked.tail == 0:
-        return ": of its last 0 lines, as asked"
+        return ": --tail 0 requests no lines"
     if asked.since is not None:
         return f" since {asked.since}: it has printed nothing since, or its log was deleted with its pod"
     return ": it has not started, or its log was deleted with its pod"

@@ -35,16 +35,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _find_source(query: PlaceQuery) -> RunSource:
-    """Return the cluster to show. Raises UsageError unless exactly one is meant."""
+    """Return the cluster to show. Raises UsageError unless exactly one is possible."""
     places, file = known_places()
     found = sources(query, places=places, file=file, entries=())
     if len(found) == 1:
         return found[0]
     known = ", ".join(sorted(places)) or "none"
     raise UsageError(
-        f"{len(found)} places could be meant, not counting those with placeholders; known: {known}"
-        f" ({file or 'no places.yaml'}).",
-        fix="Fill in places.yaml, and name one of its places; or name a kubeconfig context with --context.",
+        f"No place was named, and {len(found)} places without placeholders exist; known: {known} "
+        f"({file or 'no places.yaml'}).",
+        fix="Name a place of places.yaml (after you fill in its placeholders), or a kubeconfig context with --context.",
     )
 
 

@@ -110,7 +110,7 @@ def _choose_cluster(args: argparse.Namespace, found: ProjectView) -> JsonObject:
     if at_terminal() and (asked := _asked_cluster(given, found)):
         return asked
     raise UsageError(
-        f"{len(known)} clusters could be meant{': ' if known else ''}{list_names(tuple(known), 20)}."
+        f"No cluster was named, and {len(known)} were found{': ' if known else ''}{list_names(tuple(known), 20)}."
         f" {' '.join(f'({why})' for why in found.unread)}".rstrip(),
         fix="Give --project, --zone and --cluster, or --context NAME of your kubeconfig.",
     )
@@ -126,7 +126,7 @@ def _asked_cluster(given: JsonObject, found: ProjectView) -> JsonObject | None:
 
 
 def _cluster_choices(found: ProjectView) -> Iterator[tuple[str, JsonObject]]:
-    """Yield a label and the keys of each cluster, once: a GKE cluster may have a context, too."""
+    """Yield a label and the keys of each cluster, once: a GKE cluster may also have a context."""
     seen = set()
     for one in found.clusters:
         slices = ", ".join(f"{count} x {tpu_type}" for tpu_type, count in one.slices.items()) or "no TPU node pool"

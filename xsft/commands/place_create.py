@@ -1,5 +1,5 @@
-"""`xsft place create FILE`: print the line of xpk that makes a cluster for a workload, and what xpk would execute;
-with `--yes`, run it.
+"""`xsft place create FILE`: print the xpk command that creates a cluster for a workload, and the commands that xpk
+would run; with `--yes`, run it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from xsft.screen.receipt_text import RunReceipt, receipt_document, receipt_text
 from xsft.states.folding import FoldedRun
 
 ReadReceipt = Callable[[FoldedRun], Receipt | None]
-"""Return the run's receipt; None if nothing is left that tells. Raises XsftError if its log cannot be read."""
+"""Return the run's receipt; None if neither its log nor its record is left. Raises XsftError if its log cannot be
+read."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_receipt(name: str, *, query: RunQuery, read: ReadReceipt, json: bool) -> int:
-    """Print the receipt and return 0. Raises UsageError for a name that no run has, Unknown if nothing tells."""
+    """Print the receipt and return 0. Raises UsageError for a name that no run has, Unknown if there is no receipt."""
     with spinning("receipt", "asking the clusters") as say:
         query.listen(say)
         hit = look_up(query, name)
@@ -37,7 +38,8 @@ def print_receipt(name: str, *, query: RunQuery, read: ReadReceipt, json: bool) 
     if receipt is None:
         raise Unknown(
             f"The log and the record of {hit.row.run_name} are gone; how its time was spent is unknown.",
-            fix="Ask before its JobSet is deleted (a day after its end, unless the workload says otherwise).",
+            fix="Run this command before the JobSet is deleted (a day after its end, unless the workload sets another "
+            "time).",
         )
     told = RunReceipt(row=hit.row, receipt=receipt)
     if json:

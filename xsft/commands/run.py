@@ -49,7 +49,7 @@ def _refuse_stage_options(args: argparse.Namespace) -> None:
     if STAGES.index(args.first) > STAGES.index(args.last):
         raise UsageError(f"--from {args.first} is after --to {args.last}.", fix=f"The order: {', '.join(STAGES)}.")
     if args.no_wait and args.timeout is not None:
-        raise UsageError("--timeout and --no-wait: nothing is waited for.", fix="Leave one of them out.")
+        raise UsageError("--timeout limits a wait, and --no-wait disables it.", fix="Leave one of them out.")
 
 
 def _stages_to_run(workload: api.Loaded, args: argparse.Namespace) -> tuple[Stage, ...]:
@@ -68,8 +68,8 @@ def _stages_to_run(workload: api.Loaded, args: argparse.Namespace) -> tuple[Stag
 
 
 def _refuse_unplanned(stages: tuple[Stage, ...], args: argparse.Namespace) -> None:
-    """Raise the error of the first stage after the training that was asked for and cannot be planned. Raises UsageError
-    if the workload has none of the stages that were asked for.
+    """Raise the error of the first requested stage after the training that cannot be planned. Raises UsageError if the
+    workload has none of the requested stages.
     """
     asked = STAGES[STAGES.index(args.first) : STAGES.index(args.last) + 1]
     names = [stage.name for stage in stages]

@@ -55,7 +55,7 @@ def _refuse_names(args: argparse.Namespace) -> None:
 
 
 def _malformed(what: str, allowed: str) -> UsageError:
-    """Return the error for a malformed argument, which is not quoted: it may be the secret value in the wrong place."""
+    """Return the error for a malformed argument. The argument is not quoted, because it may be the secret value."""
     return UsageError(f"{what} is not valid.", fix=f"Write {allowed}.")
 
 

@@ -82,13 +82,13 @@ def show(found: Sequence[Row], stdout: TextIO) -> None:
 
 
 def _say_folders(wanted: RowFilter, rows: Sequence[Row]) -> None:
-    """Print to stderr where the TensorBoard files of each named run are."""
+    """Print the folder of TensorBoard files of each named run to stderr."""
     folders = [row.tensorboard for row in rows if row.tensorboard] if wanted.runs else []
     sys.stderr.writelines([f"tensorboard  {printable(folder)}\n" for folder in folders])
 
 
 def _say_hidden(wanted: RowFilter, rows: Sequence[FoldedRun], *, shown: int) -> None:
-    """Print to stderr how many runs are hidden, if any."""
+    """Print the number of hidden runs to stderr, if any."""
     hints: list[str] = []
     filtered = bool(wanted.states or wanted.mode)
     of_these = len(chosen(rows, replace(wanted, everything=True)))

@@ -17,7 +17,7 @@ from xsft.effects.submit.interrupts import goes_on, when_interrupted
 def run(args: argparse.Namespace) -> int:
     patience = WaitLimits(timeout_s=args.timeout, poll_s=args.poll, began_at=clock.monotonic())
     with when_interrupted(goes_on(args.run, where=where_text(args))):
-        runs = in_time(partial(runs_of, args, args.run), args.timeout)  # connects where a place or context is named
+        runs = in_time(partial(runs_of, args, args.run), args.timeout)  # connects if a place or context is named
         if runs is None:
             never = Waited(outcome="unreachable", row=None, seconds=args.timeout)
             return report_wait(args.run, goal=args.goal, waited=never, json=args.json)

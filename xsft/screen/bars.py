@@ -16,7 +16,7 @@ def spinner(stream: TextIO) -> Progress:
 
 
 def training_bar(stream: TextIO) -> Progress:
-    """Return a bar of steps with a description behind it."""
+    """Return a bar of steps, followed by a description."""
     columns = (SpinnerColumn(), BarColumn(bar_width=14), _description(), TimeElapsedColumn())
     return Progress(*columns, console=console(stream), transient=True)
 

@@ -86,7 +86,7 @@ def print_summary(found: DataInspection) -> None:
 
 
 def summary_lines(found: DataInspection) -> Iterator[str]:
-    """Yield the lines of the summary; every figure names the rows it is of."""
+    """Yield the lines of the summary; every figure names the rows that it counts."""
     summary = found.summary
     which = _which(summary)
     for label, value, of in _figures(found, which):

@@ -11,7 +11,7 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds of a duration. Raises ValueError if the text is no duration."""
+    """Return the seconds of a duration. Raises ValueError if the text is not a duration."""
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration: write 90s, 10m, 2h, 1d or 1h30m")
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))

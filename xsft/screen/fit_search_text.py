@@ -30,7 +30,7 @@ class RefusedAlternative(Struct, frozen=True, kw_only=True):
 
     alternative: Alternative
     place: int
-    """That of the next candidate in the order of preference."""
+    """Position of the next candidate in the order of preference."""
     why: str
 
 
@@ -131,7 +131,7 @@ def found_lines(
 
 
 def _training(best: Alternative, base: FitAnswer) -> Iterator[str]:
-    """Yield what the training becomes, besides the changed keys."""
+    """Yield the other effects on the training, besides the changed keys."""
     as_it_is = tunable_run(base.run)
     if as_it_is and best.run.tokens_per_step != as_it_is.tokens_per_step:
         yield f"A step trains {best.run.tokens_per_step:,.0f} tokens instead of {as_it_is.tokens_per_step:,.0f}."

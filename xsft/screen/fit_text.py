@@ -43,7 +43,7 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     source: FitSource
     row: str = ""
-    """Id of the catalogue's row."""
+    """Id of the row in the catalogue."""
     known: KnownStep | None = None
     """The compiled step; None if arithmetic decided."""
     kind: StepKind = "train"
@@ -71,7 +71,7 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what the reader must know besides the figures, one sentence each."""
+        """Return notes on the figures, one sentence each."""
         return tuple(_answer_notes(self))
 
 
@@ -129,7 +129,9 @@ def headline(answer: FitAnswer) -> str:
         case Fits() as one:
             return f"FITS {place}: {figures_text(one)}"
         case Marginal() as one:
-            return f"MARGINAL on {place}: {figures_text(one)}; the compiler accepts it, a chip may not"
+            return (
+                f"MARGINAL on {place}: {figures_text(one)}; the compiler accepts it, but a chip may run out of memory"
+            )
         case DoesNotFit() as one:
             least = "at least " if one.told_by == "bound" else ""
             return f"NO, does not fit {place}: needs {least}{one.needed_gib:.2f} GiB of {one.limit_gib:.2f} per chip"
@@ -184,12 +186,12 @@ def _memory_lines(by: StepMemory) -> Iterator[str]:
     )
     yield from (f"  {label:<12}{gib:8.2f} GiB" for label, gib in parts)
     if by.host:
-        yield f"  besides     {by.host:8.2f} GiB of the host's memory for each chip"
+        yield f"  host        {by.host:8.2f} GiB of the host's memory per chip, not in the sum"
     if not by.peak_known:
-        yield "  The compiler names the host's peak only; that of the chip, which it accepts, is at most the sum."
+        yield "  The compiler reports only the host's peak. The chip's peak, which it accepts, is at most the sum."
     large = tuple(one for one in by.buffers if one.gib >= SMALLEST_GIB)
     if large:
-        yield "  largest buffers that the program writes (they need not live at once):"
+        yield "  largest buffers that the program writes (not all exist at the same time):"
     for one in large:
         yield f"  {one.gib:12.2f} GiB  {one.shape} × {one.count}{f'  {one.layer}' if one.layer else ''}"
 
@@ -203,7 +205,7 @@ def _answer_notes(answer: FitAnswer) -> Iterator[str]:
     yield _origin(answer)
     if known is not None and known.entry.versions.get("maxtext") != answer.run.release.version:
         compiled, image = known.entry.versions.get("maxtext"), answer.run.release.version
-        yield f"The image has MaxText {image}, and the compiled step is MaxText {compiled}'s: unknown for the image."
+        yield f"The step was compiled with MaxText {compiled}; the image has {image}, for which the result is unknown."
     if answer.run.slice and answer.run.slice.generation != COMPARED:
         yield f"Only the figures of {COMPARED} were compared with published facts; this limit is the compiler's own."
     if known is not None and known.entry.work is not None and not known.derived:
@@ -213,7 +215,7 @@ def _answer_notes(answer: FitAnswer) -> Iterator[str]:
 
 
 def _kernels(work: StepWork) -> Iterator[str]:
-    """Yield what the step's count rests on besides the program's own instructions."""
+    """Yield notes on FLOPs that the program's instructions do not give."""
     if work.kernel_flops:
         share = 100 * work.kernel_flops / work.flops
         yield f"{share:.0f} % of the FLOPs are of kernels, computed from their shapes."

@@ -17,7 +17,7 @@ HOUR_S = 3600.0
 
 
 class RunReceipt(Struct, frozen=True, kw_only=True):
-    """A receipt and the run it is of."""
+    """A receipt and its run."""
 
     row: Row
     receipt: Receipt
@@ -51,7 +51,7 @@ class RunReceipt(Struct, frozen=True, kw_only=True):
 
 
 def receipt_text(told: RunReceipt) -> Iterator[str]:
-    """Yield the lines of the receipt: what was trained, the time by state, the rates, and what it cannot tell."""
+    """Yield the lines of the receipt: what was trained, the time by state, the rates, and what is unknown."""
     row, receipt = told.row, told.receipt
     yield f"{row.run_name} ({row.state}): {receipt.steps:,} steps{_tokens_text(told)}"
     for state in SPENT:

@@ -11,7 +11,7 @@ from xsft.states.rows import Row
 
 
 def run_document(row: Row) -> dict[str, Any]:
-    """Return the row as JSON fields; a loss that is no number is null, for JSON has none, and the run's reason names
+    """Return the row as JSON fields; a loss that is not a number is null, because JSON has none; the run's reason names
     it."""
     return {key: finite(value) if isinstance(value, float) else value for key, value in to_builtins(row).items()}
 

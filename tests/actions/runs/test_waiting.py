@@ -352,7 +352,7 @@ def test_the_row_that_reached_the_goal_is_returned_or_the_error_raised() -> None
     assert row_of_waited("gemma", DONE, done) is done.row
     with pytest.raises(RunFailed):
         row_of_waited("gemma", DONE, Played(at("failed", 5)).wait())
-    with pytest.raises(Unknown, match="gemma was never seen"):
+    with pytest.raises(Unknown, match="gemma was not found"):
         row_of_waited("gemma", DONE, Waited(outcome="reached", row=None, seconds=0))
 
 

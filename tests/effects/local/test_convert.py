@@ -300,7 +300,7 @@ def test_exit_status_0_without_a_whole_checkpoint_is_a_failure(lab: Lab) -> None
     lab.does(torn=True)
     failed = lab.convert()
     assert failed.outcome == "failed"
-    assert "is not what was asked for" in (failed.reason or "")
+    assert "is not the requested checkpoint" in (failed.reason or "")
 
 
 def test_an_error_after_the_save_is_a_warning(lab: Lab) -> None:

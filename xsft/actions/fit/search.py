@@ -135,7 +135,7 @@ def _changed_run(run: Run, text: str, one: Alternative, *, settings: list[str]) 
 def searched(
     search: FitSearch, ask: AskAlternative, *, say: Callable[[str], None], budget_s: float, timeout_s: float | None
 ) -> tuple[FitSearch, SearchEnd]:
-    """Ask for one alternative after the other until the best is known or the time has passed. Returns the search, and
+    """Try one alternative after the other until the best is known or the time has passed. Returns the search, and
     why it ended: `done`, `budget` or `interrupted`."""
     ends = clock.monotonic() + budget_s
     while (place := search.next_place) is not None:

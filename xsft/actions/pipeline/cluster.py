@@ -1,4 +1,5 @@
-"""The stages of a workload that runs on a cluster: each is one object there, created once and watched from here."""
+"""The stages of a workload that runs on a cluster: each stage is one object on the cluster, created once and watched by
+this process."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class SharedIntent:
         return self._known
 
     def forget(self) -> None:
-        """Gather the facts again when they are asked for next."""
+        """Drop the facts, so that the next request gathers them again."""
         self._known = None
 
 
@@ -81,7 +82,7 @@ def submit_job(plan: Planned, stage: _Job, *, connect: Connect) -> Submission:
 def begun(done: Submission, *, why: str) -> StageEnd:
     """Return the end of a call that created or adopted an object."""
     named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name
-    said = f"{named} does it already" if done.action == "adopted" else why
+    said = f"{named} is already running" if done.action == "adopted" else why
     state: StageState = "done" if done.action == "finished" else "running"
     return StageEnd(action=stage_action(done.action), state=state, why=said, warnings=())
 
@@ -98,7 +99,7 @@ def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None
     if isinstance(failed, TimedOut):  # earlier stages used up a part of the time
         seen = change(waited.row) if waited.row else stage.run_name
         fix = "It continues without this process; the same command finds it."
-        raise TimedOut(f"--timeout is reached, and {stage.run_name} is not done: {seen}.", fix=fix)
+        raise TimedOut(f"Timed out (--timeout): {stage.run_name} is not done: {seen}.", fix=fix)
     if failed:
         raise failed
 
@@ -191,7 +192,7 @@ class TrainOnCluster:
         last = next(iter(reversed(store.read_run(output, self.run_name))), None)
         same = last is not None and last.spec_digest == digest
         if step < asked or not same or (last and last.last.state_reason in WORTHLESS):
-            why = f"its last checkpoint is of step {step}, {asked} are asked for"
+            why = f"its last checkpoint is step {step} of {asked}"
             return StageFound(state="missing", why=why, digest=digest)
         saved = f"{output.rstrip('/')}/{self.run_name}/checkpoints/{step}"
         return StageFound(state="done", why=f"its checkpoint of step {step} is saved", result=saved, digest=digest)

@@ -153,7 +153,7 @@ def _takes(made: JobPlan[SliceJob]) -> Iterator[str]:
     described = run.slice.xpk_type if run.slice else "?"
     yield f"{run.chips} chips ({run.num_slices} x {described}) for at most {limit} from the start of its pods"
     if run.spec.restarts.max:
-        yield f"a preemption starts it again, with the same limit, at most {run.spec.restarts.max} times"
+        yield f"a preemption restarts it, with the same limit, at most {run.spec.restarts.max} times"
     if made.job.is_carried:
         yield f"the image carries its program, sha256 {made.job.program[:12]}"
     else:

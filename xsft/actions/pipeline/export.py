@@ -62,7 +62,7 @@ class ExportHere:
         )
         compared = verified is not None and (verified.logits or verified.logits_skipped)
         if found.state == "done" and self._asked.verify == "logits" and not compared:
-            return StageFound(state="missing", why="it is exported, and its logits were not compared")
+            return StageFound(state="missing", why="the export exists, but its logits were not compared")
         return replace(found, digest=made.digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:

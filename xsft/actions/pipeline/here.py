@@ -1,4 +1,5 @@
-"""The stages of a workload that runs on this machine: done by this process, or waited for if another does them."""
+"""The stages of a workload that runs on this machine: this process runs them, or waits for another process that
+does."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageS
 from xsft.steps import Plan
 
 LOOK_EVERY_S = 1.0
-"""Seconds between looks at a stage that another process does."""
+"""Seconds between checks of a stage that another process is running."""
 
 
 def watch_here(*, output: str, run_name: str, timeout_s: float | None) -> None:
@@ -36,7 +37,7 @@ def watch_here(*, output: str, run_name: str, timeout_s: float | None) -> None:
         passed = clock.monotonic() - began
         if timeout_s is not None and passed >= timeout_s:
             raise TimedOut(
-                f"Timed out after {duration_text(passed)}: another xsft process does {run_name}.",
+                f"Timed out after {duration_text(passed)}: another xsft process is running {run_name}.",
                 fix=f"Follow it: xsft logs {run_name} -f. The same command continues.",
             )
         clock.pause(LOOK_EVERY_S)
@@ -60,7 +61,9 @@ class ConvertHere:
     def find(self) -> StageFound:
         made = self._look()
         if is_held(lock_of(made.output, made.run_name)):
-            return StageFound(state="running", why="another xsft process converts these weights", digest=made.digest)
+            return StageFound(
+                state="running", why="another xsft process is converting these weights", digest=made.digest
+            )
         return conversion_found(made)
 
     def perform(self, progress: ShowLine) -> StageEnd:
@@ -79,11 +82,11 @@ class ConvertHere:
 
 
 def conversion_found(made: ConversionPlan) -> StageFound:
-    """Return what is found of a conversion that no process does now."""
+    """Return the state of a conversion that no process is running."""
     if made.whole:
         unsaid = made.recorded is not None and made.recorded.outcome != "completed"
         if unsaid:
-            why = f"{made.whole} is complete, and its record does not say so"
+            why = f"{made.whole} is complete, but its record does not say so"
             return StageFound(state="torn", why=why, digest=made.digest)
         return StageFound(state="done", why=f"{made.whole} is complete", result=made.whole, digest=made.digest)
     if made.broken:
@@ -165,7 +168,7 @@ def training_plan(made: Plan) -> StagePlan:
 
 def _find_training(made: Plan, folder: RunFolder) -> StageFound:
     if is_held(folder.lock):
-        return StageFound(state="running", why="another xsft process trains it")
+        return StageFound(state="running", why="another xsft process is training it")
     done = already_done(made)
     return _trained(done) if done else _untrained(folder)
 

@@ -97,7 +97,7 @@ class ServeOnCluster:
         """Raises Refused, stage-not-done, before there is an export."""
         weights = exported_weights(self._exported)
         if weights is None:
-            raise Refused("There is no export to serve.", fix="Begin with it: --from export.", id="stage-not-done")
+            raise Refused("There is no export to serve.", fix="Export first: --from export.", id="stage-not-done")
         return weights
 
     def _run(self) -> Run:
@@ -106,5 +106,5 @@ class ServeOnCluster:
     def _cluster(self) -> Cluster:
         place = self._run().place
         if place is None:
-            raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+            raise UsageError("the workload names no place.", fix="Set place: main, or write the place inline.")
         return connect(place)

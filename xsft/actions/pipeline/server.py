@@ -107,7 +107,7 @@ def _serve_call(args: argparse.Namespace) -> ServeCall:
     if wrong := errors_in(own if args.dry_run else for_submission(own)):
         raise SpecError(wrong)
     if intent.run.place is None:
-        raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+        raise UsageError("the workload names no place.", fix="Set place: main, or write the place inline.")
     weights = args.weights or _exported(SharedIntent(workload, known=intent), intent.run.run_name, args)
     plan = plan_serving(intent.run, weights=weights, file=workload.file)
     return ServeCall(run=intent.run, plan=plan, audit=audit_server(plan, intent.run), problems=own)

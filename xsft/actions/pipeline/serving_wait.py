@@ -1,4 +1,5 @@
-"""Ask about a server on a cluster and wait for it, for `xsft serve FILE` and `xsft run FILE`."""
+"""Ask the user before a server is created on a cluster, and wait for the server, for `xsft serve FILE` and `xsft run
+FILE`."""
 
 from __future__ import annotations
 

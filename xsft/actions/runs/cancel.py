@@ -116,7 +116,7 @@ def _cancel_local(seen: Observation, row: Row, *, world: CancelWorld, agree: Agr
 
 
 def _loss(seen: Observation, row: Row, world: CancelWorld) -> Loss:
-    """Return what the run would lose. It reads the checkpoints: the end of a log need not show the last save."""
+    """Return what the run would lose. It reads the checkpoints, because the end of a log may not show the last save."""
     if not may_lose(row):
         return loss_of(row, SavedSteps())
     with spinning("cancel", "looking for its checkpoints"):
@@ -127,7 +127,7 @@ def _about(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str, ...]:
     """Return lines that say what the run is, what cancelling loses and what it frees."""
     lines = [change(row)]
     if jobset is not None:
-        made = "" if jobset.ours else " (not made by xsft)"
+        made = "" if jobset.ours else " (not created by xsft)"
         where = f"namespace {jobset.namespace} of {row.cluster}"
         lines.append(f"  {jobset.kind} {jobset.name}, uid {jobset.uid}, {where}{made}")
         if jobset.serves:

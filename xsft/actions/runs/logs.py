@@ -125,8 +125,8 @@ def roles_for(jobset: RunObject, asked: LogRequest) -> tuple[ProcessRole, ...]:
     roles = chosen_roles(jobset, slice_index=asked.slice_index, host=asked.host, every=asked.every)
     if len(roles) > asked.at_most:
         raise UsageError(
-            f"{jobset.name} has {len(roles)} such processes; at most {asked.at_most} logs are opened at once.",
-            fix=f"Choose one: --slice N --host N; or open all: --streams {len(roles)}.",
+            f"{len(roles)} logs of {jobset.name} requested; the limit is {asked.at_most}.",
+            fix=f"Choose one: --slice N --host N; or raise the limit: --streams {len(roles)}.",
         )
     return roles
 

@@ -22,13 +22,13 @@ from xsft.trainers.progress import LoggedLine
 from xsft.trainers.receipt import whole_receipt
 
 LIMIT_S = 10.0
-"""Longest time that the end of waiting spends on the receipt."""
+"""Maximum seconds that `wait` spends on the receipt at its end."""
 
 
 def record_wait_end(runs: Runs, row: Row) -> tuple[Problem, ...]:
     """Record beside a cluster's run how it ended: that its steps teach nothing, if so, and its receipt, because its log
     is deleted with its JobSet. Returns warnings if the first cannot be written; the second is computed again when it is
-    asked for.
+    requested.
     """
     problems = runs.record_worthless(row)
     if row.ended and row.on_cluster:

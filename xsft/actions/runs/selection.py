@@ -24,5 +24,5 @@ def runs_of(args: argparse.Namespace, *names: str, everything: bool = True) -> R
 def runs_at(plan: Planned) -> Runs:
     """Return the runs of the cluster and namespace that the plan names."""
     if plan.run.place is None:
-        raise UsageError("the workload has no place.", fix="Add one: place: main, or inline.")
+        raise UsageError("the workload has no place.", fix="Set place: main, or write the place inline.")
     return runs_at_place(plan.run.place, namespace=plan.run.namespace, name=plan.run_name)

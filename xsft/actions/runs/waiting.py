@@ -39,7 +39,7 @@ Ended = Literal["reached", "ended", "lost", "unreachable"]
 
 
 GRACE_S = 0.5
-"""Seconds left for a read in progress when the time is up; a timeout of 0 is one read."""
+"""Seconds left for a read in progress after the timeout; a timeout of 0 is one read."""
 NO_ANSWER = Unreachable("No answer so far.", fix="Check the network and the login, or wait longer.")
 
 
@@ -140,8 +140,8 @@ def wait_for(
 
 
 def in_time(act: Callable[[], T], left_s: float | None) -> T | None:
-    """Return the result of `act`; None if the time is up first. A call in DNS, TLS or a login program is then
-    abandoned, for its own timeouts are longer."""
+    """Return the result of `act`; None on a timeout. A call in DNS, TLS or a login program is then abandoned, because
+    its own timeouts are longer."""
     if left_s is None:
         return act()
     started = start(act)
@@ -256,7 +256,7 @@ def row_of_waited(name: str, goal: Goal, waited: Waited) -> Row:
     if failed := error_of(name, goal, waited):
         raise failed
     if waited.row is None:
-        raise Unknown(f"{name} was never seen.")
+        raise Unknown(f"Run {name} was not found.")
     return waited.row
 
 

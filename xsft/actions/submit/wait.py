@@ -63,7 +63,7 @@ class After(Struct, frozen=True, kw_only=True):
         return replace(waited, problems=noted(waited, self.record))
 
     def _glance(self, name: str) -> Waited:
-        """Read a finished run once, only to see whether its steps taught anything."""
+        """Read a finished run once, only to see whether its steps trained anything."""
         row = None
         with suppress(XsftError):
             row = look_up(self.query, name).row

@@ -82,9 +82,9 @@ def told_of_pods(plan: ConversionPlan, *, has_secret: bool) -> tuple[SourceFacts
 
 
 def _not_asked(why: str) -> Problem:
-    message = f"Whether the weights are quantised is not known, and no commit is pinned: {why}"
+    message = f"Unknown: whether the weights are quantised. No commit is pinned. {why}"
     fix = (
-        "The pod asks again, with the workload's Secret. Name a commit as model.hf.revision to be sure of the weights."
+        "The pod asks the hub again, with the workload's Secret. Set model.hf.revision to a commit to pin the weights."
     )
     return warning("hub-not-asked", "model.hf.repo", message, fix)
 
@@ -93,7 +93,7 @@ def _refuse_other_release(plan: ConversionPlan) -> None:
     """Raise if the workload's release is not the one that converts: the record would name the wrong one."""
     if plan.whole is None and plan.inputs.release != DEFAULT:
         raise UsageError(
-            f"the workload is of MaxText {plan.inputs.release}, and this machine converts with {DEFAULT}.",
+            f"the workload needs MaxText {plan.inputs.release}, but this machine converts with {DEFAULT}.",
             fix=f"Write image.maxtext: {DEFAULT}, or convert in the workload's image and name model.checkpoint.",
             id="conversion-release",
         )

@@ -75,7 +75,7 @@ def convert_cluster(
 
 def _report_found_checkpoint(made: ConversionPlan, *, as_json: bool) -> int:
     def document(noted: tuple[Problem, ...]) -> Document:
-        why, there = "it was there", made.whole
+        why, there = "it already exists", made.whole
         return CONVERT, conversion_fields(made, action="finished", why=why, checkpoint=there, problems=noted)
 
     text = f"{made.inputs.source.repo} for {made.inputs.model}: found; nothing was sent\ncheckpoint  {made.whole}\n"
@@ -107,9 +107,9 @@ def _wait_for_conversion(
 
 def _why_converting(made: ConversionPlan, action: Action | None = None) -> str:
     if action == "adopted":
-        return f"{made.run_name} converts the same weights now"
+        return f"{made.run_name} is converting the same weights"
     if made.broken:
-        return f"{', '.join(made.broken)} is not complete; it stays"
+        return f"{', '.join(made.broken)} is incomplete and is kept"
     return "these weights were not converted with these flags before"
 
 

@@ -76,7 +76,7 @@ def _report_found_export(made: ExportPlan, intent: Intent, *, as_json: bool) -> 
 
     def document(noted: tuple[Problem, ...]) -> Document:
         return EXPORT, export_fields(
-            made, action="finished", why="it was there", folder=made.writes, verification=verified, problems=noted
+            made, action="finished", why="it already exists", folder=made.writes, verification=verified, problems=noted
         )
 
     lines = (
@@ -100,14 +100,14 @@ def _wait_for_export(plan: JobPlan[CpuJob], args: argparse.Namespace, done: Subm
 
 def _why_exporting(made: ExportPlan) -> str:
     if made.broken:
-        return f"{', '.join(made.broken)} is not complete; it stays"
+        return f"{', '.join(made.broken)} is incomplete and is kept"
     return f"step {made.inputs.step} was not exported"
 
 
 def _cluster_export_document(
     made: ExportPlan, done: Submission, waited: Waited | None, failed: XsftError | None
 ) -> Document:
-    why = f"{made.run_name} does it already" if done.action == "adopted" else _why_exporting(made)
+    why = f"{made.run_name} is already exporting it" if done.action == "adopted" else _why_exporting(made)
     problems = submission_problems(done, waited, failed)
     fields = export_fields(made, action=done.action, why=why, folder=cpu_job_of(done).writes, problems=problems)
     return EXPORT, {**fields, **submitted_fields(done, waited, failed)}

@@ -1,4 +1,4 @@
-"""A local run inside the workload's image: what the trainer can access of this machine, and nothing more.
+"""A local run inside the workload's image, with access only to the files that the trainer needs.
 
 Files have the same paths in the container, so that the printed command is the one that runs.
 """

@@ -117,7 +117,7 @@ def _unsaid(plan: ConversionPlan) -> bool:
 def _existing_conversion(plan: ConversionPlan) -> ConversionResult:
     made = plan.recorded
     if made is None:
-        why = "it has the model's names and shapes; no record says which weights it was made of"
+        why = "it has the model's names and shapes; no record names its source weights"
     else:
         at = f" at {made.finished_at}" if made.finished_at else ""
         commit = f", commit {made.commit[:12]}" if made.commit else ""
@@ -256,9 +256,9 @@ def _judge_conversion(one: _Try, status: int, tail: Iterable[str]) -> _End:
     if after.digest != plan.digest:
         return _End(outcome="failed", reason=f"{plan.inputs.source.repo} changed while it was converted")
     if after.whole != plan.checkpoint:
-        lacking = f"{said}, and {plan.checkpoint} is not what was asked for: {after.why_not or 'nothing is there'}"
+        lacking = f"{said}, and {plan.checkpoint} is not the requested checkpoint: {after.why_not or 'not found'}"
         return _End(outcome="failed", reason=said if status else lacking)
-    message = f"The checkpoint is saved whole; afterwards {said}."
+    message = f"The checkpoint is complete; afterwards {said}."
     warned = warning("failed-after-save", "model.hf", message, "Use the checkpoint; no second conversion is needed.")
     return _End(outcome="completed", warnings=(warned,) if status else ())
 
@@ -271,7 +271,7 @@ def _save_conversion(one: _Try, end: _End, status: int | None) -> _End:
 
 def _why_converted(plan: ConversionPlan) -> str:
     if plan.broken:
-        return f"{', '.join(plan.broken)} is not complete; it stays"
+        return f"{', '.join(plan.broken)} is incomplete and is kept"
     return "these weights were not converted with these flags before"
 
 
@@ -321,7 +321,7 @@ def _memory(plan: ConversionPlan, needs: ConversionEstimate) -> Iterator[Problem
     memory = memory_bytes()
     if memory is not None and memory < needs.memory:
         takes, has = size_text(needs.memory), size_text(memory)
-        message = f"Converting {plan.inputs.model} takes about {takes} of memory; there are {has}."
+        message = f"Converting {plan.inputs.model} takes about {takes} of memory; this machine has {has}."
         fix = "Convert on a larger machine, or accept the risk: checks: {conversion-memory: why}."
         yield error("conversion-memory", "model.hf", message, fix)
 
@@ -339,6 +339,6 @@ def _disk(plan: ConversionPlan, needs: ConversionEstimate, cache: Path) -> Itera
         free = shutil.disk_usage(there).free
         if free < size:
             takes, has = size_text(size), size_text(free)
-            message = f"Converting {plan.inputs.model} takes about {takes} below {there}; {has} are free."
+            message = f"Converting {plan.inputs.model} takes about {takes} of disk space at {there}; {has} is free."
             fix = "Free some space or name another output; or accept the risk: checks: {conversion-disk: why}."
             yield error("conversion-disk", "output", message, fix)

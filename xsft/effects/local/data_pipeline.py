@@ -45,7 +45,7 @@ HERE: Mapping[str, Value] = {
 }
 """Keys for one CPU device, and rows in the order of the file, up to the last. None of them changes a row."""
 _NOT_HERE = ("ici_", "dcn_", "load_parameters_path=", "lora.", "profiler", "gradient_accumulation_steps=")
-"""Keys of meshes and weights, which do not exist here."""
+"""Keys of meshes and weights, which this machine does not have."""
 
 _OFFLINE = re.compile(
     r"^(\w*ConnectionError|ConnectTimeout|OfflineModeIsEnabled)\b|LocalEntryNotFoundError|Couldn't reach"
@@ -111,7 +111,7 @@ def read_passes(
             message = f"MaxText's pipeline did not end within {timeout_s:g} s"
             raise TimedOut(message, fix="Check that the files are not on a slow or hanging disk.") from expired
         if not answer.exists():
-            words = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it said nothing")
+            words = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it printed no message")
             raise EnvironmentMissing(f"MaxText's pipeline did not run: {words}", fix="run `xsft setup maxtext`")
         return _parse_answers(json.loads(answer.read_text(encoding="utf-8")))
 

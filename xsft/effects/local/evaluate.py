@@ -1,7 +1,7 @@
 """Evaluates a training on this machine, once: base and tuned weights in MaxText's environment, and a verdict.
 
-Of two callers at once one measures; the other waits and uses the result. Nothing is ever overwritten: an interrupted
-attempt keeps its folder, and the next one gets another.
+Of two concurrent callers one measures, and the other waits and uses the result. Nothing is ever overwritten: an
+interrupted attempt keeps its folder, and the next one gets another.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ MARK = "xsft evaluate: "
 FAILED = f"{MARK}failed: "
 TAIL_LINES = 2000
 MEMORY_FACTOR = 1.2
-"""Of the weights' files: arrays and activations of one set of weights at a time."""
+"""Memory relative to the size of the weights' files: arrays and activations of one set of weights at a time."""
 PROCESS_BYTES = 1 << 30
 """Bytes of Python, JAX and MaxText without any weights. source: measured with maxtext@0.2.5, 1.0 GB."""
 
@@ -146,7 +146,7 @@ def _refuse_unfit(plan: EvaluationPlan) -> None:
         )
     if plan.inputs.release != DEFAULT:
         raise UsageError(
-            f"the workload is of MaxText {plan.inputs.release}, and this machine evaluates with {DEFAULT}.",
+            f"the workload needs MaxText {plan.inputs.release}, but this machine evaluates with {DEFAULT}.",
             fix=f"Write image.maxtext: {DEFAULT}, or remove stages.evaluate.",
             id="evaluation-release",
         )
@@ -159,7 +159,7 @@ def refuse_small_memory(weights: Path) -> None:
     needed, there = int(size * MEMORY_FACTOR) + PROCESS_BYTES, memory_bytes()
     if there is not None and there < needed:
         raise EnvironmentMissing(
-            f"{weights} takes about {size_text(needed)} of memory, and there are {size_text(there)}.",
+            f"{weights} takes about {size_text(needed)} of memory; this machine has {size_text(there)}.",
             fix="Evaluate it on a larger machine.",
             id="evaluation-memory",
         )

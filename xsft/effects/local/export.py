@@ -100,7 +100,7 @@ def export_here(asked: ExportWork) -> ExportResult:
     lock = _run_folder(plan).lock
     with (
         usable(Path(plan.output)),
-        exclusive(lock, waiting=lambda: asked.say("another xsft exports this run; waiting")),
+        exclusive(lock, waiting=lambda: asked.say("another xsft is exporting this run; waiting for it")),
     ):
         plan = asked.look()  # another process may have finished it
         if plan.whole:
@@ -112,12 +112,12 @@ def export_here(asked: ExportWork) -> ExportResult:
 def find_export(plan: ExportPlan) -> StageFound:
     """Return what exists of the export; reads small files only."""
     if not plan.whole and holder(_run_folder(plan).lock) is not None:
-        return StageFound(state="running", why="another xsft exports it")
+        return StageFound(state="running", why="another xsft is exporting it")
     return export_found(plan, result=plan.writes)
 
 
 def export_found(plan: ExportPlan, *, result: str) -> StageFound:
-    """Return what the plan has found of the export. `result`: where a complete one is."""
+    """Return the state of the export by its plan. `result`: the folder of a complete one."""
     if plan.whole:
         verified = plan.recorded.verification if plan.recorded else None
         return StageFound(state="done", why=verification_text(verified), result=result)
@@ -125,7 +125,7 @@ def export_found(plan: ExportPlan, *, result: str) -> StageFound:
         return StageFound(state="missing", why=f"step {plan.inputs.step} was not exported")
     if plan.recorded.outcome == "failed":
         return StageFound(state="failed", why=plan.recorded.reason or "the exporter failed")
-    return StageFound(state="torn", why=f"{', '.join(plan.broken)} is not complete; it stays")
+    return StageFound(state="torn", why=f"{', '.join(plan.broken)} is incomplete and is kept")
 
 
 def stage_end(done: ExportResult) -> StageEnd:
@@ -259,7 +259,8 @@ def _logits(verified: Verification, plan: ExportPlan, asked: ExportWork, shop: E
 
 
 def _with_logits(plan: ExportPlan, asked: ExportWork) -> ExportResult:
-    """Compare the logits of a complete export, and record that. One that disagrees is complete no longer."""
+    """Compare the logits of a complete export, and record that. An export whose logits differ no longer counts as
+    complete."""
     assert plan.recorded is not None
     with scratch_folder("export") as scratch:
         shop = ExportShop(machine=asked.machine(), scratch=scratch, logs=Path(plan.directory) / "xsft")
@@ -323,7 +324,7 @@ def _mend_export(plan: ExportPlan, *, at: str) -> None:
 
 
 def refuse_without_room(plan: ExportPlan) -> None:
-    """Raise EnvironmentMissing if the memory or the disk cannot hold the weights once: such an export cannot end well.
+    """Raise EnvironmentMissing if the memory or the disk cannot hold the weights once: the export would fail.
 
     source: maxtext@0.2.5 checkpoint_conversion/to_huggingface.py loads the whole checkpoint.
     """
@@ -332,8 +333,8 @@ def refuse_without_room(plan: ExportPlan) -> None:
         return
     if memory is not None and memory < size + PROCESS_BYTES:
         raise EnvironmentMissing(
-            f"Exporting {plan.training} takes at least {size_text(size + PROCESS_BYTES)} of memory; "
-            f"there are {size_text(memory)}.",
+            f"Exporting {plan.training} takes at least {size_text(size + PROCESS_BYTES)} of memory; this machine has "
+            f"{size_text(memory)}.",
             fix="Export on a larger machine, or by a job of the training's cluster: xsft checkpoint export FILE.yaml."
             if plan.inputs.weights.startswith("gs://")
             else "Export on a larger machine.",
@@ -342,7 +343,8 @@ def refuse_without_room(plan: ExportPlan) -> None:
     there, free = _disk(Path(plan.directory))
     if free < size:
         raise EnvironmentMissing(
-            f"Exporting {plan.training} takes about {size_text(size)} below {there}; {size_text(free)} are free.",
+            f"Exporting {plan.training} takes about {size_text(size)} of disk space at {there}; {size_text(free)} is "
+            "free.",
             fix="Free some space, or name another folder with --output.",
             id="export-disk",
         )
@@ -357,7 +359,7 @@ def why_no_logits(plan: ExportPlan) -> str:
     if needs <= memory:
         return ""
     takes, has = size_text(needs), size_text(memory)
-    return f"comparing logits takes about {takes} of memory, and there are {has}; only tensors were compared"
+    return f"comparing logits takes about {takes} of memory, and this machine has {has}; only tensors were compared"
 
 
 def _disk(path: Path) -> tuple[Path, int]:

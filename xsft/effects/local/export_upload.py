@@ -95,7 +95,7 @@ def find_upload(route: ExportRoute) -> StageFound:
         return export.find_export(there)
     if here.state != "done":
         return here
-    return StageFound(state="missing", why=f"{here.result} is complete, and not copied to {there.writes}")
+    return StageFound(state="missing", why=f"{here.result} is complete, but not copied to {there.writes}")
 
 
 def _uploaded(route: ExportRoute, work: ExportWork, done: ExportResult) -> ExportResult:

@@ -80,7 +80,8 @@ def compile_step(step: StepToCompile, *, needed_gib: float, shop: CompileShop) -
     except KeyboardInterrupt as stop:
         if stop.args:
             raise TimedOut(
-                f"The compiler was stopped after {shop.timeout_s:g} s; that is no verdict.", fix="Raise --timeout."
+                f"The compiler timed out after {shop.timeout_s:g} s and was stopped; there is no verdict.",
+                fix="Raise --timeout.",
             ) from None
         raise
     entry = _compiled_entry(step, answer, shop)
@@ -199,8 +200,8 @@ def _compiled_entry(step: StepToCompile, answer: Mapping[str, Any], shop: Compil
 
 
 def _work(answer: Mapping[str, Any]) -> StepWork | None:
-    """Return what the compiled program computes and moves; None for a program of another form than those seen, which
-    is no reason to lose a verdict that took minutes."""
+    """Return what the compiled program computes and moves; None if the program has an unknown form: the verdict, which
+    took minutes, is kept."""
     if "context" not in answer:
         return None
     try:

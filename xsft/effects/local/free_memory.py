@@ -29,7 +29,7 @@ def reserved_memory(
     """Hold a reservation of `needed` GiB while the block runs; wait while other compilations hold what it needs, and
     say so once.
 
-    Raises EnvironmentMissing, fit-memory, if the machine has too little, and nothing to wait for.
+    Raises EnvironmentMissing, fit-memory, if the machine has too little, and no compilation to wait for.
     """
     private_folder(folder)
     handle = _reserve(folder, needed=needed, say=say, free_gib=free_gib)

@@ -81,7 +81,7 @@ def work(
     environment = program_environment(machine, scratch, online=online)
     done = process.follow(argv, env=environment, on_line=follower.line, cwd=scratch)
     if not answer.exists():
-        last = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it said nothing")
+        last = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it printed no message")
         message = f"The worker in MaxText's environment ended with status {done.status}: {redact(last)}"
         raise EnvironmentMissing(message, fix="Run the command again; `xsft setup maxtext` builds the environment.")
     found: Mapping[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
@@ -106,5 +106,5 @@ def failure(words: str) -> XsftError:
         )
     if any(word in words for word in UNANSWERED):
         return Unreachable(f"The data set could not be fetched: {words}", fix="Check the network, and try again.")
-    fix = LOGIN if any(word in words for word in NO_ACCESS) else "Correct the data section, or mend the file."
+    fix = LOGIN if any(word in words for word in NO_ACCESS) else "Correct the data section, or the file."
     return SpecError((error("data-unreadable", "data", f"The data cannot be read: {words}", fix),))

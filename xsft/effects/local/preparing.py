@@ -151,7 +151,7 @@ class _Making(Struct, frozen=True, kw_only=True):
         missing = {shard.name for shard in prepared.shards} - set(self.objects.names(f"{self.root}/{prepared.attempt}"))
         if missing:
             message = f"{len(missing)} of {len(prepared.shards)} shards of {self.root} are gone, e.g. {min(missing)}."
-            raise Refused(message, fix="Put them back, or prepare to another folder with --to.", id="prepared-torn")
+            raise Refused(message, fix="Restore them, or prepare to another folder with --to.", id="prepared-torn")
         return PreparedAt(to=self.root, prepared=prepared, found=True)
 
     def make(self) -> PreparedAt:

@@ -44,17 +44,17 @@ class Sampling(Struct, frozen=True, kw_only=True):
 
 
 def tuned_run(name: str, *, step: int | None, store: RecordStore) -> TunedRun:
-    """Return the run and its newest checkpoint, or that of `step`. Raises UsageError for a run that is not here, trains
-    nothing, or has no such checkpoint."""
+    """Return the run and its newest checkpoint, or that of `step`. Raises UsageError for a run that is not on this
+    machine, trains nothing, or has no such checkpoint."""
     entry = _find_entry(name, store)
     folder = RunFolder(path=Path(entry.output) / name)
     record = _training(name, folder)
     steps = {int(one.name): one for one in folder.checkpoints()}
     if not steps or (step is not None and step not in steps):
-        held = f"it has those of steps {', '.join(map(str, sorted(steps)))}" if steps else "it has none yet"
+        held = f"it has the steps {', '.join(map(str, sorted(steps)))}" if steps else "it has none yet"
         raise UsageError(
             f"run {name} has no checkpoint{f' of step {step}' if step else ''}: {held}",
-            fix=f"See how far it has come: xsft status {name}",
+            fix=f"Check its progress: xsft status {name}",
             id="sample-checkpoint",
         )
     chosen = step if step is not None else max(steps)

@@ -38,7 +38,7 @@ def served_model(folder: Path, *, engine: BuiltEnvironment) -> ServedModel:
     config = _read_json_object(folder / "config.json", folder=folder)
     if why := _why_incomplete(folder):
         raise UsageError(
-            f"{folder} is not a whole model: {why}",
+            f"{folder} is not a complete model: {why}",
             fix="Export or download it again, to a new folder.",
             id="model-incomplete",
         )

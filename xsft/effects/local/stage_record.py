@@ -126,7 +126,7 @@ def interruption(stop: KeyboardInterrupt) -> str:
 
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
-    """Turn an error for a folder that cannot be written, or a full disk, into one that tells the user what to fix."""
+    """Raise an error with the fix if the folder cannot be written or the disk is full."""
     try:
         yield
     except OSError as failed:

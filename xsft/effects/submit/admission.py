@@ -1,4 +1,4 @@
-"""Reads a cluster before something is created there."""
+"""Reads a cluster before anything is created on it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def examine(
 
 
 def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
-    """Return what the cluster holds for the demand. The looks run side by side; one that needs another's answer waits
+    """Return what the cluster holds for the demand. The reads run in parallel; one that needs another's result waits
     for it. Raises as `Cluster` does.
     """
     namespace = demand.namespace
@@ -110,7 +110,7 @@ def _selected(
 
 
 def _occupied(cluster: Cluster, selected: Mapping[str, tuple[JsonObject, ...] | Unseen]) -> dict[str, str] | Unseen:
-    """Return the JobSets without a queue that run on these nodes; none that may not be read."""
+    """Return the JobSets without a queue that run on these nodes; without those that may not be read."""
     names = {str(node["metadata"]["name"]) for nodes in selected.values() if isinstance(nodes, tuple) for node in nodes}
     pods = unless_forbidden(cluster.first_pods_without_quota) if names else ()
     if isinstance(pods, Unseen):

@@ -1,5 +1,5 @@
-"""Records beside a run how it ended, since the cluster forgets that with the JobSet: that it was cancelled, or that its
-steps trained nothing.
+"""Records the end of a run that its cluster loses with the JobSet: that it was cancelled, or that its steps trained
+nothing.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def cancelled(seen: Observation, jobset: RunObject, *, now: str) -> tuple[Observ
 
 
 def record_worthless(store: RecordStore, row: Row) -> tuple[Problem, ...]:
-    """Record that the run's steps trained nothing, so that it is not taken for finished once only its last checkpoint
-    is left. Warnings as in `record_cancel`.
+    """Record that the run's steps trained nothing; else it would count as finished when only its last checkpoint is
+    left. Warnings as in `record_cancel`.
     """
     if not row.on_cluster or not row.output or row.reason not in WORTHLESS:
         return ()

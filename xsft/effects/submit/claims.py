@@ -1,8 +1,9 @@
 """Claims of conversions on a cluster: the first caller for some weights and output names the run that converts them,
 and every later caller, under whatever name, joins that run.
 
-`<first try>/xsft/claim-<12 hex digits of the inputs>.json`, written once and never changed. A claim holds no process:
-the JobSet and records of its run tell whether it lives, ended or failed; a failed one is tried again under its name.
+`<first try>/xsft/claim-<12 hex digits of the inputs>.json`, written once and never changed. A claim names no process:
+the JobSet and records of its run show whether it is running, ended or failed. A failed one is tried again under its
+name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_BYTES = 1 << 16
 
 
 class ConversionClaim(Struct, frozen=True, kw_only=True):
-    """A note of who converts which weights into one output."""
+    """The run that converts some weights into one output."""
 
     run_name: str
     """Of the conversion."""

@@ -1,4 +1,4 @@
-"""Messages for Ctrl-C: what is known of the run, and how to continue. The command line prints the notes of a
+"""Messages for Ctrl-C: the state of the run, and how to continue. The command line prints the notes of a
 KeyboardInterrupt.
 """
 
@@ -12,8 +12,8 @@ NOTHING_CREATED = "Nothing was created yet; run the command again."
 
 @contextmanager
 def when_interrupted(told: str) -> Iterator[None]:
-    """Add `told` to a KeyboardInterrupt raised inside. If blocks are nested, only the innermost adds its note: it knows
-    most.
+    """Add `told` to a KeyboardInterrupt raised inside. If blocks are nested, only the innermost adds its note, which is
+    the most precise.
     """
     try:
         yield

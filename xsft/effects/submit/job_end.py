@@ -61,8 +61,8 @@ def record_receipt(store: RecordStore, *, output: str, run_name: str, receipt: R
 def record_failed_jobs(
     store: RecordStore, failed: Sequence[tuple[RunObject, str]], *, limit_s: float = LIMIT_S
 ) -> None:
-    """Record the end of each failed job, with its reason. What cannot be written, or not within the limit, is left out:
-    it does not concern the runs, and the next conversion, export or evaluation records it.
+    """Record the end of each failed job, with its reason. An end that cannot be written within the limit is left out:
+    no run depends on it, and the next conversion, export or evaluation records it.
     """
     if failed:
         with suppress(Unreachable):

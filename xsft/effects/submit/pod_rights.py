@@ -1,4 +1,4 @@
-"""Asks Google Cloud for the rights of the service account that a run's pods use, where the user's login may.
+"""Asks Google Cloud for the rights of the service account that a run's pods use, if the user's login may read them.
 
 source: REST references of IAM (projects.serviceAccounts.getIamPolicy), of Service Account Credentials
 (projects.serviceAccounts.generateAccessToken), of Cloud Storage (buckets.testIamPermissions), of Compute Engine
@@ -42,7 +42,7 @@ class GoogleIam:
     artifacts: str = "https://artifactregistry.googleapis.com"
 
     def rights(self, source: str, demand: Demand) -> PodRights:
-        """Return the rights that the run needs, as far as this login may know them; it changes nothing. `source`: an
+        """Return the rights that the run needs, as far as this login may read them; it changes nothing. `source`: an
         email, or `gce://project/zone/machine` of a node.
         """
         of_node = source.startswith("gce://")
@@ -97,7 +97,7 @@ class GoogleIam:
         return None if answer is None else tuple(name for name in OF_BUCKET if name not in held)
 
     def _asked(self, method: str, url: str, *, session: Any = None, **options: Any) -> dict[str, Any] | None:
-        """Return the answer; None without one, whatever the reason: this look is never what stops a run."""
+        """Return the answer; None on any failure, because this check must never stop a run."""
         try:
             answer = (session or self.session).request(method, url, timeout=TIMEOUT_S, **options)
             found = answer.json() if answer.status_code == 200 else None

@@ -1,4 +1,4 @@
-"""A description of what will be created, for the caller that may still decline it."""
+"""The JobSet that will be created, for the caller that may still decline it."""
 
 from __future__ import annotations
 

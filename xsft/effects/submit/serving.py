@@ -69,7 +69,7 @@ def found(cluster: Cluster, plan: ServingPlan) -> StageFound:
     if server.spec_digest != plan.digest:
         return StageFound(state="missing", why=f"the Deployment {plan.run_name} serves something else")
     for body in plan.dependents:
-        if cluster.servers.get(body) is None:  # its creator was killed before it came to this
+        if cluster.servers.get(body) is None:  # its creator was killed before it created this object
             return StageFound(state="torn", why=f"the Deployment {plan.run_name} has no {body['kind']}")
     seen = server_state(server, cluster.servers.pods(namespace=plan.namespace, labels=_pods(plan)))
     return StageFound(state=seen.state, why=_with_log(cluster, plan, seen), result=plan.output)
@@ -82,14 +82,14 @@ def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress
     `ServerRecord.begin` do.
     """
     progress(f"looking for the Deployment {plan.run_name}")
-    # Before the Deployment, which another caller creates first: what was there without it is another owner's.
+    # Check before the Deployment exists: every caller creates it first, so an object without it has another owner.
     dependents = [(one, cluster.servers.get(one)) for one in plan.dependents]
     there = cluster.servers.get(plan.manifest)
     if there is not None:
         return _adopted(cluster, plan, there, record=record)
     for dependent, held in dependents:
         _refuse_taken(dependent, held, uid=None)
-    progress("asking the cluster whether it would take the server")
+    progress("validating the server with a dry run")
     for body in (plan.manifest, *plan.dependents):
         cluster.servers.dry_run(body)
     begun = record.begin(plan)

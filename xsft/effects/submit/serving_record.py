@@ -28,7 +28,8 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
     """The training's."""
 
     def begin(self, plan: ServingPlan) -> RecordRef:
-        """Write what is about to be created: the first attempt, the one that a killed caller began, or the next one.
+        """Write the attempt that is about to be created: the first attempt, the one that a killed caller began, or the
+        next one.
 
         Raises as `RecordStore.begin`; nothing should be created then.
         """
@@ -48,7 +49,7 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
         return self._finish(ref, facts)
 
     def complete(self, plan: ServingPlan, *, uid: str) -> tuple[Problem, ...]:
-        """Record the Deployment that exists, if its creator was killed before it did; an attempt that was begun while
+        """Record the existing Deployment, if its creator was killed before it could. An attempt that began while
         another one created it made nothing. Never raises XsftError.
         """
         try:

@@ -110,7 +110,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
     rights: RightsOf = lambda _email, _demand: None
     """Return the rights of the Google service account that the pods use; None if they cannot be read."""
     parsed: Callable[[], tuple[Problem, ...]] = lambda: ()
-    """Return what MaxText's own parser says of the command line; it was asked beside the other looks."""
+    """Return the answer of MaxText's parser on the command line; the parser runs while the cluster is read."""
     confirm: Callable[[Proposal], None] = lambda _proposal: None
     """Called once, just before something is created. Raises Refused if the user declines."""
 
@@ -125,8 +125,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         of_image = start(lambda: notes.image_notes(plan, look=self.image))
         zone = plan.run.place.zone if plan.run.place else None
         of_output = start(lambda: self.writable(output, zone))
-        # The order decides: a JobSet exists before its record says so, and its last step is saved before it ends. A
-        # record read after the JobSets would make one that another submitter just created look deleted.
+        # The order decides: a JobSet exists before its record says so, and its last step is saved before it ends. If
+        # the records were read after the JobSets, a JobSet that another submitter just created would look deleted.
         records = self.store.read_run(output, plan.run_name)
         facts, found = examine(self.cluster, plan, rights=self.rights)
         latest = self._latest_step(plan)
@@ -194,8 +194,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _decided(self, plan: Planned, world: RunHistory) -> tuple[Decision | None, tuple[Problem, ...]]:
         """Return the decision, and a note for each JobSet that has the next attempt's name but belongs to another run:
-        that name is skipped. None: a JobSet without labels has the name, and the records have changed; one of them may
-        tell that it is this run's, created by xpk since they were read.
+        that name is skipped. None if the records must be read again: they have changed, and a JobSet without labels has
+        the name; xpk may have created it for this run.
         """
         passed_over: list[Problem] = []
         while True:
@@ -243,7 +243,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         begun = self.store.begin(record)
         if isinstance(begun, Taken) and self._has_changed(plan, world):
             return self.submit(first)  # begun since the records were read, perhaps on another cluster: decide again
-        # Taken by a submitter that died, or by one at work here. The JobSet's name decides which one is first.
+        # A submitter that died, or one that is running, has this record. The unique name of the JobSet decides which is
+        # first.
         ref = begun.ref if isinstance(begun, Taken) else begun
         self.progress(f"creating JobSet {plan.jobset}")
         return self._created(plan, ref, action=action, problems=(*said, *ref.problems))

@@ -141,7 +141,7 @@ def _is_passed_on(name: str) -> bool:
 
 
 def require_tools(env: Mapping[str, str], *, otherwise: str) -> None:
-    """Raise EnvironmentMissing without the programs that xpk calls. `otherwise`: the other way out."""
+    """Raise EnvironmentMissing without the programs that xpk calls. `otherwise`: the alternative to name in the fix."""
     missing = [tool for tool in TOOLS if shutil.which(tool, path=env.get("PATH")) is None]
     if missing:
         raise EnvironmentMissing(
