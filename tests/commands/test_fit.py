@@ -115,7 +115,7 @@ NO = DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler")
 
 def test_an_answer_as_text() -> None:
     assert list(fit_text(answer(FITS))) == [
-        "qwen-chat: FITS v6e-8 × 1: 2.02 GiB at the peak, 2.03 in sum, of 31.24 GiB per chip",
+        "qwen-chat: FITS v6e-8 × 1: 2.02 GiB at the peak, 2.03 in total, of 31.24 GiB per chip",
         "  weights         0.28 GiB",
         "  optimizer       0.56 GiB",
         "  gradients       0.28 GiB",
@@ -134,7 +134,7 @@ def test_an_answer_as_text() -> None:
 def test_the_hosts_memory_is_named_and_no_peak_that_is_only_its() -> None:
     by = StepMemory(weights=1.0, optimizer=1.0, gradients=0.0, batch=0.0, temporaries=2.0, host=32.0, peak_known=False)
     lines = list(fit_text(answer(Fits(peak_gib=4.0, sum_gib=4.0, limit_gib=31.24, by=by))))
-    assert lines[0] == "qwen-chat: FITS v6e-8 × 1: 4.00 GiB in sum, of 31.24 GiB per chip"
+    assert lines[0] == "qwen-chat: FITS v6e-8 × 1: 4.00 GiB in total, of 31.24 GiB per chip"
     assert lines[6:8] == [
         "  host           32.00 GiB of the host's memory per chip, not in the sum",
         "  The compiler reports only the host's peak. The chip's peak, which it accepts, is at most the sum.",
@@ -149,9 +149,7 @@ def test_a_refusal_names_one_total() -> None:
 
 
 def test_what_a_verdict_does_not_hold_for_is_said() -> None:
-    assert any(
-        "compiled with MaxText 0.2.5; the image has 0.2.4" in one for one in answer(FITS, maxtext="0.2.4").notes
-    )
+    assert any("compiled with MaxText 0.2.5; the image has 0.2.4" in one for one in answer(FITS, maxtext="0.2.4").notes)
     assert any("Only the figures of v6e" in one for one in answer(FITS, tpu="v5p-8").notes)
     assert not any("Only the figures" in one for one in answer(FITS).notes)
 

@@ -148,7 +148,7 @@ def test_lines_of_several_processes_are_labelled() -> None:
 
 def test_all_of_them_are_opened_on_demand_only() -> None:
     told = opened()
-    with pytest.raises(UsageError, match="128 logs of .* requested; the limit is 8") as raised:
+    with pytest.raises(UsageError, match=r"128 logs of .* requested; the limit is 8") as raised:
         told.show("gemma", every=True)
     assert "--streams 128" in raised.value.fix
     assert told.roles == []

@@ -106,4 +106,4 @@ def test_a_slice_that_maxtext_lacks_is_invalid(shop: CompileShop) -> None:
     found = compile_step(replace(TINY, topology="v6e-512"), needed_gib=4.0, shop=shop)
     assert isinstance(found.verdict, Invalid)
     assert found.verdict.because.where == "tpu.type"
-    assert found.verdict.because.fix == "Take one that it has: v6e-256, v6e-128, v6e-64."
+    assert found.verdict.because.fix == "Use one that it has: v6e-256, v6e-128, v6e-64."

@@ -137,7 +137,7 @@ def test_once_per_content_and_the_manifest_holds(
 
 
 BAD: Mapping[str, tuple[Sequence[Row] | bytes, Sequence[str], str, str]] = {
-    "no rows": ([], (), "data-empty", "there are no rows"),
+    "no rows": ([], (), "data-empty", "no rows found"),
     "a row of no use": (
         [chat("q"), chat("q", None)],
         (),
@@ -145,7 +145,12 @@ BAD: Mapping[str, tuple[Sequence[Row] | bytes, Sequence[str], str, str]] = {
         "row 1 has a message of the role assistant that is null",
     ),
     "another column": ([{"text": "a"}], (), "data-columns", "no column messages; its columns are text"),
-    "two types": ([chat("q"), {"messages": 3}], (), "data-rows-refused", "row 1 holds in messages no list of messages"),
+    "two types": (
+        [chat("q"), {"messages": 3}],
+        (),
+        "data-rows-refused",
+        "row 1 holds in messages a value that is not a list",
+    ),
     "torn": (b'{"messages": [}\n', (), "data-unreadable", "JSON parse error"),
     "not parquet": (b"PAR1 and nothing", ("--set", "data.hf_path=parquet"), "data-unreadable", "magic bytes"),
     "a file as folder": ([chat("q")], ("--to", "/dev/null/x"), "output-not-writable", "it is not a folder"),

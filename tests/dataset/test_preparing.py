@@ -86,7 +86,7 @@ def test_a_workload_may_name_its_columns_before_or_after(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (Options(columns=("text",)), r"takes \[messages\] or .* and got \[text\]"),
+        (Options(columns=("text",)), r"supports \[messages\] or .* given: \[text\]"),
         (Options(columns=("a", "b"), renames={"a": "messages", "b": "messages"}), "Two columns would have one name"),
     ],
 )
@@ -165,11 +165,11 @@ def counted(rows: int = 0, *faults: str, refused: int = 0) -> SplitCount:
 
 
 def test_refused_rows_are_counted_shown_and_may_be_left_out() -> None:
-    found = {"train": counted(5, "holds messages of from and value", refused=9)}
+    found = {"train": counted(5, "holds messages with from and value", refused=9)}
     (problem,) = preparation_problems(found, BASE)
     assert problem.id == "data-rows-refused"
     assert "9 rows" in problem.message
-    assert "row 0 holds messages of from and value; and 8 more" in problem.message
+    assert "row 0 holds messages with from and value; and 8 more" in problem.message
     assert "--skip-bad" in problem.fix
     assert "--from-sharegpt" in problem.fix
     assert preparation_problems(found, wanted(Options(skip_bad=True))) == ()
@@ -210,12 +210,12 @@ def test_an_array_record_is_read_by_grain_and_holds_texts() -> None:
     assert wanted(columns=["prompt", "completion"], pipeline="grain").rule == "texts"
     section = data_section(run_of(), replace(PREPARED, format="arrayrecord"), to="/data")
     assert (section["pipeline"], section["hf_path"]) == ("grain", "arrayrecord")
-    with pytest.raises(SpecError, match="array record holds texts"):
+    with pytest.raises(SpecError, match="array record contains only texts"):
         wanted(Options(format="arrayrecord"))
 
 
 def test_array_records_are_not_prepared_again() -> None:
-    with pytest.raises(SpecError, match="prepared already"):
+    with pytest.raises(SpecError, match="already prepared"):
         wanted(hf_path="arrayrecord", hf_train_files="/data/*.arrayrecord", pipeline="grain")
 
 
@@ -224,6 +224,6 @@ def test_fewer_rows_than_shards_are_warned_of() -> None:
     few = replace(PREPARED, rows={"train": 90, "eval": 1})
     train, evaluated = shard_problems(few, hosts)
     assert (train.id, train.severity) == ("data-few-shards", "warning")
-    assert "train: 90 rows make 10 shards; 2 hosts read best from 16. A run that resumes" in train.message
-    assert "eval: 1 rows make 1 shards; 2 hosts read best from 2. Every host then reads all files" in evaluated.message
+    assert "train: 90 rows make 10 shards; 2 hosts need 16 or more. A run that resumes" in train.message
+    assert "eval: 1 rows make 1 shards; 2 hosts need 2 or more. Every host then reads all files" in evaluated.message
     assert shard_problems(few, wanted()) == ()

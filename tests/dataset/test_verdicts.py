@@ -119,6 +119,4 @@ def test_questions_and_answers() -> None:
 def test_the_first_row_is_named() -> None:
     rows = tuple(SampledRow(at=f"row {at} of a.jsonl", row={"messages": GOOD if at < 5 else "x"}) for at in range(7))
     (problem,) = row_problems(DataFacts(rows=rows), Rules(columns=("messages",)), where="data.hf_train_files")
-    assert problem.message.startswith(
-        "2 of 7 rows that were looked at stop MaxText: row 5 of a.jsonl holds in messages text"
-    )
+    assert problem.message.startswith("2 of 7 checked rows stop MaxText: row 5 of a.jsonl holds in messages text")

@@ -10,7 +10,7 @@ from xsft.fit.translate import invalid_because
 @pytest.mark.parametrize(
     ("error", "where", "words"),
     [
-        ("NoSuchSlice: v6e-512 near v6e-256, v5p-512", "tpu.type", "Take one that it has: v6e-256"),
+        ("NoSuchSlice: v6e-512 near v6e-256, v5p-512", "tpu.type", "Use one that it has: v6e-256"),
         (
             "IndivisibleError: jit arguments ... axis 0 is partitioned 1024 times, but the dimension size is 512",
             "parallelism",
@@ -34,7 +34,11 @@ from xsft.fit.translate import invalid_because
         ("ValueError: LoRA enabled but no LoRA parameters found in decoder/model state.", "lora.module_path", "Name"),
         ("ValueError: bkv_compute=1 must be a multiple of 128", "overrides.maxtext.attention", "autoselected"),
         ("JaxRuntimeError: INVALID_ARGUMENT: No such compile option: 'xla_tpu_x'", "xla_flags", "no flag --xla_tpu_x"),
-        ("JaxRuntimeError: ...: Failed to parse 'abc' into flag xla_tpu_x: ", "xla_flags", "'abc' is no value"),
+        (
+            "JaxRuntimeError: ...: Failed to parse 'abc' into flag xla_tpu_x: ",
+            "xla_flags",
+            "'abc' is not a valid value",
+        ),
         ("JaxRuntimeError: ...: While setting option xla_x, 'abc' is not a valid bool value.", "xla_flags", "--xla_x"),
     ],
 )

@@ -180,7 +180,7 @@ def test_what_follows_the_trainer_is_dropped_with_the_reason(tail: str, what: st
         ("--storage=x", "refused-storage"),
         ("--elastic-slices 2", "refused-elastic"),
         ("--flex", "refused-flex"),
-        ("--quiet", "deletes a running workload"),
+        ("--quiet", "delete a running workload"),
         ("--max-restarts=3", "ignores it under Pathways"),
         ("--dry-run", "xsft plan"),
     ],

@@ -25,7 +25,7 @@ OF_FILES = frozenset({"hf_train_files", "hf_eval_files", "grain_train_files", "g
 
 
 def address(run: Run, facts: Facts) -> str:
-    """Return a digest of everything that decides what is counted, as far as it can be seen from here."""
+    """Return a digest of everything that decides the counts, as far as this machine can read it."""
     keys = _data_keys(run)
     files = [run.spec.data.hf_eval_split, run.spec.data.hf_eval_files]
     return _count_digest(run, facts, keys=keys, eval=files, rows=facts.data.digest if facts.data else None)

@@ -55,7 +55,7 @@ class TokenSequence(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> Iterator[tuple[int, TokenRole]]:
-        """Every token that is read, and whether its prediction is trained; the first token is not predicted."""
+        """Return every token with whether its prediction is trained; the first token is not predicted."""
         parts: tuple[TokenRole, ...] = tuple("trained" if one else "masked" for one in self.trained)
         yield from zip(self.inputs, ("masked", *parts), strict=False)
         if self.last is not None:
@@ -63,7 +63,7 @@ class TokenSequence(Struct, frozen=True, kw_only=True):
 
     @property
     def target_text(self) -> tuple[int, ...]:
-        """The trained tokens in order: examples with equal ones train the same."""
+        """Return the trained tokens in order: examples with equal trained tokens train the same."""
         return tuple(token for token, part in self.tokens if part == "trained")
 
     def end(self, vocabulary: Vocabulary) -> int | None:

@@ -43,7 +43,7 @@ def _targets(summary: Summary, reading: Reading) -> Iterator[Problem]:
     if summary.no_target == 1:
         message = f"Not one of {summary.sampled:,} examples has a trained token: the model would not be trained."
         raised = f" {summary.truncated:.0%} of them are cut at {reading.limit} tokens." if summary.truncated else ""
-        fix = f"{LOOK} Often the template puts no answer behind the roles."
+        fix = f"{LOOK} Often the template writes no answer after the roles."
         yield error("data-no-target", "data", message + raised, fix)
     elif summary.no_target > 0:
         message = f"{summary.no_target:.1%} of {summary.sampled:,} examples have no trained token."
@@ -84,8 +84,8 @@ def _check_role(role: Role) -> Iterator[Problem]:
 def _check_token_ids(summary: Summary) -> Iterator[Problem]:
     if summary.beyond_vocabulary:
         message = (
-            f"{summary.beyond_vocabulary:,} of {summary.sampled:,} examples hold token ids that the model has no row "
-            "for: the tokenizer is not the model's."
+            f"{summary.beyond_vocabulary:,} of {summary.sampled:,} examples have token ids without a row in the "
+            "model's embedding: the tokenizer is not the model's."
         )
         yield error("data-vocabulary", "model.tokenizer", message, "Name the tokenizer of this model.")
 
@@ -93,8 +93,8 @@ def _check_token_ids(summary: Summary) -> Iterator[Problem]:
 def _split_leak(summary: Summary) -> Iterator[Problem]:
     if summary.whole_in_other:
         message = (
-            f"{summary.whole_in_other:,} of {summary.sampled:,} examples are in the other split, too: the evaluation "
-            "measures what was trained."
+            f"{summary.whole_in_other:,} of {summary.sampled:,} examples are also in the other split: the evaluation "
+            "measures trained examples."
         )
         yield warning("data-leak", "data.hf_eval_split", message, "Remove them from one of the splits.")
 

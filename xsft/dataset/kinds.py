@@ -1,4 +1,4 @@
-"""Kinds of values in rows of JSON: datasets tells each column's type from the first rows, and casts later files. Pure.
+"""Kinds of values in rows of JSON: datasets infers each column's type from the first rows, and casts later files. Pure.
 
 source: datasets@5.2.0 packaged_modules/json/json.py, table.py [array_cast]; tests/contract/test_kinds.py asks it.
 """
@@ -27,16 +27,16 @@ _CAST: Mapping[JsonKind, frozenset[JsonKind]] = {
     "null": frozenset(("null",)),
     "int": frozenset(("null", "int", "bool")),
     "float": frozenset(("null", "int", "float", "bool")),
-    "bool": frozenset(("null", "int", "float", "bool", "text")),  # which texts it takes is not judged
+    "bool": frozenset(("null", "int", "float", "bool", "text")),  # the texts that it accepts are not judged
     "text": frozenset(("null", "int", "float", "bool", "text", "object")),
     "list": frozenset(("null", "list")),
     "object": frozenset(("null", "object")),
 }
-"""Kind that the first rows tell -> kinds that are cast to it."""
+"""Kind inferred from the first rows -> kinds that are cast to it."""
 
 
 class Retyped(Struct, frozen=True):
-    """A column of which a later value does not fit the type that the first rows tell."""
+    """A column with a later value that does not fit the type inferred from the first rows."""
 
     path: str
     """`note`, `messages[].name`."""
@@ -45,7 +45,7 @@ class Retyped(Struct, frozen=True):
 
 
 def clash_in(rows: Sequence[SampledRow]) -> Retyped | None:
-    """Return `retyped` of the rows that tell the types and those that are cast to them."""
+    """Return `retyped` for the rows from which types are inferred and the rows that are cast to them."""
     return retyped([row.row for row in rows if row.keys != "cast"], [row.row for row in rows if row.keys == "cast"])
 
 

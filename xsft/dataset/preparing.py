@@ -142,8 +142,10 @@ def preparation(run: Run, options: Options) -> Preparation:
         message = "--eval-share takes rows of the training split, and the workload names an evaluation split."
         raise UsageError(message, fix="Leave --eval-share out, or hf_eval_files and hf_eval_split.")
     if data.hf_path == "arrayrecord":
-        message = "Array records are prepared already, and cannot be prepared again."
-        raise SpecError((error("data-unreadable", "data.hf_path", message, "Name the files they were made of."),))
+        message = "Array records are already prepared, and cannot be prepared again."
+        raise SpecError(
+            (error("data-unreadable", "data.hf_path", message, "Name the files from which they were made."),)
+        )
     sources = _sources(run, options)
     refused = [problem for source in sources for problem in _column_problems(source, options.format)]
     if refused:
@@ -200,13 +202,13 @@ def _column_problems(source: Source, format: Format) -> list[Problem]:
         return [error("columns", "data.columns", message, "Give each --rename another name.")]
     if not columns_ok(names):
         allowed = " or ".join(f"[{', '.join(one)}]" for one in COLUMN_SETS)
-        message = f"MaxText's SFT takes {allowed}, and got [{', '.join(names)}]."
+        message = f"MaxText's SFT supports {allowed}; given: [{', '.join(names)}]."
         return [
             error("columns", "data.columns", message, "Select them with --columns, name them with --rename OLD=NEW.")
         ]
     if format == "arrayrecord" and "messages" in names:
-        message = "An array record holds texts, and MaxText reads no conversation from it."
-        return [error("grain-columns", "data.columns", message, "Leave --format out: Grain reads parquet, too.")]
+        message = "An array record contains only texts, so MaxText cannot read conversations from it."
+        return [error("grain-columns", "data.columns", message, "Leave --format out: Grain also reads parquet.")]
     return []
 
 
@@ -250,13 +252,13 @@ def _split_problems(name: str, one: SplitCount, wanted: Preparation) -> Iterator
         shown = "; ".join(f"row {fault.row} {fault.fault}" for fault in one.faults)
         more = f"; and {one.refused - len(one.faults):,} more" if one.refused > len(one.faults) else ""
         message = f"{name}: {one.refused:,} rows cannot be trained on: {shown}{more}."
-        sharegpt = " Messages of from and value: --from-sharegpt." if "from and value" in shown else ""
-        yield error("data-rows-refused", "data", message, f"Mend them, or leave them out with --skip-bad.{sharegpt}")
+        sharegpt = " For messages with from and value, use --from-sharegpt." if "from and value" in shown else ""
+        yield error("data-rows-refused", "data", message, f"Correct them, or leave them out with --skip-bad.{sharegpt}")
     elif not one.rows and name == "eval" and wanted.eval_share is not None:
         message = f"--eval-share {wanted.eval_share:g} gives the evaluation no row."
-        yield error("data-empty", "data", message, "Take a larger share, or name files for evaluation.")
+        yield error("data-empty", "data", message, "Use a larger share, or name files for evaluation.")
     elif not one.rows:
-        message = f"{name}: there are no rows{' that can be trained on' if one.refused else ''}."
+        message = f"{name}: no rows found{' that can be trained on' if one.refused else ''}."
         yield error("data-empty", "data", message, "Check the files and the name of the split.")
 
 
@@ -271,13 +273,13 @@ def _few_shards(prepared: Prepared, wanted: Preparation) -> Iterator[Problem]:
         shards = sum(shard.split == split for shard in prepared.shards)
         if shards >= least[split]:
             continue
-        message = f"{split}: {rows:,} rows make {shards} shards; {wanted.hosts} hosts read best from {least[split]}."
+        message = f"{split}: {rows:,} rows make {shards} shards; {wanted.hosts} hosts need {least[split]} or more."
         why = (
             "Every host then reads all files to find its rows."
             if shards < wanted.hosts
             else "A run that resumes then reads more rows twice."
         )
-        fix = "Take fewer hosts or more rows, or go on: the run trains the same rows."
+        fix = "Use fewer hosts or more rows, or continue: the run trains the same rows."
         yield warning("data-few-shards", "data", f"{message} {why}", fix)
 
 

@@ -1,9 +1,8 @@
-"""MaxText's rules for rows, copied: what its pipeline takes, stops at, or learns nothing from. Pure.
+"""A copy of MaxText's rules for rows: those that its pipeline accepts, fails on, or learns nothing from. Pure.
 
-MaxText's own imports take longer than all of `xsft check`. A copy must be held to the original:
-tests/contract/test_rules.py asks both about some hundred rows. `xsft data prepare` loads this file in MaxText's
-environment, so it imports only the standard library.
-source: maxtext@0.2.5 input_pipeline/hf_data_processing.py [preprocessing_pipeline], grain_data_processing.py
+MaxText's own imports take longer than all of `xsft check`. tests/contract/test_rules.py compares the copy with MaxText
+on some hundred rows. `xsft data prepare` loads this file in MaxText's environment, so it imports only the standard
+library. source: maxtext@0.2.5 input_pipeline/hf_data_processing.py [preprocessing_pipeline], grain_data_processing.py
 [_format_chat_template_grain], input_pipeline_utils.py
 [is_conversational, combine_columns, apply_chat_template], instruction_data_processing.py [math_qa_formatting];
 datasets@5.2.0 packaged_modules/json/json.py (types are inferred, and messages of uneven keys are no messages), table.py
@@ -61,7 +60,7 @@ class RowVerdict:
 def judge_row(row: object, rules: Rules) -> RowVerdict:
     """Return what MaxText would do with the row if it were the only one."""
     if not isinstance(row, dict):
-        return RowVerdict(outcome="refused", id="data-columns", why="is no object of columns")
+        return RowVerdict(outcome="refused", id="data-columns", why="is not an object of columns")
     missing = [column for column in rules.columns if column not in row]
     if missing:
         there = ", ".join(map(str, row)) or "none"
@@ -90,7 +89,7 @@ def _no_feature(row: Mapping[str, Any], rules: Rules) -> str:
 
 
 def unfit(row: object, rules: Rules) -> str:
-    """Return why the row is not prepared: MaxText stops at it, or trains less than it holds; empty if neither."""
+    """Return why the row is not prepared: MaxText fails on it, or trains only a part of it; empty if neither."""
     verdict = judge_row(row, rules)
     if verdict.outcome == "refused" or not isinstance(row, dict):
         return verdict.why
@@ -100,16 +99,16 @@ def unfit(row: object, rules: Rules) -> str:
 def _surplus(row: Mapping[str, Any], rules: Rules) -> str:
     """Return why MaxText drops messages of a column that has more than the first one; empty if it does not."""
     lengths = {column: len(row[column]) for column in rules.columns if isinstance(row[column], list)}
-    return "" if len(set(lengths.values())) < 2 else f"has other numbers of messages in {' and '.join(lengths)}"
+    return "" if len(set(lengths.values())) < 2 else f"has different numbers of messages in {' and '.join(lengths)}"
 
 
 def _lost(message: Message) -> str:
-    """Return why MaxText does not train on the message as it is; empty if it does."""
+    """Return why MaxText does not train on the message unchanged; empty if it does."""
     role, content = message["role"], message["content"]
     if role not in ROLES:
         return f"has a message of the role {role!r}, which MaxText drops; it takes {', '.join(ROLES)}"
     if not isinstance(content, str):
-        return f"has a message of the role {role} that is {'null' if content is None else 'no text'}"
+        return f"has a message of the role {role} that is {'null' if content is None else 'not text'}"
     if not content.strip() and role != "system":  # some files have an empty system message on purpose
         return f"has an empty message of the role {role}"
     return ""
@@ -124,7 +123,7 @@ def uneven(rows: Sequence[object], rules: Rules) -> bool:
 
 
 def stretched(told: Sequence[object], cast: Sequence[object], rules: Rules) -> bool:
-    """Return whether messages have keys that the first rows lack. datasets fills keys that they themselves lack."""
+    """Return whether messages have keys that the first rows lack. datasets fills in keys that later messages lack."""
     if "question" in rules.columns or not told or not cast:
         return False
     return any(_all_keys(cast, column) - _all_keys(told, column) for column in rules.columns)
@@ -184,14 +183,14 @@ def _no_conversation(value: object) -> str:
         case list():
             return next(filter(None, map(_no_message, value)), "")
         case _:
-            return "no list of messages"
+            return "a value that is not a list of messages"
 
 
 def _no_message(message: object) -> str:
     if not isinstance(message, dict):
-        return f"{'null' if message is None else 'a value'} in place of a message"
+        return f"{'null' if message is None else 'a value'} instead of a message"
     if {"from", "value"} <= set(message) and not set(message) >= MESSAGE:
-        return "messages of from and value; MaxText takes role and content"
+        return "messages with from and value; MaxText needs role and content"
     missing = sorted(MESSAGE - set(message))
     return f"a message without {' and '.join(missing)}" if missing else ""
 
@@ -209,9 +208,7 @@ def _combined(values: Sequence[list[Message]], columns: Sequence[str]) -> list[M
 
 def _messages_of_question(question: Any, answer: Any, rules: Rules) -> list[Message] | RowVerdict:
     if rules.formatted and not (isinstance(question, str) and isinstance(answer, str)):
-        return RowVerdict(
-            outcome="refused", id="data-conversation", why="holds a question or an answer that is no text"
-        )
+        return RowVerdict(outcome="refused", id="data-conversation", why="has a question or an answer that is not text")
     if rules.separator and answer.count(rules.separator) > 1:
         return RowVerdict(
             outcome="refused", id="data-conversation", why=f"has {rules.separator!r} more than once in its answer"
@@ -240,7 +237,7 @@ def _conversation(messages: list[Message], rules: Rules) -> RowVerdict:
         return RowVerdict(
             outcome="refused",
             id="data-template",
-            why="makes the template write another beginning with an answer than without",
+            why="makes the template write a different prompt with the answer than without it",
         )
     learnt = "".join(answer if rules.completion_only else prompt + answer for prompt, answer in parts)
     written = "".join(prompt + answer for prompt, answer in parts)
@@ -260,7 +257,7 @@ def _wrong_order(messages: Sequence[Message]) -> str:
         if role == "system" and at:
             return f"has a system message at position {at}; MaxText takes one at the beginning only"
         if role == "assistant" and not since:
-            return "has an answer without a message in front of it"
+            return "has an answer without a message before it"
         since = [] if role == "assistant" else [*since, role] if role in ROLES else since
     return ""
 

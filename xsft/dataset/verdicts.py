@@ -33,9 +33,9 @@ FIXES: dict[RowProblem, str] = {
         "Write each conversation as a list of messages with role and content; texts go into the columns "
         "[question, answer]."
     ),
-    "data-roles": "Write system (once, first), user and assistant, an answer behind each question.",
-    "data-template": "Correct data.chat_template, or the rows that it does not take.",
-    "data-no-target": "Let the template write the answers, and let the rows have some.",
+    "data-roles": "Write system (once, first), then user and assistant in turn.",
+    "data-template": "Correct data.chat_template, or the rows that it refuses.",
+    "data-no-target": "Check that the rows have answers, and that the template writes them.",
 }
 
 
@@ -70,13 +70,13 @@ def length_problems(
     cut = sum(sum(map(sum, rounds)) > limit for rounds in rows)
     if cut > MANY_CUT * len(rows):
         raised = error if cut == len(rows) else warning
-        message = f"{cut:,} of {len(rows):,} {noun} that were looked at are longer than {limit} tokens and are cut."
+        message = f"{cut:,} of {len(rows):,} checked {noun} are longer than {limit} tokens and are cut."
         fix = f"Raise train.max_target_length, or look at them: `xsft data show {show} --truncated`."
         yield raised("data-truncated", "train.max_target_length", message, fix)
     without = sum(completion_only and not _has_target(rounds, limit) for rounds in rows)
     if without:
         raised = error if without == len(rows) else warning
-        message = f"{without:,} of {len(rows):,} {noun} that were looked at are cut before their answer begins."
+        message = f"{without:,} of {len(rows):,} checked {noun} are cut before their answer begins."
         fix = f"Raise train.max_target_length, or look at them: `xsft data show {show} --no-target`."
         yield raised("data-no-target", "train.max_target_length", message, fix)
 
@@ -115,7 +115,7 @@ def _refusals(refused: Sequence[_Judged], count: int, where: str) -> Iterator[Pr
             by_id.setdefault(one.verdict.id, []).append(one)
     for name, found in by_id.items():
         first = found[0]
-        message = f"{len(found):,} of {count:,} rows that were looked at stop MaxText: {first.at} {first.verdict.why}."
+        message = f"{len(found):,} of {count:,} checked rows stop MaxText: {first.at} {first.verdict.why}."
         yield error(name, where, message, FIXES[name], kind="disputable")
 
 
@@ -150,9 +150,7 @@ def _learnt(judged: Sequence[_Judged], where: str) -> Iterator[Problem]:
     nothing = [one for one in judged if one.verdict.outcome == "nothing"]
     if nothing:
         raised = error if len(nothing) == len(judged) else warning
-        message = (
-            f"{len(nothing):,} of {len(judged):,} rows that were looked at have no trained token: {nothing[0].at}."
-        )
+        message = f"{len(nothing):,} of {len(judged):,} checked rows have no trained token: {nothing[0].at}."
         yield raised("data-no-target", where, message, FIXES["data-no-target"])
     messages = [message for one in judged for message in one.verdict.messages]
     yield from _dropped(judged, messages)
@@ -165,8 +163,8 @@ def _dropped(judged: Sequence[_Judged], messages: Sequence[Message]) -> Iterator
     unwritten = Counter(role for one in judged for role in one.verdict.unwritten)
     for role, count in spoken.items():
         if role not in ROLES:
-            message = f"MaxText drops the {count:,} messages of the role {role!r} that were looked at."
-            fix = f"Take one of {', '.join(ROLES)}, or accept this if they are not to be learnt from."
+            message = f"MaxText drops all {count:,} checked messages of the role {role!r}."
+            fix = f"Take one of {', '.join(ROLES)}, or accept this if the model need not learn from them."
             yield warning("data-role-dropped", "data.columns", message, fix)
         elif unwritten[role] > MANY_DROPPED * count:
             message = f"The template writes {count - unwritten[role]:,} of {count:,} messages of the role {role!r}."
@@ -191,9 +189,9 @@ def _of_parts(judged: Sequence[_Judged], where: str) -> Iterator[Problem]:
     unwritten = [one for one in found if not _writes_parts(one.verdict)]
     if unwritten:
         message = (
-            f"{len(unwritten):,} of {len(judged):,} rows have messages that are lists of parts, as multimodal data has"
-            " them. MaxText gives them to the template as they are: most write nothing for them, or the list as Python"
-            " prints it."
+            f"{len(unwritten):,} of {len(judged):,} rows have messages that are lists of parts, as in multimodal data. "
+            "MaxText passes the lists to the template unchanged: most templates write nothing for them, or the list as "
+            "Python prints it."
         )
         yield warning("data-parts", where, message, "Write the text of the parts as the content.")
 

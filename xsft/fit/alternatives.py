@@ -1,7 +1,7 @@
 """The alternatives to a run that does not fit, in the order of preference. Pure.
 
-An alternative is preferred that loses less of the training's quality; of two that lose the same, the one with fewer
-chip-hours, then the one with fewer chips, fewer slices and fewer changes. `preference` has the order of the losses.
+The alternative that loses less of the training's quality comes first; then the one with fewer chip-hours, fewer chips,
+fewer slices and fewer changes. `preference` has the order of the losses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHANGEABLE = (
 )  # fmt: skip
 MOST_CHANGES = 4
 SHORTEST = 512
-"""Tokens: below it the attention's blocks shrink, and the batch is mostly prompts."""
+"""Minimum tokens: below this length the attention's blocks shrink, and the batch is mostly prompts."""
 MOST_HALVINGS = 4
 EXPERTS = (16, 8, 4, 32)
 """Sizes of the expert axis; 16 is one physical axis of a v6e-256 slice, the layout of aot_fit.md §0.1."""
@@ -126,8 +126,8 @@ def alternatives(run: TunableRun, limits: SearchLimits) -> list[Alternative]:
 def preference(one: Alternative, run: TunableRun) -> tuple[float, ...]:
     """Return what an alternative is ordered by: its losses, worst kind first, then chip-hours, chips and so on.
 
-    Chip-hours by arithmetic: the tokens of a step over the peak of a chip; what more gathering or offloading costs is
-    not known.
+    Chip-hours by arithmetic: the tokens of a step over the peak of a chip; the cost of more gathering or offloading is
+    unknown.
     """
     new, batch = one.run, run.tpu.devices * run.num_slices * run.batch
     losses = (

@@ -28,7 +28,7 @@ def known_step(entries: Sequence[CompiledStep], *, tokens: int) -> KnownStep | N
 
 
 def _holds_at_length(entry: CompiledStep, tokens: int) -> bool:
-    """Return whether the verdict holds at this length: what fits longer fits shorter, and the reverse."""
+    """Return whether the verdict holds at this length: a run that fits also fits with fewer tokens, and the reverse."""
     match entry.verdict:
         case Fits():
             return tokens <= entry.tokens

@@ -20,7 +20,7 @@ class StartNow(Struct, frozen=True, kw_only=True):
 
 
 class WaitForOthers(Struct, frozen=True, kw_only=True):
-    """Other compilations hold what it needs."""
+    """Other compilations hold the memory that it needs."""
 
     reason: str
 

@@ -62,10 +62,10 @@ class Instruction(Struct, frozen=True, kw_only=True):
     name: str
     opcode: str
     arrays: tuple[ArrayType, ...]
-    """What it makes; several for a tuple."""
+    """The arrays that it makes; several for a tuple."""
     operands: tuple[str, ...]
     text: str
-    """Its attributes: all that stands behind the operands on its line."""
+    """Its attributes: the rest of its line after the operands."""
 
     @property
     def operation(self) -> str:
@@ -116,7 +116,7 @@ class Program(Struct, frozen=True, kw_only=True):
         yield from self._executed(self.entry, times=1)
 
     def trips(self, loop: Instruction) -> int | None:
-        """Return how often the loop runs; None if its condition is no comparison with one constant."""
+        """Return how often the loop runs; None if its condition is not a comparison with one constant."""
         found = _LOOP.search(loop.text)
         condition = self.computations.get(found["condition"]) if found else None
         constants = [one for one in condition.instructions if one.opcode == "constant"] if condition else []
@@ -187,7 +187,7 @@ def _computation(name: str, lines: list[str]) -> Computation:
 
 
 def _instruction(name: str, rest: str) -> Instruction | None:
-    """Return the instruction; None for a line that is none, as inside an attribute of several lines."""
+    """Return the instruction; None for any other line, such as one inside an attribute of several lines."""
     end = _type_end(rest)
     found = _OPCODE.match(rest, end)
     if found is None:

@@ -1,4 +1,4 @@
-"""The search for an alternative that fits: what was tried, and what is compiled next. Pure.
+"""The search for an alternative that fits: its results so far, and the next one to compile. Pure.
 
 Most preferred first, in two groups: those whose estimate exceeds the chip, because a refusal takes a minute and an
 acceptance several; then those that are likely to fit, and if none is, the smallest. Once one fits, all that are
@@ -20,7 +20,8 @@ from xsft.fit.verdict import DoesNotFit, Fits, Marginal, Verdict
 HOPELESS = 1.5
 """An estimate of so many times the chip is not compiled; the estimate errs by half at most (fit/estimate.py)."""
 HEADROOM = 0.95
-"""After each one that is neither refused nor fits the next likely one must be estimated so many times smaller."""
+"""After an alternative that is neither refused nor fits, the estimate of the next one must be smaller by this
+factor."""
 
 
 class FitCandidate(Struct, frozen=True, kw_only=True):
@@ -44,8 +45,8 @@ class TriedAlternative(Struct, frozen=True, kw_only=True):
 
 
 Untried = Literal["takes-no-less", "hopeless", "open"]
-"""Why a candidate was not compiled: a refused one takes no more than it, its estimate is far above the chip, or its
-turn did not come."""
+"""Why a candidate was not compiled: a refused one takes no more memory, its estimate is far above the chip, or the
+search ended first."""
 SearchEnd = Literal["done", "budget", "interrupted"]
 
 

@@ -1,6 +1,6 @@
-"""Translates errors of MaxText and JAX into the workload's words. Pure.
+"""Translates errors of MaxText and JAX into problems of the workload. Pure.
 
-An unknown error is no verdict: the machine or xsft's own program may have caused it.
+An unknown error gives no verdict: the machine or xsft's own program may have caused it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Made = Callable[[re.Match[str]], tuple[str, str, str]]
 """Makes (where, message, fix) of the match."""
 
 CONFIG = re.compile(r"^(ValueError|ValidationError|NotImplementedError|AssertionError|KeyError): ")
-"""Errors by which MaxText refuses a configuration, while it reads it."""
+"""Errors with which MaxText refuses a configuration while it parses it."""
 
 
 def invalid_because(error: str, *, phase: str) -> InvalidStep | None:
@@ -35,13 +35,13 @@ def invalid_because(error: str, *, phase: str) -> InvalidStep | None:
 
 def _topology(found: re.Match[str]) -> tuple[str, str, str]:
     message = f"MaxText has no slice {found['name']}, though libtpu may: it could not start a run there."
-    return "tpu.type", message, f"Take one that it has{': ' + found['near'] if found['near'] else ''}."
+    return "tpu.type", message, f"Use one that it has{': ' + found['near'] if found['near'] else ''}."
 
 
 def _indivisible(found: re.Match[str]) -> tuple[str, str, str]:
     ways, size = found["ways"], found["size"]
     message = f"An array's dimension of {size} is cut into {ways} parts, and {ways} does not divide {size}."
-    return "parallelism", message, f"Take axes whose product divides {size} (fsdp, tensor and expert cut weights)."
+    return "parallelism", message, f"Use axes whose product divides {size} (fsdp, tensor and expert cut weights)."
 
 
 def _physical(_found: re.Match[str]) -> tuple[str, str, str]:
@@ -61,8 +61,12 @@ def _no_adapters(_found: re.Match[str]) -> tuple[str, str, str]:
 
 
 def _one_token(_found: re.Match[str]) -> tuple[str, str, str]:
-    message = "attention=flash stops LoRA: the adapters are put in by tracing one token."
-    return "overrides.maxtext.attention", message, "Remove it: autoselected is flash from 128 tokens up."
+    message = "attention=flash stops LoRA: MaxText adds adapters by tracing one token."
+    return (
+        "overrides.maxtext.attention",
+        message,
+        "Remove it: the default, autoselected, uses flash from 128 tokens up.",
+    )
 
 
 def _product(found: re.Match[str]) -> tuple[str, str, str]:
@@ -72,7 +76,7 @@ def _product(found: re.Match[str]) -> tuple[str, str, str]:
 
 
 def _accumulator(_found: re.Match[str]) -> tuple[str, str, str]:
-    message = "Tunix 0.1.7 has no gradient accumulator, which this MaxText's step asks for."
+    message = "Tunix 0.1.7 has no gradient accumulator, which this MaxText's step needs."
     return "train.gradient_accumulation_steps", message, "Set it to 1, and raise per_device_batch_size."
 
 
@@ -82,7 +86,7 @@ def _flag(found: re.Match[str]) -> tuple[str, str, str]:
 
 
 def _flag_value(found: re.Match[str]) -> tuple[str, str, str]:
-    message = f"{found['value']!r} is no value of the flag --{found['flag']}."
+    message = f"{found['value']!r} is not a valid value of the flag --{found['flag']}."
     return "xla_flags", message, "Correct the value: the run would stop when it starts."
 
 

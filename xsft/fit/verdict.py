@@ -56,7 +56,7 @@ class Fits(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="fits"):
     """The compiler accepts the step, and its sum is within the limit."""
 
     peak_gib: float
-    """Of the chip; the sum where only the host's is known."""
+    """Peak of the chip; the sum if only the host's peak is known."""
     sum_gib: float
     limit_gib: float
     by: StepMemory | None
@@ -64,7 +64,7 @@ class Fits(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="fits"):
 
 
 class Marginal(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="marginal"):
-    """The compiler accepts the step, but its sum exceeds the limit: a chip may not."""
+    """The compiler accepts the step, but its sum exceeds the limit: a chip may run out of memory."""
 
     peak_gib: float
     sum_gib: float
@@ -73,10 +73,10 @@ class Marginal(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="marg
 
 
 def figures_text(one: Fits | Marginal) -> str:
-    """Return the figures of an accepted step in words; no peak where only the host's is known."""
+    """Return the figures of an accepted step as text; no peak if only the host's is known."""
     known, total = one.by is None or one.by.peak_known, f"{one.sum_gib:.2f}"
     figures = f"{one.peak_gib:.2f} GiB at the peak, {total}" if known else f"{total} GiB"
-    return f"{figures} in sum, of {one.limit_gib:.2f} GiB per chip"
+    return f"{figures} in total, of {one.limit_gib:.2f} GiB per chip"
 
 
 class DoesNotFit(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="no"):
@@ -98,7 +98,7 @@ Verdict = Fits | Marginal | DoesNotFit | Invalid
 
 
 class CompiledStep(Struct, frozen=True, kw_only=True):
-    """A verdict with what it was made by: one file of the cache."""
+    """A verdict with its origin: one file of the cache."""
 
     schema: str = SCHEMA
     verdict: Verdict
@@ -119,7 +119,7 @@ class CompiledStep(Struct, frozen=True, kw_only=True):
 def verdict_of(
     answer: Mapping[str, Any], *, devices_per_chip: int, buffers: Sequence[ProgramBuffer] = ()
 ) -> Verdict | None:
-    """Return the verdict in the worker's answer; None if it is none: the compiler itself failed. `buffers`: the
+    """Return the verdict in the worker's answer; None if the compiler itself failed. `buffers`: the
     program's largest."""
     if "error" in answer:
         because = invalid_because(answer["error"], phase=answer["phase"])
@@ -134,7 +134,7 @@ def verdict_of(
 def _judge_accepted(
     answer: Mapping[str, Any], *, limit: float, devices_per_chip: int, buffers: Sequence[ProgramBuffer]
 ) -> Fits | Marginal | DoesNotFit:
-    """Return the verdict on what the compiler accepted: it does not know of the state that stays beside the step."""
+    """Return the verdict on an accepted step, with the state outside the step, which the compiler does not count."""
     stats, arguments, resident = answer["memory"], answer["arguments"], answer.get("resident", 0)
     total = stats["arguments"] + stats["output"] - stats["alias"] + stats["temporaries"] + resident
     peak_known = not _is_peak_of_host(stats)

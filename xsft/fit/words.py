@@ -1,4 +1,4 @@
-"""The words in which a step is refused that cannot be built. Pure."""
+"""The type of the reason why a step cannot be built. Pure."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ class InvalidStep(Struct, frozen=True, kw_only=True):
     message: str
     fix: str
     said: str = ""
-    """What MaxText or JAX said, the first line."""
+    """The first line of the error of MaxText or JAX."""

@@ -47,7 +47,7 @@ class Imported(Struct, frozen=True, kw_only=True):
     """The workload's file, without the schema comment."""
     differences: tuple[PasteDifference, ...]
     problems: tuple[Problem, ...]
-    """What the user must complete or correct in the file."""
+    """The parts of the file that the user must complete or correct."""
 
 
 class _Pasted(Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class _Pasted(Struct, frozen=True, kw_only=True):
 
 
 def import_paste(text: str, *, line: int | None = None, read_file: ReadEnvFile = lambda _name: None) -> Imported:
-    """Return the workload. Raises SpecError for text that bash, xpk or MaxText could not read either.
+    """Return the workload. Raises SpecError for text that bash, xpk or MaxText also could not read.
 
     The text may be a Markdown page. `line`: the first line of the xpk command to import, if there are several.
     """

@@ -59,7 +59,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
 
 DROPPED: Mapping[str, str] = MappingProxyType(
     {
-        "project-number": "it only saves xpk a lookup that xsft does not make",
+        "project-number": "it only saves xpk a lookup, which xsft does not need",
         "num-nodes": "it is for GPUs; the slices of a TPU type have a fixed number of hosts",
         "scheduler": "the cluster's default scheduler and Kueue queue are used",
         "docker-name": "the container's name is jax-tpu, which status and logs look for",
@@ -67,7 +67,7 @@ DROPPED: Mapping[str, str] = MappingProxyType(
         "output-manifest-file": "`xsft plan --manifest` prints the manifest",
         "dry-run": "`xsft plan` is the dry run",
         "skip-validation": "xpk's checks of this machine are not needed to submit",
-        "quiet": "with it xpk deletes a running workload of the same name; xsft neither deletes nor prompts",
+        "quiet": "it makes xpk delete a running workload of the same name; xsft neither deletes nor prompts",
         "sandbox-kubeconfig": "xsft never changes your kubeconfig",
         "dependency-auto-download": "xsft downloads nothing while it submits",
         "use-pathways": "xpk rejects it; use mode: pathways",
@@ -89,7 +89,7 @@ def mode_of(verb: str, flags: Flags) -> ModeName:
 
 
 def lost_flags(mode: ModeName) -> Mapping[str, str]:
-    """Return the flags that xpk takes and ignores in this mode, each with what that changes."""
+    """Return the flags that xpk accepts and ignores in this mode, each with the effect of that."""
     match mode:
         case "mcjax":
             return {}

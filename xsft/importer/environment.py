@@ -25,8 +25,8 @@ ReadEnvFile = Callable[[str], str | None]
 HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN", "HF_HUB_TOKEN"})
 STAND_IN_SECRET = {"secret": "hf-token", "key": "token"}
 WHY_REFERENCE = (
-    "a token on the line is readable in the JobSet, in `ps` and in logs; the Secret's name is a guess: create "
-    "that Secret in the run's namespace, or change secrets.hf_token"
+    "a token on the line can be read in the JobSet, in `ps` and in logs. The Secret's name is a guess: create that "
+    "Secret in the run's namespace, or change secrets.hf_token"
 )
 DEBUG_LOGS = {
     "TPU_STDERR_LOG_LEVEL": "0",

@@ -1,6 +1,6 @@
-"""Holes: parts of a text whose value only the user's shell knows. Pure.
+"""Holes: parts of a text whose value only the user's shell has. Pure.
 
-A hole is stored in the text as NUL, number, NUL: pastes with NUL are refused, so no other text has this form.
+In the text, a hole is NUL, number, NUL. Pastes with NUL are refused, so no other text has this form.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class _Reader:
         return Unknowable(source=self.text[start : self.at], quoted=is_double)
 
     def _balanced(self, opening: str, closing: str) -> None:
-        """Move from the opening character behind its closing one; quotes inside hide both."""
+        """Move from the opening character to just after its closing one; quotes inside hide both."""
         start, depth = self.at, 0
         for found in re.compile(r"\\.|'[^']*'|[(){}`]", re.DOTALL).finditer(self.text, self.at):
             token = found.group()

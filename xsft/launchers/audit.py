@@ -39,7 +39,7 @@ class AuditRow(Struct, frozen=True, kw_only=True):
     where: str
     """JSON pointer into the manifest; for a cluster that xpk would make, the command."""
     requested: Any
-    """What the workload asks for."""
+    """The value that the workload requests."""
     rendered: Any
     """Value at that pointer in the manifest that will be created."""
 

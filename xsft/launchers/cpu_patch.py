@@ -1,7 +1,7 @@
-"""The JobSet of a CPU job: what xpk's manifest of it lacks, and what the final one must hold. Pure.
+"""The JobSet of a CPU job: the changes to xpk's manifest, and the expected content of the final one. Pure.
 
-Kept as xpk renders it: `hostNetwork`, so that the pod reaches the bucket as the same account as the trainer does, which
-is the node's; and the affinity that keeps it off the nodes of the cluster's own services. source: `xpk workload create
+Unchanged from xpk: `hostNetwork`, so that the pod uses the node's account for the bucket, as the trainer does; and the
+affinity that excludes the nodes of the cluster's own services. source: `xpk workload create
 --device-type=n2-standard-64-1`, xpk@1.16.0, as tests/golden/*.convert.yaml show it.
 """
 
@@ -103,7 +103,7 @@ def identity_changes(job: Job, at: JobSetPaths) -> Iterator[Change]:
 def _node_changes(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
     alone = "xpk reserves a whole node pool for a CPU job, so no second one and no Pathways head could start"
     yield Change(path=EXCLUSIVE, action="remove", why=alone)
-    asks = "xpk limits the CPUs to those of the machine type and asks for no memory"
+    asks = "xpk limits the CPUs to those of the machine type and requests no memory"
     resources = (*at.trainer, "resources")
     yield Change(path=(*resources, "requests"), value=_cpu_job_requests(job), why=asks)
     yield Change(path=(*resources, "limits"), value={"memory": job.memory_quantity}, why=asks)
@@ -126,7 +126,7 @@ def _scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
         action="remove",
         why="xpk makes it privileged, which only TPU containers need",
     )
-    disk = "xpk has no volume for what is downloaded; a request for ephemeral-storage is in no queue's quota"
+    disk = "xpk has no volume for downloads, and no queue has quota for ephemeral-storage"
     mount = {"name": SCRATCH_VOLUME, "mountPath": SCRATCH}
     yield Change(path=(*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME)), value=_volume(job), why=disk)
     yield Change(path=(*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME)), value=mount, why=disk)
@@ -195,8 +195,8 @@ def _expected_node(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
 
 
 def _expected_policies(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
-    """Yield the policies of a job that is never restarted in place: files of an earlier start would be in its way, so
-    the next call begins a new attempt."""
+    """Yield the policies of a job that is never restarted in place: files of an earlier start would conflict, so the
+    next call begins a new attempt."""
     spec, policy = job.run.spec, ("spec", "failurePolicy")
     yield Expectation(field="restarts", path=(*policy, "maxRestarts"), value=0)
     yield Expectation(field="restarts", path=(*policy, "rules"), value=[FAIL_JOBSET_RULE])

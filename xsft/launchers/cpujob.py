@@ -1,5 +1,5 @@
-"""Jobs of a training that need no chip: one process in one pod on a CPU node; or, where a user asks for it, on the
-first host of a TPU slice. Pure data."""
+"""Jobs of a training that need no chip: one process in one pod on a CPU node or, on request, on the first host of a TPU
+slice. Pure data."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CpuJob(Struct, frozen=True, kw_only=True):
 
     @property
     def on_tpu(self) -> bool:
-        """Return whether it takes a TPU slice, whose chips do nothing."""
+        """Return whether it takes a TPU slice, whose chips are idle."""
         return self.run.slice is not None
 
     @property

@@ -2,10 +2,10 @@
 them. Pure.
 
 Between the argv that a user means and the argv that Python receives stand xpk's templates (no quoting at all, text
-replaced inside the finished YAML), YAML, Kubernetes' `$()` expansion and bash. Each function here undoes some of them.
-source: xpk 1.16.0 xpk/core/docker_container.py [get_main_container], xpk/core/docker_resources.py [format_env_dict,
-parse_env_config], xpk/templates/pathways_workload_create.yaml.j2. tests/contract/test_encoding_through_xpk.py drives
-all four for real.
+replaced inside the finished YAML), YAML, Kubernetes' `$()` expansion and bash. Each function of this module compensates
+for some of them. source: xpk 1.16.0 xpk/core/docker_container.py [get_main_container], xpk/core/docker_resources.py
+[format_env_dict, parse_env_config], xpk/templates/pathways_workload_create.yaml.j2.
+tests/contract/test_encoding_through_xpk.py drives all four for real.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ BASH_KEEPS: Final = frozenset(
     RANDOM SECONDS SHELLOPTS SHLVL SRANDOM UID _
     """.split()  # noqa: SIM905 (a line a name otherwise)
 )
-"""Names that bash 5.2 sets, drops or refuses by itself, so that a value would not arrive. Found by asking bash."""
+"""Names that bash 5.2 sets, drops or refuses itself, so that a value would not reach the trainer; read from bash."""
 
 RESTARTS = "XSFT_RESTARTS"
 """Variable in the trainer's container with the number of restarts of this attempt by JobSet; if absent, none."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# Characters that YAML forbids or folds (C0, DEL, C1 with NEL, U+2028/9, BOM, U+FFFE/F), that a terminal acts on, or
-# that make a line read otherwise than it runs (zero-width and bidirectional marks).
+# Characters that YAML forbids or folds (C0, DEL, C1 with NEL, U+2028/9, BOM, U+FFFE/F), that control a terminal, or
+# that make a line look different from what runs (zero-width and bidirectional marks).
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]")
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _ANSI = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -64,7 +64,7 @@ class CountedArgument(Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """Return the argument as a bash word: bash does the addition, for `$(NAME)` is all that Kubernetes expands."""
+        """Return the argument as a bash word: bash does the addition, because Kubernetes expands only `$(NAME)`."""
         return f'{self.key}="$(({self.first}+{self.each}*${{{RESTARTS}:-0}}))"'
 
 

@@ -1,4 +1,4 @@
-"""The expected content of a run's manifest, field by field. Pure. The audit compares it with the manifest."""
+"""The expected content of a run's manifest, field by field, for the audit. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command of an export's container: what it runs, verifies and records by itself. Pure."""
+"""The command of an export's container, which exports, verifies and records its end. Pure."""
 
 from __future__ import annotations
 

@@ -88,4 +88,4 @@ def pod_failure_policy(extra_exit_codes: list[int]) -> dict[str, object]:
 
 
 FAIL_JOBSET_RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
-"""JobSet's part of that rule: such a failure is not restarted whatever maxRestarts says."""
+"""Return JobSet's part of that rule: such a failure is never restarted, whatever maxRestarts is."""

@@ -42,10 +42,11 @@ JobCompletionIndexAnnotation."""
 
 FIRST_HOSTS = f"{JOBSET_NAME},{COMPLETION_INDEX}=0"
 """Label selector of the first pod of every Job. With exclusive placement JobSet makes no other before that one has a
-node (jobset@v0.10.1 pkg/webhooks/pod_admission_webhook.go), and an image that one cannot pull none can.
+node (jobset@v0.10.1 pkg/webhooks/pod_admission_webhook.go), so if it cannot pull the image, no pod can.
 """
 
 
 def target_label(target: str) -> dict[str, str]:
-    """Return the label of a launcher; nothing for xpk, by which `status` takes every JobSet without one to be made."""
+    """Return the label of a launcher; empty for xpk, because `status` counts every JobSet without the label as
+    xpk's."""
     return {} if target == FIRST else {TARGET_LABEL: target}

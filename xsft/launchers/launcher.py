@@ -40,7 +40,8 @@ class Launcher(Protocol):
     """
 
     def rendering(self, run: Run) -> Rendering:
-        """Return the manifest, or what renders it. Raises ValueError if the trainer's command cannot be sent."""
+        """Return the manifest, or the command that renders it. Raises ValueError if the trainer's command cannot be
+        sent."""
 
     def cpu_rendering(self, job: CpuJob) -> Rendering:
         """Return the rendering of a job on a CPU node, as `rendering` does."""

@@ -1,4 +1,4 @@
-"""Compare what a cluster holds with what was sent. Pure."""
+"""Compare an object that a cluster holds with the one that was sent. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ OF_KUEUE = frozenset({"/spec/suspend"})
 def missing_values(sent: Any, held: Any, at: str = "") -> list[str]:
     """Return `pointer: sent -> held` for each value of `held` that differs from `sent`.
 
-    What the cluster added is ignored: further keys, also where xpk writes a null, and further items at the end of a
-    list.
+    Additions of the cluster are ignored: further keys, also for xpk's nulls, and further items at the end of a list.
     """
     if at in OF_KUEUE or sent is None:
         return []

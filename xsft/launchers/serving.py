@@ -1,4 +1,4 @@
-"""From a workload to the server of its export: what decides it, and its size. Pure."""
+"""Plan the server of a workload's export: its inputs and its size. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plan_of_server(run: Run, *, weights: str) -> ServingPlan | None:
 
 
 def serving_inputs(run: Run, *, weights: str) -> ServingInputs | None:
-    """Return what decides the server; None without an image, or without accelerators that hold the model."""
+    """Return the inputs that decide the server; None without an image, or without accelerators that hold the model."""
     stage, size, shape = serve_stage(run), weights_bytes(run), shape_of(run)
     if stage.image is None or size is None or shape is None:
         return None

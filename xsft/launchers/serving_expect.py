@@ -1,4 +1,4 @@
-"""The audit of a server: what its objects must hold, field by field of the workload. Pure."""
+"""The audit of a server: the expected content of its objects, field by field of the workload. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The Kubernetes objects of a server: a Deployment of vLLM, and the Service and PodDisruptionBudget that it owns. Pure.
 
-Kueue does not admit it: it has no queue label, and it has no end that a queue could wait for.
+Kueue does not manage it: it has no queue label, and never ends by itself.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def vllm_argv(inputs: ServingInputs) -> tuple[str, ...]:
 
 
 def model_path(inputs: ServingInputs) -> str:
-    """Return what vLLM loads: a folder of the pod, or a repository of the hub."""
+    """Return the model argument of vLLM: a folder in the pod, or a repository on the hub."""
     if not inputs.is_in_bucket:
         return inputs.repository
     return WEIGHTS if inputs.is_copied else f"{BUCKETS}/{inputs.folder}"

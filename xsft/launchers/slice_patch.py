@@ -1,4 +1,5 @@
-"""The JobSet of a job on a training's slices: what xpk's manifest lacks, and what the final one must hold. Pure."""
+"""The JobSet of a job on a training's slices: the changes to xpk's manifest, and the expected content of the final one.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from xsft.launchers.pointers import Named, Pointer
 from xsft.launchers.slicejob import SliceJob
 
 FAIL_RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}
-"""JobSet's rule: what fails again, and what took too long, is not restarted. source: k8s.io/api batch/v1
+"""JobSet's rule: a second failure, or an exceeded time limit, is not restarted. source: k8s.io/api batch/v1
 JobReasonDeadlineExceeded; jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go onJobFailureReasons."""
 DEADLINE: Pointer = ("activeDeadlineSeconds",)
 RULES: Pointer = ("spec", "failurePolicy", "rules")

@@ -37,7 +37,7 @@ class SliceJob(Struct, frozen=True, kw_only=True):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """Return the process on each host, behind the one that copies the tokenizer where the training does so."""
+        """Return the process on each host, after the copy of the tokenizer if the training makes one."""
         python, *rest = pod_argv(self.plan, end=noted_end(self.run), carried=self.run.evaluation_program)
         return (python, *copying(self.run), *rest)
 

@@ -1,4 +1,4 @@
-"""The line of xpk that makes a cluster for a workload, and the audit of what xpk's dry run would execute. Pure.
+"""The xpk command that creates a cluster for a workload, and the audit of the commands in xpk's dry run. Pure.
 
 source: xpk@1.16.0 parser/cluster.py (options), core/nodepool.py and core/cluster.py (the gcloud commands).
 """
@@ -21,7 +21,7 @@ from xsft.spec.resolve import Run
 HEAD_POOL = "cpu-np"
 """xpk's node pool for Pathways heads."""
 EXECUTED = ("is implemented by the following command not running since it is a dry run.", "we are executing ")
-"""Words of xpk before a command: it stands on the next line, or behind them."""
+"""Words of xpk before a command: the command is on the next line, or after them on the same line."""
 
 Command = tuple[str, ...]
 """A command line as a shell splits it."""
@@ -45,7 +45,7 @@ class ClusterLine(Struct, frozen=True, kw_only=True):
 
 
 def cluster_line(run: Run) -> ClusterLine:
-    """Return the line for the slices of a run. Raises UsageError with everything that the workload does not say."""
+    """Return the command for the slices of a run. Raises UsageError with everything that the workload lacks."""
     place, shape, capacity = run.place, run.slice, _capacity_argument(run)
     missing = tuple(_missing_for_cluster(run, capacity))
     if missing or place is None or shape is None or capacity is None:
@@ -67,13 +67,13 @@ def cluster_line(run: Run) -> ClusterLine:
 
 
 _FIX = (
-    "Complete the workload or its place, or give a key after FILE: --set tpu.capacity=spot (it decides what the slices"
-    " cost)."
+    "Complete the workload or its place, or give a key after FILE: --set tpu.capacity=spot (it decides the price of "
+    "the slices)."
 )
 
 
 def commands_in(output: str) -> tuple[Command, ...]:
-    """Return the commands that a dry run of xpk names, in their order; those that a shell would join are left out."""
+    """Return the commands in a dry run of xpk, in their order, without compound shell commands."""
     return tuple(_commands(output.splitlines()))
 
 
@@ -118,7 +118,7 @@ def _commands(lines: list[str]) -> Iterator[Command]:
 def _split_command(text: str) -> Iterator[Command]:
     try:
         yield tuple(shlex.split(text))
-    except ValueError:  # an open quote: the command goes on in lines that no audit reads
+    except ValueError:  # an open quote: the command continues on lines that the audit does not read
         return
 
 

@@ -18,13 +18,13 @@ texts = rule_of("texts", ["question", "answer"])
 BAD_MESSAGES: dict[str, Any] = {
     "holds in messages an empty list": [],
     "holds in messages text, not a list of messages": "text",
-    "holds in messages messages of from and value": [{"from": "human", "value": "q"}],
+    "holds in messages messages with from and value": [{"from": "human", "value": "q"}],
     "has a message of the role user that is null": [{"role": "user", "content": None}, ANSWER],
     "has an empty message of the role assistant": [USER, {"role": "assistant", "content": " \n"}],
-    "has a message of the role user that is no text": [{"role": "user", "content": [{"text": "q"}]}, ANSWER],
+    "has a message of the role user that is not text": [{"role": "user", "content": [{"text": "q"}]}, ANSWER],
     "has a message of the role 'tool', which MaxText drops": [USER, {"role": "tool", "content": "t"}, ANSWER],
     "has a system message at position 1": [USER, SYSTEM, ANSWER],
-    "has an answer without a message in front of it": [ANSWER],
+    "has an answer without a message before it": [ANSWER],
     "has no message of the role assistant": [SYSTEM, USER],
 }
 
@@ -50,14 +50,14 @@ def test_conversations_that_can(turns: list[Any]) -> None:
 def test_questions_and_answers_are_texts() -> None:
     assert texts({"question": "q", "answer": "a"}) == ""
     assert texts({"question": "q", "answer": ""}) == "has an empty message of the role assistant"
-    assert texts({"question": 3, "answer": "a"}) == "has a message of the role user that is no text"
+    assert texts({"question": 3, "answer": "a"}) == "has a message of the role user that is not text"
     assert rule_of("texts", ["prompt", "completion"])({"prompt": "q", "completion": "a"}) == "", "as Grain reads them"
 
 
 def test_prompts_and_completions_are_lists() -> None:
     assert rounds({"prompt": [USER], "completion": [ANSWER]}) == ""
     assert "more messages in prompt" in rounds({"prompt": [USER, USER], "completion": [ANSWER]})
-    assert "other numbers of messages" in rounds({"prompt": [USER], "completion": [ANSWER, ANSWER]})
+    assert "different numbers of messages" in rounds({"prompt": [USER], "completion": [ANSWER, ANSWER]})
     assert "text, not a list" in rounds({"prompt": "q", "completion": "a"})
 
 

@@ -38,9 +38,9 @@ class ReadArrays(Struct, frozen=True, kw_only=True):
 
     arrays: tuple[SavedArray, ...]
     detail: str = ""
-    """Why shapes and dtypes do not come from the arrays' own files alone, or how many arrays they were read of."""
+    """Why shapes and dtypes do not come from the arrays' own files alone, or the number of arrays that were read."""
     lost: str | None = None
-    """What the store's own index names and the folder lacks."""
+    """The arrays that the store's index lists and the folder lacks."""
 
 
 class _Owns(Struct, frozen=True, kw_only=True):

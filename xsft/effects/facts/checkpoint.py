@@ -39,7 +39,7 @@ def read_checkpoint(
     sampled: int = SAMPLED,
 ) -> CheckpointFacts:
     """Return the facts of the checkpoint at `path`, on this machine or at gs://. Raises nothing. `deadline_s`: for each
-    question; it starts when that is sent, for on a busy machine the imports of Google's client alone take longer.
+    request, from the moment it is sent: on a busy machine the imports of Google's client alone take longer.
     """
     where = path.rstrip("/") or "/"
     try:

@@ -1,4 +1,4 @@
-"""Plans an export from what the training saved and what earlier attempts left. Reads small files only."""
+"""Plans an export from the training's checkpoints and the folders of earlier attempts. Reads small files only."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def refuse_wrong_weights(inputs: ExportInputs) -> None:
 
 
 def _bytes_read(inputs: ExportInputs) -> int | None:
-    """Return the bytes of the checkpoints that are read; None if one of them has too many files to add up."""
+    """Return the bytes of the checkpoints; None if one of them has too many files to add up."""
     paths = (inputs.weights, *((inputs.base,) if inputs.form == "merged" and inputs.base else ()))
     sizes = [storage_for(path, env=own_environment()).size(path) for path in paths]
     return None if None in sizes else sum(size for size in sizes if size is not None)
@@ -106,7 +106,7 @@ def _choose_step(trained: TrainedRun, asked: ExportRequest, store: RecordStore) 
     if newest is None:
         raise UsageError(
             f"run {trained.run_name} has no complete checkpoint.",
-            fix=f"See how far it has come: xsft status {trained.run_name}",
+            fix=f"Check its progress: xsft status {trained.run_name}",
         )
     if asked.step is None or asked.step == newest:
         return newest

@@ -1,7 +1,7 @@
 """The verdicts of the TPU compiler in the cache folder: `fit/<versions>/<family>/<tokens>.json`.
 
-A folder of versions is the digest of the compiler environment's lock and of the programs that ask the compiler: with
-another MaxText, libtpu or program nothing of it is found. Finding a verdict costs one folder and a few small files.
+A folder of versions is the digest of the compiler environment's lock and of the programs that ask the compiler: another
+MaxText, libtpu or program has another folder. Finding a verdict costs one folder and a few small files.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FitCache(Struct, frozen=True, kw_only=True):
 
 
 def fit_cache() -> FitCache:
-    """Return the user's."""
+    """Return the user's folder of verdicts."""
     return FitCache(folder=own_cache() / "fit")
 
 
@@ -59,7 +59,7 @@ def compiler_versions() -> dict[str, str]:
 
 @cache
 def versions_digest() -> str:
-    """Return the digest of the lock, of the program that asks the compiler and of what counts in its answer, 64 hex
+    """Return the digest of the lock, of the program that asks the compiler and of the modules that count, 64 hex
     digits."""
     lock = environments.environment_for("compiler").digest
     return hashlib.sha256(lock.encode() + b"".join(file.read_bytes() for file in (WORKER, *COUNTING))).hexdigest()

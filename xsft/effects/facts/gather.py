@@ -1,4 +1,4 @@
-"""Gathers facts: what planning must know about the outside world, and only what this workload needs."""
+"""Gathers the facts from outside that planning needs, and only those that this workload needs."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def gather(
     hub: HubReader | None = None,
 ) -> Facts:
     """Return the facts for one workload; `today` is the UTC date, YYYYMMDD. `offline` skips reading the checkpoint.
-    What does not depend on another answer is asked at the same time.
+    Independent requests run in parallel.
 
-    Pass looks that ask each question once (`parallel.Questions`) for many workloads: they often share data and a
-    checkpoint, and one that does not answer costs fifteen seconds. `hub`: what answers about repositories on the
+    For many workloads, pass readers that send each request once (`parallel.Questions`): workloads often share data and
+    a checkpoint, and a server that does not answer costs fifteen seconds. `hub`: the reader of repositories on the
     Hugging Face hub; None: they are not looked up. Raises SpecError if the places.yaml it names is invalid.
     """
     data = start(partial(_gather_rows, spec, rows, offline=offline))
@@ -183,7 +183,7 @@ def _hub_data(spec: WorkloadSpec, hub: HubReader) -> HubDataFacts | None:
 
 
 def _gather_source(spec: WorkloadSpec, facts: Facts, hub: HubReader | None) -> SourceFacts | None:
-    """Return the facts of a weights folder on this machine, or what the hub says against a repository."""
+    """Return the facts of a weights folder on this machine, or the hub's facts of a repository."""
     run, _ = resolve(spec, facts)
     if run.conversion is None:
         return None

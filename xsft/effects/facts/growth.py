@@ -11,13 +11,13 @@ from xsft.effects.records.storage import storage_for
 from xsft.errors import Unreachable
 
 EVERY_S = 10.0
-"""Seconds between two looks; each lists the folder's files."""
+"""Seconds between two reads; each lists the folder's files."""
 
 
 @contextmanager
 def growing(folder: str, *, on_size: Callable[[int], None], every_s: float = EVERY_S) -> Iterator[None]:
-    """Call `on_size` with the bytes of the folder from a thread, while the block runs. What cannot be read is skipped:
-    it is only shown."""
+    """Call `on_size` with the bytes of the folder from a thread, while the block runs. A size that cannot be read is
+    skipped, because it is only shown."""
 
     def look() -> None:
         with suppress(Unreachable):

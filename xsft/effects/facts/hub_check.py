@@ -37,7 +37,7 @@ class HubReader(Struct, frozen=True):
 
 
 def answered(source: SourceFacts | None) -> HubReader:
-    """Return a reader for a hub that was asked for its weights already."""
+    """Return a reader that does not ask the hub for weights, because they were already asked for."""
     return HubReader(data=lambda _path: None, weights=lambda _source: source)
 
 
@@ -52,9 +52,9 @@ def check_data(path: str) -> HubDataFacts:
 
 
 def check_weights(source: ConversionSource) -> SourceFacts:
-    """Return what the hub says against a conversion; `unanswered` states why it did not answer. Raises nothing.
+    """Return the hub's facts about a conversion; `unanswered` states why it did not answer. Raises nothing.
 
-    The commit is left out: it decides where the converted checkpoint is, and only a conversion settles that.
+    The commit is left out: it decides the folder of the converted checkpoint, and only a conversion fixes it.
     """
     env = own_environment()
     token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
@@ -86,7 +86,7 @@ def _tokenizer_access(name: str, *, env: Mapping[str, str], token: str | None) -
         except HubAnswer as told:
             return _no_tokenizer(name, told)
         except RequestException as failed:
-            message = f"{endpoint} did not answer for {name}: {type(failed).__name__}."
+            message = f"{endpoint} did not answer about {name}: {type(failed).__name__}."
             raise Unreachable(message, fix="Check the network and HF_ENDPOINT.") from failed
         except ValueError:  # the answer has no body
             return None
@@ -125,7 +125,7 @@ def read_data(path: str, *, env: Mapping[str, str], token: str | None, viewer: s
                 raise Unreachable(f"The hub answers {told} for {path}.", fix="Try again in a minute.") from None
             return HubDataFacts(access="gated" if told.code == "GatedRepo" else "unknown")
         except (RequestException, ValueError) as failed:
-            message = f"{endpoint} did not answer for {path}: {type(failed).__name__}."
+            message = f"{endpoint} did not answer about {path}: {type(failed).__name__}."
             raise Unreachable(message, fix="Check the network and HF_ENDPOINT.") from failed
 
 
@@ -168,7 +168,8 @@ def _default_of(info: Mapping[str, Any]) -> str | None:
 
 
 def _script_of(info: Mapping[str, Any], path: str) -> str:
-    """Return the file that datasets takes for a program. source: datasets@5.2.0 load.py [dataset_module_factory]."""
+    """Return the file that datasets would run as a loading script. source: datasets@5.2.0 load.py
+    [dataset_module_factory]."""
     name, files = f"{path.rpartition('/')[2]}.py", info.get("siblings")
     held = [one.get("rfilename") for one in files if isinstance(one, dict)] if isinstance(files, list) else []
     return name if name in held else ""

@@ -1,4 +1,4 @@
-"""Parses rows of JSON, as strictly as pyarrow does: it rejects a key given twice, and half a surrogate pair.
+"""Parses rows of JSON as strictly as pyarrow: a duplicate key and half a surrogate pair are rejected.
 
 source: pyarrow@24 on `Column(/a) was specified twice` and `The surrogate pair in string is invalid`, as
 tests/contract/test_rules.py sees them.
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 BROKEN = object()
-"""Stands for a text that is not JSON."""
+"""Value of a text that is not JSON."""
 
 
 class UnfitRow(Struct, frozen=True):
@@ -39,7 +39,8 @@ def parse_row(text: bytes) -> Any:
 
 
 def parse_array(text: bytes) -> list[Any] | None:
-    """Return the array; None if it is none. datasets reads arrays with a parser that accepts what Python's does."""
+    """Return the array; None if the text is not an array. datasets reads arrays with a parser that accepts what
+    Python's does."""
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -42,7 +42,7 @@ FOOTER = 64 * 2**10
 FOOTED = ("parquet", "arrayrecord")
 _ROWS = msgspec.json.Decoder(list[dict[str, Any]])
 LINES = ("csv", "text")
-"""Formats whose beginning ends at a line if it is read alone."""
+"""Formats of lines: a beginning that is read alone ends at a line."""
 
 
 class _Copy(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,8 @@ def _copy(file: Path) -> _Copy:
 
 
 def _partial(file: RowFile, folder: Path, *, of: str) -> _Copy:
-    """Write what is read of an object: its beginning, and, behind a hole, the footer of the formats that have one."""
+    """Write the parts of an object that were read: its beginning and, after a hole, the footer if its format has
+    one."""
     folder.mkdir()
     path, stamp = folder / file.unpacked_name, (file.path, file.size, file.crc32c)
     start = file.read(0, BUCKET_BYTES)

@@ -1,4 +1,4 @@
-"""Describes what is at a path without a checkpoint, and finds a checkpoint nearby."""
+"""Describes the content of a path without a checkpoint, and finds a checkpoint nearby."""
 
 from __future__ import annotations
 

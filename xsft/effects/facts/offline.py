@@ -1,4 +1,5 @@
-"""Stands in for the looks that `--offline` skips. Each answer says so, and the checks then say what is unknown."""
+"""Answers for the reads that `--offline` skips. Each answer says that it was skipped, and the checks report what is
+unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the installed MaxText about command lines: its own parser, with the slices' topology. Each is asked once."""
+"""Runs the installed MaxText's parser on command lines, with the slices' topology; once for each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ TIMEOUT_S = 180.0
 
 
 def ask_parser(questions: Sequence[ParserQuestion]) -> tuple[ParserAnswer, ...]:
-    """Return MaxText's answers, in the same order. Raises nothing: `unanswered` says why there is none."""
+    """Return MaxText's answers, in the same order. Raises nothing: `unanswered` gives the reason for a missing
+    answer."""
     maxtext = environments.find_environment("maxtext")
     if maxtext is None:
         return tuple(ParserAnswer(unanswered=NOT_BUILT) for _ in questions)
@@ -39,7 +40,7 @@ NOT_BUILT = "MaxText's environment is not built: `xsft setup maxtext`"
 
 
 def _another(question: ParserQuestion) -> ParserAnswer:
-    return ParserAnswer(unanswered=f"this machine has MaxText {DEFAULT}, the image {question.release}")
+    return ParserAnswer(unanswered=f"this machine has MaxText {DEFAULT}, but the image has {question.release}")
 
 
 def _ask_parser(maxtext: BuiltEnvironment, asked: Mapping[ParserQuestion, Path]) -> list[ParserAnswer]:

@@ -2,7 +2,7 @@
 
 usage: parser_worker.py. Reads `[{"argv": [...], "slices": {...}, "file": path}, ...]` from stdin and prints
 `[{"refused": text, "ignored": [text, ...]}, ...]` as its last line; MaxText prints above it. Each answer is
-also written to its file: a submission that does not wait for it leaves it to the next one.
+also written to its file: if a submission does not wait for it, the next one reads it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from maxtext.configs import pyconfig  # type: ignore[import-not-found]  # noqa: 
 from maxtext.utils.globals import MAXTEXT_PKG_DIR  # type: ignore[import-not-found]  # noqa: E402
 
 HERE = ("skip_jax_distributed_system=True", "log_config=False")
-"""Added because no slice is here: no coordinator to wait for, no page of settings in the log."""
+"""Keys for a machine without a slice: no wait for a coordinator, and no page of settings in the log."""
 
 
 class Listener(logging.Handler):
@@ -46,7 +46,7 @@ def main(asked: list[dict[str, Any]], *, parent: int) -> list[dict[str, Any]]:
 
 
 def write_answer(found: dict[str, Any], file: str, *, parent: int) -> dict[str, Any]:
-    """Write the answer; not a refusal without a parent: MaxText may have failed to print."""
+    """Write the answer, except a refusal after the parent ended: MaxText may have failed only to print."""
     if os.getppid() == parent or not found["refused"]:
         part = Path(f"{file}.{os.getpid()}")
         try:

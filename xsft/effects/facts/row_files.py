@@ -1,4 +1,4 @@
-"""Files of rows, on this machine or in a bucket, plain or compressed, of which parts are read."""
+"""Reads parts of files of rows, on this machine or in a bucket, plain or compressed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RowFile(Struct, frozen=True, kw_only=True):
     places: int = 24
     """Places to read besides the beginning, if the file is not read whole; each is a request if it is in a bucket."""
     crc32c: str = ""
-    """Checksum of its bytes, as Cloud Storage writes it; empty if it is not known."""
+    """Checksum of its bytes, as Cloud Storage writes it; empty if unknown."""
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ def bucket_files(pattern: str, *, env: Mapping[str, str]) -> tuple[RowFile, ...]
     """Return the objects that a gs:// pattern matches, in the order of their names. Raises Unreachable."""
     storage = storage_for(pattern, env=env, deadline_s=DEADLINE_S)
     if not isinstance(storage, GcsStorage):
-        raise Unreachable(f"{pattern} is in no bucket", fix="Write gs://BUCKET/NAME.")
+        raise Unreachable(f"{pattern} is not in a bucket", fix="Write gs://BUCKET/NAME.")
     matches = re.compile(glob_regex(pattern)).fullmatch
     literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     return tuple(_bucket_file(one, storage) for one in storage.objects(literal) if matches(one.path))

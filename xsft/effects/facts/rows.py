@@ -1,6 +1,6 @@
 """Reads a bounded sample of the rows in files: the first of each file, and some of the rest.
 
-datasets reads JSON lines, and a JSON array behind other files; its patterns are those of fsspec, which include glob's.
+datasets reads JSON lines, and a JSON array only after other files. Its patterns are fsspec's, which include glob's.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Read(Struct, frozen=True):
     whole: bool
     problem: Problem | None = None
     array: RowFile | None = None
-    """The file if it is one JSON array: datasets reads it behind others, and tells no columns from it."""
+    """The file if it is one JSON array: datasets reads it only after other files, and infers no columns from it."""
     blank: bool = False
 
 
@@ -139,9 +139,13 @@ def _bad_glob(pattern: str, where: str) -> Problem:
 
 
 def _mixture(where: str) -> Problem:
-    message = "The rows were not checked: a mixture of files with weights is not read here."
+    message = "The rows were not checked: xsft does not read a weighted mixture of files."
     return note(
-        "data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.", kind="unread"
+        "data-not-read",
+        where,
+        message,
+        "See the rows as MaxText formats them: `xsft data inspect FILE`.",
+        kind="unread",
     )
 
 
@@ -173,13 +177,15 @@ def _sample(files: Sequence[RowFile], where: str, *, max_bytes: int) -> DataFact
 
 
 def _first_and_later(read: Sequence[_Read]) -> tuple[_Read, Sequence[_Read]]:
-    """Return the first file that holds something, from whose first rows datasets tells the columns, and the others."""
+    """Return the first file that is not empty, from whose first rows datasets infers the columns, and the other
+    files."""
     at = next((at for at, one in enumerate(read) if not one.blank), 0)
     return read[at], [one for number, one in enumerate(read) if number != at]
 
 
 def _rows_digest(files: Sequence[RowFile], rows: Sequence[SampledRow]) -> str:
-    """Return a digest of the rows as Python writes them: half a surrogate, which its parser reads, cannot be JSON."""
+    """Return a digest of the rows as Python writes them, because half a surrogate, which Python's parser accepts,
+    cannot be written as JSON."""
     sizes = [(file.path, file.size) for file in files]
     return hashlib.sha256(repr((sizes, [row.row for row in rows])).encode(errors="backslashreplace")).hexdigest()
 
@@ -234,7 +240,7 @@ def _array(file: RowFile, content: bytes, where: str) -> _Read:
 
 
 def _judge_broken_line(file: RowFile, content: bytes, number: int, where: str) -> _Read:
-    """Return the finding for a file that is not JSON lines. datasets reads objects however they are put on lines."""
+    """Return the finding for a file that is not JSON lines. datasets also reads objects over several lines."""
     if _is_stream(content):
         return _Read((), whole=False)
     return _Read((), whole=True, problem=_file_unread(file, where, f"line {number + 1} is not JSON"))
@@ -275,7 +281,7 @@ def _beginning(file: RowFile, content: bytes, where: str) -> _Read:
 
 
 def _no_rows(file: RowFile, start: bytes) -> _Read:
-    """Return no rows of an array or of objects over many lines: their lines may look like rows and be parts of them."""
+    """Return no rows of an array or of objects over many lines, whose lines may look like rows."""
     is_array = start.removeprefix(BOM).lstrip().startswith(b"[")
     return _Read((), whole=False, array=file if is_array else None)
 

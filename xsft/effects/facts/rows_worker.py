@@ -2,8 +2,8 @@
 
 usage: rows_worker.py FORMAT ROWS BYTES FILE…. FORMAT: parquet, arrayrecord, or a loader of datasets. Prints one JSON
 object a file: `{"rows": [...], "counted": n}` (null: there are more rows), with `"group": bytes` if the first row group
-is too large to read, or `{"error": "…"}`. BYTES: number of bytes at the beginning of a file of which the rest is a hole
-or missing, but for the footer of parquet files and array records; 0 for whole files.
+is too large to read, or `{"error": "…"}`. BYTES: number of bytes at the beginning of a file whose rest is a hole or
+missing, except the footer of parquet files and array records; 0 for whole files.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_parquet(file: str, most: int, there: int) -> dict[str, Any]:
 
 
 def end_of(group: Any) -> int:
-    """Return the position in the file behind the last column of a row group."""
+    """Return the position in the file after the last column of a row group."""
     columns = (group.column(number) for number in range(group.num_columns))
     return max((starts_of(column) + column.total_compressed_size for column in columns), default=0)
 

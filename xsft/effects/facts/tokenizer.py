@@ -110,7 +110,7 @@ def tokenizer_problem(name: str) -> Problem | None:
     for file in (folder / "tokenizer.json", folder / "tokenizer_config.json"):
         try:
             if file.exists() and (code := _own_code(msgspec.json.decode(file.read_bytes()))):
-                return _unloadable(f"{file} names {code}, a program of its own, which MaxText does not let run.")
+                return _unloadable(f"{file} names its own program, {code}, which MaxText does not run.")
         except OSError as failed:
             return _unloadable(f"{file} cannot be read: {failed.strerror}.")
         except (UnicodeDecodeError, msgspec.MsgspecError):
@@ -119,7 +119,7 @@ def tokenizer_problem(name: str) -> Problem | None:
 
 
 def _own_code(config: object) -> str:
-    """Return the class that only the folder's own program has; empty if transformers has it, or a base of it."""
+    """Return the class that only the folder's own program defines; empty if transformers has it, or a base of it."""
     named = config.get("auto_map") if isinstance(config, dict) else None
     slow_and_fast = named.get("AutoTokenizer") if isinstance(named, dict) else None
     classes = {str(one).rpartition(".")[2] for one in (slow_and_fast if isinstance(slow_and_fast, list) else ())}

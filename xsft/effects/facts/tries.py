@@ -36,7 +36,7 @@ def read_small(path: str) -> bytes | None:
 
 
 def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names: Names = folder_names) -> Facts:
-    """Return the facts with the first complete try, else the newest incomplete one, else that there is none."""
+    """Return the facts of the first complete try, else of the newest incomplete one, else that there is no try."""
     run, _ = resolve(spec, facts)
     first = run.converted
     if first is None or run.conversion is None:

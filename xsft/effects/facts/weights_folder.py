@@ -44,7 +44,7 @@ class Header(Struct, frozen=True, kw_only=True):
 
 
 OnRead = Callable[[int, int], None]
-"""Called with the bytes that were read, and of how many."""
+"""Called with the number of bytes read, and the total."""
 
 
 def read_folder(path: str, *, cache: Path, on_read: OnRead = lambda _done, _of: None) -> SourceFacts:
