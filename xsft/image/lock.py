@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import ValidationError, convert
+from msgspec.json import Decoder
 from msgspec.structs import asdict, fields, replace
 
 from xsft.image.model import Base, BuildOptions, Locked
@@ -20,6 +21,9 @@ from xsft.image.reference import parse_repository
 SCHEMA = "xsft.image-lock/1"
 _FAMILY = SCHEMA.rpartition("/")[0]
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+for _kind in (Locked, BuildOptions):
+    Decoder(_kind)  # describes it now: two threads that do so at the same time crash (msgspec@0.22.0)
 
 
 def read_lock(text: str) -> dict[str, Locked]:
