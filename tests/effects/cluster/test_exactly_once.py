@@ -1,0 +1,137 @@
+"""What a create and a delete conclude from each order of answers; nothing is sent."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from urllib3 import HTTPConnectionPool, HTTPResponse, exceptions
+
+from xsft.effects.cluster.api import Api, Patience
+from xsft.effects.cluster.create import Created, Exists, create, without
+from xsft.effects.cluster.delete import delete
+from xsft.effects.cluster.kubeconfig import Access
+from xsft.effects.cluster.resources import JOBSETS
+from xsft.errors import Unreachable, XsftError
+from xsft.spec.secrets import HIDDEN
+
+LOST = exceptions.ProtocolError("Connection aborted.")
+UNSENT = exceptions.NewConnectionError(HTTPConnectionPool("lab.example"), "refused")
+NONE = (404, {"message": 'jobsets "a" not found', "details": {"name": "a", "kind": "jobsets"}})
+FORBIDDEN = (403, {"message": 'User "u" cannot act resource "jobsets" in API group "x"'})
+CONFLICT = (409, {"message": "please try again"})
+ERROR = (500, {"message": "etcd"})
+TRIES = 3
+
+
+def there(*, uid: str = "u", manager: str = "kubectl", **metadata: str) -> tuple[int, dict[str, Any]]:
+    return 200, {"metadata": {"name": "a", "uid": uid, "managedFields": [{"manager": manager}], **metadata}}
+
+
+class Answers:
+    """A connection that gives these answers in turn."""
+
+    server = "https://lab.example"
+
+    def __init__(self, *answers: Any) -> None:
+        self.left, self.sent = list(answers), list[tuple[str, Any]]()
+
+    def request(self, method: str, _path: str, *, body: bytes | None, **_options: Any) -> HTTPResponse:
+        self.sent.append((method, json.loads(body) if body else None))
+        answer = self.left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return HTTPResponse(BytesIO(json.dumps(answer[1]).encode()), status=answer[0], preload_content=False)
+
+    @property
+    def api(self) -> Api:
+        access = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
+        patience = Patience(tries=TRIES, sleep=lambda _: None)
+        return Api(self, access=access, patience=patience)  # type: ignore[arg-type]
+
+
+OURS, THEIRS = there(manager="xsft-m"), there()
+CREATES: dict[str, tuple[tuple[Any, ...], object]] = {
+    "created": ((OURS,), Created),
+    "the answer is lost": ((LOST, OURS), Created),
+    "the answer is lost, and another one is there": ((LOST, THEIRS), Exists),
+    "a server error after it was created": ((ERROR, OURS), Created),
+    "the name is taken": ((CONFLICT, THEIRS), Exists),
+    "the name was taken a moment ago": ((CONFLICT, NONE, OURS), Created),
+    "it was not sent": ((UNSENT, OURS), Created),
+    "it never arrives": ((LOST, NONE) * TRIES, ("unreachable", "It was not created.")),
+    "it is never sent": ((UNSENT,) * TRIES, ("unreachable", "Nothing was created.")),
+    "forbidden": ((FORBIDDEN,), ("forbidden", "You may not create")),
+    "forbidden after a conflict": ((CONFLICT, NONE, FORBIDDEN), ("forbidden", "You may not create")),
+    "forbidden after one that was not sent": ((UNSENT, FORBIDDEN), ("forbidden", "You may not create")),
+    "forbidden after a lost answer": ((LOST, NONE, FORBIDDEN), ("create-unclear", "its result is unknown")),
+    "forbidden to look": ((LOST, FORBIDDEN), ("create-unclear", "Reading it back failed too: You may not get")),
+}
+
+
+@pytest.mark.parametrize("case", CREATES)
+def test_a_create_is_sent_again_only_if_nothing_came_of_it(case: str) -> None:
+    given, expected = CREATES[case]
+    answers = Answers(*given)
+    metadata = {"name": "a", "namespace": "team"}
+    if isinstance(expected, type):
+        made = create(answers.api, JOBSETS, {"metadata": metadata}, mark="m")
+        assert type(made) is expected
+        assert made.object == given[-1][1]
+    else:
+        concluded(expected, lambda: create(answers.api, JOBSETS, {"metadata": metadata}, mark="m"))
+    assert answers.left == []
+
+
+DELETES: dict[str, tuple[tuple[Any, ...], object]] = {
+    "deleted": (((200, {}),), "deleted"),
+    "it is not there": ((NONE,), "gone"),
+    "the answer is lost": ((LOST, NONE), "deleted"),
+    "a server error after it was deleted": ((ERROR, NONE), "deleted"),
+    "it was not sent": ((UNSENT, NONE), "gone"),
+    "the name is taken again": ((LOST, CONFLICT), "deleted"),
+    "another one has the name": ((CONFLICT, there(uid="other")), "other"),
+    "it goes during a conflict": ((CONFLICT, NONE), "gone"),
+    "a conflict of another kind": ((CONFLICT, there()), ("cluster-error", "HTTP 409 please try again")),
+    "a conflict, and forbidden to look": ((CONFLICT, FORBIDDEN), ("delete-unclear", "You may not get")),
+    "forbidden": ((FORBIDDEN,), ("forbidden", "You may not delete")),
+    "it is never sent": ((UNSENT,) * TRIES, ("unreachable", "Nothing was deleted.")),
+    "errors, and it is gone": ((*(ERROR,) * TRIES, NONE), "deleted"),
+    "errors, and another one is there": ((*(ERROR,) * TRIES, there(uid="other")), "deleted"),
+    "errors, and it is being deleted": ((*(ERROR,) * TRIES, there(deletionTimestamp="now")), "deleted"),
+    "errors, and it is there": ((*(ERROR,) * TRIES, there()), ("delete-unclear", "it still exists")),
+    "errors, and forbidden to look": ((*(ERROR,) * TRIES, FORBIDDEN), ("delete-unclear", "You may not get")),
+    "forbidden after a lost answer": ((LOST, FORBIDDEN, there()), ("delete-unclear", "it still exists")),
+}
+
+
+@pytest.mark.parametrize("case", DELETES)
+def test_a_delete_is_known_by_what_has_the_name_now(case: str) -> None:
+    given, expected = DELETES[case]
+    answers = Answers(*given)
+    if isinstance(expected, str):
+        assert delete(answers.api, JOBSETS, name="a", namespace="team", uid="u") == expected
+    else:
+        concluded(expected, lambda: delete(answers.api, JOBSETS, name="a", namespace="team", uid="u"))
+    assert answers.left == []
+    options = {"preconditions": {"uid": "u"}, "propagationPolicy": "Background"}
+    asked = [body for method, body in answers.sent if method == "DELETE"]
+    assert asked == [{"apiVersion": "v1", "kind": "DeleteOptions", **options}] * len(asked)
+
+
+def concluded(expected: Any, act: Any) -> None:
+    with pytest.raises(XsftError) as caught:
+        act()
+    assert caught.value.problem_id == expected[0]
+    assert expected[1] in str(caught.value)
+    assert caught.value.fix
+
+
+def test_values_that_the_cluster_quotes_are_removed_from_an_error() -> None:
+    failed = without(Unreachable("abc, ab", fix="f", id="i", again="never"), ("ab", "abc", ""))
+    (problem,) = failed.problems
+    assert problem.message == f"{HIDDEN}, {HIDDEN}"
+    assert (problem.fix, problem.id, problem.again) == ("f", "i", "never")
