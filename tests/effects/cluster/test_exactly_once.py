@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import pytest
-from urllib3 import HTTPConnectionPool, HTTPResponse, exceptions
 
-from xsft.effects.cluster.api import Api, Patience
+from tests.effects.cluster.answers import FORBIDDEN, LOST, TRIES, UNSENT, Answers
 from xsft.effects.cluster.create import Created, Exists, create, without
 from xsft.effects.cluster.delete import delete
-from xsft.effects.cluster.kubeconfig import Access
 from xsft.effects.cluster.resources import JOBSETS
 from xsft.errors import Unreachable, XsftError
 from xsft.spec.secrets import HIDDEN
 
-LOST = exceptions.ProtocolError("Connection aborted.")
-UNSENT = exceptions.NewConnectionError(HTTPConnectionPool("lab.example"), "refused")
 NONE = (404, {"message": 'jobsets "a" not found', "details": {"name": "a", "kind": "jobsets"}})
-FORBIDDEN = (403, {"message": 'User "u" cannot act resource "jobsets" in API group "x"'})
 CONFLICT = (409, {"message": "please try again"})
 ERROR = (500, {"message": "etcd"})
-TRIES = 3
 
 
 def there(*, uid: str = "u", manager: str = "kubectl", **metadata: str) -> tuple[int, dict[str, Any]]:
     return 200, {"metadata": {"name": "a", "uid": uid, "managedFields": [{"manager": manager}], **metadata}}
-
-
-class Answers:
-    """A connection that gives these answers in turn."""
-
-    server = "https://lab.example"
-
-    def __init__(self, *answers: Any) -> None:
-        self.left, self.sent = list(answers), list[tuple[str, Any]]()
-
-    def request(self, method: str, _path: str, *, body: bytes | None, **_options: Any) -> HTTPResponse:
-        self.sent.append((method, json.loads(body) if body else None))
-        answer = self.left.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return HTTPResponse(BytesIO(json.dumps(answer[1]).encode()), status=answer[0], preload_content=False)
-
-    @property
-    def api(self) -> Api:
-        access = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
-        patience = Patience(tries=TRIES, sleep=lambda _: None)
-        return Api(self, access=access, patience=patience)  # type: ignore[arg-type]
 
 
 OURS, THEIRS = there(manager="xsft-m"), there()
