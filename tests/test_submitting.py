@@ -25,4 +25,4 @@ def test_a_parser_that_takes_longer_is_a_note() -> None:
     (said,) = parser_answer(start(asked), within_s=0.01)
     done.set()
     assert (said.id, said.severity) == ("maxtext-not-asked", "note")
-    assert "is kept for the next submission" in said.message
+    assert "the next submission uses its answer" in said.message

@@ -1,4 +1,4 @@
-"""`python -m xsft` is `xsft`: the process, from its first instruction to its exit status."""
+"""Run `xsft` as a process (`python -m xsft`), from its first instruction to its exit status."""
 
 import gc
 import signal

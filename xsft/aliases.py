@@ -10,4 +10,4 @@ JsonObject = dict[str, Any]
 JsonMapping = Mapping[str, Any]
 """The same, to be read only."""
 ShowLine = Callable[[str], None]
-"""Shows one line to the user at once, e.g. what is done now or why it takes long."""
+"""Shows one line to the user at once, e.g. the current step or the reason for a wait."""

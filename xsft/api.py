@@ -57,7 +57,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     template: TemplateFacts | None = None
     """Content of the file that its `data.chat_template` names."""
     offline: bool = False
-    """Whether nothing outside this machine is asked about it."""
+    """Whether only files of this machine are read for it."""
 
 
 def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None = None) -> Loaded:
@@ -98,10 +98,10 @@ def intend(
     hub: HubReader | None = None,
     progress: ShowLine = lambda _line: None,
 ) -> tuple[Intent, ...]:
-    """Gather the facts and decide everything, without rendering. Looks run side by side, and each is sent once.
+    """Gather the facts and decide everything, without rendering. Requests run in parallel, and each is sent once.
 
-    `hub`: what answers in place of the Hugging Face hub. `progress`: told what is waited for after a second, and when
-    that changes.
+    `hub`: a replacement for the Hugging Face hub. `progress`: gets the pending requests after a second, and when they
+    change.
     """
     asked, today = Questions(), clock.today()
     looks = _each_once(asked, hub=hub, offline=any(one.offline for one in workloads))
@@ -111,7 +111,7 @@ def intend(
 
 
 WORKLOADS_AT_ONCE = 16
-"""Each has at most five looks under way; what they share is asked once."""
+"""Each workload has at most five requests in progress; requests that they share are sent once."""
 
 
 class _SharedLooks(Struct, frozen=True, kw_only=True):
@@ -189,8 +189,8 @@ def _with_counts(spec: WorkloadSpec, facts: Facts, count: CountTokens) -> Facts:
 
 
 def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], ...]:
-    """Return what the installed MaxText's own parser says of each intent, besides its problems. One process answers
-    all that it has not been asked before: about 5 s on a quiet machine."""
+    """Return what the installed MaxText's own parser says of each intent, besides its problems. One process answers all
+    new questions: about 5 s on a quiet machine."""
     answers = ask_parser([question_of(intent.run, intent.trainer_argv) for intent in intents])
     pairs = zip(intents, answers, strict=True)
     found = ((intent, parser_problems(intent.run, answer, found=intent.problems)) for intent, answer in pairs)
@@ -300,7 +300,7 @@ def _render_by_xpk(
 
 
 def _parsed(manifest: str) -> dict[str, Any]:
-    """Return the parsed manifest; raise an error unless it is one mapping, for xpk never parses what it wrote."""
+    """Return the parsed manifest; raise an error unless it is one mapping, because xpk never parses its own output."""
     try:
         document = load_yaml(manifest)
     except yaml.YAMLError as e:

@@ -59,6 +59,7 @@ def _run_verb(arguments: tuple[str, ...]) -> int:
 
 
 def _reader_went_away() -> int:
-    """Return the status for a closed pipe, as `head` leaves: no traceback, and none at interpreter exit either."""
+    """Return the status for a pipe that its reader (such as `head`) closed: no traceback now, and none at interpreter
+    exit."""
     silence_stdout()
     return 141

@@ -24,9 +24,9 @@ class SavedArray(Struct, frozen=True, kw_only=True):
     piece: tuple[int, ...] | None = None
     """Shape of one written piece; None if no file gives it."""
     ways: tuple[int, ...] | None = None
-    """Number of parts into which each axis was cut over the devices; None if no file gives it."""
+    """Number of parts into which each axis was split over the devices; None if no file gives it."""
     copies: int = 1
-    """Devices that held the same part. Orbax may have let each of them write a share of it as a piece of its own."""
+    """Devices that held the same part; Orbax may have written a share of it as a separate piece for each of them."""
     shape: tuple[int, ...] | None = None
     """Shape of the whole array, by its own `.zarray` or `zarr.json`; None if that was not read."""
     dtype: str | None = None
@@ -57,7 +57,7 @@ class CheckpointFacts(Struct, frozen=True, kw_only=True):
     arrays: tuple[SavedArray, ...] = ()
     """Its arrays; empty if its tree was not read."""
     dtypes_detail: str = ""
-    """Why the dtypes of its arrays are unknown, or of how many they were read."""
+    """Why the dtypes of its arrays are unknown, or the number of arrays that were read."""
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -133,7 +133,8 @@ class SampledRow(Struct, frozen=True, kw_only=True):
     """Where the row is, for messages: file and row, or file and position."""
     row: Any
     keys: KeyRule = "alike"
-    """The keys of its messages: must be alike in such rows, are told from all such rows, or are cast to those told."""
+    """How datasets treats the keys of its messages: they must be equal in such rows, types are inferred from such rows,
+    or the row is cast to these types."""
 
 
 class DataFacts(Struct, frozen=True, kw_only=True):
@@ -146,15 +147,15 @@ class DataFacts(Struct, frozen=True, kw_only=True):
     files: int | None = None
     """Number of files; None if they were not listed."""
     digest: str = ""
-    """Digest of the files' sizes and of what was read of them."""
+    """Digest of the files' sizes and of the parts that were read."""
     content: str = ""
-    """Digest of the sizes and checksums of all files, wherever they are; empty if it is not known."""
+    """Digest of the sizes and checksums of all files, also in buckets; empty if unknown."""
     empty: tuple[str, ...] = ()
     """Files without a byte."""
     clash: Retyped | None = None
-    """The first column of which later JSON rows do not fit the type that the first ones tell."""
+    """The first column whose later JSON rows do not fit the type inferred from the first rows."""
     large: tuple[str, ...] = ()
-    """Columns of Arrow's large lists, told from the first parquet file."""
+    """Columns of Arrow's large lists, by the first parquet file."""
     problem: Problem | None = None
     """Why there are no rows, or what is wrong with a file."""
 
@@ -169,7 +170,7 @@ class HubDataFacts(Struct, frozen=True, kw_only=True):
     access: Literal["read", "gated", "unknown"] = "read"
     """`gated`: its terms are not accepted by this login. `unknown`: it does not exist, or is private."""
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By configuration; empty if the hub did not tell."""
+    """By configuration; empty if the hub did not list them."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By configuration."""
     default: str | None = None
@@ -185,7 +186,7 @@ class CountedData(Struct, frozen=True, kw_only=True):
 
     problems: tuple[Problem, ...]
     rows: str
-    """Which rows were read, in words."""
+    """Description of the rows that were read."""
     on: str
     """Date, UTC, YYYYMMDD."""
 
@@ -265,12 +266,12 @@ class Facts(Struct, frozen=True, kw_only=True):
     counted: CountedData | None = None
     """Counts of `xsft data inspect`; None without any."""
     fit: KnownStep | None = None
-    """What `xsft fit` compiled for this run's step, or for one of another length; None if it compiled neither."""
+    """The verdict of `xsft fit` on this run's step, or on one of another length; None without one."""
     paces: tuple[MeasuredPace, ...] = ()
     """Of runs of this model on this TPU type that were submitted from this machine and have a receipt."""
     machine: MachineFacts = MachineFacts()
     taken: tuple[str, ...] = ()
-    """Run names of stages that a training in the same output has already."""
+    """Run names of this workload's stages that a training in the same output already has."""
     taken_unread: str = ""
     """Why that could not be read."""
     attempt: int = 1

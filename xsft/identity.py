@@ -143,7 +143,7 @@ def _state(status: JsonMapping) -> Literal["live", "completed", "failed"]:
 
 
 def _refuse_deleting(live: Sequence[LiveJobSet]) -> None:
-    """Raise Refused if a JobSet is being deleted: it ends, and a new attempt must wait, for its pods may still save."""
+    """Raise Refused if a JobSet is being deleted: a new attempt must wait, because its pods may still save."""
     for seen in live:
         if seen.deleting:
             raise Refused(
@@ -161,9 +161,9 @@ def _refuse_begun_elsewhere(run: Run, *, spec: JsonMapping, world: RunHistory) -
         unsettled = begun.on_cluster and begun.last.outcome == "submitting" and begun.spec
         if unsettled and _destination(begun.spec) != _destination(spec):
             raise Refused(
-                f"{run.run_name} was submitted in {_destination(begun.spec)}, and its result there was not recorded; "
-                f"this submission is for {_destination(spec)}, with the same output.",
-                fix="Submit it there again, which checks whether it exists, or use another name.",
+                f"{run.run_name} was submitted to {_destination(begun.spec)} without a recorded result; this "
+                f"submission is for {_destination(spec)}, with the same output.",
+                fix="Submit it to the first cluster again, which checks whether it exists, or use another name.",
                 id="begun-elsewhere",
             )
 
@@ -175,10 +175,10 @@ def _refuse_open_elsewhere(run: Run, *, spec: JsonMapping, world: RunHistory) ->
         is_open = begun.on_cluster and begun.last.outcome in ("submitting", "created") and begun.spec
         if is_open and _destination(begun.spec) != _destination(spec):
             raise Refused(
-                f"{run.run_name} was begun in {_destination(begun.spec)}, and its end is not recorded; this call is for"
-                f" {_destination(spec)}, into the same output.",
-                fix="Run the command with that place, which finds out; or name another folder for the result, e.g."
-                " model.hf.converted.",
+                f"{run.run_name} was started in {_destination(begun.spec)} without a recorded end; this call is for "
+                f"{_destination(spec)}, with the same output.",
+                fix="Run the command with the first place, which reads its end; or name another folder for the result, "
+                "e.g. model.hf.converted.",
                 id="begun-elsewhere",
             )
 
@@ -238,8 +238,8 @@ def _adopt_finished(run: Run, world: RunHistory, *, steps: int) -> Finished:
 
 
 def _plan_start(run: Run, world: RunHistory) -> Start:
-    """Return the start of the next attempt. The number of a JobSet that was never created is free again: the JobSet's
-    name decides between two submitters."""
+    """Return the start of the next attempt. The number of a JobSet that was never created is reused: the unique name of
+    the JobSet decides between two submitters."""
     taken = (
         *(attempt_of(seen) for seen in world.jobsets),
         *(record.last.number for record in world.records if _started(record)),

@@ -99,7 +99,7 @@ def plan_job(job: AnyJob, *, file: str, problems: tuple[Problem, ...], progress:
 def submitter_for(made: JobPlan[AnyJob], *, progress: ShowLine, confirm: Callable[[Proposal], None]) -> Submitter:
     """Return a submitter connected to the plan's cluster. `confirm`: as in `api.submitter_for`."""
     if made.run.place is None:
-        raise UsageError("the workload has no place.", fix="Add one: place: main, or inline.")
+        raise UsageError("the workload has no place.", fix="Set place: main, or write the place inline.")
 
     def replan(attempt: int) -> JobPlan[AnyJob]:
         return plan_job(made.job.attempt(attempt), file=made.file, problems=made.problems, progress=progress)

@@ -13,8 +13,8 @@ from xsft.records.model import Record
 
 def recognised(seen: LiveJobSet, *, run_name: str, records: Sequence[Record], as_told: bool) -> LiveJobSet:
     """Return the JobSet with its run. One without labels belongs to this run if a record names its UID, or if a
-    submission through xpk was begun and the JobSet is what xpk was told (`as_told`): its submitter was killed before it
-    could write more."""
+    submission through xpk was begun and the JobSet equals xpk's command line (`as_told`): its submitter was killed
+    before it could write more."""
     if seen.run_name is not None:
         return seen
     ours = [r.last for r in records if r.last.jobset == seen.name]

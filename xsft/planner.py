@@ -28,7 +28,7 @@ from xsft.trainers.trainer import trainer_of
 
 
 def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
-    """Decide everything the launcher must be told, and check it."""
+    """Return the intent: every decision about the run that the launcher needs, with the problems of the checks."""
     run, unresolved = resolve(spec, facts)
     problems = silence((*unresolved, *check(run, facts)), spec.checks)
     digest = spec_digest(run)

@@ -13,18 +13,18 @@ Severity = Literal["error", "warning", "note"]
 ProblemKind = Literal["plain", "unrenderable", "secret", "disputable", "absent", "unmade", "unread", "open"]
 """What a problem blocks, and whether a user may accept it. Errors block plans and submissions:
 
-- `unrenderable`: it leaves a launcher nothing it could render.
+- `unrenderable`: no launcher can render the workload.
 - `secret`: a value shaped like one stands in the workload, so nothing is rendered or printed.
-- `disputable`: it may be wrong about what a user knows better, and loses nothing; so it may be accepted.
+- `disputable`: the user may know better, and nothing is lost; so it may be accepted.
 
 Warnings of a plan that block a submission:
 
 - `open`: unless it is accepted.
-- `unread`: unless it is accepted; it could not be looked at from here, and trying again may help.
-- `absent`: always; what the run needs does not exist yet, and accepting that does not make it exist.
+- `unread`: unless it is accepted; this machine could not read it, and trying again may help.
+- `absent`: always; something that the run needs does not exist yet, and accepting the problem would not create it.
 - `unmade`: as `absent`, but an earlier stage of the workload makes it, and is not blocked itself.
 
-A note that is `unread` names what was not looked at, and what is therefore unknown: `submit` and `check --offline`
+A note that is `unread` names what was not read, and what is unknown as a result: `submit` and `check --offline`
 print it.
 """
 
@@ -45,7 +45,7 @@ class Problem:
     fix: str
     """The next step, imperative."""
     where: str = ""
-    """Key path in the workload, e.g. `train.steps`; empty when it concerns the whole file."""
+    """Key path in the workload, e.g. `train.steps`; empty if it concerns the whole file."""
     file: str = ""
     kind: ProblemKind = "plain"
     again: Again = "unsure"
@@ -108,5 +108,5 @@ def namespace_missing(namespace: str, context: str) -> Problem:
         "namespace-missing",
         "namespace",
         f"The cluster (context {context}) has no namespace {namespace}.",
-        f"Name one that exists (`kubectl --context {context} get namespaces`), or have it made.",
+        f"Use one that exists (`kubectl --context {context} get namespaces`), or ask the administrator to create it.",
     )

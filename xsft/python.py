@@ -1,8 +1,8 @@
 """The verbs about runs for Python: the values behind what the command line prints. Nothing is printed or asked.
 
 Every function takes exact run names, and `place`, `context` and `namespace` as `xsft status` does; without them it
-looks at all of places.yaml, the clusters of runs submitted from here, and this machine. All raise UsageError for a name
-that no run has, and Unreachable where the run's cluster does not answer.
+looks at all of places.yaml, the clusters of runs submitted from this machine, and this machine. All raise UsageError
+for a name that no run has, and Unreachable if the run's cluster does not answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A query for runs: which ones, how they are read and judged, and the resulting rows.
+"""A query for runs: the selection, the reads, the states, and the resulting rows.
 
 One pipeline for the command line and for Python callers.
 """
@@ -26,9 +26,9 @@ class RunQuery(Struct, frozen=True, kw_only=True):
     wanted: RowFilter
     now: Callable[[], str]
     keep: Callable[[Sequence[tuple[Observation, Status]]], None] = lambda _seen: None
-    """Remembers it for when a cluster does not answer."""
+    """Stores the state, for later calls in which the cluster does not answer."""
     listen: Callable[[Callable[[str], None]], None] = lambda _say: None
-    """Takes who hears which cluster is waited for."""
+    """Registers the function that is called with the clusters that have not answered."""
 
 
 def query_of(runs: Runs) -> RunQuery:
@@ -44,7 +44,7 @@ def query_of(runs: Runs) -> RunQuery:
 
 
 def look(query: RunQuery) -> tuple[RunsAnswer, tuple[FoldedRun, ...]]:
-    """Read the runs now, and return a row for each. Raises Unreachable where nothing could be read."""
+    """Read the runs now, and return a row for each. Raises Unreachable if nothing could be read."""
     found = query.read()
     require_answer(found)
     rows = fold_parts(found.parts(), classify=query.classify, now=query.now())

@@ -1,6 +1,4 @@
-"""Values that say what will be done: the intent, the plan. Pure data; `xsft.planner` makes them, `xsft.effects` acts
-on them.
-"""
+"""The intent and the plan of a run. Pure data: `xsft.planner` makes them, and `xsft.effects` executes them."""
 
 from __future__ import annotations
 
@@ -30,9 +28,9 @@ class Intent(Struct, frozen=True, kw_only=True):
     trainer_env: dict[str, str]
     conversion_argv: tuple[str, ...] | None
     conversion: ConversionPlan | None
-    """What `xsft checkpoint convert` does; None where the run needs no conversion."""
+    """The conversion that `xsft checkpoint convert` does; None if the run needs none."""
     rendering: Rendering | None
-    """None for `target: local`, and where a problem leaves nothing to render."""
+    """None for `target: local`, and if a problem prevents rendering."""
     changes: tuple[Change, ...]
     expectations: tuple[Expectation, ...]
     problems: tuple[Problem, ...]
@@ -57,7 +55,7 @@ class Plan(Targeted, Struct, frozen=True, kw_only=True):
     """At the first start of this attempt."""
     trainer_env: dict[str, str]
     seeds: Seeds | None
-    """What later starts make of `data_shuffle_seed`; None where all read the rows in the same order."""
+    """The values of `data_shuffle_seed` at later starts; None if all starts read the rows in the same order."""
     conversion_argv: tuple[str, ...] | None
     xpk_argv: tuple[str, ...] | None
     manifest: dict[str, Any] | None

@@ -30,7 +30,7 @@ from xsft.steps import Plan
 def submit(
     workload: Loaded, *, through_xpk: bool = False, progress: ShowLine = lambda _line: None
 ) -> Submission | LocalResult:
-    """Execute the workload's plan: create it on its cluster, once, or train here to its end.
+    """Execute the workload's plan: create it on its cluster, once, or train on this machine to its end.
 
     Raises SpecError if the plan has errors, and as `Submitter.submit` and `run_local` do; a local run that failed is
     returned as a result that says so.
@@ -55,7 +55,7 @@ def submitter_for(
     `confirm`: asked just before something is created; raises Refused if the answer is no.
     """
     if made.run.place is None:
-        raise UsageError("the workload has no place.", fix="Add one: place: main, or inline.")
+        raise UsageError("the workload has no place.", fix="Set place: main, or write the place inline.")
     if through_xpk and made.xpk_argv is None:
         raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Omit it.")
     if through_xpk:
@@ -82,15 +82,16 @@ def _rights(source: str, demand: Demand) -> PodRights | None:
 
 
 PARSER_WAIT_S = 10.0
-"""Time that a submission waits for MaxText's parser, which was asked beside its other looks."""
+"""Seconds that a submission waits for MaxText's parser, which runs in parallel with its other reads."""
 
 
 def parser_answer(asked: Started[tuple[Problem, ...]], *, within_s: float = PARSER_WAIT_S) -> tuple[Problem, ...]:
-    """Return what MaxText's parser says, which was asked before the cluster; a note if it takes too long."""
+    """Return the problems that MaxText's parser found (it started before the cluster was read); a note if it takes too
+    long."""
     if asked.ended(within_s):
         return asked.result()
     why = f"it did not answer within {within_s:g} s; `xsft check --deep FILE` waits longer"
-    return tuple(not_asked(f"{why}, and its answer is kept for the next submission"))
+    return tuple(not_asked(f"{why}, and the next submission uses its answer"))
 
 
 def _by_xpk(progress: ShowLine) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 LAUNCHERS: Mapping[str, str] = MappingProxyType({"xpk": "xsft.launchers.xpk"})
-"""The registry: a launcher's name, which a workload gives as its `target`, and the module that answers for it
-(`xsft.launchers.launcher.Launcher`). Named, not imported: workloads are read below the launchers.
+"""The registry: a launcher's name, which a workload gives as its `target`, and the module that implements it
+(`xsft.launchers.launcher.Launcher`). Modules are named, not imported, because the layer that reads workloads is below
+the launchers.
 """
 
 FIRST = "xpk"
@@ -37,7 +38,7 @@ def on_this_machine(target: str) -> bool:
 
 
 class Targeted:
-    """Mixin for classes with a target: one property per question about it."""
+    """Mixin for classes with a target, with properties that tell where the run goes."""
 
     __slots__ = ()
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 
 class Registered(NamedTuple):
-    """The two modules of a trainer. Named, not imported: workloads are read below the trainers."""
+    """The two modules of a trainer. They are named, not imported, because the layer that reads workloads is below the
+    trainers."""
 
     answers: str
-    """Answers for it (`xsft.trainers.trainer.PastedTrainer`)."""
+    """Module that implements it (`xsft.trainers.trainer.PastedTrainer`)."""
     lines: str
     """Module whose `RULES` read its log lines (`xsft.trainers.lines`). Separate, because following a log needs no
     workload."""

@@ -174,5 +174,5 @@ def test_ctrl_c_says_that_the_request_may_go_on_and_what_shows_it(workload: str,
         _, told = process.communicate(timeout=60)
     assert process.returncode == 130
     looking = "`gcloud container clusters list --project=acme-tpus` shows what exists."
-    assert told.splitlines()[-1].endswith(f"xpk was stopped; what it had requested may go on. {looking}")
+    assert told.splitlines()[-1].endswith(f"xpk was stopped; operations that it requested may continue. {looking}")
     assert "Traceback" not in told

@@ -153,5 +153,5 @@ def test_a_stage_whose_input_was_left_out_and_is_not_done_is_refused() -> None:
 def test_the_first_stage_that_is_not_done_is_named(converted: StageState, named: str) -> None:
     found = walked(Recorded("convert", converted), Recorded("train"), Recorded("export"), first="export")
     assert found.failed is not None
-    assert "reads the result of train, which is not done: it is missing" in found.failed.message
+    assert "needs the result of train, which is not done: it is missing" in found.failed.message
     assert f"--from {named}." in found.failed.fix

@@ -39,7 +39,7 @@ class Dataset(Struct, frozen=True, kw_only=True):
 
 
 def dataset(hf_path: str) -> Dataset | None:
-    """Return the data set; None if it is not in datasets.toml, which does not mean that it is wrong."""
+    """Return the data set; None if it is not in datasets.toml; it may exist all the same."""
     row = toml("datasets.toml").get(hf_path)
     if row is None:
         return None

@@ -24,9 +24,9 @@ OPTIMIZER_ROOT = "opt_state"
 saves as `optimizer_state`.
 """
 NUMBERS = frozenset({"float16", "bfloat16", "float32", "float64"})
-"""Dtypes whose values are the weights: MaxText casts to weight_dtype while it reads. It casts every other dtype too,
-but without the scales that integers and blocks of FP8 need. Run on 0.2.5: a model as int8 loads, with weights of
-128.
+"""Dtypes whose values are the weights themselves: MaxText casts them to weight_dtype while it reads. It casts every
+other dtype too, but without the scales that integers and blocks of FP8 need. Run on 0.2.5: a model as int8 loads, with
+weights of 128.
 """
 _LEAVES = frozenset({"kernel", "scale", "bias", "embedding", "wi_0", "wi_1", "wo"})
 """Last parts of a weight's name; arrays with other names may be state that MaxText drops."""

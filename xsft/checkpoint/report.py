@@ -49,7 +49,7 @@ class Report(Struct, frozen=True, kw_only=True):
     dtypes: tuple[str, ...] | None
     """Data types by NumPy's names; None if unknown."""
     dtypes_detail: str
-    """Why they are unknown, or of how many arrays they were read."""
+    """Why they are unknown, or the number of arrays that were read."""
     parameters: int | None
     """Number of parameters; None if the files do not give every shape."""
     arrays: int

@@ -1,4 +1,4 @@
-"""Tell from names and markers whether a checkpoint was saved completely. Pure.
+"""Check by names and markers whether a checkpoint was saved completely. Pure.
 
 source: orbax-checkpoint@0.12.8 _src/path/atomicity.py (rename of a temporary folder, or a commit file) and
 _src/path/atomicity_types.py (TMP_DIR_SUFFIX, COMMIT_SUCCESS_FILE); _src/metadata/step_metadata_serialization.py

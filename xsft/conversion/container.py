@@ -23,13 +23,13 @@ def main(notes: dict[str, Any], command: list[str]) -> int:
     place = place_of(beside)
     record = {**notes["record"], "started_at": now()}
     if not claimed(place, beside, record, result=checkpoint.rpartition("/")[0]):
-        print_line(f"another process has begun to write {checkpoint}; convert again, which takes a new folder")
+        print_line(f"another process is writing {checkpoint}; convert again, into a new folder")
         return REFUSED
     status, stopped_by = run(command)
     whole = is_committed(place, checkpoint)
     record_end(place, notes, record, outcome_of(status=status, stopped_by=stopped_by, whole=whole))
     if whole and status:
-        print_line(f"the checkpoint is saved whole; afterwards the converter ended with exit status {status}")
+        print_line(f"the checkpoint is complete; afterwards the converter ended with exit status {status}")
     return 0 if whole else status_of(status)
 
 
@@ -38,7 +38,7 @@ def outcome_of(*, status: int, stopped_by: str, whole: bool) -> dict[str, Any]:
         return {"outcome": "completed"}
     if stopped_by:
         return {"outcome": "interrupted", "reason": f"stopped by {stopped_by}"}
-    reason = f"the converter ended with {ended_with(status)}, and what it wrote is not whole"
+    reason = f"the converter ended with {ended_with(status)}, and its result is incomplete"
     return {"outcome": "failed", "reason": reason}
 
 

@@ -1,4 +1,5 @@
-"""Estimate the memory and disk that a conversion takes, from the size of the model. Pure; generous, and no promise.
+"""Estimate the memory and disk that a conversion takes, from the size of the model. Pure. Estimates are generous, not
+exact.
 
 Measured: maxtext@0.2.5 to_maxtext holds every converted array in memory until the save ends
 (checkpoint_conversion/utils/utils.py save_weights_to_checkpoint), even if it loads lazily, and 0.5 GB besides; a tiny

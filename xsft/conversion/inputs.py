@@ -1,7 +1,7 @@
 """The inputs of a conversion, their digest, and the folder that it names. Pure.
 
-The folder is known without a network: a repository counts by its name and the revision that the workload writes. The
-commit that the hub makes of them is recorded with the result, and is no part of the name.
+The folder is known without a network: a repository counts by its name and the revision in the workload. The commit from
+the hub is recorded with the result, and is not part of the name.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ConversionInputs(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Return 64 hex digits over what decides the result; the hub's answer is not part of it."""
+        """Return 64 hex digits over the inputs that decide the result, without the hub's answer."""
         known = {name: getattr(self, name) for name in self.__struct_fields__ if name != "source"}
         text = json.dumps({**known, "source": self.source.identity}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

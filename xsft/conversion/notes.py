@@ -1,4 +1,4 @@
-"""The command of a conversion's container: what it runs, and what it records by itself. Pure."""
+"""The command of a conversion's container, which runs the converter and records its end. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read what config.json tells of Hugging Face weights: whether they are quantised, and the model's numbers. Pure.
+"""Read config.json of Hugging Face weights: whether they are quantised, and the model's numbers. Pure.
 
 MaxText's `to_maxtext` casts such weights to the saved type and leaves their scales out: the numbers are wrong, without
 an error. source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py `LazyHFLoader.get_tensor`.
@@ -27,9 +27,9 @@ def quantized(config: Mapping[str, Any], *, arrays: Iterable[str], dtypes: Itera
             name = method.get("quant_method") if isinstance(method, Mapping) else None
             return f"config.json has quantization_config{f' ({name})' if isinstance(name, str) else ''}"
     if scale := next((name for name in arrays if name.endswith(SCALES)), None):
-        return f"there is an array of scales, {scale}"
+        return f"the array {scale} contains scales"
     if narrow := next((name for name in dtypes if name.startswith(NARROW)), None):
-        return f"weights are kept as {narrow}"
+        return f"weights are stored as {narrow}"
     return ""
 
 

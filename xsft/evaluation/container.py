@@ -2,7 +2,7 @@
 and the end of the run's attempt. Sent to the image's Python, which has no xsft.
 
 Arguments: a JSON document with the `notes`, and the path of the report. The notes are a job of `measure_worker`, with
-the rules, what the report says besides (`noted`), and how the end is recorded (`launchers.pod_end`).
+the rules, the other fields of the report (`noted`), and how the end is recorded (`launchers.pod_end`).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def main(job: dict[str, Any], into: str) -> None:
     written = place.create(
         into, json.dumps(evaluation_document(found, judgement, job["noted"]), indent=1, allow_nan=False)
     )
-    print_progress(f"wrote {into}" if written else f"{into} exists already, of the same inputs; it stays")
+    print_progress(f"wrote {into}" if written else f"{into} already exists, with the same inputs; it is kept")
     print_progress(f"verdict {judgement.summary}")
     record_attempt(place, job, end_of(judgement))
 
 
 def judged(found: dict[str, Any], given: dict[str, Any]) -> Judgement:
-    """Return the verdict over what `measure_worker` found. `given`: the rules."""
+    """Return the verdict on the measurement of `measure_worker`. `given`: the rules."""
     rules = EvaluationRules(**{**given, "require": tuple(AnswerPattern(**one) for one in given["require"])})
     base, tuned = found["models"]["base"], found["models"]["tuned"]
     losses = Losses(base=base["loss"], tuned=tuned["loss"])

@@ -54,12 +54,12 @@ class EvaluationInputs(Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> EvaluationRules:
-        """Return what the measurement is compared with."""
+        """Return the limits with which the measurement is compared."""
         return EvaluationRules(require=self.require, rows=self.rows, max_eval_loss=self.max_eval_loss)
 
     @property
     def digest(self) -> str:
-        """Return 64 hex digits over what decides the result."""
+        """Return 64 hex digits over the inputs that decide the result."""
         text = json.dumps(msgspec.to_builtins(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

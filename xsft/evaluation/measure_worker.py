@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 SHAPE_STEP = 128
-"""Lengths are rounded up to a multiple, so that few are compiled; attention kernels take blocks of 128."""
+"""Lengths are rounded up to a multiple of this, so that few lengths are compiled; attention kernels use blocks of
+128."""
 
 
 def evaluated(job: dict[str, Any]) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def until_the_end(rows: Any) -> Any:
 
 
 class LoadedModel:
-    """A model on its mesh, and what a compiled function takes of it."""
+    """A model on its mesh, and the parts of it that a compiled function takes."""
 
     def __init__(self, config: Any, model: Any, mesh: Any) -> None:
         from flax import nnx  # type: ignore[import-not-found]

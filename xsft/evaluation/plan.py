@@ -1,4 +1,4 @@
-"""The plan of an evaluation: the commands whose weights are measured, and where the result goes. Pure data."""
+"""The plan of an evaluation: the commands whose weights are measured, and the folder of the result. Pure data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The result of an evaluation, `evaluation.json`: what was measured, and the verdict. Pure.
+"""The result of an evaluation, `evaluation.json`: the measurement and the verdict. Pure.
 
 The JSON Schema is xsft/schemas/evaluation.json.
 """
@@ -86,7 +86,7 @@ def measurement_of(found: dict[str, Any]) -> Measurement:
 
 
 def judgement_of(inputs: EvaluationInputs, measured: Measurement, *, matches: Matches) -> Judgement:
-    """Return the verdict over a measurement."""
+    """Return the verdict on a measurement."""
     losses = Losses(base=measured.base.loss if measured.base else None, tuned=measured.tuned.loss)
     answers = tuple(one.text for one in measured.tuned.answers)
     return judge_evaluation(inputs.rules, answers=answers, losses=losses, matches=matches)

@@ -1,4 +1,4 @@
-"""The verdict over a measurement: each rule of the workload, and what follows of them. Pure, and without any library: a
+"""The verdict on a measurement, by the rules of the workload. Pure, and without any library: a
 pod has no xsft, and gets this module with its program.
 """
 
@@ -88,7 +88,7 @@ def _answer_rules(rules: EvaluationRules, answers: tuple[str, ...], matches: Mat
     for required in rules.require:
         rule = f"answer to prompt {required.prompt} matches {required.matches!r}"
         if required.prompt >= len(answers):
-            yield RuleOutcome(rule=rule, passed=False, why=f"there are {len(answers)} prompts, numbered from 0")
+            yield RuleOutcome(rule=rule, passed=False, why=f"the workload has {len(answers)} prompts, numbered from 0")
             continue
         yield _matched(required, rule, answers[required.prompt], matches)
 

@@ -45,7 +45,7 @@ def main(sent: dict[str, Any], command: list[str]) -> int:
     place = place_of(beside)
     record = {**notes["record"], "started_at": now()}
     if not claimed(place, beside, record, result=f"{directory}/{COPIES}"):
-        print_line(f"another process has begun to write {directory}; export again, which takes a new folder")
+        print_line(f"another process is writing {directory}; export again, into a new folder")
         return REFUSED
     end: dict[str, Any] = {"verification": None}
     try:
@@ -131,13 +131,13 @@ def deliver(folder: Path, sizes: dict[str, int], notes: dict[str, Any], place: B
     where = notes["hub"] or notes["directory"]
     print_line(f"copying {len(sizes)} files, {sum(sizes.values()):,} bytes, to {where}")
     if not place.create(f"{notes['directory']}/{COPIES}", json.dumps({"at": now()})):
-        raise ExportFailed(f"another process copies to {where}")
+        raise ExportFailed(f"another process is copying to {where}")
     if notes["hub"]:
         commit, there = to_hub(folder, tuple(sizes), repo=notes["hub"], title=notes["title"])
     else:
         commit, there = None, to_place(folder, tuple(sizes), place, notes["directory"])
     if wrong := [name for name, size in sizes.items() if there.get(name) != size]:
-        raise ExportFailed(f"{where} lacks files, or has them with other sizes: {', '.join(wrong[:5])}")
+        raise ExportFailed(f"{where} lacks files, or has them with different sizes: {', '.join(wrong[:5])}")
     return commit
 
 
@@ -155,7 +155,7 @@ def to_hub(folder: Path, names: tuple[str, ...], *, repo: str, title: str) -> tu
     """Upload the files in one commit to an empty repository, which is made if it is missing, and private then. Returns
     the commit, and the sizes of the files there.
 
-    `title`: of the commit. One with this title is an earlier start's, and is only read. The token is that of
+    `title`: of the commit. A commit with this title is from an earlier start, and is only read. The token is that of
     HF_TOKEN_PATH. Raises ExportFailed for a repository with other content: nothing is overwritten.
     """
     from huggingface_hub import CommitOperationAdd, HfApi  # type: ignore[import-not-found]
@@ -166,8 +166,8 @@ def to_hub(folder: Path, names: tuple[str, ...], *, repo: str, title: str) -> tu
         before = api.repo_info(repo)
         if held := {one.rfilename for one in before.siblings or ()} - IN_EVERY_REPOSITORY:
             raise ExportFailed(
-                f"{repo} holds files already ({', '.join(sorted(held)[:3])}), and nothing was overwritten; name another"
-                " repository"
+                f"{repo} already has files ({', '.join(sorted(held)[:3])}), and nothing was overwritten; use another "
+                "repository"
             )
         files = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=folder / name) for name in names]
         api.create_commit(repo, files, commit_message=title, parent_commit=before.sha)

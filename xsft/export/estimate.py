@@ -1,4 +1,5 @@
-"""Estimate the memory and disk that an export takes, from the size of its weights. Pure; generous, and no promise.
+"""Estimate the memory and disk that an export takes, from the size of its weights. Pure. Estimates are generous, not
+exact.
 
 source: maxtext@0.2.5 checkpoint_conversion/to_huggingface.py loads the whole checkpoint and holds every exported array
 beside it until the files are written. Measured with a tiny model: 0.75 GB, nearly all of it Python, JAX and MaxText.
@@ -18,7 +19,7 @@ PROCESS_BYTES = GIB
 FACTOR = 1.2
 """Memory, relative to the checkpoint and the export together."""
 FILES_BYTES = GIB
-"""Bytes of the tokenizer, the hub's cache and what else is no weight."""
+"""Bytes of the tokenizer, the hub's cache and other files without weights."""
 
 
 class ExportEstimate(Struct, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ class ExportEstimate(Struct, frozen=True, kw_only=True):
 def estimate_export(
     inputs: ExportInputs, *, parameters: int | None, weights_bytes: int | None
 ) -> ExportEstimate | None:
-    """Return the estimate; None if nothing is known of the size. `parameters`: of the whole model; `weights_bytes`: of
+    """Return the estimate; None if the size is unknown. `parameters`: of the whole model; `weights_bytes`: of
     the checkpoints that are read, None before they are saved."""
     if inputs.form == "adapters" and weights_bytes is not None:
         written = loaded = weights_bytes

@@ -2,7 +2,7 @@
 environment (`pod.answering`).
 
 The checkpoint is read with TensorStore, array by array, and the exported tensors go through the hooks of MaxText's
-import (`to_maxtext`): no code that wrote the folder judges it, but for the table of names.
+import (`to_maxtext`): except for the table of names, none of the code that wrote the folder verifies it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLACK = {"bfloat16": 2.0**-7, "float32": 2.0**-20}
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
-    """Return what is expected of the folders and how their values compare.
+    """Return the expected content of the folders, and how their values compare.
 
     `argv`: MaxText's keys; `form`, `dtype`, `weights`, `base`: as in ExportInputs; `scaling`: alpha / rank or null;
     `folders`: to compare, each alone; `sample`: number of tensors compared, null for all; `seed`: of that choice.
@@ -125,7 +125,7 @@ class Comparison:
             self.changed += bool(np.any(held != np.asarray(before)))
 
     def _rounding(self, wanted: ExpectedSlice) -> float:
-        """Return what rounding of the factors or of the sum may add to any value: none for a plain copy."""
+        """Return the maximum error from rounding the factors or the sum; 0 for a plain copy."""
         greatest = max(
             float(np.max(np.abs(one), initial=0)) for one in (wanted.values, wanted.update) if one is not None
         )

@@ -70,7 +70,7 @@ class ExportInputs(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Return 64 hex digits over what decides the result. Paths are no part of it: folders may move."""
+        """Return 64 hex digits over the inputs that decide the result, without paths, because folders may move."""
         known = {name: value for name, value in msgspec.to_builtins(self).items() if name not in ("weights", "base")}
         return _sha256(known if self.hub else {name: value for name, value in known.items() if name != "hub"})
 
@@ -83,7 +83,7 @@ def destination(to: str | None) -> tuple[str | None, str | None]:
     repo = to.removeprefix(HF_PREFIX)
     if not to.startswith(HF_PREFIX) or re.fullmatch(REPOSITORY, repo) is None:
         fix = "Give a folder, gs://bucket/path, or hf://owner/name."
-        raise UsageError(f"{to} is no place for an export.", fix=fix, id="export-destination")
+        raise UsageError(f"{to} is not a valid destination for an export.", fix=fix, id="export-destination")
     return repo, None
 
 

@@ -54,11 +54,11 @@ def read_headers(sizes: Mapping[str, int], read: ReadPart) -> dict[str, TensorHe
 
 
 def _read_config_json(sizes: Mapping[str, int], read: ReadPart) -> dict[str, Any] | None:
-    """Return config.json; None for an adapter, which has none. Raises ValueError if it is no JSON object."""
+    """Return config.json; None for an adapter, which has none. Raises ValueError if it is not a JSON object."""
     if "config.json" not in sizes and "adapter_config.json" in sizes:
         return None
     if "config.json" not in sizes:
-        raise ValueError("there is no config.json")
+        raise ValueError("config.json not found")
     found = json.loads(read("config.json", 0, sizes["config.json"]))
     return found if isinstance(found, dict) else {}
 
@@ -66,7 +66,7 @@ def _read_config_json(sizes: Mapping[str, int], read: ReadPart) -> dict[str, Any
 def header_problems(
     headers: Mapping[str, TensorHeader], *, expected: Mapping[str, tuple[int, ...]], dtype: str
 ) -> Iterator[str]:
-    """Yield what names, shapes and data types are wrong. `expected`: by MaxText's mapping for the model."""
+    """Yield the errors in names, shapes and data types. `expected`: by MaxText's mapping for the model."""
     missing = [name for name in expected if name not in headers]
     extra = [name for name in headers if name not in expected]
     both = [name for name in expected if name in headers]
@@ -87,8 +87,8 @@ def header_problems(
 
 
 def config_problems(config: Mapping[str, Any], *, names: Mapping[str, object]) -> Iterator[str]:
-    """Yield a contradiction between config.json and the tensors about the output layer: a reader would make up the one,
-    or ignore the other. Where config.json is silent, the default of the model's type counts."""
+    """Yield a contradiction between config.json and the tensors about the output layer: a reader would invent or ignore
+    it. If config.json has no value, the default of the model's type counts."""
     tied, has_head = config.get("tie_word_embeddings"), any(name.endswith(HEAD) for name in names)
     if tied is True and has_head:
         yield f"config.json ties the output layer to the embedding, but there is {HEAD}"
@@ -97,7 +97,7 @@ def config_problems(config: Mapping[str, Any], *, names: Mapping[str, object]) -
 
 
 def values_problems(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the worker found wrong in the values."""
+    """Yield the errors that the worker found in the values."""
     wrong = [f"{one['name']} ({one['differing']} of {one['values']} values)" for one in answer["wrong"]]
     if wrong:
         yield f"{len(wrong)} tensors differ from the checkpoint: {_shown(wrong)}"
@@ -112,7 +112,7 @@ def values_problems(answer: Mapping[str, Any]) -> Iterator[str]:
 def base_problems(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield a problem if no compared tensor differs from the base: nothing was trained, or the base was exported."""
     if answer["changed"] == 0:
-        yield "every tensor equals the model that the training started from: nothing was learnt"
+        yield "every tensor equals the initial model: the training changed nothing"
 
 
 def _shown(names: list[str]) -> str:

@@ -98,7 +98,7 @@ class Mapped:
 
 
 def leaves(names: Any, positions: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Yield the positions in a nested list, with what stands there."""
+    """Yield the positions in a nested list, with their values."""
     if not isinstance(names, list):
         yield positions, names
         return

@@ -24,7 +24,7 @@ class ExportPlan(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     """`python3 -m …to_huggingface …`."""
     trainer_argv: tuple[str, ...]
-    """Command of the training: MaxText's model is built by it when logits are compared."""
+    """Command of the training, with which MaxText builds the model when logits are compared."""
     weights_bytes: int | None = None
     """Bytes of the files of the checkpoints that are read; None if unknown."""
     whole: str | None = None

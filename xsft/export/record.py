@@ -1,4 +1,4 @@
-"""The record beside an exported model: what it was made of, its files, and what was verified. Pure.
+"""The record beside an exported model: its inputs, its files and its verification. Pure.
 
 `<folder>/xsft/export.json`. Only a record whose outcome is `completed` makes the folder complete: it is written last,
 after the verification.

@@ -30,7 +30,8 @@ class TensorHeader:
 
 
 def header_length(content: bytes) -> int:
-    """Return the bytes of the header, from the first 8 of the file. Raises ValueError if they are no such length."""
+    """Return the bytes of the header, from the first 8 of the file. Raises ValueError if they are not a valid
+    length."""
     length = int.from_bytes(content[:LENGTH_BYTES], "little")
     if len(content) < LENGTH_BYTES or not 0 < length <= MAX_HEADER:
         raise ValueError("it is not a safetensors file")
@@ -38,7 +39,7 @@ def header_length(content: bytes) -> int:
 
 
 def parse_header(content: bytes, *, data_bytes: int) -> dict[str, TensorHeader]:
-    """Return the tensors by name. `content`: the JSON; `data_bytes`: of the file behind it.
+    """Return the tensors by name. `content`: the JSON; `data_bytes`: bytes of the file after it.
 
     Raises ValueError if a tensor's bytes do not fit its shape, or are not in the file.
     """

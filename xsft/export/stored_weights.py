@@ -62,7 +62,7 @@ class Weights:
         return len(self.whole.shape(key))
 
     def slice_of(self, key: str, at: tuple[tuple[int, int], ...]) -> ExpectedSlice:
-        """Return the values that the exported tensor of a slice must hold, and those of the base."""
+        """Return the expected values of the exported tensor of a slice, and those of the base."""
         if self.scaling is None:
             before = self.base.read(key, at) if self.base and key in self.base.paths else None
             return ExpectedSlice(values=self.trained.read(key, at), base=before)

@@ -36,10 +36,10 @@ class LogitsVerdict(Struct, frozen=True, kw_only=True):
 
 
 class Verification(Struct, frozen=True, kw_only=True):
-    """The checks that were made, and the errors they found."""
+    """The checks that were done, and the errors that they found."""
 
     problems: tuple[str, ...] = ()
-    """Empty: the export is what the checkpoint holds."""
+    """Errors; empty if the export equals the checkpoint."""
     tensors: int = 0
     """In the safetensors headers."""
     compared: int = 0
@@ -71,9 +71,9 @@ def logits_problems(verdict: LogitsVerdict | None) -> Iterator[str]:
 
 
 def verification_text(verified: Verification | None) -> str:
-    """Return what was verified, for people."""
+    """Return the verification as text for people."""
     if verified is None:
-        return "its record says nothing of a verification"
+        return "its record contains no verification"
     sampled = " (chosen by chance)" if verified.sampled else ""
     base = (
         f"{verified.changed} of {verified.trained} trained ones differ from the base"

@@ -53,7 +53,7 @@ the form is strict.
 Scalar = bool | int | float | str
 Value = Scalar | list[Scalar] | None
 Keys = Mapping[str, Value]
-"""The trainer's keys as they will stand on the command line, overrides included (`trainers.trainer`)."""
+"""The trainer's keys as the command line will have them, overrides included (`trainers.trainer`)."""
 
 
 def asked_fields(spec: BaseModel, prefix: str = "") -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The message of a validation problem: what was given, what is allowed, what to do. Pure. No message shows a secret."""
+"""Message of a validation problem: the given value, the allowed values, the fix. Pure. No message shows a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convert a pydantic ValidationError to problems a user can act on, all at once, each with its key path. Pure.
+"""Convert a pydantic ValidationError to problems for the user, all at once, each with its key path. Pure.
 
 Validation uses pydantic's strict JSON mode: lists fill tuples there, and no text becomes a number or a boolean.
 """

@@ -30,7 +30,7 @@ class Located(Struct, frozen=True, kw_only=True):
 
 def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Located:
     """Return the location without labels: pydantic puts the class name or tag of a union's member into it, and those
-    are no keys of the file."""
+    are not keys of the file."""
     path: list[str | int] = []
     unions: list[tuple[int, str]] = []
     here: Any = model

@@ -105,8 +105,8 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def checkpoint_identity(self) -> str | None:
-        """Return the value of `checkpoint` in the digest: model.hf says which weights, and their path makes no other
-        run. So a folder that is named by its content counts without the digits of that."""
+        """Return the value of `checkpoint` in the digest: model.hf identifies the weights, and their path does not make
+        another run. So a folder that is named by its content counts without those digits."""
         hf, converted = self.spec.model.hf, self.converted
         if hf is None or self.spec.model.checkpoint or converted is None:
             return self.checkpoint
@@ -143,7 +143,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]:
-    """Return the run with all that the workload leaves open decided, and problems for missing or unknown values."""
+    """Return the run with every open value decided, and problems for missing or unknown values."""
     spec = _with_image(spec, facts.image)
     place, place_problems = _find_place(spec, facts)
     tpu, tpu_problems = _slice(spec)
@@ -306,8 +306,8 @@ def _default_output(spec: WorkloadSpec, place: Place | None) -> str | None:
 
 
 def _here(spec: WorkloadSpec, facts: Facts, path: str | None) -> str | None:
-    """Return the path, absolute for a run on this machine: Orbax takes no other. source: orbax-checkpoint@0.12.8
-    _src/serialization/tensorstore_utils.py"""
+    """Return the path, absolute for a run on this machine, because Orbax accepts only absolute paths. source:
+    orbax-checkpoint@0.12.8 _src/serialization/tensorstore_utils.py"""
     if path is None or not spec.on_this_machine or "://" in path:
         return path
     return posixpath.normpath(posixpath.join(facts.working_directory, path))
@@ -337,7 +337,7 @@ def _conversion_inputs(spec: WorkloadSpec, facts: Facts, release: Release) -> Co
 
 
 def _parse_axis(given: Value) -> int:
-    """Return the axis, MaxText's default if none is given; another check refuses what is no number."""
+    """Return the axis, MaxText's default if none is given; another check refuses a value that is not a number."""
     text = str(given)
     return int(text) if text.isascii() and text.isdecimal() and len(text) == 1 else 1
 

@@ -61,12 +61,12 @@ def _parse_number(text: str) -> YamlScalar | Surprise:
 def _surprise(text: str) -> Surprise | None:
     if _LEADING_ZERO.fullmatch(text):
         return Surprise(
-            f"{quoted(text)} starts with a zero: some YAML readers take it as octal, others as decimal",
+            f"{quoted(text)} starts with a zero: some YAML parsers read it as octal, others as decimal",
             f"Write {_plain_int(text)} for the number, or quote it for text: '{shown(text)}'.",
         )
     if _RADIX.fullmatch(text) or _UNDERSCORES.fullmatch(text):
         return Surprise(
-            f"{quoted(text)} is a number to some YAML readers and text to others",
+            f"{quoted(text)} is a number for some YAML parsers and text for others",
             f"Write the number in plain decimal digits, or quote it for text: '{shown(text)}'.",
         )
     if _NOT_FINITE.fullmatch(text):
@@ -86,7 +86,7 @@ def quoted(text: str) -> str:
 
 def _too_big(text: str) -> Surprise:
     fix = f"Give a smaller number, or quote it for text: '{shown(text)}'."
-    return Surprise(f"{quoted(text)} is too big for a number", fix)
+    return Surprise(f"{quoted(text)} is too large for a number", fix)
 
 
 def same_value(a: Any, b: Any) -> bool:

@@ -59,7 +59,7 @@ def names_secret_variable(name: str) -> bool:
 def _is_no_secret(key: str) -> bool:
     """Return whether it is a key of the trainer or its tokenizer that only sounds like a secret.
 
-    `M_<KEY>` is how MaxText takes its keys as variables; source: maxtext@0.2.5 configs/pyconfig.py.
+    MaxText reads its keys from variables named `M_<KEY>`; source: maxtext@0.2.5 configs/pyconfig.py.
     """
     from xsft.catalog.releases import is_known
 

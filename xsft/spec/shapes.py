@@ -22,7 +22,7 @@ class Shape(NamedTuple):
     pattern: str
     """Its first group is the secret; without a group, all of it is."""
     entropy: float = 0.0
-    """Bits a character; a text with less is no secret."""
+    """Bits a character; a text with less is not a secret."""
 
 
 Shapes = tuple[tuple[str, Shape], ...]
@@ -32,7 +32,7 @@ MIN_LENGTH = 8
 """Minimum length of a text with a secret in it: `a://b:c@`."""
 
 _REFERENCE = r"(?:\$\(\w+\)|\$\{?\w+\}?|\{\w*\}|<[^>]*>|\*+|[xX]{3,}|…)"
-"""What stands for a secret in examples, shells and manifests, and what a redaction leaves."""
+"""Placeholders for secrets in examples, shells and manifests, and the text of a redaction."""
 
 _PEM = r"[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
 
@@ -78,8 +78,8 @@ ENVELOPES = (
         r"([^\s&'\"#\\…]{5,}[^\s&'\"#\\…:.,;)])",
     ),
 )
-"""A secret of any shape, known by what stands around it: PEM, HTTP headers, a URL's login, a signed URL's query.
-Lengths are bounded where a text could be read in many ways, so that a long one is soon told from a secret.
+"""A secret of any shape, recognised by its context: PEM, HTTP headers, a URL's login, a signed URL's query.
+Lengths are bounded in patterns that can match in many ways, so that long texts are rejected quickly.
 """
 
 _TAIL = re.compile(r"[\w=~-]*")

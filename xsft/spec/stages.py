@@ -28,7 +28,7 @@ Prompt = Annotated[str, StringConstraints(min_length=1)]
 
 
 def _expression(value: str) -> str:
-    """Return the value; raise an error for text that is no regular expression."""
+    """Return the value; raise an error for text that is not a regular expression."""
     try:
         re.compile(value)
     except re.error as wrong:

@@ -1,1 +1,1 @@
-"""The stages of a workload, from the conversion to the server: their order, and what is found of each. Pure."""
+"""The stages of a workload, from the conversion to the server: their order and their states. Pure."""

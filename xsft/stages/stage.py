@@ -1,4 +1,4 @@
-"""A stage of a workload: its name and place in the order, its plan, what is found of it, and its end. Pure data."""
+"""A stage of a workload: its name, its position in the order, its plan, its state and its end. Pure data."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ StageState = Literal["done", "running", "torn", "failed", "missing"]
 begun, or its inputs changed since."""
 
 StageAction = Literal["done", "created", "adopted", "attempt", "waiting", "skipped"]
-"""What a pipeline did: nothing, because the result exists (`done`) or another caller makes it (`adopted`); the first or
-a later attempt; nothing yet, because an earlier stage is not done (`waiting`) or the user left it out (`skipped`)."""
+"""The action of a pipeline: none, because the result exists (`done`) or another caller is making it (`adopted`); the
+first or a later attempt; nothing yet, because an earlier stage is not done (`waiting`) or the user left it out
+(`skipped`)."""
 
 StageVerdict = Literal["passed", "failed", "not-judged"]
 """Verdict of an evaluation that is done."""
@@ -53,7 +54,7 @@ class StagePlan(Struct, frozen=True, kw_only=True):
     dependents: tuple[JsonObject, ...] = ()
     """Objects that are created after `manifest`, which it owns: the Service and the PodDisruptionBudget of a server."""
     notes: tuple[str, ...] = ()
-    """What else to know before, one sentence each: slices, time limits, sizes."""
+    """Further notes, one sentence each: slices, time limits, sizes."""
     problems: tuple[Problem, ...] = ()
     """Problems of this stage only, and the reasons why it cannot be planned."""
 
@@ -91,7 +92,7 @@ class StageEnd(Struct, frozen=True, kw_only=True):
 
 
 def stage_action(did: Literal["finished", "created", "attempt", "adopted"]) -> StageAction:
-    """Return what a submission or a run on this machine did as a stage's action: what was finished is done."""
+    """Return the action of a submission or of a run on this machine as a stage's action: `finished` is `done`."""
     return "done" if did == "finished" else did
 
 
@@ -107,14 +108,14 @@ class Stage(Protocol):
         ...
 
     def plan(self) -> StagePlan:
-        """Return what the stage would do. It may read small files, and works before the stages that it needs are done.
+        """Return the plan of the stage. It may read small files, and works before the stages that it needs are done.
 
         Raises SpecError for inputs that cannot be planned, Unreachable if a file cannot be read.
         """
         ...
 
     def find(self) -> StageFound:
-        """Return what exists; reads small files only, and changes nothing. Raises as `plan` does."""
+        """Return the state of the stage; reads small files only, and changes nothing. Raises as `plan` does."""
         ...
 
     def perform(self, progress: ShowLine) -> StageEnd:
@@ -125,7 +126,7 @@ class Stage(Protocol):
         ...
 
     def watch(self, timeout_s: float | None) -> None:
-        """Return when the stage that another process or a cluster does has ended.
+        """Wait for the end of a stage that another process or a cluster is doing.
 
         Raises TimedOut, and RunFailed, Unknown or Unreachable if the stage will not be done.
         """

@@ -1,5 +1,5 @@
-"""Walk through the stages of a workload in order: do what is missing, and stop at what cannot go on. Pure: the stages
-themselves act.
+"""Walk through the stages of a workload in order: do the missing stages, and stop at one that fails or must wait. Pure:
+the stages themselves act.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ class StageReport(Struct, frozen=True, kw_only=True):
     why: str
     """Evidence for the action; for a failure its reason."""
     state: StageState | None = None
-    """State of the stage now; None if it was not looked at."""
+    """State of the stage now; None if it was not read."""
     digest: str | None = None
-    """Digest of all that decides the result, 64 hex digits; None if the stage was not looked at, or could not be
-    planned."""
+    """Digest of all that decides the result, 64 hex digits; None if the stage was not read, or could not be planned."""
     result: str | None = None
     """Path or address of the result; None without one."""
     verdict: StageVerdict | None = None
@@ -60,7 +59,7 @@ class Walk(Struct, frozen=True, kw_only=True):
     first: StageName = "convert"
     last: StageName = "serve"
     waits: bool = True
-    """Whether to wait for what a cluster or another process does."""
+    """Whether to wait for a stage that a cluster or another process is doing."""
 
 
 class Walked(Struct, frozen=True, kw_only=True):
@@ -68,13 +67,13 @@ class Walked(Struct, frozen=True, kw_only=True):
 
     reports: tuple[StageReport, ...]
     failed: XsftError | None = None
-    """What ended it; None if it came to its end, or waits for a stage that runs."""
+    """The error that ended it; None if it reached its end, or a stage is still running."""
     interrupted: bool = False
 
 
 def walk(stages: Sequence[Stage], asked: Walk) -> Walked:
-    """Do each stage that is missing. An error of a stage ends the walk and is returned, for the other stages' reports
-    stay true. Raises KeyboardInterrupt where a stage does.
+    """Do each stage that is missing. An error of a stage ends the walk and is returned, because the reports of other
+    stages stay valid. Raises KeyboardInterrupt if a stage does.
     """
     reports: list[StageReport] = []
     failed: XsftError | None = None
@@ -123,8 +122,8 @@ def _refuse_without_input(stage: Stage, stages: Sequence[Stage], asked: Walk) ->
         return
     (needed, why), (first, _) = undone[0], undone[-1]
     raise Refused(
-        f"{stage.name} reads the result of {needed}, which is not done: {why}.",
-        fix=f"Begin with {first}: --from {first}. Without --from, all that is missing is done.",
+        f"{stage.name} needs the result of {needed}, which is not done: {why}.",
+        fix=f"Start at {first}: --from {first}. Without --from, all missing stages are done.",
         id="stage-not-done",
     )
 
@@ -142,7 +141,7 @@ def _undone_needs(name: StageName, stages: Sequence[Stage], asked: Walk) -> Iter
 
 
 def _do_stage(stage: Stage, asked: Walk) -> StageEnd:
-    """Do the stage unless it is done, or another process does it."""
+    """Do the stage unless it is done, or another process is doing it."""
     found = stage.find()
     return replace(_begin_stage(stage, found, asked), digest=found.digest)
 
@@ -158,7 +157,7 @@ def _begin_stage(stage: Stage, found: StageFound, asked: Walk) -> StageEnd:
 
 
 def _after(end: StageEnd, stage: Stage, asked: Walk) -> StageEnd:
-    """Return the end of a stage that no longer runs. One that another process began and did not end is done here."""
+    """Return the end of a stage that no longer runs. If another process began it without ending it, do it now."""
     found = stage.find()
     if found.state == "done" or end.action != "adopted":
         return replace(end, state=found.state, why=found.why, result=found.result, verdict=found.verdict)

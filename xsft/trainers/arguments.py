@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from xsft.spec.base import Value
 
 _PLAIN = re.compile(r"[A-Za-z_/.~+-][-A-Za-z0-9_/.:@+~=*?]*")
-"""Text YAML reads as itself, unless it looks like a number or a YAML word; everything else is quoted."""
+"""Text that YAML reads unchanged, unless it looks like a number or a YAML word; everything else is quoted."""
 
 _YAML_WORDS = frozenset(
     {"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~", ".nan", ".inf", "-.inf", "+.inf"}
@@ -21,7 +21,8 @@ _YAML_WORDS = frozenset(
 _NUMBER_LIKE = re.compile(r"[-+]?\.?[0-9_]")
 
 _NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-"""What YAML refuses or folds between single quotes: C0, DEL, C1 with NEL, line separators, BOM (YAML 1.2 §5.1)."""
+"""Characters that YAML refuses or folds between single quotes: C0, DEL, C1 with NEL, line separators, BOM (YAML 1.2
+§5.1)."""
 
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -48,7 +49,7 @@ def yaml_value(value: Value | Sequence[Value]) -> str:
 
 
 def _number_text(value: float) -> str:
-    """Return a number as people write it: `3e-6`, `0.5`, `1`."""
+    """Return a number in its usual form: `3e-6`, `0.5`, `1`."""
     if not math.isfinite(value):
         return repr(value).replace("inf", ".inf").replace("nan", ".nan")
     if value.is_integer() and abs(value) < 1e15:

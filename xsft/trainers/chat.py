@@ -31,8 +31,8 @@ TOKENS: Mapping[str, str] = MappingProxyType(
 
 
 def fault(template: str) -> str:
-    """Return why the template formats no round of question and answer, with a system message or without; empty if it
-    does."""
+    """Return why the template cannot format a question and its answer, with or without a system message; empty if it
+    can."""
     round_ = [_message("user", ASKED[0]), _message("assistant", ANSWERED[0])]
     without = _fault(template, round_)
     return without and _fault(template, [_message("system", "be brief"), *round_]) and without
@@ -50,8 +50,8 @@ def _fault(template: str, messages: list[dict[str, str]]) -> str:
 
 
 def chat_format(template: str, tokens: Mapping[str, str]) -> ChatFormat | None:
-    """Return what the template writes around answers; None if it cannot be rendered, or changes the messages. `tokens`:
-    `bos_token` and the like."""
+    """Return the text that the template writes around answers; None if it cannot be rendered, or changes the messages.
+    `tokens`: `bos_token` and the like."""
     messages = [_message("user", ASKED[0]), _message("assistant", ANSWERED[0])]
     later = [_message("user", ASKED[1]), _message("assistant", ANSWERED[1])]
     try:

@@ -1,7 +1,7 @@
-"""The receipt of a run on a cluster: what its objects and the log of the process that prints steps tell. Pure.
+"""The receipt of a run on a cluster, from its objects and the log of the process that prints steps. Pure.
 
-A restart deletes the pods and their logs, so only the processes of the latest start are read. What the run held its
-chips for before is `lost`, except the steps that the latest start resumed from.
+A restart deletes the pods and their logs, so only the processes of the latest start are read. The earlier time with
+chips is `lost`, except the steps from which the latest start resumed.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ STAGE = "convert"
 
 
 def conversion_plan(run: Run, facts: Facts | None = None) -> ConversionPlan | None:
-    """Return what converts the run's weights into the folder of the next attempt; None if the workload names a
+    """Return the plan that converts the run's weights into the folder of the next attempt; None if the workload names a
     checkpoint or trains from scratch."""
     if run.conversion is None or run.converted is None or run.output is None:
         return None

@@ -122,28 +122,28 @@ def unfit(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Itera
     """Yield why the workload's evaluation cannot be planned. `prompts`: as in `evaluation_plan`."""
     yield from _check_on_cluster(run)
     if run.release.layout == "legacy":
-        message = f"MaxText {run.release.version} has the legacy layout, whose models xsft does not evaluate."
+        message = f"MaxText {run.release.version} has the legacy layout; xsft cannot evaluate models of that layout."
         yield error("evaluate-legacy", WHERE, message, "Use MaxText 0.2.0 or newer, or remove the stage.")
     yield from errors_in(tuple(incomparable(run, prompts=prompts)))
 
 
 def incomparable(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Iterator[Problem]:
-    """Yield why the evaluation would measure nothing, or compare it with nothing. `prompts`: of the file that the
-    workload names; None if it was not read."""
+    """Yield problems if the evaluation would measure nothing, or have nothing to compare with. `prompts`: of the file
+    that the workload names; None if it was not read."""
     stage = run.spec.stages.evaluate or EvaluateStage()
     held_out, known = held_out_keys(run, stage), prompts or written_prompts(stage)
     if known is None and not held_out and not isinstance(stage.prompts, str):
-        message = "There is nothing to evaluate: the workload names neither prompts nor a held-out split."
+        message = "Nothing to evaluate: the workload names neither prompts nor a held-out split."
         yield error("evaluate-nothing", WHERE, message, f"Set stages.evaluate.prompts, {SPLIT_KEYS}.")
     elif not held_out and not stage.require and stage.max_eval_loss is None:
-        message = "No rule and no held-out split: the answers are compared with nothing, and the verdict is not-judged."
+        message = "Without a rule or a held-out split the answers cannot be judged: the verdict is not-judged."
         yield warning("evaluate-not-judged", WHERE, message, f"Set stages.evaluate.require, {SPLIT_KEYS}.")
     if stage.max_eval_loss is not None and not held_out:
         message = "max_eval_loss needs a held-out split, and the workload names none."
         yield error("evaluate-split", f"{WHERE}.max_eval_loss", message, f"Set {SPLIT_KEYS}.")
     for required in stage.require:
         if known is not None and required.prompt >= len(known):
-            message = f"Rule for prompt {required.prompt}: there are {len(known)} prompts, numbered from 0."
+            message = f"Rule for prompt {required.prompt}: the workload has {len(known)} prompts, numbered from 0."
             yield error("evaluate-prompt", f"{WHERE}.require", message, f"Give a number below {len(known)}.")
 
 
@@ -152,16 +152,18 @@ def _check_on_cluster(run: Run) -> Iterator[Problem]:
     if not run.spec.on_cluster:
         return
     if run.mode.single_controller:
-        message = "Evaluation under Pathways was never run: its proxy would load two sets of weights from one process."
-        fix = "Remove stages.evaluate, or set mode: mcjax, whose runs a cluster evaluates."
+        message = (
+            "Evaluation is not supported under Pathways: one process would load two sets of weights through the proxy."
+        )
+        fix = "Remove stages.evaluate, or set mode: mcjax."
         yield error("evaluate-pathways", WHERE, message, fix)
     if run.release.layout != "legacy" and run.release.version != DEFAULT:
-        message = f"The image has MaxText {run.release.version}, and a cluster evaluates with {DEFAULT}."
+        message = f"The image has MaxText {run.release.version}, but evaluation on a cluster needs {DEFAULT}."
         yield error("evaluate-release", WHERE, message, f"Set image.maxtext: {DEFAULT}, or remove stages.evaluate.")
 
 
 def stage_plan(plan: EvaluationPlan, *, notes: tuple[str, ...] = ()) -> StagePlan:
-    """Return what `xsft plan` shows of the evaluation. `notes`: where it runs."""
+    """Return the evaluation as `xsft plan` shows it. `notes`: on its machines."""
     inputs = plan.inputs
     asked = (
         _count_text(inputs.prompts, "prompt") if inputs.prompts else "the first five user turns of the held-out split"

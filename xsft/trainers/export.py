@@ -47,7 +47,7 @@ COMPARER = "xsft.export.export_worker"
 TOKENIZER = "xsft.export.tokenizer_worker"
 """Program that answers `tokenizer_job`."""
 NOT_HERE = ("ici_", "dcn_", "lora.lora_restore_path=")
-"""Keys of meshes, whose devices are not here."""
+"""Keys of meshes, whose devices this machine lacks."""
 
 
 class ExportRequest(Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ def trained_run(record: Record, *, output: str) -> TrainedRun:
 
 
 def export_inputs(trained: TrainedRun, asked: ExportRequest, *, step: int, content: str) -> ExportInputs:
-    """Return what is exported. `step`: of the checkpoint; `content`: the digest of its small files.
+    """Return the inputs of the export. `step`: of the checkpoint; `content`: the digest of its small files.
 
     Raises UsageError or Refused, by id, for what MaxText's exporter cannot export.
     """
@@ -258,18 +258,20 @@ def _lora(words: TrainerWords) -> LoraScale | None:
 
 
 def _form(trained: TrainedRun, asked: ExportRequest, words: TrainerWords) -> ExportForm:
-    """Return the form that is asked for, or the default. Raises UsageError if the training cannot give it."""
+    """Return the requested form, or the default. Raises UsageError if the training has no such export."""
     is_lora = _lora(words) is not None
     form = asked.form or ("merged" if is_lora else "full")
     if is_lora == (form == "full"):
         allowed = ", ".join(_allowed(is_lora=is_lora))
         kind = "with LoRA" if is_lora else "without LoRA"
         raise UsageError(
-            f"{trained.run_name} was trained {kind}: it has no {form} export", fix=f"Use: {allowed}.", id="export-form"
+            f"{trained.run_name} was trained {kind}, so it has no {form} export",
+            fix=f"Use: {allowed}.",
+            id="export-form",
         )
     if is_lora and words.text("load_parameters_path") is None:
         raise UsageError(
-            f"{trained.run_name} trained adapters of a model with random weights, which no checkpoint holds",
+            f"{trained.run_name} trained adapters of a model with random weights, which no checkpoint contains",
             fix="Train LoRA from model.hf or model.checkpoint.",
             id="export-no-base",
         )

@@ -29,8 +29,8 @@ class Pattern(Struct, frozen=True, kw_only=True):
 def diagnose(lines: Sequence[str]) -> Diagnosis | None:
     """Return the likeliest cause in these lines; None if they show no failure.
 
-    What MaxText itself names comes first, then known messages, then the exception that ended Python; a lost peer comes
-    last, since a process that dies of its own error prints that too. Colours are ignored.
+    An error that MaxText names comes first, then known messages, then the exception that ended Python. A lost peer
+    comes last, because a process that fails by itself also reports lost peers. Colours are ignored.
     """
     bare = tuple(plain_line(line) for line in lines)
     return next(

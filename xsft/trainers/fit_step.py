@@ -1,4 +1,4 @@
-"""The step of a run, as the TPU compiler is given it. Pure."""
+"""The step of a run, in the form that the TPU compiler gets. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def eval_step(run: Run, step: StepToCompile) -> StepToCompile | None:
 
 
 def tunable_run(run: Run) -> TunableRun | None:
-    """Return what a search may change of the run; None for a run that has no step to compile."""
+    """Return the settings of the run that a search may change; None for a run without a step to compile."""
     keys, step = trainer_of(run).trainer_keys(run), step_to_compile(run)
     if step is None or run.slice is None:
         return None

@@ -1,6 +1,6 @@
 """Rules for the output lines of MaxText's SFT, and so of Tunix and Orbax. Pure.
 
-Only the message is matched: the prefix is `I1121 11:55:14.651 140142328048512 metric_logger.py:265] ` in the trainer
+Only the message is matched. The prefix is `I1121 11:55:14.651 140142328048512 metric_logger.py:265] ` in the trainer
 and `INFO:absl:` in the converters, and line numbers move between releases.
 """
 

@@ -3,7 +3,7 @@
 `{base_output_directory}/{run_name}/metrics/metrics_step_000100_to_step_000199.txt` with `gcs_metrics`, and whatever
 `metrics_file` names. Traps, all of maxtext@0.2.5 common/metric_logger.py, write_metrics_for_gcs:
 * a file is written when (step + 1) is a multiple of log_period, or step = steps - 1. SFT counts 1 … steps, so the last
-  row is never uploaded unless (steps + 1) is a multiple: what the files say may be behind.
+  row is never uploaded unless (steps + 1) is a multiple: the files may lack the newest steps.
 * an eval at step = steps - 1 writes the same name again, with its own row alone: a newer file may hold fewer steps.
 * a resumed run writes the same names again, without the rows of before; the step is a float.
 """

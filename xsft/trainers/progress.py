@@ -55,7 +55,8 @@ def progress_of(lines: Iterable[LoggedLine], *, read_at: str, from_start: bool =
     """Return the progress that the lines show. `from_start`: the lines reach back to the start of a process, so that no
     event means that it starts.
 
-    Lines that all carry a time may come in any order, also those of several processes; others are taken in their order.
+    Lines that all carry a time may come in any order, also those of several processes; lines without times keep their
+    order.
     """
     given = tuple(lines)
     ordered = sorted(given, key=lambda line: sortable(line.at)) if all(line.at for line in given) else given

@@ -1,4 +1,4 @@
-"""The receipt of a run: the time of its chips by state, and what they trained, from the trainer's lines. Pure."""
+"""The receipt of a run: the time of its chips by state and the trained tokens, from the trainer's lines. Pure."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ReceiptFold(Struct, kw_only=True):
                 return
 
     def receipt(self, *, until: float) -> Receipt:
-        """Return what the lines so far show, with the time since the last one."""
+        """Return the receipt of the lines so far, with the time since the last one."""
         pace = middle(self.paces) or 0.0
         seconds: dict[str, float] = {**dict.fromkeys(SPENT, 0.0), **self.seconds}
         seconds[self.state] += max(0.0, until - self.at)
@@ -100,7 +100,7 @@ class ReceiptFold(Struct, kw_only=True):
         return round(longest.tokens) * len(self.steps) if longest and longest.tokens is not None else None
 
     def _begin(self, at: float) -> None:
-        """Begin a process: what passed since an earlier one is lost."""
+        """Begin a process: the time since an earlier one is lost."""
         if self.steps or not self.fresh:
             self.state = "lost"
         self._to("starting", at)
@@ -123,7 +123,7 @@ class ReceiptFold(Struct, kw_only=True):
         self.state, self.at, self.fresh = "training", max(at, self.at), False
 
     def _measure(self, event: Step, at: float) -> None:
-        """Add what MaxText prints of a step, a step later than Tunix prints its loss."""
+        """Add MaxText's line about a step, which is printed one step later than Tunix's loss."""
         if event.step not in self.steps:
             self._done(event.step, at)
         rate, seconds = event.tokens_per_second, event.seconds

@@ -39,8 +39,8 @@ _NEEDED = ("spec_digest", "spec", "steps", "attempts", "losses")
 
 
 def complete_record(text: str) -> Record:
-    """Return a complete record to resume from. Raises ValueError for text that is no record, or another version's: it
-    will be rewritten."""
+    """Return a complete record to resume from. Raises ValueError for text that is not a record, or a record of another
+    version, because the record will be rewritten."""
     record = read_record(text)
     missing = [key for key in _NEEDED if key not in json.loads(text)]
     if record.schema != SCHEMA:
@@ -51,8 +51,8 @@ def complete_record(text: str) -> Record:
 
 
 def changed_keys(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what makes `now` another run than `before`, one `key: old -> new` each, without the keys that may change
-    on resume.
+    """Return the differences that make `now` another run than `before`, as `key: old -> new`, without the keys that may
+    change on resume.
 
     Both are the `spec` of a record (`spec.digest.canonical`).
     """

@@ -2,8 +2,8 @@
 
 A trainer that resumes from a checkpoint reads its data from the first row again: no release saves or skips a position
 (maxtext@0.2.5 trainers/post_train/hooks.py load_next_train_batch; google-tunix@0.1.7 sft/peft_trainer.py skips rows
-only for trainers without data hooks, and MaxText's has them). With the same seed those are the rows that it has seen;
-every start of a run that reshuffles has a seed of its own.
+only for trainers without data hooks, and MaxText's has them). With the same seed it reads the same rows again, so every
+start of a run that reshuffles has its own seed.
 """
 
 from __future__ import annotations

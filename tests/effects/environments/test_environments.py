@@ -94,7 +94,7 @@ def test_an_environment_of_another_name_is_a_usage_error() -> None:
 def test_a_package_without_its_locks_says_to_install_it_again(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match=r"xpk\.txt") as caught:
         environment_for("xpk", locks=tmp_path)
-    assert "install xsft again" in caught.value.fix
+    assert "reinstall xsft" in caught.value.fix
 
 
 @given(marker=st.binary(max_size=200))

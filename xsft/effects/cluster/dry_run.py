@@ -107,15 +107,15 @@ def _pods_not_checked(reply: Reply) -> Problem:
     return note(
         "pods-not-checked",
         "",
-        "Whether the namespace admits the pods (ServiceAccount, PodSecurity, LimitRange, ResourceQuota) was not"
-        f" established: you may not create pods, not even as a dry run ({reply.message}).",
+        "Unknown: whether the namespace admits the pods (ServiceAccount, PodSecurity, LimitRange, ResourceQuota). You "
+        f"may not create pods, not even as a dry run ({reply.message}).",
         "Ask for the verb create on pods.",
         kind="unread",
     )
 
 
 def refused_pod(said: str, pod: JsonObject, *, context: str) -> Problem | None:
-    """Return the problem of a pod that admission refuses; None if `said` is of another rule. `said`: the API server's
+    """Return the problem of a pod that admission refuses; None if another rule refused it. `said`: the API server's
     message.
     """
     namespace = str(pod["metadata"]["namespace"])
@@ -138,8 +138,8 @@ def refused_pod(said: str, pod: JsonObject, *, context: str) -> Problem | None:
 
 
 def limited_problems(*, sent: JsonObject, stored: JsonObject, context: str) -> Iterator[Problem]:
-    """Yield a warning for each container that gets a limit from the namespace's LimitRange, for it sets none: the
-    kernel ends a trainer that needs more memory.
+    """Yield a warning for each container that gets a limit from the namespace's LimitRange because it sets none: the
+    kernel kills a trainer that needs more memory.
     """
     namespace = str(sent["metadata"]["namespace"])
     limits = _limits(sent)
@@ -147,9 +147,7 @@ def limited_problems(*, sent: JsonObject, stored: JsonObject, context: str) -> I
         added = {key: value for key, value in held.items() if key not in limits.get(name, held)}
         if added:
             listed = ", ".join(f"{key}={value}" for key, value in sorted(added.items()))
-            message = (
-                f"The namespace {namespace} limits the container {name} to {listed}, which the run does not ask for."
-            )
+            message = f"The namespace {namespace} limits the container {name} to {listed}, which the run does not set."
             kubectl = shlex.join(("kubectl", "--context", context, "-n", namespace))
             fix = f"Use another namespace, or have its LimitRange changed: {kubectl} get limitrange -o yaml"
             yield warning("limit-range-default", "namespace", message, fix)

@@ -20,7 +20,7 @@ from xsft.errors import EnvironmentMissing
 
 
 class CheckedMachine(Struct, frozen=True, kw_only=True):
-    """The values that the checks read of this machine; a test passes others."""
+    """The facts of this machine that the checks read; a test passes others."""
 
     run: RunTool
     place: BuildPlace
@@ -75,7 +75,7 @@ def _uv(machine: CheckedMachine) -> ToolCheck:
         version=version_of(machine.run((uv, "--version"))) if uv else "",
         needed_for="environments",
         detail=uv or missing,
-        fix="install xsft again with pip or uv: it depends on uv",
+        fix="reinstall xsft with pip or uv: it depends on uv",
     )
 
 
@@ -85,7 +85,7 @@ def _check_environment(machine: CheckedMachine, *, spec: EnvironmentSpec) -> Too
     )
     found = find_in(machine.place.cache, spec)
     if found is None:
-        return row(ok=False, version="", detail="not built, or not finished", fix=_how_to_build(machine, spec))
+        return row(ok=False, version="", detail="not built, or incomplete", fix=_how_to_build(machine, spec))
     faults = envbuild.file_faults(found, machine.place)
     return row(
         ok=not faults,

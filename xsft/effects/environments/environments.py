@@ -122,5 +122,5 @@ def _read_lock(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except OSError as problem:
         raise EnvironmentMissing(
-            f"{path} cannot be read: {problem.strerror}", fix="install xsft again: its locks are part of the package"
+            f"{path} cannot be read: {problem.strerror}", fix="reinstall xsft: its locks are part of the package"
         ) from problem

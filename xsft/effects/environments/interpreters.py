@@ -69,8 +69,8 @@ def search(*, env: Mapping[str, str], home: Path) -> Iterator[Interpreter]:
 
 
 def candidates(*, env: Mapping[str, str], home: Path) -> Iterator[Path]:
-    """Yield files that may be interpreters, not run yet. One file can have several names: a pyenv shim is a different
-    Python under each.
+    """Yield files that may be interpreters, not run yet. A file with several names is yielded for each: a pyenv shim
+    runs a different Python under each name.
     """
     yield Path(sys.executable)
     names = ("python3", *(f"python3.{minor}" for _, minor in KNOWN), "python")

@@ -29,7 +29,7 @@ from xsft.problems import Problem, error
 Argv = tuple[str, ...]
 
 _REVISION = "1"
-"""Change it if this module or the worker writes another manifest for the same line and lock."""
+"""Version of the cache; increase it if this module or the worker writes another manifest for the same line and lock."""
 WORKER = Path(xpk_worker.__file__)
 _VERBS = (("xpk", "workload", "create"), ("xpk", "workload", "create-pathways"))
 KEPT_S = 90 * 86400.0
@@ -44,7 +44,7 @@ except Exception as problem:
     sys.exit({_BROKEN})
 main()
 """
-_CLUSTER_FIX = "Change what xpk names in the workload or its place."
+_CLUSTER_FIX = "Change the value that xpk names in the workload or its place."
 _FIX = "run `xsft setup --verify` (or `make setup`), then `xsft doctor`"
 
 
@@ -95,12 +95,14 @@ def dry_run(argv: Argv, *, python: Path) -> str:
     output = done.stdout + done.stderr
     if done.ok:
         return output
-    raise SpecError((error("xpk-refused", "", f"xpk refuses to make the cluster: {last_words(output)}", _CLUSTER_FIX),))
+    raise SpecError(
+        (error("xpk-refused", "", f"xpk refuses to create the cluster: {last_words(output)}", _CLUSTER_FIX),)
+    )
 
 
 def _require_renderable(argv: Argv) -> None:
-    """Refuse a line with a flag that would create a workload, prompt or overwrite. Callers build these lines, so this
-    is a bug in a caller.
+    """Raise an error for a line with a flag that would create a workload, prompt or overwrite. Callers build these
+    lines, so this is a bug in a caller.
     """
     if argv[:3] not in _VERBS:
         raise XsftError(f"not a line that xpk renders: {argv[:3]}")
@@ -178,7 +180,9 @@ def _render_plain(argv: Argv, xpk: Xpk) -> str | Problem:
 
 def _refusal(argv: Argv, words: str) -> Problem:
     name = next((a.partition("=")[2] for a in argv if a.startswith("--workload=")), "the workload")
-    return error("xpk-refused", "", f"xpk refuses to render {name}: {words}", "change what xpk names, or report it")
+    return error(
+        "xpk-refused", "", f"xpk refuses to render {name}: {words}", "change the value that xpk names, or report this"
+    )
 
 
 def last_words(output: str) -> str:

@@ -32,7 +32,7 @@ class ToolCheck(Struct, frozen=True, kw_only=True):
     """Stable, e.g. `xpk-environment`."""
     ok: bool
     required: bool
-    """Needed to plan and to train on this machine; other tools are needed only for `needed_for`."""
+    """Whether planning and training on this machine need it; other tools are needed only for `needed_for`."""
     version: str
     """Empty if it has none or it could not be read."""
     needed_for: str

@@ -55,7 +55,7 @@ def find_uv() -> str:
         found = shutil.which("uv")
     if found is None:
         raise EnvironmentMissing(
-            "uv is missing", fix="install xsft again with pip or uv: it depends on uv; or `pip install uv`"
+            "uv is missing", fix="reinstall xsft with pip or uv: it depends on uv; or `pip install uv`"
         )
     return found
 

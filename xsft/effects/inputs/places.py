@@ -23,7 +23,7 @@ _WRAP = "places."
 
 
 class PlacesFile(Section):
-    """The file as validation sees it: its keys one level down, because they are names."""
+    """The file in the form that is validated: its keys one level down, because they are names."""
 
     places: dict[Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]+$")], Place]
 

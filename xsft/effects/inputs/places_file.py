@@ -20,8 +20,8 @@ def places_file(start: Path, *, env: Mapping[str, str], home: Path) -> Path | No
 
 
 def places_folders(start: Path, *, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
-    """Return where places.yaml may be: `start`, the workload's folder; its parents, nearest first; then the user's
-    configuration, `$XDG_CONFIG_HOME/xsft`.
+    """Return the folders in which places.yaml is searched: `start`, the workload's folder; its parents, nearest first;
+    then the user's configuration, `$XDG_CONFIG_HOME/xsft`.
     """
     config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
     return (start, *start.parents, (config if config.is_absolute() else home / ".config") / "xsft")

@@ -1,5 +1,5 @@
-"""Reads a workload file safely (no hanging on a pipe, no unbounded size), writes a file atomically, and removes what a
-killed writer left.
+"""Reads a workload file safely (no hanging on a pipe, no unbounded size), writes a file atomically, and removes the
+leftovers of a killed writer.
 """
 
 from __future__ import annotations

@@ -46,14 +46,14 @@ VERSIONS = (
 
 
 def memory_bytes(*, proc: Path = PROC, groups: Path = GROUPS) -> int | None:
-    """Return the memory that there is; None if the system does not say."""
+    """Return the total memory in bytes; None if the system does not report it."""
     limits = (limit for limit, _ in _group_limits(proc, groups))
     return min((*_meminfo(proc, "MemTotal"), *limits), default=None)
 
 
 def available_bytes(*, proc: Path = PROC, groups: Path = GROUPS) -> float:
     """Return the memory that a new program can have, the groups' file cache counted as free; infinite if the system
-    does not say.
+    does not report it.
     """
     left = (limit - used for limit, used in _group_limits(proc, groups))
     return min((*_meminfo(proc, "MemAvailable"), *left), default=float("inf"))

@@ -24,14 +24,14 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 LAST_S = 1.0
-"""Seconds for the last call of `repeating`, which only shows something."""
+"""Seconds for the last call of `repeating`, which only updates a display."""
 
 
 class Hurry(Struct, frozen=True, kw_only=True):
     """A deadline after which some queries may be skipped."""
 
     first: int
-    """How many are sent in any case; the others only while there is time."""
+    """Number of queries that are always sent; the others only before the deadline."""
     until: float
     """By `clock.monotonic`."""
 
@@ -135,7 +135,8 @@ def every(
 ) -> list[T]:
     """Return what each function returned, in the same order, however long it takes. Raises as `answers` does.
 
-    `waiting`: returns what is waited for, called each second; `progress` gets it if it changed and is not empty.
+    `waiting`: returns a line about the pending queries, each second; `progress` gets the line if it changed and is not
+    empty.
     """
     whole, told = start(lambda: answers(looks, threads=threads, timeout_s=threading.TIMEOUT_MAX / 2)), ""
     while not whole.ended(TOLD_EVERY_S):
@@ -150,14 +151,15 @@ TOLD_EVERY_S = 1.0
 
 
 class Questions:
-    """Questions that many threads ask: each is sent once, and all who ask it get its answer."""
+    """Queries shared by threads: each is sent once, and every thread that needs it gets its answer."""
 
     def __init__(self) -> None:
         self._begun: dict[Any, tuple[str, Started[Any]]] = {}
         self._lock = threading.Lock()
 
     def once(self, look: Callable[P, T], *, subject: Callable[P, str]) -> Callable[P, T]:
-        """Return a function that returns what `look` does; its arguments are hashable. `subject`: of what it asks."""
+        """Return `look` with its answers shared; its arguments are hashable. `subject`: names a query by its
+        arguments."""
 
         def ask(*args: P.args, **named: P.kwargs) -> T:
             key = (look, args, tuple(sorted(named.items())))
@@ -169,7 +171,7 @@ class Questions:
         return ask
 
     def waiting(self) -> tuple[str, ...]:
-        """Return the subjects of the questions without an answer, each once."""
+        """Return the subjects of the pending queries, each once."""
         with self._lock:
             begun = tuple(self._begun.values())
         return tuple(dict.fromkeys(subject for subject, one in begun if not one.ended(0)))

@@ -11,14 +11,14 @@ PRIVATE_FILE = 0o600
 
 
 def cache_dir(env: Mapping[str, str], *, home: Path) -> Path:
-    """Return the folder for what can be built again: environments, renderings. `XSFT_CACHE_DIR`, else
+    """Return the folder for data that can be rebuilt: environments, renderings. `XSFT_CACHE_DIR`, else
     `$XDG_CACHE_HOME/xsft`.
     """
     return _user_folder(env, override="XSFT_CACHE_DIR", xdg="XDG_CACHE_HOME", default=home / ".cache")
 
 
 def state_dir(env: Mapping[str, str], *, home: Path) -> Path:
-    """Return the folder for what cannot be built again: the records of runs. `XSFT_STATE_DIR`, else
+    """Return the folder for data that cannot be rebuilt: the records of runs. `XSFT_STATE_DIR`, else
     `$XDG_STATE_HOME/xsft`.
     """
     return _user_folder(env, override="XSFT_STATE_DIR", xdg="XDG_STATE_HOME", default=home / ".local" / "state")

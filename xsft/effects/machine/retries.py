@@ -1,4 +1,4 @@
-"""Sends a request again: after growing pauses, within a budget, and no sooner than a busy server asks."""
+"""Repeats a request: after growing pauses, within a budget, and no sooner than the server's Retry-After."""
 
 from __future__ import annotations
 

@@ -100,8 +100,8 @@ def _key_refused(path: str) -> EnvironmentMissing:
     bucket = "/".join(path.split("/")[:3])
     key = f"$(gcloud storage buckets describe {bucket} --format='value(default_kms_key)')"
     return EnvironmentMissing(
-        f"{path}: Cloud Storage may not use the bucket's default encryption key (Cloud KMS): nothing can be written or"
-        " read there.",
+        f"{path}: Cloud Storage may not use the bucket's default encryption key (Cloud KMS): objects can be neither "
+        "written nor read.",
         fix=f"Ask the owner of the key to run: gcloud storage service-agent --authorize-cmek={key}",
         id="bucket-key",
     )

@@ -46,7 +46,7 @@ class IndexEntry(Targeted, Struct, frozen=True, kw_only=True):
     cluster: ClusterAddress | None = None
     uid: str | None = None
     work: str | None = None
-    """`naming.StageWork`, if it is no training."""
+    """`naming.StageWork`, if it is not a training."""
     updated_at: str = ""
     """UTC, ISO 8601."""
     pace: MeasuredPace | None = None

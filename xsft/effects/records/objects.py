@@ -132,7 +132,7 @@ class BucketSettings(Struct, frozen=True, kw_only=True):
     """The settings of a bucket that apply to every client."""
 
     location: str = ""
-    """Region, dual-region or multi-region: `US-EAST5`, `NAM4`, `EU`; empty if it was not told."""
+    """Region, dual-region or multi-region: `US-EAST5`, `NAM4`, `EU`; empty if unknown."""
     retention_s: int = 0
     requester_pays: bool = False
     deleted_after: Mapping[str, int] = field(default_factory=dict)
@@ -140,8 +140,8 @@ class BucketSettings(Struct, frozen=True, kw_only=True):
 
 
 AGED = frozenset({"age", "isLive", "matchesPrefix"})
-"""Conditions of a lifecycle rule that are judged; with any other it may spare the objects of a run. source:
-cloud.google.com/storage/docs/lifecycle, conditions."""
+"""Conditions of a lifecycle rule that are evaluated; a rule with any other condition may not apply to a run's objects.
+source: cloud.google.com/storage/docs/lifecycle, conditions."""
 
 
 def _deleted_after(rules: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -220,7 +220,7 @@ class GcsObjects:
         return self._reading.ask(f"gs://{bucket}", lambda: frozenset(question(list(wanted), **self._options)))
 
     def settings(self, bucket: str) -> BucketSettings:
-        """Return what the bucket demands; needs storage.buckets.get."""
+        """Return the bucket's settings that limit a run; needs storage.buckets.get."""
         found = self._reading.ask(f"gs://{bucket}", lambda: self._client.get_bucket(bucket, **self._options))
         if found is None:
             return BucketSettings()

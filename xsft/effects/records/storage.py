@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 5.0
 DEADLINE_S = 15.0
-"""Seconds for each question of a look, name resolution and one repetition included. A slow answer is no error: the
-number of questions is limited, the time of all of them is not."""
+"""Seconds for each query, name resolution and one repetition included. A slow answer is not an error: the number of
+queries is limited, but not their total time."""
 PAUSES_S = (0.5,)
 """Seconds before each further try of a query without an answer (429, 503, a broken connection, a timeout)."""
 MAX_NAMES = 100_000
@@ -67,7 +67,7 @@ class Storage(Protocol):
 
 def storage_for(path: str, *, env: Mapping[str, str], deadline_s: float | None = None) -> Storage:
     """Return the place that holds a path. Raises Unreachable for a bucket that is a placeholder, or without a login.
-    `deadline_s`: for each question to a bucket, from when it is sent, repetition included.
+    `deadline_s`: for each query to a bucket, from when it is sent, repetition included.
     """
     if not path.startswith("gs://"):
         return LocalStorage()
@@ -243,7 +243,7 @@ def gcs_client(env: Mapping[str, str]) -> Any:
         from xsft.effects.records import gcs
     except ImportError as failed:
         message = f"google-cloud-storage cannot be imported: {failed}"
-        raise Unreachable(message, fix="Install xsft again.") from None
+        raise Unreachable(message, fix="Reinstall xsft.") from None
     return gcs.client(env, emulated=is_emulated(env))
 
 

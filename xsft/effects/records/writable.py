@@ -24,7 +24,8 @@ google-tunix@0.1.7 sft/checkpoint_manager.py; cloud.google.com/storage/docs/acce
 SOON_DAYS = 30
 """Age in days up to which a deletion is reported; a later one is a clean-up that a team plans with."""
 CONTINENTS = {"nam": "us", "northamerica": "us", "eur": "europe", "eu": "europe"}
-"""First words of locations that lie on the continent of another one. source: cloud.google.com/storage/docs/locations"""
+"""First words of locations on the same continent as another first word. source:
+cloud.google.com/storage/docs/locations"""
 MIN_FREE_BYTES = 100 * 10**6
 """A record takes some 30 kB; with less free space than this a run on this machine cannot even write its log."""
 
@@ -107,15 +108,17 @@ def _settings(bucket: str, name: str, found: BucketSettings) -> Iterator[Problem
         fix = "Use another bucket or folder, or copy what you keep in time."
         yield warning("output-lifecycle", "output", message, fix)
     if found.requester_pays:
-        message = f"The bucket {bucket} bills who asks, and MaxText names no project to bill: each request gets 400."
+        message = (
+            f"The bucket {bucket} is requester-pays, and MaxText names no project to bill: each request gets HTTP 400."
+        )
         fix = f"Use another bucket, or: gcloud storage buckets update gs://{bucket} --no-requester-pays"
         yield warning("output-requester-pays", "output", message, fix)
 
 
 def _far(bucket: str, location: str, zone: str) -> Problem:
     message = (
-        f"The bucket {bucket} is in {location}, and the cluster in {zone}, on another continent: each checkpoint"
-        " crosses an ocean while the chips wait, and traffic between continents is billed by the GiB."
+        f"The bucket {bucket} is in {location}, and the cluster in {zone}, on another continent: checkpoints are slow "
+        "while the chips wait, and traffic between continents is billed by the GiB."
     )
     fix = "Use a bucket in the cluster's region: gcloud storage buckets create gs://… --location=REGION"
     return warning("output-far", "output", message, fix)

@@ -1,4 +1,4 @@
-"""Makes a GKE cluster by the line of xpk that `xsft place create` audited, in xpk's pinned environment.
+"""Creates a GKE cluster by the xpk command that `xsft place create` audited, in xpk's pinned environment.
 
 xpk changes a cluster that exists: it adds node pools and offers to delete others (xpk@1.16.0 core/nodepool.py). So a
 name that is taken is refused before xpk starts, and xpk has no terminal at which it could ask.
@@ -41,7 +41,9 @@ def make_cluster(line: ClusterLine, *, python: Path, on_line: ShowLine) -> GkeCl
             id="place-taken",
         )
     looking = f"gcloud container clusters list --project={line.place.project}"
-    with when_interrupted(f"xpk was stopped; what it had requested may go on. `{looking}` shows what exists."):
+    with when_interrupted(
+        f"xpk was stopped; operations that it requested may continue. `{looking}` shows what exists."
+    ):
         _run_xpk(line, python=python, on_line=on_line, looking=looking)
     made = _find_cluster(line)
     if made is None:

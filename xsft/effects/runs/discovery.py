@@ -109,7 +109,7 @@ def view_cluster(place: Place, *, world: PlaceProbe) -> ClusterView:
 
 
 def verify(place: Place, view: ClusterView, *, world: PlaceProbe) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
-    """Return what the cluster and the bucket say against the place, and what could not be verified."""
+    """Return the problems of the place that the cluster and the bucket show, and what could not be verified."""
     bucket, notes = _bucket_problems(place.output, world)
     return (*_cluster_problems(place, view), *bucket), (*view.unread, *notes)
 
@@ -142,7 +142,7 @@ def _cluster_problems(place: Place, view: ClusterView) -> Iterator[Problem]:
             "queue-missing",
             "queue",
             f"The namespace {place.namespace} has no LocalQueue {place.queue}. Known: {known}.",
-            "Name one with --queue, or ask the administrator to create it.",
+            f"Use one of them with --queue, or ask the administrator to create {place.queue}.",
         )
 
 
