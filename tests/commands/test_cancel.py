@@ -155,7 +155,11 @@ GONE = observed("gone", jobset=None, progress=None)
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("old", "it has ended: succeeded"), ("leaving", "being deleted since"), ("gone", "it has no JobSet")],
+    [
+        ("old", "it has ended: succeeded"),
+        ("leaving", "being deleted since"),
+        ("gone", "it has no JobSet on its cluster"),
+    ],
 )
 def test_there_may_be_nothing_to_cancel(name: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     told = Told(Read((*STORY, DELETING, GONE)))
@@ -218,10 +222,14 @@ def test_a_run_created_by_xpk_is_reported_as_such(capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().out)["ours"] is False
 
 
-def test_a_run_on_this_machine_is_interrupted() -> None:
+def test_a_run_on_this_machine_is_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
     told = Told(Read(STORY), answer=True)
     assert told.cancel("tiny") == 0
     assert (told.interrupted, told.deleted) == (["tiny"], [])
+    capsys.readouterr()
+    assert told.cancel("tiny", yes=True, json=True) == 0
+    made = document(capsys)
+    assert (made["action"], made["jobset"], made["saved_step"]) == ("cancelled", None, 100)
     for declined in (False, None):
         told = Told(Read(STORY), answer=declined)
         with pytest.raises(Refused, match="Nothing was cancelled"):

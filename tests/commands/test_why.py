@@ -158,7 +158,10 @@ SECOND = observed("gemma", jobset=jobset("gemma-2", run_name="gemma", created_at
 def test_the_submission_that_is_requested_is_explained(
     name: str, attempt: int | None, first_line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert asked(name, Read((BROKEN, SECOND)), attempt=attempt) == 0
+    def recorded(*_: object) -> Observation | None:
+        raise AssertionError("its JobSet is there")
+
+    assert asked(name, Read((BROKEN, SECOND)), attempt=attempt, recorded=recorded) == 0
     told = capsys.readouterr().out
     assert told.startswith(first_line)
     assert ("stepz" in told) == ("failed" in first_line)

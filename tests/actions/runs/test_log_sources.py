@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from tests.observations import local
+from tests.observations import NOW, judged, local
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.log_sources import Logs
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, UsageError
 from xsft.records.model import Attempt, Record
+from xsft.states.folding import fold
 
 
 @dataclass
@@ -64,6 +65,13 @@ def test_the_last_lines_and_to_the_end_of_a_run_that_is_over(tmp_path: Path, *, 
 def test_an_unknown_attempt_is_reported_with_the_existing_ones(two: tuple[str, str], attempt: int) -> None:
     with pytest.raises(UsageError, match=rf"no attempt {attempt}\. Known attempts: 1, 2\."):
         lines(*two, attempt=attempt)
+
+
+def test_curves_of_one_name_are_told_apart_by_their_folders() -> None:
+    seen = (local("tiny", output="/a"), local("tiny", output="/b"), local("other", output="/a"))
+    hits = fold(seen, classify=judged, now=NOW)
+    curves = Logs(runs=cast("Runs", OfTwoAttempts(("", "")))).curves(hits)
+    assert sorted(one.run_name for one in curves) == ["/a/tiny", "/b/tiny", "other"]
 
 
 def test_a_record_that_names_no_log() -> None:
