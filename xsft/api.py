@@ -194,7 +194,7 @@ def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], 
     answers = ask_parser([question_of(intent.run, intent.trainer_argv) for intent in intents])
     pairs = zip(intents, answers, strict=True)
     found = ((intent, parser_problems(intent.run, answer, found=intent.problems)) for intent, answer in pairs)
-    return tuple(overridden(said, intent.run.spec.checks) for intent, said in found)
+    return tuple(overridden(problems, intent.run.spec.checks) for intent, problems in found)
 
 
 def check(workload: Loaded) -> tuple[Problem, ...]:

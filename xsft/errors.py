@@ -51,8 +51,8 @@ class XsftError(Exception):
 
 def _problems_text(problems: tuple[Problem, ...]) -> str:
     """Return one problem as a sentence, several as a list."""
-    told = [f"{f'{p.where}: ' if p.where else ''}{p.message} [{p.id}]" for p in problems]
-    return told[0] if len(told) == 1 else "\n- ".join((f"{len(told)} problems:", *told))
+    lines = [f"{f'{p.where}: ' if p.where else ''}{p.message} [{p.id}]" for p in problems]
+    return lines[0] if len(lines) == 1 else "\n- ".join((f"{len(lines)} problems:", *lines))
 
 
 class UsageError(XsftError):

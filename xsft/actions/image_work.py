@@ -187,8 +187,8 @@ def _base(
         except XsftError as failed:
             if ref is None or isinstance(failed, Refused) or args.action not in ONLY_LOOK:
                 raise
-            said = " ".join(f"{problem.message.rstrip('.')}." for problem in failed.problems)
-            display.say(f"{said} The digest of {ref} is unknown, so the tags below may change.")
+            reasons = " ".join(f"{problem.message.rstrip('.')}." for problem in failed.problems)
+            display.say(f"{reasons} The digest of {ref} is unknown, so the tags below may change.")
             return Base(ref=ref)
 
     return base

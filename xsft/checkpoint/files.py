@@ -148,8 +148,8 @@ def _array_path(name: str) -> ArrayName | None:
 
 
 def _cut(text: object) -> Cut | None:
-    said = parse_json(text.encode()) if isinstance(text, str) else None
-    match said:
+    sharding = parse_json(text.encode()) if isinstance(text, str) else None
+    match sharding:
         case {"sharding_type": "SingleDeviceSharding"}:
             return Cut(mesh={}, spec=())
         case {
@@ -184,9 +184,9 @@ def told_axis(arrays: Sequence[SavedArray]) -> int | None:
 
     None if axes 0 and 1 both fit, or neither.
     """
-    told = [array for array in arrays if certain(array)] or list(arrays)
+    certain_arrays = [array for array in arrays if certain(array)] or list(arrays)
     stacks: dict[str, list[tuple[int, ...]]] = {}
-    for array in told:
+    for array in certain_arrays:
         if (name := _stack(array.path)) and len(shape := whole(array) or array.piece or ()) > 1:
             stacks.setdefault(name, []).append(shape)
     axes = {_common_axis(members) for members in stacks.values()}

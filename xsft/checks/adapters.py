@@ -140,9 +140,9 @@ def _check_rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _Pair]) 
     wanted = number(keys.get("lora.lora_rank", 0))
     ranks = sorted({pair.rank for pair in held.values() if pair.rank is not None})
     if wanted and ranks and ranks != [wanted]:
-        said = " and ".join(map(str, ranks))
+        listed = " and ".join(map(str, ranks))
         message = (
-            f"{run.adapters} holds adapters of rank {said}, the run has rank {wanted:g}. MaxText 0.2.5 loads them "
+            f"{run.adapters} holds adapters of rank {listed}, the run has rank {wanted:g}. MaxText 0.2.5 loads them "
             "unchanged, and scales them by the run's alpha / rank."
         )
         yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")

@@ -171,11 +171,11 @@ def _stopped(what: str, queue: JsonObject) -> Iterator[Problem]:
     """Check whether the queue is stopped; a warning, because it can be started again. source: Kueue's condition
     `Active`."""
     conditions = queue.get("status", {}).get("conditions") or ()
-    said = next((c for c in conditions if c.get("type") == "Active" and c.get("status") == "False"), None)
+    condition = next((c for c in conditions if c.get("type") == "Active" and c.get("status") == "False"), None)
     policy = queue.get("spec", {}).get("stopPolicy", "None")
-    if said is None and policy in ("None", None):
+    if condition is None and policy in ("None", None):
         return
-    why = said.get("message", "") if said else f"its stopPolicy is {policy}"
+    why = condition.get("message", "") if condition else f"its stopPolicy is {policy}"
     message = f"The {what} admits no workloads at present: {why}"
     yield warning(
         "queue-inactive", "queue", message, "Ask the cluster's administrator; the run waits until it is active."
@@ -233,8 +233,8 @@ def _holds(term: JsonObject, labels: Mapping[str, str]) -> bool:
 def _check_priority_class(facts: ClusterFacts) -> Iterator[Problem]:
     """Check that the priority class exists. source: run against Kueue 0.16.1: without it no Workload is made, and no
     event says why."""
-    for name, there in facts.priority_classes.items():
-        if there is False:
+    for name, exists in facts.priority_classes.items():
+        if exists is False:
             known = ", ".join(facts.known_priorities) or "none"
             message = f"The cluster has no PriorityClass {name}: the run would wait forever. Known: {known}."
             yield error(

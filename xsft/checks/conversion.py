@@ -32,8 +32,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _compare_with_config(run, keys, facts.source.fields)
 
 
-def _quantized(repo: str, said: str) -> Problem:
-    message = f"{repo} holds quantised weights ({said}); MaxText's to_maxtext would cast them without their scales."
+def _quantized(repo: str, evidence: str) -> Problem:
+    message = f"{repo} holds quantised weights ({evidence}); MaxText's to_maxtext would cast them without their scales."
     fix = (
         "Name a repository with bfloat16 weights, or dequantise these first (DeepSeek: MaxText's deepseek_dequantize)."
     )
@@ -73,15 +73,15 @@ COMPUTATION: Mapping[str, tuple[str, Value | None]] = MappingProxyType(
 the key."""
 
 
-def _compare_with_config(run: Run, keys: Mapping[str, Value], told: Mapping[str, float]) -> Iterator[Problem]:
+def _compare_with_config(run: Run, keys: Mapping[str, Value], config: Mapping[str, float]) -> Iterator[Problem]:
     """Compare config.json with MaxText's configuration: to_maxtext does not read it, and fails only if the sizes
     differ."""
     own = pins(run.spec.model.name)
     wanted = {field: keys.get(key, own.get(key, default)) for field, (key, default) in COMPUTATION.items()}
     differing = ", ".join(
-        f"its {name} is {told[name]:g}, and the model's {value:g}"
+        f"its {name} is {config[name]:g}, and the model's {value:g}"
         for name, value in wanted.items()
-        if name in told and isinstance(value, int | float) and not math.isclose(told[name], value)
+        if name in config and isinstance(value, int | float) and not math.isclose(config[name], value)
     )
     if differing and run.conversion and run.model and run.model.built_in:
         message = (

@@ -38,13 +38,12 @@ def _check_exported_arrays(inputs: ExportInputs, found: CheckpointFacts) -> Iter
     layout = ArrayLayout(scan=keys.get("scan_layers") is not False, axis=int(keys.get("param_scan_axis") or 1))
     wanted = required(inputs.model, keys, layout=layout, release=inputs.release)
     held = {name: array for name, array in weights(found.arrays).items() if not is_adapter(name)}
-    told = mismatch(held, wanted) if wanted is not None else None
-    if told is not None:
+    difference = mismatch(held, wanted) if wanted is not None else None
+    if difference is not None:
         fitting = models(held, (layout,))
         has = f" It holds {' or '.join(fitting[:3])}." if fitting else ""
-        message = (
-            f"{found.path} does not hold {inputs.model}, which {inputs.training} trained: {mismatch_text(told)}{has}"
-        )
+        wrong = mismatch_text(difference)
+        message = f"{found.path} does not hold {inputs.model}, which {inputs.training} trained: {wrong}{has}"
         fix = "Inspect it: `xsft checkpoint inspect`. Another run may have written into this run's folder."
         yield error("export-other-model", "", message, fix)
 

@@ -33,9 +33,9 @@ def maxtext_differs(found: str, run: Run) -> Problem:
     """Return the problem that the image holds another MaxText release than the one whose layout and keys the plan
     uses.
     """
-    said = run.spec.image.maxtext
-    message = f"The image has MaxText {found}, but the workload sets {said}, which determines layout and keys."
-    fix = f"Write image.maxtext: {found!r}, or use an image with {said}."
+    named = run.spec.image.maxtext
+    message = f"The image has MaxText {found}, but the workload sets {named}, which determines layout and keys."
+    fix = f"Write image.maxtext: {found!r}, or use an image with {named}."
     return error("image-maxtext-differs", "image.maxtext", message, fix, kind="disputable")
 
 
@@ -107,7 +107,7 @@ def _not_pushed(image: ImageFacts, *, place: str | None) -> Problem:
     where = f" to {image.repository}" if image.repository else ""
     elsewhere = f" It was pushed to {', '.join(image.pushed_to)}." if image.pushed_to else ""
     message = f"The image {image.name} was never pushed{where}.{elsewhere} submit refuses until it is."
-    told = f"PLACE={place}" if place else "REGISTRY=us-docker.pkg.dev/my-project/xsft"
+    argument = f"PLACE={place}" if place else "REGISTRY=us-docker.pkg.dev/my-project/xsft"
     return warning(
-        "image-not-pushed", "image.name", message, f"make image push IMAGE={image.name} {told}", kind="absent"
+        "image-not-pushed", "image.name", message, f"make image push IMAGE={image.name} {argument}", kind="absent"
     )

@@ -49,10 +49,10 @@ FITS = {
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Yield one statement about memory at most, and a problem of the checkpoint's layout."""
     yield from _scan_axis(keys)
-    said = tuple(_statement(run, keys, facts))
-    yield from said
+    statements = tuple(_statement(run, keys, facts))
+    yield from statements
     if run.place is not None and run.place.fit == "required" and run.spec.on_cluster:
-        yield from _required(run, said, compiled_with=_compiled_with(run, keys, facts))
+        yield from _required(run, statements, compiled_with=_compiled_with(run, keys, facts))
 
 
 def _statement(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -82,10 +82,10 @@ def _compiled_with(run: Run, keys: Mapping[str, Value], facts: Facts) -> str | N
     return facts.fit.entry.versions.get("maxtext") if facts.fit else None
 
 
-def _required(run: Run, said: Sequence[Problem], *, compiled_with: str | None) -> Iterator[Problem]:
+def _required(run: Run, statements: Sequence[Problem], *, compiled_with: str | None) -> Iterator[Problem]:
     """Yield an error for a run that is not known to fit; a refusal by the compiler is a separate error."""
     release = run.release.version
-    if compiled_with == release or any(problem.severity == "error" for problem in said):
+    if compiled_with == release or any(problem.severity == "error" for problem in statements):
         return
     if compiled_with is None:
         message = "The place says fit: required, and this run was never compiled for it."

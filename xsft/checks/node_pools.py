@@ -71,7 +71,7 @@ def _check_slices(
     units = [unit for unit in slice_units(nodes) if unit.shape == shape]
     obstacles = [obstacle for unit in units for obstacle in _obstacle(unit, pods, context, occupied)]
     if len(units) < wanted:
-        yield _slices_missing(shape, pods, wanted=wanted, there=len(units), obstacles=obstacles)
+        yield _slices_missing(shape, pods, wanted=wanted, existing=len(units), obstacles=obstacles)
     elif len(units) - len(obstacles) < wanted:
         yield _unavailable(shape, wanted=wanted, usable=len(units) - len(obstacles), obstacles=obstacles)
 
@@ -106,15 +106,17 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str
         yield Obstacle(slice=unit.name, why=f"held by the JobSet {jobset}, which is in no queue", fix=fix)
 
 
-def _slices_missing(shape: Slice, pods: PodSet, *, wanted: int, there: int, obstacles: list[Obstacle]) -> Problem:
-    usable = f", of which {there - len(obstacles)} can be used now" if obstacles else ""
+def _slices_missing(shape: Slice, pods: PodSet, *, wanted: int, existing: int, obstacles: list[Obstacle]) -> Problem:
+    usable = f", of which {existing - len(obstacles)} can be used now" if obstacles else ""
     message = (
-        f"The cluster has {_count_slices(there, shape)}{usable}; the run asks for {wanted} (nodes with"
+        f"The cluster has {_count_slices(existing, shape)}{usable}; the run asks for {wanted} (nodes with"
         f" {_list_labels(pods)}). Unless a node pool scales up, the run is admitted and holds its quota while it waits "
         "for nodes."
     )
     fix = f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={wanted}` adds node pools to a cluster"
-    fewer = f"; or request fewer slices (tpu.num_slices: {there})" if there else "; or use another type (tpu.type)"
+    fewer = (
+        f"; or request fewer slices (tpu.num_slices: {existing})" if existing else "; or use another type (tpu.type)"
+    )
     return warning("slices-missing", "tpu", message, f"{fix}{fewer}.")
 
 

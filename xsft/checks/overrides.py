@@ -58,8 +58,8 @@ def applied(run: Run) -> Applied:
     fields = _section_values(run, without=owned)
     spec, problems = _set_fields(run.spec, fields)
     set_by = {path: f"overrides.maxtext.{key}" for key, path in PATHS.items() if path in fields}
-    said = (*owned.values(), *_lora_that_is_off(run), *problems)
-    return Applied(run=replace(run, spec=spec), problems=said, set_by=set_by)
+    found = (*owned.values(), *_lora_that_is_off(run), *problems)
+    return Applied(run=replace(run, spec=spec), problems=found, set_by=set_by)
 
 
 def _owned(run: Run) -> Iterator[tuple[str, Problem]]:
@@ -101,8 +101,8 @@ def _set_fields(spec: WorkloadSpec, fields: Fields) -> tuple[WorkloadSpec, tuple
     try:
         valid = WorkloadSpec.model_validate(tree, strict=False)  # MaxText reads '16' as 16, too
     except ValidationError as invalid:
-        said = explain_validation(invalid, ParsedYaml(data=tree, lines={}, raw={}), model_cls=WorkloadSpec)
-        return spec, tuple(map(_as_override, said))
+        problems = explain_validation(invalid, ParsedYaml(data=tree, lines={}, raw={}), model_cls=WorkloadSpec)
+        return spec, tuple(map(_as_override, problems))
     return spec.model_copy(update={section: getattr(valid, section) for section in sections}), ()
 
 

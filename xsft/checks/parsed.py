@@ -57,9 +57,9 @@ def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem])
             f"Correct {key}." if key else "Correct the key that it names; `xsft plan --notes` prints the command line."
         )
         yield error("maxtext-refuses", where_of(key, run) if key else "", message, fix, kind="disputable")
-    for said in answer.ignored:
+    for warned in answer.ignored:
         yield warning(
-            "maxtext-ignores", "overrides.maxtext", f"MaxText says: {_without_noise(said)}", "Remove that key."
+            "maxtext-ignores", "overrides.maxtext", f"MaxText says: {_without_noise(warned)}", "Remove that key."
         )
 
 

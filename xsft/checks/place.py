@@ -45,8 +45,8 @@ def _check_queue_namespace(run: Run, place: Place) -> Iterator[Problem]:
     """Check the queue's namespace. source: xpk@1.16.0 core/kueue_manager.py: the LocalQueue is made in `default`
     only.
     """
-    said = run.spec.queue is not None or "queue" in place.model_fields_set
-    if run.namespace != "default" and run.queue == DEFAULT_QUEUE and not said:
+    is_given = run.spec.queue is not None or "queue" in place.model_fields_set
+    if run.namespace != "default" and run.queue == DEFAULT_QUEUE and not is_given:
         message = (
             f"xpk creates its queue {DEFAULT_QUEUE} in namespace default; a run in {run.namespace} waits forever "
             "unless an administrator created a queue there."

@@ -122,8 +122,8 @@ def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:
     clash, sampled = found.clash, found.counted is None
     if found.problem or clash is None:
         return
-    told = sum(row.keys != "cast" for row in found.rows)
-    if sampled and (clash.told != "null" or told < FEW_TOLD):
+    first_rows = sum(row.keys != "cast" for row in found.rows)
+    if sampled and (clash.told != "null" or first_rows < FEW_TOLD):
         return
     given = "is null in all first rows" if clash.told == "null" else f"is of the type {clash.told} in the first rows"
     message = (
@@ -179,9 +179,9 @@ def _not_counted(facts: Facts) -> Problem:
 
 
 def _check_row_count(run: Run, rows: int) -> Iterator[Problem]:
-    said = run.spec.data.rows
-    if said is not None and rows and said != rows:
-        message = f"data.rows is {said:,}, but the files have {rows:,} rows."
+    given = run.spec.data.rows
+    if given is not None and rows and given != rows:
+        message = f"data.rows is {given:,}, but the files have {rows:,} rows."
         yield warning(
             "data-rows", "data.rows", message, f"Set rows: {rows}, or remove it; xsft counts the files' rows."
         )

@@ -99,14 +99,14 @@ def _check_model_arrays(
     if not _is_known(run):
         return
     ways = layouts(found, axis=scan_axis(keys))
-    told = _mismatch(run, keys, held, ways)
-    if told is None:
+    difference = _mismatch(run, keys, held, ways)
+    if difference is None:
         return
     changed = _size_keys(run, keys)
     if changed and _mismatch(run, {}, held, ways) is None:
-        yield _overridden(run, changed, told)
+        yield _overridden(run, changed, difference)
     else:
-        yield _other_model(run, changed, told, models(held, ways))
+        yield _other_model(run, changed, difference, models(held, ways))
 
 
 def _is_known(run: Run) -> bool:
@@ -121,8 +121,8 @@ def _mismatch(
     """Return the mismatch; None if one of the layouts fits, or the model's arrays are unknown."""
     name, version = run.spec.model.name, run.release.version
     wanted = [required(name, keys, layout=layout, release=version) for layout in ways]
-    told = [mismatch(held, one) for one in wanted if one is not None]
-    return None if not told or None in told else told[0]
+    differences = [mismatch(held, one) for one in wanted if one is not None]
+    return None if not differences or None in differences else differences[0]
 
 
 def _size_keys(run: Run, keys: Mapping[str, Value]) -> tuple[str, ...]:
@@ -131,16 +131,18 @@ def _size_keys(run: Run, keys: Mapping[str, Value]) -> tuple[str, ...]:
     return tuple(key for key in DEFAULTS if key in keys and not same(keys[key], own[key]))
 
 
-def _overridden(run: Run, changed: Sequence[str], told: Mismatch) -> Problem:
+def _overridden(run: Run, changed: Sequence[str], difference: Mismatch) -> Problem:
     given = ", ".join(changed)
-    message = f"{run.checkpoint} holds {run.spec.model.name} without the workload's {given}: {mismatch_text(told)}"
+    message = (
+        f"{run.checkpoint} holds {run.spec.model.name} without the workload's {given}: {mismatch_text(difference)}"
+    )
     fix = f"Remove {given}, or use a checkpoint that was converted with it."
     return error("checkpoint-model", where_of(changed[0], run), message, fix, kind="disputable")
 
 
-def _other_model(run: Run, changed: Sequence[str], told: Mismatch, fitting: Sequence[str]) -> Problem:
+def _other_model(run: Run, changed: Sequence[str], difference: Mismatch, fitting: Sequence[str]) -> Problem:
     name = run.spec.model.name + (" with the workload's overrides" if changed else "")
-    message = f"{run.checkpoint} does not hold {name}: {mismatch_text(told)}"
+    message = f"{run.checkpoint} does not hold {name}: {mismatch_text(difference)}"
     if not fitting:
         fix = f"Use a checkpoint of {name}, or correct model.name and its sizes."
     else:
@@ -148,16 +150,16 @@ def _other_model(run: Run, changed: Sequence[str], told: Mismatch, fitting: Sequ
     return error("checkpoint-model", initial_weights_key(run), message, fix, kind="disputable")
 
 
-def mismatch_text(told: Mismatch) -> str:
+def mismatch_text(difference: Mismatch) -> str:
     """Return a text with one difference of each kind, and their number."""
     parts = []
-    if told.resized:
-        more = f" (and {len(told.resized) - 1} more differ)" if len(told.resized) > 1 else ""
-        parts.append(f"{_resized_text(told.resized[0])}{more}")
-    if told.missing:
-        parts.append(f"{len(told.missing)} of {told.of} arrays are missing, e.g. {told.missing[0]}")
-    if told.extra:
-        parts.append(f"{len(told.extra)} are not the model's, e.g. {told.extra[0]}")
+    if difference.resized:
+        more = f" (and {len(difference.resized) - 1} more differ)" if len(difference.resized) > 1 else ""
+        parts.append(f"{_resized_text(difference.resized[0])}{more}")
+    if difference.missing:
+        parts.append(f"{len(difference.missing)} of {difference.of} arrays are missing, e.g. {difference.missing[0]}")
+    if difference.extra:
+        parts.append(f"{len(difference.extra)} are not the model's, e.g. {difference.extra[0]}")
     return "; ".join(parts) + "."
 
 

@@ -24,7 +24,9 @@ def run(args: argparse.Namespace) -> int:
         intents = api.intend(loaded, progress=progress)
         deep = _deep(intents, progress=progress) if args.deep else ((),) * len(intents)
     found = zip(loaded, intents, deep, strict=True)
-    checked = tuple(p.in_file(one.file) for one, intent, said in found for p in (*intent.problems, *said))
+    checked = tuple(
+        p.in_file(one.file) for one, intent, parser_problems in found for p in (*intent.problems, *parser_problems)
+    )
     problems = (*unread, *checked)
     status = status_of(problems)
     if args.json:

@@ -42,9 +42,9 @@ def _of_file(args: argparse.Namespace) -> int:
     workload = api.load(args.what, settings=args.settings, run_name=args.run_name)
     (intent,) = api.intend((workload,))
     to_folder = args.output is not None and "://" not in args.output
-    here = workload.spec.on_this_machine or to_folder
-    _refuse_export_options(args, on_cluster=not here)
-    if here:
+    on_this_machine = workload.spec.on_this_machine or to_folder
+    _refuse_export_options(args, on_cluster=not on_this_machine)
+    if on_this_machine:
         return _export_here(intended(intent), args)
     return export_cluster(intent, intended(intent), _export_request(args), file=workload.file, args=args)
 

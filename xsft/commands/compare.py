@@ -50,8 +50,8 @@ def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, j
         _print_curves(curves, target, problems)
         return 0
     plot = terminal_comparison([one.points for one in curves])
-    told = (*_legend(curves), *_differences(curves))
-    lines = (*((plot,) if plot else ()), *told, *((f"picture  {target}",) if target else ()))
+    text = (*_legend(curves), *_differences(curves))
+    lines = (*((plot,) if plot else ()), *text, *((f"picture  {target}",) if target else ()))
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.writelines([line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines])
     return 0

@@ -209,8 +209,8 @@ def _prepared_text(made: PreparedAt) -> Iterator[str]:
 
 
 def _print_prepared(made: PreparedAt, section: Mapping[str, Any]) -> None:
-    said = {name: value for name, value in to_builtins(made.prepared).items() if name not in ("schema", "address")}
+    fields = {name: value for name, value in to_builtins(made.prepared).items() if name not in ("schema", "address")}
     print_json(
         "data-prepare",
-        {"to": made.to, "found": made.found, **said, "data": section, "problems": problem_documents(made.problems)},
+        {"to": made.to, "found": made.found, **fields, "data": section, "problems": problem_documents(made.problems)},
     )

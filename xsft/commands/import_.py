@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         differences = [asdict(difference) for difference in imported.differences]
         document = {"file": args.output, "workload": text, "differences": differences}
-        said = {"problems": problem_documents(problems), "refused": problem_documents(refused)}
-        print_json("import", {**document, **said, "exit_status": status})
+        problem_fields = {"problems": problem_documents(problems), "refused": problem_documents(refused)}
+        print_json("import", {**document, **problem_fields, "exit_status": status})
         return status
     sys.stdout.write("" if target else text)
     sys.stderr.write("".join(_difference_lines(imported)))

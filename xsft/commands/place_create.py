@@ -75,10 +75,10 @@ def _refuse_losses(rows: tuple[AuditRow, ...], *, file: str) -> None:
     """Raise SpecError if the cluster would differ from what the workload needs."""
     lost = [row for row in rows if row.outcome != "landed"]
     if lost:
-        said = "; ".join(f"{row.field}: {row.requested} requested, xpk gives {row.rendered}" for row in lost)
+        differences = "; ".join(f"{row.field}: {row.requested} requested, xpk gives {row.rendered}" for row in lost)
         fix = "Use another TPU type or capacity; the installed xpk does not make this cluster."
         raise SpecError(
-            (error("xpk-cluster-differs", "", f"xpk would make another cluster: {said}.", fix).in_file(file),)
+            (error("xpk-cluster-differs", "", f"xpk would make another cluster: {differences}.", fix).in_file(file),)
         )
 
 

@@ -41,9 +41,9 @@ def print_receipt(name: str, *, query: RunQuery, read: ReadReceipt, json: bool) 
             fix="Run this command before the JobSet is deleted (a day after its end, unless the workload sets another "
             "time).",
         )
-    told = RunReceipt(row=hit.row, receipt=receipt)
+    run_receipt = RunReceipt(row=hit.row, receipt=receipt)
     if json:
-        print_json("receipt", {**receipt_document(told), "problems": [], "exit_status": 0})
+        print_json("receipt", {**receipt_document(run_receipt), "problems": [], "exit_status": 0})
     else:
-        sys.stdout.writelines(f"{line}\n" for line in receipt_text(told))
+        sys.stdout.writelines(f"{line}\n" for line in receipt_text(run_receipt))
     return 0

@@ -67,8 +67,8 @@ def _chosen_cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
     place = places.get(args.place or "")
     if place is None:
         known = f"Known places: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
-        said = f"Place {args.place} was not found." if args.place else "No cluster given for the Secret."
-        raise UsageError(f"{said} {known}", fix="Give --place NAME, or --context NAME of your kubeconfig.")
+        message = f"Place {args.place} was not found." if args.place else "No cluster given for the Secret."
+        raise UsageError(f"{message} {known}", fix="Give --place NAME, or --context NAME of your kubeconfig.")
     return connect(place), args.namespace or place.namespace
 
 

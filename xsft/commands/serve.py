@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
-    here = {"--port": args.port}
-    there = {
+    local_options = {"--port": args.port}
+    cluster_options = {
         "--weights": args.weights,
         "--dry-run": args.dry_run,
         "--yes": args.yes,
@@ -45,7 +45,7 @@ def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
         "--set": args.settings,
         "--run-name": args.run_name,
     }
-    given = [option for option, value in (here if is_file else there).items() if value]
+    given = [option for option, value in (local_options if is_file else cluster_options).items() if value]
     if given:
         where = "on this machine" if is_file else "on a cluster"
         raise UsageError(f"{given[0]} is for a server {where}.", fix="Leave it out.")

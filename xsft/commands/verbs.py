@@ -82,8 +82,8 @@ class _Parser(argparse.ArgumentParser):
     """Whether an unexpected argument may be a secret, which the message must not show."""
 
     def error(self, message: str) -> NoReturn:
-        said = _unquoted(message) if self.discreet else redact(message)
-        raise UsageError(f"{said}{_did_you_mean(message)}", fix=f"see `{self.prog} --help`")
+        text = _unquoted(message) if self.discreet else redact(message)
+        raise UsageError(f"{text}{_did_you_mean(message)}", fix=f"see `{self.prog} --help`")
 
 
 def _unquoted(message: str) -> str:

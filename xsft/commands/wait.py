@@ -21,13 +21,13 @@ def run(args: argparse.Namespace) -> int:
         if runs is None:
             never = Waited(outcome="unreachable", row=None, seconds=args.timeout)
             return report_wait(args.run, goal=args.goal, waited=never, json=args.json)
-        query, here = changes_of(runs)
+        query, clock_of_run = changes_of(runs)
         return wait_and_report(
             args.run,
             goal=args.goal,
             query=query,
             patience=patience,
-            clock=here,
+            clock=clock_of_run,
             json=args.json,
             record=partial(record_wait_end, runs),
         )

@@ -55,5 +55,5 @@ def language_fields(config: Mapping[str, Any]) -> dict[str, float]:
         config if inner is None else {name: value for name, value in inner.items() if name != "tie_word_embeddings"}
     )
     rope = section.get("rope_parameters")
-    told = {**(rope if isinstance(rope, Mapping) else {}), **section}
-    return {name: value for name, value in told.items() if isinstance(value, int | float)}
+    fields = {**(rope if isinstance(rope, Mapping) else {}), **section}
+    return {name: value for name, value in fields.items() if isinstance(value, int | float)}

@@ -71,9 +71,9 @@ def _check_no_end(summary: Summary) -> Iterator[Problem]:
 
 
 def _check_role(role: Role) -> Iterator[Problem]:
-    said = role.turns - role.empty
-    if said and role.dropped > MANY_DROPPED * said:
-        message = f"The template drops {role.dropped:,} of {said:,} messages of the role {role.role!r}."
+    with_text = role.turns - role.empty
+    if with_text and role.dropped > MANY_DROPPED * with_text:
+        message = f"The template drops {role.dropped:,} of {with_text:,} messages of the role {role.role!r}."
         fix = "Let data.chat_template write this role. MaxText reads the roles system, user and assistant only."
         yield warning("data-role-dropped", "data.chat_template", message, fix)
     if role.empty and role.role != "system":  # some files have an empty system message on purpose

@@ -49,15 +49,15 @@ def clash_in(rows: Sequence[SampledRow]) -> Retyped | None:
     return retyped([row.row for row in rows if row.keys != "cast"], [row.row for row in rows if row.keys == "cast"])
 
 
-def retyped(told: Sequence[object], cast: Sequence[object]) -> Retyped | None:
-    """Return the first column of `cast`, rows of later files, that does not fit `told`, the rows of the first one.
+def retyped(first_rows: Sequence[object], cast: Sequence[object]) -> Retyped | None:
+    """Return the first column of `cast`, rows of later files, that does not fit `first_rows`, those of the first file.
 
     A column whose first values are of several kinds is not judged.
     """
     if not cast:
         return None
     kinds: dict[str, set[JsonKind]] = {}
-    for path, value in _values_of_rows("", told):
+    for path, value in _values_of_rows("", first_rows):
         kinds.setdefault(path, set()).add(_json_kind(value))
     for path, value in _values_of_rows("", cast):
         known = kinds.get(path, set()) - {"null"} or kinds.get(path, set())
@@ -86,12 +86,12 @@ def _json_kind(value: object) -> JsonKind:
     return _KINDS.get(type(value), "object")
 
 
-def _can_cast(told: JsonKind, value: object) -> bool:
-    if told in ("int", "float") and isinstance(value, str):
+def _can_cast(kind: JsonKind, value: object) -> bool:
+    if kind in ("int", "float") and isinstance(value, str):
         return _is_number(value)
-    if told == "int" and isinstance(value, float):
+    if kind == "int" and isinstance(value, float):
         return value.is_integer()
-    return _json_kind(value) in _CAST[told]
+    return _json_kind(value) in _CAST[kind]
 
 
 def _is_number(text: str) -> bool:

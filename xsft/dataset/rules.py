@@ -63,9 +63,9 @@ def judge_row(row: object, rules: Rules) -> RowVerdict:
         return RowVerdict(outcome="refused", id="data-columns", why="is not an object of columns")
     missing = [column for column in rules.columns if column not in row]
     if missing:
-        there = ", ".join(map(str, row)) or "none"
+        columns = ", ".join(map(str, row)) or "none"
         return RowVerdict(
-            outcome="refused", id="data-columns", why=f"has no column {', '.join(missing)}; its columns are {there}"
+            outcome="refused", id="data-columns", why=f"has no column {', '.join(missing)}; its columns are {columns}"
         )
     if why := _no_feature(row, rules):
         return RowVerdict(outcome="refused", id="data-conversation", why=why)
@@ -122,18 +122,18 @@ def uneven(rows: Sequence[object], rules: Rules) -> bool:
     return all(len(shapes) > 1 for shapes in columns)
 
 
-def stretched(told: Sequence[object], cast: Sequence[object], rules: Rules) -> bool:
+def stretched(first: Sequence[object], cast: Sequence[object], rules: Rules) -> bool:
     """Return whether messages have keys that the first rows lack. datasets fills in keys that later messages lack."""
-    if "question" in rules.columns or not told or not cast:
+    if "question" in rules.columns or not first or not cast:
         return False
-    return any(_all_keys(cast, column) - _all_keys(told, column) for column in rules.columns)
+    return any(_all_keys(cast, column) - _all_keys(first, column) for column in rules.columns)
 
 
-def added_columns(told: Sequence[object], cast: Sequence[object]) -> tuple[str, ...]:
+def added_columns(first: Sequence[object], cast: Sequence[object]) -> tuple[str, ...]:
     """Return the columns that the first rows lack: datasets stops with CastError, although it fills missing ones."""
-    if not told:
+    if not first:
         return ()
-    return tuple(sorted(_columns_of_rows(cast) - _columns_of_rows(told)))
+    return tuple(sorted(_columns_of_rows(cast) - _columns_of_rows(first)))
 
 
 def _columns_of_rows(rows: Sequence[object]) -> frozenset[str]:

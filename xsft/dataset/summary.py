@@ -126,8 +126,8 @@ def _shared(
     """Count examples that occur in the other sample, except those without a trained token."""
     if other is None:
         return None
-    there = {key(one) for one in other.rows if one.trained_tokens}
-    return sum(key(one) in there for one in sample)
+    others = {key(one) for one in other.rows if one.trained_tokens}
+    return sum(key(one) in others for one in sample)
 
 
 def _roles(rows: Sequence[Sequence[Turn]]) -> tuple[Role, ...]:

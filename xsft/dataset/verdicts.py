@@ -133,8 +133,8 @@ def _check_message_keys(rows: Sequence[SampledRow], rules: Rules, where: str) ->
 
 
 def _added(rows: Sequence[SampledRow], where: str) -> Iterator[Problem]:
-    told = [row.row for row in rows if row.keys != "cast"]
-    if added := added_columns(told, [row.row for row in rows if row.keys == "cast"]):
+    first = [row.row for row in rows if row.keys != "cast"]
+    if added := added_columns(first, [row.row for row in rows if row.keys == "cast"]):
         message = (
             f"A later file has columns that the first one lacks: {', '.join(added)}. MaxText stops with `CastError`."
         )

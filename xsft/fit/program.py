@@ -192,12 +192,12 @@ def _instruction(name: str, rest: str) -> Instruction | None:
     found = _OPCODE.match(rest, end)
     if found is None:
         return None
-    said = found["operands"]
+    operands_text = found["operands"]
     return Instruction(
         name=name,
         opcode=found["opcode"],
         arrays=tuple(_array(one) for one in _ARRAY.finditer(rest[:end])),
-        operands=tuple(_NAME.findall(said)) or ((said,) if said else ()),
+        operands=tuple(_NAME.findall(operands_text)) or ((operands_text,) if operands_text else ()),
         text=rest[found.end() :],
     )
 

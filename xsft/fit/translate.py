@@ -21,14 +21,14 @@ CONFIG = re.compile(r"^(ValueError|ValidationError|NotImplementedError|Assertion
 
 def invalid_because(error: str, *, phase: str) -> InvalidStep | None:
     """Return why the step cannot be built; None if the error is not about the step."""
-    said = " ".join(error.split())[:LONGEST]
+    text = " ".join(error.split())[:LONGEST]
     for pattern, made in KNOWN:
         if found := re.search(pattern, error, re.DOTALL):
             where, message, fix = made(found)
-            return InvalidStep(where=where, message=message, fix=fix, said=said)
+            return InvalidStep(where=where, message=message, fix=fix, said=text)
     if phase == "configuring" and CONFIG.search(error):
         return InvalidStep(
-            where="", message="MaxText refuses these keys.", fix="Correct the key that it names.", said=said
+            where="", message="MaxText refuses these keys.", fix="Correct the key that it names.", said=text
         )
     return None
 

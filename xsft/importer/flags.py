@@ -81,8 +81,8 @@ def _parser(verb: str) -> argparse.ArgumentParser:
 
 def _flag_refused(message: str) -> Problem:
     """Return the problem without values: argparse quotes all of an ambiguous `--fl=value`."""
-    said = printable(redact(re.sub(r"=\S*", "", message)))
-    return error("import-flag", "", f"xpk would refuse this line: {said}.", "Correct it, then import again.")
+    text = printable(redact(re.sub(r"=\S*", "", message)))
+    return error("import-flag", "", f"xpk would refuse this line: {text}.", "Correct it, then import again.")
 
 
 def _flag_unknown(verb: str, word: str) -> Problem:

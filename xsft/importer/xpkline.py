@@ -93,8 +93,8 @@ def _none(commands: Sequence[Simple], notes: Notes) -> Problem:
     if any(one.argv[0] == "xpk" for one in commands):
         message = "The xpk line is of another verb than `workload create` and `workload create-pathways`."
         return error("import-no-line", "", message, _FIX)
-    said = f"; it has: {', '.join(heads[:5])}" if heads else "; it has no command"
-    return error("import-no-line", "", f"The paste contains no xpk line{said}.", _FIX)
+    verbs = f"; it has: {', '.join(heads[:5])}" if heads else "; it has no command"
+    return error("import-no-line", "", f"The paste contains no xpk line{verbs}.", _FIX)
 
 
 def _say_ignored(one: Simple, notes: Notes) -> None:

@@ -41,8 +41,8 @@ def lost_by_xpk(rows: Iterable[AuditRow], *, asked: Iterable[str]) -> tuple[Audi
 
 def lacking_of_xpk(rows: Iterable[AuditRow], *, manifest: JsonValue, held: JsonValue) -> list[str]:
     """Return the differences of `held` from the xpk line, whatever its name; xsft's additions are not compared."""
-    told = [row.where for row in rows if row.outcome == "landed" and row.field != "name"]
-    return [d for where in told for d in missing_values(_value_at(manifest, where), _value_at(held, where), where)]
+    landed = [row.where for row in rows if row.outcome == "landed" and row.field != "name"]
+    return [d for where in landed for d in missing_values(_value_at(manifest, where), _value_at(held, where), where)]
 
 
 def _is_identity(row: AuditRow) -> bool:

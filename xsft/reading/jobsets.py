@@ -145,9 +145,9 @@ def _condition(row: JsonObject) -> Condition:
 
 
 def _mode(labels: JsonObject, jobs: tuple[JsonObject, ...]) -> ModeName | None:
-    said = next((mode for mode in MODES if labels.get(MODE_LABEL) == mode), None)
+    labelled = next((mode for mode in MODES if labels.get(MODE_LABEL) == mode), None)
     names = {text(job.get("name")) for job in jobs}
-    return said or next(
+    return labelled or next(
         (m for m in MODES if {mode_module(m).REPLICATED_JOB, mode_module(m).TRAINER_JOB} <= names), None
     )
 

@@ -60,8 +60,8 @@ class LastKnown(Struct, frozen=True, kw_only=True):
         )
 
     def as_before(self) -> Before:
-        said = self.progress
-        step, saved = (said.step, said.saved_step) if said else (None, None)
+        progress = self.progress
+        step, saved = (progress.step, progress.saved_step) if progress else (None, None)
         return Before(
             at=self.observed_at,
             state=self.status.state,
@@ -77,11 +77,11 @@ Decoder(LastKnown)  # describes the types now: two threads that do so at the sam
 
 def line_of(known: LastKnown) -> str:
     """Return the line, without what changes quickly."""
-    said = known.progress
+    progress = known.progress
     kept = replace(
         known,
         jobset=_lasting(known.jobset),
-        progress=said and replace(said, phase=None, began_at=None, resumed_order=None),
+        progress=progress and replace(progress, phase=None, began_at=None, resumed_order=None),
     )
     return json.dumps(to_builtins(kept))
 

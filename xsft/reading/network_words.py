@@ -40,19 +40,19 @@ _NETWORK = re.compile(
 )
 
 
-def blames_network(said: str) -> bool:
+def blames_network(message: str) -> bool:
     """Return whether another program's message reports a network failure, which may be temporary."""
-    return _NETWORK.search(said) is not None
+    return _NETWORK.search(message) is not None
 
 
-def plain_words(said: str) -> str:
+def plain_words(message: str) -> str:
     """Return a library's text in plain words; any other text unchanged."""
-    return meaning(said) if _LIBRARY.search(said) else said
+    return meaning(message) if _LIBRARY.search(message) else message
 
 
-def meaning(said: str) -> str:
+def meaning(message: str) -> str:
     """Return the meaning of a text that is known to be a library's."""
     for pattern, words in _MEANINGS:
-        if found := re.search(pattern, said, re.IGNORECASE):
+        if found := re.search(pattern, message, re.IGNORECASE):
             return words.format(**found.groupdict())
     return "connection closed or reset"

@@ -63,16 +63,16 @@ def _container(row: JsonObject) -> Container:
 
 def _in_state(row: JsonObject, state: JsonObject) -> Container:
     name: ContainerState | None = next((name for name in _STATES if isinstance(state.get(name), dict)), None)
-    said = mapping(state, name) if name else {}
+    details = mapping(state, name) if name else {}
     return Container(
         name=text(row.get("name")) or "",
         state=name or "unknown",
-        reason=text(said.get("reason")) or "",
-        message=text(said.get("message")) or "",
-        exit_code=whole(said.get("exitCode")),
+        reason=text(details.get("reason")) or "",
+        message=text(details.get("message")) or "",
+        exit_code=whole(details.get("exitCode")),
         restarts=count(row.get("restartCount")),
-        started_at=text(said.get("startedAt")),
-        finished_at=text(said.get("finishedAt")),
+        started_at=text(details.get("startedAt")),
+        finished_at=text(details.get("finishedAt")),
     )
 
 

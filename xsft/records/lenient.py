@@ -39,12 +39,12 @@ def _type_adapters() -> dict[str, Any]:
 def _leave_out(document: dict[str, Any], path: tuple[int | str, ...]) -> None:
     """Remove the deepest existing part of `path`; pydantic's paths may end in words of its own."""
     node: Any = document
-    for here, below in zip(path, (*path[1:], None), strict=False):
-        inner = _child_at(node, here)
+    for key, below in zip(path, (*path[1:], None), strict=False):
+        inner = _child_at(node, key)
         if below is None or _child_at(inner, below) is None:
             if inner is None:
                 break
-            del node[here]
+            del node[key]
             return
         node = inner
     raise ValueError(f"{'.'.join(map(str, path)) or 'a required key'} is missing")

@@ -62,14 +62,14 @@ def _end_text(one: TokenSequence, vocabulary: Vocabulary) -> str:
     """Return a line on the special token that ends the trained text, and on the tokenizer's BOS and EOS."""
     end = one.end(vocabulary)
     if end is None:
-        said = "no special token is trained at the end"
+        text = "no special token is trained at the end"
     else:
         kind = vocabulary.kinds[end]
-        said = f"{visible(vocabulary.text((end,)))}{f' ({kind})' if kind != 'special' else ''} is trained at the end"
+        text = f"{visible(vocabulary.text((end,)))}{f' ({kind})' if kind != 'special' else ''} is trained at the end"
     first = one.inputs[0] if one.inputs else None
     began = "begins with BOS" if first is not None and vocabulary.kinds.get(first) == "BOS" else "begins without BOS"
     bos, eos = _token_named(vocabulary, "BOS"), _token_named(vocabulary, "EOS")
-    return f"{said}; {began}; the tokenizer's BOS is {bos}, its EOS {eos}"
+    return f"{text}; {began}; the tokenizer's BOS is {bos}, its EOS {eos}"
 
 
 def _token_named(vocabulary: Vocabulary, kind: str) -> str:

@@ -56,8 +56,8 @@ class Layers(Struct):
         return sum(layer.total for layer in self.seen.values())
 
     def words(self) -> str:
-        there = sum(layer.state == "exists" for layer in self.seen.values())
-        return f"{size_text(self.moved)} of {len(self.seen) - there} layers, {there} there already"
+        existing = sum(layer.state == "exists" for layer in self.seen.values())
+        return f"{size_text(self.moved)} of {len(self.seen) - existing} layers, {existing} there already"
 
 
 class Lines:

@@ -129,7 +129,7 @@ def _bar(*, steps: int, stream: TextIO) -> Iterator[OnEvent]:
                 display.update(task, description=event.name)
             elif isinstance(event, LoopFinished):
                 display.update(task, description="saving the last checkpoint")
-            elif said := said_at_once(event):
-                display.console.print(said, markup=False, highlight=False)
+            elif line := said_at_once(event):
+                display.console.print(line, markup=False, highlight=False)
 
         yield on_event

@@ -57,8 +57,8 @@ def _lines_of_plan(plan: Plan, *, audit: bool, width: int | None) -> Iterator[st
 def problems_block(problems: tuple[Problem, ...], *, width: int | None = None) -> Iterator[str]:
     """Yield the block of problems; nothing without problems."""
     if problems:
-        told = (line for p in problems for line in problem_lines(p))
-        yield from block("checks", "\n".join(part for line in told for part in _wrapped(line, width=width, indent=4)))
+        lines = (line for p in problems for line in problem_lines(p))
+        yield from block("checks", "\n".join(part for line in lines for part in _wrapped(line, width=width, indent=4)))
 
 
 def _wrapped(line: str, *, width: int | None, indent: int) -> list[str]:

@@ -50,18 +50,18 @@ class RunReceipt(Struct, frozen=True, kw_only=True):
         return self._slice.devices * (self.row.num_slices or 1) if self._slice else 1
 
 
-def receipt_text(told: RunReceipt) -> Iterator[str]:
+def receipt_text(run: RunReceipt) -> Iterator[str]:
     """Yield the lines of the receipt: what was trained, the time by state, the rates, and what is unknown."""
-    row, receipt = told.row, told.receipt
-    yield f"{row.run_name} ({row.state}): {receipt.steps:,} steps{_tokens_text(told)}"
+    row, receipt = run.row, run.receipt
+    yield f"{row.run_name} ({row.state}): {receipt.steps:,} steps{_tokens_text(run)}"
     for state in SPENT:
         if seconds := receipt.seconds.get(state):
             yield f"  {state:<12}{duration_text(seconds):>8}{_chip_hours(row.chips, seconds, state)}"
     yield f"  {'held':<12}{duration_text(receipt.held_s):>8}{_chip_hours(row.chips, receipt.held_s, 'held')}"
-    if told.tokens_per_chip_second is not None:
+    if run.tokens_per_chip_second is not None:
         each = "chip-second" if row.chips else "second"
-        mfu = f", MFU {100 * told.mfu:.1f} %" if told.mfu is not None else ""
-        yield f"{told.tokens_per_chip_second:,.1f} tokens per {each} held{mfu}"
+        mfu = f", MFU {100 * run.mfu:.1f} %" if run.mfu is not None else ""
+        yield f"{run.tokens_per_chip_second:,.1f} tokens per {each} held{mfu}"
     yield from receipt.notes
 
 
@@ -71,9 +71,9 @@ def receipt_line(receipt: Receipt) -> str:
     return ", ".join(f"{duration_text(seconds)} {state}" for state, seconds in parts if seconds >= 1)
 
 
-def receipt_document(told: RunReceipt) -> dict[str, Any]:
+def receipt_document(run: RunReceipt) -> dict[str, Any]:
     """Return the document `xsft.receipt/1`, without schema, problems and exit status."""
-    row, receipt = told.row, told.receipt
+    row, receipt = run.row, run.receipt
     seconds = {state: round(receipt.seconds.get(state, 0.0), 1) for state in SPENT}
     hours = {state: round(each * row.chips / HOUR_S, 4) for state, each in seconds.items()} if row.chips else None
     return {
@@ -86,18 +86,18 @@ def receipt_document(told: RunReceipt) -> dict[str, Any]:
         "chip_hours": hours,
         "held_s": round(receipt.held_s, 1),
         "steps": receipt.steps,
-        "tokens": told.tokens,
+        "tokens": run.tokens,
         "target_tokens": receipt.target_tokens,
-        "tokens_per_chip_second": told.tokens_per_chip_second,
-        "mfu": told.mfu,
+        "tokens_per_chip_second": run.tokens_per_chip_second,
+        "mfu": run.mfu,
         "notes": list(receipt.notes),
     }
 
 
-def _tokens_text(told: RunReceipt) -> str:
-    targets = told.receipt.target_tokens
+def _tokens_text(run: RunReceipt) -> str:
+    targets = run.receipt.target_tokens
     learnt = f", {targets:,} of them learnt from" if targets is not None else ""
-    return f", {told.tokens:,} tokens{learnt}" if told.tokens is not None else ""
+    return f", {run.tokens:,} tokens{learnt}" if run.tokens is not None else ""
 
 
 def _chip_hours(chips: int | None, seconds: float, state: str) -> str:

@@ -77,8 +77,8 @@ def next_look(query: RunQuery, before: StatusView | None) -> StatusView:
         return StatusView(rows=_older(before.rows, query.now()), said=lines_of(silent.problems), stale=True)
     picked = tuple(one.row for one in chosen(rows, query.wanted))
     if not found.whole:  # a run missing from an incomplete answer may still exist
-        there = {_row_key(one.row) for one in rows}
-        picked = (*picked, *_older((row for row in before.rows if _row_key(row) not in there), query.now()))
+        read_keys = {_row_key(one.row) for one in rows}
+        picked = (*picked, *_older((row for row in before.rows if _row_key(row) not in read_keys), query.now()))
     return StatusView(rows=picked, said=lines_of(found.problems))
 
 
@@ -108,11 +108,11 @@ def _in_place(views: Iterator[StatusView], console: Console, *, now: Callable[[]
 
 def _picture(shown: StatusView, *, console: Console, now: str, every_s: float) -> RenderableType:
     """Return the picture with at most the terminal's lines: the newest runs stay, and a line counts the hidden ones."""
-    said = shown.said[:4]
-    room, rows = max(1, console.height - len(said) - 3), one_line_each(shown.rows)
+    messages = shown.said[:4]
+    room, rows = max(1, console.height - len(messages) - 3), one_line_each(shown.rows)
     left_out = max(0, len(rows) - room)
     parts: list[RenderableType] = [table(rows[:room], width=console.width)] if rows else [Text("no runs")]
-    parts += [Text(line, style="yellow", no_wrap=True, overflow="ellipsis") for line in said]
+    parts += [Text(line, style="yellow", no_wrap=True, overflow="ellipsis") for line in messages]
     more = f" · {left_out} more runs do not fit" if left_out else ""
     state = "not answering, older rows" if shown.stale else "read"
     parts.append(Text(f"{state} at {now[11:19]} UTC, every {duration_text(every_s)}{more} · Ctrl-C ends", style="dim"))

@@ -18,8 +18,8 @@ OTHERS = 4
 
 def why_lines(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
     """Yield the explanation as paragraphs of text."""
-    told = ", ".join(evidence.status.evidence)
-    yield _safe(f"{_title(row, explained)}{f' (source: {told})' if told else ''}")
+    sources = ", ".join(evidence.status.evidence)
+    yield _safe(f"{_title(row, explained)}{f' (source: {sources})' if sources else ''}")
     yield ""
     yield from cause_lines(explained.cause)
     if explained.others:

@@ -115,8 +115,8 @@ def _wrong_type(complaints: Sequence[Complaint], at: str, written: str | None) -
     expected = tuple(dict.fromkeys(e for c in complaints for e in _expected(c)))
     given = _given_text(first, at, written)
     if surprise := _surprise(value, expected, "" if names_secret(at) else written):
-        said, fix = surprise
-        return error("yaml-surprise", at, f"{given}, which YAML reads as {said}; allowed: {_or(expected)}", fix)
+        read_as, fix = surprise
+        return error("yaml-surprise", at, f"{given}, which YAML reads as {read_as}; allowed: {_or(expected)}", fix)
     return error("wrong-type", at, f"{given}; allowed: {_or(expected)}", _type_fix(value, expected))
 
 
@@ -230,10 +230,10 @@ def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Proble
 
 def _allowed_values(complaint: Complaint) -> tuple[str, ...]:
     """Return the allowed values from the annotation, else from pydantic's own sentence (`'a', 'b' or 'c'`)."""
-    said = complaint.context.get("expected_tags") or complaint.context.get("expected") or ""
+    expected = complaint.context.get("expected_tags") or complaint.context.get("expected") or ""
     is_tag = complaint.error["type"] == "union_tag_invalid"
     own = () if is_tag or complaint.where.is_key else options_of(complaint.where.annotation)
-    return own or tuple(re.findall(r"'([^']*)'", str(said))) or (str(said),)
+    return own or tuple(re.findall(r"'([^']*)'", str(expected))) or (str(expected),)
 
 
 def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Problem:
@@ -246,8 +246,8 @@ def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Pro
         return error(
             "wrong-form", at, f"{_given_text(complaint, at, written)}; allowed: {pattern}", "Change the value."
         )
-    said = printable(redact(complaint.error["msg"])).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return error("not-allowed" if kind in _PYDANTICS else kind.replace("_", "-"), at, said, fix)
+    message = printable(redact(complaint.error["msg"])).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return error("not-allowed" if kind in _PYDANTICS else kind.replace("_", "-"), at, message, fix)
 
 
 def _pattern(complaint: Complaint) -> str:

@@ -33,22 +33,22 @@ def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Lo
     are not keys of the file."""
     path: list[str | int] = []
     unions: list[tuple[int, str]] = []
-    here: Any = model
+    annotation: Any = model
     parent: Any = None
     value = data
     is_key = bool(loc) and loc[-1] == "[key]"
     keys = loc[:-1] if is_key else loc
     for position, part in enumerate(keys):
         is_last = position == len(keys) - 1
-        if here is not None and len(options := members(here)) > 1:
+        if annotation is not None and len(options := members(annotation)) > 1:
             unions.append((len(path), str(part)))
-            here = _member(options, str(part))
-        elif here is None and not is_last and not _holds(value, part):
+            annotation = _member(options, str(part))
+        elif annotation is None and not is_last and not _holds(value, part):
             continue  # a label of a type whose annotation cannot be resolved
         else:
             path.append(part)
-            parent, here, value = here, child(here, part), _item(value, part)
-    return Located(path=tuple(path), unions=tuple(unions), parent=parent, annotation=here, is_key=is_key)
+            parent, annotation, value = annotation, child(annotation, part), _item(value, part)
+    return Located(path=tuple(path), unions=tuple(unions), parent=parent, annotation=annotation, is_key=is_key)
 
 
 def keys_of(annotation: Any) -> tuple[str, ...]:

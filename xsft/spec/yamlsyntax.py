@@ -44,10 +44,10 @@ def explain_syntax(broken: yaml.YAMLError, text: str) -> Problem:
     if (tab := _tab_line(text, context.line, mark.line)) is not None:
         fix = "Use spaces; YAML does not indent with tabs."
         return error("yaml-tab", "", f"line {tab + 1}: a tab in the indentation", fix)
-    said = shown(redact(getattr(broken, "problem", None) or "not YAML"))
+    problem = shown(redact(getattr(broken, "problem", None) or "not YAML"))
     start = f" (in what starts on line {context.line + 1})" if context.line != mark.line else ""
-    message = f"line {mark.line + 1}, column {mark.column + 1}: {said}{start}"
-    return error("yaml-syntax", "", message, next((fix for word, fix in _FIXES if word in said), _FIX))
+    message = f"line {mark.line + 1}, column {mark.column + 1}: {problem}{start}"
+    return error("yaml-syntax", "", message, next((fix for word, fix in _FIXES if word in problem), _FIX))
 
 
 def second_document(rest: str) -> bool:

@@ -73,9 +73,9 @@ def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Ca
         cause = next((cause for rule in applying for cause in causes(rule, evidence, words=names)), None)
         if cause is None or (before and cause.id in PAST):
             continue
-        told = _of_before(cause, evidence, names)
-        before = before or told is not cause
-        yield told
+        restart_cause = _of_before(cause, evidence, names)
+        before = before or restart_cause is not cause
+        yield restart_cause
 
 
 def _groups(evidence: Evidence) -> tuple[tuple[Rule, ...], ...]:
@@ -129,8 +129,8 @@ def _further(step: int | None, before: int | None) -> bool:
 
 def words(evidence: Evidence, *, now: str) -> dict[str, str]:
     """Return the placeholders of rule messages; an unknown value is `unknown` or empty."""
-    seen, said = evidence.seen, evidence.seen.progress
-    step = str(said.step) if said and said.step is not None else "?"
+    seen, progress = evidence.seen, evidence.seen.progress
+    step = str(progress.step) if progress and progress.step is not None else "?"
     steps = seen.steps if seen.steps is not None else (seen.jobset.steps if seen.jobset else None)
     known = BY_SLUG.get(evidence.status.reason)
     return {
@@ -143,10 +143,10 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
         "step": step,
         "steps": str(steps) if steps is not None else "?",
         "progress": f", step {step} of {steps}" if step != "?" and steps is not None else "",
-        "saved": str(said.saved_step) if said and said.saved_step is not None else "?",
-        "no_target_steps": str(said.no_target_steps) if said and said.no_target_steps else "several",
-        "not_finite_steps": str(said.not_finite_steps) if said and said.not_finite_steps else "several",
-        "zero_loss_steps": str(said.zero_loss_steps) if said else "",
+        "saved": str(progress.saved_step) if progress and progress.saved_step is not None else "?",
+        "no_target_steps": str(progress.no_target_steps) if progress and progress.no_target_steps else "several",
+        "not_finite_steps": str(progress.not_finite_steps) if progress and progress.not_finite_steps else "several",
+        "zero_loss_steps": str(progress.zero_loss_steps) if progress else "",
         "stop": "" if evidence.status.state in ENDED else f"Cancel this run (xsft cancel {seen.run_name}). ",
         "observed": with_z(seen.observed_at),
         "silence": _silence(evidence, now=now),
@@ -162,9 +162,9 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
 
 def _silent_s(evidence: Evidence, *, now: str) -> float | None:
     """Seconds without output, up to the time the log was read."""
-    said = evidence.seen.progress
-    until = earliest(now, evidence.seen.observed_at, said.read_at) if said else None
-    return seconds_since(said.said_at, evidence.seen, until) if said else None
+    progress = evidence.seen.progress
+    until = earliest(now, evidence.seen.observed_at, progress.read_at) if progress else None
+    return seconds_since(progress.said_at, evidence.seen, until) if progress else None
 
 
 def _silence(evidence: Evidence, *, now: str) -> str:
@@ -174,10 +174,15 @@ def _silence(evidence: Evidence, *, now: str) -> str:
 
 def _median(evidence: Evidence, *, now: str) -> str:
     """`, 25 times its median step of 12 s`."""
-    seconds, said = _silent_s(evidence, now=now), evidence.seen.progress
-    if seconds is None or said is None or not said.step_seconds or said.step_seconds != said.step_seconds:
+    seconds, progress = _silent_s(evidence, now=now), evidence.seen.progress
+    if (
+        seconds is None
+        or progress is None
+        or not progress.step_seconds
+        or progress.step_seconds != progress.step_seconds
+    ):
         return ""
-    return f", {seconds / said.step_seconds:.0f} times its median step of {said.step_seconds:.3g} s"
+    return f", {seconds / progress.step_seconds:.0f} times its median step of {progress.step_seconds:.3g} s"
 
 
 def _exits(evidence: Evidence) -> str:

@@ -200,8 +200,8 @@ def _restarted_lately(seen: Observation, jobset: RunObject, *, now: str) -> bool
 def _has_trained(seen: Observation, jobset: RunObject) -> bool:
     """Return whether the trainer has done a step since the last restart. The log is from the current pods; metrics may
     be older."""
-    said = seen.progress
-    return said is not None and said.step is not None and (jobset.restarts == 0 or said.source == "log")
+    progress = seen.progress
+    return progress is not None and progress.step is not None and (jobset.restarts == 0 or progress.source == "log")
 
 
 def _up(seen: Observation, jobset: RunObject, *, now: str, stall_factor: float) -> Status:

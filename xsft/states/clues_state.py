@@ -37,8 +37,8 @@ def worth(evidence: Evidence) -> Iterator[Clue]:
 
 def zero_loss(evidence: Evidence) -> Iterator[Clue]:
     """Return `zero` if the loss is 0.000 repeatedly."""
-    said = evidence.seen.progress
-    if said is not None and said.zero_loss_steps >= ENOUGH:
+    progress = evidence.seen.progress
+    if progress is not None and progress.zero_loss_steps >= ENOUGH:
         line, where = _last_line(evidence, _SHOWS["loss-zero"])
         yield Clue(text="zero", where=where, quoted=(line,) if line else ())
 

@@ -19,53 +19,53 @@ def steps_asked(seen: Observation) -> int | None:
     return seen.steps if seen.steps is not None else (seen.jobset.steps if seen.jobset else None)
 
 
-def steps_done(said: Progress | None) -> int | None:
+def steps_done(progress: Progress | None) -> int | None:
     """Return the highest step that any source proves; a run that starts from its last checkpoint prints no step."""
-    known = (said.step, said.saved_step, said.resumed_from) if said else ()
+    known = (progress.step, progress.saved_step, progress.resumed_from) if progress else ()
     return max((step for step in known if step is not None), default=None)
 
 
 def completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Status:
     """Return the state of a run whose processes exited with 0."""
-    asked, said = steps_asked(seen), seen.progress
+    asked, progress = steps_asked(seen), seen.progress
     if seen.jobset is not None and seen.jobset.work is not None:
         return Status(state="succeeded", evidence=(told_by,))
-    if said is not None and (told := _told(said, asked=asked)):
-        return Status(state="failed", reason=told, evidence=(told_by, said.source))
+    if progress is not None and (failure := _told(progress, asked=asked)):
+        return Status(state="failed", reason=failure, evidence=(told_by, progress.source))
     if asked is None:
         return Status(state="succeeded", reason="steps-not-known", evidence=(told_by,))
-    if said is None:
+    if progress is None:
         return Status(state="unknown", reason="steps-not-read", evidence=(told_by,))
-    state, reason = _by_steps(seen, said, asked=asked, ended_at=ended_at)
-    return Status(state=state, reason=reason, evidence=(told_by, said.source))
+    state, reason = _by_steps(seen, progress, asked=asked, ended_at=ended_at)
+    return Status(state=state, reason=reason, evidence=(told_by, progress.source))
 
 
-def _by_steps(seen: Observation, said: Progress, *, asked: int, ended_at: str | None) -> tuple[State, str]:
-    done = steps_done(said)
+def _by_steps(seen: Observation, progress: Progress, *, asked: int, ended_at: str | None) -> tuple[State, str]:
+    done = steps_done(progress)
     if done is not None and done >= asked:
         return "succeeded", ""
-    if said.data_ended:
+    if progress.data_ended:
         return "failed", "data-ended"
-    if done is not None and _said_all(seen, said, done=done, asked=asked, ended_at=ended_at):
+    if done is not None and _said_all(seen, progress, done=done, asked=asked, ended_at=ended_at):
         return "failed", "ended-short"
     return "unknown", "steps-not-read"
 
 
-def _told(said: Progress, *, asked: int | None) -> str | None:
+def _told(progress: Progress, *, asked: int | None) -> str | None:
     """Return a reason to call the run failed, from the trainer's lines, whatever its exit status."""
-    return "aborted" if said.aborted is not None else worthless(said, asked=asked)
+    return "aborted" if progress.aborted is not None else worthless(progress, asked=asked)
 
 
-def _said_all(seen: Observation, said: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
+def _said_all(seen: Observation, progress: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
     """Return whether a last step below the one asked for proves that the run ended short.
 
     Not if it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
     common/metric_logger.py flushes at steps - 1), and a record may be older.
     """
-    after = seconds_since(ended_at, seen, said.read_at)
-    if (after is not None and after < 0) or said.source == "record":
+    after = seconds_since(ended_at, seen, progress.read_at)
+    if (after is not None and after < 0) or progress.source == "record":
         return False
-    return done < asked - 1 if said.source == "metrics" else True
+    return done < asked - 1 if progress.source == "metrics" else True
 
 
 def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
@@ -75,16 +75,16 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
     If the checkpoint of the last step is saved, the result is complete whatever ended the processes later: the run
     succeeded, also after its JobSet is gone.
     """
-    said, asked = seen.progress, steps_asked(seen)
-    told = _told(said, asked=asked) if said else None
-    if said and told is None and _is_last_step_saved(said, asked=asked):
-        return Status(state="succeeded", reason="after-last-step", evidence=(told_by, said.source))
+    progress, asked = seen.progress, steps_asked(seen)
+    from_trainer = _told(progress, asked=asked) if progress else None
+    if progress and from_trainer is None and _is_last_step_saved(progress, asked=asked):
+        return Status(state="succeeded", reason="after-last-step", evidence=(told_by, progress.source))
     if oom_killed(current(seen)):
         return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
     if seen.known_end and (seen.known_end.state, seen.known_end.reason) == ("failed", "oom-killed"):
         return seen.known_end  # only its pod shows it, which may be gone or unreadable now
-    if said and told:
-        return Status(state="failed", reason=told, evidence=(told_by, said.source))
+    if progress and from_trainer:
+        return Status(state="failed", reason=from_trainer, evidence=(told_by, progress.source))
     if reason == "ReachedMaxRestarts" and seen.jobset and seen.jobset.restarts > 0:
         return Status(state="failed", reason="restarts-used-up", evidence=(told_by,))
     slug = "trainer-failed" if reason in _TRAINER_FAILED else "jobset-failed"
@@ -146,36 +146,36 @@ _RECORDED: dict[str, tuple[State, str]] = {
 
 def _recorded_end(seen: Observation) -> Status | None:
     """Return the end in the record, or None. The log names the cause better, if it still has it."""
-    record, said = seen.record, seen.progress
+    record, progress = seen.record, seen.progress
     if record is None or record.outcome not in _RECORDED:
         return None
     state, reason = _RECORDED[record.outcome]
     if state == "cancelled":
         return Status(state=state, reason=reason, evidence=("record",))
-    if reason == "trainer-failed" and said and said.aborted is not None:
+    if reason == "trainer-failed" and progress and progress.aborted is not None:
         return Status(state=state, reason="aborted", evidence=("record",))
     if nothing := _taught_nothing(seen):
         return nothing
     if (state == "succeeded" and record.reason) or (
-        state == "failed" and said and _is_last_step_saved(said, asked=steps_asked(seen))
+        state == "failed" and progress and _is_last_step_saved(progress, asked=steps_asked(seen))
     ):
         return Status(state="succeeded", reason="after-last-step", evidence=("record",))
-    if reason == "ended-short" and said and said.data_ended:
+    if reason == "ended-short" and progress and progress.data_ended:
         reason = "data-ended"
     return Status(state=state, reason=reason, evidence=("record",))
 
 
 def _last_step_saved(seen: Observation) -> Status | None:
     """Return `succeeded` if the checkpoint of the last step exists, unless its steps trained nothing."""
-    said, asked = seen.progress, steps_asked(seen)
-    if said is None or not _is_last_step_saved(said, asked=asked):
+    progress, asked = seen.progress, steps_asked(seen)
+    if progress is None or not _is_last_step_saved(progress, asked=asked):
         return None
     return _taught_nothing(seen) or Status(state="succeeded", reason="last-step-saved", evidence=("checkpoints",))
 
 
-def _is_last_step_saved(said: Progress, *, asked: int | None) -> bool:
+def _is_last_step_saved(progress: Progress, *, asked: int | None) -> bool:
     """Return whether the checkpoint of the last step is saved."""
-    return asked is not None and said.saved_step is not None and said.saved_step >= asked
+    return asked is not None and progress.saved_step is not None and progress.saved_step >= asked
 
 
 def _taught_nothing(seen: Observation) -> Status | None:

@@ -52,8 +52,8 @@ def require_answer(found: RunsAnswer) -> None:
 
 def runs_unread(found: RunsAnswer, what: str) -> Unreachable:
     """Return Unreachable with all reasons and the first one's fix; with its id if waiting solves none of them."""
-    said = (" ".join(p.message.split()).rstrip(".") for p in found.problems)
-    why = "; ".join(dict.fromkeys(said)) or "no cluster answered"
+    reasons = (" ".join(p.message.split()).rstrip(".") for p in found.problems)
+    why = "; ".join(dict.fromkeys(reasons)) or "no cluster answered"
     fix = next((p.fix for p in found.problems if p.fix), "Try again, or choose one place: --place NAME.")
     lasting = _lasting(found.problems)
     if lasting is None:
@@ -112,8 +112,8 @@ def one_run(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> FoldedRu
 
 def _which(hits: Sequence[FoldedRun]) -> str:
     """Return how to choose among runs of one name: by folder on this machine, by place on clusters."""
-    here = [where for hit in hits if (where := folder(hit.row))]
-    ways = [f"its folder instead of its name ({here[0]})"] if here else []
+    folders = [where for hit in hits if (where := folder(hit.row))]
+    ways = [f"its folder instead of its name ({folders[0]})"] if folders else []
     if len(hits) > sum(hit.row.on_this_machine for hit in hits):
         ways.append("--place NAME, or --context NAME and --namespace NAME")
     return f"Choose one: {'; or '.join(ways)}."

@@ -75,13 +75,13 @@ def _latest(row: Row, saved: SavedSteps) -> int | None:
 
 def _why_loss_unknown(row: Row, saved: SavedSteps, latest: int | None) -> str:
     """Return why the loss is unknown; empty if it is known."""
-    said = row.progress
-    if not said.read:
-        return f"its progress was not read ({said.why or 'unknown reason'})"
+    progress = row.progress
+    if not progress.read:
+        return f"its progress was not read ({progress.why or 'unknown reason'})"
     if row.step is None and row.state in DOES_STEPS:
         return "it printed no step that xsft recognises"
-    if said.source != "log":
-        return f"its log was not read, and its {said.source} (up to step {row.step}) may be older"
+    if progress.source != "log":
+        return f"its log was not read, and its {progress.source} (up to step {row.step}) may be older"
     if latest is None and saved.why:
         return f"it is at step {row.step}, and its checkpoints were not read ({saved.why})"
     return ""

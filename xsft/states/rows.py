@@ -124,11 +124,11 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
 
 def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
     """Return the row of a run. One line per column, so that each column is next to its source."""
-    jobset, workload, said = seen.jobset, seen.workload, seen.progress
+    jobset, workload, progress = seen.jobset, seen.workload, seen.progress
     held = jobset or seen.was
     steps = seen.steps or (held.steps if held else None)
-    step = said.step if said else None
-    pace = said.step_seconds if said else None
+    step = progress.step if progress else None
+    pace = progress.step_seconds if progress else None
     created = created_at(seen)
     stage = stage_of(seen)
     output = (held.output if held else None) or seen.output
@@ -147,10 +147,10 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         reason=status.reason,
         step=step,
         steps=steps,
-        loss=said.loss if said else None,
+        loss=progress.loss if progress else None,
         step_seconds=pace,
         mfu=_mfu(seen),
-        tokens_per_second=said.tokens_per_second if said else None,
+        tokens_per_second=progress.tokens_per_second if progress else None,
         eta_s=_eta(step=step, steps=steps, pace=pace) if status.state in RUNNING else None,
         restarts=held.restarts if held else None,
         max_restarts=held.max_restarts if held else None,
@@ -254,21 +254,23 @@ def _chips(tpu: str | None) -> int | None:
 
 
 def _progress(seen: Observation) -> ProgressRead:
-    said = seen.progress
-    if said is None:
+    progress = seen.progress
+    if progress is None:
         why = "; ".join(one.why for one in seen.unread if one.what in ("log", "metrics", "checkpoints", "record"))
         return ProgressRead(read=False, why=why)
     return ProgressRead(
         read=True,
         why="",
-        source=said.source,
-        said_at=_time_text(said.said_at),
-        saved_step=said.saved_step,
-        resumed_from=said.resumed_from,
-        resumed_order=None if said.resumed_from is None else said.resumed_order or order_of(seen.jobset or seen.was),
-        no_target_steps=said.no_target_steps,
-        not_finite_steps=said.not_finite_steps,
-        zero_loss_steps=said.zero_loss_steps,
+        source=progress.source,
+        said_at=_time_text(progress.said_at),
+        saved_step=progress.saved_step,
+        resumed_from=progress.resumed_from,
+        resumed_order=None
+        if progress.resumed_from is None
+        else progress.resumed_order or order_of(seen.jobset or seen.was),
+        no_target_steps=progress.no_target_steps,
+        not_finite_steps=progress.not_finite_steps,
+        zero_loss_steps=progress.zero_loss_steps,
     )
 
 

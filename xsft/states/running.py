@@ -40,18 +40,20 @@ DescribedState = tuple[State, str]
 
 def trainer(seen: Observation, *, now: str, stall_factor: float) -> DescribedState:
     """Return the state by the trainer's lines; without any, `training` with a reason."""
-    said = seen.progress
+    progress = seen.progress
     if is_work(seen):
         return "training", "cpu-job"
-    if said is None or (said.phase is None and said.step is None and said.source in {"metrics", "checkpoints"}):
+    if progress is None or (
+        progress.phase is None and progress.step is None and progress.source in {"metrics", "checkpoints"}
+    ):
         return "training", "progress-not-read"  # before the first step there is neither; only the log shows it
-    doing = _doing(said)
+    doing = _doing(progress)
     if doing[0] == "starting" and seen.jobset is not None and not seen.jobset.ours:
         return "training", "trainer-silent"  # any program may run in a JobSet of plain xpk
-    stalled = _stalled(seen, said, doing[0], now=now, stall_factor=stall_factor)
+    stalled = _stalled(seen, progress, doing[0], now=now, stall_factor=stall_factor)
     if stalled:
         return "stalled", stalled
-    nothing = worthless(said, asked=steps_asked(seen)) if doing[0] in {"training", "saving"} else None
+    nothing = worthless(progress, asked=steps_asked(seen)) if doing[0] in {"training", "saving"} else None
     return (doing[0], nothing) if nothing and doing[1] != "aborting" else doing
 
 
@@ -61,46 +63,46 @@ def is_work(seen: Observation) -> bool:
     return held is not None and held.work is not None
 
 
-def _doing(said: Progress) -> DescribedState:
-    if said.phase == "ended":
-        return "saving", "data-ended" if said.data_ended else "ending"
-    if said.aborted is not None:
+def _doing(progress: Progress) -> DescribedState:
+    if progress.phase == "ended":
+        return "saving", "data-ended" if progress.data_ended else "ending"
+    if progress.aborted is not None:
         return "training", "aborting"
-    if said.phase == "saving":
+    if progress.phase == "saving":
         return "saving", ""
-    if said.phase == "compiling" or (said.phase in {"training", "evaluating"} and said.step is None):
+    if progress.phase == "compiling" or (progress.phase in {"training", "evaluating"} and progress.step is None):
         return "compiling", ""
-    if said.phase in {"training", "evaluating"} or (said.phase is None and said.step is not None):
-        return "training", "evaluating" if said.phase == "evaluating" else ""
+    if progress.phase in {"training", "evaluating"} or (progress.phase is None and progress.step is not None):
+        return "training", "evaluating" if progress.phase == "evaluating" else ""
     return "starting", "trainer-starting"
 
 
-def _stalled(seen: Observation, said: Progress, state: State, *, now: str, stall_factor: float) -> str | None:
+def _stalled(seen: Observation, progress: Progress, state: State, *, now: str, stall_factor: float) -> str | None:
     """Return the reason if the trainer has been silent for too long, else None.
 
     Silence ends when the log was read, because later lines are unknown. A line from the future shows a wrong clock, not
     silence.
     """
-    if said.source != "log":
+    if progress.source != "log":
         return None
-    heard = said.said_at or said.began_at or latest(*started_at(current(seen)))
-    silence = seconds_since(heard, seen, earliest(now, seen.observed_at, said.read_at))
-    if silence is None or silence <= _patience(said, state, stall_factor):
+    heard = progress.said_at or progress.began_at or latest(*started_at(current(seen)))
+    silence = seconds_since(heard, seen, earliest(now, seen.observed_at, progress.read_at))
+    if silence is None or silence <= _patience(progress, state, stall_factor):
         return None
-    if state == "training" and said.phase == "evaluating":
+    if state == "training" and progress.phase == "evaluating":
         return "eval-hangs"
     return {"starting": "no-output", "compiling": "no-first-step", "saving": "save-hangs"}.get(state, "no-step")
 
 
-def _patience(said: Progress, state: State, stall_factor: float) -> float:
+def _patience(progress: Progress, state: State, stall_factor: float) -> float:
     """Seconds."""
     if state in {"starting", "compiling"}:
         return START_SILENCE_S
     if state == "saving":
         return SAVE_SILENCE_S
-    if said.phase == "evaluating":
+    if progress.phase == "evaluating":
         return EVAL_SILENCE_S
-    step = said.step_seconds
+    step = progress.step_seconds
     if step is None or not isfinite(step) or step <= 0:
         return UNKNOWN_STEP_SILENCE_S
     return max(stall_factor * step, STEP_SILENCE_S)

@@ -65,14 +65,14 @@ def server_state(server: RunObject, pods: Sequence[Pod] | None) -> ServerState:
 
 def _reason(server: RunObject, pods: Sequence[Pod] | None) -> tuple[State, str]:
     """Return state and reason of a server that does not answer. A reason in a pod has priority over the deadline."""
-    here = [pod for pod in pods or () if not pod.deleting]
-    if named := _trouble(here):
+    current = [pod for pod in pods or () if not pod.deleting]
+    if named := _trouble(current):
         return "starting", named
     if _is_late(server):
         return "stalled", "start-deadline"
-    if any(_copies(one) for pod in here for one in pod.containers):
+    if any(_copies(one) for pod in current for one in pod.containers):
         return "starting", "copying-weights"
-    if not here or trouble(here):
+    if not current or trouble(current):
         return "starting", "pods-not-ready"
     return ("stalled", "health-failing") if _was_ready(server) else ("starting", "loading-model")
 

@@ -20,23 +20,22 @@ WORTHLESS: frozenset[str] = frozenset({"no-target-tokens", "loss-not-finite"})
 """Reasons for which a run has failed, whatever its exit status; a running one will fail."""
 
 
-def worthless(said: Progress | None, *, asked: int | None) -> Worthless | None:
+def worthless(progress: Progress | None, *, asked: int | None) -> Worthless | None:
     """Return such a reason; None if nothing shows one. `asked`: requested steps."""
-    if said is None:
+    if progress is None:
         return None
-    least = min(ENOUGH, _all_of_them(said, asked) or ENOUGH)
-    if said.no_target_steps >= least:
+    least = min(ENOUGH, _all_of_them(progress, asked) or ENOUGH)
+    if progress.no_target_steps >= least:
         return "no-target-tokens"
-    return "loss-not-finite" if said.not_finite_steps >= least else None
+    return "loss-not-finite" if progress.not_finite_steps >= least else None
 
 
-def text_of(said: Progress | ProgressRead, reason: str) -> str:
+def text_of(progress: Progress | ProgressRead, reason: str) -> str:
     """Return the explanation, one clause. `reason`: of WORTHLESS."""
     if reason == "no-target-tokens":
-        return (
-            f"{said.no_target_steps} steps in a row had no target token (total_weights: 0) and taught the model nothing"
-        )
-    return f"the loss of {said.not_finite_steps} steps was NaN or infinite, and MaxText was configured to continue"
+        count = progress.no_target_steps
+        return f"{count} steps in a row had no target token (total_weights: 0) and taught the model nothing"
+    return f"the loss of {progress.not_finite_steps} steps was NaN or infinite, and MaxText was configured to continue"
 
 
 def doubts(row: Row) -> tuple[Problem, ...]:
@@ -61,9 +60,9 @@ def zero_loss_warning(run_name: str, steps: int) -> Problem:
     return warning("loss-zero", run_name, message, fix)
 
 
-def _all_of_them(said: Progress, asked: int | None) -> int:
+def _all_of_them(progress: Progress, asked: int | None) -> int:
     """Return the steps of this process if it has completed its last step; else 0."""
-    over = said.data_ended or said.phase == "ended" or (asked is not None and (said.step or 0) >= asked)
+    over = progress.data_ended or progress.phase == "ended" or (asked is not None and (progress.step or 0) >= asked)
     return (
-        max(0, (said.step or 0) - (said.resumed_from or 0)) if over else 0
+        max(0, (progress.step or 0) - (progress.resumed_from or 0)) if over else 0
     )  # 0 if it resumed from the last checkpoint

@@ -33,8 +33,8 @@ def cluster_receipt(seen: Observation, lines: Iterable[LoggedLine], *, first: in
             fold.take(event, at=at)
         resumed = event.step if isinstance(event, Restored) else resumed
     receipt = fold.receipt(until=until)
-    told = replace(receipt, seconds={**receipt.seconds, "queued": max(0.0, began - created)})
-    counted = _with_earlier_steps(told, resumed - first) if resumed > first and again else told
+    with_queue = replace(receipt, seconds={**receipt.seconds, "queued": max(0.0, began - created)})
+    counted = _with_earlier_steps(with_queue, resumed - first) if resumed > first and again else with_queue
     return replace(counted, notes=tuple(_receipt_notes(seen, resumed=max(0, resumed - first), told=receipt.steps > 0)))
 
 

@@ -25,15 +25,15 @@ def conversion_plan(run: Run, facts: Facts | None = None) -> ConversionPlan | No
     facts = facts or Facts()
     source_bytes = facts.source.weights_bytes if facts.source else None
     tries = facts.tries or TriesFacts()
-    there = run.next_try or run.converted
+    folder = run.next_try or run.converted
     return ConversionPlan(
         run_name=stage_name(run_name=run.run_name, stage=STAGE),
         training=run.run_name,
         output=run.output,
         inputs=run.conversion,
         first=run.converted,
-        directory=there,
-        argv=_conversion_argv(run, run.conversion, there),
+        directory=folder,
+        argv=_conversion_argv(run, run.conversion, folder),
         estimate=estimate(run.conversion, lazy=_is_lazy(run), source_bytes=source_bytes),
         whole=run.checkpoint if facts.checkpoint and facts.checkpoint.status == "read" else None,
         recorded=tries.recorded,

@@ -98,10 +98,10 @@ def held_out_keys(run: Run, stage: EvaluateStage) -> dict[str, Value]:
 
 def measured_argv(trained: Sequence[str], keys: Mapping[str, Value]) -> tuple[str, ...]:
     """Return the trainer's command line for a measurement, with these keys in place of its own."""
-    here = {**MEASURED, **keys}
-    gone = (*_TRAINING_ONLY, *(f"{key}=" for key in here))
+    measurement_keys = {**MEASURED, **keys}
+    gone = (*_TRAINING_ONLY, *(f"{key}=" for key in measurement_keys))
     kept = (word for word in trained if not word.startswith(gone))
-    given = {key: located(value) if isinstance(value, str) else value for key, value in here.items()}
+    given = {key: located(value) if isinstance(value, str) else value for key, value in measurement_keys.items()}
     return (*kept, *(argument(key, value) for key, value in given.items()))
 
 

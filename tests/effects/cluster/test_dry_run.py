@@ -106,5 +106,5 @@ def test_limits_that_the_namespace_adds_are_reported_and_its_own_are_not() -> No
     stored = {"spec": {"containers": [WORKER, {"name": "sidecar"}], "initContainers": [helper]}}
     (problem,) = pod_problems(Answers((201, stored)).api, JOBSET)
     assert (problem.id, problem.where) == ("limit-range-default", "namespace")
-    assert "limits the container helper to cpu=2, memory=1Gi, which the run does not ask for" in problem.message
+    assert "limits the container helper to cpu=2, memory=1Gi, which the run does not set" in problem.message
     assert "kubectl --context lab -n team get limitrange -o yaml" in problem.fix

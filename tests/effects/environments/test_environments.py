@@ -46,10 +46,10 @@ def test_the_compiler_lock_is_maxtexts_and_libtpu_at_the_images_pin() -> None:
 
 def test_the_compiler_is_refused_where_libtpu_has_no_wheel() -> None:
     spec = environment_for("compiler")
-    refuse_platform(spec, here="Linux x86_64")
+    refuse_platform(spec, current="Linux x86_64")
     with pytest.raises(EnvironmentMissing, match="Linux x86_64 only; this machine is Darwin arm64"):
-        refuse_platform(spec, here="Darwin arm64")
-    refuse_platform(environment_for("maxtext"), here="Darwin arm64")
+        refuse_platform(spec, current="Darwin arm64")
+    refuse_platform(environment_for("maxtext"), current="Darwin arm64")
 
 
 def test_the_xpk_lock_holds_the_release_that_plans_are_rendered_with() -> None:

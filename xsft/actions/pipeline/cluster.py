@@ -82,9 +82,9 @@ def submit_job(plan: Planned, stage: _Job, *, connect: Connect) -> Submission:
 def begun(done: Submission, *, why: str) -> StageEnd:
     """Return the end of a call that created or adopted an object."""
     named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name
-    said = f"{named} is already running" if done.action == "adopted" else why
+    reason = f"{named} is already running" if done.action == "adopted" else why
     state: StageState = "done" if done.action == "finished" else "running"
-    return StageEnd(action=stage_action(done.action), state=state, why=said, warnings=())
+    return StageEnd(action=stage_action(done.action), state=state, why=reason, warnings=())
 
 
 def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None:

@@ -46,9 +46,11 @@ class ExportHere:
 
     def plan(self) -> StagePlan:
         route, (hub, output) = self._route(), destination(self._asked.to)
-        here = plan_ahead(route.trained, route.asked, step=self._steps, output=None if route.is_remote else output)
+        local_plan = plan_ahead(
+            route.trained, route.asked, step=self._steps, output=None if route.is_remote else output
+        )
         asked = replace(route.asked, hub=hub)
-        made = plan_ahead(route.trained, asked, step=self._steps, output=output, folder=here.first)
+        made = plan_ahead(route.trained, asked, step=self._steps, output=output, folder=local_plan.first)
         return StagePlan(name=self.name, run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
 
     def find(self) -> StageFound:

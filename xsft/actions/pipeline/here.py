@@ -139,7 +139,7 @@ class TrainHere:
         made = self._plan()
         print_problems(p for p in api.accepted(made) if p.severity == "warning")
         try:
-            result, picture = train_here(made, machine=self._machine, told=sys.stderr)
+            result, picture = train_here(made, machine=self._machine, messages=sys.stderr)
         except Refused as refused:
             return adopted_or_raise(refused)
         show_result(made, result, picture=picture, stream=sys.stderr)

@@ -29,12 +29,12 @@ def wait_for_server(
     """Return when /health answers, as the readiness of its pod says. Raises RunFailed if the server cannot start or is
     deleted, TimedOut.
     """
-    began, told = clock.monotonic(), ""
+    began, last_why = clock.monotonic(), ""
     while True:
         now = found(cluster, plan)
-        if now.why != told:
+        if now.why != last_why:
             say(f"{plan.run_name}: {now.why}")
-            told = now.why
+            last_why = now.why
         match now.state:
             case "done":
                 return

@@ -17,8 +17,8 @@ def attempt_of(hit: FoldedRun, *, name: str, attempt: int | None) -> Observation
     if attempt is None:
         by_name = {one.jobset.name: one for one in hit.attempts if one.jobset}
         return by_name.get(name, hit.seen) if name != hit.row.run_name else hit.seen
-    there = [one for one in hit.attempts if number_of(one) == attempt]
-    return next((one for one in there if one.jobset is not None), there[0] if there else None)
+    matching = [one for one in hit.attempts if number_of(one) == attempt]
+    return next((one for one in matching if one.jobset is not None), matching[0] if matching else None)
 
 
 def number_of(seen: Observation) -> int | None:
@@ -35,9 +35,9 @@ def no_attempt(hit: FoldedRun, asked: int, *, gone: str, fix: str) -> UsageError
     """Return the error for an attempt that never existed, or is gone. `gone`: what its absence means for the request;
     `fix`: what to do."""
     run = hit.row.run_name
-    there = {number: one.jobset is not None for one in hit.attempts if (number := number_of(one)) is not None}
-    if asked in there or 0 < asked < max(there, default=0):
+    has_jobset = {number: one.jobset is not None for one in hit.attempts if (number := number_of(one)) is not None}
+    if asked in has_jobset or 0 < asked < max(has_jobset, default=0):
         return UsageError(f"Attempt {asked} of {run} has no JobSet, {gone}.", fix=fix)
-    known = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(there.items()))
+    known = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(has_jobset.items()))
     message = f"{run} has no attempt {asked}. Known submissions: {known or 'none'}."
     return UsageError(message, fix="Pass one of them to --attempt, or omit it for the newest.")

@@ -50,9 +50,9 @@ def explained(name: str, *, world: WhyWorld, attempt: int | None = None) -> Expl
         hit = _submission(look_up(world.query, name), name=name, attempt=attempt, world=world)
         _require_its_cluster(hit.seen, hit.row)
         evidence = world.gather(hit)
-    told = explain_state(evidence, now=world.query.now())
-    _keep(hit, evidence, told, world)
-    return Explained(row=hit.row, evidence=evidence, explanation=told)
+    explanation = explain_state(evidence, now=world.query.now())
+    _keep(hit, evidence, explanation, world)
+    return Explained(row=hit.row, evidence=evidence, explanation=explanation)
 
 
 def _submission(hit: FoldedRun, *, name: str, attempt: int | None, world: WhyWorld) -> FoldedRun:

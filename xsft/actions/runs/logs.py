@@ -79,10 +79,10 @@ def found_lines(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: b
         raise no_attempt(hit, asked.attempt or 0, gone=GONE, fix=GONE_FIX)
     jobset = _jobset(seen)
     roles = roles_for(jobset, asked)
-    told = _texts(
+    lines = _texts(
         world.lines(seen, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
     )
-    return FoundLog(seen=seen, lines=told, names=tuple(role_text(jobset, role) for role in roles))
+    return FoundLog(seen=seen, lines=lines, names=tuple(role_text(jobset, role) for role in roles))
 
 
 def _find_run(name: str, world: LogsWorld) -> FoldedRun:
@@ -93,7 +93,7 @@ def _find_run(name: str, world: LogsWorld) -> FoldedRun:
 
 def _followed(name: str, world: LogsWorld) -> FoldedRun:
     """Return the run to follow; wait while its cluster does not answer for a while."""
-    said = ""
+    last_reason = ""
     while True:
         try:
             hit = _find_run(name, world)
@@ -105,8 +105,8 @@ def _followed(name: str, world: LogsWorld) -> FoldedRun:
             if failed.again != "helps":
                 raise
             why = failed.message
-        if why != said:
-            said = why
+        if why != last_reason:
+            last_reason = why
             world.say(f"{why} Still waiting.")
         world.pause(AGAIN_S)
 

@@ -44,11 +44,11 @@ def read_receipt(runs: Runs, hit: FoldedRun) -> Receipt | None:
     recorded = _recorded_attempts(runs, hit, output)
     if hit.seen.on_this_machine:
         return whole_receipt(recorded)
-    there = {one.jobset.uid: one for one in hit.attempts if one.jobset}
+    by_uid = {one.jobset.uid: one for one in hit.attempts if one.jobset}
     known = {one.uid: one for one in recorded if one.uid}
-    attempts = [*known.values(), *(Attempt(number=0, uid=uid) for uid in there if uid not in known)]
-    read = [_with_receipt(runs, one, seen=there.get(one.uid or ""), output=output) for one in attempts]
-    gone = sum(one.receipt is None and one.uid not in there for one in read)
+    attempts = [*known.values(), *(Attempt(number=0, uid=uid) for uid in by_uid if uid not in known)]
+    read = [_with_receipt(runs, one, seen=by_uid.get(one.uid or ""), output=output) for one in attempts]
+    gone = sum(one.receipt is None and one.uid not in by_uid for one in read)
     whole = whole_receipt([one for one in read if one.receipt])
     return replace(whole, notes=(*whole.notes, _gone(gone))) if whole and gone else whole
 

@@ -82,17 +82,17 @@ def submitted(plan: Planned, *, connect: Connect, ask: Callable[[str], bool] | N
     does.
     """
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
-    told, warnings = _Told(), tuple(p for p in for_submission(plan.problems) if p.severity == "warning")
+    printer, warnings = _Told(), tuple(p for p in for_submission(plan.problems) if p.severity == "warning")
     try:
         with shown("submit") as progress:
-            asking = partial(_confirm, ask=ask, progress=progress, told=told, warnings=warnings)
+            asking = partial(_confirm, ask=ask, progress=progress, printer=printer, warnings=warnings)
             with when_interrupted(NOTHING_CREATED):
                 submitter = connect(progress=progress, confirm=asking)
             done = submitter.submit(plan)
     except XsftError:
-        told.tell(warnings)
+        printer.tell(warnings)
         raise
-    _warn(done, warnings, told)
+    _warn(done, warnings, printer)
     return done
 
 
@@ -122,14 +122,14 @@ def _confirm(
     *,
     ask: Callable[[str], bool] | None,
     progress: ProgressView,
-    told: _Told,
+    printer: _Told,
     warnings: tuple[Problem, ...],
 ) -> None:
     """Print what would be created and ask. Raises Refused if the answer is no."""
     if ask is None:
         return
     progress.pause()
-    told.tell((*warnings, *proposal.problems))
+    printer.tell((*warnings, *proposal.problems))
     sys.stderr.writelines(f"{line}\n" for line in _proposed(proposal))
     with when_interrupted(NOTHING_CREATED):
         agreed = ask(f"{_takes(proposal.plan)}? [y/N] ")
@@ -163,10 +163,10 @@ def _takes(plan: Planned) -> str:
             return f"Take {job.cpus} CPUs and {job.memory_quantity} of memory from queue {run.queue}"
 
 
-def _warn(done: Submission, of_the_plan: tuple[Problem, ...], told: _Told) -> None:
+def _warn(done: Submission, of_the_plan: tuple[Problem, ...], printer: _Told) -> None:
     """Print the warnings; those of the plan only for a new JobSet, since they change nothing about an existing one."""
     new = done.action in ("created", "attempt")
-    told.tell((*(of_the_plan if new else ()), *done.problems))
+    printer.tell((*(of_the_plan if new else ()), *done.problems))
     print_problems([p for p in done.problems if p.severity == "note" and p.kind == "unread"])
     if of_the_plan and not new:
         count = counted(len(of_the_plan), "warning")

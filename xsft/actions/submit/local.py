@@ -43,9 +43,9 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
 
     Raises RunFailed if it failed or ended short, Refused and EnvironmentMissing as `run_local` does.
     """
-    told = stderr or sys.stderr
-    result, picture = train_here(plan, machine=machine, told=told)
-    show_result(plan, result, picture=picture, stream=told if json or result.outcome != "completed" else sys.stdout)
+    messages = stderr or sys.stderr
+    result, picture = train_here(plan, machine=machine, messages=messages)
+    show_result(plan, result, picture=picture, stream=messages if json or result.outcome != "completed" else sys.stdout)
     match result.outcome:
         case "completed":
             if json:
@@ -57,11 +57,11 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
             raise RunFailed(failure(result), fix=next_step(result))
 
 
-def train_here(plan: Plan, *, machine: Machine | None, told: TextIO) -> tuple[LocalResult, Path | None]:
+def train_here(plan: Plan, *, machine: Machine | None, messages: TextIO) -> tuple[LocalResult, Path | None]:
     """Train, unless the run is finished; return the result and the picture of its losses. Warnings and progress go to
     stderr. Raises as `run_local` does.
     """
-    result = already_done(plan) or _trained(plan, machine, told)
+    result = already_done(plan) or _trained(plan, machine, messages)
     print_problems(w for w in result.warnings if w.id != "no-pid-namespace")
     print_problems(_indexed(result, machine))
     return result, _keep_picture(result) if result.outcome == "completed" else None
@@ -166,10 +166,10 @@ def submit_document(plan: Plan, result: LocalResult, *, picture: Path | None) ->
     }
 
 
-def _trained(plan: Plan, machine: Machine | None, told: TextIO) -> LocalResult:
+def _trained(plan: Plan, machine: Machine | None, messages: TextIO) -> LocalResult:
     machine = machine or machine_of_plan(plan)
     print_problems(machine.contain().warnings)
-    with live(steps=plan.run.spec.train.steps, stream=told, monotonic=monotonic) as on_event:
+    with live(steps=plan.run.spec.train.steps, stream=messages, monotonic=monotonic) as on_event:
         return run_local(plan, machine=machine, on_event=on_event)
 
 

@@ -121,11 +121,11 @@ class After(Struct, frozen=True, kw_only=True):
 def after_plan(plan: Planned, *, patience: WaitLimits, log: TextIO, follow: bool) -> After:
     """Return how to wait for the plan's run; only its cluster and namespace are read. `follow`: also write its log."""
     runs = runs_at(plan)
-    query, here = changes_of(runs)
+    query, clock_of_run = changes_of(runs)
     return After(
         query=query,
         patience=patience,
-        clock=here,
+        clock=clock_of_run,
         say=print_to_stderr,
         lines=Logs(runs=runs, trouble=print_to_stderr).follow if follow else None,
         log=log,

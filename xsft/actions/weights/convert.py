@@ -61,12 +61,12 @@ def look_for_cluster(workload: api.Loaded) -> tuple[ConversionPlan, Intent, tupl
     conversion does not ask the hub."""
     (intent,) = api.intend((workload,))
     asked = asked_of(workload, intent)
-    said: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()
     if asked.whole is None and not asked.inputs.source.is_folder:
-        source, said = told_of_pods(asked, has_secret=workload.spec.secrets.hf_token is not None)
+        source, problems = told_of_pods(asked, has_secret=workload.spec.secrets.hf_token is not None)
         (intent,) = api.intend((workload,), hub=answered(source))
         asked = asked_of(workload, intent)
-    return asked, intent, (*intent.problems, *said)
+    return asked, intent, (*intent.problems, *problems)
 
 
 def told_of_pods(plan: ConversionPlan, *, has_secret: bool) -> tuple[SourceFacts | None, tuple[Problem, ...]]:

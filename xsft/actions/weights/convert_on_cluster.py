@@ -75,8 +75,8 @@ def convert_cluster(
 
 def _report_found_checkpoint(made: ConversionPlan, *, as_json: bool) -> int:
     def document(noted: tuple[Problem, ...]) -> Document:
-        why, there = "it already exists", made.whole
-        return CONVERT, conversion_fields(made, action="finished", why=why, checkpoint=there, problems=noted)
+        why, checkpoint = "it already exists", made.whole
+        return CONVERT, conversion_fields(made, action="finished", why=why, checkpoint=checkpoint, problems=noted)
 
     text = f"{made.inputs.source.repo} for {made.inputs.model}: found; nothing was sent\ncheckpoint  {made.whole}\n"
     return report_found(made.output, run_name=made.run_name, as_json=as_json, document=document, text=text)

@@ -48,8 +48,8 @@ def place_arguments(parser: argparse.ArgumentParser) -> None:
         " this machine with your gcloud login, for up to an hour. An existing cluster is refused. Your kubeconfig does"
         " not change."
     )
-    said = "; ".join(f"{name}: {what}" for name, what in PLACE_ACTIONS.items())
-    parser.add_argument("action", choices=tuple(PLACE_ACTIONS), help=said)
+    actions = "; ".join(f"{name}: {what}" for name, what in PLACE_ACTIONS.items())
+    parser.add_argument("action", choices=tuple(PLACE_ACTIONS), help=actions)
     parser.add_argument(
         "name",
         nargs="?",

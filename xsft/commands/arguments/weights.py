@@ -38,8 +38,8 @@ def data_arguments(parser: argparse.ArgumentParser) -> None:
         "readable from this machine; `--set data.hf_train_files=FILE` names a local copy. Exit status 2 if MaxText "
         "refuses the data, or inspect found an error."
     )
-    said = "; ".join(f"{name}: {what}" for name, what in DATA_ACTIONS.items())
-    parser.add_argument("action", choices=tuple(DATA_ACTIONS), help=said)
+    actions = "; ".join(f"{name}: {what}" for name, what in DATA_ACTIONS.items())
+    parser.add_argument("action", choices=tuple(DATA_ACTIONS), help=actions)
     parser.add_argument("file", type=a_name, metavar="FILE", help="workload YAML")
     add_settings(parser)
     add_json(parser)
@@ -69,8 +69,8 @@ def image_arguments(parser: argparse.ArgumentParser) -> None:
         "adds the code (code-HASH). The hashes are computed from the content; an existing image is not built again. "
         "A workload uses it with `image: {name: post_training}`. Only push writes a file: the lock file."
     )
-    said = "; ".join(f"{name}: {what}" for name, what in IMAGE_ACTIONS.items())
-    parser.add_argument("action", choices=tuple(IMAGE_ACTIONS), help=said)
+    actions = "; ".join(f"{name}: {what}" for name, what in IMAGE_ACTIONS.items())
+    parser.add_argument("action", choices=tuple(IMAGE_ACTIONS), help=actions)
     parser.add_argument(
         "--image", type=a_name, default="post_training", metavar="NAME", help="folder in images/ (default: %(default)s)"
     )
@@ -142,8 +142,8 @@ def checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
         "<output>/<RUN>-export/, with the tokenizer and chat template of the training. It is complete when it is "
         "verified."
     )
-    said = "; ".join(f"{name}: {what}" for name, what in CHECKPOINT_ACTIONS.items())
-    parser.add_argument("action", choices=tuple(CHECKPOINT_ACTIONS), help=said)
+    actions = "; ".join(f"{name}: {what}" for name, what in CHECKPOINT_ACTIONS.items())
+    parser.add_argument("action", choices=tuple(CHECKPOINT_ACTIONS), help=actions)
     parser.add_argument(
         "what", type=a_name, metavar="PATH|FILE|RUN", help="checkpoint, workload YAML, or name of a run"
     )

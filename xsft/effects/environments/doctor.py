@@ -42,8 +42,8 @@ def checked_machine() -> CheckedMachine:
 
 def examine(machine: CheckedMachine) -> tuple[ToolCheck, ...]:
     """Return the result of every check, in the order of the table."""
-    here = (_python(machine), _uv(machine), *(_check_environment(machine, spec=spec) for spec in machine.specs))
-    return (*here, _check_disk(machine), *tool_checks(machine.run))
+    local_checks = (_python(machine), _uv(machine), *(_check_environment(machine, spec=spec) for spec in machine.specs))
+    return (*local_checks, _check_disk(machine), *tool_checks(machine.run))
 
 
 def is_ok(checks: tuple[ToolCheck, ...]) -> bool:

@@ -96,11 +96,11 @@ def repair(name: str, *, progress: ShowLine) -> BuiltEnvironment:
     return _build(name, progress=progress, verify=True)
 
 
-def refuse_platform(spec: EnvironmentSpec, *, here: str) -> None:
+def refuse_platform(spec: EnvironmentSpec, *, current: str) -> None:
     """Raise EnvironmentMissing if the environment has no packages for this platform, `Darwin arm64`."""
-    if spec.platform and spec.platform != here:
+    if spec.platform and spec.platform != current:
         raise EnvironmentMissing(
-            f"the {spec.name} environment exists for {spec.platform} only; this machine is {here}",
+            f"the {spec.name} environment exists for {spec.platform} only; this machine is {current}",
             fix=f"run it on a machine with {spec.platform}: a laptop or a virtual machine, without a TPU",
         )
 
@@ -112,7 +112,7 @@ def default_cache() -> Path:
 
 def _build(name: str, *, progress: ShowLine, verify: bool) -> BuiltEnvironment:
     spec = environment_for(name)
-    refuse_platform(spec, here=f"{platform.system()} {platform.machine()}")
+    refuse_platform(spec, current=f"{platform.system()} {platform.machine()}")
     place = envbuild.BuildPlace(cache=default_cache(), env=own_environment(), home=Path.home())
     return envbuild.build(spec, place, progress=progress, verify=verify)
 

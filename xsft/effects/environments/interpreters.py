@@ -86,13 +86,13 @@ def probe(path: Path, *, env: Mapping[str, str]) -> Interpreter | None:
     """
     try:
         done = run((str(path), "-I", "-S", "-c", PROBE), env=env, timeout_s=PROBE_TIMEOUT_S)
-        said = json.loads(done.stdout) if done.ok else None
+        report = json.loads(done.stdout) if done.ok else None
     except (EnvironmentMissing, TimedOut, ValueError):
         return None
-    if not said or not said["usable"]:
+    if not report or not report["usable"]:
         return None
-    major, minor, micro = said["version"]
-    return Interpreter(path=Path(said["path"]), version=(major, minor, micro), makes_venv=said["makes_venv"])
+    major, minor, micro = report["version"]
+    return Interpreter(path=Path(report["path"]), version=(major, minor, micro), makes_venv=report["makes_venv"])
 
 
 def how_to_get(minor: Minor) -> str:

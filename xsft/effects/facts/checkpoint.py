@@ -97,9 +97,9 @@ def _with_layers(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> 
 
 def _torn(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> str | None:
     """Return why the checkpoint is incomplete, or None."""
-    told = interrupted(found.path)
+    reason = interrupted(found.path)
     names = storage.names(found.path) if found.use_ocdbt else storage.folders_with(found.path, OWN)
-    return told or missing_arrays(read.arrays, names, ocdbt=found.use_ocdbt) or read.lost
+    return reason or missing_arrays(read.arrays, names, ocdbt=found.use_ocdbt) or read.lost
 
 
 def _has_manifest(path: str, storage: Storage) -> bool:

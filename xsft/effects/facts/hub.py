@@ -134,22 +134,22 @@ def read_json(session: Session, url: str) -> dict[str, Any]:
     return found
 
 
-def _problem(source: ConversionSource, told: HubAnswer, *, has_token: bool) -> Problem:
+def _problem(source: ConversionSource, answer: HubAnswer, *, has_token: bool) -> Problem:
     """Return the problem. The hub gives the same answer for a name that does not exist and for a private repository."""
     login = "Log in with `hf auth login`" if not has_token else "Log in as an account that has access"
-    if told.code == "RevisionNotFound":
+    if answer.code == "RevisionNotFound":
         message = f"{source.repo} has no revision {source.revision or BRANCH}."
         return error("hf-revision-unknown", REVISION, message, "Use a branch, a tag or a commit of the repository.")
-    if told.code == "GatedRepo" or (told.status == HTTPStatus.FORBIDDEN and has_token):
+    if answer.code == "GatedRepo" or (answer.status == HTTPStatus.FORBIDDEN and has_token):
         message = f"{source.repo} is gated, and the hub refuses {'this login' if has_token else 'anonymous readers'}."
         fix = f"Accept its terms at {ENDPOINT}/{source.repo}. {login}; xsft does not pass HF_TOKEN to MaxText."
         return error("hf-gated", REPO, message, fix)
-    if told.code == "RepoNotFound" or told.status in (HTTPStatus.NOT_FOUND, HTTPStatus.UNAUTHORIZED):
-        message = f"The hub has no repository {source.repo}, or it is private ({told})."
+    if answer.code == "RepoNotFound" or answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.UNAUTHORIZED):
+        message = f"The hub has no repository {source.repo}, or it is private ({answer})."
         return error(
             "hf-repo-unknown", REPO, message, f"Check the spelling. If it is private: {login[0].lower()}{login[1:]}."
         )
-    raise Unreachable(f"the hub returned {told} for {source.repo}", fix="Try again in a minute.")
+    raise Unreachable(f"the hub returned {answer} for {source.repo}", fix="Try again in a minute.")
 
 
 def _no_model_in_repo(source: ConversionSource) -> Problem:

@@ -93,10 +93,10 @@ def _tokenizer_access(name: str, *, env: Mapping[str, str], token: str | None) -
     return None
 
 
-def _no_tokenizer(name: str, told: HubAnswer) -> Problem | None:
-    if told.status not in (401, 403, 404):
+def _no_tokenizer(name: str, answer: HubAnswer) -> Problem | None:
+    if answer.status not in (401, 403, 404):
         return None
-    gated = told.code == "GatedRepo" or told.status == 403
+    gated = answer.code == "GatedRepo" or answer.status == 403
     what = "is gated" if gated else "does not exist on the hub, or is private"
     message = f"{name} {what}: your own login, or an anonymous reader, may not read it."
     fix = "Check the spelling. If it is private, log in with `hf auth login`."

@@ -64,7 +64,7 @@ def read_files(files: Sequence[Path], *, of: str, where: str, worker: Path = WOR
         copies = tuple(_copy(file) for file in files[:FILES])
     except OSError as failed:
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
-    return _facts_of_copies(copies, of=of, where=where, there=0, whole=len(files) <= FILES, worker=worker)
+    return _facts_of_copies(copies, of=of, where=where, beginning_bytes=0, whole=len(files) <= FILES, worker=worker)
 
 
 def read_bucket_files(files: Sequence[RowFile], *, of: str, where: str) -> DataFacts:
@@ -73,7 +73,7 @@ def read_bucket_files(files: Sequence[RowFile], *, of: str, where: str) -> DataF
         first = tuple((scratch / str(number), file) for number, file in enumerate(files[:BUCKET_FILES]))
         copies = every([partial(_partial, file, folder, of=of) for folder, file in first], threads=BUCKET_FILES)
         whole = len(files) <= BUCKET_FILES
-        return _facts_of_copies(copies, of=of, where=where, there=BUCKET_BYTES, whole=whole)
+        return _facts_of_copies(copies, of=of, where=where, beginning_bytes=BUCKET_BYTES, whole=whole)
 
 
 def _copy(file: Path) -> _Copy:
@@ -107,13 +107,13 @@ def _footer(file: RowFile) -> bytes:
 
 
 def _facts_of_copies(
-    copies: Sequence[_Copy], *, of: str, where: str, there: int, whole: bool, worker: Path = WORKER
+    copies: Sequence[_Copy], *, of: str, where: str, beginning_bytes: int, whole: bool, worker: Path = WORKER
 ) -> DataFacts:
     maxtext = environments.find_environment("maxtext")
     if maxtext is None:
         return DataFacts(problem=_not_read(where, f"MaxText's environment, which reads {of}, is not built."))
     try:
-        found = _ask_for_rows(str(maxtext.python), copies, of=of, there=there, worker=worker)
+        found = _ask_for_rows(str(maxtext.python), copies, of=of, beginning_bytes=beginning_bytes, worker=worker)
     except (XsftError, OSError, ValueError) as failed:
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
     pairs = tuple(zip(copies, found, strict=False))
@@ -136,7 +136,9 @@ def _count_all_rows(found: Sequence[tuple[_Copy, dict[str, Any]]], of: str) -> i
     return sum(count for count in known if count is not None) if None not in known else None
 
 
-def _ask_for_rows(python: str, files: Sequence[_Copy], *, of: str, there: int, worker: Path) -> list[dict[str, Any]]:
+def _ask_for_rows(
+    python: str, files: Sequence[_Copy], *, of: str, beginning_bytes: int, worker: Path
+) -> list[dict[str, Any]]:
     kept = own_cache() / f"{of}-rows" / f"{_digest_of_copies(files)}.json"
     try:
         return _ROWS.decode(kept.read_bytes())
@@ -144,7 +146,15 @@ def _ask_for_rows(python: str, files: Sequence[_Copy], *, of: str, there: int, w
         pass
     env = own_environment(HF_HOME=str(own_cache() / "huggingface"), **OFFLINE)
     # -I: neither the user's site nor the checkout can shadow pyarrow.
-    argv = (python, "-I", str(worker), of, str(ROWS), str(there), *(str(file.path.absolute()) for file in files))
+    argv = (
+        python,
+        "-I",
+        str(worker),
+        of,
+        str(ROWS),
+        str(beginning_bytes),
+        *(str(file.path.absolute()) for file in files),
+    )
     done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S)
     found = [json.loads(line) for line in done.stdout.splitlines()]  # NaN, too, which msgspec refuses
     if len(found) != len(files):
@@ -165,14 +175,18 @@ def _sampled(file: Path, found: dict[str, Any], *, first: bool) -> tuple[Sampled
 
 
 def _file_broken(file: _Copy, found: dict[str, Any], where: str) -> Problem:
-    said = found["error"][:300]
+    reported = found["error"][:300]
     if not file.whole:
-        return _not_read(where, f"the first {BUCKET_BYTES / 1e6:.0f} MB of {file.name} cannot be read alone: {said}")
-    if "not supported" in said and "Compression" in said:  # the library is missing; an image of the user's may have it
-        message = f"{file.name} cannot be read: MaxText's environment has no library for its compression ({said})."
+        return _not_read(
+            where, f"the first {BUCKET_BYTES / 1e6:.0f} MB of {file.name} cannot be read alone: {reported}"
+        )
+    if (
+        "not supported" in reported and "Compression" in reported
+    ):  # the library is missing; an image of the user's may have it
+        message = f"{file.name} cannot be read: MaxText's environment has no library for its compression ({reported})."
         fix = "Decompress the file, or compress it with gzip."
         return error("data-unreadable", where, message, fix, kind="disputable")
-    message = f"{file.name} cannot be read: {said}"
+    message = f"{file.name} cannot be read: {reported}"
     return error("data-unreadable", where, message, "Copy or write the file again.")
 
 

@@ -37,11 +37,11 @@ def absent(path: str, storage: Storage) -> CheckpointFacts:
     near = inside or _around(path, storage)
     holds = _list_contents(names) if names else _file_note(path, storage)
     weights = near is None and bool(holds) and _is_hugging_face(names or (path.rpartition("/")[2],))
-    told = f"; there is a checkpoint at {near}" if near else TO_CONVERT if weights else ""
+    hint = f"; there is a checkpoint at {near}" if near else TO_CONVERT if weights else ""
     if holds:
-        detail = f"{holds} without {METADATA}{told}"
+        detail = f"{holds} without {METADATA}{hint}"
         return CheckpointFacts(path=path, status="not-a-checkpoint", detail=detail, near=near, is_hugging_face=weights)
-    return CheckpointFacts(path=path, status="missing", detail=f"not found{told}", near=near)
+    return CheckpointFacts(path=path, status="missing", detail=f"not found{hint}", near=near)
 
 
 def step_folder(path: str) -> str:
@@ -75,10 +75,10 @@ def _uncommitted(folder: str, storage: Storage) -> str | None:
 def _interrupted_below(path: str, names: tuple[str, ...], storage: Storage) -> str | None:
     """Return why a save in this folder is unfinished: its name says so on a disk, its missing marker in a bucket."""
     for name in names:
-        if told := interrupted(name.rstrip("/")):
-            return told
+        if reason := interrupted(name.rstrip("/")):
+            return reason
     unfinished = ((step, _uncommitted(f"{path}/{step.rstrip('/')}", storage)) for step in _newest_steps(names))
-    return next((f"in {step} {told}" for step, told in unfinished if told), None)
+    return next((f"in {step} {reason}" for step, reason in unfinished if reason), None)
 
 
 def _file_note(path: str, storage: Storage) -> str:

@@ -173,8 +173,11 @@ def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _Config:
     config = _decoded(file) if file.exists() or not (folder / "tokenizer.json").exists() else _Config()
     more = folder / "special_tokens_map.json"
     if config.added_tokens_decoder is UNSET and more.is_file():
-        said = _decoded(more)
-        config = replace(config, **{role: getattr(said, role) for role in _ROLES if getattr(said, role) is not UNSET})
+        special_tokens = _decoded(more)
+        config = replace(
+            config,
+            **{role: getattr(special_tokens, role) for role in _ROLES if getattr(special_tokens, role) is not UNSET},
+        )
     if config.pad_token is UNSET and vocabulary.padding:
         return replace(config, pad_token=vocabulary.padding.pad_token)
     return config

@@ -53,11 +53,11 @@ def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names:
     own = tuple(path for path in taken if _is_own(records[path], run.conversion))
     found = {path: _judge_tries(look(items(path)), records[path], spec, facts) for path in own}
     broken = tuple(path for path, one in found.items() if one.status not in ("read", "unreadable"))
-    told = next((path for path in own if path not in broken), None)
-    recorded = records[told] if told else None
+    complete = next((path for path in own if path not in broken), None)
+    recorded = records[complete] if complete else None
     facts = replace(facts, tries=TriesFacts(taken=frozenset(taken), broken=broken, recorded=recorded))
-    if told:
-        return replace(facts, checkpoint=found[told])
+    if complete:
+        return replace(facts, checkpoint=found[complete])
     missing = CheckpointFacts(path=items(first), status="missing", detail="not found")
     return replace(facts, checkpoint=found[broken[-1]] if broken else missing)
 

@@ -24,8 +24,8 @@ def checkout(folder: Path) -> Checkout | None:
     """Return the checkout; None without a checkout, a first commit or git. Runs one process: `git status` shows
     both.
     """
-    said = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
-    lines = (said or "").splitlines()
+    status = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    lines = (status or "").splitlines()
     commit = next((line.removeprefix(_OID) for line in lines if line.startswith(_OID)), "(initial)")
     if commit == "(initial)":
         return None

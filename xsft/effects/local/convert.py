@@ -252,13 +252,13 @@ def _folder_size(directory: Path) -> int:
 def _judge_conversion(one: _Try, status: int, tail: Iterable[str]) -> _End:
     """Return the outcome, by the files that exist: the exit status proves neither success nor failure."""
     plan, after = one.plan, one.asked.look()
-    said = reason(tuple(tail)) or f"to_maxtext ended with exit status {status}"
+    why = reason(tuple(tail)) or f"to_maxtext ended with exit status {status}"
     if after.digest != plan.digest:
         return _End(outcome="failed", reason=f"{plan.inputs.source.repo} changed while it was converted")
     if after.whole != plan.checkpoint:
-        lacking = f"{said}, and {plan.checkpoint} is not the requested checkpoint: {after.why_not or 'not found'}"
-        return _End(outcome="failed", reason=said if status else lacking)
-    message = f"The checkpoint is complete; afterwards {said}."
+        lacking = f"{why}, and {plan.checkpoint} is not the requested checkpoint: {after.why_not or 'not found'}"
+        return _End(outcome="failed", reason=why if status else lacking)
+    message = f"The checkpoint is complete; afterwards {why}."
     warned = warning("failed-after-save", "model.hf", message, "Use the checkpoint; no second conversion is needed.")
     return _End(outcome="completed", warnings=(warned,) if status else ())
 
@@ -332,13 +332,13 @@ def _disk(plan: ConversionPlan, needs: ConversionEstimate, cache: Path) -> Itera
     """
     needed: dict[int, tuple[Path, int]] = {}
     for path, size in ((Path(plan.directory), needs.output), (cache, needs.download)):
-        there = next(parent for parent in (path, *path.parents) if parent.exists())
-        device = there.stat().st_dev
-        needed[device] = (there, needed.get(device, (there, 0))[1] + size)
-    for there, size in needed.values():
-        free = shutil.disk_usage(there).free
+        existing = next(parent for parent in (path, *path.parents) if parent.exists())
+        device = existing.stat().st_dev
+        needed[device] = (existing, needed.get(device, (existing, 0))[1] + size)
+    for existing, size in needed.values():
+        free = shutil.disk_usage(existing).free
         if free < size:
             takes, has = size_text(size), size_text(free)
-            message = f"Converting {plan.inputs.model} takes about {takes} of disk space at {there}; {has} is free."
+            message = f"Converting {plan.inputs.model} takes about {takes} of disk space at {existing}; {has} is free."
             fix = "Free some space or name another output; or accept the risk: checks: {conversion-disk: why}."
             yield error("conversion-disk", "output", message, fix)

@@ -129,22 +129,22 @@ def _parse_answers(found: Mapping[str, Any]) -> Answers:
     return Answers(passes=readings, vocabulary=_parse_vocabulary(found["vocabulary"]))
 
 
-def _data_refused(said: str) -> XsftError:
-    words = said if len(said) <= MOST_WORDS else f"{said[:MOST_WORDS]} …"
-    if _OFFLINE.search(said):
+def _data_refused(text: str) -> XsftError:
+    words = text if len(text) <= MOST_WORDS else f"{text[:MOST_WORDS]} …"
+    if _OFFLINE.search(text):
         fix = "Check the network, or name a copy: --set data.hf_path=json --set data.hf_train_files=FILE."
         return Unreachable(f"MaxText could not fetch the data: {words}", fix=fix)
-    if said.startswith(_NO_ROWS[0]) or (said.startswith(_NO_ROWS[1]) and said.endswith("Columns in the dataset: []")):
+    if text.startswith(_NO_ROWS[0]) or (text.startswith(_NO_ROWS[1]) and text.endswith("Columns in the dataset: []")):
         fix = "Check data.hf_train_files, data.hf_eval_files and the names of the splits."
         return SpecError((error("data-empty", "data", "The data has no rows.", fix),))
-    if _NO_TOKENIZER.search(said):
+    if _NO_TOKENIZER.search(text):
         message = f"The tokenizer cannot be loaded: {words.splitlines()[0]}"
         fix = "Name a folder with tokenizer.json and tokenizer_config.json, or a repository on the hub."
         return SpecError((error("tokenizer-unreadable", "model.tokenizer", message, fix),))
-    if said.startswith(_NO_COLUMNS):
+    if text.startswith(_NO_COLUMNS):
         message = "MaxText finds no columns in the first file: its JSON is broken, or it is one JSON array."
         return SpecError((error("data-unreadable", "data", message, "Write one JSON object a line."),))
-    if _UNREADABLE.search(said):
+    if _UNREADABLE.search(text):
         fix = "Check that data.hf_train_files and data.hf_eval_files are whole files of the format in data.hf_path."
         return SpecError((error("data-unreadable", "data", f"The files of the data cannot be read: {words}", fix),))
     fix = "Correct the data section; the words are MaxText's."

@@ -21,11 +21,11 @@ def judge_end(watch: Watch, *, steps: int, status: int) -> TrainerEnd:
     the trainer's exit status.
     """
     why = reason(tuple(watch.tail))
-    said = watch.said
-    nothing = None if said.aborted else worthless(said, asked=steps)
+    printed = watch.said
+    nothing = None if printed.aborted else worthless(printed, asked=steps)
     if nothing:
         crashed = f"; it ended with exit status {status} ({why or 'cause unknown'})" if status else ""
-        return TrainerEnd(outcome="failed", reason=f"{text_of(said, nothing)}{crashed}", state_reason=nothing)
+        return TrainerEnd(outcome="failed", reason=f"{text_of(printed, nothing)}{crashed}", state_reason=nothing)
     if status != 0:
         return _crashed(watch, steps=steps, status=status, why=why)
     if watch.last_step < steps:
@@ -53,9 +53,9 @@ def ended_then(attempt: Attempt, *, steps: int) -> TrainerEnd:
     """
     if attempt.state_reason in WORTHLESS:
         return TrainerEnd(outcome="failed", reason=attempt.reason, state_reason=attempt.state_reason)
-    said = whole_log(Path(attempt.log))
-    nothing = None if said.aborted else worthless(said, asked=steps)
-    return TrainerEnd(outcome="failed", reason=text_of(said, nothing), state_reason=nothing) if nothing else DONE
+    printed = whole_log(Path(attempt.log))
+    nothing = None if printed.aborted else worthless(printed, asked=steps)
+    return TrainerEnd(outcome="failed", reason=text_of(printed, nothing), state_reason=nothing) if nothing else DONE
 
 
 def warnings_of(watch: Watch) -> tuple[Problem, ...]:

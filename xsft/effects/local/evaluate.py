@@ -83,8 +83,8 @@ class LocalEvaluation(Struct, frozen=True, kw_only=True):
 
 def find_evaluation(plan: EvaluationPlan) -> StageFound:
     """Return what exists of this evaluation. Raises Refused if its folder belongs to another run."""
-    if there := existing(plan):
-        return _judged_stage(there)
+    if evaluation := existing(plan):
+        return _judged_stage(evaluation)
     folder = _run_folder(plan)
     if is_held(folder.lock):
         return StageFound(state="running", why=f"another xsft holds {folder.lock}")
@@ -97,10 +97,10 @@ def find_evaluation(plan: EvaluationPlan) -> StageFound:
     return StageFound(state="failed", why=last.reason or f"the last attempt ended as {last.outcome}")
 
 
-def _judged_stage(there: EvaluationFile) -> StageFound:
-    judgement = there.report.judgement
+def _judged_stage(evaluation: EvaluationFile) -> StageFound:
+    judgement = evaluation.report.judgement
     why = f"verdict {judgement.summary}"
-    return StageFound(state="done", why=why, result=str(there.path), verdict=judgement.verdict)
+    return StageFound(state="done", why=why, result=str(evaluation.path), verdict=judgement.verdict)
 
 
 def perform(asked: LocalEvaluation) -> StageEnd:
@@ -108,12 +108,12 @@ def perform(asked: LocalEvaluation) -> StageEnd:
     that says so. Raises Refused for weights that are not there, EnvironmentMissing for a machine that is too small.
     """
     plan, folder = asked.plan, _run_folder(asked.plan)
-    if there := existing(plan):
-        return _found_end(there)
+    if evaluation := existing(plan):
+        return _found_end(evaluation)
     _refuse_unfit(plan)
     with usable(folder.own), exclusive(folder.lock, waiting=lambda: asked.progress(_waiting(plan))):
-        if there := existing(plan):  # another process may have made it
-            return _found_end(there)
+        if evaluation := existing(plan):  # another process may have made it
+            return _found_end(evaluation)
         return _measured(asked, folder)
 
 
@@ -121,8 +121,8 @@ def _waiting(plan: EvaluationPlan) -> str:
     return f"another xsft is running {plan.run_name}; waiting for it"
 
 
-def _found_end(there: EvaluationFile) -> StageEnd:
-    return _evaluation_end("done", there.report.judgement, path=there.path)
+def _found_end(evaluation: EvaluationFile) -> StageEnd:
+    return _evaluation_end("done", evaluation.report.judgement, path=evaluation.path)
 
 
 def _evaluation_end(action: StageAction, judgement: Judgement, *, path: Path) -> StageEnd:
@@ -156,10 +156,10 @@ def _refuse_unfit(plan: EvaluationPlan) -> None:
 def refuse_small_memory(weights: Path) -> None:
     """Raise EnvironmentMissing if this machine's memory cannot hold the weights."""
     size = sum(file.stat().st_size for file in weights.rglob("*") if file.is_file())
-    needed, there = int(size * MEMORY_FACTOR) + PROCESS_BYTES, memory_bytes()
-    if there is not None and there < needed:
+    needed, memory = int(size * MEMORY_FACTOR) + PROCESS_BYTES, memory_bytes()
+    if memory is not None and memory < needed:
         raise EnvironmentMissing(
-            f"{weights} takes about {size_text(needed)} of memory; this machine has {size_text(there)}.",
+            f"{weights} takes about {size_text(needed)} of memory; this machine has {size_text(memory)}.",
             fix="Evaluate it on a larger machine.",
             id="evaluation-memory",
         )

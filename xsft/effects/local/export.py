@@ -340,11 +340,11 @@ def refuse_without_room(plan: ExportPlan) -> None:
             else "Export on a larger machine.",
             id="export-memory",
         )
-    there, free = _disk(Path(plan.directory))
+    existing, free = _disk(Path(plan.directory))
     if free < size:
         raise EnvironmentMissing(
-            f"Exporting {plan.training} takes about {size_text(size)} of disk space at {there}; {size_text(free)} is "
-            "free.",
+            f"Exporting {plan.training} takes about {size_text(size)} of disk space at {existing}; {size_text(free)} "
+            "is free.",
             fix="Free some space, or name another folder with --output.",
             id="export-disk",
         )
@@ -364,5 +364,5 @@ def why_no_logits(plan: ExportPlan) -> str:
 
 def _disk(path: Path) -> tuple[Path, int]:
     """Return the nearest folder that exists, and the bytes that are free there."""
-    there = next(parent for parent in (path, *path.parents) if parent.exists())
-    return there, shutil.disk_usage(there).free
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    return existing, shutil.disk_usage(existing).free

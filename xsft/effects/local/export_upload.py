@@ -67,10 +67,10 @@ def export_by(route: ExportRoute, work: ExportWork) -> ExportResult:
     `export_here`."""
     if not route.is_remote:
         return export_here(work)
-    there = route.there()
-    if there.whole:
-        return export.existing_result(there)
-    refuse_without_token(there, env=work.machine().env)
+    remote = route.there()
+    if remote.whole:
+        return export.existing_result(remote)
+    refuse_without_token(remote, env=work.machine().env)
     done = export_here(work)
     return _uploaded(route, work, done) if done.outcome == "completed" else done
 
@@ -87,15 +87,15 @@ def refuse_without_token(plan: ExportPlan, *, env: Mapping[str, str]) -> None:
 
 def find_upload(route: ExportRoute) -> StageFound:
     """Return what exists of the export at its destination; reads small files only."""
-    here = export.find_export(route.here())
+    local = export.find_export(route.here())
     if not route.is_remote:
-        return here
-    there = route.there()
-    if there.whole:
-        return export.find_export(there)
-    if here.state != "done":
-        return here
-    return StageFound(state="missing", why=f"{here.result} is complete, but not copied to {there.writes}")
+        return local
+    remote = route.there()
+    if remote.whole:
+        return export.find_export(remote)
+    if local.state != "done":
+        return local
+    return StageFound(state="missing", why=f"{local.result} is complete, but not copied to {remote.writes}")
 
 
 def _uploaded(route: ExportRoute, work: ExportWork, done: ExportResult) -> ExportResult:

@@ -181,9 +181,9 @@ def _compiled_entry(step: StepToCompile, answer: Mapping[str, Any], shop: Compil
     buffers = largest_buffers(answer["program"])
     verdict = verdict_of(answer, devices_per_chip=step.devices_per_chip, buffers=buffers)
     if verdict is None:
-        said = " ".join(answer["error"].split())[:300]
+        message = " ".join(answer["error"].split())[:300]
         raise RunFailed(
-            f"The compiler ended without a verdict, while {answer['phase']}: {said}",
+            f"The compiler ended without a verdict, while {answer['phase']}: {message}",
             fix=f"Its whole output: {answer['log']}. Report it if the run itself would start.",
             id="fit-compiler",
         )

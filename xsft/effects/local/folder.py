@@ -108,12 +108,12 @@ def recovered(record: Record, folder: RunFolder) -> Record:
     last = record.attempts[-1]
     logged = _fold_losses(Path(last.log))
     kept = {step: loss for step, loss in logged.losses.items() if step <= folder.latest_step()}
-    said = whole_log(Path(last.log))
-    nothing = None if said.aborted else worthless(said, asked=record.steps)
+    progress = whole_log(Path(last.log))
+    nothing = None if progress.aborted else worthless(progress, asked=record.steps)
     ended = replace(
         last,
         outcome="failed",
-        reason=text_of(said, nothing) if nothing else "xsft or the machine stopped",
+        reason=text_of(progress, nothing) if nothing else "xsft or the machine stopped",
         state_reason=nothing,
         last_step=max(logged.losses, default=None),
     )

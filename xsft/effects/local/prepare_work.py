@@ -92,8 +92,8 @@ def work(
     return found
 
 
-def _no_columns(missing: Sequence[str], there: Sequence[str]) -> SpecError:
-    message = f"The data has no column {', '.join(missing)}; its columns are {', '.join(there)}."
+def _no_columns(missing: Sequence[str], existing: Sequence[str]) -> SpecError:
+    message = f"The data has no column {', '.join(missing)}; its columns are {', '.join(existing)}."
     fix = "Select them with --columns, and name them for MaxText with --rename OLD=NEW."
     return SpecError((error("data-columns", "data.columns", printable(message), fix),))
 

@@ -56,11 +56,11 @@ def is_held(lock: Path) -> bool:
 def holder(lock: Path, *, locks: Path = LOCKS) -> int | None:
     """Return the PID of the holder; None if no process or several hold it, or if it is unknown."""
     try:
-        there = lock.stat()
+        status = lock.stat()
         lines = locks.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return None
-    file = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     rows = (line.split() for line in lines)
     found = {
         int(row[4]) for row in rows if len(row) > 5 and row[1] == "FLOCK" and row[5] == file and row[4].isdecimal()

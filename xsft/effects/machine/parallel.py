@@ -119,11 +119,11 @@ def answers(
 
     for worker in [start(work) for _ in range(min(threads, len(looks)))]:
         worker.ended(end - clock.monotonic())
-    there = [answer if answer.done() else None for answer in asked]
-    for answer in there:
+    finished = [answer if answer.done() else None for answer in asked]
+    for answer in finished:
         if answer is not None and (failure := answer.exception()):
             raise failure
-    return [None if answer is None else answer.result() for answer in there]
+    return [None if answer is None else answer.result() for answer in finished]
 
 
 def every(
@@ -138,11 +138,11 @@ def every(
     `waiting`: returns a line about the pending queries, each second; `progress` gets the line if it changed and is not
     empty.
     """
-    whole, told = start(lambda: answers(looks, threads=threads, timeout_s=threading.TIMEOUT_MAX / 2)), ""
+    whole, last_line = start(lambda: answers(looks, threads=threads, timeout_s=threading.TIMEOUT_MAX / 2)), ""
     while not whole.ended(TOLD_EVERY_S):
         line = waiting()
-        if line not in ("", told):
-            told = line
+        if line not in ("", last_line):
+            last_line = line
             progress(line)
     return cast("list[T]", whole.result())
 

@@ -44,5 +44,5 @@ class Retries:
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of `Retry-After`; None if it is missing or holds a date."""
-    said = headers.get("Retry-After") or ""
-    return float(said) if _SECONDS.fullmatch(said) else None
+    header = headers.get("Retry-After") or ""
+    return float(header) if _SECONDS.fullmatch(header) else None

@@ -133,8 +133,8 @@ def _entry_of(document: Any) -> IndexEntry | None:
 
 
 def _pace(value: Any) -> MeasuredPace | None:
-    told = value if isinstance(value, Mapping) else {}
-    known = {f.name: told.get(f.name) for f in fields(MeasuredPace)}
+    mapping = value if isinstance(value, Mapping) else {}
+    known = {f.name: mapping.get(f.name) for f in fields(MeasuredPace)}
     return MeasuredPace(**known) if isinstance(known["ratio"], int | float) else None  # type: ignore[arg-type]
 
 

@@ -72,10 +72,12 @@ class RecordStore(Struct, frozen=True, kw_only=True):
         path = f"{_records_folder(record.output, record.run_name)}/attempt-{record.last.number}.json"
         objects = self.objects_at(path)
         if not objects.create(path, to_json(record).encode()):
-            there = attempt_at(path, objects, run_name=record.run_name, number=record.last.number)
-            if there.last.submitter != record.last.submitter:  # equal: this submitter's own try, whose answer was lost
+            existing = attempt_at(path, objects, run_name=record.run_name, number=record.last.number)
+            if (
+                existing.last.submitter != record.last.submitter
+            ):  # equal: this submitter's own try, whose answer was lost
                 objects.create(intent(path, record.last.submitter), to_json(record).encode())
-                return Taken(ref=RecordRef(path=path, record=record), there=there)
+                return Taken(ref=RecordRef(path=path, record=record), there=existing)
         return RecordRef(path=path, record=record, problems=self.index(record, path))
 
     def finish(self, ref: RecordRef, facts: AttemptFacts) -> RecordRef:
@@ -89,8 +91,8 @@ class RecordStore(Struct, frozen=True, kw_only=True):
         objects = self.objects_at(ref.path)
         stem = f"{ref.path.removesuffix('.json')}.{facts.outcome}"
         if not objects.create(f"{stem}.json", content) and facts.submitter:
-            there = facts_at(f"{stem}.json", objects)
-            if there is None or there.submitter != facts.submitter:
+            existing = facts_at(f"{stem}.json", objects)
+            if existing is None or existing.submitter != facts.submitter:
                 objects.create(f"{stem}.{facts.submitter}.json", content)
         whole = replace(ref.record, attempts=(with_facts(ref.record.last, (facts,)),))
         return RecordRef(path=ref.path, record=whole, problems=self.index(whole, ref.path))
@@ -189,9 +191,9 @@ def _read_whole_record(folder: str, name: str, names: tuple[str, ...], objects: 
     record = attempt_at(f"{folder}/{name}", objects, run_name=run_name, number=int(stem.partition("-")[2]))
     later = [other for other in names if other.startswith(f"{stem}.") and _FACTS.fullmatch(other)]
     later = [other for other in later if not other.startswith(f"{stem}.{_INTENT}.")]
-    said = [facts_at(f"{folder}/{other}", objects) for other in later]
-    unread = tuple(other for other, facts in zip(later, said, strict=True) if facts is None)
-    known = tuple(facts for facts in said if facts is not None)
+    later_facts = [facts_at(f"{folder}/{other}", objects) for other in later]
+    unread = tuple(other for other, facts in zip(later, later_facts, strict=True) if facts is None)
+    known = tuple(facts for facts in later_facts if facts is not None)
     creator = with_facts(record.last, known).created_by
     if creator and creator != record.last.submitter and intent(name, creator) in names:
         path = f"{folder}/{intent(name, creator)}"

@@ -115,8 +115,8 @@ def _occupied(cluster: Cluster, selected: Mapping[str, tuple[JsonObject, ...] | 
     pods = unless_forbidden(cluster.first_pods_without_quota) if names else ()
     if isinstance(pods, Unseen):
         return pods
-    there = ((str(json["metadata"]["namespace"]), pod_of(json)) for json in pods)
-    held = {pod.node: (space, pod.jobset) for space, pod in there if pod.node in names and pod.phase == "Running"}
+    named = ((str(json["metadata"]["namespace"]), pod_of(json)) for json in pods)
+    held = {pod.node: (space, pod.jobset) for space, pod in named if pod.node in names and pod.phase == "Running"}
     found = {one: unless_forbidden(cluster.get_jobset, namespace=one[0], name=one[1]) for one in held.values()}
     without = {one for one, jobset in found.items() if isinstance(jobset, dict) and jobset_of(jobset).queue is None}
     return {str(node): "/".join(one) for node, one in held.items() if one in without}

@@ -11,15 +11,15 @@ NOTHING_CREATED = "Nothing was created yet; run the command again."
 
 
 @contextmanager
-def when_interrupted(told: str) -> Iterator[None]:
-    """Add `told` to a KeyboardInterrupt raised inside. If blocks are nested, only the innermost adds its note, which is
+def when_interrupted(note: str) -> Iterator[None]:
+    """Add `note` to a KeyboardInterrupt raised inside. If blocks are nested, only the innermost adds its note, which is
     the most precise.
     """
     try:
         yield
     except KeyboardInterrupt as stop:
         if not getattr(stop, "__notes__", ()):
-            stop.add_note(told)
+            stop.add_note(note)
         raise
 
 

@@ -58,13 +58,13 @@ def finished_for_nothing(run_name: str, why: str) -> RunFailed:
     )
 
 
-def passed_over_note(there: LiveJobSet, *, run_name: str) -> Problem:
-    """Return the note that the JobSet `there`, which has the name of an attempt of `run_name`, belongs to another run
+def passed_over_note(jobset: LiveJobSet, *, run_name: str) -> Problem:
+    """Return the note that the JobSet `jobset`, which has the name of an attempt of `run_name`, belongs to another run
     and is left alone.
     """
-    owner = f"run {there.run_name}" if there.run_name else "a JobSet that xsft did not create"
+    owner = f"run {jobset.run_name}" if jobset.run_name else "a JobSet that xsft did not create"
     message = (
-        f"The name {there.name} belongs to {owner} (uid {there.uid}); this attempt of {run_name} takes the next name."
+        f"The name {jobset.name} belongs to {owner} (uid {jobset.uid}); this attempt of {run_name} takes the next name."
     )
     return warning("name-passed-over", "", message, f"Nothing is lost: {run_name} keeps its output and checkpoints.")
 

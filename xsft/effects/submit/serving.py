@@ -62,8 +62,8 @@ def plan_serving(run: Run, *, weights: str, file: str = "") -> ServingPlan:
 
 def found(cluster: Cluster, plan: ServingPlan) -> StageFound:
     """Return the state of the server with these inputs. Raises as `Cluster` does."""
-    there = cluster.servers.get(plan.manifest)
-    server = server_of(there) if there else None
+    deployment = cluster.servers.get(plan.manifest)
+    server = server_of(deployment) if deployment else None
     if server is None or server.deleting_at:
         return StageFound(state="missing", why=f"there is no Deployment {plan.run_name} in {plan.namespace}")
     if server.spec_digest != plan.digest:
@@ -84,9 +84,9 @@ def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress
     progress(f"looking for the Deployment {plan.run_name}")
     # Check before the Deployment exists: every caller creates it first, so an object without it has another owner.
     dependents = [(one, cluster.servers.get(one)) for one in plan.dependents]
-    there = cluster.servers.get(plan.manifest)
-    if there is not None:
-        return _adopted(cluster, plan, there, record=record)
+    deployment = cluster.servers.get(plan.manifest)
+    if deployment is not None:
+        return _adopted(cluster, plan, deployment, record=record)
     for dependent, held in dependents:
         _refuse_taken(dependent, held, uid=None)
     progress("validating the server with a dry run")
@@ -117,14 +117,14 @@ def _create(cluster: Cluster, plan: ServingPlan, begun: RecordRef, *, record: Se
         raise
 
 
-def _adopted(cluster: Cluster, plan: ServingPlan, there: JsonObject, *, record: ServerRecord) -> ServerBegun:
-    server = server_of(there)
-    _refuse_other(cluster, plan, server, there)
+def _adopted(cluster: Cluster, plan: ServingPlan, deployment: JsonObject, *, record: ServerRecord) -> ServerBegun:
+    server = server_of(deployment)
+    _refuse_other(cluster, plan, server, deployment)
     _own(cluster, plan, uid=server.uid)
     return ServerBegun(action="adopted", uid=server.uid, problems=record.complete(plan, uid=server.uid))
 
 
-def _refuse_other(cluster: Cluster, plan: ServingPlan, server: RunObject, there: JsonObject) -> None:
+def _refuse_other(cluster: Cluster, plan: ServingPlan, server: RunObject, deployment: JsonObject) -> None:
     """Raise Refused unless the Deployment is this server."""
     stop = " ".join(stop_argv(cluster, plan))
     if not server.ours or server.run_name != plan.run_name:
@@ -134,7 +134,7 @@ def _refuse_other(cluster: Cluster, plan: ServingPlan, server: RunObject, there:
         message = f"The Deployment {plan.run_name} is being deleted."
         raise Refused(message, fix="Run the same command again in a minute.", id="server-ending", again="helps")
     if server.spec_digest != plan.digest:
-        differs = missing_values(plan.manifest, there)
+        differs = missing_values(plan.manifest, deployment)
         lines = (f"The Deployment {plan.run_name} serves something else:", *differs[:MAX_DIFFERENCES])
         fix = f"Nothing was changed. To end that server: {stop}; then run the same command again."
         raise Refused("\n  ".join(lines), fix=fix, id="server-differs")
@@ -148,10 +148,10 @@ def _own(cluster: Cluster, plan: ServingPlan, *, uid: str) -> None:
             _refuse_taken(dependent, outcome.object, uid=uid)
 
 
-def _refuse_taken(dependent: JsonObject, there: JsonObject | None, *, uid: str | None) -> None:
+def _refuse_taken(dependent: JsonObject, existing: JsonObject | None, *, uid: str | None) -> None:
     """Raise Refused if the object exists and the Deployment does not own it. `uid`: None if there is no Deployment."""
-    owners = [one.get("uid") for one in (there or {}).get("metadata", {}).get("ownerReferences") or ()]
-    if there is None or uid in owners:
+    owners = [one.get("uid") for one in (existing or {}).get("metadata", {}).get("ownerReferences") or ()]
+    if existing is None or uid in owners:
         return
     kind, name = dependent["kind"], dependent["metadata"]["name"]
     whose = "an earlier server, which is being deleted" if owners else "another owner"

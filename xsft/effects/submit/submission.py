@@ -204,13 +204,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 return decision, ()
             name = jobset_name(run_name=plan.run_name, attempt=decision.attempt)
             held = self.cluster.get_jobset(name=name, namespace=plan.run.namespace)
-            there = seen_of(held) if held is not None else None
-            if there is None or there.run_name == plan.run_name:  # this run's, created since: the create will find it
+            other = seen_of(held) if held is not None else None
+            if other is None or other.run_name == plan.run_name:  # this run's, created since: the create will find it
                 return decision, tuple(passed_over)
-            if there.run_name is None and self._has_changed(plan, world):
+            if other.run_name is None and self._has_changed(plan, world):
                 return None, ()
-            world = pass_over(there, attempt=decision.attempt, world=world)
-            passed_over.append(notes.passed_over_note(there, run_name=plan.run_name))
+            world = pass_over(other, attempt=decision.attempt, world=world)
+            passed_over.append(notes.passed_over_note(other, run_name=plan.run_name))
 
     def _has_changed(self, plan: Planned, world: RunHistory) -> bool:
         """Return whether the records have changed since they were read."""
@@ -223,8 +223,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         listed = {found["metadata"]["name"] for found in facts.jobsets}
         last = records[-1].last.jobset if records else None
         later = last not in {None, plan.jobset, *listed}
-        there = self.cluster.get_jobset(name=str(last), namespace=plan.run.namespace) if later else None
-        for held in (facts.same_name, there):
+        jobset = self.cluster.get_jobset(name=str(last), namespace=plan.run.namespace) if later else None
+        for held in (facts.same_name, jobset):
             if held and held["metadata"]["name"] not in listed:
                 as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), held=held)
                 seen = recognised(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
@@ -234,10 +234,10 @@ class Submitter(Struct, frozen=True, kw_only=True):
         plan = first if attempt == 1 else self.replan(attempt)
         manifest = manifest_of(plan)
         self.progress("validating the JobSet and its Jobs with a dry run")
-        said = (*problems, *_no_errors(self._dry_runs(manifest, accepted=plan.run.spec.checks)))
+        found = (*problems, *_no_errors(self._dry_runs(manifest, accepted=plan.run.spec.checks)))
         self.progress("waiting for MaxText's own parser")
-        said = (*said, *_no_errors(self.parsed()))
-        self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=said))
+        found = (*found, *_no_errors(self.parsed()))
+        self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=found))
         action: Action = "created" if attempt == 1 else "attempt"
         record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
         begun = self.store.begin(record)
@@ -247,7 +247,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         # first.
         ref = begun.ref if isinstance(begun, Taken) else begun
         self.progress(f"creating JobSet {plan.jobset}")
-        return self._created(plan, ref, action=action, problems=(*said, *ref.problems))
+        return self._created(plan, ref, action=action, problems=(*found, *ref.problems))
 
     def _dry_runs(self, manifest: JsonObject, *, accepted: Mapping[str, str]) -> tuple[Problem, ...]:
         """Return what the cluster would refuse or change about the JobSet, its Jobs and their pods."""
@@ -300,32 +300,37 @@ class Submitter(Struct, frozen=True, kw_only=True):
         error.
         """
         try:
-            there = self.cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
+            stored = self.cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
         except XsftError:
             return ReadBack(outcome="not-read")
-        if there is None:
+        if stored is None:
             return ReadBack(outcome="not-read")
-        found = tuple(self.compare(plan, there))
+        found = tuple(self.compare(plan, stored))
         return ReadBack(outcome="differs" if found else "same", differences=found)
 
     def _finish(self, ref: RecordRef, facts: AttemptFacts) -> tuple[Problem, ...]:
         """Finish the record. If that fails, the JobSet still exists, so the failure is a warning."""
         try:
-            said = self.store.finish(ref, facts).problems
+            problems = self.store.finish(ref, facts).problems
         except XsftError as failed:
             message = f"The record {ref.path} was started but could not be completed: {failed}."
-            said = (
+            problems = (
                 warning("record-not-finished", "", message, "Submit again: xsft adopts the run and repeats nothing."),
             )
-        return (*said, *notes.read_back_notes(facts.read_back))
+        return (*problems, *notes.read_back_notes(facts.read_back))
 
     def _adopted(self, plan: Planned, seen: LiveJobSet, facts: ClusterFacts) -> Submission:
         attempt = self.replan(attempt_of(seen)) if seen.name != plan.jobset else plan
         path = _record_path(plan, attempt_of(seen))
         held = notes.held_by(facts, seen.uid)
-        said = notes.adopted_notes(held)
+        adoption_notes = notes.adopted_notes(held)
         return Submission(
-            plan=_as_held(attempt, held), action="adopted", jobset=seen.name, uid=seen.uid, record=path, problems=said
+            plan=_as_held(attempt, held),
+            action="adopted",
+            jobset=seen.name,
+            uid=seen.uid,
+            record=path,
+            problems=adoption_notes,
         )
 
     def _finished(self, plan: Planned, world: RunHistory, *, steps: int) -> Submission:

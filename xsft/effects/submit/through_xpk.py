@@ -89,13 +89,13 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         created nothing, Unknown if the outcome cannot be determined.
         """
         require_tools(self.env, otherwise="submit without --through-xpk")
-        there = cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
-        if there is not None:
-            return Exists(object=there)
-        said, ended = self._xpk(cluster, plan)
-        held = _held(cluster, plan, said)
+        jobset = cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
+        if jobset is not None:
+            return Exists(object=jobset)
+        message, ended = self._xpk(cluster, plan)
+        held = _held(cluster, plan, message)
         if held is None:
-            raise _nothing_made(plan, said) if ended else _creation_unclear(plan, said)
+            raise _nothing_made(plan, message) if ended else _creation_unclear(plan, message)
         as_told = not lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
         return Created(object=held) if as_told else Exists(object=held)
 
@@ -177,21 +177,21 @@ def project_number(
     return (f"--project-number={number}",) if done.ok and number.isdecimal() else ()
 
 
-def _held(cluster: Cluster, plan: Planned, said: str) -> JsonObject | None:
+def _held(cluster: Cluster, plan: Planned, message: str) -> JsonObject | None:
     try:
         return cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
     except XsftError as failed:
-        raise _creation_unclear(plan, f"{said}; reading it back failed: {failed}") from None
+        raise _creation_unclear(plan, f"{message}; reading it back failed: {failed}") from None
 
 
-def _nothing_made(plan: Planned, said: str) -> SpecError:
-    message = f"xpk did not create the JobSet {plan.jobset}: {said}"
+def _nothing_made(plan: Planned, output: str) -> SpecError:
+    message = f"xpk did not create the JobSet {plan.jobset}: {output}"
     return SpecError((error("xpk-failed", "", message, "Correct what xpk reports, or submit without --through-xpk."),))
 
 
-def _creation_unclear(plan: Planned, said: str) -> Unknown:
+def _creation_unclear(plan: Planned, message: str) -> Unknown:
     return Unknown(
-        f"xpk ran, but the JobSet {plan.jobset} was not found: {said}",
+        f"xpk ran, but the JobSet {plan.jobset} was not found: {message}",
         fix="Run the same command again: it finds what was created, or creates it.",
         id="create-unclear",
     )
