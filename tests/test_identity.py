@@ -281,6 +281,7 @@ def test_a_run_that_was_begun_elsewhere_may_live_there(elsewhere: dict[str, Any]
     with pytest.raises(Refused) as caught:
         decided(RunHistory(records=(record("submitting"),)), moved)
     assert caught.value.problem_id == "begun-elsewhere"
+    assert "use another name" in caught.value.fix
     assert "other" in caught.value.message
     assert "my-project/us-east5-b/my-cluster, namespace " in caught.value.message
     assert decided(RunHistory(records=(record("not-created"),)), moved) == Start(attempt=1)
@@ -415,6 +416,7 @@ def test_a_job_that_may_still_write_elsewhere_is_not_begun_here() -> None:
         with pytest.raises(Refused) as caught:
             decide_job(moved, digest=DIGEST, world=RunHistory(records=(record(outcome),)))
         assert caught.value.problem_id == "begun-elsewhere"
+        assert "model.hf.converted" in caught.value.fix
     for outcome in ("failed", "completed", "not-created"):
         assert isinstance(decide_job(moved, digest=DIGEST, world=RunHistory(records=(record(outcome),))), Start)
     assert decide_job(RUN, digest=DIGEST, world=RunHistory(records=(record("created"),))) == Start(attempt=2)

@@ -340,6 +340,21 @@ def test_every_request_has_its_options(name: str) -> None:
     assert sent == options
 
 
+@pytest.mark.parametrize(("count", "size"), [(MAX_FILES, MAX_FILES), (MAX_FILES + 1, None)])
+def test_of_more_files_than_are_counted_no_size_is_returned(count: int, size: int | None) -> None:
+    client = MagicMock(spec=Client)
+    client.list_blobs.return_value = [SimpleNamespace(size="1")] * count
+    assert GcsStorage(client).size("gs://b/a") == size
+
+
+def test_a_question_has_the_deadline_that_was_given(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
+    bucket.delay_s = 1
+    storage = storage_for("gs://my-bucket/a", env={"STORAGE_EMULATOR_HOST": bucket.url}, deadline_s=0.05)
+    with pytest.raises(Unreachable, match=r"no answer within 0\.05 s"):
+        storage.names("gs://my-bucket/a")
+
+
 def test_objects_are_described_as_the_list_has_them() -> None:
     client = MagicMock(spec=Client)
     client.list_blobs.return_value = [SimpleNamespace(name="a/1", size="5", crc32c="AAAAAA==")]

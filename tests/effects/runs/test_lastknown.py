@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.observations import NOW, finished, jobset, observed, queued, said
@@ -65,12 +65,13 @@ def test_an_end_whose_output_was_not_read_in_time_is_read_again(tmp_path: Path, 
     assert known.unheard
 
 
+@settings(max_examples=20)
 @given(seen=observations)
 def test_every_field_that_is_kept_is_read_back(seen: Observation, tmp_path_factory: pytest.TempPathFactory) -> None:
     state = tmp_path_factory.mktemp("state")
-    there = replace(
-        seen, cluster=CLUSTER, jobset=seen.jobset or jobset(), last_known=None, observed_at=NOW, ahead_s=1.5, mode="x"
-    )
+    record = Recorded(outcome="completed", finished_at=NOW)
+    there = replace(seen, cluster=CLUSTER, jobset=seen.jobset or jobset(), last_known=None, record=record)
+    there = replace(there, observed_at=NOW, ahead_s=1.5, mode="x")
     remember(state, [(there, TRAINING)], now=NOW)
     assert there.jobset is not None
     known = recall(state, cluster=CLUSTER, namespace=there.jobset.namespace)[there.jobset.uid]
