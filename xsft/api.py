@@ -103,10 +103,10 @@ def intend(
     `hub`: a replacement for the Hugging Face hub. `progress`: gets the pending requests after a second, and when they
     change.
     """
-    asked, today = Questions(), clock.today()
-    looks = _each_once(asked, hub=hub, offline=any(one.offline for one in workloads))
+    questions, today = Questions(), clock.today()
+    looks = _each_once(questions, hub=hub, offline=any(one.offline for one in workloads))
     intents = [partial(_intent, one, attempt=attempt, today=today, looks=looks) for one in workloads]
-    waiting = partial(_waiting_for, asked)
+    waiting = partial(_waiting_for, questions)
     return tuple(every(intents, threads=WORKLOADS_AT_ONCE, waiting=waiting, progress=progress))
 
 
@@ -122,7 +122,7 @@ class _SharedLooks(Struct, frozen=True, kw_only=True):
     tokens: CountTokens
 
 
-def _each_once(asked: Questions, *, hub: HubReader | None, offline: bool) -> _SharedLooks:
+def _each_once(questions: Questions, *, hub: HubReader | None, offline: bool) -> _SharedLooks:
     if offline:
         checkpoint, names, rows = skip_checkpoint, skip_names, skip_rows
         hub = hub or HubReader(skip_data, skip_weights)
@@ -130,17 +130,17 @@ def _each_once(asked: Questions, *, hub: HubReader | None, offline: bool) -> _Sh
         checkpoint, names, rows = read_checkpoint, folder_names, read_rows
         hub = hub or HubReader(check_data, check_weights)
     return _SharedLooks(
-        checkpoint=asked.once(checkpoint, subject=str),
-        names=asked.once(names, subject=str),
-        rows=asked.once(rows, subject=lambda pattern, **_of: str(pattern)),
-        hub=HubReader(asked.once(hub.data, subject=str), asked.once(hub.weights, subject=lambda one: one.repo)),
-        tokens=asked.once(count_tokens, subject=lambda _texts, **_of: "the tokenizer"),
+        checkpoint=questions.once(checkpoint, subject=str),
+        names=questions.once(names, subject=str),
+        rows=questions.once(rows, subject=lambda pattern, **_of: str(pattern)),
+        hub=HubReader(questions.once(hub.data, subject=str), questions.once(hub.weights, subject=lambda one: one.repo)),
+        tokens=questions.once(count_tokens, subject=lambda _texts, **_of: "the tokenizer"),
     )
 
 
-def _waiting_for(asked: Questions) -> str:
+def _waiting_for(questions: Questions) -> str:
     """Return a line on the first questions without an answer; empty if there are none."""
-    waiting = asked.waiting()
+    waiting = questions.waiting()
     more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
     return f"waiting for {', '.join(waiting[:3])}{more}" if waiting else ""
 

@@ -41,8 +41,8 @@ def _run_reported(arguments: tuple[str, ...]) -> int:
 
 
 def _run_verb(arguments: tuple[str, ...]) -> int:
-    asked = next((a for a in arguments if not a.startswith("-")), "")
-    top = parser(only=asked, alone=arguments[:1] == (asked,))  # an option before the verb may print them all
+    verb = next((a for a in arguments if not a.startswith("-")), "")
+    top = parser(only=verb, alone=arguments[:1] == (verb,))  # an option before the verb may print them all
     try:
         args = top.parse_args(arguments)
     except SystemExit as stop:  # --help

@@ -53,8 +53,8 @@ def status(
     Without a place or a context it reads all of places.yaml, the clusters of runs submitted from here, and this
     machine. Raises UsageError for a name that no run has, Unreachable if nothing could be read.
     """
-    asked = PlaceQuery(place=place, context=context, namespace=namespace)
-    query = query_of(runs_for(asked, names=runs, everything=everything))
+    place_query = PlaceQuery(place=place, context=context, namespace=namespace)
+    query = query_of(runs_for(place_query, names=runs, everything=everything))
     query = replace(query, wanted=RowFilter(runs=tuple(runs), everything=everything))
     found, rows = look(query)
     return Statuses(runs=pick(query, rows, found), problems=found.problems)
@@ -112,8 +112,8 @@ def logs(
     `every`: of all its processes, 8 at most.
     """
     runs = _runs(run, place=place, context=context, namespace=namespace)
-    asked = LogRequest(every=every, tail=tail, follow=follow, attempt=attempt)
-    return found_lines(run, asked=asked, world=logs_world(runs), timestamps=False).lines
+    request = LogRequest(every=every, tail=tail, follow=follow, attempt=attempt)
+    return found_lines(run, asked=request, world=logs_world(runs), timestamps=False).lines
 
 
 def cancel(
@@ -136,5 +136,5 @@ def compare(
 
 
 def _runs(*names: str, place: str | None, context: str | None, namespace: str | None) -> Runs:
-    asked = PlaceQuery(place=place, context=context, namespace=namespace)
-    return runs_for(asked, names=names, everything=True)
+    place_query = PlaceQuery(place=place, context=context, namespace=namespace)
+    return runs_for(place_query, names=names, everything=True)

@@ -60,7 +60,7 @@ def submitter_for(
         raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Omit it.")
     if through_xpk:
         refuse_losses(made)
-    asked = start(lambda: ask_maxtext((made,))[0])
+    answer = start(lambda: ask_maxtext((made,))[0])
     return Submitter(
         cluster=cluster.connect(made.run.place),
         store=records.record_store(),
@@ -69,7 +69,7 @@ def submitter_for(
         progress=progress,
         confirm=confirm,
         rights=_rights,
-        parsed=lambda: parser_answer(asked),
+        parsed=lambda: parser_answer(answer),
         **(_by_xpk(progress) if through_xpk else {}),
     )
 
@@ -85,11 +85,11 @@ PARSER_WAIT_S = 10.0
 """Seconds that a submission waits for MaxText's parser, which runs in parallel with its other reads."""
 
 
-def parser_answer(asked: Started[tuple[Problem, ...]], *, within_s: float = PARSER_WAIT_S) -> tuple[Problem, ...]:
+def parser_answer(started: Started[tuple[Problem, ...]], *, within_s: float = PARSER_WAIT_S) -> tuple[Problem, ...]:
     """Return the problems that MaxText's parser found (it started before the cluster was read); a note if it takes too
     long."""
-    if asked.ended(within_s):
-        return asked.result()
+    if started.ended(within_s):
+        return started.result()
     why = f"it did not answer within {within_s:g} s; `xsft check --deep FILE` waits longer"
     return tuple(not_asked(f"{why}, and the next submission uses its answer"))
 

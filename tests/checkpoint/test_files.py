@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from xsft.checkpoint.files import (
     array_shapes,
     flag,
+    infer_scan_axis,
+    infer_scan_layers,
     own_metadata,
     parameters,
     parse_json,
@@ -19,8 +21,6 @@ from xsft.checkpoint.files import (
     saved_arrays,
     shapes,
     shardings,
-    told_axis,
-    told_scan,
     whole,
 )
 from xsft.facts import SavedArray
@@ -86,11 +86,11 @@ def test_scan_layers_is_recorded_by_a_conversion_only() -> None:
     ],
 )
 def test_stacked_layers_are_derived_from_their_names(inside: tuple[str, ...], expected: bool | None) -> None:
-    assert told_scan([(*PREFIX, *inside)]) is expected
+    assert infer_scan_layers([(*PREFIX, *inside)]) is expected
 
 
 def test_layers_of_a_vision_encoder_tell_nothing() -> None:
-    assert told_scan([("params", "vision_encoder", "layers_0", "kernel")]) is None
+    assert infer_scan_layers([("params", "vision_encoder", "layers_0", "kernel")]) is None
 
 
 def arrays(shapes_: dict[tuple[str, ...], tuple[int, ...]]) -> tuple[SavedArray, ...]:
@@ -99,15 +99,15 @@ def arrays(shapes_: dict[tuple[str, ...], tuple[int, ...]]) -> tuple[SavedArray,
 
 @given(axis=st.sampled_from([0, 1]), layers=st.integers(1, 80), pieces=st.sampled_from([1, 2, 16]))
 def test_the_axis_of_the_layers_is_derived_from_the_shapes(axis: int, layers: int, pieces: int) -> None:
-    assert told_axis(arrays(stacked(axis, layers=layers, pieces=pieces))) == axis
+    assert infer_scan_axis(arrays(stacked(axis, layers=layers, pieces=pieces))) == axis
 
 
 def test_the_axis_is_not_guessed() -> None:
     one = {(*PREFIX, "layers", "norm", "scale"): (64, 28)}
-    assert told_axis(arrays(one)) is None
+    assert infer_scan_axis(arrays(one)) is None
     other = {(*PREFIX, "moe_layers", "a", "kernel"): (64, 3), (*PREFIX, "moe_layers", "b"): (7, 3)}
     mixed = {**stacked(0, layers=28), **other}
-    assert told_axis(arrays(mixed)) is None
+    assert infer_scan_axis(arrays(mixed)) is None
 
 
 def test_the_axis_is_reported_beside_a_routers_bias_and_random_state() -> None:
@@ -115,7 +115,7 @@ def test_the_axis_is_reported_beside_a_routers_bias_and_random_state() -> None:
     shapes_ = stacked(1, layers=28)
     shapes_[*PREFIX, "layers", "MoeBlock_0", "gate", "bias"] = (28, 16)
     shapes_[*PREFIX, "layers", "self_attention", "rngs", "dropout", "key", "value"] = (28, 2)
-    assert told_axis(arrays(shapes_)) == 1
+    assert infer_scan_axis(arrays(shapes_)) == 1
 
 
 def test_the_axis_is_reported_where_layers_were_cut() -> None:
@@ -124,7 +124,7 @@ def test_the_axis_is_reported_where_layers_were_cut() -> None:
         SavedArray(path=(*PREFIX, "layers", "wi", "kernel"), piece=(4, 32, 128), ways=(16, 1, 1)),
         SavedArray(path=(*PREFIX, "layers", "out", "kernel"), piece=(12, 2, 16), ways=(1, 16, 1)),
     )
-    assert told_axis(cut) == 1
+    assert infer_scan_axis(cut) == 1
 
 
 def test_shapes_of_an_older_orbax_come_from_the_arrays_own_file() -> None:
@@ -134,7 +134,7 @@ def test_shapes_of_an_older_orbax_come_from_the_arrays_own_file() -> None:
     listed = [{"array_metadata": {"param_name": ".".join(k), "write_shape": list(s)}} for k, s in wanted.items()]
     found = saved_arrays(bare, sharding={}, array_metadata={"array_metadatas": listed})
     assert {array.path: array.piece for array in found} == wanted
-    assert told_axis(found) == 1
+    assert infer_scan_axis(found) == 1
 
 
 def named_sharding(**said: object) -> str:
@@ -187,7 +187,7 @@ def test_no_document_raises(document: dict[str, object]) -> None:
     for given_document in (document, nested):
         assert parse_json(json.dumps(given_document).encode()) == given_document
         found = saved_arrays(given_document, sharding=given_document, array_metadata=given_document)
-        assert (told_scan(array.path for array in found), told_axis(found)) == (None, None)
+        assert (infer_scan_layers(array.path for array in found), infer_scan_axis(found)) == (None, None)
         assert all(isinstance(shape, tuple) for shape in array_shapes(given_document).values())
         assert recorded_scan(given_document) in (None, True, False)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.states.model import Progress
-from xsft.trainers.progress import LoggedLine, progress_of, said, sortable
+from xsft.trainers.progress import LoggedLine, parse_logged_line, progress_of, sortable
 
 ABSL = "I1120 07:21:46.705155 139910299417472 max_utils.py:835] "
 BEGIN = f"{ABSL}System Information: Jax Version: 0.11.0"
@@ -163,11 +163,11 @@ def test_a_loss_that_is_no_number_is_reported_as_such() -> None:
 
 
 def test_times_are_the_log_apis() -> None:
-    line = said(f"2026-11-21T10:00:00.123456789Z {done(3)}")
+    line = parse_logged_line(f"2026-11-21T10:00:00.123456789Z {done(3)}")
     assert (line.at, line.text) == ("2026-11-21T10:00:00.123456789Z", done(3))
-    assert said("no time here").at == ""
-    assert said("2026-11-21T10:00:00Z ").text == ""
-    noise = said("2026-11-21T10:05:00Z Config param steps: 10")
+    assert parse_logged_line("no time here").at == ""
+    assert parse_logged_line("2026-11-21T10:00:00Z ").text == ""
+    noise = parse_logged_line("2026-11-21T10:05:00Z Config param steps: 10")
     assert progress_of([line, noise], read_at=NOW).said_at == line.at
 
 

@@ -79,7 +79,7 @@ def serving_types() -> tuple[str, ...]:
     return (*KINDS, *toml("serving_shapes.toml"))
 
 
-def serving_shape_for(asked: str, *, weights: int, heads: int) -> ServingShape | None:
+def serving_shape_for(wanted: str, *, weights: int, heads: int) -> ServingShape | None:
     """Return the smallest shape of a kind that holds the model, or the named shape if it does; None if none does."""
-    named = (one for one in serving_shapes() if asked in (one.name, one.kind))
+    named = (one for one in serving_shapes() if wanted in (one.name, one.kind))
     return next((one for one in named if one.holds(weights) and one.splits(heads)), None)

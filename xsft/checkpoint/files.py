@@ -171,7 +171,7 @@ def _axes_of(entry: object) -> Iterator[str]:
             yield str(axis)
 
 
-def told_scan(keys: Iterable[ArrayName]) -> bool | None:
+def infer_scan_layers(keys: Iterable[ArrayName]) -> bool | None:
     """Return whether the decoder's layers are stacked, judged by names alone; None if unknown."""
     decoder = [key for key in keys if "decoder" in key]
     if any(_stack(key) for key in decoder):
@@ -179,7 +179,7 @@ def told_scan(keys: Iterable[ArrayName]) -> bool | None:
     return False if any(_NUMBERED.fullmatch(part) for key in decoder for part in key) else None
 
 
-def told_axis(arrays: Sequence[SavedArray]) -> int | None:
+def infer_scan_axis(arrays: Sequence[SavedArray]) -> int | None:
     """Return param_scan_axis: the one axis along which all arrays of a stack have the same size, the number of layers.
 
     None if axes 0 and 1 both fit, or neither.

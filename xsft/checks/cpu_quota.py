@@ -94,8 +94,8 @@ def _cover(queue: str, flavor: str, missing: tuple[str, ...], *, demand: Demand,
 
 
 def _quota_for(name: str, demand: Demand) -> object:
-    asked = sum((pods.requests.get(name, Decimal(0)) for pods in demand.pod_sets), Decimal(0))
-    return XPK_QUOTA[name] if asked <= quantity(XPK_QUOTA[name]) else int(asked)
+    requested = sum((pods.requests.get(name, Decimal(0)) for pods in demand.pod_sets), Decimal(0))
+    return XPK_QUOTA[name] if requested <= quantity(XPK_QUOTA[name]) else int(requested)
 
 
 def _on_chips(group: Group, flavors: Mapping[str, JsonObject], demand: Demand) -> str | None:
@@ -116,14 +116,14 @@ def _tpu_flavor(queue: JsonObject, flavors: str) -> Problem:
     return error("cpu-on-tpu", "queue", message, fix)
 
 
-def _no_node(pods: PodSet, asked: Decimal, largest: JsonObject | None) -> Problem:
+def _no_node(pods: PodSet, requested: Decimal, largest: JsonObject | None) -> Problem:
     has = "no node without chips"
     if largest is not None:
         labels = largest["metadata"].get("labels") or {}
         machine = labels.get(INSTANCE_TYPE)
         named = f"{largest['metadata']['name']}{f', {machine}' if machine else ''}"
         has = f"no node with more than {_gib(_allocatable_memory(largest))} ({named})"
-    message = f"{pods.name} asks for {_gib(asked)} of memory, and the cluster has {has}."
+    message = f"{pods.name} asks for {_gib(requested)} of memory, and the cluster has {has}."
     fix = "The pod waits until a node pool grows by one that is large enough; otherwise add such a pool."
     return warning("node-memory", "", message, fix)
 

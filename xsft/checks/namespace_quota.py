@@ -26,11 +26,17 @@ def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, co
         if spec.get("scopes") or spec.get("scopeSelector"):
             continue
         for resource, limit in (spec.get("hard") or {}).items():
-            asked, whole = needed.get(resource, Decimal(0)), quantity(limit)
+            requested, whole = needed.get(resource, Decimal(0)), quantity(limit)
             left = whole - quantity(used.get(resource, 0))
-            if asked > left:
+            if requested > left:
                 yield _exceeded(
-                    name, f"{decimal_text(asked)} of {resource}", left, whole, demand, context, never=asked > whole
+                    name,
+                    f"{decimal_text(requested)} of {resource}",
+                    left,
+                    whole,
+                    demand,
+                    context,
+                    never=requested > whole,
                 )
 
 
@@ -44,12 +50,12 @@ def _needed(demand: Demand) -> dict[str, Decimal]:
 
 
 def _exceeded(
-    name: str, asked: str, left: Decimal, whole: Decimal, demand: Demand, context: str, *, never: bool
+    name: str, requested: str, left: Decimal, whole: Decimal, demand: Demand, context: str, *, never: bool
 ) -> Problem:
     message = (
-        f"The pods of the run need {asked} together, and the ResourceQuota {name} of the namespace {demand.namespace}"
-        f" has {decimal_text(left)} of {decimal_text(whole)} left: only some pods would be created, and would wait for "
-        "the others."
+        f"The pods of the run need {requested} together, and the ResourceQuota {name} of the namespace "
+        f"{demand.namespace} has {decimal_text(left)} of {decimal_text(whole)} left: only some pods would be created, "
+        "and would wait for the others."
     )
     kubectl = shlex.join(("kubectl", "--context", context, "-n", demand.namespace))
     fix = f"Ask for more, or use another namespace: {kubectl} describe resourcequota {name}"

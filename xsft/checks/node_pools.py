@@ -133,17 +133,17 @@ def _unavailable(shape: Slice, *, wanted: int, usable: int, obstacles: list[Obst
 
 def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
     """Check that one node holds one pod: a pod cannot be split."""
-    asked = {name: amount / pods.pods for name, amount in pods.requests.items() if amount and pods.pods}
+    requested = {name: amount / pods.pods for name, amount in pods.requests.items() if amount and pods.pods}
     if not nodes:
-        yield _no_head_node(pods, asked)
+        yield _no_head_node(pods, requested)
         return
-    if any(all(_allocatable(node, name) >= amount for name, amount in asked.items()) for node in nodes):
+    if any(all(_allocatable(node, name) >= amount for name, amount in requested.items()) for node in nodes):
         yield from _no_usable_head_node(nodes, pods, context)
         return
-    largest = max(nodes, key=lambda node: tuple(_allocatable(node, name) for name in sorted(asked)))
-    has = ", ".join(_amount(name, _allocatable(largest, name)) for name in sorted(asked))
+    largest = max(nodes, key=lambda node: tuple(_allocatable(node, name) for name in sorted(requested)))
+    has = ", ".join(_amount(name, _allocatable(largest, name)) for name in sorted(requested))
     message = (
-        f"No node holds {pods.name}: a pod asks for {_list_amounts(asked)}, and the largest node with"
+        f"No node holds {pods.name}: a pod asks for {_list_amounts(requested)}, and the largest node with"
         f" {_list_labels(pods)} can give {has} ({_node_name(largest)}). The workers would hold their slices while it"
         " waits."
     )
@@ -152,10 +152,10 @@ def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator
     yield error("head-node-small", "mode", message, fix, kind="disputable")
 
 
-def _no_head_node(pods: PodSet, asked: Mapping[str, Decimal]) -> Problem:
+def _no_head_node(pods: PodSet, requested: Mapping[str, Decimal]) -> Problem:
     message = (
         f"The cluster has no node with {_list_labels(pods)}, where {pods.name} runs (it asks for"
-        f" {_list_amounts(asked)}). Unless a node pool scales up, the workers hold their slices while it waits."
+        f" {_list_amounts(requested)}). Unless a node pool scales up, the workers hold their slices while it waits."
     )
     fix = "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads."
     return warning("head-node-missing", "mode", message, fix)
@@ -189,8 +189,8 @@ def _allocatable(node: JsonObject, resource: str) -> Decimal:
     return quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0))
 
 
-def _list_amounts(asked: Mapping[str, Decimal]) -> str:
-    return " and ".join(_amount(name, amount) for name, amount in sorted(asked.items()))
+def _list_amounts(requested: Mapping[str, Decimal]) -> str:
+    return " and ".join(_amount(name, amount) for name, amount in sorted(requested.items()))
 
 
 def _amount(resource: str, amount: Decimal) -> str:

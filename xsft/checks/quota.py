@@ -67,16 +67,16 @@ def quota_problems(
 
 
 def _never_fits(queue: str, group: Group, pods: PodSet) -> Iterator[Problem]:
-    asked = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
-    if not asked:
+    requested = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
+    if not requested:
         return
     flavors = group.matching(pods)
     if not flavors:
         yield _mismatch(queue, group, pods)
         return
-    if any(all(amount <= _room(f, name) for name, amount in asked.items()) for f in flavors):
+    if any(all(amount <= _room(f, name) for name, amount in requested.items()) for f in flavors):
         return
-    for name, amount in asked.items():
+    for name, amount in requested.items():
         most = max(_room(f, name) for f in flavors)
         if amount > most:
             yield _too_much(queue, resource=name, asked=amount, most=most, what=pods.name)

@@ -104,11 +104,13 @@ def quota_holder_of(workload: JsonObject) -> QuotaHolder | None:
 
 
 def _shortage(state: QuotaState, group: Group, pods: PodSet) -> Shortage | None:
-    asked = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
-    possible = [f for f in group.matching(pods) if all(f.capacity.get(name, 0) >= many for name, many in asked.items())]
-    if any(all(state.free(flavor, name) >= many for name, many in asked.items()) for flavor in possible):
+    requested = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
+    possible = [
+        f for f in group.matching(pods) if all(f.capacity.get(name, 0) >= many for name, many in requested.items())
+    ]
+    if any(all(state.free(flavor, name) >= many for name, many in requested.items()) for flavor in possible):
         return None
-    for resource, amount in asked.items() if possible else ():
+    for resource, amount in requested.items() if possible else ():
         most = max(possible, key=lambda flavor: state.free(flavor, resource))
         free, total = state.free(most, resource), most.capacity[resource]
         if free < amount:

@@ -103,10 +103,10 @@ def _check_model_length(run: Run, stage: ServeStage) -> Iterator[Problem]:
         yield error("serve-length", "stages.serve.max_model_len", message, f"Write at most {known}.", kind="disputable")
 
 
-def _weights_too_large(asked: str, *, size: int, heads: int) -> Problem:
-    largest = [one for one in serving_shapes() if asked in (one.name, one.kind)][-1]
+def _weights_too_large(wanted: str, *, size: int, heads: int) -> Problem:
+    largest = [one for one in serving_shapes() if wanted in (one.name, one.kind)][-1]
     message = (
-        f"{size / GIB:,.1f} GiB of weights with {heads} attention heads do not fit {asked}: {largest.name} gives vLLM"
+        f"{size / GIB:,.1f} GiB of weights with {heads} attention heads do not fit {wanted}: {largest.name} gives vLLM"
         f" {largest.usable / GIB:,.0f} GiB, and {largest.count} must divide the heads."
     )
     fitting = [one for one in serving_shapes() if one.holds(size) and one.splits(heads)]

@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
-    asked, intent, problems = look_for_cluster(workload)
-    return convert_cluster(asked, intent.run, file=workload.file, problems=problems, args=args)
+    plan, intent, problems = look_for_cluster(workload)
+    return convert_cluster(plan, intent.run, file=workload.file, problems=problems, args=args)
 
 
 def _refuse_convert_options(args: argparse.Namespace, *, on_cluster: bool) -> None:

@@ -35,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
 
     whole = parser()
     for action in _actions(whole):
-        if asked := _completed_kind(action):
-            action.complete = shtab.cmd(f"{ASKED} {asked}")  # type: ignore[attr-defined]
+        if kind := _completed_kind(action):
+            action.complete = shtab.cmd(f"{ASKED} {kind}")  # type: ignore[attr-defined]
     sys.stdout.write(shtab.complete(whole, shell=args.shell))
     return 0
 

@@ -26,7 +26,7 @@ from xsft.states.moments import before
 
 def run(args: argparse.Namespace) -> int:
     runs = runs_of(args, args.run)
-    asked = LogRequest(
+    request = LogRequest(
         slice_index=args.slice,
         host=args.host,
         every=args.all,
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     world = logs_world(runs, say=print_to_stderr)
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
         stdout = with_controls(sys.stdout) if args.raw else sys.stdout
-        return logs(args.run, asked=asked, world=world, timestamps=args.timestamps, stdout=stdout)
+        return logs(args.run, asked=request, world=world, timestamps=args.timestamps, stdout=stdout)
 
 
 def logs(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: bool, stdout: TextIO) -> int:
@@ -58,10 +58,10 @@ def _print_end(seen: Observation, *, asked: LogRequest, world: LogsWorld) -> int
     return 0
 
 
-def _why_nothing(asked: LogRequest) -> str:
+def _why_nothing(request: LogRequest) -> str:
     """Return the reason for an empty log; one that was requested in part may have no lines in that part."""
-    if asked.tail == 0:
+    if request.tail == 0:
         return ": --tail 0 requests no lines"
-    if asked.since is not None:
-        return f" since {asked.since}: it has printed nothing since, or its log was deleted with its pod"
+    if request.since is not None:
+        return f" since {request.since}: it has printed nothing since, or its log was deleted with its pod"
     return ": it has not started, or its log was deleted with its pod"

@@ -107,8 +107,8 @@ def _choose_cluster(args: argparse.Namespace, found: ProjectView) -> JsonObject:
         picked = choose("Cluster", tuple(known), default=next(iter(known)))
         if picked in known:
             return known[picked]
-    if at_terminal() and (asked := _asked_cluster(given, found)):
-        return asked
+    if at_terminal() and (entered := _enter_cluster(given, found)):
+        return entered
     raise UsageError(
         f"No cluster was named, and {len(known)} were found{': ' if known else ''}{list_names(tuple(known), 20)}."
         f" {' '.join(f'({why})' for why in found.unread)}".rstrip(),
@@ -116,13 +116,13 @@ def _choose_cluster(args: argparse.Namespace, found: ProjectView) -> JsonObject:
     )
 
 
-def _asked_cluster(given: JsonObject, found: ProjectView) -> JsonObject | None:
+def _enter_cluster(given: JsonObject, found: ProjectView) -> JsonObject | None:
     """Return the keys of a cluster that was not found, as the user names it; None if an answer is empty."""
     if not given and (context := choose("Kubeconfig context (empty: a GKE cluster)", (), default="")):
         return {"context": context}
     defaults = {"project": found.project or "", "zone": "", "cluster": ""}
-    asked = {key: given.get(key) or choose(key.title(), (), default=default) for key, default in defaults.items()}
-    return asked if all(asked.values()) else None
+    entered = {key: given.get(key) or choose(key.title(), (), default=default) for key, default in defaults.items()}
+    return entered if all(entered.values()) else None
 
 
 def _cluster_choices(found: ProjectView) -> Iterator[tuple[str, JsonObject]]:

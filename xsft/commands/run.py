@@ -71,15 +71,15 @@ def _refuse_unplanned(stages: tuple[Stage, ...], args: argparse.Namespace) -> No
     """Raise the error of the first requested stage after the training that cannot be planned. Raises UsageError if the
     workload has none of the requested stages.
     """
-    asked = STAGES[STAGES.index(args.first) : STAGES.index(args.last) + 1]
+    requested = STAGES[STAGES.index(args.first) : STAGES.index(args.last) + 1]
     names = [stage.name for stage in stages]
-    if not set(names) & set(asked):
+    if not set(names) & set(requested):
         raise UsageError(
             f"{args.file} has no stage from {args.first} to {args.last}; it has {', '.join(names)}.",
             fix="Name one of these, or add the stage under `stages:` of the workload.",
         )
     for stage in stages:
-        if stage.name in asked and stage.name not in ("convert", "train"):
+        if stage.name in requested and stage.name not in ("convert", "train"):
             stage.plan()
 
 
@@ -91,7 +91,7 @@ def _walked(
     left_s: Callable[[], float | None],
 ) -> Walked:
     with shown("run") as progress:
-        asked = Walk(
+        walk_settings = Walk(
             left_s=left_s,
             progress=progress,
             tell=tell,
@@ -100,7 +100,7 @@ def _walked(
             last=args.last,
             waits=not args.no_wait,
         )
-        return walk(stages, asked)
+        return walk(stages, walk_settings)
 
 
 def _timed_out(args: argparse.Namespace) -> TimedOut:

@@ -21,14 +21,14 @@ from xsft.spec.terminal import safe_text
 
 def run(args: argparse.Namespace) -> int:
     run = tuned_run(args.run, step=args.step, store=record_store())
-    asked = Sampling(prompts=tuple(args.prompt), max_new_tokens=args.max_new_tokens, with_base=args.base)
+    sampling = Sampling(prompts=tuple(args.prompt), max_new_tokens=args.max_new_tokens, with_base=args.base)
     machine = maxtext_machine()
     with (
         as_ctrl_c(),
         scratch_folder("sample") as scratch,
         shown("sample") as progress,
     ):
-        measured = sample(run, asked, machine=machine, progress=progress, scratch=scratch)
+        measured = sample(run, sampling, machine=machine, progress=progress, scratch=scratch)
     if args.json:
         print_json("sample", sample_document(run, measured))
     else:

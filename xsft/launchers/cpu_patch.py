@@ -175,9 +175,9 @@ def _expected_process(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
     volume = (*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME))
     mount = (*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME), "mountPath")
     command = (*at.trainer, "command")
-    asked = list(job.process)
+    argv = list(job.process)
     yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=job.run.spec.image.ref)
-    yield Expectation(field="command", path=command, value=job.command, requested=asked, reads="command")
+    yield Expectation(field="command", path=command, value=job.command, requested=argv, reads="command")
     yield Expectation(field="disk", path=volume, value=_volume(job))
     yield Expectation(field="disk", path=mount, value=SCRATCH)
     for name, value in job.env.items():

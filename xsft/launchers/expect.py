@@ -160,12 +160,12 @@ def _expect_pathways(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     sidecars = (*at.trainer_pod, "initContainers")
     proxy, manager = (*sidecars, Named("pathways-proxy")), (*sidecars, Named("pathways-rm"))
     worker = (*at.slice_pod, "containers", Named("pathways-worker"))
-    asked = (
+    requested = (
         ("pathways.proxy_image", proxy, images.proxy_image),
         ("pathways.server_image", manager, images.server_image),
         ("pathways.server_image", worker, images.server_image),
     )
-    for field, container, image in asked:
+    for field, container, image in requested:
         if image is not None:  # a check reports that it is missing
             yield Expectation(field=field, path=(*container, "image"), value=image)
     for container in (proxy, manager, worker) if images.scratch is not None else ():

@@ -48,16 +48,16 @@ def _server(run: Run) -> Iterator[Expectation]:
         yield Expectation(field="health", path=(*SERVER, probe, "httpGet", "path"), value=HEALTH)
 
 
-def _accelerators(run: Run, asked: str) -> Iterator[Expectation]:
+def _accelerators(run: Run, wanted: str) -> Iterator[Expectation]:
     shape, field = shape_of(run), "stages.serve.type"
     if shape is None:
         return
     flag = f"--tensor-parallel-size={shape.count}"
     limit = (*SERVER, "resources", "limits", shape.resource)
-    yield Expectation(field=field, path=(*SERVER, "args", Item(flag)), value=flag, requested=asked)
-    yield Expectation(field=field, path=limit, value=str(shape.count), requested=asked)
+    yield Expectation(field=field, path=(*SERVER, "args", Item(flag)), value=flag, requested=wanted)
+    yield Expectation(field=field, path=limit, value=str(shape.count), requested=wanted)
     for label, value in shape.node_selector.items():
-        yield Expectation(field=field, path=(*POD, "nodeSelector", label), value=value, requested=asked)
+        yield Expectation(field=field, path=(*POD, "nodeSelector", label), value=value, requested=wanted)
 
 
 def _expect_weights(plan: ServingPlan, run: Run) -> Iterator[Expectation]:

@@ -48,9 +48,9 @@ def slice_job_expectations(job: SliceJob) -> tuple[Expectation, ...]:
 
 
 def _process(job: SliceJob, at: JobSetPaths) -> Iterator[Expectation]:
-    command, asked = (*at.trainer, "command"), list(job.argv)
+    command, argv = (*at.trainer, "command"), list(job.argv)
     yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=job.run.spec.image.ref)
-    yield Expectation(field="command", path=command, value=job.command, requested=asked, reads="command")
+    yield Expectation(field="command", path=command, value=job.command, requested=argv, reads="command")
     for name, value in job.env.items():
         path = (*at.trainer, "env", Named(name), "value")
         yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)

@@ -14,9 +14,9 @@ PROGRAM = "import json, re, sys; one = json.load(sys.stdin); sys.exit(0 if re.se
 def matches(expression: str, text: str, *, limit_s: float = LIMIT_S) -> bool | None:
     """Return whether the expression is found in the text; None if that takes longer than `limit_s` seconds. Raises
     ValueError if the expression is invalid."""
-    argv, asked = (sys.executable, "-I", "-c", PROGRAM), json.dumps((expression, text))
+    argv, question = (sys.executable, "-I", "-c", PROGRAM), json.dumps((expression, text))
     try:
-        done = subprocess.run(argv, input=asked, capture_output=True, text=True, timeout=limit_s, check=False)
+        done = subprocess.run(argv, input=question, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired:
         return None
     match done.returncode:

@@ -117,8 +117,8 @@ def _figures(found: DataInspection, which: str) -> Iterator[tuple[str, str, str]
         yield "packing", f"{summary.packing:.1%} of the positions are tokens", packed
     if summary.steps_per_epoch is not None and found.split == "train":
         each = f"{summary.steps_per_epoch:.1f} steps each"
-        asked = f"train.steps {reading.steps} is {summary.epochs or 0:.2f} of them"
-        yield "epochs", f"{each}: {asked}", which if summary.everything else f"estimated from {which}"
+        epochs = f"train.steps {reading.steps} is {summary.epochs or 0:.2f} of them"
+        yield "epochs", f"{each}: {epochs}", which if summary.everything else f"estimated from {which}"
 
 
 def _which(summary: Summary) -> str:

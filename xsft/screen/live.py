@@ -61,7 +61,7 @@ def clock_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
-def said_at_once(event: TrainerEvent) -> str | None:
+def immediate_line(event: TrainerEvent) -> str | None:
     """Return the line for an event that is printed at once; None for others."""
     match event:
         case PhaseStarted(name=name):
@@ -91,7 +91,7 @@ class _Plain:
     def on_event(self, event: TrainerEvent) -> None:
         if isinstance(event, Step):
             self._step(event)
-        elif text := said_at_once(event):
+        elif text := immediate_line(event):
             self._flush()
             self._say(text)
 
@@ -129,7 +129,7 @@ def _bar(*, steps: int, stream: TextIO) -> Iterator[OnEvent]:
                 display.update(task, description=event.name)
             elif isinstance(event, LoopFinished):
                 display.update(task, description="saving the last checkpoint")
-            elif line := said_at_once(event):
+            elif line := immediate_line(event):
                 display.console.print(line, markup=False, highlight=False)
 
         yield on_event

@@ -94,12 +94,12 @@ def _tpu_cell(row: Row) -> str:
 
 def _step_cell(row: Row) -> str:
     """Return the step; `not read` only if there are steps to read: a queued run has none."""
-    asked = f"/{row.steps}" if row.steps is not None else ""
+    of_steps = f"/{row.steps}" if row.steps is not None else ""
     if row.step is not None:
-        return f"{row.step}{asked}"
+        return f"{row.step}{of_steps}"
     if not row.progress.read and (row.progress.why or row.state in RUNNING or row.state == "stalled"):
         return "not read"
-    return f"{NOTHING}{asked}" if asked else NOTHING
+    return f"{NOTHING}{of_steps}" if of_steps else NOTHING
 
 
 def _pace(row: Row) -> str:

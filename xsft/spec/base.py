@@ -56,11 +56,11 @@ Keys = Mapping[str, Value]
 """The trainer's keys as the command line will have them, overrides included (`trainers.trainer`)."""
 
 
-def asked_fields(spec: BaseModel, prefix: str = "") -> Iterator[str]:
+def written_fields(spec: BaseModel, prefix: str = "") -> Iterator[str]:
     """Yield dotted key paths of the fields that were written down."""
     for name in sorted(spec.model_fields_set):
         value = getattr(spec, name)
         if isinstance(value, BaseModel):
-            yield from asked_fields(value, f"{prefix}{name}.")
+            yield from written_fields(value, f"{prefix}{name}.")
         elif value is not None:
             yield prefix + name

@@ -146,8 +146,8 @@ class Stages(Section):
     serve: ServeStage | None = None
 
 
-def later_stages(asked: Stages) -> tuple[StageName, ...]:
+def later_stages(stages: Stages) -> tuple[StageName, ...]:
     """Return the stages after the training, in order. Serving reads an export, so it has an export stage."""
-    exports = asked.export is not None or asked.serve is not None
-    wanted = {"evaluate": asked.evaluate is not None, "export": exports, "serve": asked.serve is not None}
+    exports = stages.export is not None or stages.serve is not None
+    wanted = {"evaluate": stages.evaluate is not None, "export": exports, "serve": stages.serve is not None}
     return tuple(name for name in STAGES if wanted.get(name))

@@ -71,7 +71,7 @@ class Walked(Struct, frozen=True, kw_only=True):
     interrupted: bool = False
 
 
-def walk(stages: Sequence[Stage], asked: Walk) -> Walked:
+def walk(stages: Sequence[Stage], settings: Walk) -> Walked:
     """Do each stage that is missing. An error of a stage ends the walk and is returned, because the reports of other
     stages stay valid. Raises KeyboardInterrupt if a stage does.
     """
@@ -79,45 +79,45 @@ def walk(stages: Sequence[Stage], asked: Walk) -> Walked:
     failed: XsftError | None = None
     interrupted, blocked = False, ""
     for stage in stages:
-        if skipped := _left_out(stage.name, asked):
+        if skipped := _left_out(stage.name, settings):
             report = _stage_report(stage, StageEnd(action="skipped", state="missing", why=skipped))
         elif blocked:
             report = _stage_report(stage, StageEnd(action="waiting", state="missing", why=blocked))
         else:
-            end, failed = _one(stage, stages, asked)
-            asked.warn(end)
+            end, failed = _one(stage, stages, settings)
+            settings.warn(end)
             report, interrupted = _stage_report(stage, end), end.interrupted
             blocked = _blocked(report, failed)
         reports.append(report)
-        asked.tell(report)
+        settings.tell(report)
     return Walked(reports=tuple(reports), failed=failed, interrupted=interrupted)
 
 
-def _left_out(name: StageName, asked: Walk) -> str:
+def _left_out(name: StageName, settings: Walk) -> str:
     """Return why the user left the stage out; empty if not."""
-    if STAGES.index(name) < STAGES.index(asked.first):
-        return f"before --from {asked.first}"
-    return f"after --to {asked.last}" if STAGES.index(name) > STAGES.index(asked.last) else ""
+    if STAGES.index(name) < STAGES.index(settings.first):
+        return f"before --from {settings.first}"
+    return f"after --to {settings.last}" if STAGES.index(name) > STAGES.index(settings.last) else ""
 
 
-def _one(stage: Stage, stages: Sequence[Stage], asked: Walk) -> tuple[StageEnd, XsftError | None]:
+def _one(stage: Stage, stages: Sequence[Stage], settings: Walk) -> tuple[StageEnd, XsftError | None]:
     """Return how the stage ended, and the error that ends the walk."""
     end = StageEnd(action="waiting", state="missing", why="")
     try:
-        _refuse_without_input(stage, stages, asked)
-        end = _do_stage(stage, asked)
-        while asked.waits and end.state == "running":
-            stage.watch(asked.left_s())
-            end = _after(end, stage, asked)
+        _refuse_without_input(stage, stages, settings)
+        end = _do_stage(stage, settings)
+        while settings.waits and end.state == "running":
+            stage.watch(settings.left_s())
+            end = _after(end, stage, settings)
     except XsftError as failed:
         state: StageState = "failed" if isinstance(failed, RunFailed) else end.state
         return replace(end, state=state, why=failed.message), failed
     return end, _error_of(stage, end)
 
 
-def _refuse_without_input(stage: Stage, stages: Sequence[Stage], asked: Walk) -> None:
+def _refuse_without_input(stage: Stage, stages: Sequence[Stage], settings: Walk) -> None:
     """Raise Refused if the stage reads the result of one that --from leaves out and that is not done."""
-    undone = tuple(_undone_needs(stage.name, stages, asked))
+    undone = tuple(_undone_needs(stage.name, stages, settings))
     if not undone:
         return
     (needed, why), (first, _) = undone[0], undone[-1]
@@ -128,40 +128,40 @@ def _refuse_without_input(stage: Stage, stages: Sequence[Stage], asked: Walk) ->
     )
 
 
-def _undone_needs(name: StageName, stages: Sequence[Stage], asked: Walk) -> Iterator[tuple[StageName, str]]:
+def _undone_needs(name: StageName, stages: Sequence[Stage], settings: Walk) -> Iterator[tuple[StageName, str]]:
     """Yield the stage whose result is read, then the one that it needs itself, and so on, up to the first that is done
     or was not left out; with the reason why it is not done."""
     needed = next((one for one in stages if one.name == NEEDS.get(name)), None)
-    if needed is None or not _left_out(needed.name, asked):
+    if needed is None or not _left_out(needed.name, settings):
         return
     found = needed.find()
     if found.state != "done":
         yield needed.name, found.why
-        yield from _undone_needs(needed.name, stages, asked)
+        yield from _undone_needs(needed.name, stages, settings)
 
 
-def _do_stage(stage: Stage, asked: Walk) -> StageEnd:
+def _do_stage(stage: Stage, settings: Walk) -> StageEnd:
     """Do the stage unless it is done, or another process is doing it."""
     found = stage.find()
-    return replace(_begin_stage(stage, found, asked), digest=found.digest)
+    return replace(_begin_stage(stage, found, settings), digest=found.digest)
 
 
-def _begin_stage(stage: Stage, found: StageFound, asked: Walk) -> StageEnd:
+def _begin_stage(stage: Stage, found: StageFound, settings: Walk) -> StageEnd:
     match found.state:
         case "done":
             return StageEnd(action="done", state="done", why=found.why, result=found.result, verdict=found.verdict)
         case "running":
             return StageEnd(action="adopted", state="running", why=found.why)
         case "torn" | "failed" | "missing":
-            return stage.perform(asked.progress)
+            return stage.perform(settings.progress)
 
 
-def _after(end: StageEnd, stage: Stage, asked: Walk) -> StageEnd:
+def _after(end: StageEnd, stage: Stage, settings: Walk) -> StageEnd:
     """Return the end of a stage that no longer runs. If another process began it without ending it, do it now."""
     found = stage.find()
     if found.state == "done" or end.action != "adopted":
         return replace(end, state=found.state, why=found.why, result=found.result, verdict=found.verdict)
-    return _do_stage(stage, asked)
+    return _do_stage(stage, settings)
 
 
 def _error_of(stage: Stage, end: StageEnd) -> XsftError | None:

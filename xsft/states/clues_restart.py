@@ -81,8 +81,8 @@ def _kept_logs(jobset: RunObject) -> str:
     source: GoogleCloudPlatform/observability-analytics-samples samples/logging/kubernetes/k8s_tpu_jobset_stdout.sql
     """
     of = 'labels."k8s-pod/jobset_sigs_k8s_io/'
-    asked = f'{of}jobset-name"="{jobset.name}" {of}restart-attempt"="{jobset.restarts - 1}"'
-    return f"If GKE keeps its earlier log, read it: gcloud logging read '{asked}'"
+    query = f'{of}jobset-name"="{jobset.name}" {of}restart-attempt"="{jobset.restarts - 1}"'
+    return f"If GKE keeps its earlier log, read it: gcloud logging read '{query}'"
 
 
 def _last_restart_event(evidence: Evidence) -> Event | None:

@@ -30,7 +30,7 @@ def completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Statu
     asked, progress = steps_asked(seen), seen.progress
     if seen.jobset is not None and seen.jobset.work is not None:
         return Status(state="succeeded", evidence=(told_by,))
-    if progress is not None and (failure := _told(progress, asked=asked)):
+    if progress is not None and (failure := _failure_reason(progress, asked=asked)):
         return Status(state="failed", reason=failure, evidence=(told_by, progress.source))
     if asked is None:
         return Status(state="succeeded", reason="steps-not-known", evidence=(told_by,))
@@ -46,17 +46,17 @@ def _by_steps(seen: Observation, progress: Progress, *, asked: int, ended_at: st
         return "succeeded", ""
     if progress.data_ended:
         return "failed", "data-ended"
-    if done is not None and _said_all(seen, progress, done=done, asked=asked, ended_at=ended_at):
+    if done is not None and _proves_short_end(seen, progress, done=done, asked=asked, ended_at=ended_at):
         return "failed", "ended-short"
     return "unknown", "steps-not-read"
 
 
-def _told(progress: Progress, *, asked: int | None) -> str | None:
+def _failure_reason(progress: Progress, *, asked: int | None) -> str | None:
     """Return a reason to call the run failed, from the trainer's lines, whatever its exit status."""
     return "aborted" if progress.aborted is not None else worthless(progress, asked=asked)
 
 
-def _said_all(seen: Observation, progress: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
+def _proves_short_end(seen: Observation, progress: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
     """Return whether a last step below the one asked for proves that the run ended short.
 
     Not if it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
@@ -76,7 +76,7 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
     succeeded, also after its JobSet is gone.
     """
     progress, asked = seen.progress, steps_asked(seen)
-    from_trainer = _told(progress, asked=asked) if progress else None
+    from_trainer = _failure_reason(progress, asked=asked) if progress else None
     if progress and from_trainer is None and _is_last_step_saved(progress, asked=asked):
         return Status(state="succeeded", reason="after-last-step", evidence=(told_by, progress.source))
     if oom_killed(current(seen)):

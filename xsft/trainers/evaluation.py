@@ -165,7 +165,7 @@ def _check_on_cluster(run: Run) -> Iterator[Problem]:
 def stage_plan(plan: EvaluationPlan, *, notes: tuple[str, ...] = ()) -> StagePlan:
     """Return the evaluation as `xsft plan` shows it. `notes`: on its machines."""
     inputs = plan.inputs
-    asked = (
+    prompts_text = (
         _count_text(inputs.prompts, "prompt") if inputs.prompts else "the first five user turns of the held-out split"
     )
     rows = f", and the loss of {inputs.rows} rows" if inputs.rows else ""
@@ -178,7 +178,7 @@ def stage_plan(plan: EvaluationPlan, *, notes: tuple[str, ...] = ()) -> StagePla
         digest=plan.digest,
         writes=plan.result,
         argv=plan.tuned_argv,
-        notes=(f"greedy answers to {asked}, at most {inputs.max_new_tokens} tokens each{rows}", judged, *notes),
+        notes=(f"greedy answers to {prompts_text}, at most {inputs.max_new_tokens} tokens each{rows}", judged, *notes),
     )
 
 

@@ -112,7 +112,7 @@ def trained_run(record: Record, *, output: str) -> TrainedRun:
     )
 
 
-def export_inputs(trained: TrainedRun, asked: ExportRequest, *, step: int, content: str) -> ExportInputs:
+def export_inputs(trained: TrainedRun, request: ExportRequest, *, step: int, content: str) -> ExportInputs:
     """Return the inputs of the export. `step`: of the checkpoint; `content`: the digest of its small files.
 
     Raises UsageError or Refused, by id, for what MaxText's exporter cannot export.
@@ -120,7 +120,7 @@ def export_inputs(trained: TrainedRun, asked: ExportRequest, *, step: int, conte
     words = words_of(trained.argv)
     name, made_by = words.text("model_name") or "default", release(trained.release)
     _refuse_model(trained, name, made_by)
-    lora, form = _lora(words), _form(trained, asked, words)
+    lora, form = _lora(words), _form(trained, request, words)
     source = words.copied
     tokenizer = source.tokenizer if source else words.text("tokenizer_path") or model(name).hf_id
     return ExportInputs(
@@ -130,7 +130,7 @@ def export_inputs(trained: TrainedRun, asked: ExportRequest, *, step: int, conte
         weights=weights_path(trained, step=step),
         content=content,
         form=form,
-        dtype=asked.dtype,
+        dtype=request.dtype,
         release=made_by.version,
         model=name,
         keys=tuple(f"{key}={text}" for key, text in words.keys.items() if key in SHAPING or key.startswith(ROPE)),
@@ -140,7 +140,7 @@ def export_inputs(trained: TrainedRun, asked: ExportRequest, *, step: int, conte
         bos_token=source.bos_token if source else "",
         template=words.text("chat_template"),
         lora=lora,
-        hub=asked.hub,
+        hub=request.hub,
     )
 
 
@@ -257,10 +257,10 @@ def _lora(words: TrainerWords) -> LoraScale | None:
     return LoraScale(rank=int(words.value("lora.lora_rank")), alpha=float(words.value("lora.lora_alpha")))
 
 
-def _form(trained: TrainedRun, asked: ExportRequest, words: TrainerWords) -> ExportForm:
+def _form(trained: TrainedRun, request: ExportRequest, words: TrainerWords) -> ExportForm:
     """Return the requested form, or the default. Raises UsageError if the training has no such export."""
     is_lora = _lora(words) is not None
-    form = asked.form or ("merged" if is_lora else "full")
+    form = request.form or ("merged" if is_lora else "full")
     if is_lora == (form == "full"):
         allowed = ", ".join(_allowed(is_lora=is_lora))
         kind = "with LoRA" if is_lora else "without LoRA"

@@ -45,7 +45,7 @@ class LoggedLine(Struct, frozen=True, kw_only=True):
     """Time of the line; UTC, ISO 8601; empty if unknown."""
 
 
-def said(line: str) -> LoggedLine:
+def parse_logged_line(line: str) -> LoggedLine:
     """Return the parsed line of a log that was read with timestamps."""
     match = _TIMESTAMP.match(line)
     return LoggedLine(text=line[match.end() :], at=match[1]) if match else LoggedLine(text=line)

@@ -15,7 +15,7 @@ from xsft.actions.pipeline.here import conversion_found, training_plan
 from xsft.actions.runs.waiting import WaitLimits, error_of
 from xsft.actions.submit.cluster import Connect, submitted
 from xsft.actions.submit.wait import after_plan
-from xsft.actions.weights.convert import asked_of, look_for_cluster
+from xsft.actions.weights.convert import look_for_cluster, planned_conversion
 from xsft.aliases import ShowLine
 from xsft.api import Loaded
 from xsft.conversion.plan import ConversionPlan
@@ -116,7 +116,7 @@ class ConvertOnCluster:
 
     def plan(self) -> StagePlan:
         intent = self.asked.now()
-        made = asked_of(self._workload, intent)  # the hub is asked when the conversion is submitted
+        made = planned_conversion(self._workload, intent)  # the hub is asked when the conversion is submitted
         with shown("xsft") as progress:
             plan = jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=(), progress=progress)
         return job_plan(plan, name=self.name)
@@ -150,7 +150,7 @@ class ConvertOnCluster:
 
     def _made(self) -> ConversionPlan:
         """Return the conversion under the name of the run that makes it, which another workload may have begun."""
-        made = asked_of(self._workload, self.asked.now())
+        made = planned_conversion(self._workload, self.asked.now())
         return under_claim(made, read_claim(record_store(), made))
 
 
@@ -185,14 +185,14 @@ class TrainOnCluster:
     def find(self) -> StageFound:
         """Return whether the last checkpoint is saved by this very workload; the cluster is not asked."""
         intent, store = self.asked.now(), record_store()
-        output, asked, digest = str(intent.run.output), intent.run.spec.train.steps, intent.spec_digest
+        output, steps_asked, digest = str(intent.run.output), intent.run.spec.train.steps, intent.spec_digest
         step = latest_step(store.objects_at(output), output=output, run_name=self.run_name)
         if step is None:
             return StageFound(state="missing", why="no checkpoint is saved", digest=digest)
         last = next(iter(reversed(store.read_run(output, self.run_name))), None)
         same = last is not None and last.spec_digest == digest
-        if step < asked or not same or (last and last.last.state_reason in WORTHLESS):
-            why = f"its last checkpoint is step {step} of {asked}"
+        if step < steps_asked or not same or (last and last.last.state_reason in WORTHLESS):
+            why = f"its last checkpoint is step {step} of {steps_asked}"
             return StageFound(state="missing", why=why, digest=digest)
         saved = f"{output.rstrip('/')}/{self.run_name}/checkpoints/{step}"
         return StageFound(state="done", why=f"its checkpoint of step {step} is saved", result=saved, digest=digest)

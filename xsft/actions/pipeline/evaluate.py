@@ -55,13 +55,13 @@ class EvaluateHere:
 
     def perform(self, progress: ShowLine) -> StageEnd:
         plan, intent = self._plan(), self._intent()
-        asked = LocalEvaluation(
+        evaluation = LocalEvaluation(
             plan=plan,
             machine=lambda: self._machine or maxtext_machine(),
             progress=progress,
             online=not reads_only_files(intent.run),
         )
-        end = evaluate.perform(asked)
+        end = evaluate.perform(evaluation)
         made = existing(plan)
         if end.action != "done" and made is not None:
             print_evaluation(made.report, stream=sys.stderr)

@@ -49,8 +49,8 @@ class ExportHere:
         local_plan = plan_ahead(
             route.trained, route.asked, step=self._steps, output=None if route.is_remote else output
         )
-        asked = replace(route.asked, hub=hub)
-        made = plan_ahead(route.trained, asked, step=self._steps, output=output, folder=local_plan.first)
+        request = replace(route.asked, hub=hub)
+        made = plan_ahead(route.trained, request, step=self._steps, output=output, folder=local_plan.first)
         return StagePlan(name=self.name, run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
 
     def find(self) -> StageFound:
@@ -89,9 +89,9 @@ class ExportHere:
         return self._route().plan()
 
     def _route(self) -> ExportRoute:
-        asked = ExportRequest(form=self._asked.what, step=self._steps)
+        request = ExportRequest(form=self._asked.what, step=self._steps)
         (intent,) = api.intend((self._workload,))
-        return ExportRoute(trained=intended(intent), asked=asked, to=self._asked.to)
+        return ExportRoute(trained=intended(intent), asked=request, to=self._asked.to)
 
 
 class ExportOnCluster:
@@ -111,9 +111,9 @@ class ExportOnCluster:
             raise no_logits()
         intent = self.asked.now()
         hub, output = destination(self._asked.to)
-        asked = ExportRequest(form=self._asked.what, hub=hub)
+        request = ExportRequest(form=self._asked.what, hub=hub)
         steps = self._workload.spec.train.steps
-        made = plan_ahead(intended(intent), asked, step=steps, output=output, folder=EXPORTED)
+        made = plan_ahead(intended(intent), request, step=steps, output=output, folder=EXPORTED)
         planned = job_plan(self._plan_job(made, intent, progress=lambda _line: None), name=self.name)
         return replace(planned, digest=None)
 
@@ -163,8 +163,8 @@ class ExportOnCluster:
         )
 
     def _made(self, intent: Intent) -> ExportPlan:
-        asked = ExportRequest(form=self._asked.what, step=self._workload.spec.train.steps)
-        return plan_for_pod(intended(intent), asked, to=self._asked.to)
+        request = ExportRequest(form=self._asked.what, step=self._workload.spec.train.steps)
+        return plan_for_pod(intended(intent), request, to=self._asked.to)
 
     def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> JobPlan[CpuJob]:
         file = self._workload.file

@@ -74,22 +74,22 @@ def serve_on_cluster(args: argparse.Namespace) -> int:
 
     Raises SpecError and UsageError for a workload that cannot be served, and as `begin` and `found` do.
     """
-    asked = _serve_call(args)
+    call = _serve_call(args)
     if args.dry_run:
-        _print_plan(asked, file=args.model, as_json=args.json)
+        _print_plan(call, file=args.model, as_json=args.json)
         return 0
-    confirm_server(asked.plan, yes=args.yes or args.json)
-    assert asked.run.place is not None
-    cluster = connect(asked.run.place)
+    confirm_server(call.plan, yes=args.yes or args.json)
+    assert call.run.place is not None
+    cluster = connect(call.run.place)
     with when_interrupted(NOTHING_CREATED), shown("serve") as say:
-        begun = begin(cluster, asked.plan, record=_server_record(args.model, asked.run), progress=say)
-        with when_interrupted(f"The server continues. To end it: {stop_line(cluster, asked.plan)}"):
-            wait_for_server(cluster, asked.plan, timeout_s=args.timeout, poll_s=args.poll, say=say)
+        begun = begin(cluster, call.plan, record=_server_record(args.model, call.run), progress=say)
+        with when_interrupted(f"The server continues. To end it: {stop_line(cluster, call.plan)}"):
+            wait_for_server(cluster, call.plan, timeout_s=args.timeout, poll_s=args.poll, say=say)
     print_problems(() if args.json else begun.problems)
     if args.json:
-        print_json("serve", {**_server_document(asked), "action": begun.action, "uid": begun.uid})
+        print_json("serve", {**_server_document(call), "action": begun.action, "uid": begun.uid})
     else:
-        sys.stdout.writelines(f"{line}\n" for line in _server_lines(cluster, asked.plan, begun))
+        sys.stdout.writelines(f"{line}\n" for line in _server_lines(cluster, call.plan, begun))
     return 0
 
 
@@ -113,10 +113,10 @@ def _serve_call(args: argparse.Namespace) -> ServeCall:
     return ServeCall(run=intent.run, plan=plan, audit=audit_server(plan, intent.run), problems=own)
 
 
-def _exported(asked: SharedIntent, training: str, args: argparse.Namespace) -> str:
+def _exported(intent: SharedIntent, training: str, args: argparse.Namespace) -> str:
     """Return what the workload's export stage wrote; for a dry run also what it will write. Raises Refused,
     serve-no-weights, before it is done."""
-    export = ExportOnCluster(asked, training=training, call=ClusterCall(yes=True, poll_s=args.poll))
+    export = ExportOnCluster(intent, training=training, call=ClusterCall(yes=True, poll_s=args.poll))
     weights = exported_weights(export) or (weights_ahead(export) if args.dry_run else None)
     if weights is None:
         fix = f"Export it first: xsft run {shlex.quote(args.model)} --to export; or give --weights gs://bucket/folder."
@@ -143,32 +143,32 @@ def _server_lines(cluster: Cluster, plan: ServingPlan, begun: ServerBegun) -> It
     yield f"end it    {stop_line(cluster, plan)}"
 
 
-def _print_plan(asked: ServeCall, *, file: str, as_json: bool) -> None:
+def _print_plan(call: ServeCall, *, file: str, as_json: bool) -> None:
     if as_json:
-        print_json("serve", {**_server_document(asked), "action": "planned", "uid": None})
+        print_json("serve", {**_server_document(call), "action": "planned", "uid": None})
     else:
-        sys.stdout.writelines(f"{line}\n" for line in _plan_lines(asked, file=file))
+        sys.stdout.writelines(f"{line}\n" for line in _plan_lines(call, file=file))
 
 
-def _plan_lines(asked: ServeCall, *, file: str) -> Iterator[str]:
-    plan, inputs = asked.plan, asked.plan.inputs
+def _plan_lines(call: ServeCall, *, file: str) -> Iterator[str]:
+    plan, inputs = call.plan, call.plan.inputs
     shape = inputs.shape
     yield f"# {file}"
     yield f"{'run':<12}{plan.run_name}, digest {plan.digest[:12]}"
     yield f"{'serves':<12}{inputs.weights} as {inputs.served_model_name}, {inputs.max_model_len} tokens"
-    yield f"{'cluster':<12}{cluster_text(asked.run)}"
+    yield f"{'cluster':<12}{cluster_text(call.run)}"
     yield f"{'machine':<12}{shape.machine}: {shape.count} of {shape.accelerator}; outside the queue's quota"
     yield f"{'start':<12}at most {duration_text(inputs.load_s)} once the weights are there"
     yield f"{'address':<12}{plan.output}"
     yield from block("server", shell_line(vllm_argv(inputs)))
     objects = (plan.manifest, *plan.dependents)
     yield from block("objects", yaml.dump_all(objects, Dumper=_Objects, sort_keys=False, width=10**9).rstrip())
-    yield from audit_lines(asked.audit, whole=False)
-    yield from problems_block(asked.problems)
+    yield from audit_lines(call.audit, whole=False)
+    yield from problems_block(call.problems)
 
 
-def _server_document(asked: ServeCall) -> dict[str, Any]:
-    plan = asked.plan
+def _server_document(call: ServeCall) -> dict[str, Any]:
+    plan = call.plan
     return {
         "url": plan.output,
         "model": plan.inputs.served_model_name,
@@ -176,6 +176,6 @@ def _server_document(asked: ServeCall) -> dict[str, Any]:
         "run_name": plan.run_name,
         "digest": plan.digest,
         "objects": [plan.manifest, *plan.dependents],
-        "audit": [asdict(row) for row in asked.audit],
-        "problems": problem_documents(asked.problems),
+        "audit": [asdict(row) for row in call.audit],
+        "problems": problem_documents(call.problems),
     }

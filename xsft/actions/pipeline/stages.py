@@ -28,8 +28,8 @@ def stages_of(workload: Loaded, *, run_name: str, call: ClusterCall, known: Inte
     """Return the stages of a workload. `run_name`: of the training. `known`: what it asks for, if that was gathered."""
     if workload.spec.on_this_machine:
         return tuple(_here(name, workload, run_name) for name in names_of(workload.spec))
-    asked = SharedIntent(workload, known=known)
-    return tuple(_on_cluster(name, asked, run_name, call) for name in names_of(workload.spec))
+    shared = SharedIntent(workload, known=known)
+    return tuple(_on_cluster(name, shared, run_name, call) for name in names_of(workload.spec))
 
 
 def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
@@ -46,16 +46,16 @@ def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
             return ServeHere(ExportHere(workload, training=run_name))
 
 
-def _on_cluster(name: StageName, asked: SharedIntent, run_name: str, call: ClusterCall) -> Stage:
+def _on_cluster(name: StageName, shared: SharedIntent, run_name: str, call: ClusterCall) -> Stage:
     match name:
         case "convert":
-            return ConvertOnCluster(asked, training=run_name, call=call)
+            return ConvertOnCluster(shared, training=run_name, call=call)
         case "train":
-            return TrainOnCluster(asked, run_name=run_name, call=call)
+            return TrainOnCluster(shared, run_name=run_name, call=call)
         case "evaluate":
-            return EvaluateOnCluster(asked, training=run_name, call=call)
+            return EvaluateOnCluster(shared, training=run_name, call=call)
         case "export":
-            return ExportOnCluster(asked, training=run_name, call=call)
+            return ExportOnCluster(shared, training=run_name, call=call)
         case "serve":
-            exported = _on_cluster("export", asked, run_name, call)
-            return ServeOnCluster(asked, exported=exported, training=run_name, call=call)
+            exported = _on_cluster("export", shared, run_name, call)
+            return ServeOnCluster(shared, exported=exported, training=run_name, call=call)

@@ -31,13 +31,13 @@ def number_of(seen: Observation) -> int | None:
     return attempt_of_jobset(name, run_name=seen.run_name)
 
 
-def no_attempt(hit: FoldedRun, asked: int, *, gone: str, fix: str) -> UsageError:
+def no_attempt(hit: FoldedRun, attempt: int, *, gone: str, fix: str) -> UsageError:
     """Return the error for an attempt that never existed, or is gone. `gone`: what its absence means for the request;
     `fix`: what to do."""
     run = hit.row.run_name
     has_jobset = {number: one.jobset is not None for one in hit.attempts if (number := number_of(one)) is not None}
-    if asked in has_jobset or 0 < asked < max(has_jobset, default=0):
-        return UsageError(f"Attempt {asked} of {run} has no JobSet, {gone}.", fix=fix)
+    if attempt in has_jobset or 0 < attempt < max(has_jobset, default=0):
+        return UsageError(f"Attempt {attempt} of {run} has no JobSet, {gone}.", fix=fix)
     known = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(has_jobset.items()))
-    message = f"{run} has no attempt {asked}. Known submissions: {known or 'none'}."
+    message = f"{run} has no attempt {attempt}. Known submissions: {known or 'none'}."
     return UsageError(message, fix="Pass one of them to --attempt, or omit it for the newest.")

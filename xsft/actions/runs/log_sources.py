@@ -30,27 +30,27 @@ class Logs(Struct, frozen=True, kw_only=True):
     """Function that gets a line on what following waits for."""
 
     def lines(
-        self, seen: Observation, jobset: RunObject, roles: tuple[ProcessRole, ...], asked: LogRequest
+        self, seen: Observation, jobset: RunObject, roles: tuple[ProcessRole, ...], request: LogRequest
     ) -> Iterator[LogLine]:
         """Yield the lines of these processes. Raises as `read_logs` and `follow_logs`."""
         cluster = self.runs.cluster(seen.cluster or "")
         since = (
-            before(asked.since, -seen.ahead_s) if asked.since and seen.ahead_s else asked.since
+            before(request.since, -seen.ahead_s) if request.since and seen.ahead_s else request.since
         )  # by the cluster's clock
-        if asked.follow:
+        if request.follow:
             return follow_logs(
-                cluster, jobset=jobset, roles=roles, since=since, tail=asked.tail, at_most=asked.at_most,
+                cluster, jobset=jobset, roles=roles, since=since, tail=request.tail, at_most=request.at_most,
                 trouble=self.trouble,
             )  # fmt: skip
-        return read_logs(cluster, jobset=jobset, roles=roles, since=since, tail=asked.tail, at_most=asked.at_most)
+        return read_logs(cluster, jobset=jobset, roles=roles, since=since, tail=request.tail, at_most=request.at_most)
 
-    def local_lines(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
+    def local_lines(self, seen: Observation, request: LogRequest) -> Iterator[str]:
         """Yield the lines of a local run. Raises Unknown if no record names the file, UsageError for an attempt that
         never existed."""
         output = self.runs.output_of(seen)
         records = self.runs.store.read_run(output, seen.run_name) if output else ()
-        _require_attempt(seen, records, asked.attempt)
-        wanted = [one for one in records if asked.attempt in (None, one.last.number) and one.last.log]
+        _require_attempt(seen, records, request.attempt)
+        wanted = [one for one in records if request.attempt in (None, one.last.number) and one.last.log]
         if not output or not wanted:
             raise Unknown(
                 f"No record of {seen.run_name} contains the path of its log.",
@@ -58,13 +58,13 @@ class Logs(Struct, frozen=True, kw_only=True):
             )
         log = Path(wanted[-1].last.log)
         lock = lock_of(output, seen.run_name)
-        if asked.follow:
-            return follow_log(log, tail=asked.tail, alive=lambda: is_held(lock))
-        return read_log(log, tail=asked.tail)
+        if request.follow:
+            return follow_log(log, tail=request.tail, alive=lambda: is_held(lock))
+        return read_log(log, tail=request.tail)
 
     def follow(self, seen: Observation) -> Iterator[str]:
         """Yield the lines of the process that prints steps, from its start to the run's end."""
-        return self._printed(seen, asked=LogRequest(follow=True))
+        return self._printed(seen, request=LogRequest(follow=True))
 
     def curves(self, hits: tuple[FoldedRun, ...]) -> tuple[Curve, ...]:
         """Return the curves; if two runs share a name, each is named by its folder."""
@@ -75,25 +75,25 @@ class Logs(Struct, frozen=True, kw_only=True):
         return tuple(replace(self._curve(hit.seen), run_name=name) for hit, name in zip(hits, names, strict=True))
 
     def _curve(self, seen: Observation) -> Curve:
-        lines = partial(self._printed, asked=LogRequest())
+        lines = partial(self._printed, request=LogRequest())
         return read_curve(seen, output=self.runs.output_of(seen), store=self.runs.store, lines=lines)
 
-    def printed(self, seen: Observation, asked: LogRequest | None = None) -> Iterator[LogLine]:
+    def printed(self, seen: Observation, request: LogRequest | None = None) -> Iterator[LogLine]:
         """Yield the lines of the process that prints steps, all of them so far by default; none if the JobSet is
         gone.
         """
         if seen.jobset is not None:
             roles = chosen_roles(seen.jobset, slice_index=None, host=None, every=False)
-            yield from self.lines(seen, seen.jobset, roles, asked or LogRequest())
+            yield from self.lines(seen, seen.jobset, roles, request or LogRequest())
 
-    def _printed(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
-        return (line.text for line in self.printed(seen, asked))
+    def _printed(self, seen: Observation, request: LogRequest) -> Iterator[str]:
+        return (line.text for line in self.printed(seen, request))
 
 
-def _require_attempt(seen: Observation, records: Sequence[Record], asked: int | None) -> None:
+def _require_attempt(seen: Observation, records: Sequence[Record], attempt: int | None) -> None:
     known = sorted({one.last.number for one in records})
-    if asked is not None and known and asked not in known:
+    if attempt is not None and known and attempt not in known:
         raise UsageError(
-            f"{seen.run_name} has no attempt {asked}. Known attempts: {', '.join(map(str, known))}.",
+            f"{seen.run_name} has no attempt {attempt}. Known attempts: {', '.join(map(str, known))}.",
             fix="Pass one of them to --attempt, or omit it for the newest.",
         )

@@ -121,18 +121,18 @@ def write_lines(lines: Iterator[str], stdout: TextIO) -> int:
     return count
 
 
-def roles_for(jobset: RunObject, asked: LogRequest) -> tuple[ProcessRole, ...]:
-    roles = chosen_roles(jobset, slice_index=asked.slice_index, host=asked.host, every=asked.every)
-    if len(roles) > asked.at_most:
+def roles_for(jobset: RunObject, request: LogRequest) -> tuple[ProcessRole, ...]:
+    roles = chosen_roles(jobset, slice_index=request.slice_index, host=request.host, every=request.every)
+    if len(roles) > request.at_most:
         raise UsageError(
-            f"{len(roles)} logs of {jobset.name} requested; the limit is {asked.at_most}.",
+            f"{len(roles)} logs of {jobset.name} requested; the limit is {request.at_most}.",
             fix=f"Choose one: --slice N --host N; or raise the limit: --streams {len(roles)}.",
         )
     return roles
 
 
-def _refuse_slices(asked: LogRequest) -> None:
-    if asked.slice_index is not None or asked.host is not None or asked.since is not None:
+def _refuse_slices(request: LogRequest) -> None:
+    if request.slice_index is not None or request.host is not None or request.since is not None:
         raise UsageError(
             "A run on this machine is one process, and its lines have no timestamps.",
             fix="Omit --slice, --host and --since; --tail N shows the last lines.",

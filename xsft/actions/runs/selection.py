@@ -17,8 +17,8 @@ def runs_of(args: argparse.Namespace, *names: str, everything: bool = True) -> R
     """Return the runs of these names (none: all), in the places that the arguments of `arguments.runs.add_where`
     name.
     """
-    asked = PlaceQuery(place=args.place, context=args.context, namespace=args.namespace)
-    return runs_for(asked, names=names, everything=everything)
+    place_query = PlaceQuery(place=args.place, context=args.context, namespace=args.namespace)
+    return runs_for(place_query, names=names, everything=everything)
 
 
 def runs_at(plan: Planned) -> Runs:

@@ -82,7 +82,7 @@ def submitted(plan: Planned, *, connect: Connect, ask: Callable[[str], bool] | N
     does.
     """
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
-    printer, warnings = _Told(), tuple(p for p in for_submission(plan.problems) if p.severity == "warning")
+    printer, warnings = _WarningPrinter(), tuple(p for p in for_submission(plan.problems) if p.severity == "warning")
     try:
         with shown("submit") as progress:
             asking = partial(_confirm, ask=ask, progress=progress, printer=printer, warnings=warnings)
@@ -105,7 +105,7 @@ def _print_submission(done: Submission, document: DocumentOf | None) -> int:
     return 0
 
 
-class _Told:
+class _WarningPrinter:
     """Printer of warnings, each once: those shown with the question are not repeated after the answer."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ def _confirm(
     *,
     ask: Callable[[str], bool] | None,
     progress: ProgressView,
-    printer: _Told,
+    printer: _WarningPrinter,
     warnings: tuple[Problem, ...],
 ) -> None:
     """Print what would be created and ask. Raises Refused if the answer is no."""
@@ -163,7 +163,7 @@ def _takes(plan: Planned) -> str:
             return f"Take {job.cpus} CPUs and {job.memory_quantity} of memory from queue {run.queue}"
 
 
-def _warn(done: Submission, of_the_plan: tuple[Problem, ...], printer: _Told) -> None:
+def _warn(done: Submission, of_the_plan: tuple[Problem, ...], printer: _WarningPrinter) -> None:
     """Print the warnings; those of the plan only for a new JobSet, since they change nothing about an existing one."""
     new = done.action in ("created", "attempt")
     printer.tell((*(of_the_plan if new else ()), *done.problems))

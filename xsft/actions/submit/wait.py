@@ -56,8 +56,8 @@ class After(Struct, frozen=True, kw_only=True):
     def wait(self, done: Submission) -> Waited:
         """Wait until the run succeeded or cannot succeed, and print why it cannot."""
         name = done.jobset or done.plan.run_name
-        asked = replace(self, say=_in_a_row(self.say))
-        waited = self._glance(name) if done.action == "finished" else asked.until_end(name)
+        waiter = replace(self, say=_in_a_row(self.say))
+        waited = self._glance(name) if done.action == "finished" else waiter.until_end(name)
         if waited.outcome == "ended" and waited.row is not None and waited.row.state != "cancelled":
             self._explain(name)
         return replace(waited, problems=noted(waited, self.record))

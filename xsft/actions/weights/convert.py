@@ -60,20 +60,20 @@ def look_for_cluster(workload: api.Loaded) -> tuple[ConversionPlan, Intent, tupl
     """Return what a cluster would convert, what it is part of, and the problems, the hub's included; a finished
     conversion does not ask the hub."""
     (intent,) = api.intend((workload,))
-    asked = asked_of(workload, intent)
+    plan = planned_conversion(workload, intent)
     problems: tuple[Problem, ...] = ()
-    if asked.whole is None and not asked.inputs.source.is_folder:
-        source, problems = told_of_pods(asked, has_secret=workload.spec.secrets.hf_token is not None)
+    if plan.whole is None and not plan.inputs.source.is_folder:
+        source, problems = read_source_for_pods(plan, has_secret=workload.spec.secrets.hf_token is not None)
         (intent,) = api.intend((workload,), hub=answered(source))
-        asked = asked_of(workload, intent)
-    return asked, intent, (*intent.problems, *problems)
+        plan = planned_conversion(workload, intent)
+    return plan, intent, (*intent.problems, *problems)
 
 
-def told_of_pods(plan: ConversionPlan, *, has_secret: bool) -> tuple[SourceFacts | None, tuple[Problem, ...]]:
+def read_source_for_pods(plan: ConversionPlan, *, has_secret: bool) -> tuple[SourceFacts | None, tuple[Problem, ...]]:
     """Return what the hub says of the weights that a pod will read; the pod's Secret may give access that this machine
     lacks."""
     try:
-        source = asked_hub(plan)
+        source = ask_hub(plan)
     except Unreachable as failed:
         return None, (_not_asked(failed.message),)
     if source is not None and source.commit is None and source.problems and has_secret:
@@ -106,16 +106,16 @@ def look(workload: api.Loaded, source: SourceFacts | None = None) -> tuple[Conve
     """
     (intent,) = api.intend((workload,), hub=answered(source))
     problems = tuple(p.in_file(workload.file) for p in intent.problems if not p.where.startswith(NOT_OURS))
-    asked = asked_of(workload, intent)
+    plan = planned_conversion(workload, intent)
     if errors_in(problems):
         raise SpecError(errors_in(problems))
     unread = next((p for p in problems if p.id == "checkpoint-unread"), None)
-    if unread and asked.whole is None:  # it may exist already: do not convert twice
+    if unread and plan.whole is None:  # it may exist already: do not convert twice
         raise Unreachable(unread.message, fix="Make it readable from here, then convert.", id=unread.id)
-    return asked, problems
+    return plan, problems
 
 
-def asked_of(workload: api.Loaded, intent: Intent) -> ConversionPlan:
+def planned_conversion(workload: api.Loaded, intent: Intent) -> ConversionPlan:
     """Return the planned conversion. Raises UsageError for a workload without Hugging Face weights."""
     if intent.conversion is None:
         raise UsageError(
@@ -125,7 +125,7 @@ def asked_of(workload: api.Loaded, intent: Intent) -> ConversionPlan:
     return intent.conversion
 
 
-def asked_hub(plan: ConversionPlan) -> SourceFacts | None:
+def ask_hub(plan: ConversionPlan) -> SourceFacts | None:
     """Return what the hub says now; None for a folder. Raises Unreachable if it does not answer and there is no
     converted checkpoint."""
     if plan.inputs.source.is_folder:
@@ -153,12 +153,12 @@ def moved(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Problem, ..
 
 
 def convert_now(workload: api.Loaded, plan: ConversionPlan) -> ConversionResult:
-    source = None if plan.inputs.source.pinned and plan.whole else asked_hub(plan)
+    source = None if plan.inputs.source.pinned and plan.whole else ask_hub(plan)
     print_problems(moved(plan, source))
     if plan.whole is None:
         look(workload, source)  # raises an error if the hub's answer forbids it
     with converting(plan) as display:
-        asked = Conversion(
+        conversion = Conversion(
             look=lambda: look(workload, None if plan.whole else source)[0],
             machine=maxtext_machine,
             cache=own_cache(),
@@ -166,4 +166,4 @@ def convert_now(workload: api.Loaded, plan: ConversionPlan) -> ConversionResult:
             waiting=lambda: display.say("another xsft is converting these weights; waiting for it"),
             accepted=frozenset(workload.spec.checks),
         )
-        return convert_here(asked)
+        return convert_here(conversion)

@@ -45,21 +45,21 @@ def no_logits() -> UsageError:
     )
 
 
-def plan_for_pod(trained: TrainedRun, asked: ExportRequest, *, to: str | None) -> ExportPlan:
+def plan_for_pod(trained: TrainedRun, request: ExportRequest, *, to: str | None) -> ExportPlan:
     """Return the plan of an export by a pod. `to`: gs://…, a folder that pods mount, or hf://owner/name; None: beside
     the training. Raises as `plan_export`."""
     hub, output = destination(to)
-    return plan_export(trained, replace(asked, hub=hub), record_store(), output=output, folder=EXPORTED)
+    return plan_export(trained, replace(request, hub=hub), record_store(), output=output, folder=EXPORTED)
 
 
 def export_cluster(
-    intent: Intent, trained: TrainedRun, asked: ExportRequest, *, file: str, args: argparse.Namespace
+    intent: Intent, trained: TrainedRun, request: ExportRequest, *, file: str, args: argparse.Namespace
 ) -> int:
     """Report the finished export, else plan the job, and submit it unless it is a dry run.
 
     Raises as `plan_for_pod`, `jobs.plan_export_job` and `submit_cluster` do.
     """
-    made = plan_for_pod(trained, asked, to=args.output)
+    made = plan_for_pod(trained, request, to=args.output)
     if made.whole:
         return _report_found_export(made, intent, as_json=args.json)
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:

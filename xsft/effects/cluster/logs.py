@@ -10,7 +10,7 @@ from xsft.effects.cluster.errors import Ask
 from xsft.effects.cluster.http import ANYTHING, Lost
 from xsft.effects.cluster.stream import Stream
 from xsft.errors import Unreachable
-from xsft.trainers.progress import LoggedLine, said
+from xsft.trainers.progress import LoggedLine, parse_logged_line
 
 MAX_BYTES = 16 * 1024 * 1024
 """Limit for one log that is read at once from its beginning; a tail is far smaller."""
@@ -50,7 +50,7 @@ def read_log(api: Api, wanted: LogAsk) -> tuple[LoggedLine, ...] | None:
     *lines, torn = reply.body.split(
         b"\n"
     )  # split as streams are: a progress bar's carriage returns are part of its line
-    return tuple(said(line.decode("utf-8", "replace")) for line in (*lines, *((torn,) if torn else ())))
+    return tuple(parse_logged_line(line.decode("utf-8", "replace")) for line in (*lines, *((torn,) if torn else ())))
 
 
 def open_log(api: Api, wanted: LogAsk, *, read_timeout_s: float, follow: bool = True) -> Stream | Unreachable | None:

@@ -13,10 +13,10 @@ from xsft.checkpoint.files import (
     OWN,
     STEP_METADATA,
     flag,
+    infer_scan_axis,
+    infer_scan_layers,
     parse_json,
     recorded_scan,
-    told_axis,
-    told_scan,
 )
 from xsft.checkpoint.whole import interrupted, missing_arrays
 from xsft.effects.facts.arrays import MAX_METADATA, ReadArrays, json_at, read_arrays
@@ -80,8 +80,8 @@ def _with_layers(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> 
     folder = step_folder(found.path)
     step = json_at(f"{folder}/{STEP_METADATA}", storage)
     recorded = recorded_scan(step)
-    scan = told_scan([array.path for array in read.arrays]) if recorded is None else recorded
-    axis = told_axis(read.arrays) if scan else None
+    scan = infer_scan_layers([array.path for array in read.arrays]) if recorded is None else recorded
+    axis = infer_scan_axis(read.arrays) if scan else None
     torn = _torn(found, read, storage) or no_commit(folder, step, storage, item=found.path)
     return replace(
         found,

@@ -54,7 +54,7 @@ def training_of(run_name: str, store: RecordStore) -> TrainedRun:
 
 def plan_export(
     trained: TrainedRun,
-    asked: ExportRequest,
+    request: ExportRequest,
     store: RecordStore,
     *,
     output: str | None = None,
@@ -66,10 +66,10 @@ def plan_export(
     Raises UsageError if there is no such checkpoint, Refused for what cannot be exported, Unreachable if the output
     cannot be read.
     """
-    step = _choose_step(trained, asked, store)
+    step = _choose_step(trained, request, store)
     path = weights_path(trained, step=step)
     storage = storage_for(path, env=own_environment())
-    inputs = export_inputs(trained, asked, step=step, content=_content(path, storage))
+    inputs = export_inputs(trained, request, step=step, content=_content(path, storage))
     refuse_wrong_weights(inputs)
     at = output or trained.output
     own = at if folder else str(Path(at).expanduser().absolute())
@@ -77,10 +77,10 @@ def plan_export(
 
 
 def plan_ahead(
-    trained: TrainedRun, asked: ExportRequest, *, step: int, output: str | None = None, folder: str | None = None
+    trained: TrainedRun, request: ExportRequest, *, step: int, output: str | None = None, folder: str | None = None
 ) -> ExportPlan:
     """Return the plan before the training has saved `step`: its folder is named by what will be saved, and unknown."""
-    inputs = export_inputs(trained, asked, step=step, content="")
+    inputs = export_inputs(trained, request, step=step, content="")
     at = (output or trained.output).rstrip("/")
     first = f"{at}/{stage_name(run_name=trained.run_name, stage=STAGE)}/CONTENT"
     return _plan(trained, inputs, output=at, first=first, directory=first, folder=folder)
@@ -100,7 +100,7 @@ def _bytes_read(inputs: ExportInputs) -> int | None:
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def _choose_step(trained: TrainedRun, asked: ExportRequest, store: RecordStore) -> int:
+def _choose_step(trained: TrainedRun, request: ExportRequest, store: RecordStore) -> int:
     objects = store.objects_at(trained.output)
     newest = latest_step(objects, output=trained.output, run_name=trained.run_name)
     if newest is None:
@@ -108,15 +108,15 @@ def _choose_step(trained: TrainedRun, asked: ExportRequest, store: RecordStore) 
             f"run {trained.run_name} has no complete checkpoint.",
             fix=f"Check its progress: xsft status {trained.run_name}",
         )
-    if asked.step is None or asked.step == newest:
+    if request.step is None or request.step == newest:
         return newest
     names = objects.names(f"{trained.output}/{trained.run_name}/checkpoints")
-    if f"{asked.step}/" not in names:
+    if f"{request.step}/" not in names:
         saved = ", ".join(sorted((n.rstrip("/") for n in names if n.rstrip("/").isdecimal()), key=int))
         raise UsageError(
-            f"run {trained.run_name} has no checkpoint of step {asked.step}.", fix=f"Saved steps: {saved}."
+            f"run {trained.run_name} has no checkpoint of step {request.step}.", fix=f"Saved steps: {saved}."
         )
-    return asked.step
+    return request.step
 
 
 def _content(path: str, storage: Storage) -> str:

@@ -31,8 +31,12 @@ def ask_parser(questions: Sequence[ParserQuestion]) -> tuple[ParserAnswer, ...]:
         return tuple(ParserAnswer(unanswered=NOT_BUILT) for _ in questions)
     files = {one: own_cache() / "parser-answers" / f"{_question_digest(one, maxtext)}.json" for one in questions}
     known = {one: found for one, file in files.items() if (found := _kept_answer(file))}
-    asked = [one for one in files if one not in known and one.release == DEFAULT]
-    known |= dict(zip(asked, _ask_parser(maxtext, {one: files[one] for one in asked}), strict=True)) if asked else {}
+    unanswered = [one for one in files if one not in known and one.release == DEFAULT]
+    known |= (
+        dict(zip(unanswered, _ask_parser(maxtext, {one: files[one] for one in unanswered}), strict=True))
+        if unanswered
+        else {}
+    )
     return tuple(known.get(one, _another(one)) for one in questions)
 
 
@@ -68,5 +72,5 @@ def _kept_answer(file: Path) -> ParserAnswer | None:
 
 def _question_digest(question: ParserQuestion, maxtext: BuiltEnvironment) -> str:
     source = hashlib.sha256(WORKER.read_bytes()).hexdigest()
-    asked = json.dumps([maxtext.digest, source, msgspec.to_builtins(question)])
-    return hashlib.sha256(asked.encode()).hexdigest()
+    content = json.dumps([maxtext.digest, source, msgspec.to_builtins(question)])
+    return hashlib.sha256(content.encode()).hexdigest()

@@ -43,14 +43,14 @@ def count_tokens(texts: Texts, /, *, tokenizer: str, timeout_s: float = TIMEOUT_
     maxtext = environments.find_environment("maxtext")
     if maxtext is None or not texts:
         return ()
-    asked = json.dumps({"tokenizer": tokenizer, "texts": texts})
-    kept = own_cache() / "token-counts" / f"{_tokens_digest(asked, tokenizer, maxtext.digest)}.json"
+    question = json.dumps({"tokenizer": tokenizer, "texts": texts})
+    kept = own_cache() / "token-counts" / f"{_tokens_digest(question, tokenizer, maxtext.digest)}.json"
     try:
         return _ROUNDS.decode(kept.read_bytes())
     except (OSError, msgspec.MsgspecError):
         pass
     try:
-        found = _count_tokens(maxtext.python, asked, timeout_s=timeout_s)
+        found = _count_tokens(maxtext.python, question, timeout_s=timeout_s)
         kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomic(kept, msgspec.json.encode(found), durable=False)
     except (XsftError, OSError, msgspec.MsgspecError):
@@ -58,15 +58,15 @@ def count_tokens(texts: Texts, /, *, tokenizer: str, timeout_s: float = TIMEOUT_
     return found
 
 
-def _count_tokens(python: Path, asked: str, *, timeout_s: float) -> Rounds:
+def _count_tokens(python: Path, question: str, *, timeout_s: float) -> Rounds:
     # -I: neither the user's site nor the checkout can shadow a library.
     argv, env = (str(python), "-I", str(WORKER)), own_environment(HF_HUB_OFFLINE="1")
-    done = process.run(argv, env=env, cwd=Path("/"), timeout_s=timeout_s, stdin=asked)
+    done = process.run(argv, env=env, cwd=Path("/"), timeout_s=timeout_s, stdin=question)
     return _ROUNDS.decode(done.stdout)
 
 
-def _tokens_digest(asked: str, tokenizer: str, environment: str) -> str:
-    found = hashlib.sha256(f"{environment}\0{asked}".encode())
+def _tokens_digest(question: str, tokenizer: str, environment: str) -> str:
+    found = hashlib.sha256(f"{environment}\0{question}".encode())
     for file in (Path(tokenizer, name) for name in FILES):
         found.update(hashlib.sha256(file.read_bytes()).digest() if file.is_file() else b"-")
     return found.hexdigest()

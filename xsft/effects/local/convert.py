@@ -90,23 +90,23 @@ class Conversion(Struct, frozen=True, kw_only=True):
     """Ids of problems that the workload accepts."""
 
 
-def convert_here(asked: Conversion) -> ConversionResult:
+def convert_here(conversion: Conversion) -> ConversionResult:
     """Return the existing conversion, else convert. A converter that fails or is interrupted gives a result that states
     it. Raises Refused, EnvironmentMissing.
     """
-    plan = asked.look()
+    plan = conversion.look()
     if plan.whole and not _unsaid(plan):
         return _existing_conversion(plan)
     folder = stage_run(plan).folder
     first = Path(plan.first)  # its lock covers the conversion, whichever run asks for it
-    with usable(first), exclusive(first / "xsft" / "lock", waiting=asked.waiting):
-        plan = asked.look()  # another process may have finished it
+    with usable(first), exclusive(first / "xsft" / "lock", waiting=conversion.waiting):
+        plan = conversion.look()  # another process may have finished it
         if plan.whole:
             if _unsaid(plan):
                 _mend_conversion(plan, at=clock.now())
             return _existing_conversion(plan)
         with _hold_conversion(plan, folder):
-            return _converted(asked, plan)
+            return _converted(conversion, plan)
 
 
 def _unsaid(plan: ConversionPlan) -> bool:
@@ -141,19 +141,19 @@ def _hold_conversion(plan: ConversionPlan, folder: RunFolder) -> Iterator[None]:
         yield
 
 
-def _converted(asked: Conversion, plan: ConversionPlan) -> ConversionResult:
+def _converted(conversion: Conversion, plan: ConversionPlan) -> ConversionResult:
     run = stage_run(plan)
-    before, missing = stage_record(run), lacks(plan, cache=asked.cache)
-    refused = [problem for problem in errors_in(missing) if problem.id not in asked.accepted]
+    before, missing = stage_record(run), lacks(plan, cache=conversion.cache)
+    refused = [problem for problem in errors_in(missing) if problem.id not in conversion.accepted]
     if refused:
         raise EnvironmentMissing(refused[0].message, fix=refused[0].fix, id=refused[0].id)
-    machine = asked.machine()
+    machine = conversion.machine()
     contained = machine.contain()
     refuse_where_harmful(contained)
     record = begun(before, plan.argv, folder=run.folder, machine=machine)
     _save(record, plan)
     record_store(machine.env).index(record, str(run.folder.record))
-    end = _try_conversion(_Try(asked=asked, plan=plan, machine=machine, record=record))
+    end = _try_conversion(_Try(asked=conversion, plan=plan, machine=machine, record=record))
     return ConversionResult(
         action="created" if len(record.attempts) == 1 else "attempt",
         why=_why_converted(plan),

@@ -89,7 +89,7 @@ def read_passes(
     with scratch_folder("data") as scratch:
         folder = str(scratch)
         job, answer = Path(folder, "job.json"), Path(folder, "answer.json")
-        asked = [
+        passes_json = [
             {
                 "argv": _pass_argv(run, one, folder),
                 "rows": one.rows,
@@ -99,7 +99,7 @@ def read_passes(
             }
             for one in passes
         ]
-        job.write_text(json.dumps({"passes": asked}), encoding="utf-8")
+        job.write_text(json.dumps({"passes": passes_json}), encoding="utf-8")
         # -I: neither the user's site nor the checkout can shadow MaxText.
         program = (*_copy_command(run, folder), "-I", str(WORKER), str(job), str(answer))
         argv = (*contained.prefix, str(machine.python), *program)

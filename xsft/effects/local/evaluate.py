@@ -103,18 +103,18 @@ def _judged_stage(evaluation: EvaluationFile) -> StageFound:
     return StageFound(state="done", why=why, result=str(evaluation.path), verdict=judgement.verdict)
 
 
-def perform(asked: LocalEvaluation) -> StageEnd:
+def perform(request: LocalEvaluation) -> StageEnd:
     """Measure and judge, unless that was done. A program that fails, is interrupted or whose verdict fails gives an end
     that says so. Raises Refused for weights that are not there, EnvironmentMissing for a machine that is too small.
     """
-    plan, folder = asked.plan, _run_folder(asked.plan)
+    plan, folder = request.plan, _run_folder(request.plan)
     if evaluation := existing(plan):
         return _found_end(evaluation)
     _refuse_unfit(plan)
-    with usable(folder.own), exclusive(folder.lock, waiting=lambda: asked.progress(_waiting(plan))):
+    with usable(folder.own), exclusive(folder.lock, waiting=lambda: request.progress(_waiting(plan))):
         if evaluation := existing(plan):  # another process may have made it
             return _found_end(evaluation)
-        return _measured(asked, folder)
+        return _measured(request, folder)
 
 
 def _waiting(plan: EvaluationPlan) -> str:
@@ -165,8 +165,8 @@ def refuse_small_memory(weights: Path) -> None:
         )
 
 
-def _measured(asked: LocalEvaluation, folder: RunFolder) -> StageEnd:
-    plan, machine = asked.plan, asked.machine()
+def _measured(request: LocalEvaluation, folder: RunFolder) -> StageEnd:
+    plan, machine = request.plan, request.machine()
     directory = Path(next_directory(plan.directory, taken=frozenset(map(str, _attempts_of(plan)))))
     program = command(machine, job=Path("JOB"), answer=Path("ANSWER"))[len(machine.contain().prefix) :]
     before = stage_record(stage_run(plan))
@@ -178,7 +178,7 @@ def _measured(asked: LocalEvaluation, folder: RunFolder) -> StageEnd:
 
     def work() -> StageEnd:
         log = Path(record.last.log)
-        done = measure(program_job(plan), machine=machine, log=log, online=asked.online, progress=asked.progress)
+        done = measure(program_job(plan), machine=machine, log=log, online=request.online, progress=request.progress)
         return _end_evaluation(plan, folder, record, done, directory, action=action)
 
     def unfinished(outcome: Outcome, why: str) -> StageEnd:
@@ -279,12 +279,12 @@ def measure(
             progress(line.removeprefix(MARK))
 
     with scratch_folder("evaluate") as scratch:
-        asked, answer = scratch / "job.json", scratch / "answer.json"
-        asked.write_text(json.dumps(job), encoding="utf-8")
+        question, answer = scratch / "job.json", scratch / "answer.json"
+        question.write_text(json.dumps(job), encoding="utf-8")
         own = {"JAX_COMPILATION_CACHE_DIR": str(compiled_folder(machine)), "JAX_PLATFORMS": "cpu"}
         env = {**program_environment(machine, scratch, online=online), **own}
         status = follow(
-            command(machine, job=asked, answer=answer), env=env, log=log or scratch / "log", on_line=on_line
+            command(machine, job=question, answer=answer), env=env, log=log or scratch / "log", on_line=on_line
         )
         status = true_status(status, tuple(tail))
         found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}

@@ -90,23 +90,23 @@ class ExportWork(Struct, frozen=True, kw_only=True):
     grace_s: float = GRACE_S
 
 
-def export_here(asked: ExportWork) -> ExportResult:
+def export_here(work: ExportWork) -> ExportResult:
     """Return the existing export, else export and verify. One that fails or is interrupted gives a result that states
     it. Raises Refused, EnvironmentMissing.
     """
-    plan = asked.look()
-    if _is_enough(plan, asked) and not _is_unfinished(plan):
+    plan = work.look()
+    if _is_enough(plan, work) and not _is_unfinished(plan):
         return existing_result(plan)
     lock = _run_folder(plan).lock
     with (
         usable(Path(plan.output)),
-        exclusive(lock, waiting=lambda: asked.say("another xsft is exporting this run; waiting for it")),
+        exclusive(lock, waiting=lambda: work.say("another xsft is exporting this run; waiting for it")),
     ):
-        plan = asked.look()  # another process may have finished it
+        plan = work.look()  # another process may have finished it
         if plan.whole:
             _mend_export(plan, at=clock.now())
-            return existing_result(plan) if _is_enough(plan, asked) else _with_logits(plan, asked)
-        return _exported(plan, asked)
+            return existing_result(plan) if _is_enough(plan, work) else _with_logits(plan, work)
+        return _exported(plan, work)
 
 
 def find_export(plan: ExportPlan) -> StageFound:
@@ -141,12 +141,10 @@ def stage_end(done: ExportResult) -> StageEnd:
     )
 
 
-def _is_enough(plan: ExportPlan, asked: ExportWork) -> bool:
+def _is_enough(plan: ExportPlan, work: ExportWork) -> bool:
     """Return whether the export is complete, and its logits were compared if that is asked for."""
     verified = plan.recorded.verification if plan.recorded else None
-    return bool(plan.whole) and (
-        asked.engine is None or bool(verified and (verified.logits or verified.logits_skipped))
-    )
+    return bool(plan.whole) and (work.engine is None or bool(verified and (verified.logits or verified.logits_skipped)))
 
 
 def existing_result(plan: ExportPlan) -> ExportResult:
@@ -169,9 +167,9 @@ class _ExportAttempt(Struct, frozen=True, kw_only=True):
     shop: ExportShop
 
 
-def _exported(plan: ExportPlan, asked: ExportWork) -> ExportResult:
+def _exported(plan: ExportPlan, work: ExportWork) -> ExportResult:
     refuse_without_room(plan)
-    run, machine = stage_run(plan), asked.machine()
+    run, machine = stage_run(plan), work.machine()
     before = stage_record(run)
     refuse_where_harmful(machine.contain())
     record = begun(before, plan.argv, folder=run.folder, machine=machine)
@@ -180,8 +178,8 @@ def _exported(plan: ExportPlan, asked: ExportWork) -> ExportResult:
     record_store(machine.env).index(record, str(run.folder.record))
     with scratch_folder("export") as scratch:
         logs = Path(plan.directory) / "xsft"
-        shop = ExportShop(machine=machine, scratch=scratch, logs=logs, grace_s=asked.grace_s)
-        end = _try_export(_ExportAttempt(plan=plan, asked=asked, record=record, shop=shop))
+        shop = ExportShop(machine=machine, scratch=scratch, logs=logs, grace_s=work.grace_s)
+        end = _try_export(_ExportAttempt(plan=plan, asked=work, record=record, shop=shop))
     is_whole = end.outcome == "completed"
     return ExportResult(
         action="created" if len(record.attempts) == 1 else "attempt",
@@ -246,25 +244,25 @@ def _is_online(plan: ExportPlan) -> bool:
     return not Path(plan.inputs.tokenizer).is_dir() or reads_bucket(plan)
 
 
-def _logits(verified: Verification, plan: ExportPlan, asked: ExportWork, shop: ExportShop) -> Verification:
+def _logits(verified: Verification, plan: ExportPlan, work: ExportWork, shop: ExportShop) -> Verification:
     """Return the verification with the comparison of logits, or the reason why there is none."""
-    if asked.engine is None:
+    if work.engine is None:
         return verified
     why = NO_ADAPTERS if plan.inputs.form == "adapters" else why_no_logits(plan)
     if why:
         return replace(verified, logits_skipped=why)
-    asked.say("comparing logits with the engine's")
-    (verdict,) = verify_logits(plan, (Path(plan.directory),), shop, engine=asked.engine())
+    work.say("comparing logits with the engine's")
+    (verdict,) = verify_logits(plan, (Path(plan.directory),), shop, engine=work.engine())
     return with_logits(verified, verdict)
 
 
-def _with_logits(plan: ExportPlan, asked: ExportWork) -> ExportResult:
+def _with_logits(plan: ExportPlan, work: ExportWork) -> ExportResult:
     """Compare the logits of a complete export, and record that. An export whose logits differ no longer counts as
     complete."""
     assert plan.recorded is not None
     with scratch_folder("export") as scratch:
-        shop = ExportShop(machine=asked.machine(), scratch=scratch, logs=Path(plan.directory) / "xsft")
-        verified = _logits(plan.recorded.verification or Verification(), plan, asked, shop)
+        shop = ExportShop(machine=work.machine(), scratch=scratch, logs=Path(plan.directory) / "xsft")
+        verified = _logits(plan.recorded.verification or Verification(), plan, work, shop)
     outcome: Outcome = "completed" if verified.passed else "failed"
     why = None if verified.passed else "; ".join(verified.problems)
     record = replace(plan.recorded, verification=verified, outcome=outcome, reason=why)

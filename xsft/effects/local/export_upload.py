@@ -58,8 +58,8 @@ class ExportRoute(Struct, frozen=True, kw_only=True):
     def there(self, *, folder: str = "") -> ExportPlan:
         """Return the plan at a remote destination, of the files in `folder`. Raises as `plan_export`."""
         hub, output = destination(self.to)
-        asked = replace(self.asked, hub=hub)
-        return plan_export(self.trained, asked, record_store(), output=output, folder=folder or ".")
+        request = replace(self.asked, hub=hub)
+        return plan_export(self.trained, request, record_store(), output=output, folder=folder or ".")
 
 
 def export_by(route: ExportRoute, work: ExportWork) -> ExportResult:

@@ -45,8 +45,8 @@ def verify_logits(
     listed = tuple(folders)
     file = shop.scratch / "logits.npz"
     tokens = {"tokenizer": str(listed[0]), "prompts": list(PROMPTS), "length": LENGTH}
-    asked = {"argv": list(logits_argv(plan)), "merged": merged_dtype(plan.inputs), "file": str(file), **tokens}
-    ask_worker("xsft.effects.local.logits_worker", asked, shop, online=reads_bucket(plan))
+    question = {"argv": list(logits_argv(plan)), "merged": merged_dtype(plan.inputs), "file": str(file), **tokens}
+    ask_worker("xsft.effects.local.logits_worker", question, shop, online=reads_bucket(plan))
     job = {"folders": list(map(str, listed)), "file": str(file)}
     answer = ask_worker("xsft.effects.local.engine_logits_worker", job, shop, python=engine.python)
     return tuple(_logits(one, engine) for one in answer["folders"])

@@ -106,9 +106,9 @@ def _ask_compiler(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
 
     log = private_folder(shop.cache.folder / "logs") / f"{step.family[:16]}-{step.tokens}.log"
     with scratch_folder("fit", parent=private_folder(shop.cache.folder / "scratch")) as scratch:
-        asked, answer = scratch / "job.json", scratch / "answer.json"
-        asked.write_text(json.dumps(compile_job(step, scratch=scratch)), encoding="utf-8")
-        argv = (*prefix(shop.contain()), str(shop.environment.python), "-I", str(WORKER), str(asked), str(answer))
+        question, answer = scratch / "job.json", scratch / "answer.json"
+        question.write_text(json.dumps(compile_job(step, scratch=scratch)), encoding="utf-8")
+        argv = (*prefix(shop.contain()), str(shop.environment.python), "-I", str(WORKER), str(question), str(answer))
         status = follow(
             argv, env=_compiler_environment(shop, scratch), log=log, on_line=on_line, grace_s=min(GRACE_S, 2.0)
         )

@@ -214,10 +214,10 @@ class _Making(Struct, frozen=True, kw_only=True):
             {"load": content.load, "columns": source.columns, "splits": source.splits, "share": self.wanted.eval_share}
             for content, source in zip(self.contents, self.wanted.sources, strict=True)
         ]
-        asked = {**job, "sources": sources, "rule": self.wanted.rule, "sharegpt": self.wanted.sharegpt}
+        question = {**job, "sources": sources, "rule": self.wanted.rule, "sharegpt": self.wanted.sharegpt}
         online = any(source.on_hub for source in self.wanted.sources)
         machine = self.workshop.machine
-        return work(asked, machine=machine, scratch=self.scratch, follower=follower, online=online)
+        return work(question, machine=machine, scratch=self.scratch, follower=follower, online=online)
 
     def _refuse_small_disk(self, folder: Path, size: int) -> None:
         needed, free = int(size * MARGIN), self.workshop.free(folder)

@@ -89,24 +89,24 @@ def _training(name: str, folder: RunFolder) -> Record:
 
 
 def sample(
-    run: TunedRun, asked: Sampling, *, machine: Machine, progress: Callable[[str], None], scratch: Path
+    run: TunedRun, sampling: Sampling, *, machine: Machine, progress: Callable[[str], None], scratch: Path
 ) -> Measurement:
     """Return the answers. Raises RunFailed with MaxText's message if it does not answer, and as `measure` does."""
     refuse_small_memory(Path(run.weights))
-    job = _sampling_job(run, asked, scratch=scratch)
+    job = _sampling_job(run, sampling, scratch=scratch)
     done = measure(job, machine=machine, log=scratch / "log", online=True, progress=progress)
     if done.measured is None:
         raise RunFailed(f"MaxText gave no answer: {done.why}", fix="`xsft doctor` shows what is missing.")
     return done.measured
 
 
-def _sampling_job(run: TunedRun, asked: Sampling, *, scratch: Path) -> dict[str, Any]:
+def _sampling_job(run: TunedRun, sampling: Sampling, *, scratch: Path) -> dict[str, Any]:
     argv = measured_argv(run.argv, {"base_output_directory": str(scratch), "eval_interval": -1})
-    base = [{"name": "base", "argv": base_argv(argv)}] if asked.with_base else []
+    base = [{"name": "base", "argv": base_argv(argv)}] if sampling.with_base else []
     return {
         "models": [*base, {"name": "tuned", "argv": tuned_argv(argv, weights=run.weights)}],
-        "prompts": [to_builtins(turn(one)) for one in asked.prompts],
-        "most_prompts": len(asked.prompts),
-        "max_new_tokens": asked.max_new_tokens,
+        "prompts": [to_builtins(turn(one)) for one in sampling.prompts],
+        "most_prompts": len(sampling.prompts),
+        "max_new_tokens": sampling.max_new_tokens,
         "rows": 0,
     }

@@ -103,8 +103,8 @@ def answers(
     """Return what each function returned, in the same order; None for those that did not finish in time. All are
     called, even if one raises; then the first of those errors is raised.
     """
-    asked: list[Future[T]] = [Future() for _ in looks]
-    waiting = deque(enumerate(zip(asked, looks, strict=True)))
+    futures: list[Future[T]] = [Future() for _ in looks]
+    waiting = deque(enumerate(zip(futures, looks, strict=True)))
     end = clock.monotonic() + timeout_s
 
     def work() -> None:
@@ -119,7 +119,7 @@ def answers(
 
     for worker in [start(work) for _ in range(min(threads, len(looks)))]:
         worker.ended(end - clock.monotonic())
-    finished = [answer if answer.done() else None for answer in asked]
+    finished = [answer if answer.done() else None for answer in futures]
     for answer in finished:
         if answer is not None and (failure := answer.exception()):
             raise failure

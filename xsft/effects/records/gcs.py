@@ -78,7 +78,7 @@ def ask_bucket(
         except RequestRangeNotSatisfiable:
             return b""  # type: ignore[return-value]  # an empty object has no first byte
         except GoogleAPICallError as failed:
-            if failed.code not in _BUSY or not retries.again(_asked_to_wait(failed)):
+            if failed.code not in _BUSY or not retries.again(_retry_after_s(failed)):
                 raise _bucket_refused(path, failed, permissions) from None
         except GoogleAuthError as failed:
             raise Unreachable(f"{path}: the login was not accepted ({_brief(failed)})", fix=LOGIN) from None
@@ -107,7 +107,7 @@ def _key_refused(path: str) -> EnvironmentMissing:
     )
 
 
-def _asked_to_wait(failed: Any) -> float:
+def _retry_after_s(failed: Any) -> float:
     """Return the seconds of a Retry-After header, bounded; 0 without one (or with a date)."""
     headers = getattr(getattr(failed, "response", None), "headers", None) or {}
     return min(retry_after_s(headers) or 0.0, _LONGEST_PAUSE_S)

@@ -43,8 +43,8 @@ def check_writable(
     """
     if not output.startswith("gs://"):
         return tuple(_check_local_output(Path(output), free))
-    asked = objects or GcsObjects(gcs_client(own_environment() if env is None else env))
-    return tuple(_bucket(output, asked, zone=zone))
+    store = objects or GcsObjects(gcs_client(own_environment() if env is None else env))
+    return tuple(_bucket(output, store, zone=zone))
 
 
 def _bucket(output: str, objects: GcsObjects, *, zone: str | None) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ from xsft.errors import Unreachable, XsftError
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME
 from xsft.reading.pods import JOB_INDEX, REPLICATED_JOB, selector_of, trainer_container
 from xsft.states.model import Pod, RunObject
-from xsft.trainers.progress import LoggedLine, said, sortable
+from xsft.trainers.progress import LoggedLine, parse_logged_line, sortable
 
 AT_A_RESTART, AT_THE_END = 2, 5
 """Maximum number of reads of a process's last lines, with growing waits between them; its node may be gone for good."""
@@ -298,7 +298,7 @@ class LogFollower:
         return open_log(api, wanted, follow=follow, read_timeout_s=silence_s)
 
     def _new(self, pod: Pod, opened: Stream) -> Iterator[LogLine]:
-        said_now: Iterator[LoggedLine] = (said(text.decode("utf-8", "replace")) for text in opened.lines())
+        said_now: Iterator[LoggedLine] = (parse_logged_line(text.decode("utf-8", "replace")) for text in opened.lines())
         for line in self._given.new(said_now):
             yield LogLine(role=self._role, pod=pod.name, at=line.at, text=line.text, attempt=pod.attempt)
 

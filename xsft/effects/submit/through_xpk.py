@@ -25,7 +25,7 @@ from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, Refused, SpecError, TimedOut, Unknown, XsftError
 from xsft.launchers.readback import lacking_of_xpk, lost_by_xpk
 from xsft.problems import error, note
-from xsft.spec.base import asked_fields
+from xsft.spec.base import written_fields
 from xsft.spec.secrets import names_secret_variable, redact
 from xsft.steps import Plan, Planned
 
@@ -64,7 +64,7 @@ def refuse_losses(plan: Plan) -> None:
             fix="Submit without --through-xpk.",
             id="xpk-cluster",
         )
-    lost = lost_by_xpk(plan.audit, asked=(*asked_fields(plan.run.spec), "queue"))
+    lost = lost_by_xpk(plan.audit, asked=(*written_fields(plan.run.spec), "queue"))
     if lost:
         fields = ", ".join(dict.fromkeys(row.field for row in lost))
         raise Refused(
