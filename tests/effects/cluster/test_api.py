@@ -2,23 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import IncompleteRead
 from pathlib import Path
 
 import pytest
 from urllib3.exceptions import ProtocolError
 
+from tests.effects.cluster.answers import FORBIDDEN, Answers
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.faults.answer import Answer
 from tests.faults.server import Front, served
 from tests.replacing import replace
-from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.cluster.resources import PODS
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 from xsft.errors import Unreachable
+
+
+def test_pauses_double_within_their_budget() -> None:
+    slept: list[float] = []
+    retries = Patience(tries=5, first_wait_s=1.0, sleep=slept.append).retries()
+    assert [retries.again() for _ in range(5)] == [True] * 4 + [False]
+    assert slept == [1.0, 2.0, 4.0, 8.0]
+    slept.clear()
+    retries = Patience(tries=5, first_wait_s=1.0, budget_s=3.0, sleep=slept.append).retries()
+    assert [retries.again() for _ in range(3)] == [True, True, False]
+
+
+LIST = (200, {"items": [{"a": 1}, {"a": 2}]})
+
+
+@pytest.mark.parametrize(
+    ("ask", "path", "found"),
+    [
+        (lambda api: api.items(PODS), "/api/v1/pods", ({"a": 1}, {"a": 2})),
+        (lambda api: api.items(PODS, namespace="team"), "/api/v1/namespaces/team/pods", ({"a": 1}, {"a": 2})),
+        (
+            lambda api: api.items(PODS, namespace="team", selector="a=b"),
+            "/api/v1/namespaces/team/pods?labelSelector=a%3Db",
+            ({"a": 1}, {"a": 2}),
+        ),
+        (
+            lambda api: api.reduced(PODS, lambda one: one["a"], namespace="team", query={"limit": "5"}),
+            "/api/v1/namespaces/team/pods?limit=5",
+            (1, 2),
+        ),
+    ],
+)
+def test_what_a_list_asks_for(ask: Callable[[Api], object], path: str, found: object) -> None:
+    answers = Answers(LIST)
+    assert ask(answers.api) == found
+    assert (answers.paths, answers.accepted) == ([path], ["application/json"])
+    with pytest.raises(Unreachable, match="You may not list pods"):
+        ask(Answers(FORBIDDEN).api)
+
+
+def test_what_a_get_asks_for() -> None:
+    answers = Answers((200, {"a": 1}))
+    assert answers.api.get(PODS, name="a", namespace="team", accept=METADATA_ONLY) == {"a": 1}
+    assert (answers.paths, answers.accepted) == (["/api/v1/namespaces/team/pods/a"], [METADATA_ONLY])
+    with pytest.raises(Unreachable, match="You may not get pods a in the namespace team"):
+        Answers(FORBIDDEN).api.get(PODS, name="a", namespace="team")
 
 
 def test_no_try_begins_after_it_was_given_up() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 
 from tests.records.arbitrary import any_of
-from xsft.effects.cluster.kubeconfig import ClusterEntry, Entry, LoginProgram, UserEntry, entry_of
+from xsft.effects.cluster.kubeconfig import ClusterEntry, Entry, LoginProgram, UserEntry, entry_of, load_kubeconfig
 from xsft.errors import EnvironmentMissing
 
 PEM = b"-----BEGIN CERTIFICATE-----"
@@ -74,6 +74,38 @@ def test_the_certificates_of_an_issuer_are_read(tmp_path: Path) -> None:
     found = read(tmp_path, user={"auth-provider": {"name": "oidc", "config": config}}).user.auth_provider
     assert found
     assert (found.config.idp_certificate_authority_data, found.config.client_id) == (PEM, "xsft")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\xff", "it is not UTF-8 text"),
+        (b"[1]", "it is not a mapping"),
+        (b"{", "it is not YAML"),
+        (None, "Is a directory"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    if content is not None:
+        (tmp_path / "config").write_bytes(content)
+    with pytest.raises(EnvironmentMissing, match=f"cannot be read: {reason}") as caught:
+        load_kubeconfig(tmp_path / "config" if content is not None else tmp_path)
+    assert caught.value.problem_id == "kubeconfig-unreadable"
+    assert "kubectl config view" in caught.value.fix
+
+
+def test_a_context_needs_a_cluster_and_no_user(tmp_path: Path) -> None:
+    read(tmp_path)
+    config = yaml.safe_load((tmp_path / "config").read_text())
+    del config["contexts"][0]["context"]["user"]
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    assert entry_of("lab", (tmp_path / "config",)).user == UserEntry()
+    for context, lacking in (("other", "context 'other'"), ("lab", "cluster 'c'")):
+        if context == "lab":
+            (tmp_path / "config").write_text(yaml.safe_dump({**config, "clusters": []}))
+        with pytest.raises(EnvironmentMissing, match=f"cannot be used: {lacking} was not found") as caught:
+            entry_of(context, (tmp_path / "config",))
+        assert f"kubectl --context {context} version" in caught.value.fix
 
 
 @pytest.mark.parametrize(
