@@ -52,9 +52,9 @@ def test_every_file_arrives_and_a_restarted_pod_copies_only_what_is_missing(buck
 )
 def test_a_torn_export_is_not_served(bucket: Bucket, tmp_path: Path, lacking: str, named: str) -> None:
     del bucket.objects[f"{FOLDER}/{lacking}"]
-    with pytest.raises(ValueError, match="is not a whole model") as refused:
+    with pytest.raises(ValueError, match="is not a complete model") as refused:
         main(SOURCE, tmp_path / "weights")
-    assert str(refused.value) == f"{SOURCE} is not a whole model: {named}"
+    assert str(refused.value) == f"{SOURCE} is not a complete model: {named}"
 
 
 @pytest.mark.loopback
@@ -64,4 +64,4 @@ def test_the_program_as_a_pod_runs_it_names_the_shard_that_is_missing(bucket: Bu
     argv = (sys.executable, "-c", copy_program(), SOURCE, str(tmp_path / "weights"))
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"error: {SOURCE} is not a whole model: model-2.safetensors missing\n"
+    assert done.stderr == f"error: {SOURCE} is not a complete model: model-2.safetensors missing\n"

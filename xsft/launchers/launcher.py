@@ -1,4 +1,4 @@
-"""The seam of launchers: how a run gets onto a cluster. Each launcher's module answers the same questions."""
+"""The interface of launchers, which put a run on a cluster; each launcher's module implements it."""
 
 from __future__ import annotations
 

@@ -17,6 +17,6 @@ def answer_notes(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Write what `answer` returns, or `{"error": "..."}` if it raises."""
     try:
         found = answer(json.loads(sys.argv[1])["notes"])
-    except (Exception, SystemExit) as problem:  # whatever a library says is the answer
+    except (Exception, SystemExit) as problem:  # any error of a library is the answer
         found = {"error": f"{type(problem).__name__}: {problem}"}
     Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

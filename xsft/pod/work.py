@@ -52,7 +52,8 @@ def record_end(
     except Exception as failed:
         print_line(f"the end could not be recorded: {failed}")
         return
-    if "attempt" in notes and end["outcome"] != "interrupted":  # cancel or the cluster stopped it and knows why
+    # if it was interrupted, `xsft cancel` or the cluster stopped it, and records the reason
+    if "attempt" in notes and end["outcome"] != "interrupted":
         record_attempt(place, notes, end)
 
 

@@ -1,4 +1,4 @@
-"""Reads gcloud's answers about a project into values. Pure; nothing raises.
+"""Parses gcloud's output about a project. Pure; nothing raises.
 
 source: gcloud prints the REST resources: cloud.google.com/kubernetes-engine/docs/reference/rest/v1
 projects.locations.clusters (Cluster, NodePool) and cloud.google.com/artifact-registry/docs/reference/rest/v1

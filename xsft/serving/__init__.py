@@ -1,1 +1,1 @@
-"""Serve an export on a cluster: what decides the server, its digest, and the plan. Pure."""
+"""Serve an export on a cluster: the server's inputs, their digest, and the plan. Pure."""

@@ -1,8 +1,8 @@
-"""Copy a model's folder from Cloud Storage into a folder of the pod, and check that it is whole.
+"""Copy a model's folder from Cloud Storage into a folder of the pod, and check that it is complete.
 
 A pod's container runs the text of this file: `python3 -c TEXT gs://bucket/folder /target`. The container has Python and
-google-cloud-storage, and no xsft. It exits 1 with one line if the folder is not a whole model. A file that is there
-with the right size is not copied again.
+google-cloud-storage, and no xsft. It exits 1 with one line if the model is incomplete. A file that exists with the
+right size is not copied again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INDEX = "model.safetensors.index.json"
 def main(source: str, target: Path) -> str:
     """Copy the folder and return a summary.
 
-    Raises ValueError if it is not a whole model, or a copy has another size.
+    Raises ValueError if the model is incomplete, or a copy has another size.
     """
     bucket, _, folder = source.removeprefix("gs://").partition("/")
     prefix = f"{folder.strip('/')}/"
@@ -54,7 +54,7 @@ def check_whole(source: str, names: list[str]) -> None:
     lacking = [] if "config.json" in names else ["config.json"]
     lacking += [] if has_weights else ["*.safetensors"]
     if lacking:
-        raise ValueError(f"{source} is not a whole model: {', '.join(lacking)} missing")
+        raise ValueError(f"{source} is not a complete model: {', '.join(lacking)} missing")
 
 
 def check_index(source: str, target: Path) -> None:
@@ -64,7 +64,7 @@ def check_index(source: str, target: Path) -> None:
         return
     named = set(json.loads(index.read_text())["weight_map"].values())
     if absent := sorted(name for name in named if not (target / name).is_file()):
-        raise ValueError(f"{source} is not a whole model: {', '.join(absent)} missing")
+        raise ValueError(f"{source} is not a complete model: {', '.join(absent)} missing")
 
 
 if __name__ == "__main__":

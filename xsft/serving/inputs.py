@@ -55,7 +55,7 @@ class ServingInputs(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Return 64 hex digits over what decides the server."""
+        """Return 64 hex digits over the inputs that decide the server."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
 
     @property
@@ -114,4 +114,4 @@ START_S = {"tpu": 1800, "gpu": 600}
 """Seconds to import, compile and capture, without the weights. A TPU compiles every shape at the first start: 7 to 10
 minutes were reported for models of 4 to 26 billion parameters on one v6e chip."""
 NODE_S = 1200
-"""Seconds until a node is there and has the image: 10 to 30 GB of it."""
+"""Seconds until a node exists and has the image: 10 to 30 GB of it."""

@@ -38,7 +38,7 @@ class Template(Struct, frozen=True, kw_only=True):
 
 
 def template_name_problem(name: str) -> Problem | None:
-    """Return why no file of this name is read; None if it is."""
+    """Return why a file of this name is not read; None if it is."""
     if looks_like_jinja(name) or "\n" in name:
         message = "data.chat_template must be a file, but this is a template."
         fix = f"Write it to a file beside the workload and give the file's name, e.g. chat{SUFFIXES[0]}."
@@ -49,7 +49,7 @@ def template_name_problem(name: str) -> Problem | None:
         )
         return error("chat-template-file", WHERE, message, "Copy the file beside the workload and give its name.")
     if PurePosixPath(name).suffix not in SUFFIXES:
-        message = f"{name!r} has no template's suffix; allowed: {', '.join(SUFFIXES)}."
+        message = f"{name!r} does not have the suffix of a template; allowed: {', '.join(SUFFIXES)}."
         return error(
             "chat-template-file", WHERE, message, "Rename the file: .json for MaxText's keys, .jinja for Jinja."
         )
@@ -57,8 +57,8 @@ def template_name_problem(name: str) -> Problem | None:
 
 
 def looks_like_jinja(text: str) -> bool:
-    """Return whether the text is a template, not a file's name; a template without either mark would make the same text
-    of every conversation."""
+    """Return whether the text is a template, not a file's name; a template without either mark would give the same text
+    for every conversation."""
     return "{{" in text or "{%" in text
 
 

@@ -1,7 +1,4 @@
-"""Removes from foreign text (values of a workload, answers of a server, a trainer's log) what a terminal would act on.
-
-Pure.
-"""
+"""Remove the control sequences of terminals from foreign text: values, a server's answers, a trainer's log. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ _ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\
 
 
 def safe_text(text: str) -> str:
-    """The text as a terminal may have it: colours dropped, lines of a progress bar each on its own, any other control
-    character as `\\u001b`, which JSON and YAML read back as that character.
+    """Return the text in a form that is safe for a terminal: without colours, each state of a progress bar on its own
+    line, any other control character as `\\u001b`, which JSON and YAML read back as that character.
     """
     if _ACTS.search(text) is None:
         return text

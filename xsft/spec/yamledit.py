@@ -90,7 +90,7 @@ def _nested_flow(path: Sequence[str], value: YamlScalar) -> str:
 
 
 def _flow(value: YamlScalar) -> str:
-    """Return a value that means the same in a block, in `{…}` and after `--set KEY=`."""
+    """Return a form of the value that is valid in a block, in `{…}` and after `--set KEY=`."""
     return yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=10**6).strip()[1:-1]
 
 

@@ -75,7 +75,7 @@ class _Found(Struct):
             raise SpecError(tuple(self.problems))
 
     def stop(self, id: str, where: str, mark: Any, message: str, fix: str) -> NoReturn:
-        """Note a problem and stop: later ones would only follow from it."""
+        """Note a problem and stop, because later problems would only be consequences."""
         self.refuse(id, where, mark, message, fix)
         raise SpecError(tuple(self.problems))
 
@@ -136,7 +136,7 @@ def _refuse_extras(event: Any, at: str, found: _Found) -> None:
         found.refuse("yaml-alias", at, event.start_mark, f"{what} is not accepted", fix)
     if getattr(event, "tag", None) is not None:
         fix = "Remove the tag (!name); quote the value if it is text."
-        message = "a tag is not accepted: values have the type their text shows"
+        message = "a tag is not accepted: the text of a value decides its type"
         found.refuse("yaml-tag", at, event.start_mark, message, fix)
 
 

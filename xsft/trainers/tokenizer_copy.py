@@ -1,9 +1,9 @@
 """A copy of the tokenizer with another pad or BOS token, made on each host before the trainer starts. Pure.
 
-MaxText trains no target equal to the pad id (without one: the unknown id) or to the BOS id, and has no key for either:
-if one of them is the token that ends an answer, no end is trained. A command line cannot carry a tokenizer
-(DeepSeek-V3's has 8 MB), and transformers reads none from a bucket, so the host that downloads it anyway makes the
-copy. source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id, preprocessing_pipeline],
+MaxText masks every target equal to the pad id (without one: the unknown id) or to the BOS id, and has no key for
+either: if one of them ends an answer, the end is never trained. A command line cannot carry a tokenizer (DeepSeek-V3's
+has 8 MB), and transformers cannot read one from a bucket, so each host makes a copy of the tokenizer that it downloads.
+source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id, preprocessing_pipeline],
 input_pipeline_utils.py [shift_and_refine]; the same in all releases from 0.1.0.
 """
 
@@ -66,7 +66,8 @@ def copying_words(copy: Copying, *, folder: str) -> tuple[str, ...]:
 
 
 def split_copying(words: Sequence[str]) -> tuple[Copying | None, tuple[str, ...]]:
-    """Return (what is copied, rest) of the words after `python3`; (None, all of them) if `copying` wrote none."""
+    """Return the copied tokenizer and the remaining words after `python3`; (None, all words) if `copying` wrote
+    none."""
     if tuple(words[:2]) == ("-c", PROGRAM) and len(words) >= 6:
         return Copying(tokenizer=words[2], pad_token=words[3], bos_token=words[4]), tuple(words[6:])
     return None, tuple(words)

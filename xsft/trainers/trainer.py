@@ -1,4 +1,4 @@
-"""The seam of trainers: what runs in the container. Each trainer's module answers the same questions."""
+"""The interface of trainers, which run in the container; each trainer's module implements it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Trainer(Protocol):
     MODULES: frozenset[str]
     """Every module that it starts; a release with another module is not planned."""
     WEIGHTS: str
-    """Folder of a saved step that holds what was trained."""
+    """Folder of a saved step that holds the trained weights."""
 
     OVERRIDABLE: frozenset[str]
     """Keys that xsft sets by default and an override may replace; a field of the workload decides the others."""
@@ -49,7 +49,7 @@ class Trainer(Protocol):
         """Return the part of the environment that belongs to the container."""
 
     def command_env(self, run: Run) -> tuple[tuple[str, str], ...]:
-        """Return the part of the environment that stands in front of the command."""
+        """Return the part of the environment that precedes the command."""
 
     def conversion_argv(self, run: Run) -> tuple[str, ...] | None:
         """Return the command that makes the initial checkpoint; None if the run names one, or needs none."""

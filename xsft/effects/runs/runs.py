@@ -98,8 +98,8 @@ class Runs(Struct, kw_only=True, eq=False):
         return delete(name=jobset.name, namespace=jobset.namespace, uid=jobset.uid)
 
     def record_cancel(self, seen: Observation, jobset: RunObject) -> tuple[Problem, ...]:
-        """Record the cancellation beside the run and on this machine: the output may not be readable when this machine
-        is asked next.
+        """Record the cancellation beside the run and on this machine: the output may not be readable at the next `xsft
+        status` of this machine.
         """
         self.keep((cancelled(seen, jobset, now=self.store.now()),))
         return record_cancel(self.store, jobset, user=user_name())

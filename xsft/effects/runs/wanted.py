@@ -105,7 +105,7 @@ class Turns(Struct, frozen=True, kw_only=True):
 
 
 def turns(found: Sequence[Observation], *, wanted: Wanted) -> Turns:
-    """Return which observations' progress is read.
+    """Return the observations whose progress is read.
 
     The newest active runs; of the ended runs the newest, and some of the others, different ones at each read, so that
     an end that cannot be read does not take a place for good. Runs whose JobSet is gone have their own places. If there
