@@ -6,8 +6,8 @@ import sys
 from typing import Any, NoReturn
 
 COLLECT_AFTER, OLDER_AFTER = 100_000, 50
-"""Thresholds of `gc.set_threshold`. A list of 1,000 runs makes a million objects without a cycle among them, and at
-Python's default of 700 the collector takes a tenth of `xsft status`'s time without freeing anything."""
+"""Thresholds of `gc.set_threshold`. A list of 1,000 runs makes a million objects without a cycle. At Python's default
+of 700, the collector takes a tenth of `xsft status`'s time and frees nothing."""
 
 
 def run() -> NoReturn:

@@ -215,8 +215,8 @@ def _another(run: Run, what: str, *, before: Record | None, spec: JsonMapping) -
     shown = f": {'; '.join(changed)}" if changed else ". The differences are not recorded here"
     return Refused(
         f"{what} under the name {run.run_name}{shown}.",
-        fix="Use another name, or restore the old values in the workload (the default of a key that it does not "
-        f"set may have changed in this xsft); {MAY_CHANGE_WORDS}.",
+        fix="Use another name, or restore the old values in the workload. (A key that it does not set may have a new "
+        f"default in this xsft.) Note that {MAY_CHANGE_WORDS}.",
     )
 
 

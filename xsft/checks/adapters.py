@@ -1,7 +1,7 @@
 """Check a LoRA run's masks, and the adapters that it starts from: their model, modules and rank. Pure.
 
-MaxText compares none of this. Run on 0.2.5 (restore_lora_from_path), adapters of another rank or model replace the
-run's own whatever their shape, those without a module in the run are dropped, and a missing one ends in a ValueError.
+MaxText compares none of this. Run on 0.2.5 (restore_lora_from_path): adapters of another rank or model replace the
+run's own, whatever their shape. Adapters without a module in the run are dropped, and a missing one raises ValueError.
 """
 
 from __future__ import annotations

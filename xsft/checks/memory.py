@@ -194,8 +194,8 @@ def too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]
     need = minimum_gib_per_chip(params_b=model.params_b, run=tpu, num_slices=run.num_slices, keys=keys)
     if need > tpu.hbm_gib:
         message = (
-            f"{model.name} needs at least {need:.1f} GiB per chip of {tpu.hbm_gib:g} for its state alone "
-            f"({bytes_per_parameter(keys):g} bytes × {model.params_b:g}e9 parameters over the chips that share a copy)."
+            f"{model.name} needs at least {need:.1f} GiB of {tpu.hbm_gib:g} per chip for its state alone: "
+            f"{bytes_per_parameter(keys):g} bytes × {model.params_b:g}e9 parameters, over the chips that share a copy."
         )
         smaller = "Take more chips, split the state over slices (parallelism.dcn.fsdp), mu_dtype: bfloat16, or LoRA."
         fix = f"{smaller} {NEAREST}"

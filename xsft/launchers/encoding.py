@@ -1,9 +1,9 @@
 """Encode a command line for xpk's `--command` and a value for `--env`, and compute what Kubernetes and bash make of
 them. Pure.
 
-Between the argv that a user means and the argv that Python receives stand xpk's templates (no quoting at all, text
-replaced inside the finished YAML), YAML, Kubernetes' `$()` expansion and bash. Each function of this module compensates
-for some of them. source: xpk 1.16.0 xpk/core/docker_container.py [get_main_container], xpk/core/docker_resources.py
+The argv passes through xpk's templates (without quoting, with text replaced inside the finished YAML), YAML,
+Kubernetes' `$()` expansion and bash, before Python receives it. Each function of this module compensates for some of
+them. source: xpk 1.16.0 xpk/core/docker_container.py [get_main_container], xpk/core/docker_resources.py
 [format_env_dict, parse_env_config], xpk/templates/pathways_workload_create.yaml.j2.
 tests/contract/test_encoding_through_xpk.py drives all four for real.
 """

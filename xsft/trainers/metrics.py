@@ -33,8 +33,8 @@ _FILE = re.compile(r"metrics_step_(\d{1,12})_to_step_(\d{1,12})\.txt", re.ASCII)
 def newest_files(written: Mapping[str, float | None], *, at_most: int = 2) -> tuple[str, ...]:
     """Return the last files in the folder, the earliest first: the very last may hold no step at all.
 
-    `written`: name -> time in seconds. A process that resumed from an earlier checkpoint leaves files of the one before
-    it whose steps are higher than its own, so the time decides, and the steps if not every file has a time.
+    `written`: name -> time in seconds. After a resume from an earlier checkpoint, files of the previous process have
+    higher steps. So the time decides, and the steps only if a file has no time.
     """
     found = [
         (at, int(match[2]), int(match[1]), name) for name, at in written.items() if (match := _FILE.fullmatch(name))

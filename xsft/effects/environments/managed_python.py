@@ -1,7 +1,7 @@
 """Installs a Python that uv manages, where this machine has none that fits.
 
-.ci/bootstrap runs this file as a script with any Python >= 3.9 before anything is installed, so it needs nothing but
-the standard library and no syntax that 3.9 lacks (a test parses it as 3.9). `envbuild` calls `install_managed`, too.
+.ci/bootstrap runs this file as a script with any Python >= 3.9 before anything is installed. So it uses only the
+standard library and the syntax of 3.9 (a test parses it as 3.9). `envbuild` calls `install_managed`, too.
 """
 
 from __future__ import annotations

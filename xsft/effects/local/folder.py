@@ -94,8 +94,8 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
     if changed:
         raise Refused(
             f"{folder.path} belongs to a run of another workload: {'; '.join(changed)}",
-            fix="use another name, or restore the old values in the workload (the default of a key that it does "
-            f"not set may have changed in this xsft); {MAY_CHANGE_WORDS}",
+            fix="use another name, or restore the old values in the workload. A key that it does not set may have a "
+            f"new default in this xsft; {MAY_CHANGE_WORDS}",
         )
     _refuse_fewer_steps(plan, folder)
     return record

@@ -1,8 +1,8 @@
 """HTTP sessions that send no login except the one they are given.
 
-requests replaces the Authorization header it was given by the login that ~/.netrc has for the host, or by the `default`
-one there, and so do google-auth and Docker's SDK, which use it. Proxies and certificates are the environment's. source:
-requests 2.34 sessions.py, `prepare_request`, `rebuild_auth`, `merge_environment_settings`.
+requests replaces the given Authorization header by the login of ~/.netrc for the host, or by its `default` login. So do
+google-auth and Docker's SDK, which use requests. Proxies and certificates are the environment's. source: requests 2.34
+sessions.py, `prepare_request`, `rebuild_auth`, `merge_environment_settings`.
 """
 
 from __future__ import annotations
