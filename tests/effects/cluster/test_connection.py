@@ -13,7 +13,7 @@ import urllib3
 
 from xsft.effects.cluster.http import POOL_SIZE, Connection
 from xsft.effects.cluster.kubeconfig import Access, AuthProvider, ClusterEntry, Entry, OidcConfig, UserEntry
-from xsft.effects.cluster.login import TOKEN_FILE_S, ClusterLogin, Credentials
+from xsft.effects.cluster.login import TOKEN_FILE_S, ClusterLogin, Credentials, tls_context
 from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Unreachable
 
@@ -69,6 +69,10 @@ def test_a_pool_keeps_connections_and_reads_no_certificates_for_http() -> None:
     options = pool(server=PLAIN).connection_pool_kw
     assert (options["maxsize"], options["ssl_context"]) == (POOL_SIZE, None)
     assert "server_hostname" not in pool(server=PLAIN, tls_server_name="other").connection_pool_kw
+
+
+def test_without_a_certificate_authority_those_of_the_system_are_trusted() -> None:
+    assert tls_context(ca=b"").cert_store_stats() == ssl.create_default_context().cert_store_stats()
 
 
 def test_a_login_with_another_certificate_gets_another_pool() -> None:

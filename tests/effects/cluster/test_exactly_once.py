@@ -10,7 +10,8 @@ from tests.effects.cluster.answers import FORBIDDEN, LOST, TRIES, UNSENT, Answer
 from xsft.effects.cluster.create import Created, Exists, create, without
 from xsft.effects.cluster.delete import delete
 from xsft.effects.cluster.resources import JOBSETS
-from xsft.errors import Unreachable, XsftError
+from xsft.errors import SpecError, Unreachable, XsftError
+from xsft.problems import error
 from xsft.spec.secrets import HIDDEN
 
 NONE = (404, {"message": 'jobsets "a" not found', "details": {"name": "a", "kind": "jobsets"}})
@@ -104,3 +105,5 @@ def test_values_that_the_cluster_quotes_are_removed_from_an_error() -> None:
     (problem,) = failed.problems
     assert problem.message == f"{HIDDEN}, {HIDDEN}"
     assert (problem.fix, problem.id, problem.again) == ("f", "i", "never")
+    refused = without(SpecError((error("i", "where", "ab and abc", "f"),)), ("ab", "abc"))
+    assert refused.problems == (error("i", "where", f"{HIDDEN} and {HIDDEN}", "f"),)
