@@ -25,7 +25,7 @@ from xsft.pod.work import REFUSED, claimed, ended_with, now, print_line, record_
 BOOT = "xsft/pod/boot.py"
 """File that starts another program of those that were sent."""
 COPIES = "xsft/copying.json"
-"""File beside the record that is written before the first file of the model: from then on nobody else may begin."""
+"""File beside the record that is written before the first file of the model; no other process may begin after it."""
 AT_ONCE = 8
 """Files that are copied at the same time."""
 IN_EVERY_REPOSITORY = frozenset({".gitattributes", "README.md"})

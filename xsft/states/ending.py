@@ -57,9 +57,9 @@ def _failure_reason(progress: Progress, *, asked: int | None) -> str | None:
 
 
 def _proves_short_end(seen: Observation, progress: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
-    """Return whether a last step below the one asked for proves that the run ended short.
+    """Return whether a last step below the requested one proves that the run ended short.
 
-    Not if it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
+    It does not if it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
     common/metric_logger.py flushes at steps - 1), and a record may be older.
     """
     after = seconds_since(ended_at, seen, progress.read_at)

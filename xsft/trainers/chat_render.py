@@ -24,9 +24,9 @@ def syntax_fault(template: str) -> str:
 
 
 MAX_STEPS = 20_000
-"""Passes of loops, and calls, that a template may make for one text: 0.1 s. One of 300 lines makes some hundred."""
+"""Maximum loop iterations and calls of a template for one text: 0.1 s. A template of 300 lines makes some hundred."""
 
-TOO_MANY_STEPS = f"it did not end within {MAX_STEPS:,} calls and passes of loops"
+TOO_MANY_STEPS = f"it did not end within {MAX_STEPS:,} calls and loop iterations"
 
 
 class EndlessTemplate(Exception):
