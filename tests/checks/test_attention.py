@@ -23,10 +23,10 @@ def test_lengths_that_fit(tokens: int) -> None:
 @pytest.mark.parametrize(
     ("tokens", "fix"),
     [
-        (1000, "Take max_target_length 512 or 1024."),
-        (2560 + 128, "Take max_target_length 2560 or 3072."),
-        (500, "Take max_target_length 384 or 512."),
-        (200, "Take max_target_length 128 or 256."),
+        (1000, "Use max_target_length 512 or 1024."),
+        (2560 + 128, "Use max_target_length 2560 or 3072."),
+        (500, "Use max_target_length 384 or 512."),
+        (200, "Use max_target_length 128 or 256."),
     ],
 )
 def test_lengths_that_do_not_fit(tokens: int, fix: str) -> None:
@@ -42,7 +42,7 @@ def test_short_sequences_are_flash_only_where_it_is_asked_for() -> None:
 def test_blocks_of_the_workload() -> None:
     (found,) = problems(check, long(1024, sa_block_kv=512, sa_block_kv_compute=384))
     assert "sa_block_kv_compute 384 does not divide sa_block_kv 512" in found.message
-    assert found.fix == "Take another length, or change sa_block_kv, sa_block_kv_compute."
+    assert found.fix == "Use another length, or change sa_block_kv, sa_block_kv_compute."
     assert ids(check, long(640, **dict.fromkeys(BLOCKS, 128))) == set()
 
 

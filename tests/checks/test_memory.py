@@ -69,13 +69,13 @@ def test_fewer_tokens_than_what_fits():
     (problem,) = problems(check, qwen("8b", tokens=1024))
     assert (problem.id, problem.severity) == ("fit-known", "note")
     assert "this run with 2,048 tokens (row qwen3-8b-v6e-8)" in problem.message
-    assert "It fits. Fewer tokens take less." in problem.message
+    assert "It fits. Fewer tokens need less memory." in problem.message
 
 
 def test_more_tokens_than_what_does_not_fit():
     (problem,) = problems(check, qwen("14b", tokens=3000))
     assert (problem.id, problem.severity) == ("fit-refused", "error")
-    assert "It does not fit. More tokens take more." in problem.message
+    assert "It does not fit. More tokens need more memory." in problem.message
 
 
 @pytest.mark.parametrize(("tokens", "said"), [(1024, "fit-unknown"), (2048, "fit-refused")])
@@ -184,9 +184,9 @@ def test_a_kept_verdict_is_used(verdict: Verdict, id: str, severity: str, where:
 def test_a_verdict_that_follows_from_another_length_says_so():
     (yes,) = problems(check, spec(**UNCOMPILED), compiled(FITS, tokens=4096))
     assert "this run with 4,096 tokens on 2026-11-23: 2.50 GiB at the peak" in yes.message
-    assert yes.message.endswith("It fits. Fewer tokens take less.")
+    assert yes.message.endswith("It fits. Fewer tokens need less memory.")
     (no,) = problems(check, spec(**UNCOMPILED), compiled(NO, tokens=1024))
-    assert no.message.endswith("It does not fit. More tokens take more.")
+    assert no.message.endswith("It does not fit. More tokens need more memory.")
 
 
 def test_the_catalogue_goes_before_a_kept_verdict():

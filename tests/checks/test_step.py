@@ -34,7 +34,7 @@ def test_an_expert_axis_that_does_not_divide() -> None:
     found = analytic_verdict(run_of(spec({**FLAGSHIP, "parallelism": axes})))
     assert isinstance(found, Invalid)
     assert found.because.where == "parallelism"
-    assert found.because.fix == "Take a divisor of 256."
+    assert found.because.fix == "Use a divisor of 256."
 
 
 def test_arithmetic_never_decides_against_the_compiler() -> None:

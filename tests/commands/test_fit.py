@@ -144,7 +144,7 @@ def test_the_hosts_memory_is_named_and_no_peak_that_is_only_its() -> None:
 def test_a_refusal_names_one_total() -> None:
     lines = list(fit_text(answer(NO, tokens=512)))
     assert lines[0] == "qwen-chat: NO, does not fit v6e-8 × 1: needs 33.50 GiB of 31.24 per chip"
-    assert "  Follows from the compiled run with 512 tokens: more tokens take more." in lines
+    assert "  Follows from the compiled run with 512 tokens: more tokens need more memory." in lines
     assert answer(NO).refused
 
 

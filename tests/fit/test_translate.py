@@ -31,7 +31,11 @@ from xsft.fit.translate import invalid_because
             "train.weight_dtype",
             "bfloat16",
         ),
-        ("ValueError: LoRA enabled but no LoRA parameters found in decoder/model state.", "lora.module_path", "Name"),
+        (
+            "ValueError: LoRA enabled but no LoRA parameters found in decoder/model state.",
+            "lora.module_path",
+            "Set lora.module_path",
+        ),
         ("ValueError: bkv_compute=1 must be a multiple of 128", "overrides.maxtext.attention", "autoselected"),
         ("JaxRuntimeError: INVALID_ARGUMENT: No such compile option: 'xla_tpu_x'", "xla_flags", "no flag --xla_tpu_x"),
         (

@@ -118,7 +118,7 @@ def _fix(length: int, keys: Mapping[str, Value]) -> str:
     named = [name for name in (*ROWS, *COLUMNS, *PARTS) if name in keys]
     blocks = {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)}
     near = [size for size in _dividing_lengths(length) if misfit(size, blocks) is None]
-    lengths = f"Take max_target_length {' or '.join(map(str, near))}" if near else "Take another length"
+    lengths = f"Use max_target_length {' or '.join(map(str, near))}" if near else "Use another length"
     return f"{lengths}, or change {', '.join(named)}." if named else f"{lengths}."
 
 

@@ -34,9 +34,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def _quantized(repo: str, evidence: str) -> Problem:
     message = f"{repo} holds quantised weights ({evidence}); MaxText's to_maxtext would cast them without their scales."
-    fix = (
-        "Name a repository with bfloat16 weights, or dequantise these first (DeepSeek: MaxText's deepseek_dequantize)."
-    )
+    fix = "Use a repository with bfloat16 weights, or dequantise these first (DeepSeek: MaxText's deepseek_dequantize)."
     return error("weights-quantized", "model.hf.repo", message, fix)
 
 
@@ -55,7 +53,7 @@ def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:
         yield warning("weights-vocabulary", "model.hf.repo", message, fix)
     if tokens is not None and rows is not None and tokens > rows:
         message = f"{run.tokenizer} has tokens up to id {tokens - 1:,}, and the model's embedding has {rows:,} rows."
-        fix = "Take the tokenizer that came with the weights."
+        fix = "Use the tokenizer that came with the weights."
         yield error("tokenizer-vocabulary", "model.tokenizer", message, fix)
 
 

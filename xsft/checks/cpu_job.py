@@ -39,7 +39,7 @@ def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
     tpu = run.slice
     if tpu is None:
         message = "The workload names no TPU type, so there is no slice to convert on."
-        yield error("conversion-no-slice", "tpu.type", message, "Name one under tpu.type, or leave --on-tpu out.")
+        yield error("conversion-no-slice", "tpu.type", message, "Set tpu.type, or omit --on-tpu.")
         return
     taken = needs.memory + needs.download
     if tpu.host_memory is not None and taken > tpu.host_memory:

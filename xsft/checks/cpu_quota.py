@@ -112,7 +112,7 @@ def _tpu_flavor(queue: JsonObject, flavors: str) -> Problem:
         f"The ClusterQueue {queue['metadata']['name']} gives cpu and memory from TPU hosts only ({flavors}). A CPU "
         "job would occupy a host of a slice, and the slice's chips would be idle."
     )
-    fix = "Use another queue, or ask for a flavor of CPU nodes in it; or take a TPU slice for it: --on-tpu."
+    fix = "Use another queue, or ask for a flavor of CPU nodes in it; or use a TPU slice: --on-tpu."
     return error("cpu-on-tpu", "queue", message, fix)
 
 

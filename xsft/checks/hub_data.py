@@ -60,7 +60,7 @@ def _configuration(run: Run, found: HubDataFacts, path: str) -> Iterator[Problem
     name = data.hf_name or _default(found)
     if name not in found.splits:
         message = f"{path} has no configuration {data.hf_name or '(none given)'}."
-        fix = f"Take one of: {', '.join(found.splits)}."
+        fix = f"Use one of: {', '.join(found.splits)}."
         yield error("dataset-configuration", "data.hf_name", message, fix, kind="disputable")
         return
     for field in ("train_split", "hf_eval_split"):
@@ -69,7 +69,7 @@ def _configuration(run: Run, found: HubDataFacts, path: str) -> Iterator[Problem
     missing = [column for column in data.columns if columns and column not in columns]
     if missing:
         message = f"{path} has no column {', '.join(missing)}; it has {', '.join(columns)}."
-        fix = "Name its columns, or rename them: `xsft data prepare --rename OLD=NEW`."
+        fix = "Set data.columns to its columns, or rename them: `xsft data prepare --rename OLD=NEW`."
         yield error("columns-dataset", "data.columns", message, fix, kind="disputable")
 
 
@@ -83,4 +83,4 @@ def _check_split_on_hub(split: str | None, where: str, known: tuple[str, ...], p
     missing = [name for name in names_of(split) if name not in known] if split and known else []
     if missing and split != "all":
         message = f"{path} has no split {' or '.join(missing)}."
-        yield error("dataset-split", where, message, f"Take one of: {', '.join(known)}.", kind="disputable")
+        yield error("dataset-split", where, message, f"Use one of: {', '.join(known)}.", kind="disputable")

@@ -33,7 +33,7 @@ GIB = 2**30
 
 SHORTER = "Shorten max_target_length or add a slice, or try a few steps first."
 NEAREST = "`xsft fit FILE --search` finds the nearest configuration that fits."
-SMALLER = f"Take more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh. {NEAREST}"
+SMALLER = f"Use more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh. {NEAREST}"
 
 FITS = {
     "fit-known": "yes",
@@ -120,13 +120,13 @@ def _compiled_problem(known: KnownStep) -> Problem:
     by = f"xsft fit compiled {what} on {entry.made_at[:10]}:"
     match entry.verdict:
         case Fits() as one:
-            so = " Fewer tokens take less." if known.derived else ""
+            so = " Fewer tokens need less memory." if known.derived else ""
             return note("fit-known", "tpu", f"{by} {figures_text(one)}. It fits.{so}")
         case Marginal() as one:
             message = f"{by} {figures_text(one)}. The compiler accepts it, but a chip may run out of memory."
             return warning("fit-marginal", "tpu", message, SHORTER)
         case DoesNotFit(needed_gib=needed, limit_gib=limit):
-            so = " More tokens take more." if known.derived else ""
+            so = " More tokens need more memory." if known.derived else ""
             message = f"{by} it needs {needed:.2f} GiB of {limit:.2f} per chip. It does not fit.{so}"
             return error("fit-refused", "tpu", message, SMALLER)
         case Invalid(because=because):
@@ -172,7 +172,7 @@ def _catalogued_problem(verdict: CompilerVerdict, *, derived: bool) -> Problem:
     more = f" {verdict.note[0].upper()}{verdict.note[1:]}." if verdict.note else ""
     match verdict.outcome:
         case "fits":
-            so = " Fewer tokens take less." if derived else ""
+            so = " Fewer tokens need less memory." if derived else ""
             return note("fit-known", "tpu", f"{message} It fits.{so}{more}")
         case "marginal":
             return warning(
@@ -182,7 +182,7 @@ def _catalogued_problem(verdict: CompilerVerdict, *, derived: bool) -> Problem:
                 SHORTER,
             )
         case "no":
-            so = " More tokens take more." if derived else ""
+            so = " More tokens need more memory." if derived else ""
             return error("fit-refused", "tpu", f"{message} It does not fit.{so}{more}", SMALLER)
 
 
@@ -197,7 +197,7 @@ def too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]
             f"{model.name} needs at least {need:.1f} GiB of {tpu.hbm_gib:g} per chip for its state alone: "
             f"{bytes_per_parameter(keys):g} bytes × {model.params_b:g}e9 parameters, over the chips that share a copy."
         )
-        smaller = "Take more chips, split the state over slices (parallelism.dcn.fsdp), mu_dtype: bfloat16, or LoRA."
+        smaller = "Use more chips, split the state over slices (parallelism.dcn.fsdp), mu_dtype: bfloat16, or LoRA."
         fix = f"{smaller} {NEAREST}"
         yield error("does-not-fit", "tpu", message, fix)
 
@@ -245,5 +245,5 @@ def _machine(model: CatalogModel, keys: Mapping[str, Value], facts: Facts) -> It
         message = (
             f"{model.name} needs at least {need:.0f} GiB here, and this machine has {facts.machine.memory_gib:.0f}."
         )
-        fix = "Take a smaller model for target: local (workloads/tiny_local.yaml), or target: xpk."
+        fix = "Use a smaller model for target: local (workloads/tiny_local.yaml), or target: xpk."
         yield error("local-memory", "model.name", message, fix)

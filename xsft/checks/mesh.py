@@ -176,7 +176,7 @@ def _check_batch(run: Run, keys: Mapping[str, Value], whole: Axes) -> Iterator[P
             f"the {ways} ways"
         )
         fix = (
-            f"Take a multiple of {ways / run.devices:g}, or move chips to an axis that does not split the batch "
+            f"Use a multiple of {ways / run.devices:g}, or move chips to an axis that does not split the batch "
             "(tensor, context)."
         )
         yield error("batch-not-divisible", "train.per_device_batch_size", f"{message} that split the batch.", fix)
@@ -196,7 +196,7 @@ def _dimensions(model: CatalogModel, whole: Axes) -> Iterator[Problem]:
             yield error("mesh-not-dividing", "parallelism", message, fix)
     if model.moe and model.experts % max(1, whole.get("expert", 1)):
         message = f"expert {whole['expert']} does not divide {model.name}'s {model.experts} experts."
-        yield error("mesh-experts", "parallelism", message, f"Take a divisor of {model.experts}.")
+        yield error("mesh-experts", "parallelism", message, f"Use a divisor of {model.experts}.")
     if not model.moe and whole.get("expert", 1) > 1:
         message = f"{model.name} has no experts: MaxText splits its weights and its batch over expert as over fsdp."
         yield note("mesh-no-experts", "parallelism", message, "Use fsdp instead of expert.")
@@ -219,7 +219,7 @@ def _heads(model: CatalogModel, whole: Axes) -> Iterator[Problem]:
     for name, count in heads:
         if count % ways:
             message = f"The tensor axes split {ways} ways, but {model.name} has {count} {name} heads."
-            yield error("mesh-heads", "parallelism", message, f"Take a divisor of {count} for tensor.")
+            yield error("mesh-heads", "parallelism", message, f"Use a divisor of {count} for tensor.")
 
 
 def _replicas(run: Run, dcn: Axes) -> Iterator[Problem]:

@@ -145,7 +145,7 @@ def _check_tokenizer(run: Run) -> Iterator[Problem]:
         yield error("tokenizer-missing", "model.tokenizer", message, f"Set one, e.g. {_example(run)}.")
     elif run.spec.data.pipeline != "grain" and _is_file(given):
         message = f"{given} is a file; Hugging Face's pipeline loads a tokenizer from a folder or a repository."
-        yield error("tokenizer-unreadable", "model.tokenizer", message, f"Name its folder, or {_example(run)}.")
+        yield error("tokenizer-unreadable", "model.tokenizer", message, f"Use its folder, or {_example(run)}.")
     elif run.model is not None and tokenizer_fits(family=run.model.tokenizer_family, repo=given) is False:
         message = (
             f"{given} is a {tokenizer_family(given) or 'foreign'} tokenizer, and {run.model.name} reads "
@@ -177,7 +177,10 @@ def _beyond(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Probl
             f"{run.tokenizer} has token ids up to {tokens - 1:,}, but the embedding of {run.spec.model.name} has"
             f" {rows:,.0f} rows: every id beyond them is read as the last row, without an error."
         )
-        fix = "Take the tokenizer that came with the weights, or remove what was added to it, e.g. a pad token."
+        fix = (
+            "Use the tokenizer that came with the weights, or remove the tokens that were added to it, e.g. a pad "
+            "token."
+        )
         yield warning("tokenizer-vocabulary", "model.tokenizer", message, fix)
 
 

@@ -42,7 +42,7 @@ def _check_stage_names(run: Run, facts: Facts) -> Iterator[Problem]:
             yield error("stage-name-too-long", "name", message, fix)
         elif name in facts.taken:
             message = f"{run.output}/{name} exists: a training has the name {name}, which a stage of this run needs."
-            yield error("stage-name-taken", "name", message, "Take another name: --run-name NAME.")
+            yield error("stage-name-taken", "name", message, "Use another name: --run-name NAME.")
 
 
 def _check_name_length(run: Run, facts: Facts) -> Iterator[Problem]:

@@ -123,4 +123,4 @@ def _check_server_name(run: Run) -> Iterator[Problem]:
     name, limit = stage_name(run_name=run.run_name, stage="serve"), run_name_limit(mode="mcjax", num_slices=1, hosts=1)
     if len(name) > limit:
         message = f"{name!r} has {len(name)} characters; the name of a server may have {limit}."
-        yield error("serve-name", "name", message, "Take a shorter name: --run-name NAME.")
+        yield error("serve-name", "name", message, "Use a shorter name: --run-name NAME.")

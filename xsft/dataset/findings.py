@@ -87,7 +87,7 @@ def _check_token_ids(summary: Summary) -> Iterator[Problem]:
             f"{summary.beyond_vocabulary:,} of {summary.sampled:,} examples have token ids without a row in the "
             "model's embedding: the tokenizer is not the model's."
         )
-        yield error("data-vocabulary", "model.tokenizer", message, "Name the tokenizer of this model.")
+        yield error("data-vocabulary", "model.tokenizer", message, "Use the tokenizer of this model.")
 
 
 def _split_leak(summary: Summary) -> Iterator[Problem]:

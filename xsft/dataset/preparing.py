@@ -144,7 +144,7 @@ def preparation(run: Run, options: Options) -> Preparation:
     if data.hf_path == "arrayrecord":
         message = "Array records are already prepared, and cannot be prepared again."
         raise SpecError(
-            (error("data-unreadable", "data.hf_path", message, "Name the files from which they were made."),)
+            (error("data-unreadable", "data.hf_path", message, "Give the files from which they were made."),)
         )
     sources = _sources(run, options)
     refused = [problem for source in sources for problem in _column_problems(source, options.format)]

@@ -28,7 +28,7 @@ JUDGED = 200
 """Number of rows of a sample that are judged, spread evenly; rendering one takes 0.1 ms."""
 
 FIXES: dict[RowProblem, str] = {
-    "data-columns": "Name the columns that the rows have in data.columns, or rename them in the data.",
+    "data-columns": "Set data.columns to the columns of the rows, or rename the columns in the data.",
     "data-conversation": (
         "Write each conversation as a list of messages with role and content; texts go into the columns "
         "[question, answer]."
@@ -164,7 +164,7 @@ def _dropped(judged: Sequence[_Judged], messages: Sequence[Message]) -> Iterator
     for role, count in spoken.items():
         if role not in ROLES:
             message = f"MaxText drops all {count:,} checked messages of the role {role!r}."
-            fix = f"Take one of {', '.join(ROLES)}, or accept this if the model need not learn from them."
+            fix = f"Use one of {', '.join(ROLES)}, or accept this if the model need not learn from them."
             yield warning("data-role-dropped", "data.columns", message, fix)
         elif unwritten[role] > MANY_DROPPED * count:
             message = f"The template writes {count - unwritten[role]:,} of {count:,} messages of the role {role!r}."

@@ -57,7 +57,7 @@ def _adapters_float32(_found: re.Match[str]) -> tuple[str, str, str]:
 
 def _no_adapters(_found: re.Match[str]) -> tuple[str, str, str]:
     message = "No module of the model matches lora.module_path, so nothing would be trained."
-    return "lora.module_path", message, "Name the modules of this model in lora.module_path."
+    return "lora.module_path", message, "Set lora.module_path to modules of this model."
 
 
 def _one_token(_found: re.Match[str]) -> tuple[str, str, str]:

@@ -200,7 +200,7 @@ def _answer_notes(answer: FitAnswer) -> Iterator[str]:
     known = answer.known
     if known is not None and known.derived:
         more = "more" if answer.refused else "fewer"
-        verb = "take more" if answer.refused else "take less"
+        verb = "need more memory" if answer.refused else "need less memory"
         yield f"Follows from the compiled run with {known.entry.tokens:,} tokens: {more} tokens {verb}."
     yield _origin(answer)
     if known is not None and known.entry.versions.get("maxtext") != answer.run.release.version:

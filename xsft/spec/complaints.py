@@ -157,7 +157,7 @@ def _type_fix(value: object, expected: Sequence[str]) -> str:
     if isinstance(value, str) and "a list" in expected:
         return "Put it in brackets: [a, b]."
     if value is None:
-        return "Give a value, or remove the key to take its default."
+        return "Give a value, or remove the key to use its default."
     return f"Give {_or(expected)}."
 
 

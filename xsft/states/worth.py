@@ -42,7 +42,7 @@ def doubts(row: Row) -> tuple[Problem, ...]:
     """Return warnings if the run's losses are not comparable."""
     if row.reason not in WORTHLESS:
         return zero_loss(row)
-    fix = f"Leave it out of the comparison; see xsft why {row.run_name}."
+    fix = f"Omit it from the comparison; see xsft why {row.run_name}."
     return (
         warning(row.reason, row.run_name, f"Its losses are not comparable: {text_of(row.progress, row.reason)}.", fix),
     )

@@ -128,7 +128,7 @@ def _own_code(config: object) -> str:
 
 
 def _unloadable(message: str) -> Problem:
-    fix = "Name a folder with tokenizer.json and tokenizer_config.json, or a repository on the hub."
+    fix = "Use a folder with tokenizer.json and tokenizer_config.json, or a repository on the hub."
     return error("tokenizer-unreadable", "model.tokenizer", message, fix, kind="disputable")
 
 

@@ -139,7 +139,7 @@ def _data_refused(text: str) -> XsftError:
         return SpecError((error("data-empty", "data", "The data has no rows.", fix),))
     if _NO_TOKENIZER.search(text):
         message = f"The tokenizer cannot be loaded: {words.splitlines()[0]}"
-        fix = "Name a folder with tokenizer.json and tokenizer_config.json, or a repository on the hub."
+        fix = "Use a folder with tokenizer.json and tokenizer_config.json, or a repository on the hub."
         return SpecError((error("tokenizer-unreadable", "model.tokenizer", message, fix),))
     if text.startswith(_NO_COLUMNS):
         message = "MaxText finds no columns in the first file: its JSON is broken, or it is one JSON array."

@@ -44,7 +44,9 @@ def located_source(source: Source) -> SourceContent:
         return SourceContent(load=load, files=files)
     folder = Path(located(source.path)).expanduser().absolute()
     if not folder.is_dir():
-        raise _unreadable("data.hf_path", f"{folder} is not a folder", "Name the folder of the data set.")
+        raise _unreadable(
+            "data.hf_path", f"{folder} is not a folder", "Set data.hf_path to the folder of the data set."
+        )
     load = {"path": str(folder), **common, "data_files": source.files}
     return SourceContent(load=load, files=tuple(_files_below(folder)))
 

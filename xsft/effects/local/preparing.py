@@ -117,7 +117,7 @@ def _contents(wanted: Preparation, scratch: Path, workshop: Workshop) -> tuple[S
 
 def _required_output(output: str | None) -> str:
     if output is None:
-        raise UsageError("The workload has no output to put the data set under.", fix="Name a folder with --to.")
+        raise UsageError("The workload has no output to put the data set under.", fix="Give a folder with --to.")
     return output.rstrip("/")
 
 
@@ -144,10 +144,10 @@ class _Making(Struct, frozen=True, kw_only=True):
         try:
             prepared = msgspec.json.decode(content, type=Prepared)
         except msgspec.DecodeError:
-            raise Refused(f"{self.root}/{PREPARED} is not xsft's.", fix="Name another folder with --to.") from None
+            raise Refused(f"{self.root}/{PREPARED} is not xsft's.", fix="Give another folder with --to.") from None
         if prepared.address != self.name:
             message = f"{self.root} holds another data set, {prepared.address}; this one is {self.name}."
-            raise Refused(message, fix="Name another folder with --to, or leave --to out.")
+            raise Refused(message, fix="Give another folder with --to, or omit --to.")
         missing = {shard.name for shard in prepared.shards} - set(self.objects.names(f"{self.root}/{prepared.attempt}"))
         if missing:
             message = f"{len(missing)} of {len(prepared.shards)} shards of {self.root} are gone, e.g. {min(missing)}."

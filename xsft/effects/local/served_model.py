@@ -105,7 +105,7 @@ def _read_json_object(path: Path, *, folder: Path) -> Mapping[str, Any]:
 def _not_a_model(folder: Path, why: str) -> UsageError:
     return UsageError(
         f"{folder} is not a Hugging Face model: {why}",
-        fix="Name the folder that holds config.json, the safetensors files and the tokenizer.",
+        fix="Give the folder that contains config.json, the safetensors files and the tokenizer.",
         id="not-a-model",
     )
 

@@ -70,7 +70,7 @@ def read_stage(folder: RunFolder, *, key: str) -> Record | None:
         return record
     raise Refused(
         f"{folder.path} is the folder of another run, named {folder.path.name} as well",
-        fix="take another name for one of the two",
+        fix="use another name for one of the two runs",
         id="stage-name-taken",
     )
 

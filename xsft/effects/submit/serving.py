@@ -129,7 +129,7 @@ def _refuse_other(cluster: Cluster, plan: ServingPlan, server: RunObject, deploy
     stop = " ".join(stop_argv(cluster, plan))
     if not server.ours or server.run_name != plan.run_name:
         message = f"The name {plan.run_name} is taken by a Deployment that xsft did not create (uid {server.uid})."
-        raise Refused(message, fix="Take another name for the run: --run-name NAME.", id="server-name-taken")
+        raise Refused(message, fix="Use another name for the run: --run-name NAME.", id="server-name-taken")
     if server.deleting_at:
         message = f"The Deployment {plan.run_name} is being deleted."
         raise Refused(message, fix="Run the same command again in a minute.", id="server-ending", again="helps")
@@ -155,7 +155,7 @@ def _refuse_taken(dependent: JsonObject, existing: JsonObject | None, *, uid: st
         return
     kind, name = dependent["kind"], dependent["metadata"]["name"]
     whose = "an earlier server, which is being deleted" if owners else "another owner"
-    fix = "Run the same command again in a minute." if owners else "Take another name for the run: --run-name NAME."
+    fix = "Run the same command again in a minute." if owners else "Use another name for the run: --run-name NAME."
     raise Refused(f"The {kind} {name} exists and belongs to {whose}.", fix=fix, id="server-name-taken")
 
 
