@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,18 @@ from tests.replacing import replace
 from xsft.problems import warning
 from xsft.records.document import facts_to_json, read_facts, read_record, to_json, unreadable
 from xsft.records.lenient import MAX_REPAIRS
-from xsft.records.model import SCHEMA, Attempt, AttemptFacts, ClusterAddress, Git, ReadBack, Record, RecordedImage
+from xsft.records.model import (
+    SCHEMA,
+    Attempt,
+    AttemptFacts,
+    ClusterAddress,
+    Git,
+    Outcome,
+    ReadBack,
+    Receipt,
+    Record,
+    RecordedImage,
+)
 
 WHOLE = Record(
     run_name="a-run",
@@ -110,6 +121,15 @@ def test_a_key_that_is_missing_has_its_default(key: str) -> None:
 def test_an_attempt_needs_only_its_number() -> None:
     record = read_record(json.dumps({"schema": SCHEMA, "run_name": "a", "attempts": [{"number": 4}]}))
     assert record == Record(run_name="a", attempts=(Attempt(number=4),))
+
+
+def test_the_words_of_version_1_are_still_read() -> None:
+    text = '{"schema": "xsft.record/1", "run_name": "a", "attempts": [{"number": 4, "receipt": {}}]}'
+    record = read_record(text)
+    assert (record.schema, record.target, record.steps, record.last.outcome) == ("xsft.record/1", "local", 0, "running")
+    assert record.last.receipt == Receipt(seconds={}, steps=0, notes=())
+    words = "submitting not-created created running completed short failed interrupted cancelled unknown"
+    assert get_args(Outcome) == tuple(words.split())
 
 
 def test_a_newer_schema_is_read_and_never_rewritten() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import get_args
 
 import pytest
@@ -31,6 +31,15 @@ def test_what_is_known_best_wins_in_any_order(said: tuple[Outcome, ...], outcome
     facts = tuple(AttemptFacts(outcome=one, at=str(n), submitter=str(n)) for n, one in enumerate(said))
     ends = {with_facts(BEGUN, order).outcome for order in permutations(facts)}
     assert ends == {outcome}
+
+
+RANKED: tuple[Outcome, ...] = ("submitting", "unknown", "not-created", "created", "running", "completed")
+
+
+@pytest.mark.parametrize(("less", "more"), list(combinations(RANKED, 2)))
+def test_a_certain_outcome_wins_over_a_later_less_certain_one(less: Outcome, more: Outcome) -> None:
+    facts = (AttemptFacts(outcome=more, at="1"), AttemptFacts(outcome=less, at="2"))
+    assert with_facts(BEGUN, facts).outcome == more
 
 
 def test_the_create_records_user_time_and_manifest() -> None:

@@ -128,6 +128,7 @@ def test_entries_of_other_versions_are_read_as_far_as_they_are_known(tmp_path: P
     (tmp_path / "a.json").write_text(json.dumps(newer | {"cluster": {"context": "c", "moon": 1}}))
     expected = IndexEntry(run_name="a", target="t", output="o", cluster=ClusterAddress(context="c"))
     assert read_index(tmp_path).entries == (expected,)
+    assert (expected.steps, expected.attempt) == (0, 1)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"schema": "xsft.run/1"}', '{"schema": "other/1"}', "\0"])
