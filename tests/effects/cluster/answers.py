@@ -10,8 +10,8 @@ from typing import Any
 from urllib3 import HTTPResponse, exceptions
 from urllib3.connection import HTTPConnection
 
+from xsft.effects.cluster.access import Access
 from xsft.effects.cluster.api import Api, Patience
-from xsft.effects.cluster.kubeconfig import Access
 
 LOST = exceptions.ProtocolError("Connection aborted.")
 UNSENT = exceptions.NewConnectionError(HTTPConnection("lab.example"), "refused")

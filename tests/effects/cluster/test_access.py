@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from xsft.effects.cluster.access import Here, access_for, context_access
-from xsft.effects.cluster.kubeconfig import Access
+from xsft.effects.cluster.access import Access, Here, access_for, context_access
 from xsft.effects.machine.process import Completed
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
 from xsft.spec.place import Place

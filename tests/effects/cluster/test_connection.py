@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import urllib3
 
+from xsft.effects.cluster.access import Access
 from xsft.effects.cluster.http import POOL_SIZE, Connection
-from xsft.effects.cluster.kubeconfig import Access, AuthProvider, ClusterEntry, Entry, OidcConfig, UserEntry
+from xsft.effects.cluster.kubeconfig import AuthProvider, ClusterEntry, Entry, OidcConfig, UserEntry
 from xsft.effects.cluster.login import TOKEN_FILE_S, ClusterLogin, Credentials, tls_context
 from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Unreachable

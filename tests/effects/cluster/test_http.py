@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from urllib3 import HTTPConnectionPool, HTTPResponse, exceptions
 
-from xsft.effects.cluster.http import Http, Lost, lost, read_object
-from xsft.effects.cluster.kubeconfig import Access
+from xsft.effects.cluster.access import Access
+from xsft.effects.cluster.answers import Lost, lost, read_object
+from xsft.effects.cluster.http import Http
 from xsft.effects.cluster.stream import PART, Stream
 from xsft.effects.machine import clock
 

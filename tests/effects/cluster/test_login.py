@@ -26,11 +26,11 @@ from tests.fakes.kubeapi import CONTEXT, KubeApi, serving
 from tests.fakes.kubeobjects import Objects
 from tests.fakes.loopback import serving_http
 from tests.replacing import replace
-from xsft.effects.cluster.access import Here
+from xsft.effects.cluster.access import Access, Here
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
 from xsft.effects.cluster.create import Created
-from xsft.effects.cluster.kubeconfig import Access, ClusterEntry, Entry, LoginProgram, UserEntry
+from xsft.effects.cluster.kubeconfig import ClusterEntry, Entry, LoginProgram, UserEntry
 from xsft.effects.cluster.login import EARLY_S, ClusterLogin
 from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Unreachable, XsftError

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from xsft.effects.cluster.kubeconfig import Access, context_names, kubeconfig_files
+from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.effects.machine import clock, process
 from xsft.effects.machine.files import beside
 from xsft.effects.machine.paths import private_folder, state_dir
@@ -30,6 +30,16 @@ PRIVATE_FILE_AGE_S = 12 * 3600.0
 
 RunCommand = Callable[..., Completed]
 """`xsft.effects.machine.process.run`, or a test's replacement."""
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """How to reach a cluster."""
+
+    kubeconfig: tuple[Path, ...]
+    """Files, read in order as kubectl does; the first that has a name wins."""
+    context: str
+    gke: bool
+    """Whether project, zone and cluster named it: decides which next step is suggested if the login has expired."""
 
 
 class Whereabouts(Protocol):

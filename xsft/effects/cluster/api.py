@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from xsft.effects.cluster.errors import Ask, Reply, explain
-from xsft.effects.cluster.http import JSON, Connection, Http, Lost, ParseBody, read_items, read_object
-from xsft.effects.cluster.kubeconfig import Access
+from xsft.effects.cluster.access import Access
+from xsft.effects.cluster.answers import Lost, ParseBody, Reply, read_items, read_object
+from xsft.effects.cluster.errors import Ask, explain
+from xsft.effects.cluster.http import JSON, Connection, Http
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock

@@ -11,13 +11,12 @@ from functools import cached_property
 from xsft.aliases import JsonObject
 from xsft.effects.cluster import dry_run
 from xsft.effects.cluster import resources as kinds
-from xsft.effects.cluster.access import Here, Whereabouts, access_for, context_access, this_machine
+from xsft.effects.cluster.access import Access, Here, Whereabouts, access_for, context_access, this_machine
 from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.effects.cluster.create import MANAGER, Created, Exists, create, without
 from xsft.effects.cluster.delete import Deleted, delete
 from xsft.effects.cluster.errors import Ask, not_installed
 from xsft.effects.cluster.http import connection_for
-from xsft.effects.cluster.kubeconfig import Access
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.cluster.servers import Servers

@@ -12,9 +12,9 @@ from dataclasses import replace
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
+from xsft.effects.cluster.answers import Lost, Reply
 from xsft.effects.cluster.api import Api
-from xsft.effects.cluster.errors import Ask, Reply
-from xsft.effects.cluster.http import Lost
+from xsft.effects.cluster.errors import Ask
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.machine.chance import random_hex
 from xsft.errors import EnvironmentMissing, SpecError, Unknown, Unreachable, XsftError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from xsft.effects.cluster.answers import Lost, Reply
 from xsft.effects.cluster.api import Api
-from xsft.effects.cluster.errors import Ask, Reply
-from xsft.effects.cluster.http import Lost
+from xsft.effects.cluster.errors import Ask
 from xsft.effects.cluster.resources import Resource
 from xsft.errors import Unknown, Unreachable
 

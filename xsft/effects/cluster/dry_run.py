@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 
 from xsft.aliases import JsonObject
 from xsft.effects.cluster import resources as kinds
+from xsft.effects.cluster.answers import Reply
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.create import DRY_RUN, MANAGER
-from xsft.effects.cluster.errors import Ask, Reply, invalid
+from xsft.effects.cluster.errors import Ask, invalid
 from xsft.effects.cluster.resources import Resource
 from xsft.errors import SpecError
 from xsft.problems import Problem, error, note, warning

@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from msgspec import Struct
 
-from xsft.effects.cluster.kubeconfig import Access
+from xsft.effects.cluster.access import Access
+from xsft.effects.cluster.answers import Reply
 from xsft.effects.cluster.resources import JOBSETS, KUEUE, SECRETS, Resource
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable, XsftError
 from xsft.problems import Problem, error, namespace_missing
-from xsft.spec.secrets import redact
 
 INSTALL_JOBSET = "Install JobSet (https://jobset.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
+
+
 INSTALL_KUEUE = "Install Kueue (https://kueue.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
 
+
 WEBHOOK = re.compile(r'failed calling webhook "([^"]+)"')
+
+
 SERVICE = re.compile(r"https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b")
 """source: kubernetes@v1.35 staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook (the error of a webhook that fails
 closed).
 """
+
+
 DEPLOYMENTS = {"jobset": "jobset-controller-manager", "kueue": "kueue-controller-manager"}
 """The Deployments that serve the webhooks, by the first word of the service. source: jobset@v0.10.1 and kueue@v0.17.1
 manifests.
 """
+
+
 UNKNOWN_FIELD = re.compile(r'unknown field "(?P<field>[^"]+)"')
 """source: kubernetes@v1.35 fieldValidation=Strict."""
+
+
 SINCE = {
     "startupPolicy": "v0.4.0",
     "ttlSecondsAfterFinished": "v0.5.0",
@@ -41,66 +51,6 @@ SINCE = {
 """The JobSet release that introduced the field, by its last name. source: jobset@v0.2.0 to v0.10.1
 api/jobset/v1alpha2/jobset_types.go.
 """
-
-BUSY = frozenset({429, 500, 503, 504})
-"""HTTP statuses after which trying again can help."""
-MAX_MESSAGE = 1500
-"""Characters; a webhook may quote a whole object."""
-
-
-class Reply(Struct, frozen=True, kw_only=True):
-    """An answer of the API server."""
-
-    status: int
-    body: Any
-    """Parsed JSON, or the text if it is not JSON."""
-    retry_after_s: float | None = None
-
-    @property
-    def ok(self) -> bool:
-        return 200 <= self.status < 300
-
-    @property
-    def passes(self) -> bool:
-        """Return whether a retry can help."""
-        return self.status in BUSY
-
-    @property
-    def reason(self) -> str:
-        return f"HTTP {self.status} {self.message}"
-
-    @property
-    def message(self) -> str:
-        """Return the server's message, redacted."""
-        text = self.body.get("message", "") if isinstance(self.body, dict) else str(self.body or "")
-        return redact(" ".join(str(text).split()))[:MAX_MESSAGE]
-
-    @property
-    def not_served(self) -> bool:
-        """Return whether the kind itself is unknown: the server's 404 for a path is text, for an object it is a
-        Status.
-        """
-        return self.status == 404 and not self._details.get("name") and self._details.get("kind") is None
-
-    @property
-    def missing_namespace(self) -> bool:
-        return self.status == 404 and self._details.get("kind") == "namespaces"
-
-    @property
-    def by_admission(self) -> bool:
-        """Return whether a webhook or a quota refused it, not RBAC."""
-        return self.status == 403 and re.search(r"\bcannot \S+ resource\b|\brequires one of\b", self.message) is None
-
-    @property
-    def causes(self) -> tuple[tuple[str, str], ...]:
-        """Return (field, message) of each cause."""
-        found = self._details.get("causes") or []
-        return tuple((str(c.get("field", "")), redact(str(c.get("message", "")))) for c in found if isinstance(c, dict))
-
-    @property
-    def _details(self) -> dict[str, Any]:
-        details = self.body.get("details") if isinstance(self.body, dict) else None
-        return details if isinstance(details, dict) else {}
 
 
 class Ask(Struct, frozen=True, kw_only=True):

@@ -5,69 +5,44 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
-from msgspec import Raw, Struct
-from msgspec.json import Decoder, decode
 from urllib3 import exceptions
 from urllib3.exceptions import HTTPError
 
-from xsft.effects.cluster.errors import Reply
-from xsft.effects.cluster.kubeconfig import Access, Entry, entry_of, unusable
+from xsft.effects.cluster.access import Access
+from xsft.effects.cluster.answers import Lost, ParseBody, Reply, cut_off, is_object, lost, not_kubernetes
+from xsft.effects.cluster.kubeconfig import Entry, entry_of, unusable
 from xsft.effects.cluster.login import ClusterLogin, Credentials, tls_context
 from xsft.effects.cluster.stream import PART, Stream
 from xsft.effects.machine import clock
 from xsft.effects.machine.retries import retry_after_s
-from xsft.errors import Unreachable
-from xsft.problems import Again
-from xsft.reading.network_words import meaning
 from xsft.spec.secrets import redact
 
-T = TypeVar("T")
-
 JSON = "application/json"
+
+
 ANYTHING = "*/*"
-ParseBody = Callable[[bytes], Any]
-"""A function that parses the body of a successful answer. Raises ValueError if it is cut off."""
+
 
 POOL_SIZE = 16
 """Connections kept open; one status read fetches up to eight logs in addition to its lists."""
+
+
 LOOPBACK = "localhost,127.0.0.0/8,::1"
 """Addresses never reached through a proxy, as in kubectl (golang.org/x/net http/httpproxy)."""
+
+
 NOT_THE_SERVERS = frozenset({400, 403, 404, 405})
 """Statuses of a web page that some server between here and the cluster sent. With any other status the page is of a
 login or a gateway.
 """
+
+
 PAGE = "(a web page instead of an answer)"
-DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate verify failed", "doesn't match")
-"""OpenSSL's and urllib3's words for errors that a retry cannot fix; a connection closed during TLS has none of them."""
-UNSENT = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyError)
-"""With these errors the request was certainly not executed."""
-
-
-class Lost(Struct, frozen=True, kw_only=True):
-    """A request without an answer."""
-
-    reason: str
-    sent: bool
-    """The server may have executed the request."""
-    fix: str
-    id: str = "unreachable"
-    again: Again = "helps"
-    retry_after_s: float | None = None
-    """As in a `Reply`; always None."""
-
-    @property
-    def passes(self) -> bool:
-        """Return whether a retry can help."""
-        return self.again == "helps"
-
-    def failed(self, *, what: str = "") -> Unreachable:
-        """Return it as an error; `what` states the outcome of the request."""
-        return Unreachable(f"{self.reason} {what}".rstrip(), fix=self.fix, id=self.id, again=self.again)
 
 
 class Connection:
@@ -202,19 +177,19 @@ class Http:
         try:
             return Reply(status=response.status, body=read(content))
         except ValueError:
-            return self._cut_off() if _is_object(content) else self._no_kubernetes()
+            return cut_off(self._access) if is_object(content) else not_kubernetes(self._access, host=self._host)
 
     def _refused(self, response: urllib3.BaseHTTPResponse) -> Reply | Lost:
         content = response.read()
         try:
             body = json.loads(content)
         except ValueError:
-            if _is_object(content):  # a cut-off "no such run" could be read as "no such kind"
-                return self._cut_off()
+            if is_object(content):  # a cut-off "no such run" could be read as "no such kind"
+                return cut_off(self._access)
             body = content.decode("utf-8", "replace")
         page = content.lstrip()[:1] == b"<"
         if 300 <= response.status < 400 or (page and response.status in NOT_THE_SERVERS):
-            return self._no_kubernetes()
+            return not_kubernetes(self._access, host=self._host)
         wait_s = retry_after_s(response.headers)
         return Reply(status=response.status, body=PAGE if page else body, retry_after_s=wait_s)
 
@@ -222,58 +197,3 @@ class Http:
         for part in parts:
             self.heard_at = clock.monotonic()
             yield part
-
-    def _cut_off(self) -> Lost:
-        """Return the loss for an answer that is cut off: usually by a proxy that gave up, since the server's own answer
-        states its length.
-        """
-        reason = f"The cluster (context {self._access.context}) sent an incomplete answer: its JSON ends early."
-        return Lost(reason=reason, sent=True, fix="Try again; if it persists, check the proxies in between.")
-
-    def _no_kubernetes(self) -> Lost:
-        """Return the loss for an answer that is not from Kubernetes: usually the page of a proxy or of a login."""
-        return Lost(
-            reason=f"{self._host} answers, but not as a Kubernetes API server.",
-            sent=True,
-            fix=f"Check the server of the context {self._access.context}, and proxies (HTTPS_PROXY, NO_PROXY).",
-            id="not-served",
-            again="unsure",
-        )
-
-
-def lost(failed: Exception, access: Access, *, host: str) -> Lost:
-    """Return what a failed request means."""
-    said = redact(" ".join(f"{type(failed).__name__} {failed}".split()))
-    if any(sign in said for sign in DISTRUST):
-        message = f"The TLS connection to the cluster (context {access.context}, {host}) failed: {meaning(said)}."
-        fix = "Check certificate-authority-data and server of the context; for GKE fetch them again (gcloud)."
-        return Lost(reason=message, sent=False, fix=fix, id="tls", again="unsure")
-    try_it = f"`kubectl --context {access.context} version` sends a similar request"
-    fix = f"Check the network, the VPN and the context's server; {try_it}."
-    if isinstance(failed, exceptions.ProxyError):
-        fix = f"Check the proxy (HTTPS_PROXY, NO_PROXY, proxy-url of the context {access.context})."
-    message = f"The cluster (context {access.context}, {host}) cannot be reached: {meaning(said)}."
-    return Lost(reason=message, sent=not isinstance(failed, UNSENT), fix=fix)
-
-
-read_object = Decoder(dict[str, Any]).decode
-"""Return the parsed object. Raises ValueError if it is not a JSON object."""
-
-
-class _ObjectList(Struct, frozen=True):
-    """A parser of a list whose objects are decoded one by one."""
-
-    items: tuple[Raw, ...] | None = None
-
-
-_LIST = Decoder(_ObjectList)
-"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
-
-
-def read_items(content: bytes, *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
-    """Return the list's objects, each reduced. Raises ValueError if it is not a complete JSON object."""
-    return tuple(reduce(decode(one)) for one in _LIST.decode(content).items or ())
-
-
-def _is_object(content: bytes) -> bool:
-    return content.lstrip()[:1] == b"{"

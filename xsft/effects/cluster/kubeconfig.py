@@ -21,16 +21,6 @@ CERTIFICATES = ("certificate-authority", "client-certificate", "client-key", "id
 """Keys that name a file, unless the key with `-data` holds its content."""
 
 
-class Access(Struct, frozen=True, kw_only=True):
-    """How to reach a cluster."""
-
-    kubeconfig: tuple[Path, ...]
-    """Files, read in order as kubectl does; the first that has a name wins."""
-    context: str
-    gke: bool
-    """Whether project, zone and cluster named it: decides which next step is suggested if the login has expired."""
-
-
 class ClusterEntry(Struct, frozen=True, rename="kebab", omit_defaults=True):
     server: str = ""
     tls_server_name: str = ""

@@ -19,7 +19,8 @@ from msgspec import DecodeError, Struct, to_builtins
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from xsft.effects.cluster.kubeconfig import Access, AuthProvider, Entry, LoginProgram, OidcConfig, unusable
+from xsft.effects.cluster.access import Access
+from xsft.effects.cluster.kubeconfig import AuthProvider, Entry, LoginProgram, OidcConfig, unusable
 from xsft.effects.machine import clock
 from xsft.effects.machine.process import Completed, at_terminal, run
 from xsft.effects.machine.regular import read_text
