@@ -162,7 +162,8 @@ def _quota(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[P
         yield from quota_problems(queue, facts.flavors, demand, cohort=cohort)
         state = _quota_state(facts)
         short = shortages_in(facts, demand)
-        yield from in_use_problems(short, state, facts.holders, context=facts.context) if state else ()
+        if state:
+            yield from in_use_problems(short, state, facts.holders, context=facts.context)
         return
     yield from cpu_quota_problems(queue, facts.flavors, demand, context=facts.context)
 

@@ -53,8 +53,8 @@ def _reference(ref: str | None) -> Iterator[Problem]:
         message = f"{ref} has no digest: {what}. submit refuses it."
         fix = "Add the digest that the push printed: @sha256:…; or accept it: checks: {image-not-pinned: why}."
         yield warning("image-not-pinned", "image.ref", message, fix, kind="open")
-    legacy = legacy_warning(ref, where="image.ref")
-    yield from (legacy,) if legacy else ()
+    if legacy := legacy_warning(ref, where="image.ref"):
+        yield legacy
 
 
 def _pull_limit(run: Run) -> Iterator[Problem]:

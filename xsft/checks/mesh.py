@@ -49,8 +49,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     wrong = tuple(_product(keys, "ici", run.slice.devices)) + tuple(_product(keys, "dcn", run.num_slices))
     yield from wrong
-    yield from () if wrong else _ring(run, keys)
-    if wrong or any(keys.get(key) or pins(run.spec.model.name).get(key) for key in OWN_RULES):
+    if wrong:
+        return
+    yield from _ring(run, keys)
+    if any(keys.get(key) or pins(run.spec.model.name).get(key) for key in OWN_RULES):
         return
     ici, dcn = axes(keys, "ici", run.slice.devices), axes(keys, "dcn", run.num_slices)
     whole = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in {*ici, *dcn}}

@@ -41,7 +41,8 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
             rules = _message_rules(_split_columns(run, split), keys, facts.tokenizer)
             yield from _of_files(found, where, rules)
             yield from _template_refused(run, keys, found, rules, where=where)
-            yield from _retyped(found, where) if keys.get("hf_path") == "json" else ()
+            if keys.get("hf_path") == "json":
+                yield from _retyped(found, where)
     if facts.counted is not None:
         yield from _counted_before(facts.counted)
     elif facts.tokenized:

@@ -42,7 +42,10 @@ def _check_split(run: Run, split: str, where: str, *, of_files: bool) -> Iterato
     if not all(_NAME.fullmatch(name) for name in names_of(split)):
         yield _not_a_name(split, where)
         return
-    yield from _of_files(split, where) if of_files else _of_known(run, split, where)
+    if of_files:
+        yield from _of_files(split, where)
+    else:
+        yield from _of_known(run, split, where)
     joined = len(names_of(split)) > 1 or split == _ALL
     if joined and run.spec.on_cluster and run.spec.image.name is None:
         message = f"{split} joins splits, which the Python package datasets supports for streams only from 5.0 on."

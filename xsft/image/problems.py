@@ -84,8 +84,8 @@ def _references(options: BuildOptions) -> Iterator[Problem]:
             parse(text)
         except ValueError as wrong:
             yield error("image-reference", "", f"{what}: {wrong}", "Correct it.")
-        legacy = legacy_warning(text, where="")
-        yield from (legacy,) if legacy else ()
+        if legacy := legacy_warning(text, where=""):
+            yield legacy
 
 
 def _sources(options: BuildOptions) -> Iterator[Problem]:

@@ -81,15 +81,18 @@ def fit_text(answer: FitAnswer) -> Iterator[str]:
     yield f"{answer.run.run_name}{step}: {headline(answer)}"
     match answer.verdict:
         case Fits(by=by) | Marginal(by=by):
-            yield from _memory_lines(by) if by else ()
-            yield from (f"  time: {time_text(time)}" for time in (answer.time,) if time)
+            if by:
+                yield from _memory_lines(by)
+            if answer.time:
+                yield f"  time: {time_text(answer.time)}"
         case DoesNotFit(told_by="compiler"):
             yield "  The compiler names one total for a refused step, and no buffers."
         case DoesNotFit():
             yield "  Weights, optimizer state and gradients alone; activations come on top."
         case Invalid(because=because):
             yield f"  fix: {because.fix}"
-            yield from (f"  said: {because.said}",) if because.said else ()
+            if because.said:
+                yield f"  said: {because.said}"
     yield from (f"  {line}" for line in answer.notes)
 
 

@@ -88,7 +88,8 @@ def audit_lines(rows: tuple[AuditRow, ...], *, whole: bool) -> Iterator[str]:
     shown = rows if whole else tuple(row for row in rows if row.outcome in ("dropped", "altered"))
     yield ""
     yield f"## audit: {_counts(rows)}{'' if whole else ' (--audit shows each field)'}"
-    yield from _table(shown) if shown else ()
+    if shown:
+        yield from _table(shown)
 
 
 def block(title: str, body: str) -> Iterator[str]:

@@ -56,7 +56,7 @@ def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterat
     past = [one for one in found if one.id in history]
     now = sorted((one for one in found if one.id not in history), key=lambda one: _BASES.index(one.basis))
     if evidence.status.state == "starting":
-        yield from (*now, *past) if now or past else (last,)
+        yield from (*now, *past) or (last,)
     else:
         yield from (*(now or (last,)), *past)
 

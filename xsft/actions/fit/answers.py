@@ -74,7 +74,8 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
         decided, cache = analytic_verdict(run), fit_cache()
         if decided is not None:
             yield FitAnswer(file=file, run=run, verdict=decided, source="arithmetic")
-        yield from () if self.again else _known_answers(file, run, step, cache)
+        if not self.again:
+            yield from _known_answers(file, run, step, cache)
         known = KnownStep(entry=self._compiled(run, step, cache), derived=False)
         yield FitAnswer(file=file, run=run, verdict=known.entry.verdict, source="compiler", known=known)
 

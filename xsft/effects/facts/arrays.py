@@ -72,10 +72,12 @@ def read_arrays(
     lost = owns.lost or (_describe_absent(arrays, owns) if with_ocdbt else None)
     if any(_own_of_array(owns, array).shape is None for array in arrays):
         arrays = _with_pieces(path, metadata, storage)
-    described = tuple(
-        replace(array, shape=own.shape, dtype=own.dtype) for array in arrays for own in [_own_of_array(owns, array)]
-    )
+    described = tuple(_described(array, _own_of_array(owns, array)) for array in arrays)
     return ReadArrays(arrays=described, detail=owns.detail, lost=lost)
+
+
+def _described(array: SavedArray, own: Own) -> SavedArray:
+    return replace(array, shape=own.shape, dtype=own.dtype)
 
 
 def _own_of_array(owns: _Owns, array: SavedArray) -> Own:

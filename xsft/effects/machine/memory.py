@@ -75,7 +75,8 @@ def _group_limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
             root = groups / files.folder
             folder = root / own[1]
             for group in (folder, *folder.parents):
-                yield from _limit(group, files) if group.is_relative_to(root) else ()
+                if group.is_relative_to(root):
+                    yield from _limit(group, files)
 
 
 def _limit(group: Path, files: GroupFiles) -> Iterator[tuple[int, int]]:

@@ -228,7 +228,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
             if held and held["metadata"]["name"] not in listed:
                 as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), held=held)
                 seen = recognised(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
-                yield from (seen,) if seen.run_name == plan.run_name else ()
+                if seen.run_name == plan.run_name:
+                    yield seen
 
     def _start(self, first: Planned, attempt: int, *, world: RunHistory, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
