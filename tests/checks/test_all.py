@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from types import ModuleType
 from typing import get_args
 
 import pytest
 
 from tests.checks.factory import run_of, spec
-from xsft.checks import check, for_submission, silence
+from xsft.checks import (
+    admission,
+    check,
+    controllers,
+    cpu_quota,
+    for_submission,
+    image_contents,
+    namespace_quota,
+    node_pools,
+    parsed,
+    pod_identity,
+    quota,
+    quota_in_use,
+    silence,
+    topology,
+)
+from xsft.effects.cluster import dry_run
 from xsft.facts import Facts
 from xsft.problems import ProblemKind, error, note, warning
 
@@ -46,6 +65,40 @@ def test_accepting_an_id_that_no_check_reports_is_reported() -> None:
         ("doubtful", "warning", "train.steps"),
         ("checks-unused", "warning", "checks.doubtfull"),
     ]
+
+
+FOUND_LATE = (
+    admission,
+    controllers,
+    cpu_quota,
+    dry_run,
+    image_contents,
+    namespace_quota,
+    node_pools,
+    parsed,
+    pod_identity,
+    quota,
+    quota_in_use,
+    topology,
+)
+
+
+def acceptable_ids(module: ModuleType) -> Iterator[str]:
+    """Yield the ids of the warnings and disputable errors that the module writes out."""
+    with open(str(module.__file__), encoding="utf-8") as source:
+        tree = ast.parse(source.read())
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="warning"), args=[ast.Constant(value=str(name)), *_]):
+                yield name
+            case ast.Call(func=ast.Name(id="error"), args=[ast.Constant(value=str(name)), *_], keywords=[kind]):
+                if ast.unparse(kind.value) == "'disputable'":
+                    yield name
+
+
+@pytest.mark.parametrize("module", FOUND_LATE, ids=lambda module: str(module.__name__))
+def test_a_plan_calls_no_entry_unused_that_a_submission_may_need(module: ModuleType) -> None:
+    assert silence((), dict.fromkeys(acceptable_ids(module), "known")) == ()
 
 
 @pytest.mark.parametrize("kind", get_args(ProblemKind))

@@ -101,6 +101,7 @@ def subjects() -> tuple[Check, ...]:
 
 AT_SUBMISSION = frozenset(
     {
+        "admission-unseen",
         "conversion-disk",
         "conversion-memory",
         "controller-not-ready",
@@ -112,15 +113,20 @@ AT_SUBMISSION = frozenset(
         "image-not-found",
         "image-package-old",
         "image-platform",
+        "jobs-not-checked",
         "jobset-old",
         "kueue-not-managing",
         "limit-range-default",
         "maxtext-ignores",
         "maxtext-refuses",
+        "node-memory",
         "node-scopes",
         "pathways-jax-differs",
         "pod-permission",
+        "queue-in-order",
+        "queue-inactive",
         "quota-in-use",
+        "quota-uncovered",
         "resource-quota",
         "resource-quota-in-use",
         "slices-missing",
