@@ -52,6 +52,14 @@ def ids(*settings: str) -> list[str]:
     return [problem.id for problem in api.check(xsft.load(TINY, settings=settings))]
 
 
+def test_a_bucket_that_is_a_placeholder_gives_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    problem = read("a.jsonl").problem
+    assert problem
+    assert (problem.id, problem.severity) == ("data-not-read", "note")
+    assert "my-bucket is a placeholder" in problem.message
+
+
 def test_files_are_found_by_their_pattern_and_read(bucket: Bucket) -> None:
     bucket.objects.update({"d/b.jsonl": ROW * 2, "d/a.jsonl": ROW, "d/sub/c.jsonl": ROW, "d/a.txt": b"x"})
     found = read("d/*.jsonl")

@@ -77,8 +77,9 @@ def read_rows(pattern: str | None, *, of: str, where: str, max_bytes: int = MAX_
     return None if "://" in path else _of_machine(path, pattern, of=of, where=where, max_bytes=max_bytes)
 
 
-def _of_bucket(pattern: str, *, of: str, where: str, max_bytes: int) -> DataFacts | None:
-    """Return the facts of files in a bucket; None if its name is a placeholder, which another check reports."""
+def _of_bucket(pattern: str, *, of: str, where: str, max_bytes: int) -> DataFacts:
+    """Return the facts of files in a bucket; a note says why it could not be read, also if its name is a
+    placeholder."""
     try:
         files = bucket_files(pattern, env=own_environment())
         if not files:
@@ -88,8 +89,6 @@ def _of_bucket(pattern: str, *, of: str, where: str, max_bytes: int) -> DataFact
             return replace(found, content=content_of(files), files=len(files))
         found = _sample(files[:FILES], where, max_bytes=max_bytes)
     except Unreachable as failed:
-        if failed.id == "place-placeholder":
-            return None
         return DataFacts(problem=rows_unread(failed.message, where=where, fix=failed.fix))
     whole = len(files) <= FILES
     return replace(found, content=content_of(files), files=len(files), counted=found.counted if whole else None)
