@@ -90,7 +90,7 @@ def test_rows_for_evaluation_are_counted_too(tmp_path: Path) -> None:
     found = xsft.check(xsft.load(TINY, settings=settings(tmp_path, [row("why?")] * 40, *evaluated)))
     (problem,) = (one for one in found if one.id == "data-truncated")
     assert problem.severity == "error"
-    assert "40 of 40 rows for evaluation" in problem.message
+    assert "40 of 40 checked rows for evaluation" in problem.message
     assert "--split eval" in problem.fix
 
 
