@@ -36,7 +36,7 @@ pytestmark = pytest.mark.loopback
 
 FAKE = """\
 import json, os, shutil, sys, time
-home = os.path.dirname(os.path.abspath(__file__))
+home, parent = os.path.dirname(os.path.abspath(__file__)), os.getppid()
 does = json.load(open(os.path.join(home, "does.json")))
 step = json.loads(sys.argv[4])["module"].rpartition(".")[2] if sys.argv[1] == "-I" else "exporter"
 open(os.path.join(home, "steps"), "a").write(step + "\\n")
@@ -44,6 +44,8 @@ if step == "container":
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 while os.path.exists(os.path.join(home, "hang-" + step)):
     time.sleep(0.01)
+if os.getppid() != parent:
+    sys.exit("the export was killed")
 if step == "exporter":
     keys = dict(word.partition("=")[::2] for word in sys.argv[3:])
     shutil.copytree(os.path.join(home, "model"), keys["base_output_directory"], dirs_exist_ok=True)
