@@ -103,9 +103,10 @@ def test_what_was_converted_is_found_and_both_ends_are_recorded(here: Machine) -
 
 
 def test_waiting_ends_with_the_checkpoint_and_writes_that_down(here: Machine) -> None:
-    argv = (str(XSFT), "checkpoint", "convert", str(here.workload(STORY)), "--json", "--wait", "--poll", "1s")
+    options = ("--json", "--wait", "--poll=1s", "--timeout=5m")
+    argv = (str(XSFT), "checkpoint", "convert", str(here.workload(STORY)), *options)
     with subprocess.Popen(argv, env=here.env, cwd=here.folder, stdout=subprocess.PIPE, text=True) as process:
-        until(lambda: [record for record in here.bucket.objects if f"{NAME}/xsft/" in record and here.jobsets])
+        until(lambda: any(f"{NAME}/xsft/" in name for name in tuple(here.bucket.objects)) and here.jobsets)
         (held,) = here.jobsets
         path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
         here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files("gemma2-2b").items()}
