@@ -156,7 +156,7 @@ def test_the_cause_of_a_restart_is_shown_while_any_source_has_it(staged: Staged)
     staged.runs("gemma", restarts=1)
     message = staged.explained("gemma", "restarted").cause.message
     assert message.startswith("It was restarted 1 of 3 times, the last time at 2")
-    assert "its Job gemma-slice-job-0 had failed" in message
+    assert "its Job gemma-slice-job-0 failed" in message
     node = next(pod.node for pod in staged.seen("gemma")[0].pods or () if (pod.slice_index, pod.host) == (0, 1))
     staged.kills(node or "")
     staged.explained("gemma", "restarted-memory")
