@@ -190,7 +190,7 @@ def test_the_proxy_of_the_cluster_comes_first_with_its_login() -> None:
     env = {"HTTPS_PROXY": "http://other:1", "NO_PROXY": "lab.example"}
     assert proxy(env, server=SECURE, proxy_url=PROXY) == PROXY
     assert pool(server=SECURE, proxy_url=PROXY).connection_pool_kw["maxsize"] == POOL_SIZE
-    for login, pair in (("me:secret", "me:secret"), ("me", "me:")):
+    for login, pair in (("me:secret", "me:secret"), ("me", "me:"), ("us%40er:p%3Aw", "us@er:p:w")):
         found = pool(server=SECURE, proxy_url=f"http://{login}@proxy.example:3128")
         assert isinstance(found, urllib3.ProxyManager)
         assert found.proxy_headers == {"proxy-authorization": basic(pair)}

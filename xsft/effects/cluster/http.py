@@ -7,7 +7,7 @@ import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import urllib3
 from urllib3 import exceptions
@@ -94,7 +94,8 @@ class Connection:
         if not proxy:
             return urllib3.PoolManager(**options)
         user = urlsplit(proxy)
-        login = urllib3.make_headers(proxy_basic_auth=f"{user.username}:{user.password or ''}") if user.username else {}
+        pair = f"{unquote(user.username or '')}:{unquote(user.password or '')}"  # as Go's net/url decodes them
+        login = urllib3.make_headers(proxy_basic_auth=pair) if user.username else {}
         return urllib3.ProxyManager(proxy, proxy_headers=login, **options)
 
     def _tls(self, credentials: Credentials) -> ssl.SSLContext | None:
