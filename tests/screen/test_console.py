@@ -6,6 +6,7 @@ import io
 import re
 from pathlib import Path
 
+import pytest
 from rich.live import Live
 from rich.progress import Progress, TextColumn
 from rich.table import Table
@@ -30,6 +31,18 @@ def drawn(draw: object) -> str:
     to._force_terminal = True
     draw(to)  # type: ignore[operator]
     return under.getvalue()
+
+
+class Closed(io.StringIO):
+    """A pipe whose reader is gone, as after `| head`."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_reader_that_is_gone_is_no_bug_of_xsft() -> None:
+    with pytest.raises(BrokenPipeError):
+        console(Closed()).print("a table")
 
 
 def test_foreign_text_does_not_act_on_the_terminal_and_colours_of_ours_do() -> None:

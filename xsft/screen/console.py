@@ -21,3 +21,7 @@ class _Screened(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=safe_text(segment.text))
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error for xsft.cli, which ends with 141; rich would end with 1, the status of a bug."""
+        raise BrokenPipeError
