@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -12,14 +12,17 @@ import yaml
 from tests.cpujobs import job
 from tests.everything import changed
 from tests.fakes.clusters import ClusterApi
+from tests.servers import run_with, server
 from tests.slicejobs import job as slice_job
 from tests.stories import ROOT, facts_for
 from xsft import api, submitting, targets
 from xsft.errors import SpecError, UsageError
-from xsft.launchers.launcher import ReadyRendering
+from xsft.launchers.labels import TARGET_LABEL
+from xsft.launchers.launcher import Job, ReadyRendering
+from xsft.launchers.serving_expect import audit_server
 from xsft.planner import job_rendering, make_intent, make_job_plan, make_plan
 from xsft.problems import errors_in
-from xsft.reading.jobsets import jobset_of
+from xsft.reading.jobsets import jobset_of, server_of
 from xsft.reading.lastknown_line import LastKnown
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
@@ -112,6 +115,29 @@ def test_status_reads_the_launcher_from_the_jobset(target: str) -> None:
     assert held.target == target
     known = LastKnown(jobset=held, observed_at="2026-11-21T12:00:00Z", status=Status(state="unknown"))
     assert known.observation("c", unread=()).target == target
+
+
+@pytest.mark.parametrize("make", [job, slice_job])
+def test_status_reads_the_launcher_from_the_jobset_of_a_job(make: Callable[..., Job]) -> None:
+    wanted = make(target=SECOND)
+    rendering = job_rendering(wanted)
+    assert isinstance(rendering, ReadyRendering)
+    made = make_job_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml")
+    assert made.manifest is not None
+    assert jobset_of(made.manifest).target == SECOND
+
+
+@pytest.mark.parametrize(("target", "label"), [("xpk", {}), (SECOND, {TARGET_LABEL: SECOND})])
+def test_status_reads_the_launcher_from_the_server(target: str, label: dict[str, str]) -> None:
+    """xpk's servers are without the label, as its JobSets are: their manifests did not change."""
+    made, run = server(changes={"target": target}), run_with(changes={"target": target})
+    assert server_of(made.manifest).target == target
+    labels = made.manifest["metadata"]["labels"]
+    assert {key: labels[key] for key in labels if key == TARGET_LABEL} == label
+    rows = [row for row in audit_server(made, run) if row.field == "target"]
+    assert [row.outcome for row in rows] == ["landed"] * len(label)
+    made.manifest["metadata"]["labels"].pop(TARGET_LABEL, None)
+    assert [row.outcome for row in audit_server(made, run) if row.field == "target"] == ["dropped"] * len(label)
 
 
 @pytest.mark.parametrize("label", [None, "", "local", "of-another-version"])

@@ -37,6 +37,7 @@ def plan_of_server(run: Run, *, weights: str) -> ServingPlan | None:
         inputs,
         run_name=stage_name(run_name=run.run_name, stage="serve"),
         training=run.run_name,
+        target=run.spec.target,
         namespace=run.namespace,
         output=run.output or "",
         priority=run.spec.priority,

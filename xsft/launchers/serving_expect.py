@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.launchers.audit import AuditRow, Expectation, audit
-from xsft.launchers.labels import DIGEST_ANNOTATION, FOR_ANNOTATION, RUN_LABEL, SERVES_ANNOTATION
+from xsft.launchers.labels import DIGEST_ANNOTATION, FOR_ANNOTATION, RUN_LABEL, SERVES_ANNOTATION, target_label
 from xsft.launchers.pointers import Item, Named, Pointer
 from xsft.launchers.serving import model_len, serve_stage, shape_of
 from xsft.launchers.serving_manifest import HEALTH
@@ -30,6 +30,8 @@ def _expect_server_identity(plan: ServingPlan, run: Run) -> Iterator[Expectation
     yield Expectation(field="name", path=(*annotations, FOR_ANNOTATION), value=run.run_name)
     yield Expectation(field="name", path=(*annotations, SERVES_ANNOTATION), value=plan.inputs.weights)
     yield Expectation(field="name", path=(*annotations, DIGEST_ANNOTATION), value=plan.digest)
+    for label, value in target_label(run.spec.target).items():
+        yield Expectation(field="target", path=("metadata", "labels", label), value=value)
     yield Expectation(field="place.namespace", path=("metadata", "namespace"), value=run.namespace)
     yield Expectation(field="priority", path=(*POD, "priorityClassName"), value=run.spec.priority)
 

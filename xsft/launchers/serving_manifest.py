@@ -15,6 +15,7 @@ from xsft.launchers.labels import (
     RUN_LABEL,
     SERVES_ANNOTATION,
     WORK_LABEL,
+    target_label,
 )
 from xsft.launchers.patch import HF_VOLUME
 from xsft.launchers.pointers import JsonValue
@@ -48,10 +49,11 @@ VPC_ANNOTATION = "networking.gke.io/load-balancer-type"
 
 
 def serving_plan(
-    inputs: ServingInputs, *, run_name: str, training: str, namespace: str, output: str, priority: str
+    inputs: ServingInputs, *, run_name: str, training: str, target: str, namespace: str, output: str, priority: str
 ) -> ServingPlan:
-    """Return the plan with all three objects. `output`: base_output_directory of the training."""
-    labels = {"app.kubernetes.io/managed-by": "xsft", **_selector(run_name)}
+    """Return the plan with all three objects. `target`, `output`: the training's launcher and base_output_directory."""
+    own = {"app.kubernetes.io/managed-by": "xsft", **_selector(run_name)}
+    labels = {**own, **target_label(target)}
     annotations = {
         DIGEST_ANNOTATION: inputs.digest,
         OUTPUT_ANNOTATION: output,
@@ -59,7 +61,7 @@ def serving_plan(
         SERVES_ANNOTATION: inputs.weights,
     }
     metadata = {"name": run_name, "namespace": namespace, "labels": labels, "annotations": annotations}
-    pod = {"metadata": _pod_metadata(inputs, labels), "spec": _pod(inputs, priority=priority)}
+    pod = {"metadata": _pod_metadata(inputs, own), "spec": _pod(inputs, priority=priority)}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
     return ServingPlan(
         run_name=run_name,
