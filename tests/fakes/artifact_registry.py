@@ -51,6 +51,8 @@ class FakeArtifactRegistry:
     """Images of a page."""
     operations: list[dict[str, Any]] = field(default_factory=list)
     """What a creation and the questions about it answer, one after the other; none: it is done at once."""
+    retry_after: str = ""
+    """The Retry-After of all answers."""
 
     def add(self, path: str, **more: Any) -> None:
         """`projects/P/locations/L/repositories/R`."""
@@ -143,6 +145,7 @@ def artifact_registry(upstream: str = "") -> Iterator[FakeArtifactRegistry]:
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
+            self.send_header("Retry-After", fake.retry_after)
             self.end_headers()
             self.wfile.write(content)
 

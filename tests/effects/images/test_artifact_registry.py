@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ from tests.fakes.artifact_registry import TYPES, FakeArtifactRegistry, Refusal, 
 from xsft.effects.images import docker_client
 from xsft.effects.images.artifact_registry import (
     POLLING,
-    RETRY,
     ArtifactRegistry,
     artifact_registry_client,
     connect_artifact_registry,
@@ -53,11 +53,11 @@ def hasty(fake: FakeArtifactRegistry) -> Iterator[ArtifactRegistry]:
 
 @contextmanager
 def asking(fake: FakeArtifactRegistry, *, limit_s: float = 30.0) -> Iterator[ArtifactRegistry]:
-    """Its pauses are a hundredth of a user's."""
+    """Its pauses between queries are none, and between polls a hundredth of a user's."""
     with artifact_registry_client(AnonymousCredentials(), host=fake.host, scheme="http") as client:
         yield ArtifactRegistry(
             client=client,
-            retry=RETRY.with_delay(0.005, 0.08).with_timeout(limit_s),
+            sleep=lambda _seconds: None,
             polling=POLLING.with_delay(0.01, 0.2).with_timeout(limit_s),
         )
 
@@ -179,6 +179,27 @@ def test_what_passes_is_asked_again(fake: FakeArtifactRegistry, client: Artifact
     assert len(fake.asked) == 9
     fake.refusals.append(Refusal("dockerImages$", code, "X", "later", times=2))
     assert client.images(TEAM) == ()
+
+
+@pytest.mark.parametrize(("asked", "slept"), [("7", [7.0, 1.0]), ("3600", [])])
+def test_a_busy_registry_is_left_alone_for_as_long_as_it_asks_within_a_budget(
+    fake: FakeArtifactRegistry, client: ArtifactRegistry, asked: str, slept: list[float]
+) -> None:
+    pauses: list[float] = []
+
+    def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        fake.retry_after = ""
+
+    fake.retry_after = asked
+    fake.refusals.append(Refusal("^GET", 429, "X", "later", times=2))
+    if slept:
+        assert replace(client, sleep=sleep).format_of(TEAM) is None
+    else:
+        with pytest.raises(Unreachable) as refused:
+            replace(client, sleep=sleep).format_of(TEAM)
+        assert refused.value.problem_id == "registry-rate-limited"
+    assert pauses == slept
 
 
 def test_images_that_may_not_be_listed(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:

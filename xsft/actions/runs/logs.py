@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import TextIO
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.log_roles import chosen_roles, role_text
 from xsft.actions.runs.log_sources import Logs
 from xsft.effects.machine import clock
+from xsft.effects.machine.retries import Retries
 from xsft.effects.runs.logs import LogLine, ProcessRole
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, Unreachable, UsageError, XsftError
@@ -93,7 +95,7 @@ def _find_run(name: str, world: LogsWorld) -> FoldedRun:
 
 def _followed(name: str, world: LogsWorld) -> FoldedRun:
     """Return the run to follow; wait while its cluster does not answer for a while."""
-    last_reason = ""
+    last_reason, retries = "", Retries(repeat(AGAIN_S), sleep=world.pause)
     while True:
         try:
             hit = _find_run(name, world)
@@ -108,7 +110,7 @@ def _followed(name: str, world: LogsWorld) -> FoldedRun:
         if why != last_reason:
             last_reason = why
             world.say(f"{why} Still waiting.")
-        world.pause(AGAIN_S)
+        retries.again()
 
 
 def write_lines(lines: Iterator[str], stdout: TextIO) -> int:

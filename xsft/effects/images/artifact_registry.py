@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from google.api_core import exceptions
 from google.api_core.future.polling import DEFAULT_POLLING
 from google.api_core.operation import Operation
-from google.api_core.retry import Retry, if_exception_type
+from google.api_core.retry import Retry
 from google.auth.exceptions import GoogleAuthError
 from google.cloud.artifactregistry_v1 import ArtifactRegistryClient, DockerImage, types
 from google.cloud.artifactregistry_v1.services.artifact_registry.transports import ArtifactRegistryRestTransport
@@ -24,8 +24,11 @@ from google.protobuf.json_format import ParseError
 from msgspec import Struct
 from requests import exceptions as http
 
+from xsft.effects.images.registry_http import PAUSES_S, UNANSWERED_TRIES
+from xsft.effects.machine.clock import pause
 from xsft.effects.machine.google_files import may_log_in
 from xsft.effects.machine.google_login import google_credentials, google_session
+from xsft.effects.machine.retries import Retries, retry_after_s
 from xsft.errors import XsftError
 from xsft.image.artifact_errors import (
     ArtifactRequest,
@@ -37,18 +40,14 @@ from xsft.image.artifact_errors import (
 )
 from xsft.image.artifact_names import Repository
 
+T = TypeVar("T")
 HOST = "artifactregistry.googleapis.com"
 TIMEOUT_S = 10.0
 """Time limit for one answer."""
 DESCRIPTION = "Images of fine-tuning runs (xsft)"
 PAGE = 1000
-RETRY = Retry(
-    predicate=if_exception_type(exceptions.TooManyRequests, exceptions.ServerError, http.ConnectionError),
-    initial=0.5,
-    maximum=8.0,
-    timeout=15.0,
-)
-"""Pauses between the tries of one query, and its time limit, while the server is busy or the connection breaks."""
+PATIENCE_S = sum(PAUSES_S)
+"""Maximum sum of the pauses of one query; after this time no further try begins."""
 POLLING = DEFAULT_POLLING.with_timeout(45.0)
 """Pauses between the polls of a creation, and its time limit."""
 NOT_GOOGLE = "the response is not Artifact Registry's JSON; check for a proxy in between"
@@ -74,7 +73,7 @@ class ArtifactRegistry:
     """A client of Artifact Registry with one login."""
 
     client: ArtifactRegistryClient = field(repr=False)
-    retry: Retry = field(default=RETRY, repr=False)
+    sleep: Callable[[float], None] = pause
     polling: Retry = field(default=POLLING, repr=False)
 
     def ensure(
@@ -103,7 +102,7 @@ class ArtifactRegistry:
         asked = ArtifactRequest(permission="artifactregistry.repositories.get", repository=repository)
         with _explain_errors(asked):
             try:
-                found = self.client.get_repository(name=repository.path, retry=self.retry, timeout=TIMEOUT_S)
+                found = self._ask(partial(self.client.get_repository, name=repository.path))
             except exceptions.NotFound as missing:
                 if about_project(_google_message(missing)):
                     raise
@@ -118,8 +117,8 @@ class ArtifactRegistry:
         """Return the images, newest first; of one image if `name` is given."""
         with _explain_errors(ArtifactRequest(permission="artifactregistry.dockerimages.list", repository=repository)):
             request = {"parent": repository.path, "page_size": PAGE}
-            pages = self.client.list_docker_images(request=request, retry=self.retry, timeout=TIMEOUT_S)
-            listed = [_listed_image(image, repository) for image in pages]
+            found = self._ask(lambda **options: list(self.client.list_docker_images(request=request, **options)))
+            listed = [_listed_image(image, repository) for image in found]
         wanted = (image for image in listed if name in (None, image.name))
         return tuple(sorted(wanted, key=lambda image: image.uploaded_at, reverse=True))
 
@@ -131,7 +130,7 @@ class ArtifactRegistry:
             "repository": {"format_": "DOCKER", "description": DESCRIPTION},
         }
         try:
-            begun = self.client.create_repository(request=request, retry=self.retry, timeout=TIMEOUT_S)
+            begun = self._ask(partial(self.client.create_repository, request=request))
             self._wait_until_done(begun.operation)
         except TimeoutError:
             raise timed_out(f"timed out after {self.polling.timeout:g} s creating the repository", asked) from None
@@ -143,9 +142,22 @@ class ArtifactRegistry:
         """Poll the operation by this client: the one that api_core@2.44 polls by has no time limit for an answer, and
         its session reads ~/.netrc.
         """
-        refresh = partial(self.client.get_operation, {"name": operation.name}, timeout=TIMEOUT_S)
+        refresh = partial(self._ask, partial(self.client.get_operation, {"name": operation.name}))
         future = Operation(operation, refresh, None, types.Repository)  # type: ignore[no-untyped-call]
-        future.result(polling=self.polling, retry=self.retry)  # type: ignore[no-untyped-call]
+        future.result(polling=self.polling)  # type: ignore[no-untyped-call]
+
+    def _ask(self, question: Callable[..., T]) -> T:
+        """Return the answer, retried while the server is busy or the connection breaks."""
+        retries = Retries(PAUSES_S, budget_s=PATIENCE_S, give_up_s=PATIENCE_S, sleep=self.sleep)
+        while True:
+            try:
+                return question(retry=None, timeout=TIMEOUT_S)
+            except (exceptions.TooManyRequests, exceptions.ServerError) as busy:
+                if not retries.again(retry_after_s(busy.response.headers)):
+                    raise
+            except http.ConnectionError:
+                if not retries.again(at_most=UNANSWERED_TRIES):
+                    raise
 
 
 class _Transport(ArtifactRegistryRestTransport):
@@ -179,8 +191,7 @@ def _explain_errors(asked: ArtifactRequest) -> Iterator[None]:
     try:
         yield
     except (exceptions.GoogleAPIError, GoogleAuthError, http.RequestException, *NOT_GOOGLE_ERRORS) as failed:
-        cause = failed.cause if isinstance(failed, exceptions.RetryError) else failed
-        raise _explain(cause, asked) from None
+        raise _explain(failed, asked) from None
 
 
 def _explain(failed: Exception, asked: ArtifactRequest) -> XsftError:

@@ -12,7 +12,9 @@ from typing import Any
 from xsft.effects.images.docker_client import Engine, EngineImage, error_of, explain_engine_errors, layer_of
 from xsft.effects.images.docker_login import Credential, auth_for, google_credential, own_folder
 from xsft.effects.images.registry_client import Registries
+from xsft.effects.images.registry_http import UNANSWERED_TRIES
 from xsft.effects.machine.clock import monotonic, pause
+from xsft.effects.machine.retries import Retries
 from xsft.errors import Unknown, XsftError
 from xsft.image.docker_errors import (
     DockerRequest,
@@ -36,8 +38,6 @@ reported.
 """
 FURTHER = 1 << 20
 """Bytes that count as progress; less fits into buffers on the way to a registry that accepts nothing."""
-UNANSWERED_TRIES = 2
-"""Tries if no server answers at all: a wrong name or a missing network does not go away."""
 LONGEST_PAUSE_S = 60.0
 """Maximum pause that a registry may ask for; a longer one is left to the user."""
 
@@ -106,20 +106,23 @@ class Pusher:
         on_event: Callable[[BuildEvent], None],
     ) -> str:
         """Push with retries. Returns the digest that the engine reports."""
-        pauses, tries = _Pauses(clock=self.clock), 0
+        pauses = _Pauses(clock=self.clock)
+        retries = Retries(PAUSES_S, longest_s=LONGEST_PAUSE_S)
         while True:
-            tries += 1
             with explain_engine_errors(request), self.engine.pushing(repository, tag, auth=auth) as lines:
                 failed, digest = _followed(lines, on_event, pauses)
             if digest:
                 return digest
             if pauses.over:
                 raise self._stalled(repository, request)
-            pause = self._pause(failed, tries, request.host)
-            if pause is None:
+            # the engine does not report a registry's Retry-After, so the registry is queried
+            asked_s = self.registries.pause_asked(request.host) if is_limited(failed) else None
+            at_most = UNANSWERED_TRIES if "dial tcp" in failed else len(PAUSES_S)
+            pause_s = retries.next_pause_s(asked_s, at_most=at_most) if is_passing(failed) else None
+            if pause_s is None:
                 raise _refusal(failed, request, has_login=bool(auth))
-            on_event(Retrying(attempt=tries + 1, pause_s=pause, why=shorten_message(failed)))
-            self.sleep(pause)
+            on_event(Retrying(attempt=retries.done + 1, pause_s=pause_s, why=shorten_message(failed)))
+            self.sleep(pause_s)
 
     def _stalled(self, repository: str, request: DockerRequest) -> XsftError:
         """Return the error for a push without progress. The engine does not report the registry's answers, so the
@@ -132,16 +135,6 @@ class Pusher:
         return broken_off(
             f"the registry interrupted every attempt for {PATIENCE_S:g} s (see the engine's log)", request
         )
-
-    def _pause(self, failed: str, tries: int, host: str) -> float | None:
-        """Return the seconds to the next try; None if another one does not help. The engine does not report a
-        registry's Retry-After, so the registry is queried.
-        """
-        if tries > (UNANSWERED_TRIES if "dial tcp" in failed else len(PAUSES_S)) or not is_passing(failed):
-            return None
-        asked = self.registries.pause_asked(host) if is_limited(failed) else None
-        pause = max(PAUSES_S[tries - 1], asked or 0.0)
-        return pause if pause <= LONGEST_PAUSE_S else None
 
     def _prove(self, repository: str, tag: str, pushed: str) -> None:
         """Verify the bytes of the manifest under the digest that was pushed: another push may have moved the tag."""

@@ -16,6 +16,7 @@ from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
+from xsft.effects.machine.retries import Retries
 from xsft.effects.runs.logstream import LogFollower, LogLine, Mark, Over, Pace, ProcessRole
 from xsft.errors import UsageError, XsftError
 from xsft.reading.pods import trainer_job
@@ -108,7 +109,7 @@ def follow_logs(
     followers = [LogFollower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=trouble) for role in roles]
     try:
         begun = partial(_begin_followers, followers, since=since, tail=tail)
-        yield from _patiently(begun, pause=partial(stop.wait, pace.poll_s), say=_once(trouble))
+        yield from _patiently(begun, retries=pace.retries(stop), say=_once(trouble))
         for one in followers:
             threading.Thread(target=_pump, args=(one, lines, stop), daemon=True, name=STREAM_THREAD).start()
         threading.Thread(target=_watch, args=(followers, pace, stop), daemon=True, name=WATCH_THREAD).start()
@@ -127,9 +128,7 @@ def _begin_followers(followers: Sequence[LogFollower], *, since: str | None, tai
     return heapq.merge(*(one.result() for one in started), key=_order)
 
 
-def _patiently(
-    begun: Callable[[], Iterator[LogLine]], *, pause: Callable[[], object], say: ShowLine
-) -> Iterator[LogLine]:
+def _patiently(begun: Callable[[], Iterator[LogLine]], *, retries: Retries, say: ShowLine) -> Iterator[LogLine]:
     """Yield the lines; start again from the beginning if the cluster does not answer. If a stream breaks later, the
     follower reopens it.
     """
@@ -143,9 +142,8 @@ def _patiently(
             if failed.again != "helps":
                 raise
             say(failed.message)
-            if given:
+            if given or not retries.again():
                 return
-            pause()
         else:
             return
 

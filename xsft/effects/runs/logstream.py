@@ -13,6 +13,7 @@ from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.logs import LogAsk, open_log
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
+from xsft.effects.machine.retries import Retries, doubling
 from xsft.errors import Unreachable, XsftError
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME
 from xsft.reading.pods import JOB_INDEX, REPLICATED_JOB, selector_of, trainer_container
@@ -70,6 +71,10 @@ class Pace(Struct, frozen=True, kw_only=True):
     """Interval between checks whether a silent stream still belongs to the current process. The stream of a node that
     is gone is never closed by the server.
     """
+
+    def retries(self, stop: threading.Event) -> Retries:
+        """Return tries without end, while a cluster does not answer."""
+        return Retries(doubling(self.poll_s, longest_s=self.longest_wait_s), sleep=stop.wait)
 
 
 class Given(Struct, kw_only=True):
@@ -144,7 +149,6 @@ class LogFollower:
         self._stream: Stream | None = None
         self._heard = 0.0
         """When the last line arrived, by the monotonic clock."""
-        self._wait_s = 0.0
         self._failures = 0
         """Consecutive failures to read a process's last lines."""
         self._drained = False
@@ -167,13 +171,18 @@ class LogFollower:
 
     def lines(self) -> Iterator[LogLine | Mark]:
         """Yield all later lines, each once. Raises Unreachable if a retry cannot help."""
+        retries = self._pace.retries(self._stop)
         while not self._stop.is_set():
             try:
                 if (yield from self._round()):
                     return
+                retries = self._pace.retries(self._stop)
                 self._stop.wait(self._pace.poll_s)
             except XsftError as failed:
-                self._back_off(failed)
+                if failed.again != "helps":
+                    raise
+                self._say(failed.message)
+                retries.again()
 
     def interrupt(self) -> None:
         stream = self._stream  # the reading thread may clear it
@@ -273,7 +282,7 @@ class LogFollower:
         self._heard, self._stream = clock.monotonic(), opened
         try:
             for line in self._new(pod, opened):
-                self._heard, self._wait_s = clock.monotonic(), 0.0
+                self._heard = clock.monotonic()
                 yield line
         except OSError:
             return  # reopened in the next round, where it broke off
@@ -301,14 +310,6 @@ class LogFollower:
         said_now: Iterator[LoggedLine] = (parse_logged_line(text.decode("utf-8", "replace")) for text in opened.lines())
         for line in self._given.new(said_now):
             yield LogLine(role=self._role, pod=pod.name, at=line.at, text=line.text, attempt=pod.attempt)
-
-    def _back_off(self, failed: XsftError) -> None:
-        """Wait longer after each failure. Raises `failed` if waiting cannot help."""
-        if failed.again != "helps":
-            raise failed
-        self._say(failed.message)
-        self._wait_s = min(self._pace.longest_wait_s, max(self._pace.poll_s, 2 * self._wait_s))
-        self._stop.wait(self._wait_s)
 
 
 def newest(cluster: Cluster, jobset: RunObject, role: ProcessRole) -> Pod | None:
