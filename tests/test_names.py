@@ -12,9 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-DOCUMENTS = "xsft/interface/"
-"""Modules of the types of --json, each named as what it shows; they do not count."""
-
 TYPE = re.compile(r"^(?:class \w+|(?:\w+: TypeAlias|(?![A-Z\d_]+ = )[A-Z]\w*) = .*(?:\n[ )\]}].*)*)", re.MULTILINE)
 """The beginning of a class, or a whole alias: parsing the modules whole takes ten times as long."""
 
@@ -43,10 +40,9 @@ def doubles(sources: Mapping[str, str]) -> dict[str, list[str]]:
     """Name of a class or of an alias -> the modules that define it, where they are several."""
     found: dict[str, list[str]] = defaultdict(list)
     for module, source in sources.items():
-        if not module.startswith(DOCUMENTS):
-            types = (text + ": ..." if text.startswith("class ") else text for text in TYPE.findall(source))
-            for name in filter(None, map(defined_type, ast.parse("\n".join(types)).body)):
-                found[name].append(module)
+        types = (text + ": ..." if text.startswith("class ") else text for text in TYPE.findall(source))
+        for name in filter(None, map(defined_type, ast.parse("\n".join(types)).body)):
+            found[name].append(module)
     return {name: modules for name, modules in found.items() if len(modules) > 1}
 
 
@@ -98,10 +94,9 @@ def test_no_two_types_have_one_name(sources: Mapping[str, str]) -> None:
     assert ALLOWED.keys() - found.keys() == set(), "no longer a double: remove it from ALLOWED"
 
 
-def test_the_search_finds_public_and_private_doubles_and_leaves_documents_alone() -> None:
+def test_the_search_finds_public_and_private_doubles() -> None:
     one, two = "class Run: ...\nclass _Row: ...", "class Run: ...\nclass _Row: ...\nclass Other: ..."
     assert doubles({"a.py": one, "b.py": two}) == {"Run": ["a.py", "b.py"], "_Row": ["a.py", "b.py"]}
-    assert doubles({"a.py": one, "xsft/interface/runs.py": two}) == {}
 
 
 def test_the_search_finds_an_alias_that_another_module_has() -> None:

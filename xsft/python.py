@@ -19,7 +19,7 @@ from xsft.actions.runs.explain import explained, why_world
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.logs import found_lines, logs_world
 from xsft.actions.runs.waiting import WaitLimits, row_of_waited, wait_for
-from xsft.effects.runs.losses import Curve
+from xsft.effects.runs.losses import LossCurve
 from xsft.effects.runs.runs import Runs, runs_for
 from xsft.effects.runs.sources import PlaceQuery
 from xsft.problems import Problem
@@ -129,7 +129,7 @@ def cancel(
 
 def compare(
     runs: Sequence[str], *, place: str | None = None, context: str | None = None, namespace: str | None = None
-) -> tuple[Curve, ...]:
+) -> tuple[LossCurve, ...]:
     """Return the losses of each run by step, in the order given. Raises Unknown if no run has one."""
     found = _runs(*runs, place=place, context=context, namespace=namespace)
     return curves_of(tuple(dict.fromkeys(runs)), world=compare_world(found))[0]

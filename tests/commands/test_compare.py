@@ -12,7 +12,7 @@ from tests.observations import said as said_of
 from tests.replacing import replace
 from xsft.actions.runs.compare import CompareWorld
 from xsft.commands.compare import compare
-from xsft.effects.runs.losses import Curve
+from xsft.effects.runs.losses import LossCurve
 from xsft.errors import Refused, Unknown, UsageError
 from xsft.run_query import RunQuery
 from xsft.states.folding import FoldedRun, RowFilter
@@ -20,21 +20,23 @@ from xsft.states.model import Observation, Status
 
 FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
 CURVES = {
-    "gemma": Curve(run_name="gemma", points=FALLING, sources=("metrics", "log")),
-    "tiny": Curve(run_name="tiny", points={1: 6.0, 40: 3.0}, sources=("record",)),
-    "silent": Curve(run_name="silent", points={}, problems=("log: timeout",)),
-    "new": Curve(run_name="new", points={}),
-    "twice": Curve(run_name="twice", points=FALLING, resumed={20: "repeated", 10: "reshuffled"}, sources=("log",)),
-    "mixed": Curve(run_name="mixed", points=FALLING, resumed={10: "reshuffled"}, sources=("record",)),
-    "slow": Curve(run_name="slow", points=FALLING, spec={"name": "slow", "train": {"steps": 40}}),
-    "fast": Curve(run_name="fast", points=FALLING, spec={"name": "fast", "train": {"steps": 40, "learning_rate": 0.1}}),
-    "nan": Curve(run_name="nan", points={1: float("nan"), 2: 2.0}, sources=("log",)),
+    "gemma": LossCurve(run_name="gemma", points=FALLING, sources=("metrics", "log")),
+    "tiny": LossCurve(run_name="tiny", points={1: 6.0, 40: 3.0}, sources=("record",)),
+    "silent": LossCurve(run_name="silent", points={}, problems=("log: timeout",)),
+    "new": LossCurve(run_name="new", points={}),
+    "twice": LossCurve(run_name="twice", points=FALLING, resumed={20: "repeated", 10: "reshuffled"}, sources=("log",)),
+    "mixed": LossCurve(run_name="mixed", points=FALLING, resumed={10: "reshuffled"}, sources=("record",)),
+    "slow": LossCurve(run_name="slow", points=FALLING, spec={"name": "slow", "train": {"steps": 40}}),
+    "fast": LossCurve(
+        run_name="fast", points=FALLING, spec={"name": "fast", "train": {"steps": 40, "learning_rate": 0.1}}
+    ),
+    "nan": LossCurve(run_name="nan", points={1: float("nan"), 2: 2.0}, sources=("log",)),
 }
 OTHERS = ("silent", "new", "nan", "twice", "mixed", "slow", "fast")
 FOUND = Read((observed("gemma"), *map(observed, OTHERS), local("tiny")))
 
 
-def read(runs: Sequence[FoldedRun]) -> tuple[Curve, ...]:
+def read(runs: Sequence[FoldedRun]) -> tuple[LossCurve, ...]:
     return tuple(CURVES[run.row.run_name] for run in runs)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.nodes import Slices, nodes, ready
 from xsft.catalog.tpu import parse_tpu_type, slice_of, tpu_types
-from xsft.reading.supply import SliceSupply, SliceUser, supplies
+from xsft.reading.supply import SliceUser, TpuSupply, supplies
 
 POOLS = (Slices(tpu_type="v6e-16", count=2), Slices(tpu_type="v6e-4", count=3))
 FLAVORS = {one.flavor: {"spec": {"nodeLabels": one.labels}} for one in POOLS}
@@ -75,7 +75,7 @@ def test_workloads_hold_and_wait_for_slices() -> None:
 def test_type_without_nodes_is_shown_for_the_run_that_waits_for_it() -> None:
     waiting = workload("b", Slices(tpu_type="v6e-256", count=1), 1, held=False)
     assert supplies((), (waiting,), {}) == (
-        SliceSupply(
+        TpuSupply(
             tpu_type="v6e-256", total=0, users=(SliceUser(jobset="b", namespace="team", slices=1, state="waits"),)
         ),
     )

@@ -17,7 +17,7 @@ from xsft.catalog import releases
 from xsft.effects.images.base import resolve_base
 from xsft.effects.images.build import Docker, ImageStep, Maker, PushDone
 from xsft.effects.images.engine import real_docker
-from xsft.effects.images.listing import ListedImage, in_engine, in_registry
+from xsft.effects.images.listing import ImageTag, in_engine, in_registry
 from xsft.effects.images.lock import keep_base, lock_file, locked_images, pinned_base
 from xsft.effects.images.material import Gathering, PlannedImage, find_images, plan_image, within_project
 from xsft.effects.images.registry_client import Registries
@@ -115,7 +115,7 @@ class Work(Struct, frozen=True, kw_only=True):
         *,
         steps: Sequence[ImageStep] = (),
         done: PushDone | None = None,
-        listed: Sequence[ListedImage] | None = None,
+        listed: Sequence[ImageTag] | None = None,
     ) -> dict[str, Any]:
         recipe, lock = self.planned.recipe, self._locked()
         outcome = {step.name: step for step in steps}
@@ -240,7 +240,7 @@ def _part_document(step: BuildStep, done: ImageStep | None) -> dict[str, Any]:
     }
 
 
-def _image_row(one: ListedImage, planned: PlannedImage, lock: Locked | None) -> dict[str, Any]:
+def _image_row(one: ImageTag, planned: PlannedImage, lock: Locked | None) -> dict[str, Any]:
     current = one.tag in {planned.recipe.deps.tag, planned.recipe.code.tag}
     locked = lock is not None and one.digest == lock.digest
     return {**asdict(one), "current": current, "locked": locked}

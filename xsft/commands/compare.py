@@ -12,7 +12,7 @@ from xsft.actions.new_file import refuse_unless_free
 from xsft.actions.runs.compare import CompareWorld, compare_world, curves_of
 from xsft.actions.runs.selection import runs_of
 from xsft.effects.machine.files import write_atomic
-from xsft.effects.runs.losses import Curve
+from xsft.effects.runs.losses import LossCurve
 from xsft.errors import UsageError
 from xsft.naming import RowOrder
 from xsft.problems import Problem, note, warning
@@ -66,7 +66,7 @@ def _refuse_odd(names: Sequence[str], target: Path | None) -> None:
         )
 
 
-def _legend(curves: Sequence[Curve]) -> Iterator[str]:
+def _legend(curves: Sequence[LossCurve]) -> Iterator[str]:
     """Yield lines such as `a gemma 120 losses from metrics and log, steps 1 to 120, 6.675 -> 2.346, resumed from step
     40 (repeated)`."""
     width = max(len(one.run_name) for one in curves)
@@ -74,7 +74,7 @@ def _legend(curves: Sequence[Curve]) -> Iterator[str]:
         yield f"{letter}  {printable(one.run_name):<{width}}  {_curve_text(one)}"
 
 
-def _differences(curves: Sequence[Curve]) -> Iterator[str]:
+def _differences(curves: Sequence[LossCurve]) -> Iterator[str]:
     """Yield a line for each key that differs: `b against a: train.learning_rate: 2e-05 -> 0.0001`."""
     for letter, one in zip(LETTERS[1:], curves[1:], strict=False):
         found = _differing(curves[0], one)
@@ -82,14 +82,14 @@ def _differences(curves: Sequence[Curve]) -> Iterator[str]:
         yield from (f"{letter} against a: {printable(line)}" for line in found or (nothing,))
 
 
-def _differing(first: Curve, one: Curve) -> tuple[str, ...] | None:
+def _differing(first: LossCurve, one: LossCurve) -> tuple[str, ...] | None:
     """Return lines `key: value of the first -> value of the other`; None without the records of both."""
     if not (first.spec and one.spec):
         return None
     return tuple(line for line in all_differences(first.spec, one.spec) if line.partition(":")[0] not in NAMES)
 
 
-def _curve_text(one: Curve) -> str:
+def _curve_text(one: LossCurve) -> str:
     if not one.points:
         return "no loss could be read" if one.problems else "no loss yet"
     first, last = min(one.points), max(one.points)
@@ -99,11 +99,11 @@ def _curve_text(one: Curve) -> str:
     return f"{len(one.points)} losses from {source}, {span}{resumed}"
 
 
-def _resumed(one: Curve) -> list[tuple[int, RowOrder | None]]:
+def _resumed(one: LossCurve) -> list[tuple[int, RowOrder | None]]:
     return sorted(one.resumed.items(), key=lambda found: found[0])
 
 
-def _read_again(curves: Sequence[Curve]) -> Iterator[Problem]:
+def _read_again(curves: Sequence[LossCurve]) -> Iterator[Problem]:
     """Yield warnings for rows that were trained on again in the same order, and notes for those in another order."""
     for one in curves:
         repeated = [str(step) for step, order in _resumed(one) if order == "repeated"]
@@ -119,13 +119,13 @@ def _read_again(curves: Sequence[Curve]) -> Iterator[Problem]:
             yield note("resumed-rows", one.run_name, message)
 
 
-def _losses_unread(curves: Sequence[Curve]) -> Iterator[Problem]:
+def _losses_unread(curves: Sequence[LossCurve]) -> Iterator[Problem]:
     for one in curves:
         for why in one.problems:
             yield warning("losses-not-read", one.run_name, f"Not all losses could be read: {why}.", "Try again.")
 
 
-def _print_curves(curves: Sequence[Curve], target: Path | None, problems: Sequence[Problem]) -> None:
+def _print_curves(curves: Sequence[LossCurve], target: Path | None, problems: Sequence[Problem]) -> None:
     document = {
         "runs": [_curve_document(one, first=curves[0]) for one in curves],
         "plot": str(target) if target else None,
@@ -134,7 +134,7 @@ def _print_curves(curves: Sequence[Curve], target: Path | None, problems: Sequen
     print_json("compare", document)
 
 
-def _curve_document(one: Curve, *, first: Curve) -> dict[str, Any]:
+def _curve_document(one: LossCurve, *, first: LossCurve) -> dict[str, Any]:
     """Return the curve as JSON fields; losses that are not numbers are left out, because JSON has none."""
     differs = _differing(first, one)
     points = sorted((step, loss) for step, loss in one.points.items() if abs(loss) < float("inf"))

@@ -14,7 +14,7 @@ from xsft.screen.progress import shown
 from xsft.spec.scalars import same_value
 from xsft.steps import Plan
 
-Difference = dict[str, Any]
+KeyDifference = dict[str, Any]
 """One difference: `{"key": …, "a": …, "b": …}`; None if a side has nothing."""
 
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def plan_differences(a: Plan, b: Plan) -> dict[str, list[Difference]]:
+def plan_differences(a: Plan, b: Plan) -> dict[str, list[KeyDifference]]:
     return {
         "keys": _compare(_leaves_of(_spec(a)), _leaves_of(_spec(b))),
         "trainer_argv": _compare(_arguments_by_name(a.trainer_argv), _arguments_by_name(b.trainer_argv)),
@@ -43,7 +43,7 @@ def plan_differences(a: Plan, b: Plan) -> dict[str, list[Difference]]:
     }
 
 
-def diff_text(found: Mapping[str, Sequence[Difference]], *, a: str, b: str) -> str:
+def diff_text(found: Mapping[str, Sequence[KeyDifference]], *, a: str, b: str) -> str:
     """Return the differences as text: `- key: value` is A's, `+ key: value` is B's."""
     if not any(found.values()):
         return "no difference\n"
@@ -54,7 +54,7 @@ def diff_text(found: Mapping[str, Sequence[Difference]], *, a: str, b: str) -> s
     return "\n".join(lines) + "\n"
 
 
-def _diff_lines(rows: Sequence[Difference]) -> Iterator[str]:
+def _diff_lines(rows: Sequence[KeyDifference]) -> Iterator[str]:
     for row in rows:
         if row["a"] is not None:
             yield f"- {row['key']}: {_value_text(row['a'])}"
@@ -62,7 +62,7 @@ def _diff_lines(rows: Sequence[Difference]) -> Iterator[str]:
             yield f"+ {row['key']}: {_value_text(row['b'])}"
 
 
-def _compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
+def _compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[KeyDifference]:
     keys = dict.fromkeys((*a, *b))
     return [{"key": key, "a": a.get(key), "b": b.get(key)} for key in keys if not same_value(a.get(key), b.get(key))]
 

@@ -15,7 +15,7 @@ from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.runs.placeview import PlaceView, QueueQuota, view_place
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, sources
 from xsft.errors import UsageError
-from xsft.reading.supply import SliceSupply, SliceUser
+from xsft.reading.supply import SliceUser, TpuSupply
 from xsft.screen.console import console
 from xsft.screen.documents import print_json
 from xsft.screen.progress import spinning
@@ -61,7 +61,7 @@ def _print_view(view: PlaceView) -> None:
         drawn.print(Text(line), soft_wrap=True)
 
 
-def _table(slices: tuple[SliceSupply, ...]) -> Table:
+def _table(slices: tuple[TpuSupply, ...]) -> Table:
     table = Table("TPU TYPE", "SLICES", "FREE", "HELD", "QUEUED", "UNAVAILABLE", box=None, pad_edge=False)
     for one in slices:
         numbers = (one.total, one.free, one.in_use, one.queued, len(one.unavailable))
@@ -69,7 +69,7 @@ def _table(slices: tuple[SliceSupply, ...]) -> Table:
     return table
 
 
-def _slice_lines(slices: tuple[SliceSupply, ...]) -> Iterator[str]:
+def _slice_lines(slices: tuple[TpuSupply, ...]) -> Iterator[str]:
     for one in slices:
         if one.users or one.unavailable:
             yield ""

@@ -11,7 +11,7 @@ class Document(Struct, frozen=True, kw_only=True):
     """Base of all documents. A part that the code has as a value is that value's own type."""
 
 
-class Problem(Document, frozen=True, kw_only=True):
+class ProblemFields(Document, frozen=True, kw_only=True):
     """One problem that was found."""
 
     id: str
@@ -33,7 +33,7 @@ class ErrorDocument(Document, frozen=True, kw_only=True):
 
     schema_: Annotated[str, Meta(pattern=r"^xsft\.[a-z]+/1$")] = field(name="schema")
     """Schema name of the verb's own document."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     exit_status: int
     """Exit status of the verb; docs/reference/exit-status.md."""
 

@@ -11,7 +11,7 @@ from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.inputs import ConversionSource
 from xsft.effects.submit.claims import ConversionClaim
 from xsft.export.verification import Verification
-from xsft.interface.base import Document, Problem
+from xsft.interface.base import Document, ProblemFields
 from xsft.states.rows import Row
 
 
@@ -71,7 +71,7 @@ class ConversionDocument(Document, frozen=True, kw_only=True):
     """The job on a cluster; null on this machine, and if the checkpoint existed."""
     owner: ConversionClaim | None = None
     """On a cluster: the run that owns the conversion; null before anything was sent, and if the checkpoint existed."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     run: Row | None = None
     """With --wait: the run, as `xsft status` shows it."""
     exit_status: int | None = None
@@ -107,7 +107,7 @@ class ExportDocument(Document, frozen=True, kw_only=True):
     log: str | None
     job: CpuJobDocument | None = None
     """The job on a cluster; null on this machine, and if the export existed."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     run: Row | None = None
     """With --wait: the run, as `xsft status` shows it."""
     exit_status: int | None = None

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from msgspec import field
 
+from xsft.dataset.passes import Split
 from xsft.dataset.preparing import Shard
 from xsft.dataset.summary import Lengths, Role
-from xsft.interface.base import Document, Problem
+from xsft.interface.base import Document, ProblemFields
 
 
 class SpecialToken(Document, frozen=True, kw_only=True):
@@ -96,10 +97,7 @@ class DataDocument(Document, frozen=True, kw_only=True):
     """Examples with a token for which the model has no row."""
     picture: str | None
     """Path of the file of --png."""
-    problems: list[Problem]
-
-
-Split = Literal["train", "eval"]
+    problems: list[ProblemFields]
 
 
 class PrepareDocument(Document, frozen=True, kw_only=True):
@@ -121,4 +119,4 @@ class PrepareDocument(Document, frozen=True, kw_only=True):
     shards: list[Shard]
     data: dict[str, Any]
     """The workload's `data` section that reads these files."""
-    problems: list[Problem]
+    problems: list[ProblemFields]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from textwrap import dedent
-from typing import Any
+from typing import Any, cast
 
 from msgspec import json
 from msgspec.inspect import CollectionType, DataclassType, DictType, StructType, TupleType, Type, UnionType, type_info
@@ -90,7 +90,21 @@ def published(name: str) -> dict[str, Any]:
     _, parts = json.schema_components((DOCUMENTS[name],), ref_template="#/$defs/{name}")
     described = {part: _described(node, kinds[part]) for part, node in parts.items()}
     top = described.pop(DOCUMENTS[name].__name__)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": described, **top}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": described, **top}
+    return cast("dict[str, Any]", _without_suffix(schema))
+
+
+def _without_suffix(node: object) -> object:
+    """Return the node of a schema, in which the type `ProblemFields`, the fields of a Problem, is named Problem."""
+    match node:
+        case str():
+            return node.removesuffix("Fields")
+        case dict():
+            return {_without_suffix(key): _without_suffix(value) for key, value in node.items()}
+        case list():
+            return [_without_suffix(value) for value in node]
+        case _:
+            return node
 
 
 def _classes(info: Type) -> Iterator[type]:

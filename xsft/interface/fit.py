@@ -8,7 +8,7 @@ from msgspec import field
 
 from xsft.fit.verdict import StepMemory
 from xsft.fit.words import InvalidStep
-from xsft.interface.base import Document, Problem, RunTimeDocument
+from xsft.interface.base import Document, ProblemFields, RunTimeDocument
 
 
 class AlternativeDocument(Document, frozen=True, kw_only=True):
@@ -89,6 +89,6 @@ class FitDocument(Document, frozen=True, kw_only=True):
 
     schema_: Literal["xsft.fit/1"] = field(name="schema")
     fits: list[FitEntryDocument]
-    problems: list[Problem]
+    problems: list[ProblemFields]
     """Problems of files that could not be read."""
     exit_status: int

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import field
 
-from xsft.interface.base import Document, Problem
+from xsft.interface.base import Document, ProblemFields
 
 
 class ContextEntry(Document, frozen=True, kw_only=True):
@@ -91,5 +91,5 @@ class ImageDocument(Document, frozen=True, kw_only=True):
     """Entry of the lock file after the action; null if there is none for the repository."""
     images: list[ListedImage] | None
     """Images, for `list`."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     """Warnings."""

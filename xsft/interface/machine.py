@@ -10,7 +10,7 @@ from xsft.checks.placeneeds import ModeNeed
 from xsft.effects.environments.tools import ToolCheck
 from xsft.effects.runs.discovery import ClusterView, ProjectView
 from xsft.effects.runs.placeview import QueueQuota
-from xsft.interface.base import Document, Problem
+from xsft.interface.base import Document, ProblemFields
 from xsft.launchers.audit import AuditRow
 from xsft.reading.supply import SliceUser
 
@@ -75,7 +75,7 @@ class ServeDocument(Document, frozen=True, kw_only=True):
     action: Literal["planned", "created", "adopted"] | None = None
     uid: str | None = None
     """UID of the Deployment; null for `planned`."""
-    problems: list[Problem] = []
+    problems: list[ProblemFields] = []
     """Warnings and notes of the workload that concern the server."""
 
 
@@ -132,7 +132,7 @@ class PlaceAddDocument(Document, frozen=True, kw_only=True):
     entry: str
     """The added YAML."""
     found: FoundProject
-    problems: list[Problem]
+    problems: list[ProblemFields]
     """Warnings of the verification; an error adds nothing."""
     notes: list[str]
     """Data that could not be found or verified."""

@@ -9,29 +9,23 @@ from msgspec import field
 from xsft.evaluation.inputs import PromptTurn
 from xsft.evaluation.report import EvaluationReport, MeasuredAnswer
 from xsft.importer.notes import PasteDifference
-from xsft.interface.base import Document, Problem, RunTimeDocument
+from xsft.interface.base import Document, ProblemFields, RunTimeDocument
 from xsft.launchers.audit import AuditRow
+from xsft.spec.resolve import Mode
 from xsft.stages.stage import StagePlan
 from xsft.stages.walk import StageReport
 from xsft.states.rows import Row
 from xsft.trainers.shuffling import Seeds
 
 
-class Mode(Document, frozen=True, kw_only=True):
-    """The mode in which JAX controls the hosts, and the reason."""
-
-    value: Literal["mcjax", "pathways"]
-    reason: str
-
-
 class StageOutline(StagePlan, frozen=True, kw_only=True):
     """A stage other than the training, as `xsft run` runs it."""
 
-    problems: tuple[Problem, ...] = ()  # type: ignore[assignment]
+    problems: tuple[ProblemFields, ...] = ()  # type: ignore[assignment]
     """Problems of this stage only, and the reasons why it cannot be planned."""
 
 
-class Plan(Document, frozen=True, kw_only=True):
+class PlanFields(Document, frozen=True, kw_only=True):
     """A plan: exactly what `xsft submit` does."""
 
     file: str
@@ -66,16 +60,16 @@ class Plan(Document, frozen=True, kw_only=True):
     """Stages beside the training; empty if the plan has errors."""
     time: RunTimeDocument | None
     """null on this machine, and if the catalogue does not have the model or the TPU type."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
 
 
 class PlanDocument(Document, frozen=True, kw_only=True):
     """`xsft plan FILE… --json`."""
 
     schema_: Literal["xsft.plan/1"] = field(name="schema")
-    plans: list[Plan]
+    plans: list[PlanFields]
     """One per file that could be read, in the order given."""
-    problems: list[Problem] = []
+    problems: list[ProblemFields] = []
     """Problems of files that could not be read; absent if there are none."""
     exit_status: int = 0
     """Exit status; present only with `problems`."""
@@ -87,7 +81,7 @@ class CheckDocument(Document, frozen=True, kw_only=True):
     schema_: Literal["xsft.check/1"] = field(name="schema")
     ok: bool
     """Whether no file has an error; warnings do not count."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     """All problems of all files."""
     exit_status: int
     """Exit status: 0 or 2."""
@@ -119,7 +113,7 @@ class SubmitDocument(Document, frozen=True, kw_only=True):
     """File that records the attempt; null for a finished run of which only the JobSet is known."""
     result: Result | None
     """The run's result; null if it has not ended."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     """Warnings and notes."""
     resumed_from: int | None = None
     """Step of the checkpoint from which it resumes; for a new attempt on a cluster, the last saved one."""
@@ -180,9 +174,9 @@ class ImportDocument(Document, frozen=True, kw_only=True):
     workload: str
     """Text of the workload."""
     differences: list[PasteDifference]
-    problems: list[Problem]
+    problems: list[ProblemFields]
     """What must be completed or corrected in the workload."""
-    refused: list[Problem] = []
+    refused: list[ProblemFields] = []
     """Problems for which `xsft plan` and `xsft submit` refuse the workload; filled only if `problems` is empty."""
     exit_status: int
 
@@ -193,7 +187,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     schema_: Literal["xsft.run/1"] = field(name="schema")
     stages: list[StageReport]
     """Stages of the workload, in order."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     exit_status: int
     """Exit status of the command."""
 

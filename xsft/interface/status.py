@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import field
 
-from xsft.interface.base import Document, Problem
+from xsft.interface.base import Document, ProblemFields
 from xsft.states.names import State
 from xsft.states.rows import Row
 from xsft.states.rule import Cause
@@ -18,7 +18,7 @@ class StatusDocument(Document, frozen=True, kw_only=True):
     schema_: Literal["xsft.status/1"] = field(name="schema")
     runs: list[Row]
     """Active ones first, then the newest first."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     """Problems of reading, for example a cluster that does not answer."""
 
 
@@ -34,7 +34,7 @@ class WaitDocument(Document, frozen=True, kw_only=True):
     waited_s: float
     run: Row | None
     """The last state of the run that was read; null if no source answered."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     exit_status: int
 
 
@@ -61,7 +61,7 @@ class CancelDocument(Document, frozen=True, kw_only=True):
     lost_steps: int | None
     """Steps since then; null if unknown, or if nothing was cancelled."""
     freed_chips: int | None
-    problems: list[Problem]
+    problems: list[ProblemFields]
 
 
 class Point(Document, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ class CompareDocument(Document, frozen=True, kw_only=True):
     """Curves of the runs, in the order given."""
     plot: str | None
     """Path of the picture; null without `-o`."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
 
 
 class SpentDocument(Document, frozen=True, kw_only=True):
@@ -149,7 +149,7 @@ class ReceiptDocument(Document, frozen=True, kw_only=True):
     """Share of the chips' bfloat16 peak while training, 0 to 1."""
     notes: list[str]
     """Data that is missing in the receipt, one sentence each."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     exit_status: int
 
 
@@ -173,6 +173,6 @@ class WhyDocument(Document, frozen=True, kw_only=True):
     """Other possible causes, the most likely first."""
     unread: list[str]
     """Sources that could not be read, as `source: reason`."""
-    problems: list[Problem]
+    problems: list[ProblemFields]
     exit_status: int
     """Exit status: 0, or 8 if nothing certain is known of the run."""

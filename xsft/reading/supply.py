@@ -31,7 +31,7 @@ class SliceUser(Struct, frozen=True, kw_only=True):
     state: Literal["holds", "waits"]
 
 
-class SliceSupply(Struct, frozen=True, kw_only=True):
+class TpuSupply(Struct, frozen=True, kw_only=True):
     """The slices of one TPU type."""
 
     tpu_type: str
@@ -71,7 +71,7 @@ class SliceUnit(Struct, frozen=True, kw_only=True):
 
 def supplies(
     nodes: Iterable[JsonObject], workloads: Iterable[JsonObject], flavors: Mapping[str, JsonObject]
-) -> tuple[SliceSupply, ...]:
+) -> tuple[TpuSupply, ...]:
     """Return the supply of each TPU type, the largest slices first. `flavors`: the ResourceFlavors by name."""
     units, users = tuple(slice_units(nodes)), _users(workloads, flavors)
     shapes = {unit.shape.tpu_type: unit.shape for unit in units} | {shape.tpu_type: shape for shape in users}
@@ -79,9 +79,9 @@ def supplies(
     return tuple(_supply(shape, units, tuple(users.get(shape, ()))) for shape in ordered)
 
 
-def _supply(shape: Slice, units: tuple[SliceUnit, ...], users: tuple[SliceUser, ...]) -> SliceSupply:
+def _supply(shape: Slice, units: tuple[SliceUnit, ...], users: tuple[SliceUser, ...]) -> TpuSupply:
     mine = [unit for unit in units if unit.shape == shape]
-    return SliceSupply(
+    return TpuSupply(
         tpu_type=shape.tpu_type,
         total=len(mine),
         unavailable=tuple(sorted(unit.name for unit in mine if not unit.available)),

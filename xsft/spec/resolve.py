@@ -39,6 +39,8 @@ LOCAL_OUTPUT = "xsft-runs"
 
 
 class Mode(Struct, frozen=True, kw_only=True):
+    """The mode in which JAX controls the hosts, and the reason."""
+
     value: ModeName
     reason: str
 

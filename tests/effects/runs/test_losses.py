@@ -7,7 +7,7 @@ from tests.observations import jobset, local, observed
 from tests.replacing import replace
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.losses import Curve, read_curve
+from xsft.effects.runs.losses import LossCurve, read_curve
 from xsft.errors import Unreachable
 from xsft.records.document import to_json
 from xsft.records.model import Attempt, Record
@@ -43,7 +43,9 @@ def test_metrics_and_log_are_joined_and_the_log_is_exacter(tmp_path: Path) -> No
     metrics(tmp_path / "gemma" / "metrics", 2, 3, {2: 6.4, 3: 6.2})
     said = ("noise", "Train step 3 training loss: 6.123456", completed(3, 6.123), completed(4, 6.0))
     found = read_curve(observed(), output=str(tmp_path), store=store(tmp_path), lines=lines(*said))
-    assert found == Curve(run_name="gemma", points={1: 6.6, 2: 6.4, 3: 6.123456, 4: 6.0}, sources=("metrics", "log"))
+    assert found == LossCurve(
+        run_name="gemma", points={1: 6.6, 2: 6.4, 3: 6.123456, 4: 6.0}, sources=("metrics", "log")
+    )
 
 
 def test_one_source_that_is_silent_hides_no_other(tmp_path: Path) -> None:
@@ -93,4 +95,4 @@ def test_a_local_run_has_its_record(tmp_path: Path) -> None:
     record = Record(run_name="tiny", attempts=attempts, losses={1: 6.5, 2: 6.0})
     (folder / "run.json").write_text(to_json(record))
     found = read_curve(local(), output=str(tmp_path), store=store(tmp_path), lines=silent)
-    assert found == Curve(run_name="tiny", points={1: 6.5, 2: 6.0}, resumed={1: "repeated"}, sources=("record",))
+    assert found == LossCurve(run_name="tiny", points={1: 6.5, 2: 6.0}, resumed={1: "repeated"}, sources=("record",))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from xsft.actions.runs.log_sources import Logs
-from xsft.effects.runs.losses import Curve
+from xsft.effects.runs.losses import LossCurve
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown
 from xsft.problems import Problem
@@ -20,7 +20,7 @@ from xsft.states.worth import doubts
 
 class CompareWorld(Struct, frozen=True, kw_only=True):
     query: RunQuery
-    read: Callable[[tuple[FoldedRun, ...]], tuple[Curve, ...]]
+    read: Callable[[tuple[FoldedRun, ...]], tuple[LossCurve, ...]]
     """Returns the curve of each run, in that order. Never raises for a run that cannot be read: the curve says why."""
 
 
@@ -29,7 +29,7 @@ def compare_world(runs: Runs) -> CompareWorld:
     return CompareWorld(query=query_of(runs), read=Logs(runs=runs).curves)
 
 
-def curves_of(names: Sequence[str], world: CompareWorld) -> tuple[tuple[Curve, ...], tuple[Problem, ...]]:
+def curves_of(names: Sequence[str], world: CompareWorld) -> tuple[tuple[LossCurve, ...], tuple[Problem, ...]]:
     """Return the curves, and warnings about runs that are not worth comparing."""
     with spinning("compare", "reading the losses") as say:
         world.query.listen(say)

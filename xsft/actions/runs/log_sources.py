@@ -15,7 +15,7 @@ from xsft.effects.local.log import follow_log, read_log
 from xsft.effects.local.stop import is_held
 from xsft.effects.runs.local import lock_of
 from xsft.effects.runs.logs import LogLine, ProcessRole, follow_logs, read_logs
-from xsft.effects.runs.losses import Curve, read_curve
+from xsft.effects.runs.losses import LossCurve, read_curve
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, UsageError
 from xsft.records.model import Record
@@ -66,7 +66,7 @@ class Logs(Struct, frozen=True, kw_only=True):
         """Yield the lines of the process that prints steps, from its start to the run's end."""
         return self._printed(seen, request=LogRequest(follow=True))
 
-    def curves(self, hits: tuple[FoldedRun, ...]) -> tuple[Curve, ...]:
+    def curves(self, hits: tuple[FoldedRun, ...]) -> tuple[LossCurve, ...]:
         """Return the curves; if two runs share a name, each is named by its folder."""
         called = [hit.row.run_name for hit in hits]
         names = [
@@ -74,7 +74,7 @@ class Logs(Struct, frozen=True, kw_only=True):
         ]
         return tuple(replace(self._curve(hit.seen), run_name=name) for hit, name in zip(hits, names, strict=True))
 
-    def _curve(self, seen: Observation) -> Curve:
+    def _curve(self, seen: Observation) -> LossCurve:
         lines = partial(self._printed, request=LogRequest())
         return read_curve(seen, output=self.runs.output_of(seen), store=self.runs.store, lines=lines)
 

@@ -38,9 +38,9 @@ class Connect(Protocol):
     def __call__(self, *, progress: Callable[[str], None], confirm: Callable[[Proposal], None]) -> Submitter: ...
 
 
-Document = tuple[str, dict[str, Any]]
+PrintedDocument = tuple[str, dict[str, Any]]
 """The kind of a document, and its fields."""
-DocumentOf = Callable[[Submission, Waited | None, XsftError | None], Document]
+DocumentOf = Callable[[Submission, Waited | None, XsftError | None], PrintedDocument]
 """Function that returns the document for a submission, the wait for its end, and its failure."""
 Wait = Callable[[Submission], Waited]
 """Function that waits for the end of the run (`submit_wait.After.wait`)."""
@@ -262,7 +262,7 @@ def _resumes(done: Submission) -> Iterator[str]:
         yield "resumes      no checkpoint was saved; it starts at step 0"
 
 
-def _submission_document(done: Submission, waited: Waited | None, failed: XsftError | None) -> Document:
+def _submission_document(done: Submission, waited: Waited | None, failed: XsftError | None) -> PrintedDocument:
     row = waited.row if waited else None
     steps, loss = (row.step, row.loss) if row else (done.steps, None)
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from xsft import jobs
 from xsft.actions.runs.waiting import Waited, WaitLimits
-from xsft.actions.submit.cluster import Document, DocumentOf, Wait, submit_cluster, waited_fields
+from xsft.actions.submit.cluster import DocumentOf, PrintedDocument, Wait, submit_cluster, waited_fields
 from xsft.actions.submit.wait import After, after_plan
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.job_end import record_job_end
@@ -68,7 +68,7 @@ def record_ended(done: Submission, waited: Waited) -> Waited:
 
 
 def report_found(
-    output: str, *, run_name: str, as_json: bool, document: Callable[[tuple[Problem, ...]], Document], text: str
+    output: str, *, run_name: str, as_json: bool, document: Callable[[tuple[Problem, ...]], PrintedDocument], text: str
 ) -> int:
     """Report the result that exists, and complete its record if a job of a cluster made it; return 0."""
     noted = record_job_end(record_store(), output=output, run_name=run_name, outcome="completed")
@@ -80,7 +80,7 @@ def report_found(
     return 0
 
 
-def report_plan(plan: JobPlan[CpuJob], *, as_json: bool, document: Document, text: str) -> int:
+def report_plan(plan: JobPlan[CpuJob], *, as_json: bool, document: PrintedDocument, text: str) -> int:
     """Print the plan of a job, `document` with its manifest; return the exit status."""
     if as_json:
         kind, fields = document

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from xsft import jobs
 from xsft.actions.runs.waiting import Waited, print_to_stderr
-from xsft.actions.submit.cluster import Document, submission_problems
+from xsft.actions.submit.cluster import PrintedDocument, submission_problems
 from xsft.actions.submit.cpu_job import (
     cpu_job_of,
     following,
@@ -74,7 +74,7 @@ def convert_cluster(
 
 
 def _report_found_checkpoint(made: ConversionPlan, *, as_json: bool) -> int:
-    def document(noted: tuple[Problem, ...]) -> Document:
+    def document(noted: tuple[Problem, ...]) -> PrintedDocument:
         why, checkpoint = "it already exists", made.whole
         return CONVERT, conversion_fields(made, action="finished", why=why, checkpoint=checkpoint, problems=noted)
 
@@ -115,7 +115,7 @@ def _why_converting(made: ConversionPlan, action: Action | None = None) -> str:
 
 def _convert_document(
     made: ConversionPlan, claim: ConversionClaim, done: Submission, waited: Waited | None, failed: XsftError | None
-) -> Document:
+) -> PrintedDocument:
     fields = conversion_fields(
         made,
         action=done.action,

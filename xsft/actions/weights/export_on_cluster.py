@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from xsft import jobs
 from xsft.actions.runs.waiting import Waited
-from xsft.actions.submit.cluster import Document, submission_problems
+from xsft.actions.submit.cluster import PrintedDocument, submission_problems
 from xsft.actions.submit.cpu_job import (
     cpu_job_of,
     following,
@@ -74,7 +74,7 @@ def export_cluster(
 def _report_found_export(made: ExportPlan, intent: Intent, *, as_json: bool) -> int:
     verified = made.recorded.verification if made.recorded else None
 
-    def document(noted: tuple[Problem, ...]) -> Document:
+    def document(noted: tuple[Problem, ...]) -> PrintedDocument:
         return EXPORT, export_fields(
             made, action="finished", why="it already exists", folder=made.writes, verification=verified, problems=noted
         )
@@ -106,7 +106,7 @@ def _why_exporting(made: ExportPlan) -> str:
 
 def _cluster_export_document(
     made: ExportPlan, done: Submission, waited: Waited | None, failed: XsftError | None
-) -> Document:
+) -> PrintedDocument:
     why = f"{made.run_name} is already exporting it" if done.action == "adopted" else _why_exporting(made)
     problems = submission_problems(done, waited, failed)
     fields = export_fields(made, action=done.action, why=why, folder=cpu_job_of(done).writes, problems=problems)

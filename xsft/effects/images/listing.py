@@ -18,7 +18,7 @@ from xsft.image.recipe import local_name
 _OURS = re.compile(r"(deps|code)-[0-9a-f]{16,}")
 
 
-class ListedImage(Struct, frozen=True, kw_only=True):
+class ImageTag(Struct, frozen=True, kw_only=True):
     where: Literal["local", "registry"]
     tag: str
     digest: str | None
@@ -27,7 +27,7 @@ class ListedImage(Struct, frozen=True, kw_only=True):
     at: str | None
 
 
-def in_engine(docker: Callable[[], Docker], image: str, *, say: ShowLine) -> tuple[ListedImage, ...]:
+def in_engine(docker: Callable[[], Docker], image: str, *, say: ShowLine) -> tuple[ImageTag, ...]:
     """Return the images in this machine's engine, newest first; empty, with a message, if no engine answers."""
     try:
         held = docker().images(image)
@@ -36,7 +36,7 @@ def in_engine(docker: Callable[[], Docker], image: str, *, say: ShowLine) -> tup
         return ()
     prefix = f"{local_name(image)}:"
     return tuple(
-        ListedImage(
+        ImageTag(
             where="local",
             tag=tag.removeprefix(prefix),
             digest=next((digest.partition("@")[2] for digest in one.digests), None),
@@ -51,7 +51,7 @@ def in_engine(docker: Callable[[], Docker], image: str, *, say: ShowLine) -> tup
 
 def in_registry(
     registries: Registries, repository: str, *, env: Mapping[str, str], say: ShowLine
-) -> tuple[ListedImage, ...]:
+) -> tuple[ImageTag, ...]:
     """Return the images in the registry. Raises Unreachable if it does not answer."""
     say(f"asking {repository}")
     folder, _, name = repository.rpartition("/")
@@ -61,15 +61,15 @@ def in_registry(
     from xsft.effects.images.artifact_registry import connect_artifact_registry
 
     return tuple(
-        ListedImage(where="registry", tag=tag, digest=one.digest, size=one.size, at=one.uploaded_at or None)
+        ImageTag(where="registry", tag=tag, digest=one.digest, size=one.size, at=one.uploaded_at or None)
         for one in connect_artifact_registry(env).images(google, name=name)
         for tag in one.tags
         if _OURS.fullmatch(tag)
     )
 
 
-def _plain_images(registries: Registries, repository: str) -> Iterator[ListedImage]:
+def _plain_images(registries: Registries, repository: str) -> Iterator[ImageTag]:
     for tag in registries.tags(repository):
         found = registries.manifest(f"{repository}:{tag}") if _OURS.fullmatch(tag) else None
         if found:
-            yield ListedImage(where="registry", tag=tag, digest=found.digest, size=found.size, at=None)
+            yield ImageTag(where="registry", tag=tag, digest=found.digest, size=found.size, at=None)

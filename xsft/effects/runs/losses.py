@@ -26,7 +26,7 @@ ReadLines = Callable[[Observation], Iterable[str]]
 """Return the lines of the process that prints steps. Raises XsftError if they cannot be read."""
 
 
-class Curve(Struct, frozen=True, kw_only=True):
+class LossCurve(Struct, frozen=True, kw_only=True):
     run_name: str
     points: Mapping[int, float]
     """Loss by step."""
@@ -48,7 +48,7 @@ class LossSource(Struct, frozen=True, kw_only=True):
     spec: Mapping[str, Any] = {}
 
 
-def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> Curve:
+def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> LossCurve:
     """Return the run's loss curve. If two sources have the same step, the later source is used: the log is more precise
     than the metrics.
     """
@@ -59,7 +59,7 @@ def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lin
     return _curve(seen.run_name, readers)
 
 
-def _curve(run_name: str, readers: Mapping[str, Callable[[], LossSource]]) -> Curve:
+def _curve(run_name: str, readers: Mapping[str, Callable[[], LossSource]]) -> LossCurve:
     points: dict[int, float] = {}
     resumed: dict[int, RowOrder | None] = {}
     sources: list[str] = []
@@ -75,7 +75,7 @@ def _curve(run_name: str, readers: Mapping[str, Callable[[], LossSource]]) -> Cu
         resumed |= found.resumed
         spec = found.spec or spec
         sources += [source] if found.points else []
-    return Curve(
+    return LossCurve(
         run_name=run_name,
         points=points,
         resumed=resumed,

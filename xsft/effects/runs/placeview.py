@@ -14,7 +14,7 @@ from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.machine.parallel import start
 from xsft.reading.lenient import mapping, object_name, text
 from xsft.reading.queue import quotas_of
-from xsft.reading.supply import TPU, SliceSupply, supplies
+from xsft.reading.supply import TPU, TpuSupply, supplies
 from xsft.states.evidence import Quota
 
 
@@ -32,7 +32,7 @@ class PlaceView(Struct, frozen=True, kw_only=True):
     context: str
     versions: dict[str, str | None]
     """Version of Kubernetes, JobSet and Kueue; None if it could not be read."""
-    slices: tuple[SliceSupply, ...]
+    slices: tuple[TpuSupply, ...]
     queues: tuple[QueueQuota, ...]
     unread: tuple[str, ...] = ()
     """What could not be read, why, and what is therefore unknown."""
