@@ -63,6 +63,18 @@ def test_print_writes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "places.yaml").read_text() == FILE
 
 
+def test_options_may_stand_before_the_name() -> None:
+    for given in (("--offline", "lab", "--print"), ("--print", "--offline", "lab"), ("--offline", "--print", "lab")):
+        done = xsft("place", "add", "--context", "b", *given)
+        assert (done.returncode, done.stdout) == (0, "lab:\n  context: b\n"), done.stderr
+
+
+def test_a_second_name_is_refused(tmp_path: Path) -> None:
+    done = xsft("place", "add", "lab", "--context", "b", "--offline", "lub")
+    assert (done.returncode, (tmp_path / "places.yaml").read_text()) == (2, FILE)
+    assert "unrecognized arguments: lub" in done.stderr
+
+
 def test_a_value_of_the_wrong_form_is_refused_and_nothing_written(tmp_path: Path) -> None:
     done = xsft("place", "add", "lab", "--context", "b", "--output", "my-bucket", "--offline")
     assert done.returncode == 2

@@ -10,6 +10,7 @@ import argparse
 import difflib
 import importlib
 import re
+from collections.abc import Sequence
 from keyword import iskeyword
 from typing import NoReturn, Protocol
 
@@ -59,6 +60,9 @@ ACTION_MODULES = frozenset({"checkpoint_convert", "checkpoint_export", "place_ad
 DISCREET = frozenset({"secret"})
 """Verbs whose command line may contain a secret by mistake."""
 
+INTERMIXED = frozenset({"place"})
+"""Verbs whose last positional argument may be missing, or stand after options."""
+
 EPILOG = """\
 exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment missing · 4 refused · 5 unreachable ·
 6 run failed or ended short · 7 timed out · 8 unknown · 130 interrupted
@@ -80,6 +84,20 @@ class _Parser(argparse.ArgumentParser):
 
     discreet = False
     """Whether an unexpected argument may be a secret, which the message must not show."""
+    intermixed = False
+    """Whether options may stand before an optional positional argument. Python < 3.12.7 decides that the argument is
+    missing when it reads the one before the options, and refuses its value (python/cpython#59317)."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if not self.intermixed:
+            return super().parse_known_args(args, namespace)
+        self.intermixed = False  # the method below calls this one for the options, then for the rest
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self.intermixed = True
 
     def error(self, message: str) -> NoReturn:
         text = _unquoted(message) if self.discreet else redact(message)
@@ -110,7 +128,7 @@ def parser(*, only: str | None = None, alone: bool = False) -> argparse.Argument
     known = {only: VERBS[only]} if alone and only in VERBS else VERBS
     for name, help_line in known.items():
         sub = verbs.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
-        sub.discreet = name in DISCREET
+        sub.discreet, sub.intermixed = name in DISCREET, name in INTERMIXED
         if only is None or only == name:
             _add_arguments(name, sub)
     return top
