@@ -17,7 +17,7 @@ from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.parallel import start
 from xsft.effects.machine.process import Completed, own_environment, run
 from xsft.errors import EnvironmentMissing
-from xsft.screen.durations import duration_text
+from xsft.spec.amounts import duration_text
 
 Progress = Callable[[str], None]
 TELL_S = 30.0

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from xsft.spec.amounts import counted, size_text
+from xsft.spec.amounts import counted, duration_text, seconds_of, size_text
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,31 @@ def test_a_size_has_at_most_three_digits(size: float, text: str) -> None:
 
 def test_one_thing_is_not_plural() -> None:
     assert [counted(n, "file") for n in (0, 1, 1200)] == ["0 files", "1 file", "1,200 files"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7200), ("1d", 86400), ("1h30m", 5400), ("0.5s", 0.5)]
+)
+def test_durations_that_people_write(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "2 h", "h", "-1h", "1w", "1h30", "٣s", "1e3s", "1.m"])
+def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
+    with pytest.raises(ValueError, match="write 90s, 10m, 2h, 1d"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (-3, "0s"), (59.9, "59s"), (90, "1m30s"), (754, "12m"), (12000, "3h20m"), (86400 * 12.5, "12d")],
+)
+def test_a_duration_as_people_read_it(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+@given(st.integers(0, 10**8))
+def test_what_is_shown_can_be_given_and_is_never_more(seconds: int) -> None:
+    shown = seconds_of(duration_text(seconds))
+    assert shown <= seconds
+    assert seconds - shown <= max(1, seconds * 0.1)

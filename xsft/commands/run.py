@@ -16,9 +16,9 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.signals import interrupted_after
 from xsft.errors import INTERRUPTED, TimedOut, UsageError, XsftError
 from xsft.screen.documents import print_json
-from xsft.screen.durations import duration_text
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.progress import shown
+from xsft.spec.amounts import duration_text
 from xsft.stages.stage import STAGES, Stage
 from xsft.stages.walk import StageReport, Walk, Walked, walk
 

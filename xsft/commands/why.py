@@ -17,10 +17,11 @@ from xsft.actions.runs.explain import (
 from xsft.actions.runs.selection import runs_of
 from xsft.errors import Unknown
 from xsft.screen.documents import print_json
-from xsft.screen.why_text import _bare, why_lines
+from xsft.screen.why_text import why_lines
 from xsft.states.evidence import Evidence
 from xsft.states.rows import Row
 from xsft.states.rule import Cause, Explanation
+from xsft.trainers.plain import bare_text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,5 +59,9 @@ def _print_explanation(row: Row, evidence: Evidence, explained: Explanation, sta
 
 
 def _cause_document(cause: Cause) -> dict[str, Any]:
-    bare = {"message": _bare(cause.message), "fix": _bare(cause.fix), "evidence": tuple(map(_bare, cause.evidence))}
+    bare = {
+        "message": bare_text(cause.message),
+        "fix": bare_text(cause.fix),
+        "evidence": tuple(map(bare_text, cause.evidence)),
+    }
     return dict(to_builtins(replace(cause, **bare)))

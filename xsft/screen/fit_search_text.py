@@ -12,8 +12,8 @@ from xsft.errors import TimedOut, UsageError
 from xsft.fit.alternatives import Alternative, SettingValue
 from xsft.fit.search import FitSearch, SearchEnd, TriedAlternative
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, Verdict
-from xsft.screen.durations import duration_text
 from xsft.screen.fit_text import FitAnswer
+from xsft.spec.amounts import duration_text
 from xsft.spec.resolve import Run
 from xsft.trainers.fit_step import tunable_run
 

@@ -14,8 +14,8 @@ from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Ve
 from xsft.fit.work import StepWork
 from xsft.records.model import MeasuredPace
 from xsft.screen.documents import time_document
-from xsft.screen.durations import duration_text
 from xsft.screen.plan_summary import time_text
+from xsft.spec.amounts import duration_text
 from xsft.spec.resolve import Run
 
 FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]

@@ -10,8 +10,7 @@ from xsft.checks.memory import FITS
 from xsft.checks.step_time import RunTime
 from xsft.checks.values import number
 from xsft.problems import Problem, errors_in
-from xsft.screen.durations import duration_text
-from xsft.spec.amounts import counted
+from xsft.spec.amounts import counted, duration_text
 from xsft.spec.resolve import Run
 from xsft.steps import Plan
 from xsft.trainers.shuffling import restarts_in_place

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from xsft.catalog.tpu import Slice, parse_tpu_type
 from xsft.records.model import Receipt
-from xsft.screen.durations import duration_text
+from xsft.spec.amounts import duration_text
 from xsft.states.rows import Row
 from xsft.trainers.receipt import SPENT
 

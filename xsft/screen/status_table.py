@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.screen.durations import duration_text
+from xsft.spec.amounts import duration_text
 from xsft.spec.keypath import printable
 from xsft.states.names import RUNNING
 from xsft.states.rows import Row
@@ -53,14 +53,6 @@ def aligned(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[str, ...]:
     cells = [[column.head for column in columns], *([column.text(row) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     return tuple(_table_line(columns, line, widths) for line in cells)
-
-
-def change(row: Row) -> str:
-    """Return a run's state as one line, e.g. `gemma  training  step 120/1000  loss 2.346`."""
-    reason = f" ({row.reason})" if row.reason else ""
-    step = "" if row.step is None else f"  step {row.step}{f'/{row.steps}' if row.steps else ''}"
-    loss = "" if row.loss is None else f"  loss {row.loss:.4g}"
-    return f"{printable(row.run_name)}  {row.state}{printable(reason)}{step}{loss}"
 
 
 def fitting(rows: Sequence[Row], *, width: int) -> tuple[Column, ...]:

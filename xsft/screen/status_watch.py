@@ -19,13 +19,13 @@ from xsft.errors import Unreachable
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look, pick
 from xsft.screen.console import console
-from xsft.screen.durations import duration_text
 from xsft.screen.failure import problem_lines
 from xsft.screen.status_screen import table
-from xsft.screen.status_table import NOTHING, change, one_line_each
+from xsft.screen.status_table import NOTHING, one_line_each
+from xsft.spec.amounts import duration_text
 from xsft.spec.keypath import printable
 from xsft.states.folding import chosen
-from xsft.states.rows import Row, aged
+from xsft.states.rows import Row, aged, state_line
 
 EVERY_S = 5.0
 
@@ -86,7 +86,7 @@ def changes(before: StatusView | None, after: StatusView) -> tuple[str, ...]:
     """Return a line per run whose state, reason or step changed, and per run that appeared or disappeared."""
     old = {} if before is None else {_row_key(row): row for row in before.rows}
     new = {_row_key(row): row for row in after.rows}
-    lines = [change(row) for key, row in new.items() if key not in old or change(old[key]) != change(row)]
+    lines = [state_line(row) for key, row in new.items() if key not in old or state_line(old[key]) != state_line(row)]
     lines += [f"{printable(row.run_name)}  no longer shown" for key, row in old.items() if key not in new]
     before_said = before.said if before else ()
     return (*lines, *(line for line in after.said if line not in before_said))

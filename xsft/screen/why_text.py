@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.spec.keypath import printable
-from xsft.spec.secrets import redact
 from xsft.states.evidence import Evidence
 from xsft.states.failing import first_failure, place
 from xsft.states.rows import Row
 from xsft.states.rule import Cause, Explanation
-from xsft.trainers.plain import plain_line
+from xsft.trainers.plain import bare_text
 
 OTHERS = 4
 """Number of causes shown after the first one."""
@@ -65,8 +64,4 @@ def _title(row: Row, explained: Explanation) -> str:
 
 def _safe(text: str) -> str:
     """Return text of the cluster or the trainer without control characters, secrets and colours."""
-    return printable(_bare(text))
-
-
-def _bare(text: str) -> str:
-    return redact(plain_line(text))
+    return printable(bare_text(text))

@@ -1,6 +1,12 @@
-"""Numbers of things and bytes as text. Pure."""
+"""Numbers of things, bytes and durations as text. Pure."""
 
 from __future__ import annotations
+
+import re
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def counted(count: int, word: str) -> str:
@@ -15,3 +21,23 @@ def size_text(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} TB"
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a duration. Raises ValueError if the text is not a duration."""
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a duration: write 90s, 10m, 2h, 1d or 1h30m")
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+
+
+def duration_text(seconds: float) -> str:
+    """Return the seconds as a duration of at most two units, rounded down: `45s`, `12m`, `3h20m`, `5d`."""
+    whole = max(0, int(seconds))
+    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    if days:
+        return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
+    if hours:
+        return f"{hours}h{minutes}m" if minutes else f"{hours}h"
+    if whole >= 60:
+        return f"{minutes}m{whole % 60}s" if minutes < 10 and whole % 60 else f"{minutes}m"
+    return f"{whole}s"

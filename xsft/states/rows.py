@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.naming import RowOrder
+from xsft.spec.keypath import printable
 from xsft.stages.stage import STAGES, StageName
 from xsft.states.model import Observation, RunObject, Status
 from xsft.states.moments import seconds_between, with_z
@@ -282,3 +283,11 @@ def order_of(held: RunObject | None) -> RowOrder | None:
         return None
     counted = held.restarts > 0 or held.name != held.run_name
     return "reshuffled" if held.data_on_restart == "reshuffle" and counted else "repeated"
+
+
+def state_line(row: Row) -> str:
+    """Return a run's state as one line, e.g. `gemma  training  step 120/1000  loss 2.346`."""
+    reason = f" ({row.reason})" if row.reason else ""
+    step = "" if row.step is None else f"  step {row.step}{f'/{row.steps}' if row.steps else ''}"
+    loss = "" if row.loss is None else f"  loss {row.loss:.4g}"
+    return f"{printable(row.run_name)}  {row.state}{printable(reason)}{step}{loss}"

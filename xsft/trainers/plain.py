@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from xsft.spec.secrets import redact
+
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # OSC, DCS, …: titles, links; to its end, or the line's
@@ -20,3 +22,8 @@ def plain_line(line: str) -> str:
     if line.isprintable():
         return line
     return _CONTROLS.sub("", _ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2]))
+
+
+def bare_text(text: str) -> str:
+    """Return text of the cluster or the trainer without colours, control characters and secrets."""
+    return redact(plain_line(text))

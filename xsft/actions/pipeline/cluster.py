@@ -31,8 +31,8 @@ from xsft.naming import stage_name
 from xsft.screen.asking import at_terminal, confirm
 from xsft.screen.failure import print_problems
 from xsft.screen.progress import shown
-from xsft.screen.status_table import change
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
+from xsft.states.rows import state_line
 from xsft.states.waiting import DONE
 from xsft.states.worth import WORTHLESS
 from xsft.steps import Intent, JobPlan, Plan, Planned
@@ -97,7 +97,7 @@ def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None
     print_problems(waited.problems)
     failed = error_of(stage.run_name, DONE, waited)
     if isinstance(failed, TimedOut):  # earlier stages used up a part of the time
-        seen = change(waited.row) if waited.row else stage.run_name
+        seen = state_line(waited.row) if waited.row else stage.run_name
         fix = "It continues without this process; the same command finds it."
         raise TimedOut(f"Timed out (--timeout): {stage.run_name} is not done: {seen}.", fix=fix)
     if failed:

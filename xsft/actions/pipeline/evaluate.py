@@ -27,10 +27,10 @@ from xsft.evaluation.plan import EvaluationPlan
 from xsft.launchers.slicejob import SliceJob
 from xsft.naming import stage_name
 from xsft.problems import errors_in
-from xsft.screen.durations import duration_text
 from xsft.screen.evaluation_text import print_evaluation
 from xsft.screen.failure import print_problems
 from xsft.screen.progress import shown
+from xsft.spec.amounts import duration_text
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
 from xsft.steps import Intent, JobPlan
 from xsft.trainers.evaluation import stage_plan

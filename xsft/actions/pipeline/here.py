@@ -21,8 +21,8 @@ from xsft.effects.machine import clock
 from xsft.effects.runs.local import lock_of
 from xsft.errors import Refused, TimedOut
 from xsft.naming import stage_name
-from xsft.screen.durations import duration_text
 from xsft.screen.failure import print_problems
+from xsft.spec.amounts import duration_text
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.steps import Plan
 

@@ -31,13 +31,13 @@ from xsft.launchers.serving_expect import audit_server
 from xsft.launchers.serving_manifest import vllm_argv
 from xsft.problems import Problem, errors_in
 from xsft.screen.documents import print_json
-from xsft.screen.durations import duration_text
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.plan_summary import cluster_text
 from xsft.screen.plan_text import audit_lines, block, problems_block, shell_line
 from xsft.screen.progress import shown
 from xsft.serving.inputs import PORT
 from xsft.serving.plan import ServingPlan
+from xsft.spec.amounts import duration_text
 from xsft.spec.resolve import Run
 
 ITS = ("place", "namespace", "name", "image", "secrets", "stages")

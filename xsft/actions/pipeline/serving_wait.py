@@ -11,8 +11,8 @@ from xsft.effects.machine import clock
 from xsft.effects.submit.serving import found, stop_argv
 from xsft.errors import Refused, RunFailed, TimedOut
 from xsft.screen.asking import at_terminal, confirm
-from xsft.screen.durations import duration_text
 from xsft.serving.plan import ServingPlan
+from xsft.spec.amounts import duration_text
 
 
 def confirm_server(plan: ServingPlan, *, yes: bool) -> None:

@@ -14,11 +14,10 @@ from xsft.errors import Refused, Unreachable
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look_up, query_of
 from xsft.screen.progress import spinning
-from xsft.screen.status_table import change
 from xsft.states.lookup import why_silent
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
 from xsft.states.model import Observation, RunObject
-from xsft.states.rows import Row
+from xsft.states.rows import Row, state_line
 
 
 class CancelWorld(Struct, frozen=True, kw_only=True):
@@ -125,7 +124,7 @@ def _loss(seen: Observation, row: Row, world: CancelWorld) -> Loss:
 
 def _about(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str, ...]:
     """Return lines that say what the run is, what cancelling loses and what it frees."""
-    lines = [change(row)]
+    lines = [state_line(row)]
     if jobset is not None:
         made = "" if jobset.ours else " (not created by xsft)"
         where = f"namespace {jobset.namespace} of {row.cluster}"

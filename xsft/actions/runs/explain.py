@@ -13,7 +13,6 @@ from xsft.effects.runs.runs import Runs
 from xsft.errors import Unreachable
 from xsft.run_query import RunQuery, look_up, query_of
 from xsft.screen.progress import spinning
-from xsft.screen.why_text import _bare
 from xsft.states.causes import explain_state, found_of
 from xsft.states.evidence import Evidence
 from xsft.states.folding import FoldedRun
@@ -21,6 +20,7 @@ from xsft.states.lookup import why_silent
 from xsft.states.model import Observation
 from xsft.states.rows import Row, row_of
 from xsft.states.rule import Explanation
+from xsft.trainers.plain import bare_text
 
 
 class WhyWorld(Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ def _submission(hit: FoldedRun, *, name: str, attempt: int | None, world: WhyWor
 
 def _keep(hit: FoldedRun, evidence: Evidence, explained: Explanation, world: WhyWorld) -> None:
     """Record what the pods show and `status` does not read, so that it stays known after they are gone."""
-    found = "" if hit.row.ended else _bare(found_of(evidence, explained.cause))
+    found = "" if hit.row.ended else bare_text(found_of(evidence, explained.cause))
     if found or (evidence.status != hit.status and evidence.status.state == "failed"):
         world.query.keep([(replace(evidence.seen, found=found), evidence.status)])
 

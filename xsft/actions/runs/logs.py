@@ -19,12 +19,11 @@ from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, Unreachable, UsageError, XsftError
 from xsft.run_query import RunQuery, look, look_up, query_of
 from xsft.screen.progress import spinning
-from xsft.screen.status_table import change
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import silent, why_silent
 from xsft.states.model import Observation, RunObject
 from xsft.states.names import ENDED
-from xsft.states.rows import Row, row_of
+from xsft.states.rows import Row, row_of, state_line
 
 AGAIN_S = 5.0
 """Seconds between reads for a run that is to be followed, while its cluster does not answer."""
@@ -168,7 +167,7 @@ def end_text(seen: Observation, *, query: RunQuery, pause: Callable[[float], Non
     if row is None:
         return None
     why = "" if row.state in ("succeeded", "cancelled") else f": xsft why {row.run_name}"
-    return f"-- {change(row)}{why} --"
+    return f"-- {state_line(row)}{why} --"
 
 
 def _current_row(seen: Observation, query: RunQuery) -> Row | None:

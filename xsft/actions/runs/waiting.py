@@ -16,13 +16,12 @@ from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, X
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look
 from xsft.screen.documents import print_json
-from xsft.screen.durations import duration_text
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.run_documents import run_document
-from xsft.screen.status_table import change
+from xsft.spec.amounts import duration_text
 from xsft.states.folding import named
 from xsft.states.lookup import missing_run, one_run, runs_unread, silent
-from xsft.states.rows import Row
+from xsft.states.rows import Row, state_line
 from xsft.states.waiting import Goal, beyond, verdict
 from xsft.states.worth import zero_loss
 
@@ -104,7 +103,7 @@ def report_wait(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
     if failed:
         raise failed
     if waited.row is not None:
-        sys.stdout.write(f"{change(waited.row)}\n")
+        sys.stdout.write(f"{state_line(waited.row)}\n")
     return 0
 
 
@@ -186,7 +185,7 @@ class _Watch(Struct, kw_only=True):
         first, self.row = self.row is None, row
         lost = row.state == "unknown" and not row.unread
         if first or not lost or self.misses:  # cancel deletes before it records: one such read is no proof
-            self._tell(change(row))
+            self._tell(state_line(row))
         if first and beyond(self.goal, row):
             raise UsageError(
                 f"{self.name} has {row.steps} steps and will never reach {self.goal.step}.",
@@ -221,7 +220,7 @@ class _Watch(Struct, kw_only=True):
 def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
     """Return the error for the result of waiting; None if the goal was reached."""
     row, after = waited.row, duration_text(waited.seconds)
-    seen = f"{change(row)}" if row else name
+    seen = f"{state_line(row)}" if row else name
     match waited.outcome:
         case "reached":
             return None
@@ -246,7 +245,7 @@ def _unreachable(name: str, waited: Waited) -> Unreachable:
         return Unreachable(
             f"Timed out after {duration_text(waited.seconds)}: {name} was not found. {why.message}", fix=why.fix
         )
-    last = f" Last seen: {change(waited.row)}." if waited.row else ""
+    last = f" Last seen: {state_line(waited.row)}." if waited.row else ""
     message = f"Waiting for {name} will not help: {why.message}{last}"
     return Unreachable(message, fix=why.fix, id=why.problem_id, again=why.again)
 

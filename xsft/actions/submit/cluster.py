@@ -19,14 +19,13 @@ from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.slicejob import SliceJob
 from xsft.problems import Problem
 from xsft.screen.documents import print_json
-from xsft.screen.durations import duration_text
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.plan_summary import time_text
 from xsft.screen.progress import ProgressView, shown
 from xsft.screen.resumed_text import ORDERS
 from xsft.screen.run_documents import finite, run_document
-from xsft.screen.status_table import change
-from xsft.spec.amounts import counted
+from xsft.spec.amounts import counted, duration_text
+from xsft.states.rows import state_line
 from xsft.states.waiting import DONE
 from xsft.steps import JobPlan, Plan, Planned
 from xsft.trainers.tensorboard import tensorboard_lines
@@ -183,7 +182,7 @@ def _waited(done: Submission, waited: Waited, document: DocumentOf | None) -> in
     if failed:
         raise failed
     if waited.row:
-        _say((change(waited.row),))
+        _say((state_line(waited.row),))
     return 0
 
 

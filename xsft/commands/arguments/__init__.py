@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from xsft.spec.amounts import seconds_of
+
 
 def add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="workload YAML, or - for stdin")
@@ -45,3 +47,11 @@ def a_name(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("empty value: give a name, or omit the option")
     return text
+
+
+def duration(text: str) -> float:
+    """Return the seconds of a duration, as a type of argparse."""
+    try:
+        return seconds_of(text)
+    except ValueError as wrong:
+        raise argparse.ArgumentTypeError(str(wrong)) from None

@@ -8,8 +8,7 @@ import re
 import shlex
 
 from xsft.actions.runs.log_request import STREAMS
-from xsft.commands.arguments import a_name, add_json
-from xsft.screen.durations import duration
+from xsft.commands.arguments import a_name, add_json, duration
 from xsft.states.names import WORDS
 from xsft.states.waiting import Goal, parse_goal
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from xsft.commands.arguments import add_files, add_json, add_offline, add_settings
+from xsft.commands.arguments import add_files, add_json, add_offline, add_settings, duration
 from xsft.commands.arguments.runs import add_timing
-from xsft.screen.durations import duration
 from xsft.stages.stage import STAGES
 
 BUDGET_S = 1800.0
