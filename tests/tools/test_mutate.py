@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.tools.mutate import main, mutants
+from tests.tools.mutate import mutants
 
 SOURCE = '''\
 """Words."""
@@ -21,6 +24,27 @@ def bounded(value: int, most: int = 3) -> int:
 def nothing() -> None:
     return None
 '''
+
+BOUNDED = """\
+LIMIT = 4
+UNUSED = 7
+
+def bounded(value):
+    return value + 1 if value > 3 else value - 1
+
+def endless(value):
+    seen = []
+    while value != LIMIT:
+        seen.append(value)
+        value += 1
+    return seen
+"""
+TESTS = """\
+from bounded import bounded, endless
+def test_bounded(): assert [bounded(2), bounded(9)] == [1, 10]
+def test_endless(): assert endless(2) == [2, 3]
+def test_wrong(): assert bounded(9) == 11
+"""
 
 
 def test_each_expression_is_changed_once_and_words_are_not() -> None:
@@ -48,16 +72,31 @@ def test_a_mutant_differs_in_its_line_alone() -> None:
 
 
 @pytest.mark.contract
-def test_a_survivor_is_listed_and_a_killed_mutant_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of the bound, which one test of two holds."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "bounded.py").write_text("def bounded(value):\n    return value + 1 if value > 3 else value - 1\n")
-    (tmp_path / "test_it.py").write_text("from bounded import bounded\ndef test(): assert bounded(9) == 10\n")
-    assert main(["--only", "3,4", "bounded.py", "test_it.py"]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        "3: bounded.py:2: value > 3  ->  value >= 3",
-        "bounded.py: 1 of 2 mutants survived",
+def test_survivors_are_listed_and_noticed_mutants_are_not(tmp_path: Path) -> None:
+    """In bodies, for which the tests are collected once, and outside of them, for which they are imported again."""
+    (tmp_path / "bounded.py").write_text(BOUNDED)
+    (tmp_path / "test_it.py").write_text(TESTS)
+    ran = _mutate(tmp_path, "bounded.py", "--tests", "test_it.py")
+    assert ran.returncode == 1
+    assert ran.stdout.splitlines() == [
+        "5: bounded.py:5: value > 3  ->  value >= 3",
+        "8: bounded.py:5: 3  ->  4",
+        "1: bounded.py:2: 7  ->  8",
+        "bounded.py: 3 of 16 mutants survived",
     ]
+    assert ran.stderr == "test_it.py::test_wrong is left out: it fails without a change\n"
+
+
+@pytest.mark.contract
+def test_tests_that_all_fail_measure_nothing(tmp_path: Path) -> None:
+    (tmp_path / "bounded.py").write_text("")
+    (tmp_path / "test_it.py").write_text("def test(): assert False\n")
+    ran = _mutate(tmp_path, "bounded.py", "--tests", "test_it.py")
+    assert (ran.returncode, ran.stderr) == (2, "no test passes without a change: test_it.py\n")
+
+
+def _mutate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = (sys.executable, "-m", "tests.tools.mutate", *arguments)
+    path = os.pathsep.join((str(folder), str(Path.cwd())))
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(argv, check=False, cwd=folder, env=environment, capture_output=True, text=True)
