@@ -68,6 +68,4 @@ def plan_of(wanted: CpuJob, *, golden: Path = GOLDEN) -> JobPlan[CpuJob]:
     (container,) = rendered["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     script = container["command"][2]
     container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)
-    rendering = job_rendering(wanted)
-    argv = getattr(rendering, "argv", None)
-    return make_job_plan(wanted, rendered=rendered, xpk_argv=argv, file="w.yaml")
+    return make_job_plan(wanted, rendered=rendered, xpk_argv=job_rendering(wanted).xpk_argv, file="w.yaml")

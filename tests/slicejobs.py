@@ -47,8 +47,7 @@ def planned(**changes: Any) -> JobPlan[SliceJob]:
     (container,) = pod["containers"]
     script = container["command"][2]
     container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)
-    rendering = job_rendering(wanted)
-    return make_job_plan(wanted, rendered=rendered, xpk_argv=getattr(rendering, "argv", None), file="w.yaml")
+    return make_job_plan(wanted, rendered=rendered, xpk_argv=job_rendering(wanted).xpk_argv, file="w.yaml")
 
 
 def measured_by_pod(jobset: dict[str, Any], *, says: str) -> bytes:

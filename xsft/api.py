@@ -254,7 +254,7 @@ def _refuse_secrets(workloads: Sequence[Loaded], intents: Sequence[Intent]) -> N
 
 def _refuse_download(intents: Sequence[Intent]) -> None:
     """Raise EnvironmentMissing if the plans need xpk and its environment would be downloaded."""
-    if any(isinstance(one.rendering, XpkRendering) for one in intents) and environments.find_environment("xpk") is None:
+    if any(one.xpk_argv for one in intents) and environments.find_environment("xpk") is None:
         raise EnvironmentMissing(
             "the xpk environment is not built, and --offline downloads nothing",
             fix="Build it once: xsft setup xpk. xsft check --offline works without it.",
@@ -282,7 +282,7 @@ def _manifest(rendering: Rendering | None, by_xpk: Mapping[tuple[str, ...], dict
     match rendering:
         case None:
             return None
-        case XpkRendering(argv=argv):
+        case XpkRendering(xpk_argv=argv):
             return by_xpk[argv]
         case ReadyRendering(document=document):
             return cast("dict[str, Any]", document)
@@ -291,7 +291,7 @@ def _manifest(rendering: Rendering | None, by_xpk: Mapping[tuple[str, ...], dict
 def _render_by_xpk(
     renderings: Sequence[Rendering | None], *, progress: ShowLine
 ) -> dict[tuple[str, ...], dict[str, Any]]:
-    argvs = tuple(dict.fromkeys(one.argv for one in renderings if isinstance(one, XpkRendering)))
+    argvs = tuple(dict.fromkeys(one.xpk_argv for one in renderings if one and one.xpk_argv))
     if not argvs:
         return {}
     xpk = environments.ensure("xpk", progress=progress)

@@ -25,7 +25,7 @@ from xsft.evaluation.plan import EvaluationPlan
 from xsft.export.estimate import estimate_export
 from xsft.export.plan import ExportPlan
 from xsft.launchers.cpujob import CpuJob, conversion_job, export_job
-from xsft.launchers.launcher import Job, XpkRendering
+from xsft.launchers.launcher import Job
 from xsft.launchers.serving import BF16_BYTES, weights_bytes
 from xsft.launchers.slicejob import SliceJob, evaluation_job
 from xsft.planner import job_rendering, make_job_plan
@@ -92,8 +92,7 @@ def plan_job(job: AnyJob, *, file: str, problems: tuple[Problem, ...], progress:
     """Return the plan of a job. Raises SpecError if its command cannot be sent, or xpk refuses its line."""
     rendering = job_rendering(job)
     (manifest,) = api.render_manifests((rendering,), progress=progress)
-    argv = rendering.argv if isinstance(rendering, XpkRendering) else None
-    return make_job_plan(job, rendered=manifest or {}, xpk_argv=argv, file=file, problems=problems)
+    return make_job_plan(job, rendered=manifest or {}, xpk_argv=rendering.xpk_argv, file=file, problems=problems)
 
 
 def submitter_for(made: JobPlan[AnyJob], *, progress: ShowLine, confirm: Callable[[Proposal], None]) -> Submitter:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 ModeName = Literal["mcjax", "pathways"]
+MODES: tuple[ModeName, ...] = get_args(ModeName)
+
+JOB_MODE: ModeName = "mcjax"
+"""Mode of the jobs beside a training: each host has a process of its own."""
 
 StageWork = Literal["convert", "evaluate", "export", "serve"]
 """Kind of work of a run that trains nothing."""
@@ -28,6 +32,15 @@ ATTEMPT_SUFFIX = 2
 """`-2` … `-9`: a failed run must be able to try again under the same name."""
 
 
+def single_controller(mode: ModeName) -> bool:
+    """Return whether one process on a head pod drives all chips, through servers with images of their own."""
+    match mode:
+        case "mcjax":
+            return False
+        case "pathways":
+            return True
+
+
 def jobset_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
     """Return the maximum characters of a JobSet's name."""
     match mode:
@@ -40,6 +53,11 @@ def jobset_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
 def run_name_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
     """Return the maximum characters of a run's name, so that a second attempt's name fits too."""
     return jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts) - ATTEMPT_SUFFIX
+
+
+def job_name_limit(*, hosts: int = 1) -> int:
+    """Return the maximum characters of the run name of a job beside the training."""
+    return run_name_limit(mode=JOB_MODE, num_slices=1, hosts=hosts)
 
 
 def jobset_name(*, run_name: str, attempt: int) -> str:

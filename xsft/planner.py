@@ -13,7 +13,7 @@ from xsft.launchers.audit import AuditRow, Expectation, audit, audit_problems
 from xsft.launchers.cpu_patch import cpu_changes, cpu_expectations
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.expect import expectations
-from xsft.launchers.launcher import Job, Rendering, XpkRendering, launcher_of
+from xsft.launchers.launcher import Job, Rendering, launcher_of
 from xsft.launchers.patch import Change, apply
 from xsft.launchers.slice_patch import slice_changes, slice_job_expectations
 from xsft.launchers.slicejob import SliceJob
@@ -134,7 +134,7 @@ def _rendering(run: Run, problems: Iterable[Problem]) -> tuple[Rendering | None,
 def _by_hand(intent: Intent, rendered: dict[str, Any]) -> tuple[str, ...]:
     """Return the reasons of the changes that xpk's own manifest still needs; another launcher has no line to run by
     hand."""
-    if not isinstance(intent.rendering, XpkRendering):
+    if intent.xpk_argv is None:
         return ()
     return _needed(intent.run, intent.changes, rendered)
 

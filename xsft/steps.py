@@ -10,7 +10,7 @@ from xsft.checks.step_time import RunTime
 from xsft.conversion.plan import ConversionPlan
 from xsft.launchers.audit import AuditRow, Expectation
 from xsft.launchers.cpujob import CpuJob
-from xsft.launchers.launcher import Rendering, XpkRendering
+from xsft.launchers.launcher import Rendering
 from xsft.launchers.patch import Change
 from xsft.launchers.slicejob import SliceJob
 from xsft.problems import Problem, errors_in
@@ -39,7 +39,7 @@ class Intent(Struct, frozen=True, kw_only=True):
     @property
     def xpk_argv(self) -> tuple[str, ...] | None:
         """Return the xpk line; None for other launchers too."""
-        return self.rendering.argv if isinstance(self.rendering, XpkRendering) else None
+        return self.rendering.xpk_argv if self.rendering else None
 
 
 class Plan(Targeted, Struct, frozen=True, kw_only=True):

@@ -63,7 +63,7 @@ EVERYTHING: dict[str, Any] = {
 def _line(one: CpuJob) -> tuple[str, ...]:
     rendering = job_rendering(one)
     assert isinstance(rendering, XpkRendering)
-    return rendering.argv
+    return rendering.xpk_argv
 
 
 def test_its_manifest_is_the_golden_one(plans: dict[str, JobPlan[CpuJob]], golden: Golden) -> None:

@@ -73,7 +73,7 @@ def _export(intent: Intent) -> CpuJob:
 def _line(job: CpuJob | SliceJob) -> tuple[str, ...]:
     rendering = job_rendering(job)
     assert isinstance(rendering, XpkRendering)
-    return rendering.argv
+    return rendering.xpk_argv
 
 
 def _plan(job: CpuJob | SliceJob, rendered: dict[str, Any], line: tuple[str, ...]) -> AnyPlan:

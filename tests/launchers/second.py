@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from xsft.launchers.command import command, proxy_args
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.encoding import escape_expansion
 from xsft.launchers.jobset import FAIL_JOBSET_RULE, TRAINER_CONTAINER, pod_failure_policy
 from xsft.launchers.launcher import ReadyRendering
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- what identifies a run is the same everywhere
 from xsft.launchers.slicejob import SliceJob
-from xsft.launchers.xpk import command, proxy_args
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run
 from xsft.trainers.trainer import trainer_of

@@ -13,6 +13,7 @@ from xsft.trainers.conversion import conversion_argv as conversion_argv  # noqa:
 MODULE = "maxtext.trainers.post_train.rl.train_rl"
 MODULES = frozenset({MODULE})
 WEIGHTS = "actor"
+STEP: str | None = None
 OVERRIDABLE = maxtext.OVERRIDABLE
 
 

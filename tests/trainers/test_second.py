@@ -28,6 +28,7 @@ from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
 from xsft.steps import Intent
 from xsft.trainers import lines
+from xsft.trainers.fit_step import step_to_compile
 from xsft.trainers.trainer import Trainer, trainer_named
 from xsft.training import DEFAULT_TRAINER, Registered
 
@@ -106,6 +107,16 @@ def test_a_release_that_starts_another_module_is_refused() -> None:
     moved = replace(run, release=replace(run.release, trainer="maxtext.trainers.post_train.rl.train_rl"))
     (found,) = (p for p in check(moved, facts) if p.id == "trainer-module")
     assert "train_rl" in found.message
+
+
+@pytest.mark.parametrize(("trainer", "verdict"), [(DEFAULT_TRAINER, "fit-known"), (SECOND, "fit-unknown")])
+def test_no_step_of_sft_is_taken_for_its_own(trainer: str, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even with the keys of SFT, to the last: another objective needs other memory and another time."""
+    monkeypatch.setattr(trainer_named(SECOND), "trainer_keys", trainer_named(DEFAULT_TRAINER).trainer_keys)
+    intent = intent_of(spec("pathways", trainer=trainer))
+    assert {p.id for p in intent.problems if p.id.startswith("fit-")} == {verdict}
+    is_compiled = trainer == DEFAULT_TRAINER
+    assert [found is not None for found in (intent.time, step_to_compile(intent.run))] == [is_compiled] * 2
 
 
 @pytest.mark.parametrize("name", [DEFAULT_TRAINER, SECOND])

@@ -12,7 +12,8 @@ from xsft.catalog.arrays import required
 from xsft.checkpoint.compare import kind, layouts, models, weights
 from xsft.checkpoint.files import certain
 from xsft.facts import CheckpointFacts, SavedArray
-from xsft.naming import ModeName
+from xsft.modes import mode_module
+from xsft.naming import MODES, ModeName
 
 CheckpointStatus = Literal["complete", "torn", "missing", "not-a-checkpoint", "unreadable"]
 LayoutName = Literal["items", "model_params", "optimizer_state", "adapters", "hugging_face"]
@@ -126,7 +127,8 @@ def _modes(found: CheckpointFacts) -> tuple[ModeName, ...]:
     """
     if _report_status(found) != "complete" or (found.use_zarr3 is None and not found.use_ocdbt):
         return ()
-    return ("mcjax", "pathways") if found.use_ocdbt is False and found.use_zarr3 is False else ("mcjax",)
+    is_plain = found.use_ocdbt is False and found.use_zarr3 is False
+    return tuple(mode for mode in MODES if is_plain or mode_module(mode).READS_OCDBT)
 
 
 def _parameters(found: CheckpointFacts, held: Mapping[str, SavedArray], fitting: tuple[str, ...]) -> int | None:

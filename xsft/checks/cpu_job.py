@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
-from xsft.naming import run_name_limit
+from xsft.naming import job_name_limit
 from xsft.problems import Problem, error, warning
 from xsft.spec.resolve import Run
 
@@ -20,7 +20,7 @@ def conversion_problems(made: ConversionPlan, run: Run, *, on_tpu: bool = False)
         fix = "Use a Hugging Face repository, or convert it here: --set target=local, with output on gs://."
         yield error("conversion-folder", "model.hf.repo", message, fix)
     hosts = run.slice.hosts if on_tpu and run.slice else 1
-    limit = run_name_limit(mode="mcjax", num_slices=1, hosts=hosts)
+    limit = job_name_limit(hosts=hosts)
     if len(made.run_name) > limit:
         message = f"{made.run_name!r} has {len(made.run_name)} characters; the limit of a CPU job is {limit}."
         fix = "Use a shorter name: --run-name NAME. The result has the same path."

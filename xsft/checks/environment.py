@@ -15,9 +15,9 @@ from xsft.catalog.data import catalog_text
 from xsft.catalog.releases import DEFAULT
 from xsft.checks.values import is_on
 from xsft.facts import Facts
+from xsft.launchers.command import command
 from xsft.launchers.encoding import RESTARTS, encode_env_value, env_name_problem
-from xsft.launchers.xpk import command
-from xsft.modes import mode_module
+from xsft.modes import mode_module, mode_reserving
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -178,9 +178,9 @@ def _check_env_names(run: Run) -> Iterator[Problem]:
         elif JAX_PROCESSES.fullmatch(name) and not run.mode.single_controller:
             message = f"{name} is the same on all hosts; JAX on GKE finds hosts, chips and coordinator itself."
             yield error("env-reserved", where, message, "Remove it.")
-        elif name in _pathways_names() and not run.mode.single_controller:
-            message = f"{name} is for Pathways; in McJAX it prevents JAX from using the TPU."
-            yield error("env-other-mode", where, message, "Remove it, or set mode: pathways, which sets it.")
+        elif other := mode_reserving(name):
+            message = f"{name} is for {other} mode; in {run.mode.value} mode it prevents JAX from using the TPU."
+            yield error("env-other-mode", where, message, f"Remove it, or set mode: {other}, which sets it.")
 
 
 def _habits(run: Run) -> Iterator[Problem]:
@@ -197,10 +197,6 @@ def _reads_hub(run: Run) -> bool:
     """Return whether the pods load the tokenizer or the data by its name on the hub."""
     tokenizer = run.spec.model.tokenizer or ""
     return not tokenizer.startswith(("/", "gs://")) or not run.spec.data.hf_train_files
-
-
-def _pathways_names() -> frozenset[str]:
-    return mode_module("pathways").RESERVED_ENV
 
 
 def _check_env_values(run: Run) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from xsft.export.estimate import ExportEstimate
 from xsft.export.inputs import ExportInputs
 from xsft.export.plan import ExportPlan
 from xsft.facts import CheckpointFacts
-from xsft.naming import run_name_limit
+from xsft.naming import job_name_limit
 from xsft.problems import Problem, error, warning
 from xsft.spec.loader import load_yaml
 from xsft.spec.resolve import Run
@@ -56,7 +56,7 @@ def pod_problems(plan: ExportPlan, run: Run, needs: ExportEstimate | None) -> It
         message = f"The export goes to {plan.writes}, and the workload names no token of the Hugging Face hub."
         fix = "Write secrets.hf_token: {secret: NAME}, made by `xsft secret create`; or export to gs://."
         yield error("export-token-missing", "secrets.hf_token", message, fix)
-    limit = run_name_limit(mode="mcjax", num_slices=1, hosts=1)
+    limit = job_name_limit()
     if len(plan.run_name) > limit:
         message = f"{plan.run_name!r} has {len(plan.run_name)} characters; the limit of a CPU job is {limit}."
         yield error("export-name", "name", message, "The training's name must be shorter: --run-name NAME.")

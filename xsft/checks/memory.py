@@ -14,12 +14,12 @@ from xsft.catalog.fit import (
     TOKENS,
     CompilerVerdict,
     bytes_per_parameter,
-    known_verdict,
     minimum_gib_per_chip,
     places_where_it_fits,
 )
 from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.tpu import Slice
+from xsft.checks.fit_known import catalogued_verdict
 from xsft.checks.mesh import axes
 from xsft.checks.values import is_on, number
 from xsft.facts import Facts
@@ -28,6 +28,7 @@ from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, figures_text
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
+from xsft.trainers.trainer import trainer_of
 
 GIB = 2**30
 
@@ -56,7 +57,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _statement(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    if facts.fit is not None and _in_catalogue(run, keys) is None:
+    if facts.fit is not None and catalogued_verdict(run, keys) is None:
         yield compiled_problem(facts.fit, release=run.release.version)
         return
     if run.model is None or is_on(keys.get("override_model_config", False)):
@@ -67,17 +68,9 @@ def _statement(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Pr
         yield from _accelerator(run, run.model, run.slice, keys)
 
 
-def _in_catalogue(run: Run, keys: Mapping[str, Value]) -> CompilerVerdict | None:
-    """Return the catalogue's verdict on this run, which all users then see."""
-    if run.model is None or run.slice is None or is_on(keys.get("override_model_config", False)):
-        return None
-    tpu = run.slice.xpk_type
-    return known_verdict(model=run.model.name, tpu_type=tpu, num_slices=run.num_slices, keys=keys)
-
-
 def _compiled_with(run: Run, keys: Mapping[str, Value], facts: Facts) -> str | None:
     """Return the MaxText release of the verdict on this run; None without one."""
-    if (row := _in_catalogue(run, keys)) is not None:
+    if (row := catalogued_verdict(run, keys)) is not None:
         return row.maxtext
     return facts.fit.entry.versions.get("maxtext") if facts.fit else None
 
@@ -141,7 +134,7 @@ def _accelerator(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, V
 
 
 def _judge_by_catalogue(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    verdict = known_verdict(model=model.name, tpu_type=tpu.xpk_type, num_slices=run.num_slices, keys=keys)
+    verdict = catalogued_verdict(run, keys)
     if verdict is not None:
         derived = number(keys.get(TOKENS, DEFAULT_TOKENS)) != verdict.tokens
         yield _of_release(_catalogued_problem(verdict, derived=derived), verdict.maxtext, release=run.release.version)
@@ -156,7 +149,7 @@ def _judge_by_catalogue(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping
 
 def _fitting_place(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> str:
     """Return a sentence that names the smallest slice on which this run is known to fit; empty if none is known."""
-    for place in places_where_it_fits(model=model.name, keys=keys):
+    for place in places_where_it_fits(model=model.name, keys=keys) if trainer_of(run).STEP else ():
         if (place.tpu_type, place.num_slices) != (tpu.xpk_type, run.num_slices):
             return f"It fits {place.tpu_type} × {place.num_slices} with the default mesh (row {place.id}). "
     return ""

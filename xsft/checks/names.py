@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xsft.facts import Facts
-from xsft.naming import ATTEMPT_SUFFIX, MISREAD_NAMES, jobset_limit, run_name_limit, stage_name
+from xsft.naming import ATTEMPT_SUFFIX, MISREAD_NAMES, job_name_limit, jobset_limit, run_name_limit, stage_name
 from xsft.problems import Problem, error, note
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -25,7 +25,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def _check_stage_names(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check the names of the other runs of `xsft run`, before the first stage starts."""
-    limit = run_name_limit(mode="mcjax", num_slices=1, hosts=1)
+    limit = job_name_limit()
     to_convert = facts.checkpoint is not None and facts.checkpoint.status == "missing" and run.conversion is not None
     later = (stage for stage in later_stages(run.spec.stages) if stage != "serve")  # `serve-name` is its own check
     stages = (*(("convert",) if to_convert else ()), *later)

@@ -17,10 +17,10 @@ from xsft.checks.admission import Unseen
 from xsft.checks.controllers import CONTROLLERS
 from xsft.checks.cpu_quota import POOL, WANTED
 from xsft.checks.pathways import server_problems
-from xsft.launchers.xpk import XPK_DEFAULT_PRIORITY
-from xsft.naming import ModeName
+from xsft.naming import MODES, ModeName, single_controller
 from xsft.reading.lenient import mapping, object_name, rows, text, texts
 from xsft.reading.supply import supplies
+from xsft.spec.model import DEFAULT_PRIORITY
 from xsft.spec.place import Place
 from xsft.spec.resolve import PathwaysServers
 
@@ -30,8 +30,7 @@ INSTALL = {
     "JobSet": "Install JobSet: https://jobset.sigs.k8s.io/docs/installation",
     "Kueue": "Install Kueue: https://kueue.sigs.k8s.io/docs/installation",
 }
-BOTH: tuple[ModeName, ...] = ("mcjax", "pathways")
-PATHWAYS: tuple[ModeName, ...] = ("pathways",)
+WITH_HEAD = tuple(mode for mode in MODES if single_controller(mode))
 PRIORITY_VALUE = 500
 """Value of xpk's class `medium`. source: xpk@1.16.0 templates/kueue_config.yaml.j2"""
 
@@ -65,7 +64,7 @@ class ModeNeed(Struct, frozen=True, kw_only=True):
 
 
 def place_needs(name: str, place: Place, facts: PlaceFacts) -> tuple[ModeNeed, ...]:
-    """Return the needs of both modes; shared needs come first."""
+    """Return the needs of all modes; shared needs come first."""
     return (
         *(_controller(controller, place, facts) for controller in CONTROLLERS),
         _namespace(place, facts),
@@ -82,7 +81,7 @@ def place_needs(name: str, place: Place, facts: PlaceFacts) -> tuple[ModeNeed, .
 def missing_needs(needs: Iterable[ModeNeed]) -> Mapping[ModeName, tuple[str, ...]]:
     """Return the ids of the needs that each mode lacks."""
     listed = tuple(needs)
-    return {mode: tuple(n.id for n in listed if mode in n.modes and n.ok is False) for mode in BOTH}
+    return {mode: tuple(n.id for n in listed if mode in n.modes and n.ok is False) for mode in MODES}
 
 
 def xpk_cluster_line(place: Place, verb: XpkVerb) -> str:
@@ -95,23 +94,23 @@ def xpk_cluster_line(place: Place, verb: XpkVerb) -> str:
 def _controller(name: str, place: Place, facts: PlaceFacts) -> ModeNeed:
     absent = facts.absent.get(name)
     fix = xpk_cluster_line(place, "adapt") if place.cluster else INSTALL[name]
-    return _need(name.lower(), BOTH, None, ok=absent is None, detail=absent or "installed", fix=fix)
+    return _need(name.lower(), MODES, None, ok=absent is None, detail=absent or "installed", fix=fix)
 
 
 def _namespace(place: Place, facts: PlaceFacts) -> ModeNeed:
     fix = _kubectl(facts, "create", "namespace", place.namespace)
     found = facts.namespace
-    return _need("namespace", BOTH, found, ok=found is not None, detail=place.namespace, fix=fix)
+    return _need("namespace", MODES, found, ok=found is not None, detail=place.namespace, fix=fix)
 
 
 def _need_queue(place: Place, facts: PlaceFacts) -> ModeNeed:
     if isinstance(facts.queues, Unseen):
-        return _need("queue", BOTH, facts.queues)
+        return _need("queue", MODES, facts.queues)
     known = tuple(map(object_name, facts.queues))
     detail = (
         place.queue if place.queue in known else f"no LocalQueue {place.queue}; known: {', '.join(known) or 'none'}"
     )
-    return _need("queue", BOTH, None, ok=place.queue in known, detail=detail, fix=_make_queue(place, facts, known))
+    return _need("queue", MODES, None, ok=place.queue in known, detail=detail, fix=_make_queue(place, facts, known))
 
 
 def _make_queue(place: Place, facts: PlaceFacts, known: tuple[str, ...]) -> str:
@@ -132,23 +131,23 @@ def _make_queue(place: Place, facts: PlaceFacts, known: tuple[str, ...]) -> str:
 
 def _need_priority_class(facts: PlaceFacts) -> ModeNeed:
     names = () if isinstance(facts.priority_classes, Unseen) else tuple(map(object_name, facts.priority_classes))
-    ok = XPK_DEFAULT_PRIORITY in names
-    detail = XPK_DEFAULT_PRIORITY if ok else f"no PriorityClass {XPK_DEFAULT_PRIORITY}, the default of a workload"
-    fix = _kubectl(facts, "create", "priorityclass", XPK_DEFAULT_PRIORITY, f"--value={PRIORITY_VALUE}")
-    return _need("priority-class", BOTH, facts.priority_classes, ok=ok, detail=detail, fix=fix)
+    ok = DEFAULT_PRIORITY in names
+    detail = DEFAULT_PRIORITY if ok else f"no PriorityClass {DEFAULT_PRIORITY}, the default of a workload"
+    fix = _kubectl(facts, "create", "priorityclass", DEFAULT_PRIORITY, f"--value={PRIORITY_VALUE}")
+    return _need("priority-class", MODES, facts.priority_classes, ok=ok, detail=detail, fix=fix)
 
 
 def _need_slices(place: Place, facts: PlaceFacts) -> ModeNeed:
     nodes = () if isinstance(facts.tpu_nodes, Unseen) else facts.tpu_nodes
     found = supplies(nodes, (), {})
     detail = ", ".join(f"{one.total} x {one.tpu_type}" for one in found) or "no TPU nodes"
-    return _need("tpu-slices", BOTH, facts.tpu_nodes, ok=bool(found), detail=detail, fix=_by_xpk(place, "create"))
+    return _need("tpu-slices", MODES, facts.tpu_nodes, ok=bool(found), detail=detail, fix=_by_xpk(place, "create"))
 
 
 def _need_output(name: str, place: Place) -> ModeNeed:
     detail = place.output or "no output: every workload must name its bucket"
     fix = f"Set output: gs://my-bucket/runs in the place {name} of places.yaml."
-    return _need("output", BOTH, None, ok=place.output is not None, detail=detail, fix=fix)
+    return _need("output", MODES, None, ok=place.output is not None, detail=detail, fix=fix)
 
 
 def _head_nodes(place: Place, facts: PlaceFacts) -> ModeNeed:
@@ -157,7 +156,7 @@ def _head_nodes(place: Place, facts: PlaceFacts) -> ModeNeed:
     label = ", ".join(f"{key}={value}" for key, value in POOL.items())
     detail = f"{len(fitting)} nodes for Pathways heads ({label})" if fitting else f"no node with {label}"
     fix = _by_xpk(place, "create-pathways")
-    return _need("head-nodes", PATHWAYS, facts.cpu_nodes, ok=bool(fitting), detail=detail, fix=fix)
+    return _need("head-nodes", WITH_HEAD, facts.cpu_nodes, ok=bool(fitting), detail=detail, fix=fix)
 
 
 def _head_quota(place: Place, facts: PlaceFacts) -> ModeNeed:
@@ -167,7 +166,7 @@ def _head_quota(place: Place, facts: PlaceFacts) -> ModeNeed:
     lacking = [resource for resource in WANTED if resource not in covered]
     detail = f"no quota for {' and '.join(lacking)}" if lacking else f"quota for {' and '.join(WANTED)}"
     fix = _by_xpk(place, "create-pathways")
-    return _need("head-quota", PATHWAYS, unseen, ok=not lacking, detail=detail, fix=fix)
+    return _need("head-quota", WITH_HEAD, unseen, ok=not lacking, detail=detail, fix=fix)
 
 
 def _covered(place: Place, facts: PlaceFacts) -> Iterator[str]:
@@ -186,9 +185,9 @@ def _servers(name: str, place: Place) -> Iterator[ModeNeed]:
     problems = tuple(server_problems(servers))
     for problem in problems:
         fix = f"{problem.fix} (place {name} of places.yaml)"
-        yield _need(problem.id, PATHWAYS, None, ok=False, detail=problem.message, fix=fix)
+        yield _need(problem.id, WITH_HEAD, None, ok=False, detail=problem.message, fix=fix)
     if not problems:
-        yield _need("pathways-servers", PATHWAYS, None, ok=True, detail=f"{own.proxy_image}, {own.scratch}")
+        yield _need("pathways-servers", WITH_HEAD, None, ok=True, detail=f"{own.proxy_image}, {own.scratch}")
 
 
 def _need(

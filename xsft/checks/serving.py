@@ -9,7 +9,7 @@ from xsft.catalog.serving import GIB, ServingShape, serving_shape_for, serving_s
 from xsft.facts import Facts
 from xsft.image.reference import is_pinned
 from xsft.launchers.serving import attention_heads, weights_bytes
-from xsft.naming import run_name_limit, stage_name
+from xsft.naming import job_name_limit, stage_name
 from xsft.problems import Problem, error
 from xsft.serving.inputs import BUCKET
 from xsft.spec.base import Value
@@ -120,7 +120,7 @@ def _other(fitting: list[ServingShape]) -> str:
 
 
 def _check_server_name(run: Run) -> Iterator[Problem]:
-    name, limit = stage_name(run_name=run.run_name, stage="serve"), run_name_limit(mode="mcjax", num_slices=1, hosts=1)
+    name, limit = stage_name(run_name=run.run_name, stage="serve"), job_name_limit()
     if len(name) > limit:
         message = f"{name!r} has {len(name)} characters; the name of a server may have {limit}."
         yield error("serve-name", "name", message, "Use a shorter name: --run-name NAME.")

@@ -70,7 +70,7 @@ def run_time(run: Run, *, fit: KnownStep | None, paces: Sequence[MeasuredPace] =
 
 def _bound(run: Run, keys: Mapping[str, Value], fit: KnownStep | None) -> StepBound | None:
     tokens = _tokens_per_device(keys)
-    if run.spec.on_this_machine or run.slice is None or tokens is None:
+    if run.spec.on_this_machine or run.slice is None or tokens is None or trainer_of(run).STEP is None:
         return None
     if fit is not None and not fit.derived and fit.entry.work is not None:
         return compiled_bound(fit.entry.work, tpu=run.slice, tokens=tokens)

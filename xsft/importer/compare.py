@@ -10,7 +10,7 @@ from xsft.checks.trainer_keys import FIELD_OF
 from xsft.importer.keys import removed_keys
 from xsft.importer.notes import Notes
 from xsft.importer.values import same
-from xsft.modes import mode_module
+from xsft.modes import is_mode_key, mode_module
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainers.arguments import yaml_value
@@ -62,6 +62,6 @@ def _why_added(key: str, run: Run) -> str:
 
 
 def _why_other(key: str, run: Run) -> str:
-    if key in mode_module("pathways").TRAINER_KEYS:
+    if is_mode_key(key):
         return f"{run.mode.value} mode determines it"
     return "the workload's field has this form"

@@ -16,7 +16,7 @@ from xsft.importer.cluster import Tree
 from xsft.importer.environment import STAND_IN_SECRET, WHY_REFERENCE
 from xsft.importer.notes import Notes
 from xsft.importer.values import leaves, read_value
-from xsft.modes import mode_module
+from xsft.modes import is_mode_key, mode_module
 from xsft.naming import ModeName
 from xsft.problems import error
 from xsft.spec.base import Value
@@ -93,7 +93,7 @@ def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, tail: bool, ex
     has_eval = _is_positive(given.get("eval_interval"))
     has_lora = given.get("lora.enable_lora") is True and all(key in given for key in _LORA_KEYS)
     for index, (key, value) in enumerate(given.items()):
-        if key in mode_module("pathways").TRAINER_KEYS or key == "run_name":
+        if is_mode_key(key) or key == "run_name":
             continue
         if (tail and index > last) or not _put_key(tree, key, value, has_eval=has_eval, has_lora=has_lora, exact=exact):
             overrides[key] = value

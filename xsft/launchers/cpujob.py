@@ -19,7 +19,7 @@ from xsft.export.plan import ExportPlan
 from xsft.launchers.encoding import encode_command
 from xsft.launchers.export_notes import exported_argv
 from xsft.launchers.pod_end import noted_end
-from xsft.naming import StageWork, jobset_name
+from xsft.naming import JOB_MODE, StageWork, jobset_name
 from xsft.spec.resolve import Mode, Run
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
@@ -71,8 +71,8 @@ class CpuJob(Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """Return the encoded command, as `xsft.launchers.xpk.command`. Raises ValueError if it cannot be sent."""
-        return encode_command(argv=self.process, env=(), mode="mcjax")
+        """Return the encoded command, as `xsft.launchers.command.command`. Raises ValueError if it cannot be sent."""
+        return encode_command(argv=self.process, env=(), mode=self.run.mode.value)
 
     @property
     def process(self) -> tuple[str, ...]:
@@ -139,8 +139,9 @@ def _container_notes(job: CpuJob, inputs: ConversionInputs) -> ContainerNotes:
 
 
 def job_run(run: Run, *, run_name: str, attempt: int, process: str) -> Run:
-    """Return the workload's run as a job of it: under another name, and in McJAX. `process`: how it runs there."""
-    name, mode = jobset_name(run_name=run_name, attempt=attempt), Mode(value="mcjax", reason=process)
+    """Return the workload's run as a job of it: under another name, and in the mode of jobs. `process`: how it
+    runs."""
+    name, mode = jobset_name(run_name=run_name, attempt=attempt), Mode(value=JOB_MODE, reason=process)
     return replace(run, run_name=run_name, attempt=attempt, jobset=name, mode=mode)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.launchers.audit import Expectation
+from xsft.launchers.command import command, proxy_args
 from xsft.launchers.encoding import RESTARTS, escape_expansion
 from xsft.launchers.jobset import (
     FAIL_JOBSET_RULE,
@@ -27,7 +28,6 @@ from xsft.launchers.labels import (
 )
 from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, RESTARTS_FROM, SPOT_LABEL
 from xsft.launchers.pointers import Item, Named, Pointer
-from xsft.launchers.xpk import command, proxy_args
 from xsft.spec.resolve import Run
 from xsft.trainers.shuffling import counted_seeds, reshuffles
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY, trainer_of

@@ -18,13 +18,17 @@ from xsft.spec.resolve import Run
 class XpkRendering(Struct, frozen=True, kw_only=True):
     """A rendering by xpk: the manifest is what xpk writes for this line."""
 
-    argv: tuple[str, ...]
+    xpk_argv: tuple[str, ...]
 
 
 class ReadyRendering(Struct, frozen=True, kw_only=True):
     """A manifest that the launcher rendered itself."""
 
     document: JsonValue
+
+    @property
+    def xpk_argv(self) -> None:
+        """Return None: no xpk line renders it."""
 
 
 Rendering = XpkRendering | ReadyRendering

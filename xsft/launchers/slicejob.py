@@ -48,8 +48,9 @@ class SliceJob(Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """Return the encoded command, as `xsft.launchers.xpk.command`. Raises ValueError if it cannot be sent."""
-        return encode_command(argv=self.argv, env=trainer_of(self.run).command_env(self.run), mode="mcjax")
+        """Return the encoded command, as `xsft.launchers.command.command`. Raises ValueError if it cannot be sent."""
+        env, mode = trainer_of(self.run).command_env(self.run), self.run.mode.value
+        return encode_command(argv=self.argv, env=env, mode=mode)
 
     @property
     def env(self) -> dict[str, str]:

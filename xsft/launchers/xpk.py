@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xsft.launchers.command import command, proxy_args
 from xsft.launchers.cpujob import CpuJob
-from xsft.launchers.encoding import CountedArgument, encode_command, encode_env_value
+from xsft.launchers.encoding import encode_env_value
 from xsft.launchers.launcher import XpkRendering
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- its answer as a launcher
 from xsft.launchers.slicejob import SliceJob
 from xsft.modes import mode_module
+from xsft.spec.model import DEFAULT_PRIORITY
 from xsft.spec.resolve import Run
-from xsft.trainers.shuffling import SEED, counted_seeds
 from xsft.trainers.trainer import trainer_of
 
-XPK_DEFAULT_PRIORITY = "medium"
 XPK_DEFAULT_TTL_S = 43200
 """xpk's default TTL in seconds. source: xpk@1.16.0 parser/workload.py; defaults are not repeated on the line."""
 
@@ -27,7 +27,7 @@ DRY_RUN_ZONE = "us-central1-a"
 
 
 def rendering(run: Run) -> XpkRendering:
-    return XpkRendering(argv=xpk_argv(run))
+    return XpkRendering(xpk_argv=xpk_argv(run))
 
 
 def cpu_rendering(job: CpuJob) -> XpkRendering:
@@ -37,14 +37,14 @@ def cpu_rendering(job: CpuJob) -> XpkRendering:
     on_a_node = (f"--docker-image={run.spec.image.ref}", f"--workload={run.jobset}", machine)
     what = _what(run) if job.on_tpu else on_a_node
     flags = (*_cluster_arguments(run), *what, *_priority_argument(run), *_cleanup_arguments(run), *_env(job.env))
-    return XpkRendering(argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
+    return XpkRendering(xpk_argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 
 
 def slice_rendering(job: SliceJob) -> XpkRendering:
     """Return the rendering of a job on the training's slices."""
     run = job.run
     flags = (*_cluster_arguments(run), *_what(run), *_flags(run), *_env(job.env))
-    return XpkRendering(argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
+    return XpkRendering(xpk_argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 
 
 def xpk_argv(run: Run) -> tuple[str, ...]:
@@ -52,22 +52,6 @@ def xpk_argv(run: Run) -> tuple[str, ...]:
     verb = mode_module(run.mode.value).XPK_VERB
     flags = (*_cluster_arguments(run), *_what(run), *_flags(run), *_env(trainer_of(run).container_env(run)))
     return ("xpk", "workload", verb, *flags, f"--command={command(run)}")
-
-
-def command(run: Run) -> str:
-    """Return the trainer's command line, encoded to survive xpk's YAML, Kubernetes' `$()` and bash."""
-    seeds, trainer = counted_seeds(run), trainer_of(run)
-    counted = CountedArgument(key=SEED, first=seeds.first, each=seeds.per_restart) if seeds else None
-    return encode_command(
-        argv=trainer.trainer_argv(run), env=trainer.command_env(run), mode=run.mode.value, counted=counted
-    )
-
-
-def proxy_args(run: Run) -> tuple[str, ...]:
-    """Return the arguments of the Pathways proxy: XLA flags act there (maxtext@0.2.5 benchmarks/maxtext_xpk_runner.py
-    _get_pathways_proxy_flags)."""
-    own = run.spec.pathways.proxy_args if run.spec.pathways else ()
-    return (*own, *run.spec.xla_flags)
 
 
 def _cluster_arguments(run: Run) -> Iterator[str]:
@@ -110,7 +94,7 @@ def _mcjax_flags(run: Run) -> Iterator[str]:
 
 
 def _priority_argument(run: Run) -> Iterator[str]:
-    if run.spec.priority != XPK_DEFAULT_PRIORITY:
+    if run.spec.priority != DEFAULT_PRIORITY:
         yield f"--priority={run.spec.priority}"
 
 

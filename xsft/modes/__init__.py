@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from xsft.modes import mcjax, pathways
-from xsft.naming import ModeName
+from xsft.naming import MODES, ModeName
 
 
 class ModeModule(Protocol):
@@ -20,6 +20,8 @@ class ModeModule(Protocol):
     """Name of the replicated job whose container runs the trainer."""
     TRAINER_ENV: tuple[tuple[str, str], ...]
     RESERVED_ENV: frozenset[str]
+    READS_OCDBT: bool
+    """Whether it reads checkpoints with OCDBT or zarr v3."""
 
     @property
     def TRAINER_KEYS(self) -> Mapping[str, bool]: ...  # noqa: N802 - a constant of the module, read-only here
@@ -31,3 +33,13 @@ def mode_module(mode: ModeName) -> ModeModule:
             return mcjax
         case "pathways":
             return pathways
+
+
+def is_mode_key(key: str) -> bool:
+    """Return whether a mode decides this key of the trainer."""
+    return any(key in mode_module(mode).TRAINER_KEYS for mode in MODES)
+
+
+def mode_reserving(variable: str) -> ModeName | None:
+    """Return the mode that reserves this environment variable; None if no mode does."""
+    return next((mode for mode in MODES if variable in mode_module(mode).RESERVED_ENV), None)

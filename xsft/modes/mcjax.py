@@ -17,3 +17,5 @@ TRAINER_ENV: tuple[tuple[str, str], ...] = ()
 
 RESERVED_ENV = frozenset[str]()
 """Environment variables that xpk sets in the trainer's container."""
+
+READS_OCDBT = True

@@ -20,6 +20,8 @@ TRAINER_KEYS = MappingProxyType(
 source: pathwaysutils@0.1.13 persistence/orbax_handler.py ("OCDBT not supported for Pathways.")
 """
 
+READS_OCDBT = False
+
 TRAINER_ENV: tuple[tuple[str, str], ...] = (
     ("JAX_PLATFORMS", "proxy"),
     ("JAX_BACKEND_TARGET", "grpc://127.0.0.1:29000"),

@@ -24,7 +24,7 @@ from xsft.launchers.labels import (
     WORK_LABEL,
 )
 from xsft.modes import mode_module
-from xsft.naming import ModeName, attempt_of_jobset
+from xsft.naming import MODES, ModeName, attempt_of_jobset
 from xsft.reading.lenient import count, mapping, rows, text, texts, whole
 from xsft.states.model import SERVER_JOB, Condition, ReplicatedJob, RunObject
 from xsft.targets import launcher_named
@@ -35,8 +35,6 @@ XPK_LABEL = "xpk.google.com/workload"
 ACCELERATOR = "cloud.google.com/gke-tpu-accelerator"
 TOPOLOGY = "cloud.google.com/gke-tpu-topology"
 MANAGER_LABEL = "app.kubernetes.io/managed-by"
-
-MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
 
 _ARGUMENT = r"(?<![\w.$-]){}=([^\s'\";&|)]*)"
 _STEPS = re.compile(_ARGUMENT.format("steps"))

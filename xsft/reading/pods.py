@@ -11,7 +11,8 @@ from xsft.aliases import JsonObject
 from xsft.launchers.jobset import TRAINER_CONTAINER
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT, RUN_LABEL, WORK_LABEL
 from xsft.modes import mode_module
-from xsft.reading.jobsets import MODES, conditions_of
+from xsft.naming import MODES, ModeName
+from xsft.reading.jobsets import conditions_of
 from xsft.reading.lenient import count, mapping, rows, text, whole
 from xsft.serving.inputs import CONTAINER, COPIER
 from xsft.states.model import SERVER_JOB, Container, Pod, RunObject
@@ -95,10 +96,19 @@ def first_hosts_selector(jobsets: Iterable[str]) -> str:
 
 def trainer_job(jobset: RunObject) -> str | None:
     """Return the replicated job whose first pod prints the steps; the first one of a JobSet of unknown origin."""
-    known = next((mode for mode in MODES if mode == jobset.mode), None)
-    if known:
-        return mode_module(known).TRAINER_JOB
+    if mode := _known_mode(jobset):
+        return mode_module(mode).TRAINER_JOB
     return jobset.jobs[0].name if jobset.jobs else None
+
+
+def slice_job(jobset: RunObject) -> str | None:
+    """Return the replicated job of the slices; the trainer's for a JobSet of unknown origin."""
+    mode = _known_mode(jobset)
+    return mode_module(mode).REPLICATED_JOB if mode else trainer_job(jobset)
+
+
+def _known_mode(jobset: RunObject) -> ModeName | None:
+    return next((mode for mode in MODES if mode == jobset.mode), None)
 
 
 def prints_steps(pod: Pod, jobset: RunObject) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from xsft.naming import RowOrder
 from xsft.problems import Problem
 from xsft.records.where import ClusterAddress as ClusterAddress  # noqa: PLC0414 -- re-exported
-from xsft.targets import Targeted
+from xsft.targets import THIS_MACHINE, Targeted
 
 SCHEMA = "xsft.record/1"
 
@@ -156,7 +156,7 @@ class Record(Targeted):
     """The canonical JSON that the digest is computed from (`spec.digest.canonical`)."""
     steps: int = 0
     """Steps requested."""
-    target: str = "local"
+    target: str = THIS_MACHINE
     """`xpk`, `local`, or a target of a newer xsft."""
     mode: str | None = None
     output: str | None = None

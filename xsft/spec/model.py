@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
+from xsft.naming import ModeName
 from xsft.spec import forms
 from xsft.spec.base import DnsLabel, EnvName, Section, StoragePath, Value
 from xsft.spec.place import Place
@@ -24,7 +25,7 @@ from xsft.spec.sections import (
     Train,
 )
 from xsft.spec.stages import Stages
-from xsft.targets import Targeted, targets
+from xsft.targets import FIRST, Targeted, targets
 from xsft.training import DEFAULT_TRAINER, trainers
 
 RunName = Annotated[str, StringConstraints(pattern=forms.NAME, max_length=40)]
@@ -32,6 +33,8 @@ RunName = Annotated[str, StringConstraints(pattern=forms.NAME, max_length=40)]
 
 Priority = Literal["very-low", "low", "medium", "high", "very-high"]
 """xpk's PriorityClasses: 100, 250, 500, 750, 1000 (xpk@1.16.0 core/kueue_manager.py)."""
+DEFAULT_PRIORITY: Priority = "medium"
+"""xpk's own default (xpk@1.16.0 parser/workload.py)."""
 
 
 class Overrides(Section):
@@ -74,10 +77,10 @@ class WorkloadSpec(Targeted, Section):
     """Name of the run, its output folder and its JobSet. If you submit the same name again, the run resumes."""
     run_name_suffix: Literal["none", "date", "commit"] = "none"
     """Suffix of the run's name: the date (`-20261121`) or the git commit (`-1a2b3c4`)."""
-    mode: Literal["mcjax", "pathways", "auto"] = "auto"
+    mode: Literal[ModeName, "auto"] = "auto"
     """How JAX controls the hosts. `auto`: Pathways if the workload has a pathways section, else McJAX; the plan shows
     the mode and the reason."""
-    target: TargetName = "xpk"
+    target: TargetName = FIRST
     """Where the run executes: on a cluster (`xpk`) or on this machine (`local`)."""
     trainer: TrainerName = DEFAULT_TRAINER
     """Training program. `sft`: MaxText's supervised fine-tuning."""
@@ -101,7 +104,7 @@ class WorkloadSpec(Targeted, Section):
     """Kueue LocalQueue; if unset, the place's."""
     namespace: DnsLabel | None = None
     """Kubernetes namespace; if unset, the place's."""
-    priority: Priority = "medium"
+    priority: Priority = DEFAULT_PRIORITY
     """Kubernetes PriorityClass; xpk creates these five."""
     ttl_seconds_after_finished: int = Field(default=43200, ge=0, le=2**31 - 1)
     """Seconds after which a finished JobSet is deleted; xpk's default is 12 hours."""

@@ -24,7 +24,7 @@ from xsft.conversion.inputs import (
     number_of,
 )
 from xsft.facts import Facts, ImageFacts
-from xsft.naming import ModeName, jobset_name
+from xsft.naming import ModeName, jobset_name, single_controller
 from xsft.problems import Problem, error
 from xsft.spec.base import Value
 from xsft.spec.model import WorkloadSpec
@@ -47,11 +47,7 @@ class Mode(Struct, frozen=True, kw_only=True):
     @property
     def single_controller(self) -> bool:
         """Return whether one process on a head pod drives all chips, through servers with images of their own."""
-        match self.value:
-            case "mcjax":
-                return False
-            case "pathways":
-                return True
+        return single_controller(self.value)
 
 
 class PathwaysServers(Struct, frozen=True, kw_only=True):

@@ -21,10 +21,12 @@ TUNABLE = ("per_device_batch_size", "max_target_length", "weight_dtype")
 
 
 def step_to_compile(run: Run) -> StepToCompile | None:
-    """Return the step; None for a run of this machine, one without a slice, or one of no valid length."""
-    keys = trainer_of(run).trainer_keys(run)
+    """Return the step; None for a run of this machine, one without a slice, one of no valid length, or a trainer whose
+    step is not compiled."""
+    trainer = trainer_of(run)
+    keys = trainer.trainer_keys(run)
     tokens = target_length(keys)
-    if run.spec.on_this_machine or run.slice is None or tokens is None:
+    if run.spec.on_this_machine or run.slice is None or tokens is None or trainer.STEP is None:
         return None
     return StepToCompile(
         topology=compiler_name(run.slice),

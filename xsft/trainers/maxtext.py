@@ -23,6 +23,8 @@ from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 MODULES = frozenset({"MaxText.sft.sft_trainer", "maxtext.trainers.post_train.sft.train_sft"})
 """Modules of SFT in the layouts legacy and current. Another module of MaxText (RL, pre-training) reads other keys."""
 
+STEP: str | None = "sft"
+
 WEIGHTS = "model_params"
 """Folder of the weights in a checkpoint. source: google-tunix@0.1.7 sft/checkpoint_manager.py."""
 

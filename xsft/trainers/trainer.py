@@ -24,6 +24,8 @@ class Trainer(Protocol):
 
     MODULES: frozenset[str]
     """Every module that it starts; a release with another module is not planned."""
+    STEP: str | None
+    """Its step in the verdicts of the TPU compiler (`CompilerVerdict.step`); None if `xsft fit` cannot compile it."""
     WEIGHTS: str
     """Folder of a saved step that holds the trained weights."""
 

@@ -31,7 +31,8 @@ def needed_step(file: str, run: Run) -> StepToCompile:
     step = step_to_compile(run)
     if step is None:
         message = (
-            f"{run.run_name} has no TPU step to compile: it runs on this machine, or has no tpu or no valid length."
+            f"{run.run_name} has no TPU step to compile: it runs on this machine, has no tpu or no valid length, or "
+            f"its trainer ({run.spec.trainer}) is not compiled."
         )
         fix = "Give a workload with target: xpk and a TPU type that `xsft check` accepts."
         wrong = _wrong_type(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.effects.runs.logstream import ProcessRole
 from xsft.errors import UsageError
-from xsft.reading.pods import trainer_job
+from xsft.reading.pods import slice_job, trainer_job
 from xsft.states.model import RunObject
 
 
@@ -21,7 +21,7 @@ def chosen_roles(
         return all_roles(jobset)
     if (slice_index, host) == (None, None):
         return (ProcessRole(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0),)
-    slices = [role for role in all_roles(jobset) if role.replicated_job == _slice_job(jobset)]
+    slices = [role for role in all_roles(jobset) if role.replicated_job == slice_job(jobset)]
     wanted = [role for role in slices if slice_index in (None, role.slice_index)]
     hosts = [role for role in wanted if (every and host is None) or role.host == (host or 0)]
     if slice_index is None:
@@ -47,23 +47,13 @@ def role_text(jobset: RunObject, role: ProcessRole) -> str:
     """Return the process as text: `head`, `server`, or `slice 1 host 37`."""
     if jobset.serves:
         return role.replicated_job
-    if role.replicated_job == _slice_job(jobset):
+    if role.replicated_job == slice_job(jobset):
         return f"slice {role.slice_index} host {role.host}"
     return "head" if role.replicated_job == trainer_job(jobset) else role.replicated_job
 
 
-def _slice_job(jobset: RunObject) -> str:
-    """Return the replicated job of the slices: the trainer's own in McJAX, the workers' under Pathways."""
-    trainer = trainer_job(jobset) or ""
-    match jobset.mode:
-        case "pathways":
-            return next((job.name for job in jobset.jobs if job.name != trainer), trainer)
-        case _:
-            return trainer
-
-
 def _hosts(jobset: RunObject, job: str) -> int:
-    if jobset.serves or job != _slice_job(jobset):
+    if jobset.serves or job != slice_job(jobset):
         return 1  # a server has one machine, whatever slices of its topology have
     try:
         return parse_tpu_type(jobset.tpu).hosts if jobset.tpu else 1

@@ -9,6 +9,7 @@ import shlex
 
 from xsft.actions.runs.log_request import STREAMS
 from xsft.commands.arguments import a_name, add_json, duration
+from xsft.naming import MODES
 from xsft.states.names import WORDS
 from xsft.states.waiting import Goal, parse_goal
 
@@ -33,7 +34,7 @@ def status_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STATE",
         help=f"show only these states (repeatable): {', '.join(WORDS)}",
     )
-    parser.add_argument("--mode", choices=("mcjax", "pathways"), help="show only this mode")
+    parser.add_argument("--mode", choices=MODES, help="show only this mode")
     parser.add_argument("--watch", action="store_true", help="refresh in place until Ctrl-C")
     parser.add_argument("--every", type=duration, metavar="TIME", help="interval of --watch (default: 5s)")
     add_where(parser)

@@ -6,6 +6,7 @@ import argparse
 
 from xsft.commands.arguments import add_files, add_json, add_offline, add_settings, duration
 from xsft.commands.arguments.runs import add_timing
+from xsft.naming import MODES
 from xsft.stages.stage import STAGES
 
 BUDGET_S = 1800.0
@@ -128,9 +129,7 @@ def init_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write a workload for this machine, with a tiny model and data that are part of xsft",
     )
-    kind.add_argument(
-        "--mode", choices=("mcjax", "pathways"), default="mcjax", help="how JAX controls hosts (default: %(default)s)"
-    )
+    kind.add_argument("--mode", choices=MODES, default="mcjax", help="how JAX controls hosts (default: %(default)s)")
 
 
 def import_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from xsft.effects.machine.signals import as_ctrl_c
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.records.document import to_json
 from xsft.records.model import Attempt, Outcome, Record
+from xsft.targets import THIS_MACHINE
 from xsft.trainers.record import complete_record
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ def stage_record(run: StageRun) -> Record:
         run_name=run.run_name,
         spec_digest=run.digest,
         spec={run.key: dict(run.inputs)},
-        target="local",
+        target=THIS_MACHINE,
         output=run.output,
         attempts=tuple(map(_killed, before.attempts)) if before else (),
     )

@@ -24,6 +24,7 @@ from xsft.records import LOCAL_RECORD
 from xsft.records.document import read_record
 from xsft.records.model import Record
 from xsft.states.model import Observation, Progress, Recorded, Unread
+from xsft.targets import THIS_MACHINE
 from xsft.trainers.progress import LoggedLine, progress_of
 
 LOCK = "lock"
@@ -48,7 +49,7 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
     own = folder / FOLDER
     seen = Observation(
         run_name=entry.run_name,
-        target="local",
+        target=THIS_MACHINE,
         observed_at=now,
         mode=entry.mode,
         output=entry.output,
