@@ -18,10 +18,9 @@ from xsft.actions.runs.compare import compare_world, curves_of
 from xsft.actions.runs.explain import explained, why_world
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.logs import found_lines, logs_world
+from xsft.actions.runs.selection import runs_of
 from xsft.actions.runs.waiting import WaitLimits, row_of_waited, wait_for
 from xsft.effects.runs.losses import LossCurve
-from xsft.effects.runs.runs import Runs, runs_for
-from xsft.effects.runs.sources import PlaceQuery
 from xsft.problems import Problem
 from xsft.run_query import look, pick, query_of
 from xsft.states.folding import RowFilter
@@ -53,11 +52,11 @@ def status(
     Without a place or a context it reads all of places.yaml, the clusters of runs submitted from here, and this
     machine. Raises UsageError for a name that no run has, Unreachable if nothing could be read.
     """
-    place_query = PlaceQuery(place=place, context=context, namespace=namespace)
-    query = query_of(runs_for(place_query, names=runs, everything=everything))
+    found = runs_of(runs, place=place, context=context, namespace=namespace, everything=everything)
+    query = query_of(found)
     query = replace(query, wanted=RowFilter(runs=tuple(runs), everything=everything))
-    found, rows = look(query)
-    return Statuses(runs=pick(query, rows, found), problems=found.problems)
+    reading, rows = look(query)
+    return Statuses(runs=pick(query, rows, reading), problems=reading.problems)
 
 
 def why(
@@ -69,7 +68,7 @@ def why(
     namespace: str | None = None,
 ) -> Explanation:
     """Return the most likely cause of the run's state, with its evidence, the next step, and other findings."""
-    runs = _runs(run, place=place, context=context, namespace=namespace)
+    runs = runs_of((run,), place=place, context=context, namespace=namespace)
     return explained(run, world=why_world(runs), attempt=attempt).explanation
 
 
@@ -90,7 +89,7 @@ def wait(
     ValueError for another word in `until`.
     """
     goal = parse_goal(until)
-    query, clock = changes_of(_runs(run, place=place, context=context, namespace=namespace))
+    query, clock = changes_of(runs_of((run,), place=place, context=context, namespace=namespace))
     patience = WaitLimits(timeout_s=timeout_s, poll_s=poll_s, began_at=clock.monotonic())
     waited = wait_for(run, goal=goal, query=query, patience=patience, clock=clock, say=say)
     return row_of_waited(run, goal, waited)
@@ -111,7 +110,7 @@ def logs(
 
     `every`: of all its processes, 8 at most.
     """
-    runs = _runs(run, place=place, context=context, namespace=namespace)
+    runs = runs_of((run,), place=place, context=context, namespace=namespace)
     request = LogRequest(every=every, tail=tail, follow=follow, attempt=attempt)
     return found_lines(run, asked=request, world=logs_world(runs), timestamps=False).lines
 
@@ -123,7 +122,7 @@ def cancel(
 
     A run that has ended gives `action="nothing"`.
     """
-    runs = _runs(run, place=place, context=context, namespace=namespace)
+    runs = runs_of((run,), place=place, context=context, namespace=namespace)
     return cancelled(run, world=cancel_world(runs), agree=lambda _about: None)
 
 
@@ -131,10 +130,5 @@ def compare(
     runs: Sequence[str], *, place: str | None = None, context: str | None = None, namespace: str | None = None
 ) -> tuple[LossCurve, ...]:
     """Return the losses of each run by step, in the order given. Raises Unknown if no run has one."""
-    found = _runs(*runs, place=place, context=context, namespace=namespace)
+    found = runs_of(runs, place=place, context=context, namespace=namespace)
     return curves_of(tuple(dict.fromkeys(runs)), world=compare_world(found))[0]
-
-
-def _runs(*names: str, place: str | None, context: str | None, namespace: str | None) -> Runs:
-    place_query = PlaceQuery(place=place, context=context, namespace=namespace)
-    return runs_for(place_query, names=names, everything=True)

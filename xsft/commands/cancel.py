@@ -21,10 +21,12 @@ from xsft.errors import Refused
 from xsft.screen.asking import at_terminal, confirm
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.progress import spinning
 
 
 def run(args: argparse.Namespace) -> int:
-    world = cancel_world(runs_of(args, args.run), confirm=confirm if at_terminal() else None)
+    runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
+    world = cancel_world(runs, confirm=confirm if at_terminal() else None, waiting=partial(spinning, "cancel"))
     return cancel(args.run, world=world, yes=args.yes, json=args.json)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from xsft import api
 from xsft.actions.environments import engine_environment, maxtext_machine
-from xsft.actions.runs.waiting import print_to_stderr
 from xsft.actions.weights.export import intended, refuse_engine
 from xsft.actions.weights.export_on_cluster import export_cluster, no_logits
 from xsft.effects.facts.exported import training_of
@@ -19,7 +18,7 @@ from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.screen.checkpoint_documents import EXPORT, export_fields
 from xsft.screen.documents import print_json
-from xsft.screen.progress import shown
+from xsft.screen.progress import print_to_stderr, shown
 from xsft.trainers.export import ExportRequest, TrainedRun
 
 WORKLOADS = (".yaml", ".yml")

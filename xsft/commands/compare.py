@@ -19,6 +19,7 @@ from xsft.problems import Problem, note, warning
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.loss_plot import LETTERS, PictureFormat, comparison_picture, terminal_comparison
+from xsft.screen.progress import spinning
 from xsft.spec.keypath import printable
 from xsft.trainers.record import all_differences
 
@@ -28,7 +29,7 @@ NAMES = frozenset({"name", "run_name", "run_name_suffix", "output"})
 
 def run(args: argparse.Namespace) -> int:
     target = Path(args.output) if args.output else None
-    runs = runs_of(args, *args.runs)
+    runs = runs_of(args.runs, place=args.place, context=args.context, namespace=args.namespace)
     return compare(tuple(dict.fromkeys(args.runs)), world=compare_world(runs), target=target, json=args.json)
 
 
@@ -40,7 +41,9 @@ def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, j
     _refuse_odd(names, target)
     if target is not None:
         refuse_unless_free(target, instead="without -o it only draws in the terminal")
-    curves, doubtful = curves_of(names, world)
+    with spinning("compare", "reading the losses") as say:
+        world.query.listen(say)
+        curves, doubtful = curves_of(names, world)
     problems = (*_losses_unread(curves), *_read_again(curves), *doubtful)
     print_problems(() if json else problems)
     if target is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from typing import TextIO
 
 from xsft.actions.runs.log_request import LogRequest
@@ -15,17 +16,17 @@ from xsft.actions.runs.logs import (
     write_lines,
 )
 from xsft.actions.runs.selection import runs_of
-from xsft.actions.runs.waiting import print_to_stderr
 from xsft.commands.arguments.runs import where_text
 from xsft.effects.machine import clock
 from xsft.effects.machine.streams import with_controls
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
+from xsft.screen.progress import print_to_stderr, spinning
 from xsft.states.model import Observation
 from xsft.states.moments import before
 
 
 def run(args: argparse.Namespace) -> int:
-    runs = runs_of(args, args.run)
+    runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
     request = LogRequest(
         slice_index=args.slice,
         host=args.host,
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         follow=args.follow,
         attempt=args.attempt,
     )
-    world = logs_world(runs, say=print_to_stderr)
+    world = logs_world(runs, say=print_to_stderr, waiting=partial(spinning, "logs"))
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
         stdout = with_controls(sys.stdout) if args.raw else sys.stdout
         return logs(args.run, asked=request, world=world, timestamps=args.timestamps, stdout=stdout)

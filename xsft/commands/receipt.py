@@ -25,7 +25,7 @@ read."""
 
 
 def run(args: argparse.Namespace) -> int:
-    runs = runs_of(args, args.run)
+    runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
     return print_receipt(args.run, query=query_of(runs), read=partial(read_receipt, runs), json=args.json)
 
 

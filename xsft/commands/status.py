@@ -31,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--watch and --json: --json prints one document and ends.", fix="Use one of them.")
     if args.every is not None and not args.watch:
         raise UsageError("--every needs --watch.", fix="Add --watch, or omit --every.")
-    query = replace(query_of(runs_of(args, *args.runs, everything=args.all)), wanted=wanted_of(args))
+    runs = runs_of(args.runs, place=args.place, context=args.context, namespace=args.namespace, everything=args.all)
+    query = replace(query_of(runs), wanted=wanted_of(args))
     if args.watch:
         from xsft.screen.status_watch import EVERY_S, watch
 

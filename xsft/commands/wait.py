@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
 
 from xsft.actions.runs.changes import changes_of
 from xsft.actions.runs.receipts import record_wait_end
 from xsft.actions.runs.selection import runs_of
-from xsft.actions.runs.waiting import Waited, WaitLimits, in_time, report_wait, wait_and_report
+from xsft.actions.runs.waiting import Clock, RecordWait, Waited, WaitLimits, error_of, in_time, noted, wait_for
 from xsft.commands.arguments.runs import where_text
 from xsft.effects.machine import clock
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
+from xsft.errors import XsftError
+from xsft.run_query import RunQuery
+from xsft.screen.documents import print_json
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.progress import print_to_stderr
+from xsft.screen.run_documents import run_document
+from xsft.states.rows import state_line
+from xsft.states.waiting import Goal
 
 
 def run(args: argparse.Namespace) -> int:
     patience = WaitLimits(timeout_s=args.timeout, poll_s=args.poll, began_at=clock.monotonic())
     with when_interrupted(goes_on(args.run, where=where_text(args))):
-        runs = in_time(partial(runs_of, args, args.run), args.timeout)  # connects if a place or context is named
+        where = {"place": args.place, "context": args.context, "namespace": args.namespace}
+        runs = in_time(partial(runs_of, (args.run,), **where), args.timeout)  # connects if a place or context is named
         if runs is None:
             never = Waited(outcome="unreachable", row=None, seconds=args.timeout)
             return report_wait(args.run, goal=args.goal, waited=never, json=args.json)
@@ -31,3 +44,50 @@ def run(args: argparse.Namespace) -> int:
             json=args.json,
             record=partial(record_wait_end, runs),
         )
+
+
+def wait_and_report(
+    name: str,
+    *,
+    goal: Goal,
+    query: RunQuery,
+    patience: WaitLimits,
+    clock: Clock,
+    json: bool,
+    record: RecordWait = lambda _row: (),
+) -> int:
+    """Wait for the goal and return 0 if it was reached.
+
+    Raises RunFailed, TimedOut, Unknown or Unreachable if not; under `json` the document is printed, and the exit status
+    returned instead.
+    """
+    waited = wait_for(name, goal=goal, query=query, patience=patience, clock=clock, say=print_to_stderr)
+    return report_wait(name, goal=goal, waited=replace(waited, problems=noted(waited, record)), json=json)
+
+
+def report_wait(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
+    """Report the result of waiting, with the exit status and errors of `wait_and_report`."""
+    failed = error_of(name, goal, waited)
+    if json:
+        _print_wait(name, goal, waited, failed)
+        print_problems((*waited.problems, *(failed.problems if failed else ())))
+        return failed.exit_status if failed else 0
+    print_problems(waited.problems)
+    if failed:
+        raise failed
+    if waited.row is not None:
+        sys.stdout.write(f"{state_line(waited.row)}\n")
+    return 0
+
+
+def _print_wait(name: str, goal: Goal, waited: Waited, failed: XsftError | None) -> None:
+    document: dict[str, Any] = {
+        "run_name": waited.row.run_name if waited.row else name,
+        "for": goal.text,
+        "outcome": waited.outcome,
+        "waited_s": round(waited.seconds, 1),
+        "run": run_document(waited.row) if waited.row else None,
+        "problems": problem_documents((*waited.problems, *(failed.problems if failed else ()))),
+        "exit_status": failed.exit_status if failed else 0,
+    }
+    print_json("wait", document)

@@ -17,6 +17,7 @@ from xsft.actions.runs.explain import (
 from xsft.actions.runs.selection import runs_of
 from xsft.errors import Unknown
 from xsft.screen.documents import print_json
+from xsft.screen.progress import spinning
 from xsft.screen.why_text import why_lines
 from xsft.states.evidence import Evidence
 from xsft.states.rows import Row
@@ -25,12 +26,15 @@ from xsft.trainers.plain import bare_text
 
 
 def run(args: argparse.Namespace) -> int:
-    return why(args.run, world=why_world(runs_of(args, args.run)), attempt=args.attempt, json=args.json)
+    runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
+    return why(args.run, world=why_world(runs), attempt=args.attempt, json=args.json)
 
 
 def why(name: str, *, world: WhyWorld, attempt: int | None = None, json: bool) -> int:
     """Print the explanation; return 0, or 8 if the state is unknown. Raises as `explained`."""
-    found = explained(name, world=world, attempt=attempt)
+    with spinning("why", "asking the clusters") as say:
+        world.query.listen(say)
+        found = explained(name, world=world, attempt=attempt)
     status = Unknown.exit_status if found.explanation.state == "unknown" else 0
     if json:
         _print_explanation(found.row, found.evidence, found.explanation, status)

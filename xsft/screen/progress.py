@@ -66,3 +66,8 @@ def spinning(title: str, line: str) -> Iterator[Callable[[str], None]]:
     with shown(title) as say:
         say(line)
         yield say
+
+
+def print_to_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from xsft.actions.pipeline.cluster import ClusterCall, SharedIntent
 from xsft.actions.pipeline.serving_wait import confirm_server, stop_line, wait_for_server
-from xsft.actions.runs.waiting import print_to_stderr
 from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.records.records import record_store
@@ -19,6 +18,7 @@ from xsft.export.inputs import HF_PREFIX
 from xsft.launchers.serving_manifest import vllm_argv
 from xsft.naming import stage_name
 from xsft.screen.failure import print_problems
+from xsft.screen.progress import print_to_stderr
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 from xsft.stages.stage import Stage, StageEnd, StageFound, StageName, StagePlan

@@ -7,13 +7,13 @@ from typing import Literal
 
 from msgspec import Struct
 
+from xsft.actions.listener import ShowWaiting, wait_silently
 from xsft.effects.cluster.delete import Deleted
 from xsft.effects.runs.runs import Runs
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused, Unreachable
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look_up, query_of
-from xsft.screen.progress import spinning
 from xsft.states.lookup import why_silent
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
 from xsft.states.model import Observation, RunObject
@@ -34,9 +34,12 @@ class CancelWorld(Struct, frozen=True, kw_only=True):
     """Reads the checkpoints of a run now. Raises nothing: what cannot be read is unknown."""
     confirm: Callable[[str], bool] | None
     """Asks the user; None without a terminal."""
+    waiting: ShowWaiting = wait_silently
 
 
-def cancel_world(runs: Runs, *, confirm: Callable[[str], bool] | None = None) -> CancelWorld:
+def cancel_world(
+    runs: Runs, *, confirm: Callable[[str], bool] | None = None, waiting: ShowWaiting = wait_silently
+) -> CancelWorld:
     """Return the world that asks the real clusters and this machine."""
     return CancelWorld(
         query=query_of(runs),
@@ -45,6 +48,7 @@ def cancel_world(runs: Runs, *, confirm: Callable[[str], bool] | None = None) ->
         record=runs.record_cancel,
         saved=runs.saved,
         confirm=confirm,
+        waiting=waiting,
     )
 
 
@@ -65,7 +69,7 @@ class Cancelled(Struct, frozen=True, kw_only=True):
 
 def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
     """Cancel the run and return what was done. Raises as `cancel`, and what `agree` raises."""
-    with spinning("cancel", "asking the clusters") as say:
+    with world.waiting("asking the clusters") as say:
         world.query.listen(say)
         hit = look_up(world.query, name)
     if hit.row.ended:
@@ -118,7 +122,7 @@ def _loss(seen: Observation, row: Row, world: CancelWorld) -> Loss:
     """Return what the run would lose. It reads the checkpoints, because the end of a log may not show the last save."""
     if not may_lose(row):
         return loss_of(row, SavedSteps())
-    with spinning("cancel", "looking for its checkpoints"):
+    with world.waiting("looking for its checkpoints"):
         return loss_of(row, world.saved(seen))
 
 

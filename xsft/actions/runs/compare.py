@@ -12,7 +12,6 @@ from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look, query_of
-from xsft.screen.progress import spinning
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import one_run, require_names
 from xsft.states.worth import doubts
@@ -31,12 +30,10 @@ def compare_world(runs: Runs) -> CompareWorld:
 
 def curves_of(names: Sequence[str], world: CompareWorld) -> tuple[tuple[LossCurve, ...], tuple[Problem, ...]]:
     """Return the curves, and warnings about runs that are not worth comparing."""
-    with spinning("compare", "reading the losses") as say:
-        world.query.listen(say)
-        found, rows = look(world.query)
-        require_names(names, rows, found)
-        hits = tuple(one_run(name, rows, found) for name in names)
-        curves = world.read(hits)
+    found, rows = look(world.query)
+    require_names(names, rows, found)
+    hits = tuple(one_run(name, rows, found) for name in names)
+    curves = world.read(hits)
     if not any(one.points for one in curves):
         why = "; ".join(f"{one.run_name}: {', '.join(one.problems) or 'no output yet'}" for one in curves)
         raise Unknown(f"No loss could be read for any of these runs: {why}.", fix="xsft status shows their state.")

@@ -12,7 +12,6 @@ from xsft.actions.runs.evidence import evidence_of, forgotten_attempt
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unreachable
 from xsft.run_query import RunQuery, look_up, query_of
-from xsft.screen.progress import spinning
 from xsft.states.causes import explain_state, found_of
 from xsft.states.evidence import Evidence
 from xsft.states.folding import FoldedRun
@@ -45,11 +44,9 @@ class Explained(Struct, frozen=True, kw_only=True):
 def explained(name: str, *, world: WhyWorld, attempt: int | None = None) -> Explained:
     """Return the explanation. Raises UsageError for a name that no run has or an attempt that never existed,
     Unreachable if the run's cluster does not answer."""
-    with spinning("why", "asking the clusters") as say:
-        world.query.listen(say)
-        hit = _submission(look_up(world.query, name), name=name, attempt=attempt, world=world)
-        _require_its_cluster(hit.seen, hit.row)
-        evidence = world.gather(hit)
+    hit = _submission(look_up(world.query, name), name=name, attempt=attempt, world=world)
+    _require_its_cluster(hit.seen, hit.row)
+    evidence = world.gather(hit)
     explanation = explain_state(evidence, now=world.query.now())
     _keep(hit, evidence, explanation, world)
     return Explained(row=hit.row, evidence=evidence, explanation=explanation)

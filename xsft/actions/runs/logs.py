@@ -8,6 +8,7 @@ from typing import TextIO
 
 from msgspec import Struct
 
+from xsft.actions.listener import ShowWaiting, wait_silently
 from xsft.actions.runs.attempts import attempt_of, no_attempt
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.log_roles import chosen_roles, role_text
@@ -18,7 +19,6 @@ from xsft.effects.runs.logs import LogLine, ProcessRole
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, Unreachable, UsageError, XsftError
 from xsft.run_query import RunQuery, look, look_up, query_of
-from xsft.screen.progress import spinning
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import silent, why_silent
 from xsft.states.model import Observation, RunObject
@@ -49,13 +49,21 @@ class LogsWorld(Struct, frozen=True, kw_only=True):
     say: Callable[[str], None] = lambda _line: None
     """Function that gets a line on how a followed run has ended."""
     pause: Callable[[float], None] = lambda _seconds: None
+    waiting: ShowWaiting = wait_silently
 
 
-def logs_world(runs: Runs, *, say: Callable[[str], None] = lambda _line: None) -> LogsWorld:
+def logs_world(
+    runs: Runs, *, say: Callable[[str], None] = lambda _line: None, waiting: ShowWaiting = wait_silently
+) -> LogsWorld:
     """Return the world that asks the real clusters and this machine."""
     sources = Logs(runs=runs, trouble=say)
     return LogsWorld(
-        query=query_of(runs), lines=sources.lines, local_lines=sources.local_lines, say=say, pause=clock.pause
+        query=query_of(runs),
+        lines=sources.lines,
+        local_lines=sources.local_lines,
+        say=say,
+        pause=clock.pause,
+        waiting=waiting,
     )
 
 
@@ -87,7 +95,7 @@ def found_lines(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: b
 
 
 def _find_run(name: str, world: LogsWorld) -> FoldedRun:
-    with spinning("logs", "asking the clusters") as say:
+    with world.waiting("asking the clusters") as say:
         world.query.listen(say)
         return look_up(world.query, name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xsft.effects.runs.runs import Runs, runs_at_place, runs_for
@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from xsft.steps import Planned
 
 
-def runs_of(args: argparse.Namespace, *names: str, everything: bool = True) -> Runs:
-    """Return the runs of these names (none: all), in the places that the arguments of `arguments.runs.add_where`
-    name.
+def runs_of(
+    names: Sequence[str], *, place: str | None, context: str | None, namespace: str | None, everything: bool = True
+) -> Runs:
+    """Return the runs of these names (none: all) in this place or context; None: in all of places.yaml, the clusters
+    of runs submitted from this machine, and this machine.
     """
-    place_query = PlaceQuery(place=args.place, context=args.context, namespace=args.namespace)
+    place_query = PlaceQuery(place=place, context=context, namespace=namespace)
     return runs_for(place_query, names=names, everything=everything)
 
 

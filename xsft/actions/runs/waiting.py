@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from xsft.aliases import ShowLine
 from xsft.effects.machine.parallel import start
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look
-from xsft.screen.documents import print_json
-from xsft.screen.failure import print_problems, problem_documents
-from xsft.screen.run_documents import run_document
 from xsft.spec.amounts import duration_text
 from xsft.states.folding import named
 from xsft.states.lookup import missing_run, one_run, runs_unread, silent
@@ -71,40 +66,6 @@ class Waited(Struct, frozen=True, kw_only=True):
     def goes_on(self) -> bool:
         """Return whether waiting ended while the run still runs."""
         return self.outcome == "ended" and self.row is not None and not self.row.ended
-
-
-def wait_and_report(
-    name: str,
-    *,
-    goal: Goal,
-    query: RunQuery,
-    patience: WaitLimits,
-    clock: Clock,
-    json: bool,
-    record: RecordWait = lambda _row: (),
-) -> int:
-    """Wait for the goal and return 0 if it was reached.
-
-    Raises RunFailed, TimedOut, Unknown or Unreachable if not; under `json` the document is printed, and the exit status
-    returned instead.
-    """
-    waited = wait_for(name, goal=goal, query=query, patience=patience, clock=clock, say=print_to_stderr)
-    return report_wait(name, goal=goal, waited=replace(waited, problems=noted(waited, record)), json=json)
-
-
-def report_wait(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
-    """Report the result of waiting, with the exit status and errors of `wait_and_report`."""
-    failed = error_of(name, goal, waited)
-    if json:
-        _print_wait(name, goal, waited, failed)
-        print_problems((*waited.problems, *(failed.problems if failed else ())))
-        return failed.exit_status if failed else 0
-    print_problems(waited.problems)
-    if failed:
-        raise failed
-    if waited.row is not None:
-        sys.stdout.write(f"{state_line(waited.row)}\n")
-    return 0
 
 
 def noted(waited: Waited, record: RecordWait) -> tuple[Problem, ...]:
@@ -257,21 +218,3 @@ def row_of_waited(name: str, goal: Goal, waited: Waited) -> Row:
     if waited.row is None:
         raise Unknown(f"Run {name} was not found.")
     return waited.row
-
-
-def print_to_stderr(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
-
-
-def _print_wait(name: str, goal: Goal, waited: Waited, failed: XsftError | None) -> None:
-    document: dict[str, Any] = {
-        "run_name": waited.row.run_name if waited.row else name,
-        "for": goal.text,
-        "outcome": waited.outcome,
-        "waited_s": round(waited.seconds, 1),
-        "run": run_document(waited.row) if waited.row else None,
-        "problems": problem_documents((*waited.problems, *(failed.problems if failed else ()))),
-        "exit_status": failed.exit_status if failed else 0,
-    }
-    print_json("wait", document)

@@ -16,12 +16,13 @@ from xsft.actions.runs.log_sources import Logs
 from xsft.actions.runs.logs import write_lines
 from xsft.actions.runs.receipts import record_wait_end
 from xsft.actions.runs.selection import runs_at
-from xsft.actions.runs.waiting import Clock, RecordWait, Waited, WaitLimits, noted, print_to_stderr, wait_for
+from xsft.actions.runs.waiting import Clock, RecordWait, Waited, WaitLimits, noted, wait_for
 from xsft.aliases import ShowLine
 from xsft.effects.machine.parallel import start
 from xsft.effects.submit.submission import Submission
 from xsft.errors import XsftError
 from xsft.run_query import RunQuery, look_up
+from xsft.screen.progress import print_to_stderr
 from xsft.screen.why_text import cause_lines, log_lines
 from xsft.states.causes import explain_state
 from xsft.states.evidence import Evidence

@@ -8,7 +8,7 @@ from functools import partial
 from msgspec import to_builtins
 
 from xsft import jobs
-from xsft.actions.runs.waiting import Waited, print_to_stderr
+from xsft.actions.runs.waiting import Waited
 from xsft.actions.submit.cluster import PrintedDocument, submission_problems
 from xsft.actions.submit.cpu_job import (
     cpu_job_of,
@@ -33,7 +33,7 @@ from xsft.problems import Problem
 from xsft.screen.checkpoint_documents import CONVERT, conversion_fields
 from xsft.screen.convert_progress import EVERY_S, ConversionDisplay, ConverterLog
 from xsft.screen.cpu_plan_text import conversion_text
-from xsft.screen.progress import shown
+from xsft.screen.progress import print_to_stderr, shown
 from xsft.spec.resolve import Run
 from xsft.steps import JobPlan
 
