@@ -16,7 +16,7 @@ from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import resolve
 from xsft.spec.sections import Train
 
-# User, time, git commit, priority, restarts, TTL and silenced checks are not the run's identity.
+# User, time, git commit, priority, restarts, TTL and accepted problems are not the run's identity.
 NOT_IDENTITY = {
     "priority",
     "restarts.max",

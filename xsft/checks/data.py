@@ -179,7 +179,9 @@ def _local_paths(run: Run) -> Iterator[Problem]:
             continue
         if path.startswith("/"):
             message = f"{path} must exist in the image: the pods cannot see this machine's files."
-            yield warning("local-path", where, message, "Put it on gs://, or silence this if it is in the image.")
+            yield warning(
+                "local-path", where, message, "Put it on gs://, or accept this under `checks:` if it is in the image."
+            )
         elif path.startswith((".", "~")) or (
             path.endswith((".json", ".jsonl", ".parquet", ".jinja")) and "://" not in path
         ):

@@ -179,8 +179,8 @@ def _rounds(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
         f"{tokens.repeats!r} before every round. At inference, only the first round has it."
     )
     fix = (
-        "Train on single rounds, and silence this. Or begin every conversation with a system message, which may be "
-        "empty, and let data.chat_template write the head only for it."
+        "Train on single rounds, and accept this under `checks:`. Or begin every conversation with a system message, "
+        "which may be empty, and let data.chat_template write the head only for it."
     )
     yield warning("repeated-per-round", "data.columns", message, fix)
 

@@ -49,7 +49,7 @@ def _check_split(run: Run, split: str, where: str, *, of_files: bool) -> Iterato
     joined = len(names_of(split)) > 1 or split == _ALL
     if joined and run.spec.on_cluster and run.spec.image.name is None:
         message = f"{split} joins splits, which the Python package datasets supports for streams only from 5.0 on."
-        fix = "Use one split, or silence this if the image has datasets 5.0 or newer."
+        fix = "Use one split, or accept this under `checks:` if the image has datasets 5.0 or newer."
         yield warning("split-joined", where, message, fix)
 
 

@@ -104,7 +104,9 @@ def _check_template_path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
         yield error("chat-template-path", where, "MaxText drops it beside a chat_template.", "Remove one of them.")
     else:
         message = f"MaxText trains without {path} if the image does not have it, or it contains no valid template."
-        yield warning("chat-template-path", where, message, f"{BESIDE} Or silence this if it is in the image.")
+        yield warning(
+            "chat-template-path", where, message, f"{BESIDE} Or accept this under `checks:` if it is in the image."
+        )
 
 
 def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:

@@ -143,7 +143,7 @@ def _dataset_type(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     field = (
         "Write data.pipeline: grain with data.hf_path and data.hf_train_files instead" if pipeline == "grain" else ""
     )
-    fix = f"{field or 'Remove it'}, or silence this with a reason."
+    fix = f"{field or 'Remove it'}, or accept this under `checks:`."
     yield warning("dataset-type", where_of("dataset_type", run), message, fix)
 
 
