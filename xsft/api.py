@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.aliases import ShowLine
-from xsft.checks import for_submission, overridden
+from xsft.checks.acceptance import accept_late, for_submission
 from xsft.checks.parsed import parser_problems, question_of
 from xsft.checks.rows import sampled_texts
 from xsft.dataset.counted import address, content_address
@@ -194,7 +194,7 @@ def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], 
     answers = ask_parser([question_of(intent.run, intent.trainer_argv) for intent in intents])
     pairs = zip(intents, answers, strict=True)
     found = ((intent, parser_problems(intent.run, answer, found=intent.problems)) for intent, answer in pairs)
-    return tuple(overridden(problems, intent.run.spec.checks) for intent, problems in found)
+    return tuple(accept_late(problems, intent.run.spec.checks) for intent, problems in found)
 
 
 def check(workload: Loaded) -> tuple[Problem, ...]:

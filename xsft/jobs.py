@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from xsft import api
 from xsft.aliases import ShowLine
-from xsft.checks import for_submission
+from xsft.checks.acceptance import accept_late, for_submission
 from xsft.checks.cpu_job import conversion_problems
 from xsft.checks.export import pod_problems
 from xsft.conversion.plan import ConversionPlan
@@ -57,7 +57,7 @@ def plan_conversion(
     """
     ignored = tuple(section for section in NOT_ITS if not (on_tpu and section == "tpu"))
     own = tuple(p for p in problems if p.kind != "unmade" and not p.where.startswith(ignored))
-    found = (*for_submission(own), *conversion_problems(made, run, on_tpu=on_tpu))
+    found = (*for_submission(own), *accept_late(conversion_problems(made, run, on_tpu=on_tpu), run.spec.checks))
     errors = errors_in(found)
     if errors and all(problem.kind == "unread" for problem in errors):
         raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
@@ -76,7 +76,7 @@ def plan_export_job(
     needs = estimate_export(
         made.inputs, parameters=size // BF16_BYTES if size else None, weights_bytes=made.weights_bytes
     )
-    found = (*for_submission(own), *pod_problems(made, run, needs))
+    found = (*for_submission(own), *accept_late(pod_problems(made, run, needs), run.spec.checks))
     if errors_in(found) or needs is None:
         raise SpecError(tuple(redacted(problem).in_file(file) for problem in errors_in(found)))
     return plan_job(export_job(made, run, needs), file=file, problems=found, progress=progress)

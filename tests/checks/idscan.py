@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "xsft"
-MAKERS = frozenset({"error", "warning", "note"})
+MAKERS = frozenset({"error", "warning", "note", "late_error", "late_warning"})
 ERRORS = frozenset(
     {
         "UsageError",

@@ -62,7 +62,7 @@ def test_a_conversion_on_a_slice_shows_the_idle_chips(made: ConversionPlan, run:
     assert run.slice.describe in told.message
     huge = replace(made, estimate=ConversionEstimate(memory=700 * GIB, output=GIB, download=100 * GIB))
     large, _ = conversion_problems(huge, run, on_tpu=True)
-    assert (large.id, large.severity) == ("conversion-memory", "error")
+    assert (large.id, large.severity, large.can_be_accepted) == ("conversion-memory", "error", True)
     assert "800 GiB of memory, with its download; a ct6e-standard-4t has 720 GiB" in large.message
     (refused,) = conversion_problems(made, replace(run, slice=None), on_tpu=True)
     assert (refused.id, refused.severity) == ("conversion-no-slice", "error")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.checks.factory import DROP, ids, problems, run_of, spec
 from tests.replacing import replace
-from xsft.checks import for_submission, silence
+from xsft.checks.acceptance import accept_problems, for_submission
 from xsft.checks.image import check
 from xsft.facts import Facts, ImageFacts
 from xsft.image.reference import tag_of
@@ -72,7 +72,7 @@ def test_what_is_not_pushed_has_a_stand_in_that_no_submission_takes():
     facts = Facts(image=NEVER)
     named = spec(image={"name": "mine", "ref": DROP})
     assert run_of(named, facts).spec.image.ref == "us-docker.pkg.dev/p/r/mine:not-pushed"
-    found = silence(problems(check, named, facts), {"image-not-pushed": "it will be"})
+    found = accept_problems(problems(check, named, facts), {"image-not-pushed": "it will be"})
     assert [(p.id, p.severity) for p in for_submission(found)] == [
         ("image-not-pushed", "error"),
         ("checks-not-accepted", "warning"),
@@ -88,7 +88,7 @@ def test_a_tag_is_refused_at_submission_unless_it_is_accepted():
     found = problems(check, spec(image={"ref": "registry.example.com/team/image:v1"}))
     assert [p.severity for p in found] == ["warning"]
     assert [p.severity for p in for_submission(found)] == ["error"]
-    accepted = silence(found, {"image-not-pinned": "our tags do not move"})
+    accepted = accept_problems(found, {"image-not-pinned": "our tags do not move"})
     assert [p.severity for p in for_submission(accepted)] == ["note"]
 
 
@@ -102,7 +102,7 @@ def test_an_error_about_the_image_may_be_accepted_and_others_may_not():
     facts = Facts(image=replace(PUSHED, maxtext="0.2.4"))
     named = spec(image={"name": "mine", "ref": DROP, "maxtext": "0.2.5"})
     reasons = {"image-maxtext-differs": "same layout", "image-missing": "no"}
-    found = silence((*problems(check, named, facts), *problems(check, spec(image={"ref": DROP}))), reasons)
+    found = accept_problems((*problems(check, named, facts), *problems(check, spec(image={"ref": DROP}))), reasons)
     assert [(p.id, p.severity) for p in found] == [
         ("image-maxtext-differs", "note"),
         ("image-missing", "error"),
@@ -111,7 +111,7 @@ def test_an_error_about_the_image_may_be_accepted_and_others_may_not():
 
 
 def test_what_only_a_submission_finds_is_not_called_unused():
-    assert silence((), {"image-not-found": "a mirror"}) == ()
+    assert accept_problems((), {"image-not-found": "a mirror"}) == ()
 
 
 def test_a_port_is_no_tag():

@@ -15,7 +15,7 @@ from tests.checks.factory import FLAGSHIP, ids, problems, spec
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.models import names
 from xsft.checkpoint.compare import models, weights
-from xsft.checks import silence
+from xsft.checks.acceptance import accept_problems
 from xsft.checks.weights import check
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.facts import CheckpointFacts, Facts, SavedArray
@@ -154,7 +154,7 @@ def test_unknown_names_and_releases_are_left_alone() -> None:
 def test_it_may_be_accepted_by_its_id() -> None:
     """An image may hold a changed MaxText."""
     found = problems(check, spec(), full("qwen3-8b"))
-    assert [p.severity for p in silence(found, {"checkpoint-model": "our fork names them so"})] == ["note"]
+    assert [p.severity for p in accept_problems(found, {"checkpoint-model": "our fork names them so"})] == ["note"]
 
 
 def test_each_model_of_the_catalogue_is_recognised() -> None:

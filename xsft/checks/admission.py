@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
+from xsft.checks.acceptance import late_warning
 from xsft.checks.controllers import controller_problems, version_problems
 from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
 from xsft.checks.demand import Demand, SecretNeed
@@ -20,7 +21,7 @@ from xsft.checks.pod_identity import PodRights, identity_problems
 from xsft.checks.quota import quota_problems
 from xsft.checks.quota_in_use import QuotaHolder, QuotaState, Shortage, in_use_problems, shortages
 from xsft.checks.topology import topology_problems
-from xsft.problems import Problem, error, namespace_missing, note, warning
+from xsft.problems import Problem, error, namespace_missing, note
 
 
 class Unseen(Struct, frozen=True, kw_only=True):
@@ -178,7 +179,7 @@ def _stopped(what: str, queue: JsonObject) -> Iterator[Problem]:
         return
     why = condition.get("message", "") if condition else f"its stopPolicy is {policy}"
     message = f"The {what} admits no workloads at present: {why}"
-    yield warning(
+    yield late_warning(
         "queue-inactive", "queue", message, "Ask the cluster's administrator; the run waits until it is active."
     )
 
@@ -193,7 +194,7 @@ def _in_order(queue: JsonObject) -> Iterator[Problem]:
             "the run's priority or higher are admitted first, even if quota is left."
         )
         fix = "Set a higher priority, or use a queue with BestEffortFIFO."
-        yield warning("queue-in-order", "queue", message, fix)
+        yield late_warning("queue-in-order", "queue", message, fix)
 
 
 def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
@@ -278,7 +279,7 @@ def _unseen(facts: ClusterFacts) -> Iterator[Problem]:
     looked = (facts.namespace, facts.local_queue, facts.cluster_queue, *several.values())
     for why in dict.fromkeys(fact.why for fact in looked if isinstance(fact, Unseen)):
         message = f"Admission could not be checked completely: {why}"
-        yield warning("admission-unseen", "", message, "Ask for read access, or ignore this warning.")
+        yield late_warning("admission-unseen", "", message, "Ask for read access, or ignore this warning.")
 
 
 def _not_established(facts: ClusterFacts) -> Iterator[Problem]:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
+from xsft.checks.acceptance import late_error, late_warning
 from xsft.checks.demand import QUEUE_LABEL
-from xsft.problems import Problem, error, warning
+from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows
 
 
@@ -54,7 +55,7 @@ def version_problems(
     )
     look = shlex.join(("kubectl", "--context", context, "-n", CONTROLLERS["JobSet"].namespace, "get", "deployment"))
     fix = f"Ask the administrator to upgrade JobSet to v{_dotted(SUSPENDABLE)} or later; {look} -o wide shows it."
-    yield warning("jobset-old", "", message, fix)
+    yield late_warning("jobset-old", "", message, fix)
 
 
 SUSPENDABLE = (0, 6, 0)
@@ -101,7 +102,7 @@ def _not_ready(name: str, deployment: JsonObject, context: str) -> Problem:
     fix = f"Look for the cause: {kubectl} get pods ; {kubectl} describe deployment {metadata['name']}"
     if wanted == 0:
         fix = f"Start it: {kubectl} scale deployment {metadata['name']} --replicas=1"
-    return warning("controller-not-ready", "", message, fix)
+    return late_warning("controller-not-ready", "", message, fix)
 
 
 def _unmanaged(queue: str, context: str) -> Problem:
@@ -117,4 +118,4 @@ def _unmanaged(queue: str, context: str) -> Problem:
         f" {kueue.deployment}; and check which namespaces its webhooks leave out (kubectl --context {context} get"
         " mutatingwebhookconfigurations -o yaml)."
     )
-    return error("kueue-not-managing", "queue", message, fix, kind="disputable")
+    return late_error("kueue-not-managing", "queue", message, fix)

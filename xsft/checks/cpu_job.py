@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
+from xsft.checks.acceptance import late_error, late_warning
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.naming import job_name_limit
-from xsft.problems import Problem, error, warning
+from xsft.problems import Problem, error
 from xsft.spec.resolve import Run
 
 
@@ -48,14 +49,14 @@ def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
             f" {tpu.host_memory / GIB:,.0f} GiB."
         )
         fix = "Convert on a CPU node of the cluster: leave out --on-tpu."
-        yield error("conversion-memory", "model.hf", message, fix)
+        yield late_error("conversion-memory", "model.hf", message, fix)
     idle = f", and {tpu.hosts - 1} of its {tpu.hosts} hosts" if tpu.hosts > 1 else ""
     message = (
         f"The conversion takes a whole slice, {tpu.describe}: its chips{idle} are idle until it ends."
         f" It needs about {taken / GIB:,.0f} GiB of memory on one {tpu.machine_type}"
         f"{', which is not checked' if tpu.host_memory is None else ''}."
     )
-    yield warning(
+    yield late_warning(
         "conversion-on-tpu", "", message, "If the cluster has CPU nodes, convert on one of them: leave out --on-tpu."
     )
 
@@ -66,4 +67,4 @@ def _conversion_too_large(memory: int) -> Problem:
         f"The conversion takes about {memory / GIB:,.0f} GiB of memory; the largest machine type of xpk, "
         f"{largest.machine}, has {largest.pod_memory / GIB:,.0f} GiB for a pod."
     )
-    return warning("conversion-machine", "model.hf", message, "Add a node pool of larger machines to the cluster.")
+    return late_warning("conversion-machine", "model.hf", message, "Add a node pool of larger machines to the cluster.")

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 from xsft.aliases import JsonObject
+from xsft.checks.acceptance import late_warning
 from xsft.checks.demand import Demand, PodSet, quantity
 from xsft.checks.quota import Group, group_of, quota_problems
 from xsft.launchers.labels import INSTANCE_TYPE, TPU_NODE
-from xsft.problems import Problem, error, warning
+from xsft.problems import Problem, error
 
 WANTED = ("cpu", "memory")
 XPK_QUOTA: Mapping[str, object] = {"cpu": 480, "memory": "2000G"}
@@ -125,7 +126,7 @@ def _no_node(pods: PodSet, requested: Decimal, largest: JsonObject | None) -> Pr
         has = f"no node with more than {_gib(_allocatable_memory(largest))} ({named})"
     message = f"{pods.name} asks for {_gib(requested)} of memory, and the cluster has {has}."
     fix = "The pod waits until a node pool grows by one that is large enough; otherwise add such a pool."
-    return warning("node-memory", "", message, fix)
+    return late_warning("node-memory", "", message, fix)
 
 
 def _allocatable_memory(node: JsonObject) -> Decimal:

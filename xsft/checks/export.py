@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
 from xsft.checkpoint.compare import is_adapter, mismatch, models, weights
+from xsft.checks.acceptance import late_warning
 from xsft.checks.weights import mismatch_text
 from xsft.export.estimate import ExportEstimate
 from xsft.export.inputs import ExportInputs
 from xsft.export.plan import ExportPlan
 from xsft.facts import CheckpointFacts
 from xsft.naming import job_name_limit
-from xsft.problems import Problem, error, warning
+from xsft.problems import Problem, error
 from xsft.spec.loader import load_yaml
 from xsft.spec.resolve import Run
 
@@ -73,4 +74,4 @@ def _export_too_large(memory: int) -> Problem:
         f"The export takes about {memory / GIB:,.0f} GiB of memory; the largest machine type of xpk, {largest.machine},"
         f" has {largest.pod_memory / GIB:,.0f} GiB for a pod."
     )
-    return warning("export-machine", "model.name", message, "Add a node pool of larger machines to the cluster.")
+    return late_warning("export-machine", "model.name", message, "Add a node pool of larger machines to the cluster.")

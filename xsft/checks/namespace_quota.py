@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from xsft.aliases import JsonObject
+from xsft.checks.acceptance import late_error, late_warning
 from xsft.checks.demand import Demand, decimal_text, quantity
-from xsft.problems import Problem, error, warning
+from xsft.problems import Problem
 
 
 def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, context: str) -> Iterator[Problem]:
@@ -60,5 +61,5 @@ def _exceeded(
     kubectl = shlex.join(("kubectl", "--context", context, "-n", demand.namespace))
     fix = f"Ask for more, or use another namespace: {kubectl} describe resourcequota {name}"
     if never:
-        return error("resource-quota", "namespace", message, fix, kind="disputable")
-    return warning("resource-quota-in-use", "namespace", message, fix)
+        return late_error("resource-quota", "namespace", message, fix)
+    return late_warning("resource-quota-in-use", "namespace", message, fix)

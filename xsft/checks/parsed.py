@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from xsft.checks.acceptance import late_error, late_warning
 from xsft.checks.trainer_keys import where_of
-from xsft.problems import Problem, error, errors_in, note, warning
+from xsft.problems import Problem, errors_in, note
 from xsft.spec.resolve import Run
 from xsft.trainers.trainer import trainer_of
 
@@ -56,9 +57,9 @@ def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem])
         fix = (
             f"Correct {key}." if key else "Correct the key that it names; `xsft plan --notes` prints the command line."
         )
-        yield error("maxtext-refuses", where_of(key, run) if key else "", message, fix, kind="disputable")
+        yield late_error("maxtext-refuses", where_of(key, run) if key else "", message, fix)
     for warned in answer.ignored:
-        yield warning(
+        yield late_warning(
             "maxtext-ignores", "overrides.maxtext", f"MaxText says: {_without_noise(warned)}", "Remove that key."
         )
 

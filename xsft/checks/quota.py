@@ -14,9 +14,10 @@ from decimal import Decimal
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
+from xsft.checks.acceptance import late_warning
 from xsft.checks.cohort_tree import FlavorResource, QuotaNode, cohort_name, most, path_to
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text
-from xsft.problems import Problem, error, warning
+from xsft.problems import Problem, error
 
 UNBOUNDED = Decimal("Infinity")
 
@@ -105,7 +106,9 @@ def _uncovered(queue: str, groups: tuple[Group, ...], pods: PodSet) -> Iterator[
                 "Ask the administrator to add it to the queue, or to exclude it (excludeResourcePrefixes in "
                 "Kueue's configuration)."
             )
-            yield warning("quota-uncovered", "queue", f"{message}: unless Kueue ignores it, it is never admitted.", fix)
+            yield late_warning(
+                "quota-uncovered", "queue", f"{message}: unless Kueue ignores it, it is never admitted.", fix
+            )
 
 
 def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what: str) -> Problem:

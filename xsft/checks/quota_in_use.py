@@ -8,10 +8,11 @@ from decimal import Decimal
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
+from xsft.checks.acceptance import late_warning
 from xsft.checks.cohort_tree import QuotaPath, available, path_to
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
 from xsft.checks.quota import Flavor, Group, group_of
-from xsft.problems import Problem, warning
+from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows, text
 from xsft.reading.queue import jobset_name_of, workload_of
 
@@ -82,7 +83,7 @@ def in_use_problems(
             f"{_held_by(short, state, holders)}"
         )
         fix = f"It starts when enough of it is free. See all slices: `xsft place show --context {context}`."
-        yield warning("quota-in-use", "queue", message, fix)
+        yield late_warning("quota-in-use", "queue", message, fix)
 
 
 def quota_holder_of(workload: JsonObject) -> QuotaHolder | None:

@@ -10,9 +10,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from xsft.aliases import JsonObject
+from xsft.checks.acceptance import late_warning
 from xsft.checks.demand import Demand, PodSet
 from xsft.checks.quota import group_of
-from xsft.problems import Problem, warning
+from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows, text
 
 
@@ -56,4 +57,4 @@ def _unlabelled(topology: JsonObject, nodes: tuple[JsonObject, ...], pods: PodSe
     )
     look = shlex.join(("kubectl", "--context", context, "get", "nodes", "-L", ",".join(levels)))
     fix = f"Ask the administrator to label the nodes, or to use a flavor without topologyName. {look} lists them."
-    yield warning("topology-labels", "queue", message, fix)
+    yield late_warning("topology-labels", "queue", message, fix)

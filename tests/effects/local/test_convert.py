@@ -107,7 +107,7 @@ class Lab:
             cache=self.folder / "cache",
             on_event=what.get("on_event", self.events.append),
             waiting=lambda: self.waited.append("waited"),
-            accepted=frozenset(workload.spec.checks),
+            accepted=workload.spec.checks,
         )
 
     @property
@@ -440,4 +440,7 @@ def test_too_little_memory_refuses_before_anything_is_written(lab: Lab, monkeypa
     assert lab.runs == []
     accepted = lab.workload(checks={"conversion-memory": "there is swap"})
     assert "checks-unused" not in {problem.id for problem in look(accepted)[1]}
-    assert lab.convert(accepted).outcome == "completed"
+    done = lab.convert(accepted)
+    assert done.outcome == "completed"
+    (told,) = [problem for problem in done.warnings if problem.id == "conversion-memory"]
+    assert (told.severity, "accepted: there is swap" in told.message) == ("note", True)

@@ -164,6 +164,6 @@ def convert_now(workload: api.Loaded, plan: ConversionPlan) -> ConversionResult:
             cache=own_cache(),
             on_event=display.on_event,
             waiting=lambda: display.say("another xsft is converting these weights; waiting for it"),
-            accepted=frozenset(workload.spec.checks),
+            accepted=workload.spec.checks,
         )
         return convert_here(conversion)

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from xsft.aliases import JsonObject
+from xsft.checks.acceptance import late_warning
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.answers import Reply
 from xsft.effects.cluster.api import Api
@@ -18,7 +19,7 @@ from xsft.effects.cluster.create import DRY_RUN, MANAGER
 from xsft.effects.cluster.errors import Ask, invalid
 from xsft.effects.cluster.resources import Resource
 from xsft.errors import SpecError
-from xsft.problems import Problem, error, note, warning
+from xsft.problems import Problem, error, note
 from xsft.reading.children import child_jobs, first_pods, jobless
 
 NO_ACCOUNT = re.compile(r'error looking up service account \S+: serviceaccount "(?P<name>[^"]+)" not found')
@@ -95,7 +96,7 @@ def _makes_no_job(name: str) -> Problem:
 
 
 def _jobs_not_checked(reply: Reply, ask: Ask) -> Problem:
-    return warning(
+    return late_warning(
         "jobs-not-checked",
         "",
         f"The Jobs could not be checked: you may not {ask.what}, not even as a dry run ({reply.message}).",
@@ -151,7 +152,7 @@ def limited_problems(*, sent: JsonObject, stored: JsonObject, context: str) -> I
             message = f"The namespace {namespace} limits the container {name} to {listed}, which the run does not set."
             kubectl = shlex.join(("kubectl", "--context", context, "-n", namespace))
             fix = f"Use another namespace, or have its LimitRange changed: {kubectl} get limitrange -o yaml"
-            yield warning("limit-range-default", "namespace", message, fix)
+            yield late_warning("limit-range-default", "namespace", message, fix)
 
 
 def _limits(pod: JsonObject) -> dict[str, Mapping[str, str]]:

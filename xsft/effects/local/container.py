@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xsft.checks import overridden
+from xsft.checks.acceptance import accept_late
 from xsft.checks.image import maxtext_differs
 from xsft.effects.images.docker_client import Engine, EngineImage, connect_engine
 from xsft.effects.images.docker_push import pusher
@@ -165,7 +165,7 @@ def _refuse_elsewhere(engine: Engine) -> None:
 def _refuse_another_maxtext(plan: Plan, seen: EngineImage) -> None:
     found = seen.labels.get(MAXTEXT_LABEL)
     if found and found != plan.run.spec.image.maxtext:
-        problems = overridden((maxtext_differs(found, plan.run),), plan.run.spec.checks)
+        problems = accept_late((maxtext_differs(found, plan.run),), plan.run.spec.checks)
         if errors_in(problems):
             raise SpecError(problems)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Literal
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from xsft.checks.acceptance import accept_late, late_error, late_warning
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone, ConversionEvent, conversion_event
@@ -47,7 +48,7 @@ from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused
-from xsft.problems import Problem, error, errors_in, warning
+from xsft.problems import Problem, errors_in, warning
 from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.result_record import to_json
@@ -86,8 +87,8 @@ class Conversion(Struct, frozen=True, kw_only=True):
     on_event: Callable[[ConversionEvent], None]
     waiting: Callable[[], None]
     """Called if another process is converting the same weights."""
-    accepted: frozenset[str] = frozenset()
-    """Ids of problems that the workload accepts."""
+    accepted: Mapping[str, str] = {}
+    """`checks:` of the workload."""
 
 
 def convert_here(conversion: Conversion) -> ConversionResult:
@@ -143,8 +144,8 @@ def _hold_conversion(plan: ConversionPlan, folder: RunFolder) -> Iterator[None]:
 
 def _converted(conversion: Conversion, plan: ConversionPlan) -> ConversionResult:
     run = stage_run(plan)
-    before, missing = stage_record(run), lacks(plan, cache=conversion.cache)
-    refused = [problem for problem in errors_in(missing) if problem.id not in conversion.accepted]
+    before, missing = stage_record(run), accept_late(lacks(plan, cache=conversion.cache), conversion.accepted)
+    refused = errors_in(missing)
     if refused:
         raise EnvironmentMissing(refused[0].message, fix=refused[0].fix, id=refused[0].id)
     machine = conversion.machine()
@@ -314,7 +315,7 @@ def unchecked(plan: ConversionPlan) -> Problem:
     """Return the warning that nothing was checked."""
     message = f"The size of {plan.inputs.model} is unknown, so memory and disk were not checked before the conversion."
     fix = "Compare the size of the safetensors files with this machine: memory takes 1.2 times what is saved."
-    return warning("conversion-unchecked", "model.hf", message, fix)
+    return late_warning("conversion-unchecked", "model.hf", message, fix)
 
 
 def _memory(plan: ConversionPlan, needs: ConversionEstimate) -> Iterator[Problem]:
@@ -323,7 +324,7 @@ def _memory(plan: ConversionPlan, needs: ConversionEstimate) -> Iterator[Problem
         takes, has = size_text(needs.memory), size_text(memory)
         message = f"Converting {plan.inputs.model} takes about {takes} of memory; this machine has {has}."
         fix = "Convert on a larger machine, or accept the risk: checks: {conversion-memory: why}."
-        yield error("conversion-memory", "model.hf", message, fix)
+        yield late_error("conversion-memory", "model.hf", message, fix)
 
 
 def _disk(plan: ConversionPlan, needs: ConversionEstimate, cache: Path) -> Iterator[Problem]:
@@ -341,4 +342,4 @@ def _disk(plan: ConversionPlan, needs: ConversionEstimate, cache: Path) -> Itera
             takes, has = size_text(size), size_text(free)
             message = f"Converting {plan.inputs.model} takes about {takes} of disk space at {existing}; {has} is free."
             fix = "Free some space or name another output; or accept the risk: checks: {conversion-disk: why}."
-            yield error("conversion-disk", "output", message, fix)
+            yield late_error("conversion-disk", "output", message, fix)

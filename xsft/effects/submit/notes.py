@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xsft.checks import overridden
+from xsft.checks.acceptance import accept_late
 from xsft.checks.admission import ClusterFacts
 from xsft.checks.image_contents import image_problems, unread_with_secret
 from xsft.effects.machine import clock
@@ -30,7 +30,7 @@ def image_notes(plan: Planned, *, look: Callable[[str], ImageLook]) -> tuple[Pro
     if image.pull_secret:
         return (unread_with_secret(plan.run, image.pull_secret),)
     found = image_problems(look(str(image.ref)), plan.run, trains=isinstance(plan, Plan))
-    return overridden(found, plan.run.spec.checks)
+    return accept_late(found, plan.run.spec.checks)
 
 
 def read_back_notes(read_back: ReadBack | None) -> tuple[Problem, ...]:

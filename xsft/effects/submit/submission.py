@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.aliases import JsonObject, ShowLine
-from xsft.checks import overridden
+from xsft.checks.acceptance import accept_late
 from xsft.checks.admission import ClusterFacts
 from xsft.checks.controllers import unmanaged_problems
 from xsft.effects.cluster.cluster import Cluster
@@ -131,7 +131,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         facts, found = examine(self.cluster, plan, rights=self.rights)
         latest = self._latest_step(plan)
         unwritable = of_output.result()
-        problems = overridden(found, plan.run.spec.checks)
+        problems = accept_late(found, plan.run.spec.checks)
         jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
         result = self._result(plan, facts)
         world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=result is not None)
@@ -255,7 +255,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         stored = self.cluster.dry_run_jobset(manifest)
         jobs = self.cluster.dry_run_jobs(manifest)
         pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
-        return overridden((*unmanaged_problems(stored, context=self.cluster.context), *jobs, *pods), accepted)
+        return accept_late((*unmanaged_problems(stored, context=self.cluster.context), *jobs, *pods), accepted)
 
     def _created(self, plan: Planned, ref: RecordRef, *, action: Action, problems: tuple[Problem, ...]) -> Submission:
         with when_interrupted(notes.maybe_created(plan)):

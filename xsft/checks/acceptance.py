@@ -1,0 +1,107 @@
+"""Which problems a workload accepts under `checks:`, and which problems block a submission. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Literal, get_args
+
+from xsft.problems import Problem, error, warning
+
+LateId = Literal[
+    "admission-unseen",
+    "controller-not-ready",
+    "conversion-disk",
+    "conversion-machine",
+    "conversion-memory",
+    "conversion-on-tpu",
+    "conversion-unchecked",
+    "export-machine",
+    "head-node-missing",
+    "head-node-small",
+    "image-device",
+    "image-large",
+    "image-maxtext-differs",
+    "image-not-found",
+    "image-package-old",
+    "image-platform",
+    "jobs-not-checked",
+    "jobset-old",
+    "kueue-not-managing",
+    "limit-range-default",
+    "maxtext-ignores",
+    "maxtext-refuses",
+    "node-memory",
+    "node-scopes",
+    "pathways-jax-differs",
+    "pod-permission",
+    "queue-in-order",
+    "queue-inactive",
+    "quota-in-use",
+    "quota-uncovered",
+    "resource-quota",
+    "resource-quota-in-use",
+    "slices-missing",
+    "slices-unavailable",
+    "topology-labels",
+    "workload-identity-off",
+    "workload-identity-unbound",
+]
+"""Id of a problem that may be accepted, and that may be found after planning: by a submission, a conversion, an export
+or `check --deep`."""
+LATE = frozenset(get_args(LateId))
+"""A plan calls none of these unused."""
+
+
+def late_warning(id: LateId, where: str, message: str, fix: str) -> Problem:
+    return warning(id, where, message, fix)
+
+
+def late_error(id: LateId, where: str, message: str, fix: str) -> Problem:
+    """Return an error that the user may accept."""
+    return error(id, where, message, fix, kind="disputable")
+
+
+def accept_problems(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Turn each problem that is accepted under `checks:` into a note with the reason.
+
+    A name that no check raises, or that cannot be accepted, becomes a warning.
+    """
+    found = tuple(problems)
+    raised = {p.id for p in found}
+    refused = {p.id: p for p in found if p.id in reasons and p.severity != "note" and not p.can_be_accepted}
+    unused = tuple(_unused(name) for name in reasons if name not in raised | LATE)
+    return (*accept_late(found, reasons), *map(_not_accepted, refused.values()), *unused)
+
+
+def accept_late(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Return the problems as `accept_problems` does, for those found later: no entry of `checks:` is called unused."""
+    return tuple(_note_with_reason(p, reasons[p.id]) if p.id in reasons and p.can_be_accepted else p for p in problems)
+
+
+def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems for a submission: one that a plan may leave open becomes an error, unless it is accepted."""
+    return tuple(replace(p, severity="error") if p.blocks_submission else p for p in problems)
+
+
+def _note_with_reason(problem: Problem, reason: str) -> Problem:
+    return replace(problem, severity="note", message=f"{problem.message} (accepted: {reason})")
+
+
+def _not_accepted(problem: Problem) -> Problem:
+    why = (
+        "a thing that the run needs does not exist yet"
+        if problem.kind in ("absent", "unmade")
+        else "it is an error, and only warnings can be accepted"
+    )
+    message = f"{problem.id} cannot be accepted: {why}."
+    return warning("checks-not-accepted", f"checks.{problem.id}", message, f"Remove this line. {problem.fix}".strip())
+
+
+def _unused(name: str) -> Problem:
+    return warning(
+        "checks-unused",
+        f"checks.{name}",
+        f"no check reports {name} here.",
+        "Remove it, or correct the id (docs/checks.md).",
+    )
