@@ -20,6 +20,7 @@ from tests.localruns import private_pids, trainer_machine, warm_machine
 from tests.maxtext import PARSER, PARSERS, Worker, kept_answers, worker
 from tests.pipeline import ROWS, Pipeline
 from tests.run import NAMED_BY
+from tests.tputypes import new_generation
 from tests.tunedmodels import memorised
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
@@ -46,6 +47,7 @@ __all__ = [
     "engine",
     "engine_slot",
     "memorised",
+    "new_generation",
     "private_pids",
     "pytest_generate_tests",
     "real_cluster",

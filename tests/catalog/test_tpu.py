@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from xsft.catalog import tpu
 
@@ -49,16 +48,14 @@ def test_any_other_text_is_refused_with_a_hint(text: str) -> None:
         tpu.parse_tpu_type(text)
 
 
-def test_a_generation_may_have_a_dash_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generation_may_have_a_dash_in_its_name(new_generation: str) -> None:
     """One section of the data file is all that a generation takes."""
-    monkeypatch.setattr(
-        tpu, "generations", lambda: {**GENERATIONS, "v7x-lite": replace(GENERATIONS["v6e"], name="v7x-lite")}
-    )
-    parse = tpu.parse_tpu_type.__wrapped__
-    found = [parse(name) for name in ("v7x-lite-16", "v7x-lite-4x4", "v6e-16")]
-    assert [(one.generation, one.topology) for one in found] == [("v7x-lite", "4x4")] * 2 + [("v6e", "4x4")]
+    found = [tpu.parse_tpu_type(name) for name in ("v7x-lite-16", "v7x-lite-4x4", "v6e-16")]
+    assert [(one.generation, one.topology) for one in found] == [(new_generation, "4x4")] * 2 + [("v6e", "4x4")]
+    assert (found[0].chips, found[0].hosts, found[0].machine_type) == (16, 4, "ct7xl-standard-4t")
+    assert tpu.slice_of("tpu-v7x-lite-slice", "4x4") == tpu.slice_on("ct7xl-standard-4t", "4x4")
     with pytest.raises(ValueError, match="Nearest: v7x-lite-16"):
-        parse("v7x-lite-17")
+        tpu.parse_tpu_type("v7x-lite-17")
 
 
 def test_v6e_256() -> None:

@@ -145,6 +145,24 @@ def test_an_unknown_launcher_is_still_one_of_a_cluster(label: str | None) -> Non
     assert targets.launcher_named(label) == "xpk"
 
 
+def on_new_slices(mode: str, *, generation: str, **changes: Any) -> WorkloadSpec:
+    slices = {"type": f"{generation}-16", "num_slices": 2}
+    return read_spec(yaml.safe_dump(changed(document("mcjax", target=SECOND, tpu=slices), {"mode": mode, **changes})))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_tpu_generation_takes_one_section_of_the_catalogue(new_generation: str, mode: str) -> None:
+    """It is checked, rendered, audited, and read back by `status`."""
+    made = plan(on_new_slices(mode, generation=new_generation))
+    assert made.ok, errors_in(made.problems)
+    assert {row.outcome for row in made.audit} == {"landed", "patched"}
+    assert (made.run.chips, made.run.num_slices, made.time is not None) == (32, 2, True)
+    held = jobset_of(made.manifest or {})
+    assert (held.tpu, held.num_slices, held.mode) == ("v7x-lite-16", 2, mode)
+    wrong = on_new_slices(mode, generation=new_generation, parallelism={"ici": {"fsdp": 3}})
+    assert ("mesh-ici-product", "parallelism.ici") in _ids(wrong)
+
+
 def test_what_it_drops_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.launchers import second as module
 
@@ -197,8 +215,18 @@ def test_a_dry_run_is_not_sent_through_xpk() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_its_manifest_is_accepted(cluster_api: ClusterApi, mode: str) -> None:
     """Strictly: a field that the API server does not know is refused."""
-    made = plan(spec(mode, target=SECOND, namespace=cluster_api.namespace))
-    cluster = cluster_api.connect()
+    _accepted(cluster_api, spec(mode, target=SECOND, namespace=cluster_api.namespace))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_its_manifest_for_a_new_tpu_generation_is_accepted(
+    cluster_api: ClusterApi, new_generation: str, mode: str
+) -> None:
+    _accepted(cluster_api, on_new_slices(mode, generation=new_generation, namespace=cluster_api.namespace))
+
+
+def _accepted(cluster_api: ClusterApi, workload: WorkloadSpec) -> None:
+    made, cluster = plan(workload), cluster_api.connect()
     stored = cluster.dry_run_jobset(made.manifest)
     assert stored["spec"]["suspend"] is True
     assert cluster.dry_run_jobs(stored) == ()
