@@ -22,6 +22,7 @@ from tests.pipeline import ROWS, Pipeline
 from tests.run import NAMED_BY
 from tests.tputypes import new_generation
 from tests.tunedmodels import memorised
+from tests.userfolders import files_naming, user_folders
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
 
@@ -62,14 +63,18 @@ _NAMED = {name: os.environ.get(f"XSFT_TEST_{name.upper()}_PYTHON") for name in e
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep tests, and the processes they start, from writing into the user's index of runs."""
+def _folders_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep tests, and the processes they start, from the user's index of runs and places; fail if one wrote there."""
+    users = user_folders(os.environ)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XSFT_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.setenv(
             "HF_ENDPOINT", "http://127.0.0.1:9"
         )  # a check asks the hub; here the connection is refused at once
         yield
+    written = files_naming(tmp_path_factory.getbasetemp(), users)
+    assert not written, f"tests wrote into the user's own folders: {written}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -417,12 +417,17 @@ def main(arguments: list[str]) -> int:
     only = {int(number) for number in args.only.split(",") if number}
     found = [one for file in args.modules for one in mutants(file.read_text(encoding="utf-8"), file)]
     chosen = [one for one in found if not only or one.number in only]
-    with tempfile.TemporaryFile("w+") as survivors, os.fdopen(os.dup(1), "w") as out:
+    with (
+        tempfile.TemporaryFile("w+") as survivors,
+        os.fdopen(os.dup(1), "w") as out,
+        tempfile.TemporaryDirectory() as folder,
+    ):
 
         def tell(mutant: Mutant) -> None:
             for file in (out, survivors):
                 print(f"{mutant.number}: {mutant.file}:{mutant.line}: {mutant.what}", file=file, flush=True)
 
+        os.environ["HOME"] = folder  # a mutant may forget the folder of its test
         _load_libraries()
         reached = forked(partial(_drive, chosen, args, tell), timeout_s=MOST_S)
         if not reached or reached.failed >= reached.seconds.keys():
