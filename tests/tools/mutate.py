@@ -259,7 +259,7 @@ class Reached:
         return [test for test in dict.fromkeys((*named, *self.of(file))) if test not in self.failed]
 
     def timeout_s(self, tests: list[str]) -> float:
-        return LEAST_TIMEOUT_S + 5 * sum(self.seconds[test] for test in tests)
+        return LEAST_TIMEOUT_S + 2 * sum(self.seconds[test] for test in tests)
 
 
 @dataclass(kw_only=True)

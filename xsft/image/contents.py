@@ -98,19 +98,19 @@ def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
     )
 
 
-class _Reference(Struct, rename="camel"):
+class _Reference(Struct, frozen=True, kw_only=True, rename="camel"):
     reference_locator: str = ""
 
 
-class _Package(Struct, rename="camel"):
+class _Package(Struct, frozen=True, kw_only=True, rename="camel"):
     external_refs: tuple[_Reference, ...] = ()
 
 
-class _Sbom(Struct):
+class _Sbom(Struct, frozen=True, kw_only=True):
     packages: tuple[_Package, ...] = ()
 
 
-class _Statement(Struct):
+class _Statement(Struct, frozen=True, kw_only=True):
     predicate: _Sbom
 
 

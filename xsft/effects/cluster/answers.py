@@ -146,7 +146,7 @@ read_object = Decoder(dict[str, Any]).decode
 """Return the parsed object. Raises ValueError if it is not a JSON object."""
 
 
-class _ObjectList(Struct, frozen=True):
+class _ObjectList(Struct, frozen=True, kw_only=True):
     """A parser of a list whose objects are decoded one by one."""
 
     items: tuple[Raw, ...] | None = None

@@ -21,7 +21,7 @@ CERTIFICATES = ("certificate-authority", "client-certificate", "client-key", "id
 """Keys that name a file, unless the key with `-data` holds its content."""
 
 
-class ClusterEntry(Struct, frozen=True, rename="kebab", omit_defaults=True):
+class ClusterEntry(Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
     server: str = ""
     tls_server_name: str = ""
     insecure_skip_tls_verify: bool = False
@@ -29,7 +29,7 @@ class ClusterEntry(Struct, frozen=True, rename="kebab", omit_defaults=True):
     proxy_url: str = ""
 
 
-class LoginProgram(Struct, frozen=True, rename="camel"):
+class LoginProgram(Struct, frozen=True, kw_only=True, rename="camel"):
     api_version: str = ""
     command: str = ""
     args: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class LoginProgram(Struct, frozen=True, rename="camel"):
     provide_cluster_info: bool = False
 
 
-class OidcConfig(Struct, frozen=True, rename="kebab"):
+class OidcConfig(Struct, frozen=True, kw_only=True, rename="kebab"):
     idp_issuer_url: str = ""
     idp_certificate_authority_data: bytes = b""
     client_id: str = ""
@@ -48,12 +48,12 @@ class OidcConfig(Struct, frozen=True, rename="kebab"):
     refresh_token: str = ""
 
 
-class AuthProvider(Struct, frozen=True):
+class AuthProvider(Struct, frozen=True, kw_only=True):
     name: str = ""
     config: OidcConfig = OidcConfig()
 
 
-class UserEntry(Struct, frozen=True, rename="kebab"):
+class UserEntry(Struct, frozen=True, kw_only=True, rename="kebab"):
     client_certificate_data: bytes = b""
     client_key_data: bytes = b""
     token: str = ""

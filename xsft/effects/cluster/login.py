@@ -57,7 +57,7 @@ class Credentials(Struct, frozen=True, kw_only=True):
         return "Credentials(…)"
 
 
-class ExecStatus(Struct, frozen=True, rename="camel"):
+class ExecStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """source: client-go pkg/apis/clientauthentication/v1/types.go, ExecCredentialStatus"""
 
     token: str | None = None
@@ -67,7 +67,7 @@ class ExecStatus(Struct, frozen=True, rename="camel"):
     expiration_timestamp: str | None = None
 
 
-class ExecCredential(Struct, frozen=True):
+class ExecCredential(Struct, frozen=True, kw_only=True):
     status: ExecStatus
 
 

@@ -26,7 +26,7 @@ VOCABULARIES = ("tokenizer.json", "*.model", "vocab*", "*.tiktoken", "tekken.jso
 _ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
-class _Added(Struct):
+class _Added(Struct, frozen=True, kw_only=True):
     content: str
     id: int = -1
 
@@ -34,12 +34,12 @@ class _Added(Struct):
 _Token: TypeAlias = str | _Added | UnsetType | None
 
 
-class _Named(Struct):
+class _Named(Struct, frozen=True, kw_only=True):
     name: str
     template: str
 
 
-class _Config(Struct):
+class _Config(Struct, frozen=True, kw_only=True):
     """The relevant part of tokenizer_config.json and special_tokens_map.json."""
 
     tokenizer_class: str | None = None
@@ -51,15 +51,15 @@ class _Config(Struct):
     added_tokens_decoder: Raw | UnsetType = UNSET
 
 
-class _Padding(Struct):
+class _Padding(Struct, frozen=True, kw_only=True):
     pad_token: str
 
 
-class _Model(Struct):
+class _Model(Struct, frozen=True, kw_only=True):
     vocab: dict[str, int] | list[tuple[str, float]] = field(default_factory=dict)
 
 
-class _TokenizerJson(Struct):
+class _TokenizerJson(Struct, frozen=True, kw_only=True):
     """The relevant part of tokenizer.json."""
 
     added_tokens: list[_Added] = field(default_factory=list)

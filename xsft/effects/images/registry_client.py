@@ -60,19 +60,19 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """Of the manifest of attestations: digests of the package lists."""
 
 
-class _Platform(Struct):
+class _Platform(Struct, frozen=True, kw_only=True):
     os: str = ""
     architecture: str = ""
 
 
-class _Descriptor(Struct):
+class _Descriptor(Struct, frozen=True, kw_only=True):
     digest: str = ""
     annotations: Mapping[str, str] | None = None
     size: int = 0
     platform: _Platform | None = None
 
 
-class _Document(Struct):
+class _Document(Struct, frozen=True, kw_only=True):
     """A manifest or an index. source: OCI image-spec v1.1 manifest.md, image-index.md."""
 
     config: _Descriptor | None = None
@@ -80,17 +80,17 @@ class _Document(Struct):
     manifests: tuple[_Descriptor, ...] | None = ()
 
 
-class _Run(Struct):
+class _Run(Struct, frozen=True, kw_only=True):
     labels: dict[str, str] | None = msgspec.field(default=None, name="Labels")
     env: tuple[str, ...] | None = msgspec.field(default=None, name="Env")
     entrypoint: tuple[str, ...] | None = msgspec.field(default=None, name="Entrypoint")
 
 
-class _History(Struct):
+class _History(Struct, frozen=True, kw_only=True):
     created_by: str = ""
 
 
-class _Configuration(Struct):
+class _Configuration(Struct, frozen=True, kw_only=True):
     """source: OCI image-spec v1.1 config.md."""
 
     os: str = ""
@@ -99,7 +99,7 @@ class _Configuration(Struct):
     history: tuple[_History, ...] | None = ()
 
 
-class _Tags(Struct):
+class _Tags(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] | None = ()
 
 
