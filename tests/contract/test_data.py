@@ -154,8 +154,8 @@ def another_maxtext(environment: BuiltEnvironment, folder: Path) -> Path:
         text = text.replace(old, new)
     pipeline.write_text(text)
     program = (
-        "import runpy, sys; sys.path.insert(0, {!r}); sys.argv = sys.argv[1:]; "
-        "runpy.run_path(sys.argv[0], run_name='__main__')"
+        "import sys; sys.path.insert(0, {!r}); code = sys.argv[2]; sys.argv[:] = ['-c', *sys.argv[3:]]; "
+        "exec(code, {{'__name__': '__main__'}})"
     )
     python = folder / "python"
     words = shlex.join((str(environment.python), "-I", "-c", program.format(str(copy.parent))))

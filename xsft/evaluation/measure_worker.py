@@ -1,11 +1,11 @@
 """Measures weights with MaxText: greedy answers to prompts, and the loss over a held-out split. Runs as a program in
-MaxText's environment, without xsft: on this machine as one process, on a cluster as one per host (`container`).
+MaxText's environment (`pod.sent`): on this machine as one process, on a cluster as one per host (`container`).
 
-usage: measure_worker.py JOB ANSWER. JOB is `{"models": [{"name": "base", "argv": [...]}, …], "prompts":
-[[{"role", "content"}, …], …] or null, "most_prompts": n, "max_new_tokens": n, "rows": n}`. Each argv is a trainer's
-command line. Prompts of null: the first user turns of the held-out split. `rows` of 0: no loss. ANSWER becomes
-`{"prompts": [...], "models": {name: {"answers": [...], "loss": x, "targets": n, "rows": n}}}`. After an error it is not
-written, and the exit status is 1.
+Arguments after the document: JOB and ANSWER, two files. JOB is `{"models": [{"name": "base", "argv": [...]}, …],
+"prompts": [[{"role", "content"}, …], …] or null, "most_prompts": n, "max_new_tokens": n, "rows": n}`. Each argv is a
+trainer's command line. Prompts of null: the first user turns of the held-out split. `rows` of 0: no loss. ANSWER
+becomes `{"prompts": [...], "models": {name: {"answers": [...], "loss": x, "targets": n, "rows": n}}}`. After an error
+it is not written, and the exit status is 1.
 
 The model and its loss are MaxText's own: maxtext@0.2.5 trainers/post_train/sft/train_sft.py setup_trainer_state and
 trainers/pre_train/train.py loss_fn. MaxText's evaluation is not used: it fails for models with experts (common/
@@ -19,13 +19,13 @@ import json
 import os
 import sys
 import traceback
-import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
 from collections.abc import Callable
 from contextlib import contextmanager
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from xsft.pod.maxtext_config import configured
 
 SHAPE_STEP = 128
 """Lengths are rounded up to a multiple of this, so that few lengths are compiled; attention kernels use blocks of
@@ -50,14 +50,6 @@ def evaluated(job: dict[str, Any]) -> dict[str, Any]:
 def print_progress(text: str) -> None:
     sys.stdout.write(f"xsft evaluate: {text}\n")
     sys.stdout.flush()
-
-
-def configured(argv: list[str]) -> Any:
-    from maxtext.configs import pyconfig  # type: ignore[import-not-found]
-
-    module, *arguments = argv[argv.index("-m") + 1 :]
-    found = find_spec(module)
-    return pyconfig.initialize_pydantic([found.origin if found else module, *arguments])
 
 
 def tokenizer_of(config: Any) -> Any:
@@ -315,4 +307,4 @@ def ending(work: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    ending(lambda: main(*sys.argv[1:]))
+    ending(lambda: main(*sys.argv[2:]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.report import SCHEMA, known_before
 from xsft.pod.sent import archive_of, carried_argv, sent_argv
 
-PROGRAM = files("xsft.evaluation").joinpath("measure_worker.py")
+PROGRAM = "xsft.evaluation.measure_worker"
 """The program that measures on this machine."""
 IN_POD = "xsft.evaluation.container"
 """The program that measures and judges on a cluster; it runs the same functions."""

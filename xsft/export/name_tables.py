@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from xsft.export.stored_weights import LORA, Weights
+from xsft.pod.maxtext_config import configured
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,3 @@ def adapter_shapes(targets: list[ExportedTensor], weights: Weights, shapes: Mapp
         found[f"base_model.model.{plain}.lora_A.weight"] = [rank, int(inner)]
         found[f"base_model.model.{plain}.lora_B.weight"] = [int(outer), rank]
     return found
-
-
-def configured(argv: Sequence[str]) -> Any:
-    from importlib.util import find_spec
-
-    from maxtext.configs import pyconfig  # type: ignore[import-not-found]
-
-    module, *arguments = argv[list(argv).index("-m") + 1 :]
-    found = find_spec(module)
-    keys = [one for one in arguments if not one.startswith("--")]
-    return pyconfig.initialize_pydantic([found.origin if found else module, *keys])

@@ -14,13 +14,13 @@ from msgspec import convert
 from xsft.data import located
 from xsft.dataset.examples import Vocabulary
 from xsft.dataset.passes import Answers, Pass, PassRead
-from xsft.effects.local import data_worker
 from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.prepare_work import Follower
 from xsft.effects.machine import process
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, SpecError, TimedOut, Unreachable, XsftError
+from xsft.pod.sent import sent_argv
 from xsft.problems import error
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -29,7 +29,7 @@ from xsft.trainers.local import reads_only_files
 from xsft.trainers.tokenizer_copy import copy_of, copying
 from xsft.trainers.trainer import trainer_of
 
-WORKER = Path(data_worker.__file__)
+WORKER = "xsft.effects.local.data_worker"
 HERE: Mapping[str, Value] = {
     "hardware": "cpu",
     "skip_jax_distributed_system": True,
@@ -88,7 +88,7 @@ def read_passes(
     refuse_where_harmful(contained)
     with scratch_folder("data") as scratch:
         folder = str(scratch)
-        job, answer = Path(folder, "job.json"), Path(folder, "answer.json")
+        answer = Path(folder, "answer.json")
         passes_json = [
             {
                 "argv": _pass_argv(run, one, folder),
@@ -99,10 +99,9 @@ def read_passes(
             }
             for one in passes
         ]
-        job.write_text(json.dumps({"passes": passes_json}), encoding="utf-8")
+        program = sent_argv(WORKER, {"passes": passes_json}, (str(answer),))[1:]
         # -I: neither the user's site nor the checkout can shadow MaxText.
-        program = (*_copy_command(run, folder), "-I", str(WORKER), str(job), str(answer))
-        argv = (*contained.prefix, str(machine.python), *program)
+        argv = (*contained.prefix, str(machine.python), *_copy_command(run, folder), "-I", *program)
         follower = Follower(say=say, verb="read", total=None)
         env = {**program_environment(machine, scratch, online=not reads_only_files(run)), "JAX_PLATFORMS": "cpu"}
         try:

@@ -1,8 +1,9 @@
-"""Reads a workload's data through MaxText's own input pipeline. Runs as a program in MaxText's environment.
+"""Reads a workload's data through MaxText's own input pipeline. Runs as a program in MaxText's environment
+(`pod.answering`).
 
-usage: data_worker.py JOB ANSWER. JOB is `{"passes": [{"argv": [...], "rows": n, "split": "train", "lengths_only":
-bool, "expected": n}]}`; ANSWER becomes `{"passes": [{"rows": [...], "turns": [...], "ended": bool}], "vocabulary":
-{...}}`, or `{"error": "..."}`. `{"rows": n, "seconds": s, "total": n}` goes to stdout every two seconds of a pass.
+`{"passes": [{"argv": [...], "rows": n, "split": "train", "lengths_only": bool, "expected": n}]}` becomes `{"passes":
+[{"rows": [...], "turns": [...], "ended": bool}], "vocabulary": {...}}`. `{"rows": n, "seconds": s, "total": n}` goes to
+stdout every two seconds of a pass.
 
 As maxtext@0.2.5 trainers/post_train/sft/train_sft.py and trainers/post_train/hooks.py go about it.
 """
@@ -12,26 +13,23 @@ from __future__ import annotations
 import json
 import sys
 import time
-import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from itertools import islice
-from pathlib import Path
 from typing import Any
+
+from xsft.pod.answering import answer_notes
+from xsft.pod.maxtext_config import configured
 
 EVERY_S = 2.0
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
-    try:
-        configs = [configuration_of(one.pop("argv")) for one in job["passes"]]
-        passes = [read_batches(config, **one) for config, one in zip(configs, job["passes"], strict=True)]
-        shown = (row for one in passes for row in one["rows"] if isinstance(row, dict))
-        ids = {token for row in shown for token in (*row["inputs"], row["last"]) if token is not None and token >= 0}
-        vocabulary = vocabulary_of(tokenizer_of(configs[0]), ids)
-    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
-        return {"error": f"{type(problem).__name__}: {problem}"}
+    configs = [configured(one.pop("argv")) for one in job["passes"]]
+    passes = [read_batches(config, **one) for config, one in zip(configs, job["passes"], strict=True)]
+    shown = (row for one in passes for row in one["rows"] if isinstance(row, dict))
+    ids = {token for row in shown for token in (*row["inputs"], row["last"]) if token is not None and token >= 0}
+    vocabulary = vocabulary_of(tokenizer_of(configs[0]), ids)
     return {"passes": passes, "vocabulary": {**vocabulary, "rows": int(configs[0].vocab_size)}}
 
 
@@ -86,14 +84,6 @@ def pad_of(tokenizer: Any) -> int:
     """Return the padding id. As maxtext@0.2.5 input_pipeline/hf_data_processing.py [_get_pad_id]."""
     found = (tokenizer.pad_token_id, tokenizer.unk_token_id, -1)
     return next(token for token in found if token is not None)
-
-
-def configuration_of(argv: list[str]) -> Any:
-    from maxtext.configs import pyconfig  # type: ignore[import-not-found]
-
-    module, *arguments = argv[argv.index("-m") + 1 :]
-    found = find_spec(module)
-    return pyconfig.initialize_pydantic([found.origin if found else module, *arguments])
 
 
 def read_batches(config: Any, *, rows: int, split: str, lengths_only: bool, expected: int | None) -> dict[str, Any]:
@@ -197,9 +187,5 @@ def length_of(inputs: list[int], trained: list[bool], segments: list[int], *, pa
     return end
 
 
-def main(job: Path, into: Path) -> None:
-    into.write_text(json.dumps(answer(json.loads(job.read_text()))))
-
-
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    answer_notes(answer)

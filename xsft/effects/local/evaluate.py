@@ -55,6 +55,7 @@ from xsft.evaluation.report import (
 )
 from xsft.evaluation.verdict import Judgement
 from xsft.pod.expression import matches
+from xsft.pod.sent import sent_argv
 from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.stage import StageAction, StageEnd, StageFound
@@ -262,7 +263,7 @@ class Measuring(Struct, frozen=True, kw_only=True):
 
 def command(machine: Machine, *, job: Path, answer: Path) -> tuple[str, ...]:
     """Return the program's command line. -I: neither the user's site nor the checkout can shadow MaxText."""
-    return (*machine.contain().prefix, str(machine.python), "-I", str(PROGRAM), str(job), str(answer))
+    return (*machine.contain().prefix, str(machine.python), "-I", *sent_argv(PROGRAM, {}, (str(job), str(answer)))[1:])
 
 
 def measure(

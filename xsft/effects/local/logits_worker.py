@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from xsft.export.name_tables import configured
 from xsft.export.stored_weights import LORA
 from xsft.pod.answering import answer_notes
+from xsft.pod.maxtext_config import configured
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
