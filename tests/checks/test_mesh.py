@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
-from xsft.checks.mesh import axes, check
+from xsft.checks.mesh import check
 from xsft.spec.model import WorkloadSpec
 
 SPLIT = {"maxtext": {"allow_split_physical_axes": True}}
@@ -134,17 +132,6 @@ def test_a_model_with_rules_of_its_own_is_not_judged():
 def test_a_local_run_has_no_mesh():
     assert ids(check, spec(target="local", parallelism={"ici": {"fsdp": 7}})) == {"mesh-ignored"}
     assert ids(check, spec(target="local", tpu=DROP)) == set()
-
-
-@given(others=st.lists(st.sampled_from([1, 2, 4, 8]), max_size=3), total=st.sampled_from([4, 8, 16, 64, 256]))
-def test_a_free_axis_takes_exactly_what_is_left(others: list[int], total: int):
-    names = ("tensor", "expert", "context")
-    keys = {f"ici_{name}_parallelism": size for name, size in zip(names, others, strict=False)}
-    sizes = axes(keys, "ici", total)
-    if total % prod(others) == 0:
-        assert prod(sizes.values()) == total
-    else:
-        assert sizes["fsdp"] == -1
 
 
 def test_a_ring_needs_axes_of_its_shape():

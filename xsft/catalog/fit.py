@@ -14,6 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from xsft.catalog.data import toml
+from xsft.catalog.mesh import mesh_axes
 from xsft.catalog.tpu import Slice, parse_tpu_type
 
 GIB = 2**30
@@ -163,8 +164,8 @@ def chips_sharing(*, run: Slice, num_slices: int, keys: Mapping[str, object]) ->
     """Return the number of chips that share one copy of the state; slices share it only over DCN axes such as
     dcn_fsdp_parallelism.
     """
-    axes = _mesh_axes(keys, run, num_slices)
-    copies = max(1, axes["ici_data_parallelism"]) * max(1, axes["dcn_data_parallelism"])
+    ici, dcn = mesh_axes(keys, "ici", total=run.devices), mesh_axes(keys, "dcn", total=num_slices)
+    copies = max(1, ici.get("data", 1)) * max(1, dcn.get("data", 1))
     return max(1, run.chips * num_slices // copies)
 
 
@@ -199,7 +200,13 @@ def _counting(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[s
     """Return the keys that change memory, without the tokens: normalised, with defaults, the mesh resolved, axes of 1
     omitted.
     """
-    return _off_mesh(keys) | {axis: size for axis, size in _mesh_axes(keys, run, num_slices).items() if size != 1}
+    totals = {"ici": run.devices, "dcn": num_slices}
+    axes = {
+        f"{group}_{axis}": size
+        for group in totals
+        for axis, size in mesh_axes(keys, group, total=totals[group]).items()
+    }
+    return _off_mesh(keys) | {axis: size for axis, size in axes.items() if size != 1}
 
 
 def _off_mesh(keys: Mapping[str, object]) -> dict[str, object]:
@@ -223,34 +230,8 @@ def _covers_length(verdict: CompilerVerdict, tokens: float) -> bool:
     return tokens == verdict.tokens or (verdict.outcome == "no" and tokens > verdict.tokens)
 
 
-def _mesh_axes(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[str, int]:
-    """Return the mesh axes with -1 resolved, as MaxText does."""
-    sizes = {"dcn_data_parallelism": -1, "ici_fsdp_parallelism": -1, "ici_data_parallelism": 1}
-    sizes |= {key: _axis_size(value) for key, value in keys.items() if _is_axis(key)}
-    dcn = {key: size for key, size in sizes.items() if key.startswith("dcn_")}
-    ici = {key: size for key, size in sizes.items() if key.startswith("ici_")}
-    return fill_axes(dcn, total=num_slices) | fill_axes(ici, total=run.devices)
-
-
-def fill_axes(sizes: Mapping[str, int], *, total: int) -> dict[str, int]:
-    """Return the axes of one group with -1 resolved against `total`; it stays -1 if the others do not divide it.
-    source: maxtext@0.2.5 max_utils.fill_unspecified_mesh_axes.
-    """
-    rest = math.prod(size for size in sizes.values() if size != -1)
-    left = total // rest if rest > 0 and total % rest == 0 else -1
-    return {axis: left if size == -1 else size for axis, size in sizes.items()}
-
-
 def _is_axis(key: str) -> bool:
     return key.endswith("_parallelism")
-
-
-def _axis_size(value: object) -> int:
-    """Return an axis as a number; an invalid one counts as 1, because another check rejects it."""
-    try:
-        return int(str(value))
-    except ValueError:
-        return 1
 
 
 def _width(dtype: object) -> float:

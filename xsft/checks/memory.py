@@ -17,10 +17,10 @@ from xsft.catalog.fit import (
     minimum_gib_per_chip,
     places_where_it_fits,
 )
+from xsft.catalog.mesh import mesh_axes
 from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.tpu import Slice
 from xsft.checks.fit_known import catalogued_verdict
-from xsft.checks.mesh import axes
 from xsft.checks.values import is_on, number
 from xsft.facts import Facts
 from xsft.fit.derive import KnownStep
@@ -204,8 +204,8 @@ def _gathered_experts(model: CatalogModel, tpu: Slice, run: Run, keys: Mapping[s
     """
     if not model.moe or tpu.hbm_gib is None or is_on(keys.get("lora.enable_lora", False)):
         return
-    split = axes(keys, "ici", tpu.devices).get("expert", 1) * axes(keys, "dcn", run.num_slices).get("expert", 1)
-    tensor = axes(keys, "ici", tpu.devices).get("tensor", 1) * axes(keys, "ici", tpu.devices).get("fsdp_transpose", 1)
+    ici, dcn = mesh_axes(keys, "ici", total=tpu.devices), mesh_axes(keys, "dcn", total=run.num_slices)
+    split, tensor = ici.get("expert", 1) * dcn.get("expert", 1), ici.get("tensor", 1) * ici.get("fsdp_transpose", 1)
     need = 2 * 2 * 3 * model.experts * model.emb * model.moe_dim / max(1, split * tensor) / GIB
     if need > tpu.hbm_gib:
         message = (

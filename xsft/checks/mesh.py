@@ -1,7 +1,7 @@
 """Check the mesh: how chips and slices are split, against the topology, the batch and the model's dimensions. Pure.
 
-source: maxtext@0.2.5 utils/max_utils.py fill_unspecified_mesh_axes, configs/base.yml logical_axis_rules,
-configs/types.py calculate_global_batch_sizes; jax@0.11.0 _src/mesh_utils.py
+source: maxtext@0.2.5 configs/base.yml logical_axis_rules, configs/types.py calculate_global_batch_sizes; jax@0.11.0
+_src/mesh_utils.py
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import prod
 
-from xsft.catalog.fit import fill_axes
+from xsft.catalog.mesh import DEFAULT_AXES, Axes, given_axes, mesh_axes
 from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.releases import key_hint, key_ok
 from xsft.catalog.tpu import Slice
@@ -21,12 +21,6 @@ from xsft.facts import Facts
 from xsft.problems import Problem, error, note
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-
-Axes = Mapping[str, int]
-"""Axis name (`fsdp`) -> ways it is split; -1 resolved if possible."""
-
-DEFAULTS: Mapping[str, Axes] = {"ici": {"fsdp": -1}, "dcn": {"data": -1}}
-"""MaxText's default axes; every other axis is 1."""
 
 WEIGHT_AXES = ("fsdp", "context", "expert")
 """Axes that together split the embedding dimension of attention weights, and DeepSeek's low ranks."""
@@ -54,29 +48,13 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _ring(run, keys)
     if any(keys.get(key) or pins(run.spec.model.name).get(key) for key in OWN_RULES):
         return
-    ici, dcn = axes(keys, "ici", run.slice.devices), axes(keys, "dcn", run.num_slices)
+    ici, dcn = mesh_axes(keys, "ici", total=run.slice.devices), mesh_axes(keys, "dcn", total=run.num_slices)
     whole = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in {*ici, *dcn}}
     yield from _physical(run.slice, ici, keys)
     yield from _check_batch(run, keys, whole)
     if run.model is not None and not is_on(keys.get("override_model_config", False)):
         yield from _dimensions(run.model, whole)
     yield from _replicas(run, dcn)
-
-
-def axes(keys: Mapping[str, Value], group: str, total: int) -> Axes:
-    """Return the axes of one group (`ici`, `dcn`) with -1 resolved against `total`; it stays -1 if it does not
-    divide.
-    """
-    return fill_axes({**DEFAULTS[group], **_given_axes(keys, group)}, total=total)
-
-
-def _given_axes(keys: Mapping[str, Value], group: str) -> dict[str, int]:
-    found = {
-        key.removeprefix(f"{group}_").removesuffix("_parallelism"): number(value)
-        for key, value in keys.items()
-        if key.startswith(f"{group}_") and key.endswith("_parallelism")
-    }
-    return {axis: int(size) for axis, size in found.items() if size is not None}
 
 
 def _check_mesh_here(run: Run) -> Iterator[Problem]:
@@ -97,7 +75,8 @@ def _unknown_axes(run: Run) -> Iterator[Problem]:
 def _ring(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check that a ring's shape is that of the ici axes. source: maxtext@0.2.5 utils/max_utils.py
     [is_valid_custom_mesh]."""
-    ring, sizes = RING.fullmatch(str(keys.get("custom_mesh"))), axes(keys, "ici", run.slice.devices if run.slice else 0)
+    ring = RING.fullmatch(str(keys.get("custom_mesh")))
+    sizes = mesh_axes(keys, "ici", total=run.slice.devices if run.slice else 0)
     if ring and {*sizes.values()} - {1} != {int(ring[1]), int(ring[2])}:
         message = (
             f"custom_mesh {ring[0]} needs ici axes of {ring[1]} and {ring[2]} ways, and not"
@@ -107,7 +86,7 @@ def _ring(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _product(keys: Mapping[str, Value], group: str, total: int) -> Iterator[Problem]:
-    sizes = {**DEFAULTS[group], **_given_axes(keys, group)}
+    sizes = given_axes(keys, group)
     free = sorted(axis for axis, size in sizes.items() if size == -1)
     product = prod(size for size in sizes.values() if size != -1)
     shape = " × ".join(f"{axis} {size}" for axis, size in sizes.items() if size != 1) or "all axes 1"
@@ -128,7 +107,7 @@ def _product(keys: Mapping[str, Value], group: str, total: int) -> Iterator[Prob
 
 
 def _product_fix(group: str, sizes: Axes, total: int) -> str:
-    fill = next(iter(DEFAULTS[group]))
+    fill = next(iter(DEFAULT_AXES[group]))
     others = prod(size for axis, size in sizes.items() if axis != fill and size > 0)
     if total % others == 0:
         return f"Set {fill}: {total // others}, so that the product is {total}."

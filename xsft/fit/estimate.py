@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xsft.catalog.fit import fill_axes, minimum_gib_per_chip
+from xsft.catalog.fit import minimum_gib_per_chip
+from xsft.catalog.mesh import mesh_axes
 from xsft.catalog.models import CatalogModel
 from xsft.catalog.tpu import Slice
 
@@ -40,10 +41,8 @@ def estimated_gib(
 
 def _tensor_and_expert_axes(tpu: Slice, keys: Mapping[str, object]) -> tuple[int, int]:
     """Return the tensor and the expert axis of a slice."""
-    sizes = {"ici_fsdp_parallelism": -1} | {k: int(str(v)) for k, v in keys.items() if k.startswith("ici_")}
-    axes = fill_axes(sizes, total=tpu.devices)
-    tensor, expert = (max(1, axes.get(f"ici_{name}_parallelism", 1)) for name in ("tensor", "expert"))
-    return tensor, expert
+    axes = mesh_axes(keys, "ici", total=tpu.devices)
+    return max(1, axes.get("tensor", 1)), max(1, axes.get("expert", 1))
 
 
 def _gathered_layer(model: CatalogModel, *, tensor: int, expert: int) -> float:
