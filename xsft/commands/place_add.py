@@ -16,12 +16,13 @@ from xsft.effects.inputs.places_file import FILE, places_file
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.process import own_environment
 from xsft.effects.machine.regular import read_text
+from xsft.effects.machine.streams import has_terminal
 from xsft.effects.runs.discovery import ClusterView, ProjectView, this_gcloud, verify, view_cluster, view_project
 from xsft.effects.runs.placecheck import PlaceProbe
 from xsft.errors import Refused, SpecError, UsageError
 from xsft.naming import list_names
 from xsft.problems import Problem, errors_in
-from xsft.screen.asking import at_terminal, choose
+from xsft.screen.asking import choose
 from xsft.screen.documents import print_json
 from xsft.screen.failure import problem_documents
 from xsft.screen.progress import spinning
@@ -103,11 +104,11 @@ def _choose_cluster(args: argparse.Namespace, found: ProjectView) -> JsonObject:
     known = {label: values for label, values in _cluster_choices(found) if given.items() <= values.items()}
     if len(known) == 1:
         return next(iter(known.values()))
-    if known and at_terminal():
+    if known and has_terminal():
         picked = choose("Cluster", tuple(known), default=next(iter(known)))
         if picked in known:
             return known[picked]
-    if at_terminal() and (entered := _enter_cluster(given, found)):
+    if has_terminal() and (entered := _enter_cluster(given, found)):
         return entered
     raise UsageError(
         f"No cluster was named, and {len(known)} were found{': ' if known else ''}{list_names(tuple(known), 20)}."
@@ -172,7 +173,7 @@ def _pathways_keys(args: argparse.Namespace) -> JsonObject:
 
 def _ask_at_terminal(question: str, options: tuple[str, ...], *, default: str) -> str:
     """Return the answer at a terminal, elsewhere the default."""
-    return choose(question, options, default=default) if at_terminal() else default
+    return choose(question, options, default=default) if has_terminal() else default
 
 
 def _not_given(values: JsonObject, found: ProjectView) -> Iterator[str]:

@@ -12,9 +12,10 @@ from xsft.actions.runs.waiting import WaitLimits
 from xsft.actions.submit.cluster import submit_cluster
 from xsft.actions.submit.local import submit_local
 from xsft.actions.submit.wait import after_plan
+from xsft.effects.machine.streams import has_terminal
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.errors import UsageError
-from xsft.screen.asking import at_terminal, confirm
+from xsft.screen.asking import confirm
 from xsft.screen.failure import print_problems
 from xsft.screen.progress import shown
 from xsft.submitting import submitter_for
@@ -39,5 +40,5 @@ def run(args: argparse.Namespace) -> int:
     patience = WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
     after = after_plan(plan, patience=patience, log=sys.stderr if args.json else sys.stdout, follow=args.follow)
     wait = after.wait if args.wait or args.follow else None
-    ask = confirm if at_terminal() and not (args.yes or args.json) else None
+    ask = confirm if has_terminal() and not (args.yes or args.json) else None
     return submit_cluster(plan, connect=connect, json=args.json, wait=wait, ask=ask)

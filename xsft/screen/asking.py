@@ -6,11 +6,6 @@ import sys
 from collections.abc import Sequence
 
 
-def at_terminal() -> bool:
-    """Return whether a terminal is there to ask a question and read the answer."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def confirm(question: str) -> bool:
     """Ask the question and return whether the answer is yes; an empty answer is no."""
     sys.stderr.write(question)

@@ -19,6 +19,7 @@ from xsft.actions.weights.convert import look_for_cluster, planned_conversion
 from xsft.aliases import ShowLine
 from xsft.api import Loaded
 from xsft.conversion.plan import ConversionPlan
+from xsft.effects.machine.streams import has_terminal
 from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.claims import read_claim, take_claim, under_claim
@@ -28,7 +29,7 @@ from xsft.effects.submit.submission import Submission
 from xsft.errors import RunFailed, TimedOut, Unknown
 from xsft.launchers.cpujob import CpuJob
 from xsft.naming import stage_name
-from xsft.screen.asking import at_terminal, confirm
+from xsft.screen.asking import confirm
 from xsft.screen.failure import print_problems
 from xsft.screen.progress import shown
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
@@ -75,7 +76,7 @@ class _Job(Protocol):
 
 def submit_job(plan: Planned, stage: _Job, *, connect: Connect) -> Submission:
     """Create, adopt or recognise the stage's object, as `submitted` does."""
-    ask = confirm if at_terminal() and not stage.call.yes else None
+    ask = confirm if has_terminal() and not stage.call.yes else None
     return submitted(plan, connect=connect, ask=ask)
 
 

@@ -8,9 +8,10 @@ import shlex
 from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
+from xsft.effects.machine.streams import has_terminal
 from xsft.effects.submit.serving import found, stop_argv
 from xsft.errors import Refused, RunFailed, TimedOut
-from xsft.screen.asking import at_terminal, confirm
+from xsft.screen.asking import confirm
 from xsft.serving.plan import ServingPlan
 from xsft.spec.amounts import duration_text
 
@@ -19,7 +20,7 @@ def confirm_server(plan: ServingPlan, *, yes: bool) -> None:
     """Ask at a terminal before accelerators are taken. Raises Refused for any answer but yes."""
     shape = plan.inputs.shape
     question = f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
-    if at_terminal() and not yes and not confirm(question):
+    if has_terminal() and not yes and not confirm(question):
         raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
 
 

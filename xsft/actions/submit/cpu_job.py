@@ -14,13 +14,14 @@ from xsft import jobs
 from xsft.actions.runs.waiting import Waited, WaitLimits
 from xsft.actions.submit.cluster import DocumentOf, PrintedDocument, Wait, submit_cluster, waited_fields
 from xsft.actions.submit.wait import After, after_plan
+from xsft.effects.machine.streams import has_terminal
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.job_end import record_job_end
 from xsft.effects.submit.submission import Submission
 from xsft.errors import XsftError
 from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
-from xsft.screen.asking import at_terminal, confirm
+from xsft.screen.asking import confirm
 from xsft.screen.documents import print_json, status_of
 from xsft.screen.failure import print_problems
 from xsft.steps import JobPlan, Planned
@@ -33,7 +34,7 @@ def submit_cpu_job(plan: JobPlan[CpuJob], args: argparse.Namespace, *, wait: Wai
         connect=partial(jobs.submitter_for, plan),
         json=args.json,
         wait=wait if args.wait else None,
-        ask=confirm if at_terminal() and not (args.yes or args.json) else None,
+        ask=confirm if has_terminal() and not (args.yes or args.json) else None,
         document=document,
     )
 

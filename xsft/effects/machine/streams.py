@@ -47,6 +47,11 @@ def prepare_streams() -> None:
     sys.stderr = _screened(sys.stderr)
 
 
+def has_terminal() -> bool:
+    """Return whether a terminal is there to ask a question on stderr and read the answer."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
 @contextlib.contextmanager
 def print_if_slow(line: str, *, after_s: float) -> Iterator[None]:
     """Print the line on stderr if the work below takes longer; on a terminal a spinner shows the wait."""
