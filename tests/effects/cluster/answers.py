@@ -12,17 +12,18 @@ from urllib3.connection import HTTPConnection
 
 from xsft.effects.cluster.access import Access
 from xsft.effects.cluster.api import Api, Patience
+from xsft.effects.cluster.http import Http
+from xsft.effects.cluster.login import Credentials
 
 LOST = exceptions.ProtocolError("Connection aborted.")
 UNSENT = exceptions.NewConnectionError(HTTPConnection("lab.example"), "refused")
 FORBIDDEN = (403, {"message": 'User "u" cannot act resource "jobsets" in API group "x"'})
 TRIES = 3
+SERVER = "https://lab.example"
 
 
 class Answers:
-    """A connection that gives these answers in turn."""
-
-    server = "https://lab.example"
+    """Connections that give these answers in turn."""
 
     def __init__(self, *answers: Any) -> None:
         self.left, self.sent = list(answers), list[tuple[str, Any]]()
@@ -30,9 +31,9 @@ class Answers:
         self.accepted: list[str] = []
 
     def request(
-        self, method: str, path: str, *, headers: dict[str, str], body: bytes | None, **_options: Any
+        self, method: str, url: str, *, headers: dict[str, str], body: bytes | None, **_options: Any
     ) -> HTTPResponse:
-        self.paths.append(path)
+        self.paths.append(url.removeprefix(SERVER))
         self.accepted.append(headers["Accept"])
         self.sent.append((method, json.loads(body) if body else None))
         answer = self.left.pop(0)
@@ -44,5 +45,6 @@ class Answers:
     @property
     def api(self) -> Api:
         access = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
-        patience = Patience(tries=TRIES, sleep=lambda _: None)
-        return Api(self, access=access, patience=patience)  # type: ignore[arg-type]
+        pool: Any = self
+        http = Http(SERVER, access=access, login=Credentials, pool=lambda *_: pool, timeouts_s=(1.0, 1.0))
+        return Api(http, access=access, patience=Patience(tries=TRIES, sleep=lambda _: None))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from http.client import IncompleteRead
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from urllib3.exceptions import ProtocolError
 
 from tests.effects.cluster.answers import FORBIDDEN, Answers
 from tests.fakes.clusters import ClusterApi
@@ -18,7 +16,6 @@ from tests.replacing import replace
 from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.cluster.resources import PODS
-from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 from xsft.errors import Unreachable
 
@@ -95,15 +92,16 @@ def test_silence_is_asked_again_only_until_then(cluster_api: ClusterApi, monkeyp
 
 def test_an_answer_proves_the_server_alive_and_gives_its_time(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
-    assert (cluster.heard_at, cluster.ahead_s) == (float("-inf"), 0.0)
+    http = cluster.reads.api.http
+    assert (cluster.heard_at, http.ahead_s) == (float("-inf"), 0.0)
     began = clock.monotonic()
     cluster.list_jobsets(namespace=cluster_api.namespace)
     assert began < cluster.heard_at <= clock.monotonic()
-    assert cluster.ahead_s == 0.0
+    assert http.ahead_s == 0.0
     for days in (1, -1):
         cluster_api.server.skew_s = days * 86_400.0
         cluster.list_jobsets(namespace=cluster_api.namespace)
-        assert abs(cluster.ahead_s - days * 86_400.0) < 30
+        assert abs(http.ahead_s - days * 86_400.0) < 30
     heard = cluster.heard_at
     cluster_api.server.fail(".", action="cut-before", times=9)
     with pytest.raises(Unreachable):
@@ -121,16 +119,3 @@ def test_a_web_page_is_no_answer_of_a_cluster(tmp_path: Path, code: int) -> None
             api.connect().list_jobsets(namespace=api.namespace)
     assert caught.value.problem_id == "not-served"
     assert len(front.seen) == 1
-
-
-class Cut:
-    def stream(self, _size: int) -> Iterator[bytes]:
-        yield b"one\ntw"
-        raise ProtocolError("Connection broken: IncompleteRead(4 bytes read)", IncompleteRead(b"", 4))
-
-
-def test_a_stream_that_is_cut_says_so_in_words_of_ours() -> None:
-    came: list[bytes] = []
-    with pytest.raises(OSError, match=r"^incomplete answer$"):
-        came.extend(Stream(Cut()).lines())
-    assert came == [b"one"]

@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+from collections.abc import Callable
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3
 
+from tests.fakes.kubeapi import CONTEXT, write_kubeconfig
 from xsft.effects.cluster.access import Access
-from xsft.effects.cluster.http import POOL_SIZE, Connection
+from xsft.effects.cluster.http import POOL_SIZE, Http, http_for, pool_for
 from xsft.effects.cluster.kubeconfig import AuthProvider, ClusterEntry, Entry, OidcConfig, UserEntry
 from xsft.effects.cluster.login import TOKEN_FILE_S, ClusterLogin, Credentials, tls_context
 from xsft.effects.machine import clock
@@ -22,15 +26,14 @@ ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
 PLAIN, SECURE, PROXY = "http://lab.example", "https://lab.example", "http://proxy.example:3128"
 
 
-def connection(user: UserEntry | None = None, *, env: dict[str, str] | None = None, **cluster: Any) -> Connection:
-    entry = Entry(context="lab", cluster=ClusterEntry(**cluster), user=user or UserEntry())
-    return Connection(entry, ClusterLogin(entry, access=ACCESS, env=env or {}), env=env or {})
+def http(entry: Entry, pool: Callable[[bytes, bytes], urllib3.PoolManager]) -> Http:
+    login = ClusterLogin(entry, gke=False, env={}).credentials
+    return Http(entry.cluster.server, access=ACCESS, login=login, pool=pool, timeouts_s=(2.0, 30.0))
 
 
 def pool(env: dict[str, str] | None = None, **cluster: Any) -> urllib3.PoolManager:
-    held = connection(env=env, **cluster)._held
-    assert held
-    return held[1]
+    entry = Entry(context="lab", cluster=ClusterEntry(**cluster), user=UserEntry())
+    return pool_for(entry, b"", b"", env=env or {})
 
 
 def proxy(env: dict[str, str] | None = None, **cluster: Any) -> str | None:
@@ -44,31 +47,42 @@ def basic(pair: str) -> str:
 
 def test_each_request_is_sent_once_with_its_login() -> None:
     sent: list[Any] = []
+    certificates: list[tuple[bytes, ...]] = []
 
     class Pool:
-        def request(self, *line: str, **options: Any) -> None:
+        def request(self, *line: str, **options: Any) -> urllib3.HTTPResponse:
             sent.append((line, options))
+            return urllib3.HTTPResponse(BytesIO(b"{}"), status=200, preload_content=False)
 
+    def pool(*certificate: bytes) -> Any:
+        certificates.append(certificate)
+        return Pool()
+
+    pair = {"client_certificate_data": b"c", "client_key_data": b"k"}
     for user, login in (
-        (UserEntry(token="t"), "Bearer t"),
-        (UserEntry(username="u", password="p"), basic("u:p")),
-        (UserEntry(), None),
+        (UserEntry(token="t", **pair), "Bearer t"),
+        (UserEntry(username="u", password="p", **pair), basic("u:p")),
+        (UserEntry(**pair), None),
     ):
-        one = connection(user, server=f"{PLAIN}/")
-        one._held = (b"", Pool())  # type: ignore[assignment]
-        one.request("PUT", "/a", headers={"Accept": "x"}, body=b"b", timeouts_s=(2.0, 30.0))
+        entry = Entry(context="lab", cluster=ClusterEntry(server=f"{PLAIN}/"), user=user)
+        one = http(entry, pool)
+        assert (certificates, sent) == ([(b"c", b"k")], [])  # before any request
+        one.request("PUT", "/a", body=[1], accept="x", read=bytes)
         line, options = sent.pop()
-        assert line == ("PUT", f"{PLAIN}/a")
+        assert (line, sent) == (("PUT", f"{PLAIN}/a"), [])
+        assert certificates == [(b"c", b"k")] * 2
+        certificates.clear()
         timeout = options.pop("timeout")
         assert (timeout.connect_timeout, timeout.read_timeout) == (2.0, 30.0)
-        headers = {"Accept": "x", "User-Agent": "xsft", **({"Authorization": login} if login else {})}
-        expected = {"body": b"b", "headers": headers, "preload_content": False, "redirect": False, "retries": False}
+        content = {"Accept-Encoding": "gzip", "Content-Type": "application/json"}
+        headers = {"Accept": "x", "User-Agent": "xsft", **content, **({"Authorization": login} if login else {})}
+        expected = {"body": b"[1]", "headers": headers, "preload_content": False, "redirect": False, "retries": False}
         assert options == expected
 
 
 def test_a_pool_keeps_connections_and_reads_no_certificates_for_http() -> None:
     options = pool(server=PLAIN).connection_pool_kw
-    assert (options["maxsize"], options["ssl_context"]) == (POOL_SIZE, None)
+    assert (options["maxsize"], options.get("ssl_context")) == (POOL_SIZE, None)
     assert "server_hostname" not in pool(server=PLAIN, tls_server_name="other").connection_pool_kw
 
 
@@ -76,26 +90,21 @@ def test_without_a_certificate_authority_those_of_the_system_are_trusted() -> No
     assert tls_context(ca=b"").cert_store_stats() == ssl.create_default_context().cert_store_stats()
 
 
-def test_a_login_with_another_certificate_gets_another_pool() -> None:
-    class Login:
-        certificate = b"one"
-
-        def credentials(self) -> Credentials:
-            return Credentials(certificate=self.certificate)
-
-    entry, login = Entry(context="lab", cluster=ClusterEntry(server=SECURE), user=UserEntry()), Login()
-    one = Connection(entry, login, env={})  # type: ignore[arg-type]
-    first = one._pool(login.credentials())
-    assert one._pool(login.credentials()) is first
-    login.certificate = b"two"
-    assert one._pool(login.credentials()) is not first
+def test_a_login_with_another_certificate_gets_another_pool(tmp_path: Path) -> None:
+    access = Access(
+        context=CONTEXT, kubeconfig=(write_kubeconfig(tmp_path / "config", server=SECURE, token="t"),), gke=False
+    )
+    one = http_for(access, env={}, timeouts_s=(2.0, 30.0))
+    first = one._pool(b"one", b"")
+    assert one._pool(b"one", b"") is first
+    assert one._pool(b"two", b"") is not first
 
 
 def test_a_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t\n")
     user = UserEntry(token_file=str(tmp_path / "token"), client_certificate_data=b"c", client_key_data=b"k")
     entry = Entry(context="lab", cluster=ClusterEntry(server=PLAIN), user=user)
-    before, found = clock.epoch(), ClusterLogin(entry, access=ACCESS, env={}).credentials()
+    before, found = clock.epoch(), ClusterLogin(entry, gke=False, env={}).credentials()
     assert (found.authorization, found.certificate, found.key) == ("Bearer t", b"c", b"k")
     assert found.renew_at is not None
     assert 0 <= found.renew_at - before - TOKEN_FILE_S < 5
@@ -104,7 +113,7 @@ def test_a_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
 def by_provider(**config: str) -> Credentials:
     provider = AuthProvider(name="oidc", config=OidcConfig(**config))
     entry = Entry(context="lab", cluster=ClusterEntry(server=PLAIN), user=UserEntry(auth_provider=provider))
-    return ClusterLogin(entry, access=ACCESS, env={}).credentials()
+    return ClusterLogin(entry, gke=False, env={}).credentials()
 
 
 def id_token(claims: object) -> str:
@@ -158,8 +167,9 @@ def test_certificates_are_verified_unless_the_user_chose_otherwise(skip: bool, m
 def test_a_certificate_that_is_none_is_reported(server: str) -> None:
     words = "context lab of the kubeconfig cannot be used: its certificate or key"
     user = UserEntry(client_certificate_data=b"none", client_key_data=b"none")
+    entry = Entry(context="lab", cluster=ClusterEntry(server=server), user=user)
     with pytest.raises(EnvironmentMissing, match=words):
-        connection(user, server=server)
+        http(entry, partial(pool_for, entry, env={}))
     with pytest.raises(EnvironmentMissing, match=words):
         pool(server=server, certificate_authority_data=b"no certificate")
 

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import gzip
 import json
+from http import client
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from urllib3 import HTTPConnectionPool, HTTPResponse, exceptions
+from urllib3 import HTTPConnectionPool, HTTPResponse, Timeout, exceptions
 
 from xsft.effects.cluster.access import Access
 from xsft.effects.cluster.answers import Lost, lost, read_object
-from xsft.effects.cluster.http import Http
-from xsft.effects.cluster.stream import PART, Stream
+from xsft.effects.cluster.http import PART, Http
+from xsft.effects.cluster.login import Credentials
+from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 
 ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
 PAGE = b" <html>Sign in</html>"
 POOL = HTTPConnectionPool("lab.example")
+ONCE = {"preload_content": False, "redirect": False, "retries": False}
 LATE = exceptions.ConnectTimeoutError(POOL, "timed out")
 
 
 class Server:
     """Answers each request with this, and remembers them."""
 
-    server = "https://lab.example"
-
     def __init__(self, status: int = 200, content: bytes = b"{}", **headers: str) -> None:
         self.given = (status, content, {name.replace("_", "-"): value for name, value in headers.items()})
         self.asked: list[dict[str, Any]] = []
         self.answers: list[HTTPResponse] = []
 
-    def request(self, method: str, path: str, **options: Any) -> HTTPResponse:
-        self.asked.append({"method": method, "path": path, **options})
+    def request(self, method: str, url: str, *, timeout: Timeout, **options: Any) -> HTTPResponse:
+        timeouts_s = (timeout.connect_timeout, timeout.read_timeout)
+        self.asked.append({"method": method, "url": url, "timeouts_s": timeouts_s, **options})
         status, content, headers = self.given
         answer = HTTPResponse(BytesIO(content), headers, status, preload_content=False)
         self.answers.append(answer)
@@ -46,12 +48,13 @@ class Broken(Server):
         super().__init__()
         self.failed = failed
 
-    def request(self, method: str, path: str, **options: Any) -> HTTPResponse:
+    def request(self, method: str, url: str, **options: Any) -> HTTPResponse:
         raise self.failed
 
 
 def http(server: Server) -> Http:
-    return Http(server, access=ACCESS, timeouts_s=(2.0, 30.0))  # type: ignore[arg-type]
+    pool: Any = server
+    return Http("https://lab.example/", access=ACCESS, login=Credentials, pool=lambda *_: pool, timeouts_s=(2.0, 30.0))
 
 
 def asked(server: Server, body: Any = None) -> Any:
@@ -63,11 +66,13 @@ def test_what_a_request_carries() -> None:
     assert asked(server, {"é": None}).body == {}
     (sent,) = server.asked
     assert json.loads(sent.pop("body")) == {"é": None}
+    accepted = {"Accept": "application/x", "Accept-Encoding": "gzip", "Content-Type": "application/json"}
     assert sent == {
         "method": "POST",
-        "path": "/a?b=c",
-        "headers": {"Accept": "application/x", "Accept-Encoding": "gzip", "Content-Type": "application/json"},
+        "url": "https://lab.example/a?b=c",
+        "headers": {**accepted, "User-Agent": "xsft"},
         "timeouts_s": (2.0, 30.0),
+        **ONCE,
     }
     asked(server)
     assert server.asked[-1]["body"] is None
@@ -76,9 +81,15 @@ def test_what_a_request_carries() -> None:
 def test_what_a_stream_carries() -> None:
     server = Server(content=b"one\ntwo")
     stream = http(server).opened("/log", read_timeout_s=7.0)
-    assert server.asked == [
-        {"method": "GET", "path": "/log", "headers": {"Accept": "*/*"}, "body": None, "timeouts_s": (2.0, 7.0)}
-    ]
+    (sent,) = server.asked
+    assert sent == {
+        "method": "GET",
+        "url": "https://lab.example/log",
+        "headers": {"Accept": "*/*", "User-Agent": "xsft"},
+        "body": None,
+        "timeouts_s": (2.0, 7.0),
+        **ONCE,
+    }
     assert isinstance(stream, Stream)
     assert list(stream.lines()) == [b"one", b"two"]
 
@@ -90,7 +101,7 @@ def test_a_stream_is_closed_by_its_reader_and_interrupted_by_others() -> None:
     stream.close()
     assert server.answers[0].closed
     ended = Interrupted()
-    Stream(ended).interrupt()
+    Stream(ended).interrupt()  # type: ignore[arg-type]
     assert ended.shut_down
 
 
@@ -153,6 +164,27 @@ def test_a_proxy_page_is_not_a_kubernetes_answer(status: int) -> None:
 
 def test_a_compressed_answer_is_read() -> None:
     assert asked(Server(content=gzip.compress(b'{"a": 1}'), Content_Encoding="gzip")).body == {"a": 1}
+
+
+def test_a_compressed_answer_in_chunks_is_read() -> None:
+    """An API server compresses large answers, and sends them without their length."""
+    content = gzip.compress(json.dumps({"a": "x" * 3 * PART}).encode())
+    server = Server()
+    server.request = lambda *_, **__: in_chunks(content[:20], content[20:])  # type: ignore[method-assign]
+    assert asked(server).body == {"a": "x" * 3 * PART}
+
+
+def in_chunks(*chunks: bytes) -> HTTPResponse:
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in (*chunks, b""))
+
+    class Socket:
+        def makefile(self, _mode: str) -> BytesIO:
+            return BytesIO(head + body)
+
+    received = client.HTTPResponse(Socket())  # type: ignore[arg-type]
+    received.begin()
+    return HTTPResponse(received, dict(received.headers), received.status, preload_content=False)
 
 
 def test_no_redirect_is_an_answer() -> None:

@@ -26,7 +26,7 @@ from tests.fakes.kubeapi import CONTEXT, KubeApi, serving
 from tests.fakes.kubeobjects import Objects
 from tests.fakes.loopback import serving_http
 from tests.replacing import replace
-from xsft.effects.cluster.access import Access, Here
+from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
 from xsft.effects.cluster.create import Created
@@ -252,7 +252,7 @@ def test_what_a_login_program_gives(
         status = {**status, "expirationTimestamp": at.isoformat()}
     script = LoginProgram(command=str(plugin(tmp_path, "login", f"print({credential(**status)!r})")))
     entry = Entry(context="lab", cluster=ClusterEntry(), user=UserEntry(exec=script))
-    one = ClusterLogin(entry, access=Access(context="lab", kubeconfig=(), gke=False), env={})
+    one = ClusterLogin(entry, gke=False, env={})
     if login is None:
         with pytest.raises(Unreachable) as caught:
             one.credentials()

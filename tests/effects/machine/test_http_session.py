@@ -270,7 +270,7 @@ IN_PODS = {
 """Programs that run in a pod, alone and with the pod's own login."""
 HARMLESS = (
     *("requests.RequestException", "requests.exceptions", "requests.adapters", "requests.utils", "urllib3.exceptions"),
-    *("docker.auth", "docker.context", "docker.errors", "docker.types", "docker.utils"),
+    *("urllib3.BaseHTTPResponse", "docker.auth", "docker.context", "docker.errors", "docker.types", "docker.utils"),
 )
 
 

@@ -25,6 +25,7 @@ from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.spec.secrets import redact
 
 GCLOUD_TIMEOUT_S = 60.0
+GCLOUD_LOGIN = "Log in: gcloud auth login (in CI: a service account)."
 PRIVATE_FILE_AGE_S = 12 * 3600.0
 """A cluster that was recreated has another address and certificate; calling gcloud again costs a second or two."""
 
@@ -170,18 +171,16 @@ def _gcloud_missing(missing: EnvironmentMissing, *, project: str, zone: str, clu
 
 
 def _no_credentials(argv: tuple[str, ...], done: Completed, *, project: str, zone: str, cluster: str) -> XsftError:
-    said = redact(done.stderr.strip() or done.stdout.strip())[-600:]
+    text = redact(done.stderr.strip() or done.stdout.strip())[-600:]
     by_hand = shlex.join(argv)
-    if "currently have an active account" in said or "auth login" in said:
-        message = f"gcloud is not logged in: {said}"
-        return Unreachable(
-            message, fix="Log in: gcloud auth login (in CI: a service account).", id="login-expired", again="never"
-        )
-    if "NOT_FOUND" in said or "code=404" in said:
-        message = f"gcloud found no cluster {cluster} in {zone} of project {project}: {said}"
+    if "currently have an active account" in text or "auth login" in text:
+        message = f"gcloud is not logged in: {text}"
+        return Unreachable(message, fix=GCLOUD_LOGIN, id="login-expired", again="never")
+    if "NOT_FOUND" in text or "code=404" in text:
+        message = f"gcloud found no cluster {cluster} in {zone} of project {project}: {text}"
         fix = f"List the clusters: gcloud container clusters list --project={project}"
         return ClusterMissing(message, fix=fix)
-    if "PERMISSION_DENIED" in said or "code=403" in said:
+    if "PERMISSION_DENIED" in text or "code=403" in text:
         fix = "Ask for roles/container.clusterViewer (and roles/container.developer to submit) on the project."
-        return Unreachable(f"gcloud may not read the cluster {cluster}: {said}", fix=fix, id="forbidden", again="never")
-    return Unreachable(f"gcloud could not get the credentials of the cluster {cluster}: {said}", fix=f"Try: {by_hand}")
+        return Unreachable(f"gcloud may not read the cluster {cluster}: {text}", fix=fix, id="forbidden", again="never")
+    return Unreachable(f"gcloud could not get the credentials of the cluster {cluster}: {text}", fix=f"Try: {by_hand}")

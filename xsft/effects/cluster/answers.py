@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder, decode
-from urllib3 import exceptions
+from urllib3 import BaseHTTPResponse, exceptions
 
 from xsft.effects.cluster.access import Access
+from xsft.effects.machine.retries import retry_after_s
 from xsft.errors import Unreachable
 from xsft.problems import Again
 from xsft.reading.network_words import meaning
@@ -25,6 +27,11 @@ BUSY = frozenset({429, 500, 503, 504})
 """HTTP statuses after which trying again can help."""
 MAX_MESSAGE = 1500
 """Characters; a webhook may quote a whole object."""
+NOT_THE_SERVERS = frozenset({400, 403, 404, 405})
+"""Statuses of a web page that some server between here and the cluster sent. With any other status the page is of a
+login or a gateway.
+"""
+PAGE = "(a web page instead of an answer)"
 DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate verify failed", "doesn't match")
 """OpenSSL's and urllib3's words for errors that a retry cannot fix; a connection closed during TLS has none of them."""
 UNSENT = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyError)
@@ -108,22 +115,39 @@ class Lost(Struct, frozen=True, kw_only=True):
         return Unreachable(f"{self.reason} {what}".rstrip(), fix=self.fix, id=self.id, again=self.again)
 
 
+def reply_of(content: bytes, response: BaseHTTPResponse, *, read: ParseBody, access: Access, host: str) -> Reply | Lost:
+    """Return what an answer with this content means. `read` parses a successful one."""
+    status, start = response.status, content.lstrip()[:1]
+    if 300 <= status < 400 or (start == b"<" and status in NOT_THE_SERVERS):
+        return _not_kubernetes(access, host=host)
+    ok = 200 <= status < 300
+    try:
+        body = read(content) if ok else json.loads(content)
+    except ValueError:
+        if start == b"{":  # a cut-off "no such run" could be read as "no such kind"
+            return _cut_off(access)
+        if ok:
+            return _not_kubernetes(access, host=host)
+        body = PAGE if start == b"<" else content.decode("utf-8", "replace")
+    return Reply(status=status, body=body, retry_after_s=retry_after_s(response.headers))
+
+
 def lost(failed: Exception, access: Access, *, host: str) -> Lost:
     """Return what a failed request means."""
-    said = redact(" ".join(f"{type(failed).__name__} {failed}".split()))
-    if any(sign in said for sign in DISTRUST):
-        message = f"The TLS connection to the cluster (context {access.context}, {host}) failed: {meaning(said)}."
+    text = redact(" ".join(f"{type(failed).__name__} {failed}".split()))
+    if any(sign in text for sign in DISTRUST):
+        message = f"The TLS connection to the cluster (context {access.context}, {host}) failed: {meaning(text)}."
         fix = "Check certificate-authority-data and server of the context; for GKE fetch them again (gcloud)."
         return Lost(reason=message, sent=False, fix=fix, id="tls", again="unsure")
     try_it = f"`kubectl --context {access.context} version` sends a similar request"
     fix = f"Check the network, the VPN and the context's server; {try_it}."
     if isinstance(failed, exceptions.ProxyError):
         fix = f"Check the proxy (HTTPS_PROXY, NO_PROXY, proxy-url of the context {access.context})."
-    message = f"The cluster (context {access.context}, {host}) cannot be reached: {meaning(said)}."
+    message = f"The cluster (context {access.context}, {host}) cannot be reached: {meaning(text)}."
     return Lost(reason=message, sent=not isinstance(failed, UNSENT), fix=fix)
 
 
-def cut_off(access: Access) -> Lost:
+def _cut_off(access: Access) -> Lost:
     """Return the loss for an answer that is cut off: usually by a proxy that gave up, since the server's own answer
     states its length.
     """
@@ -131,7 +155,7 @@ def cut_off(access: Access) -> Lost:
     return Lost(reason=reason, sent=True, fix="Try again; if it persists, check the proxies in between.")
 
 
-def not_kubernetes(access: Access, *, host: str) -> Lost:
+def _not_kubernetes(access: Access, *, host: str) -> Lost:
     """Return the loss for an answer that is not from Kubernetes: usually the page of a proxy or of a login."""
     return Lost(
         reason=f"{host} answers, but not as a Kubernetes API server.",
@@ -159,7 +183,3 @@ _LIST = Decoder(_ObjectList)
 def read_items(content: bytes, *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
     """Return the list's objects, each reduced. Raises ValueError if it is not a complete JSON object."""
     return tuple(reduce(decode(one)) for one in _LIST.decode(content).items or ())
-
-
-def is_object(content: bytes) -> bool:
-    return content.lstrip()[:1] == b"{"

@@ -12,7 +12,7 @@ from msgspec import Struct
 from xsft.effects.cluster.access import Access
 from xsft.effects.cluster.answers import Lost, ParseBody, Reply, read_items, read_object
 from xsft.effects.cluster.errors import Ask, explain
-from xsft.effects.cluster.http import JSON, Connection, Http
+from xsft.effects.cluster.http import JSON, Http
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
@@ -49,25 +49,10 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 class Api:
-    """The API of one cluster over one connection."""
+    """The API of one cluster."""
 
-    def __init__(self, connection: Connection, *, access: Access, patience: Patience | None = None) -> None:
-        self.access = access
-        self.patience = patience or Patience()
-        timeouts = (self.patience.connect_timeout_s, self.patience.read_timeout_s)
-        self._http = Http(connection, access=access, timeouts_s=timeouts)
-
-    @property
-    def heard_at(self) -> float:
-        """Return the time of the last activity, by `clock.monotonic`; minus infinity before the first."""
-        return self._http.heard_at
-
-    @property
-    def ahead_s(self) -> float:
-        """Return how many seconds the cluster's clock is ahead of this machine's, from its last answer; 0 before the
-        first.
-        """
-        return self._http.ahead_s
+    def __init__(self, http: Http, *, access: Access, patience: Patience) -> None:
+        self.http, self.access, self.patience = http, access, patience
 
     def get(self, resource: Resource, *, name: str, namespace: str | None = None, accept: str = JSON) -> Any | None:
         """Return the object, or None if it does not exist. Raises as `explain` does."""
@@ -133,11 +118,11 @@ class Api:
         """Send exactly one request."""
         method = "DELETE" if ask.verb == "delete" else "GET" if body is None else "POST"
         path = _path(ask, query, named=method != "POST")
-        return self._http.request(method, path, body=body, accept=accept, read=read or read_object)
+        return self.http.request(method, path, body=body, accept=accept, read=read or read_object)
 
     def opened(self, ask: Ask, *, query: Mapping[str, str], read_timeout_s: float) -> Stream | Reply | Lost:
         """Send one request whose answer is a stream, e.g. a followed log."""
-        return self._http.opened(_path(ask, query), read_timeout_s=read_timeout_s)
+        return self.http.opened(_path(ask, query), read_timeout_s=read_timeout_s)
 
     def failed(self, reply: Reply, ask: Ask) -> XsftError:
         return explain(reply, ask, self.access)

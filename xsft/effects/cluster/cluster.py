@@ -16,7 +16,7 @@ from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.effects.cluster.create import MANAGER, Created, Exists, create, without
 from xsft.effects.cluster.delete import Deleted, delete
 from xsft.effects.cluster.errors import Ask, not_installed
-from xsft.effects.cluster.http import connection_for
+from xsft.effects.cluster.http import http_for
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.cluster.servers import Servers
@@ -26,7 +26,7 @@ from xsft.problems import Problem
 
 
 def connect(place: Whereabouts, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
-    """Return the place's cluster. Sends no request yet. Raises as `access_for` and `connection_for` do."""
+    """Return the place's cluster. Sends no request yet. Raises as `access_for` and `http_for` do."""
     machine = here or this_machine()
     return _connected(access_for(place, here=machine), machine, patience)
 
@@ -38,7 +38,9 @@ def connect_context(context: str, *, here: Here | None = None, patience: Patienc
 
 
 def _connected(access: Access, machine: Here, patience: Patience | None) -> Cluster:
-    return Cluster(Api(connection_for(access, env=machine.env), access=access, patience=patience))
+    limits = patience or Patience()
+    http = http_for(access, env=machine.env, timeouts_s=(limits.connect_timeout_s, limits.read_timeout_s))
+    return Cluster(Api(http, access=access, patience=limits))
 
 
 class Cluster:
@@ -59,12 +61,7 @@ class Cluster:
     @property
     def heard_at(self) -> float:
         """Return the time of the cluster's last activity, by `clock.monotonic`."""
-        return self._api.heard_at
-
-    @property
-    def ahead_s(self) -> float:
-        """Return how many seconds its clock is ahead of this machine's; 0 before its first answer."""
-        return self._api.ahead_s
+        return self._api.http.heard_at
 
     def create_jobset(self, manifest: JsonObject, *, mark: str | None = None) -> Created | Exists:
         """Create the JobSet once. `mark` identifies this submission (random if not given). Raises Unknown if the create

@@ -15,6 +15,7 @@ from msgspec import Struct, convert, field
 
 from xsft.effects.machine.regular import read_bytes, read_text
 from xsft.errors import EnvironmentMissing
+from xsft.reading.lenient import mapping, rows
 from xsft.spec.loader import load_yaml
 
 CERTIFICATES = ("certificate-authority", "client-certificate", "client-key", "idp-certificate-authority")
@@ -84,7 +85,7 @@ def kubeconfig_files(env: Mapping[str, str], *, home: Path) -> tuple[Path, ...]:
 
 def context_names(files: tuple[Path, ...]) -> tuple[str, ...]:
     """Return the contexts of all files, in order; a file that does not exist has none, as in kubectl."""
-    contexts = (one for file in files for one in _entries(load_kubeconfig(file), "contexts"))
+    contexts = (one for file in files for one in rows(load_kubeconfig(file).get("contexts")))
     return tuple(dict.fromkeys(str(one["name"]) for one in contexts if "name" in one))
 
 
@@ -136,18 +137,12 @@ def unusable(context: str, why: str) -> EnvironmentMissing:
     )
 
 
-def _entries(config: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    entries = config.get(key)
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-
-
 def _named(configs: list[tuple[dict[str, Any], Path]], kind: str, name: Any) -> dict[str, Any]:
     """Return the first entry of that name. Raises ValueError if there is none, OSError as `_with_absolute_paths`."""
     for config, folder in configs:
-        for entry in _entries(config, f"{kind}s"):
+        for entry in rows(config.get(f"{kind}s")):
             if entry.get("name") == name:
-                section = entry.get(kind)
-                return _with_absolute_paths(section, folder) if isinstance(section, dict) else {}
+                return _with_absolute_paths(mapping(entry, kind), folder)
     raise ValueError(f"{kind} {name!r} was not found")
 
 

@@ -9,7 +9,6 @@ import base64
 import json
 import shutil
 import ssl
-import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -19,13 +18,14 @@ from msgspec import DecodeError, Struct, to_builtins
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from xsft.effects.cluster.access import Access
+from xsft.effects.cluster.access import GCLOUD_LOGIN
+from xsft.effects.cluster.answers import read_object
 from xsft.effects.cluster.kubeconfig import AuthProvider, Entry, LoginProgram, OidcConfig, unusable
 from xsft.effects.machine import clock
 from xsft.effects.machine.process import Completed, at_terminal, run
 from xsft.effects.machine.regular import read_text
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.machine.streams import print_if_slow
+from xsft.effects.machine.streams import has_terminal, print_if_slow
 from xsft.errors import EnvironmentMissing, TimedOut, Unreachable
 from xsft.reading.network_words import blames_network
 from xsft.spec.secrets import redact
@@ -34,13 +34,13 @@ from xsft.states.moments import moment
 LOGIN_TIMEOUT_S = 60.0
 """A login program may query its own server; it is killed after this time."""
 ISSUER_TIMEOUT_S = 10.0
-TOLD_AFTER_S = 5.0
+SLOW_LOGIN_S = 5.0
 """A login program that takes longer is named; GKE's takes a second."""
 EARLY_S = 300.0
 """How long before its expiry a login is renewed; at half of its lifetime if that is shorter."""
 TOKEN_FILE_S = 60.0
 """How long a token file's content is used before it is read again. source: client-go transport/token_source.go"""
-GKE_PLUGIN = "gke-gcloud-auth-plugin"
+INSTALL_HINTS = {"gke-gcloud-auth-plugin": "Install it: gcloud components install gke-gcloud-auth-plugin"}
 
 
 class Credentials(Struct, frozen=True, kw_only=True):
@@ -72,15 +72,14 @@ class ExecCredential(Struct, frozen=True, kw_only=True):
 
 
 _EXEC_CREDENTIAL = Decoder(ExecCredential)
-_OBJECT = Decoder(dict[str, Any])
 """Made once: two threads in which msgspec first describes a type crash the process (msgspec@0.22.0)."""
 
 
 class ClusterLogin:
     """The login of one context, shared by threads."""
 
-    def __init__(self, entry: Entry, *, access: Access, env: Mapping[str, str]) -> None:
-        self._entry, self._access, self._env = entry, access, env
+    def __init__(self, entry: Entry, *, gke: bool, env: Mapping[str, str]) -> None:
+        self._entry, self._gke, self._env = entry, gke, env
         self._held: Credentials | None = None
         self._lock = threading.Lock()
 
@@ -116,101 +115,91 @@ class ClusterLogin:
             return read_text(path).strip()
         except (OSError, ValueError) as failed:
             why = getattr(failed, "strerror", None) or "it is not UTF-8 text"
-            raise unusable(self._access.context, f"its tokenFile {path} cannot be read: {why}") from None
+            raise unusable(self._entry.context, f"its tokenFile {path} cannot be read: {why}") from None
 
     def _by_provider(self, provider: AuthProvider) -> str:
         """Return the token of an auth provider. kubectl has only `oidc` since 1.26."""
         if provider.name != "oidc":
             why = f"kubectl 1.26 removed the auth-provider {provider.name}; use its login program (exec)"
-            raise unusable(self._access.context, why)
+            raise unusable(self._entry.context, why)
         try:
-            return _id_token(provider.config, now=clock.epoch())
+            return _id_token(provider.config)
         except ValueError as failed:
             raise self._no_credentials("The auth-provider oidc", str(failed)) from None
 
     def _by_program(self, program: LoginProgram) -> Credentials:
-        said = self._run(program)
+        done = self._run(program)
         try:
-            if said.ok:
-                return _of_program(_EXEC_CREDENTIAL.decode(said.stdout).status)
+            return _of_program(done)
         except ValueError:
-            pass
-        words = _brief(said.stderr) or "see its output above"
-        raise self._no_credentials(f"The login program {program.command}", words)
+            reason = _brief(done.stderr) or "see its output above"
+            raise self._no_credentials(f"The login program {program.command}", reason) from None
 
     def _argv(self, program: LoginProgram) -> tuple[str, ...]:
         command = program.command
         if command and shutil.which(command, path=self._env.get("PATH")):
             return (command, *program.args)
-        fix = "Install it: gcloud components install gke-gcloud-auth-plugin"
-        if command != GKE_PLUGIN:
-            fix = _brief(program.install_hint or f"Install {command}, or put it on PATH.")
+        fix = INSTALL_HINTS.get(command) or _brief(program.install_hint or f"Install {command}, or put it on PATH.")
         named = command or "a program without a name"
-        message = f"The context {self._access.context} logs in with {named}, which is not on PATH."
+        message = f"The context {self._entry.context} logs in with {named}, which is not on PATH."
         raise EnvironmentMissing(message, fix=fix, id="auth-plugin-missing")
 
     def _run(self, program: LoginProgram) -> Completed:
         argv = self._argv(program)
-        terminal = program.interactive_mode != "Never" and _at_terminal()
+        terminal = program.interactive_mode != "Never" and has_terminal()
         if program.interactive_mode == "Always" and not terminal:
             raise self._no_credentials(f"The login program {argv[0]}", "it needs a terminal, and there is none")
         own = {one["name"]: one.get("value", "") for one in program.env if one.get("name")}
-        env = {**self._env, **own, "KUBERNETES_EXEC_INFO": self._exec_info(program, interactive=terminal)}
+        cluster = {"cluster": to_builtins(self._entry.cluster)} if program.provide_cluster_info else {}
+        spec = {"interactive": terminal, **cluster}  # source: client-go as of ExecStatus, ExecCredentialSpec
+        info = json.dumps({"kind": "ExecCredential", "apiVersion": program.api_version, "spec": spec})
+        env = {**self._env, **own, "KUBERNETES_EXEC_INFO": info}
         try:
             if terminal:
                 return at_terminal(argv, env=env, timeout_s=LOGIN_TIMEOUT_S)
-            waits = f"xsft: waiting for the login program {argv[0]} of the context {self._access.context}"
-            with print_if_slow(f"{waits}, at most {LOGIN_TIMEOUT_S:g} s", after_s=TOLD_AFTER_S):
+            waits = f"xsft: waiting for the login program {argv[0]} of the context {self._entry.context}"
+            with print_if_slow(f"{waits}, at most {LOGIN_TIMEOUT_S:g} s", after_s=SLOW_LOGIN_S):
                 return run(argv, env=env, timeout_s=LOGIN_TIMEOUT_S)
         except TimedOut:
             raise Unreachable(
-                f"The login of the context {self._access.context} timed out: no answer within {LOGIN_TIMEOUT_S:g} s.",
+                f"The login of the context {self._entry.context} timed out: no answer within {LOGIN_TIMEOUT_S:g} s.",
                 fix="Log in manually first, then try again.",
             ) from None
 
-    def _exec_info(self, program: LoginProgram, *, interactive: bool) -> str:
-        """source: client-go pkg/apis/clientauthentication/v1/types.go, ExecCredentialSpec"""
-        cluster = {"cluster": to_builtins(self._entry.cluster)} if program.provide_cluster_info else {}
-        spec = {"interactive": interactive, **cluster}
-        return json.dumps({"kind": "ExecCredential", "apiVersion": program.api_version, "spec": spec})
-
-    def _no_credentials(self, who: str, said: str) -> Unreachable:
-        message = f"{who} of the context {self._access.context} gave no credentials: {said}"
-        if blames_network(said):
+    def _no_credentials(self, who: str, reason: str) -> Unreachable:
+        message = f"{who} of the context {self._entry.context} gave no credentials: {reason}"
+        if blames_network(reason):
             return Unreachable(message, fix="Check the network and the VPN, and try again.")
-        fix = "Log in again with that program."
-        if self._access.gke:
-            fix = "Log in: gcloud auth login (in CI: a service account)."
+        fix = GCLOUD_LOGIN if self._gke else "Log in again with that program."
         return Unreachable(message, fix=fix, id="login-expired", again="never")
 
 
-def tls_context(*, ca: bytes, verify: bool = True, login: Credentials | None = None) -> ssl.SSLContext:
-    """Return the TLS context. `ca`: PEM; empty for the system's certificates. Raises ValueError if a certificate or key
-    cannot be used.
+def tls_context(*, ca: bytes, verify: bool = True, certificate: bytes = b"", key: bytes = b"") -> ssl.SSLContext:
+    """Return the TLS context. All bytes are PEM; without `ca`, the system's certificates are trusted. Raises ValueError
+    if a certificate or key cannot be used.
     """
     try:
-        context = urllib3.util.create_urllib3_context()
-        if not verify:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        elif ca:
+        context = urllib3.util.create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if verify else ssl.CERT_NONE)
+        if verify and ca:
             context.load_verify_locations(cadata=ca.decode("ascii"))
-        else:
+        elif verify:
             context.load_default_certs()
-        if login and login.certificate and login.key:
+        if certificate and key:
             with scratch_folder("tls") as private:  # Python's ssl module reads them from a file only
                 file = private / "client.pem"
-                file.touch(mode=0o600)
-                file.write_bytes(login.certificate + b"\n" + login.key)
+                file.write_bytes(certificate + b"\n" + key)
                 context.load_cert_chain(file)
     except (ssl.SSLError, UnicodeDecodeError) as failed:
         raise ValueError(f"its certificate or key is not valid: {failed}") from None
     return context
 
 
-def _of_program(status: ExecStatus) -> Credentials:
+def _of_program(done: Completed) -> Credentials:
+    """Return the credentials that a login program printed. Raises ValueError if it failed or printed none."""
+    status = _EXEC_CREDENTIAL.decode(done.stdout).status
     certificate, key = status.client_certificate_data, status.client_key_data
-    if not status.token and not (certificate and key):
-        raise ValueError("neither a token nor a certificate")
+    if not done.ok or not (status.token or (certificate and key)):
+        raise ValueError("no credentials")
     expires, now = moment(status.expiration_timestamp), clock.epoch()
     left_s = expires.timestamp() - now if expires else 0.0
     return Credentials(
@@ -221,15 +210,9 @@ def _of_program(status: ExecStatus) -> Credentials:
     )
 
 
-def _at_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def _id_token(config: OidcConfig, *, now: float) -> str:
-    """Return the configured OpenID Connect token, or if it has expired a new one from the refresh token. `now`: seconds
-    since the epoch. Raises ValueError.
-    """
-    if config.id_token and _expires(config.id_token) > now:
+def _id_token(config: OidcConfig) -> str:
+    """Return the OpenID Connect token; if it has expired, a new one from the refresh token. Raises ValueError."""
+    if config.id_token and _expires(config.id_token) > clock.epoch():
         return config.id_token
     if not (config.idp_issuer_url and config.client_id and config.refresh_token):
         raise ValueError("its id-token has expired, and it has no refresh-token")
@@ -240,7 +223,7 @@ def _id_token(config: OidcConfig, *, now: float) -> str:
     try:
         found = _answer(pool.request("GET", f"{config.idp_issuer_url.rstrip('/')}/.well-known/openid-configuration"))
         endpoint = str(found["token_endpoint"])
-        answer = pool.request_encode_body("POST", endpoint, fields=fields, headers=headers, encode_multipart=False)
+        answer = pool.request("POST", endpoint, fields=fields, headers=headers, encode_multipart=False)
         return str(_answer(answer)["id_token"])
     except (urllib3.exceptions.HTTPError, KeyError, DecodeError) as failed:
         raise ValueError(f"its token could not be renewed: {type(failed).__name__} {failed}") from None
@@ -258,7 +241,7 @@ def _expires(token: str) -> float:
 def _answer(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     if response.status != 200:
         raise ValueError(f"its issuer answers HTTP {response.status}")
-    return _OBJECT.decode(response.data)
+    return read_object(response.data)
 
 
 def _brief(text: str) -> str:

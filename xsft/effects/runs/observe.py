@@ -144,7 +144,7 @@ def _beside(
         unread=(*no_workloads, *dict.fromkeys(one for _, missing in answers for one in missing)),
         queue_unread=no_positions,
         queues=frozenset(queues),
-        ahead_s=reads.api.ahead_s,
+        ahead_s=reads.api.http.ahead_s,
     )
 
 
@@ -160,7 +160,7 @@ def _positions(
 
 def _seconds_left(reads: Reads, since: float) -> float:
     """Return the seconds left. Every byte received of any list extends the time for all of them."""
-    return LATE_S - (clock.monotonic() - max(since, reads.api.heard_at))
+    return LATE_S - (clock.monotonic() - max(since, reads.api.http.heard_at))
 
 
 def _got(started: Answering[T], what: What, left: Callable[[], float]) -> tuple[T | None, tuple[Unread, ...]]:
