@@ -116,26 +116,26 @@ def _pods_not_checked(reply: Reply) -> Problem:
     )
 
 
-def refused_pod(said: str, pod: JsonObject, *, context: str) -> Problem | None:
-    """Return the problem of a pod that admission refuses; None if another rule refused it. `said`: the API server's
+def refused_pod(message: str, pod: JsonObject, *, context: str) -> Problem | None:
+    """Return the problem of a pod that admission refuses; None if another rule refused it. `message`: the API server's
     message.
     """
     namespace = str(pod["metadata"]["namespace"])
     kubectl = shlex.join(("kubectl", "--context", context))
-    if found := NO_ACCOUNT.search(said):
+    if found := NO_ACCOUNT.search(message):
         fix = f"Create it: {kubectl} -n {namespace} create serviceaccount {found['name']}"
-        return _error("service-account-missing", said, fix)
-    if INSECURE.search(said):
+        return _error("service-account-missing", message, fix)
+    if INSECURE.search(message):
         label = "pod-security.kubernetes.io/enforce=privileged"
         fix = f"Use another namespace, or ask for: {kubectl} label namespace {namespace} {label} --overwrite"
-        return _error("pod-security", said, f"The pods of xpk are privileged and use the host's network. {fix}")
-    if OUT_OF_RANGE.search(said):
+        return _error("pod-security", message, f"The pods of xpk are privileged and use the host's network. {fix}")
+    if OUT_OF_RANGE.search(message):
         fix = f"Use another namespace, or have its LimitRange changed: {kubectl} -n {namespace} get limitrange -o yaml"
-        return _error("limit-range", said, fix)
-    if found := OVER_QUOTA.search(said):
+        return _error("limit-range", message, fix)
+    if found := OVER_QUOTA.search(message):
         name = found["name"] or found["failed"]
         fix = f"Ask for more: {kubectl} -n {namespace} describe resourcequota {name}"
-        return _error("resource-quota", said, fix)
+        return _error("resource-quota", message, fix)
     return None
 
 
@@ -161,5 +161,5 @@ def _limits(pod: JsonObject) -> dict[str, Mapping[str, str]]:
     return {str(one["name"]): (one.get("resources") or {}).get("limits") or {} for one in containers}
 
 
-def _error(id: str, said: str, fix: str) -> Problem:
-    return error(id, "namespace", f"The cluster would refuse the run's pods: {said}", fix)
+def _error(id: str, message: str, fix: str) -> Problem:
+    return error(id, "namespace", f"The cluster would refuse the run's pods: {message}", fix)

@@ -34,8 +34,8 @@ class LogAsk(Struct, frozen=True, kw_only=True):
     """Of the container before the last restart in place."""
 
     def query(self, *, follow: str = "false") -> dict[str, str]:
-        asked = {"container": self.container, "sinceTime": self.since, "tailLines": self.tail}
-        given = {key: str(value) for key, value in asked.items() if value is not None}
+        options = {"container": self.container, "sinceTime": self.since, "tailLines": self.tail}
+        given = {key: str(value) for key, value in options.items() if value is not None}
         return {"timestamps": "true", "follow": follow, "previous": str(self.previous).lower(), **given}
 
 
