@@ -27,10 +27,12 @@ import sys
 import tempfile
 import threading
 import time
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -105,8 +107,12 @@ def mutants(source: str, file: Path = Path("module.py")) -> Iterator[Mutant]:
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    text = ast.unparse(node)[:90]
-    yield from ((f"{text}  ->  {ast.unparse(changed)[:90]}", changed) for changed in _others(node))
+    text = ast.unparse(node)
+    for changed in _others(node):
+        after = ast.unparse(changed)
+        same = next((at for at, (one, other) in enumerate(zip(text, after, strict=False)) if one != other), 0)
+        skipped = max(0, same - 60)
+        yield f"{text[skipped:][:90]}  ->  {after[skipped:][:90]}", changed
 
 
 def _others(node: ast.AST) -> Iterator[ast.AST]:
@@ -250,6 +256,11 @@ class Reached:
         found = [tests for (path, line), tests in self.tests.items() if path == file and (not lines or line in lines)]
         return sorted(set[str]().union(*found) - self.failed, key=self.seconds.__getitem__)
 
+    def quickest(self, tests: list[str], *, within_s: float) -> list[str]:
+        """Return the first tests that together take no longer, and at least one."""
+        ends = list(accumulate(self.seconds[test] for test in tests))
+        return tests[: max(1, bisect(ends, within_s))]
+
     def about(self, file: Path) -> list[str]:
         """Return the tests that reach a module, or name it in their id or file."""
         naming = _naming(file)
@@ -270,6 +281,7 @@ class Driver:
     """In bodies of functions."""
     files: dict[str, Path]
     """The modules, by what the interpreter calls their files."""
+    within_s: float
     tell: Callable[[Mutant], None]
     """Called with each that no test notices."""
     reached: Reached | None = None
@@ -279,7 +291,7 @@ class Driver:
         reached = self.reached = forked(partial(_trace, session, self.files), timeout_s=MOST_S) or Reached()
         live, items = _live_functions(self.files), {item.nodeid: item for item in session.items}
         for mutant in self.mutants:
-            tests = reached.of(mutant.file, mutant.lines)
+            tests = reached.quickest(reached.of(mutant.file, mutant.lines), within_s=self.within_s)
             passes = partial(_passes, session, [items[test] for test in tests], mutant=mutant, live=live)
             if forked(passes, timeout_s=reached.timeout_s(tests)):
                 self.tell(mutant)
@@ -411,6 +423,7 @@ def _run_pytest(plugin: object, tests: list[str]) -> int:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="numbers of mutants, as they were listed")
+    parser.add_argument("--within", type=float, default=20, help="s, of the tests of one mutant, the quickest first")
     parser.add_argument("modules", nargs="+", type=Path, help="the files to change, from the repository's root")
     parser.add_argument("--tests", nargs="+", required=True, help="test files or folders")
     args = parser.parse_args(arguments)
@@ -436,7 +449,7 @@ def main(arguments: list[str]) -> int:
         for test in reached.failed:
             print(f"{test} is left out: it fails without a change", file=sys.stderr)
         for mutant in chosen:
-            tests = [] if mutant.function else reached.about(mutant.file)
+            tests = reached.quickest([] if mutant.function else reached.about(mutant.file), within_s=args.within)
             passes = partial(_passes_imported, mutant, tests)
             if not mutant.function and forked(passes, timeout_s=IMPORTS_S + reached.timeout_s(tests)):
                 tell(mutant)
@@ -458,7 +471,7 @@ def _load_libraries() -> None:
 
 def _drive(mutants: list[Mutant], args: argparse.Namespace, tell: Callable[[Mutant], None]) -> Reached | None:
     files = {str(file.resolve()): file for file in args.modules}
-    driver = Driver(mutants=[one for one in mutants if one.function], files=files, tell=tell)
+    driver = Driver(mutants=[one for one in mutants if one.function], files=files, within_s=args.within, tell=tell)
     _run_pytest(driver, args.tests)
     return driver.reached
 
