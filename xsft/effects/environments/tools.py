@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from xsft.effects.images.docker_build import ALSO, INSTALL_BUILDX, NEEDS_BUILDX
+from xsft.effects.images.docker_build import ALSO, INSTALL_BUILDX, clients_of
 from xsft.effects.machine import process
 from xsft.effects.machine.process import Completed
 from xsft.errors import EnvironmentMissing, TimedOut
@@ -125,8 +125,9 @@ def _pid_namespace(run: RunTool) -> ToolCheck:
 
 
 def _docker_build(run: RunTool) -> ToolCheck:
-    """Check docker's BuildKit, with the choice that `docker_build.find_client` makes."""
-    builds = next((path for path in ("docker", *(f"{folder}/docker" for folder in ALSO)) if _builds(run, path)), "")
+    """Check docker's BuildKit."""
+    clients = clients_of(("docker", *(f"{folder}/docker" for folder in ALSO)), lambda argv: _output_of(run(argv)))
+    builds = next((client.path for client in clients if client.builds), "")
     return ToolCheck(
         id="docker-buildkit",
         ok=bool(builds),
@@ -138,17 +139,9 @@ def _docker_build(run: RunTool) -> ToolCheck:
     )
 
 
-def _builds(run: RunTool, path: str) -> bool:
-    plugin = run((path, "buildx", "version"))
-    if plugin and plugin.ok and "buildx" in plugin.stdout:
-        return True
-    version = version_of(run((path, "--version")))
-    return bool(version) and int(version.partition(".")[0]) < NEEDS_BUILDX
-
-
 def _docker_engine(run: RunTool) -> ToolCheck:
     done = run(("docker", "version", "--format", "{{json .Server}}"))
-    server = _json_or_none(done.stdout) if done and done.ok else None
+    server = _json_or_none(_output_of(done))
     return ToolCheck(
         id="docker-engine",
         ok=isinstance(server, dict),
@@ -175,8 +168,12 @@ def _client(run: RunTool, *, argv: tuple[str, ...], needed_for: str, fix: str) -
 
 def version_of(done: Completed | None) -> str:
     """Return the first string in a tool's output that looks like a version."""
-    found = re.search(r"\bv?(\d+(?:\.\d+)+)", done.stdout) if done and done.ok else None
+    found = re.search(r"\bv?(\d+(?:\.\d+)+)", _output_of(done))
     return found[1] if found else ""
+
+
+def _output_of(done: Completed | None) -> str:
+    return done.stdout if done and done.ok else ""
 
 
 def _first_line(done: Completed | None) -> str:

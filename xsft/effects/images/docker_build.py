@@ -13,6 +13,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -48,6 +49,10 @@ class Client(Struct, frozen=True, kw_only=True):
     buildx: bool
     """Whether it builds with the buildx plugin; else with the engine's own BuildKit."""
 
+    @property
+    def builds(self) -> bool:
+        return self.buildx or int(self.version.partition(".")[0]) < NEEDS_BUILDX
+
     def argv(self) -> tuple[str, ...]:
         return (self.path, "buildx", "build", "--load") if self.buildx else (self.path, "build")
 
@@ -62,7 +67,7 @@ def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> Client
     """Return the first docker command that can use BuildKit. Raises EnvironmentMissing, docker-buildkit-missing."""
     paths = tuple(_commands(env, also))
     with private_config(env=env, own=False) as config:
-        clients = tuple(found for path in paths if (found := _client(path, {**env, "DOCKER_CONFIG": str(config)})))
+        clients = tuple(clients_of(paths, partial(_output_of, env={**env, "DOCKER_CONFIG": str(config)})))
     if not clients:
         tried = f"{', '.join(paths)} is not Docker's" if paths else "not found"
         raise EnvironmentMissing(
@@ -70,9 +75,7 @@ def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> Client
             fix="Install Docker: https://docs.docker.com/engine/install.",
             id="docker-missing",
         )
-    usable = next(
-        (found for found in clients if found.buildx or int(found.version.partition(".")[0]) < NEEDS_BUILDX), None
-    )
+    usable = next((found for found in clients if found.builds), None)
     if usable is None:
         named = ", ".join(f"{found.path} {found.version}" for found in clients)
         raise EnvironmentMissing(
@@ -81,6 +84,15 @@ def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> Client
             id="docker-buildkit-missing",
         )
     return usable
+
+
+def clients_of(paths: Iterable[str], output: Callable[[tuple[str, ...]], str]) -> Iterator[Client]:
+    """Yield the commands that start and are Docker's, not podman-docker. `output`: returns what a command prints; empty
+    if it fails.
+    """
+    for path in paths:
+        if version := re.search(r"Docker version (\d+\.\d+\S*?),", output((path, "--version"))):
+            yield Client(path=path, version=version[1], buildx="buildx" in output((path, "buildx", "version")))
 
 
 def build(
@@ -200,15 +212,7 @@ def _commands(env: Mapping[str, str], also: Sequence[str]) -> Iterator[str]:
             yield str(path)
 
 
-def _client(path: str, env: Mapping[str, str]) -> Client | None:
-    """Return the client; None if it is not Docker's (podman-docker) or does not start."""
-    version = re.search(r"Docker version (\d+\.\d+\S*?),", _output_of((path, "--version"), env))
-    if version is None:
-        return None
-    return Client(path=path, version=version[1], buildx="buildx" in _output_of((path, "buildx", "version"), env))
-
-
-def _output_of(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
+def _output_of(argv: tuple[str, ...], *, env: Mapping[str, str]) -> str:
     """Return the command's output; empty if it fails or does not answer."""
     try:
         done = process.run(argv, env=env, timeout_s=20)

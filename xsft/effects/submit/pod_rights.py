@@ -32,7 +32,9 @@ PULL = "artifactregistry.repositories.downloadArtifacts"
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleIam:
-    """The APIs that know a service account's rights, asked with the user's login."""
+    """The APIs that know a service account's rights, asked with the user's login. Five are asked in one way, instead of
+    two by Google's clients (0.4 CPU-s each to import) and three without one.
+    """
 
     session: Any = field(repr=False)
     iam: str = "https://iam.googleapis.com"
