@@ -22,7 +22,7 @@ from xsft.effects.facts import gather
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.counted import counts_kept
 from xsft.effects.facts.fit_cache import fit_cache
-from xsft.effects.facts.hub_check import HubReader, check_data, check_weights
+from xsft.effects.facts.hub_reader import HubReader, online_reader
 from xsft.effects.facts.offline import skip_checkpoint, skip_data, skip_names, skip_rows, skip_weights
 from xsft.effects.facts.parsed import ask_parser
 from xsft.effects.facts.rows import ReadRows, read_rows
@@ -128,7 +128,7 @@ def _each_once(questions: Questions, *, hub: HubReader | None, offline: bool) ->
         hub = hub or HubReader(skip_data, skip_weights)
     else:
         checkpoint, names, rows = read_checkpoint, folder_names, read_rows
-        hub = hub or HubReader(check_data, check_weights)
+        hub = hub or online_reader()
     return _SharedLooks(
         checkpoint=questions.once(checkpoint, subject=str),
         names=questions.once(names, subject=str),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xsft.trainers.chat import chat_format, fault
-from xsft.trainers.chat_render import EndlessTemplate, compiled, render_chat
+from xsft.trainers.chat_render import EndlessTemplate, compiled
 
 LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% set c = b %}{% endfor %}{% endfor %}"
 RECURSION = "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(90) }}"
@@ -19,7 +19,7 @@ DEEP = "{% for a in [1, 2] recursive %}{% if loop.depth < 90 %}{{ loop([1, 2]) }
 )
 def test_a_template_that_does_not_end_is_stopped(template: str) -> None:
     with pytest.raises(EndlessTemplate, match="did not end"):
-        render_chat(template, [], {})
+        compiled(template).render({})
 
 
 def test_what_renders_a_template_reports_it() -> None:

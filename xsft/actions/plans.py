@@ -11,16 +11,13 @@ import yaml
 from msgspec import to_builtins
 
 from xsft import api
-from xsft.actions.pipeline.cluster import ClusterCall
-from xsft.actions.pipeline.stages import stages_of
-from xsft.errors import XsftError
 from xsft.problems import Problem
 from xsft.screen.documents import plan_document, print_json, status_of
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.plan_text import block, plan_text, shell_line
 from xsft.screen.progress import shown
 from xsft.spec.terminal import safe_text
-from xsft.stages.stage import Stage, StagePlan
+from xsft.stages.stage import StagePlan
 from xsft.steps import Intent, Plan
 
 PlanFormat = Literal["text", "audit", "manifests", "json"]
@@ -56,9 +53,12 @@ def _print_documents(plans: Sequence[Plan], stages: Sequence[tuple[StagePlan, ..
 
 
 def _plan_stages(workload: api.Loaded, intent: Intent, plan: Plan) -> tuple[StagePlan, ...]:
-    call = ClusterCall(yes=True, poll_s=0.0)
-    stages = stages_of(workload, run_name=plan.run_name, call=call, known=intent) if plan.ok else ()
-    return tuple(_outlook(stage) for stage in stages if stage.name != "train")  # the plan itself is the training's
+    """Return the plans of the stages around the training, if there are any and the plan has no errors."""
+    if not plan.ok or workload.spec.stage_names == ("train",):
+        return ()
+    from xsft.actions.pipeline.outlook import plan_stages
+
+    return plan_stages(workload, intent=intent, run_name=plan.run_name)
 
 
 def _document_of_plan(plan: Plan, stages: tuple[StagePlan, ...]) -> dict[str, Any]:
@@ -96,16 +96,6 @@ def _manifest_dumper() -> Any:
 
     Dumper.add_representer(str, text)
     return Dumper
-
-
-def _outlook(stage: Stage) -> StagePlan:
-    """Return the stage's plan; without `writes` and with its problems if it cannot be planned."""
-    try:
-        return stage.plan()
-    except XsftError as failed:
-        return StagePlan(
-            name=stage.name, run_name=stage.run_name, digest=None, writes=None, problems=tuple(failed.problems)
-        )
 
 
 def stage_lines(found: Sequence[StagePlan]) -> Iterator[str]:

@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from collections.abc import Iterator
-from itertools import pairwise
-from textwrap import dedent
 from typing import Any, cast
 
 from msgspec import json
 from msgspec.inspect import CollectionType, DataclassType, DictType, StructType, TupleType, Type, UnionType, type_info
 
+from xsft.docstrings import field_docstrings
 from xsft.interface.base import Document, ErrorDocument
 from xsft.interface.checkpoint import CheckpointDocument, ConversionDocument, ExportDocument
 from xsft.interface.data import DataDocument, PrepareDocument
@@ -141,14 +139,7 @@ def _described(node: dict[str, Any], kind: type) -> dict[str, Any]:
 def _field_texts(kind: type) -> dict[str, str]:
     if not kind.__module__.startswith("xsft."):
         return {}
-    (source,) = ast.parse(dedent(inspect.getsource(kind))).body
-    assert isinstance(source, ast.ClassDef)
-    return {
-        field.target.id.rstrip("_"): _in_json(str(text.value.value))
-        for field, text in pairwise(source.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-    }
+    return {field.rstrip("_"): _in_json(text) for field, text in field_docstrings(kind).items()}
 
 
 def _in_json(text: str) -> str:

@@ -19,7 +19,6 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         strict=True,
         validate_default=False,
     )

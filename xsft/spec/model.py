@@ -24,7 +24,8 @@ from xsft.spec.sections import (
     Tpu,
     Train,
 )
-from xsft.spec.stages import Stages
+from xsft.spec.stages import Stages, later_stages
+from xsft.stages.stage import StageName
 from xsft.targets import FIRST, Targeted, targets
 from xsft.training import DEFAULT_TRAINER, trainers
 
@@ -116,3 +117,9 @@ class WorkloadSpec(Targeted, Section):
     stages: Stages = Field(default_factory=Stages)
     checks: dict[str, str] = Field(default_factory=dict)
     """Problems that you accept, with the reason: `{ID: "why"}`."""
+
+    @property
+    def stage_names(self) -> tuple[StageName, ...]:
+        """Return the stages of the workload, in order."""
+        converts = self.model.hf is not None and self.model.checkpoint is None
+        return (*(("convert",) if converts else ()), "train", *later_stages(self.stages))

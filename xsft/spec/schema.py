@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from xsft.docstrings import field_docstrings
+from xsft.spec.base import Section
 from xsft.spec.model import WorkloadSpec
 
 FILE = Path(__file__).with_name("schema.json")
@@ -16,11 +18,21 @@ FILE = Path(__file__).with_name("schema.json")
 
 def schema() -> dict[str, Any]:
     generated = WorkloadSpec.model_json_schema()
+    kinds = {kind.__name__: kind for kind in Section.__subclasses__() if kind.__module__.startswith("xsft.spec.")}
+    for name, part in {WorkloadSpec.__name__: generated, **generated["$defs"]}.items():
+        _describe(part["properties"], kinds[name])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "xsft workload",
         **{key: value for key, value in generated.items() if key != "title"},
     }
+
+
+def _describe(properties: dict[str, dict[str, Any]], kind: type[Section]) -> None:
+    """Add the docstring below each field. (pydantic's `use_attribute_docstrings` reads them at every start.)"""
+    for name, text in field_docstrings(kind).items():
+        key = kind.model_fields[name].alias or name
+        properties[key] = dict(sorted({**properties[key], "description": text}.items()))
 
 
 def schema_text() -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from xsft.trainers.chat_render import BoundedTemplate
 
 ASKED = ("first-question", "second-question")
 ANSWERED = ("first-answer", "second-answer")
@@ -82,9 +85,7 @@ def _without_ending(text: str, ending: str) -> str:
 
 
 def _rendered(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
-    from xsft.trainers.chat_render import render_chat
-
-    return render_chat(template, messages, names)
+    return _compiled(template).render({"messages": messages, "add_generation_prompt": False, **names})
 
 
 def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[str, Any]], bool], str]:
@@ -94,9 +95,7 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[st
 
     Raises Jinja's errors for an invalid template.
     """
-    from xsft.trainers.chat_render import compiled
-
-    one = compiled(template)
+    one = _compiled(template)
 
     def render(messages: list[dict[str, Any]], begin: bool) -> str:  # noqa: FBT001 - as Jinja has it
         if not messages:
@@ -105,3 +104,9 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[st
         return one.render({**tokens, "messages": filled, "add_generation_prompt": begin})
 
     return render
+
+
+def _compiled(template: str) -> BoundedTemplate:
+    from xsft.trainers.chat_render import compiled
+
+    return compiled(template)

@@ -78,10 +78,6 @@ def _with_steps(template: nodes.Template) -> nodes.Template:
     return template
 
 
-def render_chat(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
-    return compiled(template).render({"messages": messages, "add_generation_prompt": False, **names})
-
-
 def compiled(template: str) -> BoundedTemplate:
     """Return the compiled template. Raises Jinja's errors for an invalid one."""
     environment = _CountingSandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from xsft.actions.pipeline.cluster import ClusterCall, ConvertOnCluster, SharedIntent, TrainOnCluster
 from xsft.actions.pipeline.evaluate import EvaluateHere, EvaluateOnCluster
 from xsft.actions.pipeline.export import ExportHere, ExportOnCluster, ServeHere
 from xsft.actions.pipeline.here import ConvertHere, TrainHere
 from xsft.actions.pipeline.serve import ServeOnCluster
 from xsft.api import Loaded
-from xsft.spec.model import WorkloadSpec
-from xsft.spec.stages import later_stages
 from xsft.stages.stage import Stage, StageName
 from xsft.steps import Intent
-
-
-def names_of(spec: WorkloadSpec) -> Iterator[StageName]:
-    """Yield the stages of the workload, in order."""
-    if spec.model.hf is not None and spec.model.checkpoint is None:
-        yield "convert"
-    yield "train"
-    yield from later_stages(spec.stages)
 
 
 def stages_of(workload: Loaded, *, run_name: str, call: ClusterCall, known: Intent | None = None) -> tuple[Stage, ...]:
     """Return the stages of a workload. `run_name`: of the training. `known`: what it asks for, if that was gathered."""
     if workload.spec.on_this_machine:
-        return tuple(_here(name, workload, run_name) for name in names_of(workload.spec))
+        return tuple(_here(name, workload, run_name) for name in workload.spec.stage_names)
     shared = SharedIntent(workload, known=known)
-    return tuple(_on_cluster(name, shared, run_name, call) for name in names_of(workload.spec))
+    return tuple(_on_cluster(name, shared, run_name, call) for name in workload.spec.stage_names)
 
 
 def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:

@@ -12,7 +12,7 @@ from xsft.conversion.inputs import BRANCH
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone
 from xsft.effects.facts.hub import read_repository, read_token
-from xsft.effects.facts.hub_check import answered
+from xsft.effects.facts.hub_reader import answered
 from xsft.effects.facts.weights_folder import read_folder
 from xsft.effects.local.convert import Conversion, ConversionResult, convert_here
 from xsft.effects.machine import clock

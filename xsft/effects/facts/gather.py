@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from xsft.catalog.datasets import dataset
 from xsft.dataset.preparing import is_local
 from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.effects.facts.hub_check import HubReader
+from xsft.effects.facts.hub_reader import HubReader
 from xsft.effects.facts.rows import ReadRows, read_rows
 from xsft.effects.facts.tokenizer import hub_cache, read_tokenizer, tokenizer_problem
 from xsft.effects.facts.tries import Names, ReadCheckpoint, folder_names, with_tries

@@ -6,11 +6,10 @@ source: huggingface_hub@2.4.0 hf_api.py [dataset_info, auth_check]; datasets@5.2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import Struct
 from msgspec.structs import replace
 from requests import RequestException
 
@@ -26,19 +25,6 @@ from xsft.problems import Problem, error
 
 DEADLINE_S = 5.0
 """Maximum time for all requests about one repository."""
-
-
-class HubReader(Struct, frozen=True):
-    """The requests that planning sends to the hub; tests and callers with many workloads pass their own."""
-
-    data: Callable[[str], HubDataFacts | None]
-    """By data.hf_path."""
-    weights: Callable[[ConversionSource], SourceFacts | None]
-
-
-def answered(source: SourceFacts | None) -> HubReader:
-    """Return a reader that does not ask the hub for weights, because they were already asked for."""
-    return HubReader(data=lambda _path: None, weights=lambda _source: source)
 
 
 def check_data(path: str) -> HubDataFacts:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -222,9 +223,8 @@ def refuse_too_many(folder: str, count: int, *, most: int) -> None:
 
 def ask_storage(path: str, question: Callable[[], T], **tries: Any) -> T | None:
     """Query as `gcs.ask_bucket` does."""
-    from xsft.effects.records import gcs
-
-    return gcs.ask_bucket(path, question, **tries)
+    answer: T | None = _gcs().ask_bucket(path, question, **tries)
+    return answer
 
 
 def gcs_storage(env: Mapping[str, str], *, deadline_s: float | None = None) -> GcsStorage:
@@ -239,12 +239,16 @@ def gcs_client(env: Mapping[str, str]) -> Any:
     """
     if not is_emulated(env) and not may_log_in(env):
         raise Unreachable("no Google Cloud login was found", fix=LOGIN)
+    return _gcs().client(env, emulated=is_emulated(env))
+
+
+def _gcs() -> ModuleType:
     try:
         from xsft.effects.records import gcs
     except ImportError as failed:
         message = f"google-cloud-storage cannot be imported: {failed}"
         raise Unreachable(message, fix="Reinstall xsft.") from None
-    return gcs.client(env, emulated=is_emulated(env))
+    return gcs
 
 
 def is_emulated(env: Mapping[str, str]) -> bool:
