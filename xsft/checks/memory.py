@@ -127,18 +127,20 @@ def _compiled_problem(known: KnownStep) -> Problem:
 
 
 def _accelerator(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    for problem in _judge_by_catalogue(run, model, tpu, keys):
-        accepted = problem.id in ("fit-known", "fit-marginal")
-        fix = problem.fix if accepted else f"{_fitting_place(run, model, tpu, keys)}{problem.fix}"
-        yield replace(problem, fix=fix)
-
-
-def _judge_by_catalogue(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
     verdict = catalogued_verdict(run, keys)
-    if verdict is not None:
+    if verdict is None:
+        found = tuple(_bound_problems(run, model, tpu, keys))
+    else:
         derived = number(keys.get(TOKENS, DEFAULT_TOKENS)) != verdict.tokens
-        yield _of_release(_catalogued_problem(verdict, derived=derived), verdict.maxtext, release=run.release.version)
-        return
+        compiled = _catalogued_problem(verdict, derived=derived)
+        found = (_of_release(compiled, verdict.maxtext, release=run.release.version),)
+    fits = verdict is not None and verdict.outcome != "no"
+    elsewhere = "" if fits else _fitting_place(run, model, tpu, keys)
+    yield from (replace(problem, fix=f"{elsewhere}{problem.fix}") for problem in found)
+
+
+def _bound_problems(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Yield the problem of a run that was never compiled."""
     refused = tuple(too_big(run, model, tpu, keys)) or tuple(_gathered_experts(model, tpu, run, keys))
     yield from refused
     if not refused:

@@ -31,7 +31,9 @@ class ConversionPlan(Struct, frozen=True, kw_only=True):
     recorded: ConversionRecord | None = None
     """Its record; None without one, as after a conversion by hand."""
     why_not: str = ""
-    """Why the newest attempt is incomplete."""
+    """Why the newest attempt is incomplete, or could not be read."""
+    unread: bool = False
+    """Whether the newest attempt could not be read, so that it may be complete."""
     broken: tuple[str, ...] = ()
     """Folders of attempts without a complete checkpoint. They are kept."""
 

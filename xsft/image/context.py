@@ -56,8 +56,11 @@ def context_problems(files: Sequence[ContextFile], *, limit: int = LIMIT) -> tup
 
 def accepting(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
     """Turn accepted problems into warnings; only the size may be accepted, not a broken link or a secret."""
-    taken = {*ids} & {*ACCEPTABLE}
-    return tuple(warning(p.id, p.where, f"{p.message} (accepted)", "") if p.id in taken else p for p in problems)
+    taken = {*ids}
+    return tuple(
+        warning(p.id, p.where, f"{p.message} (accepted)", "") if p.id in taken and p.can_be_accepted else p
+        for p in problems
+    )
 
 
 def size_of(files: Iterable[ContextFile]) -> int:
@@ -96,7 +99,7 @@ def _large(files: Sequence[ContextFile], *, limit: int) -> Iterator[Problem]:
     named = ", ".join(f"{f.path} ({size_text(f.size)})" for f in largest(files))
     message = f"The build context is {size_text(size)}; the limit is {size_text(limit)}. Largest files: {named}."
     fix = "Add what the image does not need to .dockerignore, or pass --accept image-context-large."
-    yield error("image-context-large", "", message, fix)
+    yield error("image-context-large", "", message, fix, kind="disputable")
 
 
 def arguments(text: str) -> dict[str, str | None]:

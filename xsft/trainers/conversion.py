@@ -38,6 +38,7 @@ def conversion_plan(run: Run, facts: Facts | None = None) -> ConversionPlan | No
         whole=run.checkpoint if facts.checkpoint and facts.checkpoint.status == "read" else None,
         recorded=tries.recorded,
         why_not=facts.checkpoint.detail if facts.checkpoint and facts.checkpoint.status != "read" else "",
+        unread=facts.checkpoint is not None and facts.checkpoint.status == "unreadable",
         broken=tries.broken,
     )
 

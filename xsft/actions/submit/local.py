@@ -62,7 +62,6 @@ def train_here(plan: Plan, *, machine: Machine | None, messages: TextIO) -> tupl
     stderr. Raises as `run_local` does.
     """
     result = already_done(plan) or _trained(plan, machine, messages)
-    print_problems(w for w in result.warnings if w.id != "no-pid-namespace")
     print_problems(_indexed(result, machine))
     return result, _keep_picture(result) if result.outcome == "completed" else None
 
@@ -168,9 +167,12 @@ def submit_document(plan: Plan, result: LocalResult, *, picture: Path | None) ->
 
 def _trained(plan: Plan, machine: Machine | None, messages: TextIO) -> LocalResult:
     machine = machine or machine_of_plan(plan)
-    print_problems(machine.contain().warnings)
+    before = machine.contain().warnings
+    print_problems(before)
     with live(steps=plan.run.spec.train.steps, stream=messages, monotonic=monotonic) as on_event:
-        return run_local(plan, machine=machine, on_event=on_event)
+        result = run_local(plan, machine=machine, on_event=on_event)
+    print_problems(w for w in result.warnings if w not in before)
+    return result
 
 
 def _keep_picture(result: LocalResult) -> Path | None:

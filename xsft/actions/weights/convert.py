@@ -109,9 +109,9 @@ def look(workload: api.Loaded, source: SourceFacts | None = None) -> tuple[Conve
     plan = planned_conversion(workload, intent)
     if errors_in(problems):
         raise SpecError(errors_in(problems))
-    unread = next((p for p in problems if p.id == "checkpoint-unread"), None)
-    if unread and plan.whole is None:  # it may exist already: do not convert twice
-        raise Unreachable(unread.message, fix="Make it readable from here, then convert.", id=unread.id)
+    if plan.unread:  # it may exist already: do not convert twice
+        message = f"{plan.first} could not be read, so these weights may be converted already: {plan.why_not}"
+        raise Unreachable(message, fix="Make it readable from here, then convert.", id="checkpoint-unread")
     return plan, problems
 
 
