@@ -5,8 +5,11 @@ XsftError                    1  a bug in xsft, unless a subclass says otherwise
 │   ├── SpecError            2  the workload has problems (all are listed)
 │   └── ClusterMissing       2  no cluster has this name
 ├── EnvironmentMissing       3  xpk, MaxText, a tool or disk space is missing
+│   └── RepositoryMissing    3  the registry has no such repository
 ├── Refused                  4  refused: it already exists, or something would be lost
+│   └── AlreadyRunning       4  another xsft process runs it
 ├── Unreachable              5  a cluster, registry or bucket did not answer
+│   └── Forbidden            5  the login may not do this on the cluster
 ├── RunFailed                6  the run failed or ended too early
 ├── TimedOut                 7  timed out
 └── Unknown                  8  the result is unknown
@@ -87,15 +90,30 @@ class EnvironmentMissing(XsftError):
     retry = "never"
 
 
+class RepositoryMissing(EnvironmentMissing):
+    id = "repository-missing"
+
+
 class Refused(XsftError):
     exit_status = 4
     id = "refused"
 
 
+class AlreadyRunning(Refused):
+    """A run, or a conversion, that another xsft process executes on this machine now."""
+
+    id = "run-running"
+
+
 class Unreachable(XsftError):
     exit_status = 5
     id = "unreachable"
-    retry = "helps"
+    retry: ClassVar[Again] = "helps"
+
+
+class Forbidden(Unreachable):
+    id = "forbidden"
+    retry = "never"
 
 
 class RunFailed(XsftError):

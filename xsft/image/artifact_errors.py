@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
+from xsft.errors import EnvironmentMissing, RepositoryMissing, Unreachable, UsageError, XsftError
 from xsft.image.artifact_names import Repository
 from xsft.image.docker_errors import LOG_IN_GOOGLE, shorten_message
 
@@ -89,10 +89,9 @@ def _repository_missing(said: str, asked: ArtifactRequest) -> EnvironmentMissing
             fix="Correct the project in the registry's name; `gcloud projects list` lists yours.",
             id="project-missing",
         )
-    return EnvironmentMissing(
+    return RepositoryMissing(
         f"Repository {repository.docker} was not found.",
         fix=f"Create it: xsft image push --create, or {create}.",
-        id="repository-missing",
     )
 
 

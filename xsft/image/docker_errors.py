@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from xsft.errors import EnvironmentMissing, Unreachable, XsftError
+from xsft.errors import EnvironmentMissing, RepositoryMissing, Unreachable, XsftError
 from xsft.reading.network_words import plain_words
 from xsft.spec.secrets import redact
 
@@ -60,6 +60,8 @@ class DockerRequest(Struct, frozen=True, kw_only=True):
     repository: str = ""
     google: bool = False
     pushes: bool = False
+    anonymous: bool = False
+    """Whether it was sent without a login."""
 
 
 def explain_docker_error(said: str, request: DockerRequest) -> XsftError:
@@ -116,6 +118,8 @@ def login_missing(host: str, *, google: bool) -> Unreachable:
 
 
 def login_refused(said: str, request: DockerRequest) -> Unreachable:
+    if request.anonymous:
+        return login_missing(request.host, google=request.google)
     fix = LOG_IN_GOOGLE if request.google else f"Log in again: docker login {request.host}."
     return Unreachable(
         f"{request.host or 'The registry'} rejected the login: {said}", fix=fix, id="registry-login-refused"
@@ -123,7 +127,9 @@ def login_refused(said: str, request: DockerRequest) -> Unreachable:
 
 
 def denied(said: str, request: DockerRequest) -> Unreachable:
-    """Return the error for a user who is logged in but lacks permission."""
+    """Return the error for a user without permission; registries also refuse a pull without a login in this way."""
+    if request.anonymous and not request.pushes:
+        return login_missing(request.host, google=request.google)
     role = "roles/artifactregistry.writer" if request.pushes else "roles/artifactregistry.reader"
     right = "push to" if request.pushes else "read"
     fix = f"Ask for {role} on {request.repository}." if request.google else f"Ask for permission to {right} it."
@@ -134,15 +140,14 @@ def denied(said: str, request: DockerRequest) -> Unreachable:
     )
 
 
-def repository_missing(said: str, request: DockerRequest) -> EnvironmentMissing:
+def repository_missing(said: str, request: DockerRequest) -> RepositoryMissing:
     create = (
         "Create it: xsft image push --create, or gcloud artifacts repositories create NAME "
         "--repository-format=docker --location=LOCATION --project=PROJECT."
     )
-    return EnvironmentMissing(
+    return RepositoryMissing(
         f"Repository {request.repository} was not found: {said}",
         fix=create if request.google else "Correct its name, or create it in that registry.",
-        id="repository-missing",
     )
 
 

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from tests.effects.cluster.answers import FORBIDDEN, LOST, UNSENT, Answers
+from xsft.effects.cluster.answers import Lost
 from xsft.effects.cluster.logs import MAX_BYTES, LogAsk, open_log, read_log
 from xsft.effects.cluster.stream import Stream
 from xsft.errors import Unreachable
@@ -67,7 +68,7 @@ def test_no_pod_and_no_start_are_no_log(answer: Any) -> None:
 @pytest.mark.parametrize("answer", [LOST, UNSENT, BUSY, BROKEN, (500, {"message": "etcd"})])
 def test_what_passes_is_returned_when_a_log_is_opened(answer: Any) -> None:
     answers = Answers(answer)
-    assert isinstance(open_log(answers.api, WANTED, read_timeout_s=1.0), Unreachable)
+    assert isinstance(open_log(answers.api, WANTED, read_timeout_s=1.0), Lost | Unreachable)
     assert answers.left == []
 
 

@@ -14,7 +14,7 @@ from tests.image.materials import OPTIONS, file, material, recipe
 from tests.replacing import replace
 from xsft.effects.images.build import Maker, PushDone
 from xsft.effects.images.lock import lock_file, locked_images
-from xsft.errors import EnvironmentMissing, Refused, Unknown, Unreachable, XsftError
+from xsft.errors import EnvironmentMissing, Refused, RepositoryMissing, Unknown, Unreachable, XsftError
 from xsft.image.model import Recipe
 from xsft.image.recipe import local_name
 
@@ -254,18 +254,26 @@ def test_ctrl_c_while_pushing_keeps_the_lock(images: Path, at: str) -> None:
     assert [path.name for path in images.iterdir()] == ["post_training.lock.json"]
 
 
-@pytest.mark.parametrize("id", ["registry-forbidden", "registry-login-missing", "repository-missing"])
-def test_a_push_that_would_be_refused_is_refused_before_the_build(images: Path, id: str) -> None:
+@pytest.mark.parametrize(
+    "why",
+    [
+        Unreachable("no", id="registry-forbidden"),
+        Unreachable("no", id="registry-login-missing"),
+        RepositoryMissing("no"),
+    ],
+    ids=lambda why: str(why.problem_id),
+)
+def test_a_push_that_would_be_refused_is_refused_before_the_build(images: Path, why: XsftError) -> None:
     docker = FakeDocker(FakeRegistry())
-    docker.registry.refuses = (EnvironmentMissing if id == "repository-missing" else Unreachable)("no", id=id)
+    docker.registry.refuses = why
     with pytest.raises(XsftError) as refused:
         pushed(maker(images, docker), recipe())
-    assert (refused.value.problem_id, docker.did) == (id, [])
+    assert (refused.value, docker.did) == (why, [])
 
 
 def test_with_create_a_missing_repository_is_no_obstacle_to_the_build(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
-    docker.registry.refuses = EnvironmentMissing("no", id="repository-missing")
+    docker.registry.refuses = RepositoryMissing("no")
     pushed(maker(images, docker, creates=True, ready=lambda: docker.did.append("created")), recipe())
     assert docker.did == ["build deps", "build code", "created", "push deps", "push code"]
 

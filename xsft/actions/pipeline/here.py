@@ -19,7 +19,7 @@ from xsft.effects.local.run import LocalResult, already_done
 from xsft.effects.local.stop import is_held
 from xsft.effects.machine import clock
 from xsft.effects.runs.local import lock_of
-from xsft.errors import Refused, TimedOut
+from xsft.errors import AlreadyRunning, TimedOut
 from xsft.naming import stage_name
 from xsft.screen.failure import print_problems
 from xsft.spec.amounts import duration_text
@@ -70,8 +70,8 @@ class ConvertHere:
         del progress  # the stage has a display of its own
         try:
             return _conversion_end(converted_here(self._workload))
-        except Refused as refused:
-            return adopted_or_raise(refused)
+        except AlreadyRunning as running:
+            return StageEnd(action="adopted", state="running", why=running.message)
 
     def watch(self, timeout_s: float | None) -> None:
         made = self._look()
@@ -110,13 +110,6 @@ def _conversion_end(result: ConversionResult) -> StageEnd:
     )
 
 
-def adopted_or_raise(refused: Refused) -> StageEnd:
-    """Return the end of a stage that another process began since it was looked for; raise any other refusal."""
-    if refused.problem_id != "run-running":
-        raise refused
-    return StageEnd(action="adopted", state="running", why=refused.message)
-
-
 class TrainHere:
     """Training on this machine."""
 
@@ -140,8 +133,8 @@ class TrainHere:
         print_problems(p for p in api.accepted(made) if p.severity == "warning")
         try:
             result, picture = train_here(made, machine=self._machine, messages=sys.stderr)
-        except Refused as refused:
-            return adopted_or_raise(refused)
+        except AlreadyRunning as running:
+            return StageEnd(action="adopted", state="running", why=running.message)
         show_result(made, result, picture=picture, stream=sys.stderr)
         return _training_end(result)
 

@@ -19,7 +19,7 @@ from xsft.effects.machine import clock, process
 from xsft.effects.machine.files import beside
 from xsft.effects.machine.paths import private_folder, state_dir
 from xsft.effects.machine.process import Completed, own_environment
-from xsft.errors import ClusterMissing, EnvironmentMissing, Unreachable, UsageError, XsftError
+from xsft.errors import ClusterMissing, EnvironmentMissing, Forbidden, Unreachable, UsageError, XsftError
 from xsft.naming import list_names
 from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.spec.secrets import redact
@@ -182,5 +182,5 @@ def _no_credentials(argv: tuple[str, ...], done: Completed, *, project: str, zon
         return ClusterMissing(message, fix=fix)
     if "PERMISSION_DENIED" in text or "code=403" in text:
         fix = "Ask for roles/container.clusterViewer (and roles/container.developer to submit) on the project."
-        return Unreachable(f"gcloud may not read the cluster {cluster}: {text}", fix=fix, id="forbidden", again="never")
+        return Forbidden(f"gcloud may not read the cluster {cluster}: {text}", fix=fix)
     return Unreachable(f"gcloud could not get the credentials of the cluster {cluster}: {text}", fix=f"Try: {by_hand}")

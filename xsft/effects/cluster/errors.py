@@ -10,7 +10,7 @@ from msgspec import Struct
 from xsft.effects.cluster.access import Access
 from xsft.effects.cluster.answers import Reply
 from xsft.effects.cluster.resources import JOBSETS, KUEUE, SECRETS, Resource
-from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable, XsftError
+from xsft.errors import EnvironmentMissing, Forbidden, Refused, SpecError, Unreachable, XsftError
 from xsft.problems import Problem, error, namespace_missing
 
 INSTALL_JOBSET = "Install JobSet (https://jobset.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
@@ -180,16 +180,14 @@ def _denied(reply: Reply, ask: Ask) -> Problem:
     )
 
 
-def _forbidden(reply: Reply, ask: Ask, access: Access) -> Unreachable:
+def _forbidden(reply: Reply, ask: Ask, access: Access) -> Forbidden:
     scope = f" -n {ask.namespace}" if ask.resource.namespaced and ask.namespace else ""
     kind = "role" if scope else "clusterrole"
     rule = f"kubectl create {kind} xsft --verb={ask.verb} --resource={ask.resource.full_name}{scope}"
     gke = "roles/container.developer on the project, or " if access.gke else ""
-    return Unreachable(
+    return Forbidden(
         f"You may not {ask.what} (context {access.context}): {reply.message}",
         fix=f"Ask for {gke}an RBAC rule that allows it ({rule}, and a binding to you).",
-        id="forbidden",
-        again="never",
     )
 
 

@@ -54,20 +54,21 @@ def read_log(api: Api, wanted: LogAsk) -> tuple[LoggedLine, ...] | None:
     return tuple(parse_logged_line(line.decode("utf-8", "replace")) for line in (*lines, *((torn,) if torn else ())))
 
 
-def open_log(api: Api, wanted: LogAsk, *, read_timeout_s: float, follow: bool = True) -> Stream | Unreachable | None:
-    """Open the log, with one try; without `follow` up to its current end, of any length. Returns Unreachable if a retry
-    may help, and None if there is no such pod or it has not started. Raises Unreachable if a retry cannot help (login,
-    permission).
+def open_log(
+    api: Api, wanted: LogAsk, *, read_timeout_s: float, follow: bool = True
+) -> Stream | Lost | Unreachable | None:
+    """Open the log, with one try; without `follow` up to its current end, of any length. Returns Lost without an
+    answer, and Unreachable for an error of the cluster, if a retry may help; None if there is no such pod or it has not
+    started. Raises Unreachable if a retry cannot help (login, permission).
     """
     ask = _ask(wanted)
     answer = api.opened(ask, query=wanted.query(follow=str(follow).lower()), read_timeout_s=read_timeout_s)
     if isinstance(answer, Stream):
         return answer
     if isinstance(answer, Lost):
-        failed = answer.failed()
         if answer.passes:
-            return failed
-        raise failed
+            return answer
+        raise answer.failed()
     if answer.status in (404, NOT_STARTED):
         return None
     failed_for_good = api.failed(answer, ask)

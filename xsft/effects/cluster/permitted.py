@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from xsft.checks.admission import Unseen
-from xsft.errors import Unreachable
+from xsft.errors import Forbidden
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -16,7 +16,5 @@ def unless_forbidden(look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     """Return what `look` answers, or why it may not be read. Raises as `look` does for every other failure."""
     try:
         return look(*args, **kwargs)
-    except Unreachable as failed:
-        if failed.problem_id != "forbidden":
-            raise
+    except Forbidden as failed:
         return Unseen(why=failed.message)

@@ -14,7 +14,7 @@ from xsft.effects.images.docker_client import EngineImage
 from xsft.effects.images.lock import keep_lock, locked_images
 from xsft.effects.images.registry_client import RegistryImage
 from xsft.effects.machine import clock
-from xsft.errors import EnvironmentMissing, Refused, Unknown, Unreachable, XsftError
+from xsft.errors import EnvironmentMissing, Refused, RepositoryMissing, Unknown, Unreachable, XsftError
 from xsft.image.model import Base, BuildOptions, BuildStep, Locked, Recipe
 from xsft.image.progress import BuildEvent
 from xsft.image.recipe import EVALUATE_ARG, differs, local_name
@@ -160,8 +160,8 @@ class Maker(Struct, frozen=True, kw_only=True):
         """Check the right to push. What would be refused after minutes of building is refused now."""
         try:
             self.registry.try_push(repository)
-        except EnvironmentMissing as missing:
-            if not (self.creates and missing.problem_id == "repository-missing"):
+        except RepositoryMissing:
+            if not self.creates:
                 raise
 
     def _deps_there(self, recipe: Recipe) -> str | None:

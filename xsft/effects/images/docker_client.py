@@ -25,7 +25,7 @@ from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.sockets import require_listener
 from xsft.image.docker_errors import DockerRequest, explain_docker_error, no_engine
 from xsft.image.progress import Layer
-from xsft.image.registry_names import parse_image_name
+from xsft.image.registry_names import is_google, parse_image_name
 
 TIMEOUT_S = 60.0
 """Time limit for one answer, and between two lines of a pull or push. The SDK's own default."""
@@ -116,7 +116,13 @@ class Engine:
         EnvironmentMissing.
         """
         at = parse_image_name(ref)
-        request = DockerRequest(what=f"pull {ref}", host=at.host, repository=at.repository)
+        request = DockerRequest(
+            what=f"pull {ref}",
+            host=at.host,
+            repository=at.repository,
+            google=is_google(at.host),
+            anonymous=not auth,
+        )
         with explain_engine_errors(request):
             lines = self.api.pull(
                 at.repository,

@@ -65,10 +65,15 @@ class Pusher:
         """
         self.engine.tag(image, repository=repository, tag=tag)
         host = parse_image_name(repository).host
-        request = DockerRequest(
-            what=f"push {repository}:{tag}", host=host, repository=repository, google=self.google(host), pushes=True
-        )
         auth = self._auth(repository)
+        request = DockerRequest(
+            what=f"push {repository}:{tag}",
+            host=host,
+            repository=repository,
+            google=self.google(host),
+            pushes=True,
+            anonymous=not auth,
+        )
         if not auth and request.google:
             raise login_missing(host, google=True)
         said = self._until_done(repository, tag, auth=auth, request=request, on_event=on_event)
@@ -79,14 +84,7 @@ class Pusher:
         """Pull by digest or tag; anonymously without a login, since a public image needs none. Raises as `Engine.pull`
         does; registry-login-missing if the registry requires a login and there is none.
         """
-        auth = self._auth(ref)
-        try:
-            return self.engine.pull(ref, auth=auth, on_event=on_event)
-        except XsftError as failed:
-            if not auth and failed.problem_id in {"registry-login-refused", "registry-forbidden"}:
-                host = parse_image_name(ref).host
-                raise login_missing(host, google=self.google(host)) from None
-            raise
+        return self.engine.pull(ref, auth=self._auth(ref), on_event=on_event)
 
     def _auth(self, ref: str) -> Mapping[str, str]:
         """Return the login for pushing and pulling `ref`, in the SDK's form; empty if there is none."""
@@ -120,7 +118,7 @@ class Pusher:
             at_most = UNANSWERED_TRIES if "dial tcp" in failed else len(PAUSES_S)
             pause_s = retries.next_pause_s(asked_s, at_most=at_most) if is_passing(failed) else None
             if pause_s is None:
-                raise _refusal(failed, request, has_login=bool(auth))
+                raise explain_docker_error(failed, request)
             on_event(Retrying(attempt=retries.done + 1, pause_s=pause_s, why=shorten_message(failed)))
             self.sleep(pause_s)
 
@@ -155,13 +153,6 @@ def pusher(engine: Engine, *, registries: Registries | None = None) -> Pusher:
         registries=registries or Registries(env=engine.env),
         credential=lambda host: google_credential(host, env=engine.env),
     )
-
-
-def _refusal(failed: str, request: DockerRequest, *, has_login: bool) -> XsftError:
-    error = explain_docker_error(failed, request)
-    if error.problem_id == "registry-login-refused" and not has_login:
-        return login_missing(request.host, google=request.google)
-    return error
 
 
 @dataclass

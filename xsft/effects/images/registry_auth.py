@@ -13,8 +13,6 @@ from typing import Any
 from requests.utils import parse_dict_header
 
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential, credential_for
-from xsft.errors import XsftError
-from xsft.image.docker_errors import DockerRequest, login_missing, login_refused
 from xsft.image.registry_names import is_google, may_be_told
 
 TOKEN_TIMEOUT_S = 10.0
@@ -47,11 +45,6 @@ class RegistryLogin:
         asked = parse_dict_header(rest)
         token = self._token(session, asked, scope=asked.get("scope") or scope)
         return {"Authorization": f"Bearer {token}"} if token else {}
-
-    def refused(self, said: str, request: DockerRequest) -> XsftError:
-        return (
-            login_refused(said, request) if self.credential else login_missing(self.host, google=is_google(self.host))
-        )
 
     def _token(self, session: Any, asked: Mapping[str, str | None], *, scope: str) -> str | None:
         """Return a token of the registry's token service; an anonymous one without a login."""

@@ -21,6 +21,7 @@ from xsft.image.docker_errors import (
     broken_off,
     denied,
     limited,
+    login_refused,
     no_network,
     repository_missing,
     shorten_message,
@@ -102,7 +103,7 @@ class RegistryQuery(Struct, frozen=True, kw_only=True):
         if answer.status == 404:
             return None
         if answer.status == 401:
-            raise self.login.refused(answer.said, self._described())
+            raise login_refused(answer.said, self._described(anonymous=self.login.credential is None))
         raise {403: denied, 429: limited}.get(answer.status, broken_off)(answer.said, self._described())
 
     def _too_large(self) -> XsftError:
@@ -115,13 +116,14 @@ class RegistryQuery(Struct, frozen=True, kw_only=True):
             id="registry-answer-large",
         )
 
-    def _described(self) -> DockerRequest:
+    def _described(self, *, anonymous: bool = False) -> DockerRequest:
         return DockerRequest(
             what=f"{'push to' if self.pushes else 'read'} {self.at.repository}",
             host=self.at.host,
             repository=self.at.repository,
             google=is_google(self.at.host),
             pushes=self.pushes,
+            anonymous=anonymous,
         )
 
 

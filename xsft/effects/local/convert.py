@@ -47,7 +47,7 @@ from xsft.effects.machine.parallel import repeating
 from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.records.records import record_store
-from xsft.errors import EnvironmentMissing, Refused
+from xsft.errors import AlreadyRunning, EnvironmentMissing
 from xsft.problems import Problem, errors_in, warning
 from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
@@ -131,10 +131,9 @@ def _hold_conversion(plan: ConversionPlan, folder: RunFolder) -> Iterator[None]:
     """Hold the lock of the conversion. `status` and `cancel` read this lock."""
 
     def refuse() -> None:
-        raise Refused(
+        raise AlreadyRunning(
             f"{plan.run_name} is converting other weights now",
             fix=f"wait for it: xsft wait {plan.run_name}",
-            id="run-running",
         )
 
     folder.own.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.records.records import record_store
-from xsft.errors import Refused
+from xsft.errors import AlreadyRunning
 from xsft.naming import RowOrder
 from xsft.problems import Problem
 from xsft.records.model import Receipt
@@ -110,10 +110,9 @@ def _hold_run(folder: RunFolder) -> Iterator[None]:
     """Hold the run's lock: one submit at a time. The kernel releases it when its holder dies."""
 
     def refuse() -> None:
-        raise Refused(
+        raise AlreadyRunning(
             f"{folder.path.name} is already running: another xsft process holds {folder.lock}",
             fix=f"wait for it, or follow it: tail -f {folder.own}/trainer-*.log",
-            id="run-running",
         )
 
     with usable(folder.own):

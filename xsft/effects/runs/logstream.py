@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 
 from msgspec import Struct, field
 
+from xsft.effects.cluster.answers import Lost
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.logs import LogAsk, open_log
 from xsft.effects.cluster.stream import Stream
@@ -259,7 +260,7 @@ class LogFollower:
             if found is None:
                 return
             if not retries.again():
-                raise found
+                raise found.failed() if isinstance(found, Lost) else found
 
     def _whole(self, pod: Pod, opened: Stream) -> Generator[LogLine, None, Unreachable | None]:
         """Yield the lines of the stream. Returns why it broke off, or None."""
@@ -273,12 +274,10 @@ class LogFollower:
 
     def _streamed(self, pod: Pod) -> Iterator[LogLine]:
         opened = self._opened(pod, follow=True)
-        if isinstance(opened, Unreachable):
-            if not self._given.lines and opened.problem_id == "unreachable":
-                return  # no line yet; the next round shows whether the cluster answers
-            raise opened
-        if opened is None:
-            return
+        if opened is None or (isinstance(opened, Lost) and not self._given.lines):
+            return  # no line yet; the next round shows whether the cluster answers
+        if not isinstance(opened, Stream):
+            raise opened.failed() if isinstance(opened, Lost) else opened
         self._heard, self._stream = clock.monotonic(), opened
         try:
             for line in self._new(pod, opened):
@@ -292,7 +291,7 @@ class LogFollower:
 
     def _opened(
         self, pod: Pod, *, follow: bool, tail: int | None = None, previous: bool = False
-    ) -> Stream | Unreachable | None:
+    ) -> Stream | Lost | Unreachable | None:
         api = self._cluster.reads.api
         wanted = LogAsk(
             namespace=self._jobset.namespace,
