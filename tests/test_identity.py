@@ -27,7 +27,7 @@ from xsft.identity import (
     seen_of,
 )
 from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
-from xsft.naming import PATHWAYS_NAME_LIMIT, attempt_of_jobset
+from xsft.naming import PATHWAYS_NAME_LIMIT, attempt_number
 from xsft.records.document import unreadable
 from xsft.records.model import Record
 from xsft.spec.digest import canonical, spec_digest
@@ -375,13 +375,13 @@ def test_what_was_only_begun_changes_nothing(world: RunHistory, run: Run) -> Non
 def test_a_name_that_xsft_never_gives_is_no_attempt(name: str) -> None:
     """As `status` and `why` count: one parser tells both."""
     assert attempt_of(LiveJobSet(name=name, uid="u", run_name="a", digest=None, state="failed")) == 1
-    assert attempt_of_jobset(name, run_name="a") is None
+    assert attempt_number(name, first="a") is None
 
 
 @given(st.text("a-0123456789", max_size=8), st.text("a-", min_size=1, max_size=3))
 def test_attempts_are_counted_by_one_parser(name: str, run_name: str) -> None:
     counted = attempt_of(LiveJobSet(name=name, uid="u", run_name=run_name, digest=None, state="failed"))
-    assert counted == (attempt_of_jobset(name, run_name=run_name) or 1)
+    assert counted == (attempt_number(name, first=run_name) or 1)
 
 
 JOB = RunHistory(jobsets=(seen(),), records=(record("created"),))

@@ -13,10 +13,11 @@ from xsft.naming import (
     POD_NAME_LIMIT,
     XPK_NAME_LIMIT,
     ModeName,
-    attempt_of_jobset,
+    attempt_name,
+    attempt_number,
     jobset_limit,
-    jobset_name,
     list_names,
+    next_attempt,
     run_name_limit,
 )
 
@@ -29,7 +30,7 @@ HOSTS = st.integers(1, 2048)
 def test_a_second_attempt_still_fits(mode: ModeName, num_slices: int, hosts: int) -> None:
     longest = "n" * run_name_limit(mode=mode, num_slices=num_slices, hosts=hosts)
     limit = jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts)
-    assert all(len(jobset_name(run_name=longest, attempt=attempt)) <= limit for attempt in range(1, 10))
+    assert all(len(attempt_name(longest, attempt)) <= limit for attempt in range(1, 10))
     assert len(longest) == limit - ATTEMPT_SUFFIX
 
 
@@ -57,16 +58,35 @@ def test_limits(mode: ModeName, num_slices: int, hosts: int, limit: int) -> None
 
 @given(name=st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True), attempt=st.integers(1, 9))
 def test_a_jobset_name_is_a_dns_label_and_gives_the_run(name: str, attempt: int) -> None:
-    jobset = jobset_name(run_name=name, attempt=attempt)
+    jobset = attempt_name(name, attempt)
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", jobset)
     assert jobset.startswith(name)
     assert (jobset == name) == (attempt == 1)
-    assert attempt_of_jobset(jobset, run_name=name) == attempt
+    assert attempt_number(jobset, first=name) == attempt
 
 
-@pytest.mark.parametrize("name", ["gemma-1", "gemma-0", "gemma-02", "gemma-x", "gemma-", "gem", "2", "gemma-2-2", ""])
-def test_what_is_no_attempt_of_a_run(name: str) -> None:
-    assert attempt_of_jobset(name, run_name="gemma") is None
+FOLDER = "gs://b/converted/qwen3-0.6b-0954c894002f"
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 10, 999])
+def test_folders_of_attempts_are_numbered_and_found_again(number: int) -> None:
+    assert attempt_number(attempt_name(FOLDER, number), first=FOLDER) == number
+
+
+@pytest.mark.parametrize("first", ["gemma", FOLDER])
+@pytest.mark.parametrize("end", ["-1", "-0", "-02", "-x", "-", "2", "-2-2", "-2/", "-9999999999"])
+def test_what_is_no_attempt(first: str, end: str) -> None:
+    assert attempt_number(f"{first}{end}", first=first) is None
+    assert attempt_number(first[:-1], first=first) is None
+    assert attempt_number("2", first=first) is None
+    assert attempt_number("", first=first) is None
+
+
+@pytest.mark.parametrize(
+    ("taken", "free"), [((), "a"), (("a",), "a-2"), (("a", "a-2"), "a-3"), (("a-2",), "a"), (("b", "a"), "a-2")]
+)
+def test_a_new_attempt_has_the_first_name_that_is_free(taken: tuple[str, ...], free: str) -> None:
+    assert next_attempt("a", taken=taken) == free
 
 
 def test_pods_are_counted_from_zero() -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from xsft.aliases import JsonMapping
 from xsft.errors import Refused
 from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
-from xsft.naming import attempt_of_jobset, jobset_limit, jobset_name
+from xsft.naming import attempt_name, attempt_number, jobset_limit
 from xsft.records.model import Record
 from xsft.spec.digest import canonical, spec_digest
 from xsft.spec.resolve import Run
@@ -129,7 +129,7 @@ def seen_of(jobset: JsonMapping) -> LiveJobSet:
 
 def attempt_of(seen: LiveJobSet) -> int:
     """Return the attempt's number: `run` is 1, `run-3` is 3; a JobSet of another name counts as the first."""
-    return attempt_of_jobset(seen.name, run_name=seen.run_name or seen.name) or 1
+    return attempt_number(seen.name, first=seen.run_name or seen.name) or 1
 
 
 def _state(status: JsonMapping) -> Literal["live", "completed", "failed"]:
@@ -245,7 +245,7 @@ def _plan_start(run: Run, world: RunHistory) -> Start:
         *(record.last.number for record in world.records if _started(record)),
     )
     attempt = next(number for number in count(1 + max(taken, default=0)) if number not in world.passed_over)
-    name = jobset_name(run_name=run.run_name, attempt=attempt)
+    name = attempt_name(run.run_name, attempt)
     hosts = run.slice.hosts if run.slice else 1
     limit = jobset_limit(mode=run.mode.value, num_slices=run.num_slices, hosts=hosts)
     if len(name) > limit:

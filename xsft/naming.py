@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import count
 from typing import Literal, get_args
 
 ModeName = Literal["mcjax", "pathways"]
@@ -60,9 +61,9 @@ def job_name_limit(*, hosts: int = 1) -> int:
     return run_name_limit(mode=JOB_MODE, num_slices=1, hosts=hosts)
 
 
-def jobset_name(*, run_name: str, attempt: int) -> str:
-    """Return the JobSet's name: the run's for the first attempt, later ones `-2`, `-3`, …"""
-    return run_name if attempt == 1 else f"{run_name}-{attempt}"
+def attempt_name(first: str, number: int) -> str:
+    """Return the name of the nth attempt, of a JobSet or a folder: `first`, then `-2`, `-3`, …"""
+    return first if number == 1 else f"{first}-{number}"
 
 
 def stage_name(*, run_name: str, stage: str) -> str:
@@ -70,13 +71,18 @@ def stage_name(*, run_name: str, stage: str) -> str:
     return f"{run_name}-{stage}"
 
 
-def attempt_of_jobset(name: str, *, run_name: str) -> int | None:
-    """Return the attempt of a JobSet's name, the inverse of `jobset_name`; None for a name of no attempt of the run."""
-    if name == run_name:
+def attempt_number(name: str, *, first: str) -> int | None:
+    """Return the attempt's number, the inverse of `attempt_name`; None for a name of no attempt."""
+    if name == first:
         return 1
-    suffix = name.removeprefix(f"{run_name}-")
+    suffix = name.removeprefix(f"{first}-")
     number = int(suffix) if suffix.isascii() and suffix.isdecimal() and len(suffix) < 10 else 0
-    return number if number > 1 and jobset_name(run_name=run_name, attempt=number) == name else None
+    return number if number > 1 and attempt_name(first, number) == name else None
+
+
+def next_attempt(first: str, *, taken: Collection[str]) -> str:
+    """Return the name of the first attempt that is not taken: an interrupted one keeps its folder."""
+    return next(one for number in count(1) if (one := attempt_name(first, number)) not in taken)
 
 
 MISREAD_NAMES = frozenset({"none", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"})

@@ -5,14 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from xsft.conversion.inputs import (
-    ConversionInputs,
-    ConversionSource,
-    directory_of,
-    next_directory,
-    number_of,
-    numbered,
-)
+from xsft.conversion.inputs import ConversionInputs, ConversionSource, directory_of
 
 INPUTS = ConversionInputs(
     source=ConversionSource(repo="Qwen/Qwen3-0.6B"),
@@ -75,21 +68,3 @@ def test_a_folder_is_identified_by_its_content_not_its_path() -> None:
 )
 def test_only_a_commit_or_a_folder_cannot_move(fields: dict[str, Any], pinned: bool) -> None:
     assert _source(**fields).source.pinned is pinned
-
-
-@pytest.mark.parametrize("number", [1, 2, 3, 10, 999])
-def test_tries_are_numbered_and_found_again(number: int) -> None:
-    assert number_of(numbered(FIRST, number), directory=FIRST) == number
-
-
-@pytest.mark.parametrize("path", [f"{FIRST}-1", f"{FIRST}-02", f"{FIRST}-x", f"{FIRST}-", f"{FIRST}2", "gs://b", ""])
-def test_other_folders_are_no_tries(path: str) -> None:
-    assert number_of(path, directory=FIRST) is None
-
-
-@pytest.mark.parametrize(
-    ("taken", "free"),
-    [((), FIRST), ((FIRST,), f"{FIRST}-2"), ((FIRST, f"{FIRST}-2"), f"{FIRST}-3"), ((f"{FIRST}-2",), FIRST)],
-)
-def test_a_new_try_uses_an_empty_folder(taken: tuple[str, ...], free: str) -> None:
-    assert next_directory(FIRST, taken=frozenset(taken)) == free

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from itertools import count
 from typing import Any
 
 from msgspec import Struct, field
@@ -79,25 +78,6 @@ class ConversionInputs(Struct, frozen=True, kw_only=True):
 def directory_of(inputs: ConversionInputs, *, output: str) -> str:
     """Return base_output_directory of the first attempt: `<output>/converted/<model>-<12 hex digits>`."""
     return f"{output.rstrip('/')}/converted/{inputs.model}-{inputs.digest[:DIGITS]}"
-
-
-def numbered(directory: str, number: int) -> str:
-    """Return the folder of the nth attempt; an interrupted attempt keeps its folder."""
-    return directory if number == 1 else f"{directory}-{number}"
-
-
-def number_of(path: str, *, directory: str) -> int | None:
-    """Return the attempt's number, the inverse of `numbered`; None for a path of no attempt of this conversion."""
-    if path == directory:
-        return 1
-    text = path.removeprefix(f"{directory}-") if path.startswith(f"{directory}-") else ""
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < DIGITS - 2 else 0
-    return number if number > 1 and numbered(directory, number) == path else None
-
-
-def next_directory(directory: str, *, taken: frozenset[str]) -> str:
-    """Return the folder of the first attempt that has no content."""
-    return next(one for number in count(1) if (one := numbered(directory, number)) not in taken)
 
 
 def items(directory: str) -> str:

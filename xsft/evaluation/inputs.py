@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -72,9 +71,3 @@ def turn(text: str) -> Conversation:
 def directory_of(inputs: EvaluationInputs, *, output: str, run_name: str) -> str:
     """Return the folder of the first attempt: `<output>/<run_name>/<12 hex digits>`."""
     return f"{output.rstrip('/')}/{run_name}/{inputs.digest[:DIGITS]}"
-
-
-def next_directory(directory: str, *, taken: frozenset[str]) -> str:
-    """Return the folder of the next attempt: an interrupted one keeps its folder."""
-    numbered = (directory if number == 1 else f"{directory}-{number}" for number in count(1))
-    return next(one for one in numbered if one not in taken)

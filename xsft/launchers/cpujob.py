@@ -19,7 +19,7 @@ from xsft.export.plan import ExportPlan
 from xsft.launchers.encoding import encode_command
 from xsft.launchers.export_notes import exported_argv
 from xsft.launchers.pod_end import noted_end
-from xsft.naming import JOB_MODE, StageWork, jobset_name
+from xsft.naming import JOB_MODE, StageWork, attempt_name
 from xsft.spec.resolve import Mode, Run
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
@@ -141,7 +141,7 @@ def _container_notes(job: CpuJob, inputs: ConversionInputs) -> ContainerNotes:
 def job_run(run: Run, *, run_name: str, attempt: int, process: str) -> Run:
     """Return the workload's run as a job of it: under another name, and in the mode of jobs. `process`: how it
     runs."""
-    name, mode = jobset_name(run_name=run_name, attempt=attempt), Mode(value=JOB_MODE, reason=process)
+    name, mode = attempt_name(run_name, attempt), Mode(value=JOB_MODE, reason=process)
     return replace(run, run_name=run_name, attempt=attempt, jobset=name, mode=mode)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from xsft.records import attempt_stem
 from xsft.records.document import facts_to_json
 from xsft.records.model import AttemptFacts
 from xsft.spec.resolve import Run
@@ -16,5 +17,5 @@ def noted_end(run: Run) -> dict[str, Any]:
     end = AttemptFacts(outcome="completed", at="", submitter="container")
     return {
         "attempt": json.loads(facts_to_json(end, run_name=run.run_name, number=run.attempt)),
-        "attempt_stem": f"{str(run.output).rstrip('/')}/{run.run_name}/xsft/attempt-{run.attempt}",
+        "attempt_stem": attempt_stem(str(run.output), run.run_name, run.attempt),
     }

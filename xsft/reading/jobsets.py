@@ -24,7 +24,7 @@ from xsft.launchers.labels import (
     WORK_LABEL,
 )
 from xsft.modes import mode_module
-from xsft.naming import MODES, ModeName, attempt_of_jobset
+from xsft.naming import MODES, ModeName, attempt_number
 from xsft.reading.lenient import count, mapping, rows, text, texts, whole
 from xsft.states.model import SERVER_JOB, Condition, ReplicatedJob, RunObject
 from xsft.targets import launcher_named
@@ -106,9 +106,9 @@ def _object_of(json: JsonObject) -> RunObject:
 
 def _run_name(label: str | None, *, name: str) -> str | None:
     """Return the run in the label if the name can be an attempt of it; a label may have been copied
-    (`naming.jobset_name`).
+    (`naming.attempt_name`).
     """
-    return label if label is not None and attempt_of_jobset(name, run_name=label) else None
+    return label if label is not None and attempt_number(name, first=label) else None
 
 
 def run_of(json: JsonObject) -> RunObject | None:

@@ -20,11 +20,9 @@ from xsft.conversion.inputs import (
     directory_of,
     is_folder,
     items,
-    next_directory,
-    number_of,
 )
 from xsft.facts import Facts, ImageFacts
-from xsft.naming import ModeName, jobset_name, single_controller
+from xsft.naming import ModeName, attempt_name, attempt_number, next_attempt, single_controller
 from xsft.problems import Problem, error
 from xsft.spec.base import Value
 from xsft.spec.model import WorkloadSpec
@@ -155,7 +153,7 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         spec=spec,
         run_name=run_name,
         attempt=facts.attempt,
-        jobset=jobset_name(run_name=run_name, attempt=facts.attempt),
+        jobset=attempt_name(run_name, facts.attempt),
         mode=_mode(spec),
         place=place,
         slice=tpu,
@@ -170,9 +168,7 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         template=template,
         conversion=conversion,
         converted=converted,
-        next_try=next_directory(converted, taken=facts.tries.taken if facts.tries else frozenset())
-        if converted
-        else None,
+        next_try=next_attempt(converted, taken=facts.tries.taken if facts.tries else ()) if converted else None,
         evaluation_program=facts.image.evaluate if facts.image and spec.image.name else None,
     )
     return run, (*place_problems, *tpu_problems, *name_problems, *release_problems, *template_problems)
@@ -353,4 +349,4 @@ def _converted_items(facts: Facts, converted: str | None) -> str | None:
     if converted is None:
         return None
     found = facts.checkpoint.path.removesuffix("/0/items") if facts.checkpoint else converted
-    return items(found if number_of(found, directory=converted) is not None else converted)
+    return items(found if attempt_number(found, first=converted) else converted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xsft.errors import UsageError
-from xsft.naming import attempt_of_jobset
+from xsft.naming import attempt_number
 from xsft.states.folding import FoldedRun
 from xsft.states.model import Observation
 
@@ -28,7 +28,7 @@ def number_of(seen: Observation) -> int | None:
     name = seen.jobset.name if seen.jobset else (seen.record.jobset if seen.record else None)
     if name is None:
         return seen.record.number if seen.record else None
-    return attempt_of_jobset(name, run_name=seen.run_name)
+    return attempt_number(name, first=seen.run_name)
 
 
 def no_attempt(hit: FoldedRun, attempt: int, *, gone: str, fix: str) -> UsageError:

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from xsft.checkpoint.files import METADATA, OCDBT_MANIFEST, SHARDING
 from xsft.checks.export import weights_problems, whole_weights
-from xsft.conversion.inputs import next_directory, number_of
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.objects import latest_step
@@ -18,7 +17,7 @@ from xsft.errors import SpecError, UsageError
 from xsft.export.inputs import ExportInputs, content_of, directory_of
 from xsft.export.plan import ExportPlan
 from xsft.export.record import FILE, MAX_BYTES, ExportRecord, from_json, missing_files
-from xsft.naming import stage_name
+from xsft.naming import attempt_number, next_attempt, stage_name
 from xsft.trainers.export import (
     STAGE,
     ExportRequest,
@@ -146,7 +145,7 @@ def _with_attempts(
     tried = _tried_folders(first, storage)
     records = {path: _export_record(path, storage) for path in tried}
     whole = next((path for path in tried if _is_whole(path, records[path], inputs, storage)), None)
-    directory = whole or next_directory(first, taken=frozenset(tried))
+    directory = whole or next_attempt(first, taken=tried)
     return replace(
         _plan(trained, inputs, output=output, first=first, directory=directory, folder=folder),
         weights_bytes=size,
@@ -160,8 +159,8 @@ def _tried_folders(first: str, storage: Storage) -> tuple[str, ...]:
     """Return the folders of the attempts, oldest first."""
     parent = first.rpartition("/")[0]
     paths = (f"{parent}/{name.rstrip('/')}" for name in storage.names(parent) if name.endswith("/"))
-    numbered = ((number_of(path, directory=first), path) for path in paths)
-    return tuple(path for number, path in sorted((n, p) for n, p in numbered if n is not None))
+    found = sorted((number, path) for path in paths if (number := attempt_number(path, first=first)))
+    return tuple(path for _, path in found)
 
 
 def _export_record(folder: str, storage: Storage) -> ExportRecord | None:

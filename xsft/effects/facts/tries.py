@@ -7,12 +7,13 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from xsft.checks import checkpoint, weights
-from xsft.conversion.inputs import ConversionInputs, items, number_of
+from xsft.conversion.inputs import ConversionInputs, items
 from xsft.conversion.record import FILE, MAX_BYTES, ConversionRecord, from_json
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import DEADLINE_S, storage_for
 from xsft.errors import Unreachable
 from xsft.facts import CheckpointFacts, Facts, TriesFacts
+from xsft.naming import attempt_number
 from xsft.problems import Problem, errors_in
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import resolve
@@ -44,7 +45,7 @@ def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names:
     parent, _, _ = first.rpartition("/")
     try:
         beside = tuple(f"{parent}/{name.rstrip('/')}" for name in names(parent) if name.endswith("/"))
-        tried = sorted((number, path) for path in beside if (number := number_of(path, directory=first)))
+        tried = sorted((number, path) for path in beside if (number := attempt_number(path, first=first)))
         records = {path: from_json(read_small(f"{path}/{FILE}") or b"") for _, path in tried}
         taken = tuple(path for _, path in tried if set(names(path)) - {OWN} or _may_be_written(records[path]))
     except Unreachable as failed:

@@ -40,7 +40,7 @@ from xsft.effects.machine.regular import read_bytes
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused, UsageError
-from xsft.evaluation.inputs import SPEC_KEY, next_directory
+from xsft.evaluation.inputs import SPEC_KEY
 from xsft.evaluation.plan import FILE, EvaluationPlan
 from xsft.evaluation.program import PROGRAM, program_digest, program_job
 from xsft.evaluation.report import (
@@ -54,6 +54,7 @@ from xsft.evaluation.report import (
     to_json,
 )
 from xsft.evaluation.verdict import Judgement
+from xsft.naming import attempt_number, next_attempt
 from xsft.pod.expression import matches
 from xsft.pod.sent import sent_argv
 from xsft.records.model import Outcome, Record
@@ -168,7 +169,7 @@ def refuse_small_memory(weights: Path) -> None:
 
 def _measured(request: LocalEvaluation, folder: RunFolder) -> StageEnd:
     plan, machine = request.plan, request.machine()
-    directory = Path(next_directory(plan.directory, taken=frozenset(map(str, _attempts_of(plan)))))
+    directory = Path(next_attempt(plan.directory, taken=tuple(map(str, _attempts_of(plan)))))
     program = command(machine, job=Path("JOB"), answer=Path("ANSWER"))[len(machine.contain().prefix) :]
     before = stage_record(stage_run(plan))
     record = begun(before, program, folder=folder, machine=machine)
@@ -229,10 +230,9 @@ def stage_run(plan: EvaluationPlan) -> StageRun:
 def _attempts_of(plan: EvaluationPlan) -> tuple[Path, ...]:
     """Return the folders of this evaluation's attempts, the first one first."""
     first = Path(plan.directory)
-    names = [p.name for p in first.parent.iterdir()] if first.parent.is_dir() else []
-    numbered = {name.removeprefix(f"{first.name}-"): name for name in names if name.startswith(f"{first.name}-")}
-    later = sorted((int(number), name) for number, name in numbered.items() if number.isdecimal())
-    return (*((first,) if first.name in names else ()), *(first.parent / name for _, name in later))
+    beside = first.parent.iterdir() if first.parent.is_dir() else ()
+    found = sorted((number, path) for path in beside if (number := attempt_number(path.name, first=first.name)))
+    return tuple(path for _, path in found)
 
 
 def existing(plan: EvaluationPlan) -> EvaluationFile | None:

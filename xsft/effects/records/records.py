@@ -21,11 +21,9 @@ from xsft.effects.records.index import Index, entry_of, keep_entry, read_index
 from xsft.effects.records.objects import Objects, objects_for
 from xsft.errors import UsageError, XsftError
 from xsft.problems import Problem, warning
-from xsft.records import LOCAL_RECORD
+from xsft.records import LOCAL_RECORD, attempt_stem, records_folder
 from xsft.records.document import facts_to_json, read_facts, read_record, to_json, unreadable
 from xsft.records.model import AttemptFacts, Record, with_facts
-
-FOLDER = "xsft"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_BYTES = 16 * 1024 * 1024
@@ -69,7 +67,7 @@ class RecordStore(Struct, frozen=True, kw_only=True):
 
         Raises Unreachable or EnvironmentMissing if the output does not accept it; nothing should be created then.
         """
-        path = f"{_records_folder(record.output, record.run_name)}/attempt-{record.last.number}.json"
+        path = ref_of(record).path
         objects = self.objects_at(path)
         if not objects.create(path, to_json(record).encode()):
             existing = attempt_at(path, objects, run_name=record.run_name, number=record.last.number)
@@ -103,7 +101,7 @@ class RecordStore(Struct, frozen=True, kw_only=True):
 
         Raises Unreachable if the output cannot be read.
         """
-        folder = _records_folder(output, run_name)
+        folder = records_folder(_require_output(output, run_name), run_name)
         return attempts_in(folder, self.objects_at(folder), run_name=run_name)
 
     def local_index(self) -> Index:
@@ -137,18 +135,17 @@ def record_store(env: Mapping[str, str] | None = None) -> RecordStore:
 
 def ref_of(record: Record) -> RecordRef:
     """Return the ref of a record that was read (`RecordStore.read_run`). Raises UsageError as reading it does."""
-    return RecordRef(
-        path=f"{_records_folder(record.output, record.run_name)}/attempt-{record.last.number}.json", record=record
-    )
+    output = _require_output(record.output, record.run_name)
+    return RecordRef(path=f"{attempt_stem(output, record.run_name, record.last.number)}.json", record=record)
 
 
-def _records_folder(output: str | None, run_name: str) -> str:
+def _require_output(output: str | None, run_name: str) -> str:
     if not output or not _NAME.fullmatch(run_name):
         message = f"no record can be stored for run {run_name!r} in output {output!r}"
         raise UsageError(
             message, fix="A run needs an output and a name of letters, digits, dots, dashes and underscores."
         )
-    return f"{output.rstrip('/')}/{run_name}/{FOLDER}"
+    return output
 
 
 def attempts_in(folder: str, objects: Objects, *, run_name: str) -> tuple[Record, ...]:

@@ -15,12 +15,11 @@ from xsft.effects.local.stop import is_held
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.effects.records.index import IndexEntry
 from xsft.effects.records.objects import LocalObjects, latest_step
-from xsft.effects.records.records import FOLDER
 from xsft.errors import XsftError
 from xsft.evaluation.inputs import SPEC_KEY as EVALUATION
 from xsft.export.record import SPEC_KEY as EXPORT
 from xsft.naming import StageWork
-from xsft.records import LOCAL_RECORD
+from xsft.records import FOLDER, LOCAL_RECORD
 from xsft.records.document import read_record
 from xsft.records.model import Record
 from xsft.states.model import Observation, Progress, Recorded, Unread

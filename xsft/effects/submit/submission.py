@@ -44,9 +44,10 @@ from xsft.identity import (
 from xsft.image.contents import ImageLook
 from xsft.launchers.labels import WRITES_ANNOTATION
 from xsft.launchers.readback import lacking_of_xpk, missing_values
-from xsft.naming import RowOrder, jobset_name
+from xsft.naming import RowOrder, attempt_name
 from xsft.ownership import pass_over, recognised
 from xsft.problems import Problem, errors_in, warning
+from xsft.records import attempt_stem
 from xsft.records.model import AttemptFacts, ReadBack, Record
 from xsft.steps import JobPlan, Plan, Planned
 from xsft.trainers.shuffling import order_at_first
@@ -202,7 +203,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             decision = _decision(plan, world)
             if not isinstance(decision, Start):
                 return decision, ()
-            name = jobset_name(run_name=plan.run_name, attempt=decision.attempt)
+            name = attempt_name(plan.run_name, decision.attempt)
             held = self.cluster.get_jobset(name=name, namespace=plan.run.namespace)
             other = seen_of(held) if held is not None else None
             if other is None or other.run_name == plan.run_name:  # this run's, created since: the create will find it
@@ -380,7 +381,7 @@ def manifest_of(plan: Planned) -> JsonObject:
 
 
 def _record_path(plan: Planned, attempt: int) -> str:
-    return f"{str(plan.run.output).rstrip('/')}/{plan.run_name}/xsft/attempt-{attempt}.json"
+    return f"{attempt_stem(str(plan.run.output), plan.run_name, attempt)}.json"
 
 
 def _no_errors(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
