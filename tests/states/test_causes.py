@@ -40,7 +40,7 @@ from tests.states.seen import (
 from tests.states.server_cases import SERVERS
 from xsft.naming import StageWork
 from xsft.problems import error
-from xsft.states.causes import PAST, explain_state, found_of, words
+from xsft.states.causes import explain_state, found_of, words
 from xsft.states.classify import classify
 from xsft.states.evidence import AttemptEnd, Diagnosis, Event, Evidence, Log, Neighbour, Quota
 from xsft.states.model import (
@@ -703,7 +703,9 @@ def test_a_remaining_pod_of_an_earlier_attempt_explains_the_restart() -> None:
     assert (said.state, said.reason, said.cause.id) == ("starting", "pods-pending", "oom-host")
     assert said.cause.message.startswith("It was restarted 2 of 10 times, the last time for this: The host ran out")
     assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
-    assert not {one.id for one in said.others} & PAST, "nothing is left, one would read"
+    past = {rule.id for group in groups() for rule in group if "starting" in rule.history}
+    assert {"restarted", "restarted-found", "restarted-memory", "restarted-deadline"} == past
+    assert not {one.id for one in said.others} & past, "nothing is left, one would read"
 
 
 def test_a_process_that_ended_is_reported_before_the_restart_that_follows() -> None:

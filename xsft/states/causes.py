@@ -13,24 +13,20 @@ from xsft.states.evidence import Evidence, Neighbour
 from xsft.states.failing import failed_in_place, first_failure, place
 from xsft.states.model import Container, seconds_since
 from xsft.states.moments import earliest, with_z
-from xsft.states.names import ENDED
+from xsft.states.names import ENDED, State
 from xsft.states.pods import current
 from xsft.states.reasons import BY_SLUG
 from xsft.states.rule import Cause, Explanation, Rule, causes
 from xsft.states.rules import groups
 
-PAST = frozenset({"restarted", "restarted-found", "restarted-memory", "restarted-deadline"})
-"""Causes of the last restart that need no pods as evidence."""
-AGAIN = "container-restarted"
-"""A container that failed and was started again. It explains why a run is starting; for a running run it is history."""
 _BASES = ("direct", "inferred", "state")
 """The order of the groups. If two causes match, the one that the cluster or the trainer names comes first."""
 
 
 def explain_state(evidence: Evidence, *, now: str) -> Explanation:
     """Return the cause and the other observations. `now`: UTC, ISO 8601."""
-    *found, last = _find_causes(evidence, names=words(evidence, now=now))  # the last group matches every run
-    first, *others = _in_order(found, last, evidence)
+    *found, (_, last) = _find_causes(evidence, names=words(evidence, now=now))  # the last group matches every run
+    first, *others = _in_order(found, last, evidence.status.state)
     if looped := _looped(first, evidence):
         first, others = looped, [first, *others]
     return Explanation(
@@ -50,32 +46,33 @@ def found_of(evidence: Evidence, cause: Cause) -> str:
     return f"{cause.message} [{cause.where}, seen at {with_z(evidence.seen.observed_at)}]"
 
 
-def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterator[Cause]:
+def _in_order(found: Sequence[tuple[Rule, Cause]], last: Cause, state: State) -> Iterator[Cause]:
     """The cause of a restart explains a run that is starting; for a running run it is history."""
-    history = PAST if evidence.status.state == "starting" else PAST | {AGAIN}
-    past = [one for one in found if one.id in history]
-    now = sorted((one for one in found if one.id not in history), key=lambda one: _BASES.index(one.basis))
-    if evidence.status.state == "starting":
+    past = [cause for rule, cause in found if state in rule.history]
+    now = [cause for rule, cause in found if state not in rule.history]
+    now.sort(key=lambda one: _BASES.index(one.basis))
+    if state == "starting":
         yield from (*now, *past) or (last,)
     else:
         yield from (*(now or (last,)), *past)
 
 
-def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
-    """Return the causes: the likelier group first, and of each group the first rule that matches, direct before
-    inferred."""
+def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[tuple[Rule, Cause]]:
+    """Yield the causes with their rules: the likelier group first, and of each group the first rule that matches,
+    direct before inferred."""
     status = evidence.status
     anew = replace(status, reason="restarted") if _begins_anew(evidence) else status
     before = False
     for group in _groups(evidence):
         direct_first = sorted(group, key=lambda rule: _BASES.index(rule.basis))
         applying = (rule for rule in direct_first if rule.applies(status) or rule.applies(anew))
-        cause = next((cause for rule in applying for cause in causes(rule, evidence, words=names)), None)
-        if cause is None or (before and cause.id in PAST):
+        found = next(((rule, cause) for rule in applying for cause in causes(rule, evidence, words=names)), None)
+        if found is None or (before and "starting" in found[0].history):
             continue
+        rule, cause = found
         restart_cause = _of_before(cause, evidence, names)
         before = before or restart_cause is not cause
-        yield restart_cause
+        yield rule, restart_cause
 
 
 def _groups(evidence: Evidence) -> tuple[tuple[Rule, ...], ...]:

@@ -46,6 +46,9 @@ class Rule(Struct, frozen=True, kw_only=True):
     reasons: frozenset[str] = frozenset()
     """Also these reasons, whatever the state."""
     basis: Basis = "direct"
+    history: frozenset[State] = frozenset()
+    """States in which its cause is history: it comes after the causes of now. A cause that is history even for a run
+    that is starting is about the last restart, and needs no pods as evidence."""
 
     def applies(self, status: Status) -> bool:
         return status.state in self.states or status.reason in self.reasons

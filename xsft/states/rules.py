@@ -61,4 +61,5 @@ def _rule(given: Mapping[str, Any], group: Mapping[str, Any]) -> Rule:
         states=frozenset(given.get("states", group.get("states", STATES))),
         reasons=frozenset(given.get("reasons", group.get("reasons", ()))),
         basis=given.get("basis", group.get("basis", "direct")),
+        history=frozenset(group.get("history", ())),
     )

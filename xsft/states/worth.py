@@ -6,7 +6,7 @@ is configured not to abort.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from xsft.problems import Problem, warning
 from xsft.states.model import Progress
@@ -16,7 +16,7 @@ ENOUGH = 3
 """Minimum number of such steps: one or two may be an unusual batch. If a run has fewer steps, all of them."""
 
 Worthless = Literal["no-target-tokens", "loss-not-finite"]
-WORTHLESS: frozenset[str] = frozenset({"no-target-tokens", "loss-not-finite"})
+WORTHLESS: frozenset[str] = frozenset(get_args(Worthless))
 """Reasons for which a run has failed, whatever its exit status; a running one will fail."""
 
 
