@@ -10,6 +10,11 @@ T = TypeVar("T")
 LOOK_EVERY_S = 0.02
 
 
+def until_next_second(since: float) -> None:
+    """Wait for a later second than that of `since`, a `time.time()`. Kubernetes notes creations by the second."""
+    until(lambda: int(time.time()) > int(since), what="the next second")
+
+
 def until(true: Callable[[], T], *, what: str = "", within_s: float = 300.0) -> T:
     """Return the first true answer. Raises TimeoutError, with `what` was waited for and the last answer."""
     limit = time.monotonic() + within_s

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -72,8 +71,7 @@ def test_a_bound_process_dies_with_its_parent(tmp_path: Path) -> None:
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        time.sleep(0.2)  # setpriv becomes sleep
-        assert born(pid) is not None
+        until(lambda: _program(pid) == "sleep", what="setpriv to become it")
         parent.kill()
     until(lambda: born(pid) is None, what="it to die", within_s=10)
 
@@ -83,10 +81,16 @@ def test_a_bound_process_outlives_the_thread_that_asked_for_it(tmp_path: Path) -
     spawner = Spawner(folder=tmp_path, bound=True, children={})
     with ThreadPoolExecutor(1) as passing:
         started = passing.submit(spawner.spawn, Command(name="s", argv=("sleep", "60"), env={})).result()
-        time.sleep(0.2)  # setpriv becomes sleep
-    time.sleep(0.2)
+        other = passing.submit(subprocess.Popen, ("setpriv", "--pdeathsig", "KILL", "sleep", "60")).result()
+        for pid in (started.pid, other.pid):
+            until(lambda pid=pid: _program(pid) == "sleep", what="setpriv to become it")
+    assert other.wait(60) == -signal.SIGKILL, "the thread is gone"
     assert started.alive
     spawner.end(started)
+
+
+def _program(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
 
 
 def test_a_process_of_another_user_is_left_alone(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import build, kueue_source, tools
 from tests.cluster.nodes import DEFAULT, HEADS, nodes
+from tests.until import until
 from xsft.errors import EnvironmentMissing
 
 
@@ -51,8 +52,8 @@ def test_a_slice_is_a_node_pool_with_a_node_per_host() -> None:
 def test_a_long_build_says_that_it_goes_on() -> None:
     """`make cluster` printed one line in 18 minutes."""
     told: list[str] = []
-    build.telling(lambda: time.sleep(0.25), what="building kubectl, 1 of 9", progress=told.append, every_s=0.05)
-    assert len(told) >= 2
+    twice = partial(until, lambda: len(told) >= 2, what="a second line")
+    build.telling(twice, what="building kubectl, 1 of 9", progress=told.append, every_s=0.05)
     assert all(line.startswith("building kubectl, 1 of 9: ") for line in told)
     with pytest.raises(EnvironmentMissing):
         build.telling(_fails, what="building kubectl", progress=told.append)

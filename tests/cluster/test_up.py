@@ -14,6 +14,7 @@ import yaml
 from tests.cluster.api import Cluster
 from tests.cluster.rest import ApiError
 from tests.stories import ROOT
+from tests.until import until_next_second
 
 pytestmark = pytest.mark.cluster
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
@@ -42,12 +43,13 @@ def test_webhooks_are_called(real_cluster: Cluster, cluster_namespace: str) -> N
 
 def test_kueue_reports_the_workloads_ahead(real_cluster: Cluster, cluster_namespace: str) -> None:
     """In a queue with room for none of two. Its order is by the second of creation, in no order within one."""
-    queue = real_cluster.create_queue(cluster_namespace, {"4xv6e-256": 256})
+    queue, created = real_cluster.create_queue(cluster_namespace, {"4xv6e-256": 256}), 0.0
     try:
         for name in ("first", "second"):
-            time.sleep(1.1)
+            until_next_second(created)
             sent = manifest("deepseek_ultrachat_mcjax", cluster_namespace, name=name, queue=queue)
             real_cluster.api("POST", JOBSETS.format(cluster_namespace), sent)
+            created = time.time()
             real_cluster.wait(
                 partial(waiting, real_cluster, cluster_namespace, queue, name), what=f"{name} to be queued"
             )

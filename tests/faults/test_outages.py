@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -187,8 +186,8 @@ def test_a_submitter_is_killed_while_its_create_is_on_the_way(
     api: ClusterApi, bucket: Bucket, tmp_path: Path, submit: Submits, next_call: str
 ) -> None:
     """The request arrives all the same: before the next call's, or after it."""
-    arrives = threading.Event()
-    api.server.fail(CREATE, code=0, do=lambda: arrives.wait(600))
+    arrives, has_arrived = threading.Event(), threading.Event()
+    api.server.fail(CREATE, code=0, do=lambda: arrives.wait(600), then=has_arrived.set)
     dead = process(api, bucket, tmp_path / "state")
     assert dead.stdin
     dead.stdin.write("go\n")
@@ -202,7 +201,7 @@ def test_a_submitter_is_killed_while_its_create_is_on_the_way(
     done = submit()
     assert (done.action, [done.uid]) == ({"at once": "created", "later": "adopted"}[next_call], uids(api))
     arrives.set()
-    time.sleep(0.5)
+    assert has_arrived.wait(600)
     assert [done.uid] == uids(api)
     assert submit().action == "adopted"
 

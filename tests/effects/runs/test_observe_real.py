@@ -13,6 +13,7 @@ import pytest
 from tests.cluster.api import Cluster as Real
 from tests.effects.clusterruns import CHIPS, HOSTS, STEP, TOPOLOGY, Staged, place, selector
 from tests.effects.observing import observe_cluster
+from tests.until import until_next_second
 from xsft.effects.machine import clock
 from xsft.effects.records.index import IndexEntry, keep_entry
 from xsft.effects.records.objects import LocalObjects
@@ -273,8 +274,9 @@ def test_a_full_queue_lists_its_runs(queued: Staged) -> None:
     queued.submit("holder", queue="own")
     queued.until("holder", ("starting", "trainer-starting"), ("starting", "pods-not-ready"), ("starting", "no-jobs"))
     queued.submit("first", queue="own")
+    created = time.time()
     queued.until("first", ("queued", "waiting-for-quota"))
-    time.sleep(1.1)  # Kueue orders by the second of creation, in no order within one
+    until_next_second(created)  # Kueue orders by the second of creation, in no order within one
     queued.submit("second", queue="own")
     queued.until("second", ("queued", "waiting-for-quota"))
     found = queued.wait(lambda: behind_first(queued), "Kueue to tell both positions and what the holder uses")
