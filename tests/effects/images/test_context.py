@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xsft.effects.images import context as image_context
 from xsft.effects.images.context import (
     code_part,
     context_file,
@@ -41,12 +38,6 @@ def folder(tmp_path: Path) -> Path:
     for name in ("requirements.txt", "place.py", "README.md"):
         (made / name).write_text(name)
     return made
-
-
-BEGIN = "-----BEGIN PRIVATE" + " KEY-----"
-BODY = base64.b64encode(bytes(range(48))).decode()
-PEM = f"{BEGIN}\n{BODY}\n-----END\n"
-ENCRYPTED = f"{BEGIN.replace('BEGIN', 'BEGIN RSA')}\nProc-Type: 4,ENCRYPTED\nDEK-Info: DES,00\n\n{BODY}\n"
 
 
 def paths(files: tuple[ContextFile, ...], kind: str = "file") -> list[str]:
@@ -160,36 +151,6 @@ def test_pipes_are_in_no_image_and_the_executable_bit_is(tmp_path: Path) -> None
     (tmp_path / "run").chmod(0o700)
     (tmp_path / "data").chmod(0o600)
     assert [(f.path, f.executable) for f in read_tree(tmp_path)] == [("data", False), ("run", True)]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("TOKEN = 'hf_" + "a" * 30 + "'", "token"),
-        (PEM, "a private key"),
-        (PEM.replace("\n", "\r\n"), "a private key"),
-        (f"key: |\n  {PEM}".replace("\n", "\n  "), "a private key"),
-        (ENCRYPTED, "a private key"),
-        (json.dumps({"type": "service_account", "private_key": PEM}), "a service account key"),
-        (json.dumps({"type": "other", "private_key": PEM}), "a private key"),
-        (json.dumps({"type": "service_account", "private_key": "from the vault"}), ""),
-        ("if b'\"private_key\"' in content and b'\"service_account\"' in content:", ""),
-        (f"HEADER = '{BEGIN}'\n", ""),
-        (f"a file that begins with {BEGIN}\nand so on: for as long as it takes\n", ""),
-        ("from transformers import hf_hub_download", ""),
-        ("-----BEGIN CERTIFICATE-----", ""),
-    ],
-)
-def test_secrets_are_seen_by_their_shape(tmp_path: Path, text: str, says: str) -> None:
-    (found,) = read_tree(tree(tmp_path, a=text))
-    assert says in found.secret
-    assert bool(found.secret) == bool(says)
-    assert "aaaa" not in found.secret
-
-
-def test_xsfts_own_source_holds_no_secret() -> None:
-    """It looks for them, so it names them; with --code it goes into an image as any other code does."""
-    assert {f.path: f.secret for f in read_tree(Path(image_context.__file__).parents[1]) if f.secret} == {}
 
 
 def test_gigabytes_are_reported_before_they_are_read(folder: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from xsft.effects.machine.paths import own_cache, private_folder
 from xsft.effects.machine.regular import read_bytes
 from xsft.errors import EnvironmentMissing, UsageError
 from xsft.evaluation.program import program_archive
-from xsft.image.context import ALWAYS_IGNORED, LIMIT, arguments, secret_in
+from xsft.image.context import ALWAYS_IGNORED, LIMIT, arguments
 from xsft.image.ignore import Ignored, ignoring
 from xsft.image.model import ContextFile, DockerfilePart
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, EVALUATE_ARG, EVALUATE_FILE
@@ -24,8 +24,6 @@ from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, EVALUATE_ARG, EV
 FOLDER = "images"
 OVERLAYS = ("code", "maxtext", "tunix")
 """Folders of the code's context that always exist, empty if nothing is put into them."""
-SCANNED = 1 << 20
-"""Bytes of a file that are searched for secrets; larger files are data."""
 
 
 def images_folder(start: Path, name: str) -> Path | None:
@@ -178,7 +176,7 @@ def _walk(folder: Path, below: str) -> Iterator[tuple[Path, str]]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as failed:
-        raise _context_unread(folder, failed) from None
+        raise context_unread(folder, failed) from None
     for entry in entries:
         if entry.name in {".git", ".venv", "__pycache__"}:  # thousands of files, and never in an image
             continue
@@ -198,7 +196,7 @@ def _context_entry(path: Path, name: str, *, root: Path) -> ContextFile | None:
             return ContextFile(path=name, kind="folder")
         return _file_entry(path, name, found) if stat.S_ISREG(found.st_mode) else None
     except OSError as failed:
-        raise _context_unread(path, failed) from None
+        raise context_unread(path, failed) from None
 
 
 def _link(path: Path, name: str, *, root: Path) -> ContextFile:
@@ -212,7 +210,6 @@ def _file_entry(path: Path, name: str, found: os.stat_result) -> ContextFile:
     """Return the file's entry. A file too large to be included by default is not read yet: its size is reported at
     once.
     """
-    small = found.st_size <= SCANNED
     return ContextFile(
         path=name,
         kind="file",
@@ -220,7 +217,6 @@ def _file_entry(path: Path, name: str, found: os.stat_result) -> ContextFile:
         executable=bool(found.st_mode & stat.S_IXUSR),
         sha256=_sha256(path) if found.st_size <= LIMIT else "",
         source=str(path.absolute()),
-        secret=secret_in(path.read_bytes()) if small else "",
     )
 
 
@@ -228,7 +224,7 @@ def _hashed(f: ContextFile) -> ContextFile:
     try:
         return replace(f, sha256=_sha256(Path(f.source))) if f.kind == "file" and not f.sha256 else f
     except OSError as failed:
-        raise _context_unread(Path(f.source), failed) from None
+        raise context_unread(Path(f.source), failed) from None
 
 
 def _sha256(path: Path) -> str:
@@ -236,7 +232,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _context_unread(path: Path, failed: OSError) -> EnvironmentMissing:
+def context_unread(path: Path, failed: OSError) -> EnvironmentMissing:
     return EnvironmentMissing(
         f"{path} cannot be read: {failed.strerror}.",
         fix="Make it readable, or exclude it in .dockerignore.",

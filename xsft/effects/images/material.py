@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.effects.images.context import code_part, deps_part, folder_under_images, hashed, image_names, images_folder
+from xsft.effects.images.secret_scan import scan
 from xsft.effects.images.source import SourceTree, source_of
 from xsft.effects.inputs.checkout import checkout
 from xsft.effects.machine.regular import read_text
@@ -62,7 +63,9 @@ def plan_image(options: BuildOptions, by: Gathering) -> PlannedImage:
         maxtext=maxtext.folder if maxtext else None,
         tunix=tunix.folder if tunix else None,
     )
-    said += _no_errors(accepting((*context_problems(deps.files), *context_problems(code.files)), by.accept))
+    scans = by.cache / "image-scans" / options.image
+    found = (scan(deps.files, memory=scans / "deps.json"), scan(code.files, memory=scans / "code.json"))
+    said += _no_errors(accepting((problem for files in found for problem in context_problems(files)), by.accept))
     said += _no_errors(material_problems(options, Material(deps=deps, code=code)))
     here = checkout(project)
     material = Material(

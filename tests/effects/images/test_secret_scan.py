@@ -1,0 +1,119 @@
+"""A scan finds secrets by their shape, and reads a content that held none only once."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from xsft.effects.images import context as image_context
+from xsft.effects.images import secret_scan
+from xsft.effects.images.context import read_tree
+from xsft.effects.images.secret_scan import RULES, SCANNED, scan
+from xsft.errors import EnvironmentMissing
+from xsft.image.model import ContextFile
+
+BEGIN = "-----BEGIN PRIVATE" + " KEY-----"
+BODY = base64.b64encode(bytes(range(48))).decode()
+PEM = f"{BEGIN}\n{BODY}\n-----END\n"
+ENCRYPTED = f"{BEGIN.replace('BEGIN', 'BEGIN RSA')}\nProc-Type: 4,ENCRYPTED\nDEK-Info: DES,00\n\n{BODY}\n"
+TOKEN = "TOKEN = 'hf_" + "a" * 30 + "'"
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "scans" / "code.json"
+
+
+def context(folder: Path, **files: str) -> tuple[ContextFile, ...]:
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return tuple(read_tree(folder))
+
+
+def secrets_in(files: tuple[ContextFile, ...], memory: Path) -> dict[str, str]:
+    return {f.path: f.secret for f in scan(files, memory=memory) if f.secret}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (TOKEN, "token"),
+        (PEM, "a private key"),
+        (PEM.replace("\n", "\r\n"), "a private key"),
+        (f"key: |\n  {PEM}".replace("\n", "\n  "), "a private key"),
+        (ENCRYPTED, "a private key"),
+        (json.dumps({"type": "service_account", "private_key": PEM}), "a service account key"),
+        (json.dumps({"type": "other", "private_key": PEM}), "a private key"),
+        (json.dumps({"type": "service_account", "private_key": "from the vault"}), ""),
+        ("if b'\"private_key\"' in content and b'\"service_account\"' in content:", ""),
+        (f"HEADER = '{BEGIN}'\n", ""),
+        (f"a file that begins with {BEGIN}\nand so on: for as long as it takes\n", ""),
+        ("from transformers import hf_hub_download", ""),
+        ("-----BEGIN CERTIFICATE-----", ""),
+    ],
+)
+def test_secrets_are_found_by_their_shape(tmp_path: Path, memory: Path, text: str, says: str) -> None:
+    (found,) = scan(context(tmp_path / "a", a=text), memory=memory)
+    assert says in found.secret
+    assert bool(found.secret) == bool(says)
+    assert "aaaa" not in found.secret
+
+
+def test_xsfts_own_source_holds_no_secret(memory: Path) -> None:
+    """It looks for them, so it names them; with --code it goes into an image as any other code does."""
+    assert secrets_in(tuple(read_tree(Path(image_context.__file__).parents[1])), memory) == {}
+
+
+def test_only_contents_without_a_secret_are_remembered(tmp_path: Path, memory: Path) -> None:
+    files = context(tmp_path / "a", clean="x = 1", leaks=TOKEN)
+    assert list(secrets_in(files, memory)) == ["leaks"]
+    (tmp_path / "a" / "clean").unlink()
+    assert list(secrets_in(files, memory)) == ["leaks"]
+    (tmp_path / "a" / "leaks").unlink()
+    with pytest.raises(EnvironmentMissing, match="leaks cannot be read"):
+        scan(files, memory=memory)
+
+
+def test_a_changed_content_is_scanned(tmp_path: Path, memory: Path) -> None:
+    assert secrets_in(context(tmp_path / "a", a="x = 1"), memory) == {}
+    assert list(secrets_in(context(tmp_path / "a", a=TOKEN), memory)) == ["a"]
+    assert list(secrets_in(context(tmp_path / "a", a=TOKEN, b="x = 1"), memory)) == ["a"]
+
+
+def test_under_other_rules_all_is_scanned_again(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = context(tmp_path / "a", a="x = 1")
+    scan(files, memory=memory)
+    (tmp_path / "a" / "a").unlink()
+    scan(files, memory=memory)
+    monkeypatch.setattr(secret_scan, "_rules_digest", lambda: "0" * 64)
+    with pytest.raises(EnvironmentMissing, match="cannot be read"):
+        scan(files, memory=memory)
+
+
+def test_the_rules_are_files_that_exist() -> None:
+    assert {file.name for file in RULES} == {"context.py", "secrets.py", "shapes.py", "secret_rules.toml"}
+    assert all(file.is_file() for file in RULES)
+
+
+@pytest.mark.parametrize("damaged", ["", "{", "[]", '{"rules": 1, "sha256": []}'])
+def test_a_damaged_memory_is_made_anew(tmp_path: Path, memory: Path, damaged: str) -> None:
+    files = context(tmp_path / "a", a="x = 1")
+    scan(files, memory=memory)
+    whole = memory.read_bytes()
+    memory.write_text(damaged)
+    assert scan(files, memory=memory) == files
+    assert memory.read_bytes() == whole
+
+
+def test_a_memory_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert list(secrets_in(context(tmp_path / "a", a=TOKEN, b="1"), tmp_path / "file" / "below" / "code.json")) == ["a"]
+
+
+def test_files_too_large_are_data(tmp_path: Path, memory: Path) -> None:
+    assert list(secrets_in(context(tmp_path / "a", a=TOKEN.ljust(SCANNED)), memory)) == ["a"]
+    assert secrets_in(context(tmp_path / "a", a=TOKEN.ljust(SCANNED + 1)), memory) == {}

@@ -1,0 +1,72 @@
+"""The scan of a build context for secrets. A fork of MaxText takes a second, so contents without one are remembered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from msgspec import DecodeError, Struct, json
+from msgspec.structs import replace
+
+from xsft.catalog import data
+from xsft.effects.images.context import context_unread
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.paths import private_folder
+from xsft.errors import EnvironmentMissing
+from xsft.image import context
+from xsft.image.model import ContextFile
+from xsft.spec import secrets, shapes
+
+SCANNED = 1 << 20
+"""Maximum size of a scanned file, in bytes; larger files are data."""
+
+RULES = (*(Path(str(module.__file__)) for module in (context, secrets, shapes)), data.FOLDER / "secret_rules.toml")
+"""Files that decide what a secret is."""
+
+
+class CleanContents(Struct, frozen=True):
+    """The contents of the last scan that hold no secret."""
+
+    rules: str
+    """Digest of the rules; under other rules they may hold one."""
+    sha256: tuple[str, ...]
+
+
+def scan(files: Sequence[ContextFile], *, memory: Path) -> tuple[ContextFile, ...]:
+    """Return the files, each with the kind of secret in it. `memory`: the file of the CleanContents.
+
+    Raises EnvironmentMissing if a file cannot be read.
+    """
+    known = _clean_contents(memory)
+    found = tuple(_scanned(f, known) for f in files)
+    clean = tuple(sorted({f.sha256 for f in found if f.sha256 and not f.secret}))
+    if not known.issuperset(clean):
+        with suppress(OSError, EnvironmentMissing):  # the next scan takes longer
+            private_folder(memory.parent)
+            write_atomic(memory, json.encode(CleanContents(_rules_digest(), clean)), durable=False)
+    return found
+
+
+def _scanned(f: ContextFile, known: Collection[str]) -> ContextFile:
+    if f.kind != "file" or f.size > SCANNED or f.sha256 in known:
+        return f
+    try:
+        return replace(f, secret=context.secret_in(Path(f.source).read_bytes()))
+    except OSError as failed:
+        raise context_unread(Path(f.source), failed) from None
+
+
+def _clean_contents(memory: Path) -> frozenset[str]:
+    try:
+        kept = json.decode(memory.read_bytes(), type=CleanContents)
+    except (OSError, DecodeError):
+        return frozenset()
+    return frozenset(kept.sha256 if kept.rules == _rules_digest() else ())
+
+
+@cache
+def _rules_digest() -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in RULES)).hexdigest()
