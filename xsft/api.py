@@ -11,8 +11,8 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.acceptance import accept_late, for_submission
 from xsft.aliases import ShowLine
-from xsft.checks.acceptance import accept_late, for_submission
 from xsft.checks.parsed import parser_problems, question_of
 from xsft.checks.rows import sampled_texts
 from xsft.dataset.counted import address, content_address

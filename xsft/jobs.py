@@ -8,8 +8,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from xsft import api
+from xsft.acceptance import accept_late, for_submission
 from xsft.aliases import ShowLine
-from xsft.checks.acceptance import accept_late, for_submission
 from xsft.checks.cpu_job import conversion_problems
 from xsft.checks.export import pod_problems
 from xsft.conversion.plan import ConversionPlan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from xsft.acceptance import accept_problems
 from xsft.checks import check
-from xsft.checks.acceptance import accept_problems
 from xsft.checks.step_time import run_time
 from xsft.errors import SpecError
 from xsft.facts import Facts

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests import hfmodels
 from tests.checkpoints import unpacked
 from tests.checks.factory import DROP, ids, problems, spec
-from xsft.checks.acceptance import for_submission
+from xsft.acceptance import for_submission
 from xsft.checks.adapters import check
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.facts import CheckpointFacts, Facts, SavedArray

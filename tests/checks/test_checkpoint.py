@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
-from xsft.checks.acceptance import accept_problems, for_submission
+from xsft.acceptance import accept_problems, for_submission
 from xsft.checks.checkpoint import check
 from xsft.facts import CheckpointFacts, Facts, SavedArray
 from xsft.problems import Problem

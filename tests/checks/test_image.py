@@ -6,7 +6,7 @@ import pytest
 
 from tests.checks.factory import DROP, ids, problems, run_of, spec
 from tests.replacing import replace
-from xsft.checks.acceptance import accept_problems, for_submission
+from xsft.acceptance import accept_problems, for_submission
 from xsft.checks.image import check
 from xsft.facts import Facts, ImageFacts
 from xsft.image.reference import tag_of

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from tests.checkpoints import unpacked
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from xsft.acceptance import accept_problems
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.models import names
 from xsft.checkpoint.compare import models, weights
-from xsft.checks.acceptance import accept_problems
 from xsft.checks.weights import check
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.facts import CheckpointFacts, Facts, SavedArray

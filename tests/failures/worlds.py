@@ -24,7 +24,7 @@ from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.gcs import Bucket
 from tests.fakes.gcs import serving as serving_bucket
 from xsft import api
-from xsft.checks.acceptance import for_submission
+from xsft.acceptance import for_submission
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.images.seen import look_at_image
 from xsft.effects.submit import notes

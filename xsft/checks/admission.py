@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.acceptance import late_warning
 from xsft.checks.controllers import controller_problems, version_problems
 from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
 from xsft.checks.demand import Demand, SecretNeed

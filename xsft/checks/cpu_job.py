@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xsft.acceptance import late_error, late_warning
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
-from xsft.checks.acceptance import late_error, late_warning
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.naming import job_name_limit

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
+from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.acceptance import late_warning
 from xsft.checks.demand import Demand, PodSet, quantity
 from xsft.checks.quota import Group, group_of, quota_problems
 from xsft.launchers.labels import INSTANCE_TYPE, TPU_NODE

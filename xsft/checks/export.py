@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xsft.acceptance import late_warning
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
 from xsft.checkpoint.compare import is_adapter, mismatch, models, weights
-from xsft.checks.acceptance import late_warning
 from xsft.checks.weights import mismatch_text
 from xsft.export.estimate import ExportEstimate
 from xsft.export.inputs import ExportInputs

@@ -8,8 +8,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from xsft.acceptance import late_error, late_warning
 from xsft.catalog.releases import release
-from xsft.checks.acceptance import late_error, late_warning
 from xsft.checks.image import maxtext_differs
 from xsft.image.contents import (
     ImageConfiguration,

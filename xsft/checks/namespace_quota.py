@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
+from xsft.acceptance import late_error, late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.acceptance import late_error, late_warning
 from xsft.checks.demand import Demand, decimal_text, quantity
 from xsft.problems import Problem
 

@@ -14,9 +14,9 @@ from decimal import Decimal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.acceptance import late_error, late_warning
 from xsft.aliases import JsonObject
 from xsft.catalog.tpu import Slice
-from xsft.checks.acceptance import late_error, late_warning
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
 from xsft.checks.quota import hard_taints, tolerates_all
 from xsft.problems import Problem

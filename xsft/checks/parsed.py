@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from xsft.checks.acceptance import late_error, late_warning
+from xsft.acceptance import late_error, late_warning
 from xsft.checks.trainer_keys import where_of
 from xsft.problems import Problem, errors_in, note
 from xsft.spec.resolve import Run

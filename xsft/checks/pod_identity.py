@@ -13,8 +13,8 @@ from itertools import chain
 
 from msgspec import Struct
 
+from xsft.acceptance import late_error, late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.acceptance import late_error, late_warning
 from xsft.checks.demand import Demand
 from xsft.problems import Problem, note
 from xsft.reading.supply import NODE_POOL

@@ -13,8 +13,8 @@ from decimal import Decimal
 
 from msgspec import Struct
 
+from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.acceptance import late_warning
 from xsft.checks.cohort_tree import FlavorResource, QuotaNode, cohort_name, most, path_to
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text
 from xsft.problems import Problem, error

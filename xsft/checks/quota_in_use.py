@@ -7,8 +7,8 @@ from decimal import Decimal
 
 from msgspec import Struct
 
+from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.acceptance import late_warning
 from xsft.checks.cohort_tree import QuotaPath, available, path_to
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
 from xsft.checks.quota import Flavor, Group, group_of

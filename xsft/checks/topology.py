@@ -9,8 +9,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
+from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.acceptance import late_warning
 from xsft.checks.demand import Demand, PodSet
 from xsft.checks.quota import group_of
 from xsft.problems import Problem

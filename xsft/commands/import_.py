@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
+from xsft.acceptance import for_submission
 from xsft.actions.new_file import refuse_unless_free, schema_line
-from xsft.checks.acceptance import for_submission
 from xsft.effects.facts.gather import gather
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import read_workload_text, write_atomic

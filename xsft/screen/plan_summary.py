@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xsft.checks.acceptance import for_submission
+from xsft.acceptance import for_submission
 from xsft.checks.data import rows_per_step
 from xsft.checks.memory import FITS
 from xsft.checks.step_time import RunTime

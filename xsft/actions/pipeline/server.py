@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from xsft import api
+from xsft.acceptance import for_submission
 from xsft.actions.pipeline.cluster import ClusterCall, SharedIntent
 from xsft.actions.pipeline.export import ExportOnCluster
 from xsft.actions.pipeline.serve import exported_weights, weights_ahead
 from xsft.actions.pipeline.serving_wait import confirm_server, stop_line, wait_for_server
-from xsft.checks.acceptance import for_submission
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from xsft.acceptance import for_submission
 from xsft.actions.runs.waiting import Waited, error_of
-from xsft.checks.acceptance import for_submission
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submission, Submitter

@@ -10,8 +10,8 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
+from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.acceptance import late_warning
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.answers import Reply
 from xsft.effects.cluster.api import Api

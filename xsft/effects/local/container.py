@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xsft.checks.acceptance import accept_late
+from xsft.acceptance import accept_late
 from xsft.checks.image import maxtext_differs
 from xsft.effects.images.docker_client import Engine, EngineImage, connect_engine
 from xsft.effects.images.docker_push import pusher

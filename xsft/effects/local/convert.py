@@ -18,7 +18,7 @@ from typing import Literal
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from xsft.checks.acceptance import accept_late, late_error, late_warning
+from xsft.acceptance import accept_late, late_error, late_warning
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone, ConversionEvent, conversion_event

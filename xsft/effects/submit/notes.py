@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xsft.checks.acceptance import accept_late
+from xsft.acceptance import accept_late
 from xsft.checks.admission import ClusterFacts
 from xsft.checks.image_contents import image_problems, unread_with_secret
 from xsft.effects.machine import clock

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.acceptance import accept_late
 from xsft.aliases import JsonObject, ShowLine
-from xsft.checks.acceptance import accept_late
 from xsft.checks.admission import ClusterFacts
 from xsft.checks.controllers import unmanaged_problems
 from xsft.effects.cluster.cluster import Cluster

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from tests.checks.idscan import PACKAGE
-from xsft.checks.acceptance import LATE, accept_problems, for_submission
+from xsft.acceptance import LATE, accept_problems, for_submission
 from xsft.problems import ProblemKind, error, note, warning
 
 ERROR = error("bad", "train.steps", "it cannot be", "Change it.")
