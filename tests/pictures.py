@@ -13,7 +13,7 @@ from rich.console import Console
 
 import xsft
 from tests.observations import NOW, jobset, judged, local, observed, queued, said
-from xsft.screen.loss_plot import comparison_picture
+from xsft.actions.pictures import comparison_picture
 from xsft.screen.status_screen import table
 from xsft.states.folding import fold
 from xsft.states.model import Observation

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.pictures import FOLDER, ROOT, RUNS, status_picture
-from xsft.screen.loss_plot import comparison_picture
+from xsft.actions.pictures import comparison_picture
 
 
 def test_the_status_table_is_todays() -> None:

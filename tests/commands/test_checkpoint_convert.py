@@ -19,6 +19,7 @@ from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.record import ConversionRecord
 from xsft.errors import Unreachable
 from xsft.facts import SourceFacts
+from xsft.screen.terminal import Terminal
 
 THEN, NOW = "a" * 40, "b" * 40
 SOURCE = ConversionSource(repo="owner/name")
@@ -61,9 +62,9 @@ def test_a_branch_that_moved_since_is_reported(plan: ConversionPlan, now: str | 
 def test_without_a_network_cached_files_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
-    assert ask_hub(WHOLE) is None
+    assert ask_hub(WHOLE, Terminal()) is None
     with pytest.raises(Unreachable):
-        ask_hub(PLAN)
+        ask_hub(PLAN, Terminal())
 
 
 @pytest.mark.parametrize(("has_secret", "found"), [(True, ["hub-not-asked"]), (False, [])])
@@ -74,7 +75,7 @@ def test_a_repository_that_is_closed_to_this_machine_may_be_open_to_a_pod(
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
         path = f"/api/models/{PLAN.inputs.source.repo}/revision/main"
         server.answers = {path: (403, {"X-Error-Code": "GatedRepo"}, b"")}
-        source, said = read_source_for_pods(PLAN, has_secret=has_secret)
+        source, said = read_source_for_pods(PLAN, Terminal(), has_secret=has_secret)
     assert [problem.id for problem in said] == found
     assert (source is None) == has_secret
 
@@ -82,7 +83,7 @@ def test_a_repository_that_is_closed_to_this_machine_may_be_open_to_a_pod(
 def test_a_hub_that_does_not_answer_holds_back_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
-    source, said = read_source_for_pods(PLAN, has_secret=False)
+    source, said = read_source_for_pods(PLAN, Terminal(), has_secret=False)
     assert (source, [problem.id for problem in said]) == (None, ["hub-not-asked"])
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.dataset.test_summary import summary
+from xsft.actions.pictures import lengths_picture
 from xsft.commands.arguments.weights import SAMPLE, _parse_rows
 from xsft.commands.data import _free, picked, refuse_rows_beyond
 from xsft.commands.verbs import parser
@@ -18,7 +19,6 @@ from xsft.dataset.passes import Answers, PassRead
 from xsft.effects.local.data_pipeline import _parse_answers
 from xsft.errors import Refused, SpecError, Unreachable, UsageError
 from xsft.screen.data_text import visible
-from xsft.screen.pictures import lengths_picture
 
 LIMIT = 4
 

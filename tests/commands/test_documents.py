@@ -98,7 +98,7 @@ def test_setup(said: Said, xpk_environment: BuiltEnvironment) -> None:
 
 def test_submit(local: str, tmp_path: Path) -> None:
     from xsft import api
-    from xsft.actions.submit.local import submit_document
+    from xsft.commands.submit import local_document
     from xsft.effects.local.run import LocalResult
 
     (plan,) = api.plan((api.load(local),))
@@ -118,7 +118,7 @@ def test_submit(local: str, tmp_path: Path) -> None:
         log=None,
         private_pids=True,
     )
-    printed = {"schema": "xsft.submit/1", **submit_document(plan, result, picture=None)}
+    printed = {"schema": "xsft.submit/1", **local_document(plan, result, picture=None)}
     read_document("submit", json.loads(json.dumps(printed)))
 
 

@@ -12,12 +12,13 @@ from tests.checks.factory import run_of, spec
 from tests.documents import read_document
 from tests.inprocess import xsft
 from xsft import api
+from xsft.actions.fit.answers import FitAnswer
 from xsft.effects.facts.fit_cache import compiler_versions, fit_cache
 from xsft.errors import SpecError
 from xsft.fit.derive import KnownStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, LargeBuffer, StepMemory, Verdict
 from xsft.fit.work import StepWork
-from xsft.screen.fit_text import FitAnswer, fit_document, fit_text
+from xsft.screen.fit_text import fit_document, fit_notes, fit_text, not_covered
 from xsft.trainers.fit_step import step_to_compile
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
@@ -149,15 +150,17 @@ def test_a_refusal_names_one_total() -> None:
 
 
 def test_what_a_verdict_does_not_hold_for_is_said() -> None:
-    assert any("compiled with MaxText 0.2.5; the image has 0.2.4" in one for one in answer(FITS, maxtext="0.2.4").notes)
-    assert any("Only the figures of v6e" in one for one in answer(FITS, tpu="v5p-8").notes)
-    assert not any("Only the figures" in one for one in answer(FITS).notes)
+    assert any(
+        "compiled with MaxText 0.2.5; the image has 0.2.4" in one for one in fit_notes(answer(FITS, maxtext="0.2.4"))
+    )
+    assert any("Only the figures of v6e" in one for one in fit_notes(answer(FITS, tpu="v5p-8")))
+    assert not any("Only the figures" in one for one in fit_notes(answer(FITS)))
 
 
 def test_the_answer_about_an_evaluation() -> None:
     found = replace(answer(FITS), kind="eval")
     assert next(fit_text(found)).startswith("qwen-chat, evaluation: FITS v6e-8 × 1: ")
-    assert "the eval step" not in found.not_covered
+    assert "the eval step" not in not_covered(found)
     assert fit_document(found)["step"] == "eval"
 
 

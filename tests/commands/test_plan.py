@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from xsft.actions.plans import _print_manifests
 from xsft.effects.machine.streams import Screened
+from xsft.screen.plans import print_manifests
 
 
 def test_a_manifest_on_standard_output_is_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_a_manifest_on_standard_output_is_the_manifest(monkeypatch: pytest.Monke
     manifest: dict[str, Any] = {"env": [{"name": "A", "value": acting}], acting: "<｜▁pad▁｜>"}
     under = io.StringIO()
     monkeypatch.setattr(sys, "stdout", Screened(under))
-    _print_manifests([SimpleNamespace(manifest=manifest), SimpleNamespace(manifest=None)])  # type: ignore[list-item]
+    print_manifests([SimpleNamespace(manifest=manifest), SimpleNamespace(manifest=None)])  # type: ignore[list-item]
     assert list(yaml.safe_load_all(under.getvalue())) == [manifest]
     assert not {*"\x1b\x9b\u202e\u200f"} & {*under.getvalue()}
     assert "<｜▁pad▁｜>" in under.getvalue()

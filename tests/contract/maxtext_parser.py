@@ -52,7 +52,7 @@ def answer(job: dict[str, Any]) -> Any:
         return [value_of(argument) for argument in job["values"]]
     import_quickly()
     slices = [f"{key}={value}" for key, value in job.get("slices", {}).items()]
-    heard = Listener()
+    heard = ActionListener()
     logging.getLogger().addHandler(heard)
     try:
         outcome = outcome_of(job, slices)
@@ -89,7 +89,7 @@ def outcome_of(job: dict[str, Any], slices: list[str]) -> dict[str, Any]:
             raise ValueError(f"no such job: {job}")
 
 
-class Listener(logging.Handler):
+class ActionListener(logging.Handler):
     """MaxText warns where it ignores a key."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ def main(questions: IO[str], answers: IO[str]) -> None:
     from maxtext_quick import quicken
 
     quicken()
-    heard = Listener()
+    heard = ActionListener()
     absl_logging.set_verbosity(absl_logging.INFO)
     logging.getLogger().addHandler(heard)
     for line in questions:
@@ -49,7 +49,7 @@ def main(questions: IO[str], answers: IO[str]) -> None:
         heard.said = []
 
 
-class Listener(logging.Handler):
+class ActionListener(logging.Handler):
     """MaxText logs what it drops."""
 
     def __init__(self) -> None:

@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from tests.localruns import WORKLOADS, local_plan
-from xsft.actions.submit.local import adapter_text
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import orphans
 from xsft.effects.local.run import LocalResult, run_local
+from xsft.screen.local_text import adapter_text
 from xsft.steps import Plan
 from xsft.trainers.lines import Restored, Saved, Step, TrainerEvent
 from xsft.trainers.size import default_parameters

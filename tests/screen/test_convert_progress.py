@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from xsft.actions.weights.convert_on_cluster import ConverterLog
 from xsft.conversion.progress import ArraysDone, BytesDone, ConversionPhase, conversion_event, download_text
-from xsft.screen.convert_progress import ConversionDisplay, ConverterLog
+from xsft.screen.convert_progress import ConversionDisplay
 
 GB = 10**9
 
@@ -61,7 +62,7 @@ BAR = "model-00001-of-00004.safetensors:  12%|#2        | 600M/4.98G [00:12<01:2
 def test_a_pods_log_gives_download_and_phases() -> None:
     said: list[str] = []
     now = [0.0]
-    log = ConverterLog(ConversionDisplay(said.append, every_s=10, now=lambda: now[0]))
+    log = ConverterLog(ConversionDisplay(said.append, every_s=10, now=lambda: now[0]).on_line)
     log.write(f"config.json: 100%|####| 1k/1k [00:00<00:00, 1MB/s]\n{BAR}\n")
     now[0] = 10.0
     log.write(f"{BAR}\nINFO:absl:Starting checkpoint save (loading weights just-in-time)...\n")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from xsft.screen.loss_plot import HEIGHT, WIDTH, comparison_picture, picture, terminal_comparison, terminal_plot
+from xsft.screen.loss_plot import HEIGHT, WIDTH, terminal_comparison, terminal_plot
 
 FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
 
@@ -28,12 +28,6 @@ def test_no_losses_break_the_plot(losses: dict[int, float]) -> None:
     assert len(terminal_plot(losses).splitlines()) <= HEIGHT
 
 
-def test_a_picture_is_a_png() -> None:
-    content = picture(FALLING, title="tiny-local")
-    assert content.startswith(b"\x89PNG\r\n")
-    assert (int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")) == (800, 450)
-
-
 def test_several_runs_have_a_letter_each() -> None:
     text = terminal_comparison([FALLING, {}, dict.fromkeys(range(1, 41), 3.0)])
     assert len(text.splitlines()) <= HEIGHT
@@ -48,12 +42,6 @@ def test_several_runs_have_a_letter_each() -> None:
 @given(st.lists(st.dictionaries(st.integers(1, 10**6), st.floats(), max_size=10), max_size=26))
 def test_no_losses_break_the_comparison(curves: list[dict[int, float]]) -> None:
     assert len(terminal_comparison(curves).splitlines()) <= HEIGHT
-
-
-def test_a_comparison_is_one_picture() -> None:
-    content = comparison_picture({"a $x_{": FALLING, "_b": {1: 2.0}, "c": {}})
-    assert content.startswith(b"\x89PNG\r\n")
-    assert content != comparison_picture({"a $x_{": FALLING})
 
 
 @given(st.integers(1, 10**6), st.integers(1, 60))

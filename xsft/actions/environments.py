@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from xsft.actions.listener import ActionListener
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.local.machine import Machine
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
-from xsft.screen.progress import shown
 
 
-def maxtext_machine() -> Machine:
+def maxtext_machine(listener: ActionListener) -> Machine:
     """Return this machine with MaxText's environment."""
-    with shown("MaxText environment") as progress:
+    with listener.working("MaxText environment") as progress:
         python = environments.ensure("maxtext", progress=progress).python
     return Machine(python=python, env=own_environment(), cache=own_cache())
 
 
-def engine_environment() -> BuiltEnvironment:
+def engine_environment(listener: ActionListener) -> BuiltEnvironment:
     """Return the environment of the engine that reads an export."""
-    with shown("engine environment") as progress:
+    with listener.working("engine environment") as progress:
         return environments.ensure("engine", progress=progress)

@@ -3,12 +3,11 @@ returns its document."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -27,11 +26,43 @@ from xsft.effects.machine.process import own_environment
 from xsft.errors import Refused, UsageError, XsftError
 from xsft.image.context import largest, size_of
 from xsft.image.model import Base, BuildOptions, BuildStep, Locked
+from xsft.image.progress import BuildEvent
 from xsft.image.recipe import repository_of
-from xsft.screen.failure import problem_documents
-from xsft.screen.image_progress import Display
 
-ONLY_LOOK = frozenset({"show", "list"})
+
+class ImageDisplay(Protocol):
+    """What shows the progress of a build or a push."""
+
+    def say(self, line: str) -> None: ...
+
+    def event(self, event: BuildEvent) -> None: ...
+
+
+class ImageRequest(Struct, frozen=True, kw_only=True):
+    """The image that is wanted, as the options of `xsft image` name it."""
+
+    image: str
+    """Folder below images/."""
+    registry: str | None = None
+    place: str | None = None
+    """Place whose registry is used without `registry`."""
+    maxtext: str | None = None
+    maxtext_source: str = "pypi"
+    tunix_source: str = "pypi"
+    base: str | None = None
+    update_base: bool = False
+    """Whether the tag of the base is resolved again."""
+    needs_base: bool
+    """Whether a base whose digest is unknown is an error."""
+    vllm: str | None = None
+    code: Sequence[str] = ()
+    args: Sequence[str] = ()
+    """Build arguments, NAME=VALUE."""
+    pip_config: str | None = None
+    accept: Sequence[str] = ()
+    """Ids of accepted problems."""
+    create: bool = False
+    """Whether a missing repository is created."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +90,7 @@ class Work(Struct, frozen=True, kw_only=True):
     images: Path
     planned: PlannedImage
     tools: Tools
-    display: Display
+    display: ImageDisplay
     create: bool
 
     def build(self) -> dict[str, Any]:
@@ -132,7 +163,6 @@ class Work(Struct, frozen=True, kw_only=True):
             "pushed": done.pushed if done else None,
             "lock": self._lock(lock) if lock else None,
             "images": None if listed is None else [_image_row(one, self.planned, lock) for one in listed],
-            "problems": problem_documents(self.planned.problems),
         }
 
     def _locked(self) -> Locked | None:
@@ -151,30 +181,30 @@ class Work(Struct, frozen=True, kw_only=True):
         }
 
 
-def work_for(args: argparse.Namespace, *, display: Display) -> Work:
-    """Return the work for the options. Raises UsageError and SpecError if the options or files are wrong."""
+def work_for(request: ImageRequest, *, display: ImageDisplay) -> Work:
+    """Return the work for the request. Raises UsageError and SpecError if the request or files are wrong."""
     cwd = Path.cwd()
-    images = find_images(cwd, args.image)
+    images = find_images(cwd, request.image)
     tools = Tools(env=own_environment())
-    options = _build_options(args, project=images.parent, cwd=cwd)
-    base = _base(args, images=images, tools=tools, display=display)
+    options = _build_options(request, project=images.parent, cwd=cwd)
+    base = _base(request, images=images, tools=tools, display=display)
     gathering = Gathering(
-        images=images, env=tools.env, cache=own_cache(), base=base, accept=args.accept, progress=display.say
+        images=images, env=tools.env, cache=own_cache(), base=base, accept=request.accept, progress=display.say
     )
     planned = plan_image(options, gathering)
-    return Work(images=images, planned=planned, tools=tools, display=display, create=args.create)
+    return Work(images=images, planned=planned, tools=tools, display=display, create=request.create)
 
 
 def _base(
-    args: argparse.Namespace, *, images: Path, tools: Tools, display: Display
+    request: ImageRequest, *, images: Path, tools: Tools, display: ImageDisplay
 ) -> Callable[[str | None], Base | None]:
-    """Return a function that finds the base's digest. `show` works without an answer, and says that the tags may differ
-    then."""
-    pinned, held = pinned_base(images, args.image), locked_images(images, args.image).values()
+    """Return a function that finds the base's digest. A request that needs no base works without an answer, and says
+    that the tags may differ then."""
+    pinned, held = pinned_base(images, request.image), locked_images(images, request.image).values()
 
     def base(ref: str | None) -> Base | None:
         if ref and not pinned and "@" not in ref:
-            display.say(f"{lock_file(images, args.image)} pins no digest of the base {ref}")
+            display.say(f"{lock_file(images, request.image)} pins no digest of the base {ref}")
         try:
             return resolve_base(
                 ref,
@@ -182,10 +212,10 @@ def _base(
                 held=held,
                 docker=tools.docker,
                 registry=tools.registries,
-                again=args.update_base,
+                again=request.update_base,
             )
         except XsftError as failed:
-            if ref is None or isinstance(failed, Refused) or args.action not in ONLY_LOOK:
+            if ref is None or isinstance(failed, Refused) or request.needs_base:
                 raise
             reasons = " ".join(f"{problem.message.rstrip('.')}." for problem in failed.problems)
             display.say(f"{reasons} The digest of {ref} is unknown, so the tags below may change.")
@@ -194,18 +224,18 @@ def _base(
     return base
 
 
-def _build_options(args: argparse.Namespace, *, project: Path, cwd: Path) -> BuildOptions:
+def _build_options(request: ImageRequest, *, project: Path, cwd: Path) -> BuildOptions:
     return BuildOptions(
-        image=args.image,
-        registry=args.registry or registry_of(args.place, start=project),
-        maxtext=args.maxtext or releases.DEFAULT,
-        maxtext_source=_source_option(args.maxtext_source, project=project, cwd=cwd),
-        tunix_source=_source_option(args.tunix_source, project=project, cwd=cwd),
-        base=args.base or None,
-        vllm=args.vllm or None,
-        code=tuple(within_project(folder, project=project, cwd=cwd) for folder in args.code),
-        args=dict(_parse_pairs(args.arg)),
-        pip_config=str(_existing_file(args.pip_config)) if args.pip_config else None,
+        image=request.image,
+        registry=request.registry or registry_of(request.place, start=project),
+        maxtext=request.maxtext or releases.DEFAULT,
+        maxtext_source=_source_option(request.maxtext_source, project=project, cwd=cwd),
+        tunix_source=_source_option(request.tunix_source, project=project, cwd=cwd),
+        base=request.base or None,
+        vllm=request.vllm or None,
+        code=tuple(within_project(folder, project=project, cwd=cwd) for folder in request.code),
+        args=dict(_parse_pairs(request.args)),
+        pip_config=str(_existing_file(request.pip_config)) if request.pip_config else None,
     )
 
 

@@ -1,55 +1,41 @@
-"""Plan workloads with their stages, and print the plans: as text, as manifests or as one document."""
+"""Plan workloads with their stages."""
 
 from __future__ import annotations
 
-import shutil
-import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
 
-import yaml
-from msgspec import to_builtins
+from msgspec import Struct
 
 from xsft import api
+from xsft.aliases import ShowLine
 from xsft.problems import Problem
-from xsft.screen.documents import plan_document, print_json, status_of
-from xsft.screen.failure import print_problems, problem_documents
-from xsft.screen.plan_text import block, plan_text, shell_line
-from xsft.screen.progress import shown
-from xsft.spec.terminal import safe_text
 from xsft.stages.stage import StagePlan
 from xsft.steps import Intent, Plan
 
-PlanFormat = Literal["text", "audit", "manifests", "json"]
+
+class PlannedFiles(Struct, frozen=True, kw_only=True):
+    """The plans of several files."""
+
+    plans: tuple[Plan, ...]
+    stages: tuple[tuple[StagePlan, ...], ...]
+    """The stages beside the training, of each plan."""
+    unread: tuple[Problem, ...]
+    """Problems of the files that could not be read."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return (*self.unread, *(p for plan in self.plans for p in plan.problems))
 
 
-def print_plans(
-    files: Sequence[str], *, settings: Sequence[str], run_name: str | None, offline: bool, form: PlanFormat
-) -> int:
-    """Print the plans of the files and return the exit status of their checks."""
+def plan_files(
+    files: Sequence[str], *, settings: Sequence[str], run_name: str | None, offline: bool, progress: ShowLine
+) -> PlannedFiles:
+    """Return the plans of the files that can be read, and what the others lack. Raises as `api.plan_intents`."""
     loaded, unread = api.load_each(files, settings=settings, run_name=run_name, offline=offline)
-    with shown("xsft") as progress:
-        intents = api.intend(loaded, progress=progress)
-        plans = api.plan_intents(loaded, intents, progress=progress)
-        stages = tuple(map(_plan_stages, loaded, intents, plans))
-    problems = (*unread, *(p for plan in plans for p in plan.problems))
-    match form:
-        case "json":
-            _print_documents(plans, stages, unread)
-            print_problems(unread)
-        case "manifests":
-            _print_manifests(plans)
-            print_problems(problems)
-        case "text" | "audit":
-            _print_text(plans, stages, audit=form == "audit")
-            print_problems(unread)
-    return status_of(problems)
-
-
-def _print_documents(plans: Sequence[Plan], stages: Sequence[tuple[StagePlan, ...]], unread: Sequence[Problem]) -> None:
-    problems = (*unread, *(p for plan in plans for p in plan.problems))
-    extra = {"problems": problem_documents(unread), "exit_status": status_of(problems)} if unread else {}
-    print_json("plan", {"plans": [_document_of_plan(*pair) for pair in zip(plans, stages, strict=True)], **extra})
+    intents = api.intend(loaded, progress=progress)
+    plans = api.plan_intents(loaded, intents, progress=progress)
+    stages = tuple(map(_plan_stages, loaded, intents, plans))
+    return PlannedFiles(plans=plans, stages=stages, unread=unread)
 
 
 def _plan_stages(workload: api.Loaded, intent: Intent, plan: Plan) -> tuple[StagePlan, ...]:
@@ -59,59 +45,3 @@ def _plan_stages(workload: api.Loaded, intent: Intent, plan: Plan) -> tuple[Stag
     from xsft.actions.pipeline.outlook import plan_stages
 
     return plan_stages(workload, intent=intent, run_name=plan.run_name)
-
-
-def _document_of_plan(plan: Plan, stages: tuple[StagePlan, ...]) -> dict[str, Any]:
-    beside = [{**to_builtins(one), "problems": problem_documents(one.problems)} for one in stages]
-    return {**plan_document(plan), "stages": beside}
-
-
-def _print_text(plans: Sequence[Plan], stages: Sequence[tuple[StagePlan, ...]], *, audit: bool) -> None:
-    """Print the plans, wrapped to the terminal's width; a pipe gets whole lines."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    texts = (
-        plan_text(plan, audit=audit, width=width) + "".join(f"{line}\n" for line in stage_lines(its))
-        for plan, its in zip(plans, stages, strict=True)
-    )
-    sys.stdout.write("\n".join(texts))
-
-
-def _print_manifests(plans: Sequence[Plan]) -> None:
-    """Print YAML documents for `kubectl create -f -`, with texts quoted so that nothing in them is misread."""
-    manifests = [plan.manifest for plan in plans if plan.manifest is not None]
-    sys.stdout.write(
-        yaml.dump_all(manifests, Dumper=_manifest_dumper(), sort_keys=False, allow_unicode=True, width=10**9)
-    )
-
-
-def _manifest_dumper() -> Any:
-    """Return a dumper that quotes what standard output escapes, so that it is read back as the same text."""
-
-    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-        pass
-
-    def text(dumper: Any, value: str) -> Any:
-        style = None if safe_text(value) == value else '"'
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-    Dumper.add_representer(str, text)
-    return Dumper
-
-
-def stage_lines(found: Sequence[StagePlan]) -> Iterator[str]:
-    """Yield the block of the stages: what each writes, and its command; nothing for a training alone."""
-    if not found:
-        return
-    yield from block("stages beside the training, done by xsft run", "\n".join(_summary(one) for one in found))
-    for one in found:
-        if one.argv and one.name != "convert":  # the plan shows that line already
-            yield from block(f"stage {one.name}", shell_line(one.argv))
-
-
-def _summary(one: StagePlan) -> str:
-    if one.writes is None:
-        why = "; ".join(problem.message for problem in one.problems)
-        return f"{one.name:<10}{one.run_name}: not planned: {why}"
-    notes = "".join(f"\n{'':<10}{note}" for note in one.notes)
-    digest = f", digest {one.digest[:12]}" if one.digest else ""
-    return f"{one.name:<10}{one.run_name}{digest}: {one.writes}{notes}"

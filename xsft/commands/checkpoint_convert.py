@@ -5,19 +5,35 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+from msgspec import to_builtins
+
 from xsft import api
+from xsft.actions.runs.waiting import WaitLimits
+from xsft.actions.submit.cluster import SubmissionEnd
+from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobRequest, CpuJobSubmitted, ResultFound, cpu_job_of
 from xsft.actions.weights.convert import (
     converted_here,
     look_for_cluster,
 )
-from xsft.actions.weights.convert_on_cluster import convert_cluster
+from xsft.actions.weights.convert_on_cluster import ConvertedByJob, convert_cluster
+from xsft.conversion.plan import ConversionPlan
 from xsft.effects.local.convert import ConversionResult
+from xsft.effects.submit.claims import ConversionClaim
+from xsft.effects.submit.submission import Action
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
-from xsft.screen.checkpoint_documents import CONVERT, conversion_fields
-from xsft.screen.documents import print_json
+from xsft.launchers.cpujob import CpuJob
+from xsft.problems import Problem
+from xsft.screen.asking import asker
+from xsft.screen.checkpoint_documents import CONVERT, conversion_fields, planned_fields, submitted_fields
+from xsft.screen.cpu_plan_text import conversion_text
+from xsft.screen.documents import print_json, status_of
 from xsft.screen.failure import print_problems
+from xsft.screen.submission import PrintedDocument, print_created, report_submission
+from xsft.screen.terminal import Terminal
+from xsft.steps import JobPlan
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     _refuse_convert_options(args, on_cluster=workload.spec.on_cluster)
     if workload.spec.on_cluster:
         return _on_cluster(workload, args)
-    result = converted_here(workload)
+    result = converted_here(workload, Terminal())
     print_problems(result.warnings)
     match result.outcome:
         case "completed":
@@ -43,8 +59,74 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
-    plan, intent, problems = look_for_cluster(workload)
-    return convert_cluster(plan, intent.run, file=workload.file, problems=problems, args=args)
+    plan, intent, problems = look_for_cluster(workload, Terminal())
+    found, claim = convert_cluster(
+        plan,
+        intent.run,
+        file=workload.file,
+        problems=problems,
+        on_tpu=args.on_tpu,
+        request=_job_request(args),
+        listener=Terminal(),
+    )
+    return _report_conversion(found, claim, as_json=args.json)
+
+
+def _job_request(args: argparse.Namespace) -> CpuJobRequest:
+    return CpuJobRequest(
+        dry_run=args.dry_run,
+        waits=args.wait,
+        limits=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
+        ask=asker(yes=args.yes or args.json),
+        on_created=(lambda _done: None) if args.json else print_created,
+    )
+
+
+def _report_conversion(found: ConvertedByJob, claim: ConversionClaim | None, *, as_json: bool) -> int:
+    """Print what the job converts or converted, and return the exit status."""
+    made = found.made
+    match found:
+        case ResultFound(problems=noted):
+            if as_json:
+                print_json(CONVERT, _found_fields(made, noted))
+            else:
+                print_problems(noted)
+                named = f"{made.inputs.source.repo} for {made.inputs.model}"
+                sys.stdout.write(f"{named}: found; nothing was sent\ncheckpoint  {made.whole}\n")
+            return 0
+        case CpuJobPlanned(plan=plan):
+            if as_json:
+                print_json(CONVERT, _planned_document(plan, made, claim))
+            else:
+                sys.stdout.write(conversion_text(plan, made))
+            return status_of(plan.problems)
+        case CpuJobSubmitted(end=end):
+            return report_submission(end, json=as_json, document=partial(_submitted_document, made, claim))
+
+
+def _found_fields(made: ConversionPlan, noted: tuple[Problem, ...]) -> dict[str, Any]:
+    why = "it already exists"
+    return conversion_fields(made, action="finished", why=why, checkpoint=made.whole, problems=noted)
+
+
+def _planned_document(plan: JobPlan[CpuJob], made: ConversionPlan, claim: ConversionClaim | None) -> dict[str, Any]:
+    why, writes = _why_converting(made), plan.job.writes
+    fields = conversion_fields(made, action="planned", why=why, checkpoint=writes, problems=plan.problems)
+    return {**fields, "owner": to_builtins(claim), **planned_fields(plan)}
+
+
+def _submitted_document(made: ConversionPlan, claim: ConversionClaim | None, end: SubmissionEnd) -> PrintedDocument:
+    why, writes = _why_converting(made, end.done.action), cpu_job_of(end.done).writes
+    fields = conversion_fields(made, action=end.done.action, why=why, checkpoint=writes, problems=end.problems)
+    return CONVERT, {**fields, "owner": to_builtins(claim), **submitted_fields(end)}
+
+
+def _why_converting(made: ConversionPlan, action: Action | None = None) -> str:
+    if action == "adopted":
+        return f"{made.run_name} is converting the same weights"
+    if made.broken:
+        return f"{', '.join(made.broken)} is incomplete and is kept"
+    return "these weights were not converted with these flags before"
 
 
 def _refuse_convert_options(args: argparse.Namespace, *, on_cluster: bool) -> None:

@@ -5,20 +5,34 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from xsft import api
 from xsft.actions.environments import engine_environment, maxtext_machine
+from xsft.actions.runs.waiting import WaitLimits
+from xsft.actions.submit.cluster import SubmissionEnd
+from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobRequest, CpuJobSubmitted, ResultFound, cpu_job_of
 from xsft.actions.weights.export import intended, refuse_engine
-from xsft.actions.weights.export_on_cluster import export_cluster, no_logits
+from xsft.actions.weights.export_on_cluster import ExportedByJob, export_cluster, no_logits, plan_for_pod
 from xsft.effects.facts.exported import training_of
 from xsft.effects.local.export import ExportResult, ExportWork
 from xsft.effects.local.export_upload import BUCKET, ExportRoute, export_by
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
-from xsft.screen.checkpoint_documents import EXPORT, export_fields
-from xsft.screen.documents import print_json
+from xsft.export.plan import ExportPlan
+from xsft.export.verification import verification_text
+from xsft.launchers.cpujob import CpuJob
+from xsft.problems import Problem
+from xsft.screen.asking import asker
+from xsft.screen.checkpoint_documents import EXPORT, export_fields, planned_fields, submitted_fields
+from xsft.screen.cpu_plan_text import export_text
+from xsft.screen.documents import print_json, status_of
+from xsft.screen.failure import print_problems
 from xsft.screen.progress import print_to_stderr, shown
+from xsft.screen.submission import PrintedDocument, print_created, report_submission
+from xsft.screen.terminal import Terminal
+from xsft.steps import JobPlan
 from xsft.trainers.export import ExportRequest, TrainedRun
 
 WORKLOADS = (".yaml", ".yml")
@@ -45,7 +59,70 @@ def _of_file(args: argparse.Namespace) -> int:
     _refuse_export_options(args, on_cluster=not on_this_machine)
     if on_this_machine:
         return _export_here(intended(intent), args)
-    return export_cluster(intent, intended(intent), _export_request(args), file=workload.file, args=args)
+    made = plan_for_pod(intended(intent), _export_request(args), to=args.output)
+    request = _job_request(args)
+    found = export_cluster(intent, made, file=workload.file, request=request, log=sys.stderr, listener=Terminal())
+    return _report_export(found, as_json=args.json)
+
+
+def _job_request(args: argparse.Namespace) -> CpuJobRequest:
+    return CpuJobRequest(
+        dry_run=args.dry_run,
+        waits=args.wait,
+        limits=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
+        ask=asker(yes=args.yes or args.json),
+        on_created=(lambda _done: None) if args.json else print_created,
+    )
+
+
+def _report_export(found: ExportedByJob, *, as_json: bool) -> int:
+    """Print what the job exports or exported, and return the exit status."""
+    made = found.made
+    match found:
+        case ResultFound(problems=noted):
+            if as_json:
+                print_json(EXPORT, _found_fields(made, noted))
+            else:
+                print_problems(noted)
+                sys.stdout.writelines(f"{line}\n" for line in _found_lines(made))
+            return 0
+        case CpuJobPlanned(plan=plan):
+            if as_json:
+                print_json(EXPORT, _planned_document(plan, made))
+            else:
+                sys.stdout.write(export_text(plan, made))
+            return status_of(plan.problems)
+        case CpuJobSubmitted(end=end):
+            return report_submission(end, json=as_json, document=partial(_submitted_document, made))
+
+
+def _found_lines(made: ExportPlan) -> Iterator[str]:
+    yield f"{made.training}, step {made.inputs.step}, {made.inputs.form}: found; nothing was sent"
+    yield f"model     {made.writes}"
+    yield f"verified  {verification_text(made.recorded.verification if made.recorded else None)}"
+
+
+def _found_fields(made: ExportPlan, noted: tuple[Problem, ...]) -> dict[str, Any]:
+    verified, why = made.recorded.verification if made.recorded else None, "it already exists"
+    return export_fields(made, action="finished", why=why, folder=made.writes, verification=verified, problems=noted)
+
+
+def _planned_document(plan: JobPlan[CpuJob], made: ExportPlan) -> dict[str, Any]:
+    fields = export_fields(made, action="planned", why=_why_exporting(made), folder=made.writes, problems=plan.problems)
+    return {**fields, **planned_fields(plan)}
+
+
+def _submitted_document(made: ExportPlan, end: SubmissionEnd) -> PrintedDocument:
+    done = end.done
+    why = f"{made.run_name} is already exporting it" if done.action == "adopted" else _why_exporting(made)
+    fields = export_fields(made, action=done.action, why=why, folder=cpu_job_of(done).writes, problems=end.problems)
+    return EXPORT, {**fields, **submitted_fields(end)}
+
+
+def _why_exporting(made: ExportPlan) -> str:
+    if made.broken:
+        return f"{', '.join(made.broken)} is incomplete and is kept"
+    return f"step {made.inputs.step} was not exported"
 
 
 def _export_request(args: argparse.Namespace) -> ExportRequest:
@@ -70,9 +147,9 @@ def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
     with shown("export") as say:
         work = ExportWork(
             look=route.here,
-            machine=maxtext_machine,
+            machine=partial(maxtext_machine, Terminal()),
             say=say,
-            engine=engine_environment if args.verify == "logits" else None,
+            engine=partial(engine_environment, Terminal()) if args.verify == "logits" else None,
         )
         refuse_engine(work)
         result = export_by(route, work)

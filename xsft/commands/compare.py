@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xsft.actions.new_file import refuse_unless_free
+from xsft.actions.pictures import comparison_picture
 from xsft.actions.runs.compare import CompareWorld, compare_world, curves_of
 from xsft.actions.runs.selection import runs_of
 from xsft.effects.machine.files import write_atomic
@@ -18,7 +19,7 @@ from xsft.naming import RowOrder
 from xsft.problems import Problem, note, warning
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
-from xsft.screen.loss_plot import LETTERS, PictureFormat, comparison_picture, terminal_comparison
+from xsft.screen.loss_plot import LETTERS, terminal_comparison
 from xsft.screen.progress import spinning
 from xsft.spec.keypath import printable
 from xsft.trainers.record import all_differences
@@ -47,8 +48,8 @@ def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, j
     problems = (*_losses_unread(curves), *_read_again(curves), *doubtful)
     print_problems(() if json else problems)
     if target is not None:
-        kind: PictureFormat = "svg" if target.suffix == ".svg" else "png"
-        write_atomic(target, comparison_picture({one.run_name: one.points for one in curves}, kind=kind))
+        points = {one.run_name: one.points for one in curves}
+        write_atomic(target, comparison_picture(points, kind="svg" if target.suffix == ".svg" else "png"))
     if json:
         _print_curves(curves, target, problems)
         return 0

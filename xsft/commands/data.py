@@ -12,6 +12,7 @@ from msgspec import to_builtins
 
 from xsft import api, training_data
 from xsft.actions.new_file import refuse_unless_free
+from xsft.actions.pictures import lengths_picture
 from xsft.commands.arguments.weights import SAMPLE
 from xsft.dataset.examples import Piece, TokenSequence, Vocabulary, pieces
 from xsft.dataset.passes import Answers
@@ -140,7 +141,8 @@ def _inspect(workload: api.Loaded, args: argparse.Namespace) -> int:
         rows = None if args.all else SAMPLE
         found = inspect_data(workload, split=args.split, rows=rows, progress=say)
     if target:
-        _draw(found, target, title=workload.spec.name)
+        limit, title = found.reading.limit, workload.spec.name
+        write_atomic(target, lengths_picture(found.summary, limit=limit, title=title))
     if args.json:
         _print_inspection(found, target)
     else:
@@ -157,12 +159,6 @@ def _free(name: str | None) -> Path | None:
         raise UsageError(f"{target}: the picture is a PNG.", fix=f"Name it {target.with_suffix('.png').name}.")
     refuse_unless_free(target, instead="without --png the output has the lengths.")
     return target
-
-
-def _draw(found: DataInspection, target: Path, *, title: str) -> None:
-    from xsft.screen.pictures import lengths_picture  # through matplotlib
-
-    write_atomic(target, lengths_picture(found.summary, limit=found.reading.limit, title=title))
 
 
 def _print_inspection(found: DataInspection, target: Path | None) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import product
 
 from xsft import api
-from xsft.actions.fit.answers import FitQuestions, needed_step
-from xsft.actions.fit.search import print_lines, search
-from xsft.errors import UsageError
+from xsft.actions.fit.answers import FitAnswer, FitQuestions, needed_step
+from xsft.actions.fit.search import FoundFit, Searched, SearchRequest, SearchState, search
+from xsft.actions.listener import ProgressView
+from xsft.effects.machine.files import STDIN
+from xsft.errors import INTERRUPTED, TimedOut, UsageError
+from xsft.fit.search import FitSearch
 from xsft.fit.step import StepToCompile
-from xsft.fit.verdict import DoesNotFit
+from xsft.fit.verdict import DoesNotFit, Fits
 from xsft.problems import Problem
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
-from xsft.screen.fit_text import FitAnswer, fit_document, fit_matrix, fit_text
+from xsft.screen.fit_search_text import found_document, found_lines, search_begins, tried_line
+from xsft.screen.fit_text import fit_document, fit_matrix, fit_text
 from xsft.screen.progress import shown
 from xsft.spec.resolve import Run
 from xsft.trainers.fit_step import eval_step
@@ -23,7 +29,7 @@ from xsft.trainers.fit_step import eval_step
 
 def run(args: argparse.Namespace) -> int:
     if args.search:
-        return search(args)
+        return _search(args)
     loaded, unread = _load(args)
     intents = tuple(zip((one.file for one in loaded), api.intend(loaded), strict=True))
     steps = [needed_step(file, intent.run) for file, intent in intents]
@@ -74,3 +80,72 @@ def _ask_both_steps(
 
 def _with_prefix(progress: Callable[[str], None], name: str) -> Callable[[str], None]:
     return lambda line: progress(f"{name}: {line}")
+
+
+def _search(args: argparse.Namespace) -> int:
+    _refuse_search_options(args)
+    request = SearchRequest(
+        file=args.files[0],
+        settings=args.settings,
+        run_name=args.run_name,
+        again=args.again,
+        timeout_s=args.timeout,
+        budget_s=args.budget,
+        keep=args.keep,
+        types=args.types,
+        slices=tuple(int(one) for one in args.slices if one.isdecimal()),
+        max_chips=args.max_chips,
+        write=args.write,
+    )
+    with shown("fit") as progress:
+        report = partial(_report_state, progress=progress, as_json=args.json)
+        done = search(request, progress=progress, report=report)
+    status = _search_status(done)
+    if args.json:
+        entry = {**fit_document(done.base), **found_document(done.found, texts=done.texts)}
+        print_json("fit", {"fits": [entry], "problems": [], "exit_status": status})
+    else:
+        print_lines(found_lines(done.found, done.base, texts=done.texts, given=args.settings))
+    return status
+
+
+def _refuse_search_options(args: argparse.Namespace) -> None:
+    if len(args.files) != 1 or args.files[0] == STDIN:
+        raise UsageError("--search takes one workload file.", fix="Give one file; each search takes its own budget.")
+    if args.write and args.settings:
+        fix = "Write the settings into the file first, or search without --write."
+        raise UsageError("--write would change a file that --set has already changed for this command.", fix=fix)
+
+
+def _report_state(state: SearchState, *, progress: ProgressView, as_json: bool) -> None:
+    """Print how a search goes on; under --json it is progress, without the first verdict, which the document has."""
+    if not as_json:
+        progress.pause()
+        print_lines(_state_lines(state))
+    elif not isinstance(state, FitAnswer):
+        for line in _state_lines(state):
+            progress(line)
+
+
+def _state_lines(state: SearchState) -> Iterator[str]:
+    match state:
+        case FitAnswer():
+            yield from fit_text(state)
+        case FoundFit():
+            yield search_begins(state)
+        case FitSearch():
+            yield tried_line(state)
+
+
+def _search_status(done: Searched) -> int:
+    if done.found.stopped == "interrupted":
+        return INTERRUPTED
+    if done.found.settings or isinstance(done.base.verdict, Fits):
+        return 0
+    return TimedOut.exit_status if done.found.stopped == "budget" else UsageError.exit_status
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print the lines at once: the next one may take minutes."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()

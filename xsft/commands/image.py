@@ -6,12 +6,14 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xsft.actions.image_work import Work, work_for
+from xsft.actions.image_work import ImageRequest, Work, work_for
 from xsft.screen.documents import print_json
-from xsft.screen.failure import print_problems
+from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.image_progress import showing
 from xsft.spec.amounts import size_text
 
+ONLY_LOOK = frozenset({"show", "list"})
+"""Actions that need no digest of the base."""
 ImageReport = Mapping[str, Any]
 DID = {
     "held": "here already",
@@ -24,14 +26,35 @@ DID = {
 
 def run(args: argparse.Namespace) -> int:
     with showing("xsft image") as display:
-        work = work_for(args, display=display)
+        work = work_for(_image_request(args), display=display)
         report = _act(work, args.action)
-    print_problems(work.planned.problems)
+    problems = work.planned.problems
+    print_problems(problems)
     if args.json:
-        print_json("image", report)
+        print_json("image", {**report, "problems": problem_documents(problems)})
     else:
         print(image_text(report), end="")
     return 0
+
+
+def _image_request(args: argparse.Namespace) -> ImageRequest:
+    return ImageRequest(
+        image=args.image,
+        registry=args.registry,
+        place=args.place,
+        maxtext=args.maxtext,
+        maxtext_source=args.maxtext_source,
+        tunix_source=args.tunix_source,
+        base=args.base,
+        update_base=args.update_base,
+        needs_base=args.action not in ONLY_LOOK,
+        vllm=args.vllm,
+        code=args.code,
+        args=args.arg,
+        pip_config=args.pip_config,
+        accept=args.accept,
+        create=args.create,
+    )
 
 
 def _act(work: Work, action: str) -> dict[str, object]:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from xsft.actions.plans import PlanFormat, print_plans
+from xsft.actions.plans import plan_files
+from xsft.screen.plans import PlanFormat, print_plans
+from xsft.screen.progress import shown
 
 
 def run(args: argparse.Namespace) -> int:
     form: PlanFormat = "json" if args.json else "manifests" if args.manifest else "audit" if args.audit else "text"
-    return print_plans(args.files, settings=args.settings, run_name=args.run_name, offline=args.offline, form=form)
+    with shown("xsft") as progress:
+        found = plan_files(
+            args.files, settings=args.settings, run_name=args.run_name, offline=args.offline, progress=progress
+        )
+    return print_plans(found, form)

@@ -6,10 +6,12 @@ import argparse
 import json
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 from xsft.actions.environments import maxtext_machine
-from xsft.actions.pipeline.server import serve_on_cluster
+from xsft.actions.pipeline.server import ServerRequest, plan_server, serve_on_cluster
+from xsft.actions.runs.waiting import WaitLimits
 from xsft.effects.environments import environments
 from xsft.effects.facts.exported import training_of
 from xsft.effects.local.engine_server import NAMED, Server, serve
@@ -21,8 +23,12 @@ from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.machine.sockets import free_port
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
+from xsft.screen.asking import asker
 from xsft.screen.documents import print_json
+from xsft.screen.failure import print_problems
 from xsft.screen.progress import shown
+from xsft.screen.server_text import server_document, server_lines, server_plan_lines
+from xsft.screen.terminal import Terminal
 from xsft.trainers.export import ExportRequest
 
 WORKLOADS = (".yaml", ".yml")
@@ -32,7 +38,7 @@ QUESTION = {"model": NAMED, "messages": [{"role": "user", "content": "Hello"}]}
 def run(args: argparse.Namespace) -> int:
     is_file = args.model.endswith(WORKLOADS)
     _refuse_serve_options(args, is_file=is_file)
-    return serve_on_cluster(args) if is_file else _serve_here(args)
+    return _serve_on_cluster(args) if is_file else _serve_here(args)
 
 
 def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
@@ -49,6 +55,30 @@ def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
     if given:
         where = "on this machine" if is_file else "on a cluster"
         raise UsageError(f"{given[0]} is for a server {where}.", fix="Leave it out.")
+
+
+def _serve_on_cluster(args: argparse.Namespace) -> int:
+    """Print the plan, or create the server and wait until it answers."""
+    listener = Terminal()
+    request = ServerRequest(
+        file=args.model,
+        settings=args.settings,
+        run_name=args.run_name,
+        weights=args.weights,
+        dry_run=args.dry_run,
+    )
+    call = plan_server(request, listener)
+    answering = None
+    if not args.dry_run:
+        limits = WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
+        answering = serve_on_cluster(call, ask=asker(yes=args.yes or args.json), limits=limits, listener=listener)
+        print_problems(() if args.json else answering.begun.problems)
+    if args.json:
+        print_json("serve", server_document(call, answering))
+    else:
+        lines = server_lines(call, answering) if answering else server_plan_lines(call)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 0
 
 
 def _serve_here(args: argparse.Namespace) -> int:
@@ -72,7 +102,7 @@ def _folder_to_serve(given: str) -> Path:
     trained = training_of(given, record_store())
     with shown("export") as say:
         route = ExportRoute(trained=trained, asked=ExportRequest())
-        end = stage_end(export_here(ExportWork(look=route.here, machine=maxtext_machine, say=say)))
+        end = stage_end(export_here(ExportWork(look=route.here, machine=partial(maxtext_machine, Terminal()), say=say)))
     if end.interrupted:
         raise KeyboardInterrupt
     if end.result is None:

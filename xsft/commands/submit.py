@@ -5,19 +5,28 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
 
 from xsft import api
-from xsft.actions.plans import PlanFormat, print_plans
+from xsft.actions.plans import plan_files
 from xsft.actions.runs.waiting import WaitLimits
 from xsft.actions.submit.cluster import submit_cluster
-from xsft.actions.submit.local import submit_local
+from xsft.actions.submit.local import failure, next_step, train_here
 from xsft.actions.submit.wait import after_plan
-from xsft.effects.machine.streams import has_terminal
+from xsft.effects.local.machine import Machine
+from xsft.effects.local.run import LocalResult
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
-from xsft.errors import UsageError
-from xsft.screen.asking import confirm
-from xsft.screen.failure import print_problems
+from xsft.errors import INTERRUPTED, RunFailed, UsageError
+from xsft.screen.asking import asker
+from xsft.screen.documents import print_json
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.local_text import show_result
+from xsft.screen.plans import PlanFormat, print_plans
 from xsft.screen.progress import shown
+from xsft.screen.submission import print_created, report_submission
+from xsft.screen.terminal import Terminal
+from xsft.steps import Plan
 from xsft.submitting import submitter_for
 
 
@@ -26,7 +35,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--timeout needs --wait or --follow.", fix="Add one of them, or omit --timeout.")
     if args.dry_run:
         form: PlanFormat = "json" if args.json else "text"
-        return print_plans([args.file], settings=args.settings, run_name=args.run_name, offline=False, form=form)
+        files, settings = [args.file], args.settings
+        with shown("xsft") as progress:
+            found = plan_files(files, settings=settings, run_name=args.run_name, offline=False, progress=progress)
+        return print_plans(found, form)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
         (plan,) = api.plan((loaded,), progress=progress)
@@ -38,7 +50,53 @@ def run(args: argparse.Namespace) -> int:
         return submit_local(plan, json=args.json)
     connect = partial(submitter_for, loaded, plan, through_xpk=args.through_xpk)
     patience = WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
-    after = after_plan(plan, patience=patience, log=sys.stderr if args.json else sys.stdout, follow=args.follow)
-    wait = after.wait if args.wait or args.follow else None
-    ask = confirm if has_terminal() and not (args.yes or args.json) else None
-    return submit_cluster(plan, connect=connect, json=args.json, wait=wait, ask=ask)
+    log = (sys.stderr if args.json else sys.stdout) if args.follow else None
+    after = after_plan(plan, patience=patience, log=log, listener=Terminal())
+    end = submit_cluster(
+        plan,
+        connect=connect,
+        listener=Terminal(),
+        ask=asker(yes=args.yes or args.json),
+        wait=after.wait if args.wait or args.follow else None,
+        on_created=(lambda _done: None) if args.json else print_created,
+    )
+    return report_submission(end, json=args.json)
+
+
+def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stderr: TextIO | None = None) -> int:
+    """Run the plan to its end; return 0, or 130 if the user interrupted it. `json`: print one document on stdout.
+
+    Raises RunFailed if it failed or ended short, Refused and EnvironmentMissing as `run_local` does.
+    """
+    messages = stderr or sys.stderr
+    result, picture = train_here(plan, machine=machine, listener=Terminal(messages))
+    show_result(plan, result, picture=picture, stream=messages if json or result.outcome != "completed" else sys.stdout)
+    match result.outcome:
+        case "completed":
+            if json:
+                print_json("submit", local_document(plan, result, picture=picture))
+            return 0
+        case "interrupted":
+            return INTERRUPTED
+        case _:
+            raise RunFailed(failure(result), fix=next_step(result))
+
+
+def local_document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[str, Any]:
+    """Return the document `xsft.submit/1` without its schema."""
+    return {
+        "run_name": plan.run_name,
+        "jobset": None,
+        "action": result.action,
+        "uid": None,
+        "spec_digest": plan.spec_digest,
+        "record": str(result.record),
+        "result": {"steps": result.steps, "first_loss": result.first_loss, "last_loss": result.last_loss},
+        "resumed_from": result.resumed_from,
+        "resumed_order": result.resumed_order,
+        "checkpoints": [str(path) for path in result.checkpoints],
+        "log": str(result.log) if result.log else None,
+        "plot": str(picture) if picture else None,
+        "private_pids": result.private_pids,
+        "problems": problem_documents(result.warnings),
+    }

@@ -97,6 +97,21 @@ class Invalid(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="inval
 Verdict = Fits | Marginal | DoesNotFit | Invalid
 
 
+def rejection(verdict: Verdict) -> str:
+    """Return why an alternative with this verdict is rejected."""
+    match verdict:
+        case DoesNotFit(told_by="bound"):
+            return f"needs at least {verdict.needed_gib:.2f} GiB of {verdict.limit_gib:.2f} for its state alone"
+        case DoesNotFit():
+            return f"needs {verdict.needed_gib:.2f} GiB of {verdict.limit_gib:.2f}"
+        case Marginal():
+            return f"only just: sum {verdict.sum_gib:.2f} GiB of {verdict.limit_gib:.2f}"
+        case Invalid(because=because):
+            return because.message
+        case Fits():
+            return f"peak {verdict.peak_gib:.2f}, sum {verdict.sum_gib:.2f} GiB of {verdict.limit_gib:.2f}"
+
+
 class CompiledStep(Struct, frozen=True, kw_only=True):
     """A verdict with its origin: one file of the cache."""
 

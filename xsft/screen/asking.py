@@ -5,12 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from xsft.actions.listener import AskUser
+from xsft.effects.machine.streams import has_terminal
+
 
 def confirm(question: str) -> bool:
     """Ask the question and return whether the answer is yes; an empty answer is no."""
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def asker(*, yes: bool) -> AskUser | None:
+    """Return what asks the user; None if the answer is given already, or without a terminal."""
+    return confirm if has_terminal() and not yes else None
 
 
 def choose(question: str, options: Sequence[str], *, default: str = "") -> str:

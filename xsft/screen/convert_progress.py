@@ -6,7 +6,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import StringIO
 
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import (
@@ -35,6 +34,13 @@ def converting(plan: ConversionPlan) -> Iterator[ConversionDisplay]:
             unknown = "" if plan.estimate else "; its size is unknown: memory and disk are not checked"
             say(f"{plan.inputs.source.repo} for {plan.inputs.model}{unknown}")
         yield ConversionDisplay(say, every_s=0 if sys.stderr.isatty() else EVERY_S)
+
+
+@contextmanager
+def reading_weights() -> Iterator[ConversionDisplay]:
+    """Yield the display that takes the bytes read of a folder of weights."""
+    with shown("convert") as say:
+        yield ConversionDisplay(say, every_s=0.5 if sys.stderr.isatty() else EVERY_S)
 
 
 class ConversionDisplay:
@@ -87,16 +93,3 @@ class ConversionDisplay:
 
 def _time_left(pace: ConversionPace) -> str:
     return f", {clock_text(pace.left_s)} left" if pace.left_s is not None else ""
-
-
-class ConverterLog(StringIO):
-    """Stream that takes the log of a converter and shows its progress instead."""
-
-    def __init__(self, display: ConversionDisplay) -> None:
-        super().__init__()
-        self._display = display
-
-    def write(self, text: str) -> int:
-        for line in text.splitlines():
-            self._display.on_line(line)
-        return len(text)

@@ -6,18 +6,16 @@ from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
-from xsft.errors import TimedOut, UsageError
-from xsft.fit.alternatives import Alternative, SettingValue
-from xsft.fit.search import FitSearch, SearchEnd, TriedAlternative
-from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, Verdict
-from xsft.screen.fit_text import FitAnswer
+from xsft.actions.fit.answers import FitAnswer
+from xsft.actions.fit.search import FoundFit
+from xsft.fit.alternatives import Alternative
+from xsft.fit.search import FitSearch, TriedAlternative
+from xsft.fit.verdict import DoesNotFit, Fits, Marginal, Verdict, rejection
 from xsft.spec.amounts import duration_text
-from xsft.spec.resolve import Run
 from xsft.trainers.fit_step import tunable_run
 
-INTERRUPTED = 130
 UNTRIED = {
     "takes-no-less": "no less memory than one that was refused",
     "hopeless": "estimated far above the chip, not compiled",
@@ -25,51 +23,12 @@ UNTRIED = {
 }
 
 
-class RefusedAlternative(Struct, frozen=True, kw_only=True):
-    """An alternative that arithmetic refuses."""
-
-    alternative: Alternative
-    place: int
-    """Position of the next candidate in the order of preference."""
-    why: str
-
-
-class FoundFit(Struct, frozen=True, kw_only=True):
-    """The result of a search."""
-
-    run: Run
-    """The workload as it is."""
-    budget_s: float
-    search: FitSearch
-    refused: tuple[RefusedAlternative, ...]
-    stopped: SearchEnd
-    written: bool = False
-
-    @property
-    def begins(self) -> str:
-        """Return what the search will do, in one line."""
-        return (
-            f"Searching {len(self.search.candidates)} alternatives ({len(self.refused)} more are refused by "
-            f"arithmetic), one compilation at a time, for up to {duration_text(self.budget_s)}."
-        )
-
-    @property
-    def preferred(self) -> tuple[RefusedAlternative, ...]:
-        """Return the refused alternatives that would be preferred to the best."""
-        best = self.search.best
-        return tuple(one for one in self.refused if best is None or one.place <= best.place)
-
-    @property
-    def settings(self) -> dict[str, SettingValue]:
-        """Return the changes that make it fit; empty if none were found."""
-        return self.search.best.alternative.settings if self.search.best else {}
-
-    def exit_status(self, as_it_is: Verdict) -> int:
-        if self.stopped == "interrupted":
-            return INTERRUPTED
-        if self.settings or isinstance(as_it_is, Fits):
-            return 0
-        return TimedOut.exit_status if self.stopped == "budget" else UsageError.exit_status
+def search_begins(found: FoundFit) -> str:
+    """Return what the search will do, in one line."""
+    return (
+        f"Searching {len(found.search.candidates)} alternatives ({len(found.refused)} more are refused by "
+        f"arithmetic), one compilation at a time, for up to {duration_text(found.budget_s)}."
+    )
 
 
 def tried_line(search: FitSearch) -> str:
@@ -77,21 +36,6 @@ def tried_line(search: FitSearch) -> str:
     last = search.tried[-1]
     best = " (the best so far)" if search.best is last else ""
     return f"  {_verdict_text(last)}: {last.alternative.words}{best}"
-
-
-def rejection(verdict: Verdict) -> str:
-    """Return why an alternative is rejected."""
-    match verdict:
-        case DoesNotFit(told_by="bound"):
-            return f"needs at least {verdict.needed_gib:.2f} GiB of {verdict.limit_gib:.2f} for its state alone"
-        case DoesNotFit():
-            return f"needs {verdict.needed_gib:.2f} GiB of {verdict.limit_gib:.2f}"
-        case Marginal():
-            return f"only just: sum {verdict.sum_gib:.2f} GiB of {verdict.limit_gib:.2f}"
-        case Invalid(because=because):
-            return because.message
-        case Fits():
-            return f"peak {verdict.peak_gib:.2f}, sum {verdict.sum_gib:.2f} GiB of {verdict.limit_gib:.2f}"
 
 
 def _verdict_text(one: TriedAlternative) -> str:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
-from xsft.checks.step_time import RunTime, run_time
-from xsft.fit.derive import KnownStep
-from xsft.fit.step import StepKind
-from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict, figures_text
+from xsft.actions.fit.answers import FitAnswer
+from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, figures_text
 from xsft.fit.work import StepWork
-from xsft.records.model import MeasuredPace
 from xsft.screen.documents import time_document
 from xsft.screen.plan_summary import time_text
 from xsft.spec.amounts import duration_text
-from xsft.spec.resolve import Run
-
-FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]
 
 EVAL_STEP = "the eval step"
 NOT_COVERED = (
@@ -33,46 +27,6 @@ COMPARED = "v6e"
 
 SMALLEST_GIB = 0.01
 """Smaller buffers are not shown."""
-
-
-class FitAnswer(Struct, frozen=True, kw_only=True):
-    """The facts known about one workload's step."""
-
-    file: str
-    run: Run
-    verdict: Verdict
-    source: FitSource
-    row: str = ""
-    """Id of the row in the catalogue."""
-    known: KnownStep | None = None
-    """The compiled step; None if arithmetic decided."""
-    kind: StepKind = "train"
-    paces: tuple[MeasuredPace, ...] = ()
-    """Of the user's own runs of this model on this TPU type."""
-
-    @property
-    def refused(self) -> bool:
-        return isinstance(self.verdict, DoesNotFit | Invalid)
-
-    @property
-    def place(self) -> str:
-        tpu = self.run.slice.xpk_type if self.run.slice else "?"
-        return f"{tpu} × {self.run.num_slices}"
-
-    @property
-    def not_covered(self) -> tuple[str, ...]:
-        return tuple(one for one in NOT_COVERED if one != EVAL_STEP or self.kind == "train")
-
-    @property
-    def time(self) -> RunTime | None:
-        """Return the least time of an accepted training step."""
-        timed = not self.refused and self.kind == "train"
-        return run_time(self.run, fit=self.known, paces=self.paces) if timed else None
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return notes on the figures, one sentence each."""
-        return tuple(_answer_notes(self))
 
 
 def fit_text(answer: FitAnswer) -> Iterator[str]:
@@ -93,7 +47,7 @@ def fit_text(answer: FitAnswer) -> Iterator[str]:
             yield f"  fix: {because.fix}"
             if because.said:
                 yield f"  said: {because.said}"
-    yield from (f"  {line}" for line in answer.notes)
+    yield from (f"  {line}" for line in fit_notes(answer))
 
 
 def fit_matrix(answers: Sequence[FitAnswer]) -> Iterator[str]:
@@ -172,8 +126,8 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
         "step_time_bound_s": time.bound.seconds if time else None,
         "bound_by": time.bound.by if time else None,
         "time": time_document(time) if time else None,
-        "notes": list(answer.notes),
-        "not_covered": list(answer.not_covered),
+        "notes": list(fit_notes(answer)),
+        "not_covered": list(not_covered(answer)),
         "alternatives": [],
         "search": None,
     }
@@ -199,7 +153,13 @@ def _memory_lines(by: StepMemory) -> Iterator[str]:
         yield f"  {one.gib:12.2f} GiB  {one.shape} × {one.count}{f'  {one.layer}' if one.layer else ''}"
 
 
-def _answer_notes(answer: FitAnswer) -> Iterator[str]:
+def not_covered(answer: FitAnswer) -> tuple[str, ...]:
+    """Return what the verdict does not cover."""
+    return tuple(one for one in NOT_COVERED if one != EVAL_STEP or answer.kind == "train")
+
+
+def fit_notes(answer: FitAnswer) -> Iterator[str]:
+    """Yield notes on the figures, one sentence each."""
     known = answer.known
     if known is not None and known.derived:
         more = "more" if answer.refused else "fewer"
@@ -214,7 +174,7 @@ def _answer_notes(answer: FitAnswer) -> Iterator[str]:
     if known is not None and known.entry.work is not None and not known.derived:
         yield from _kernels(known.entry.work)
     if not answer.refused:
-        yield f"Not covered: {', '.join(answer.not_covered)}."
+        yield f"Not covered: {', '.join(not_covered(answer))}."
 
 
 def _kernels(work: StepWork) -> Iterator[str]:

@@ -7,10 +7,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct, field
 
+from xsft.actions.image_work import ImageDisplay
 from xsft.effects.machine.parallel import repeating
 from xsft.image.progress import BuildEvent, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
 from xsft.spec.amounts import size_text
@@ -18,14 +19,8 @@ from xsft.spec.amounts import size_text
 EVERY_S = 60.0
 
 
-class Display(Protocol):
-    def say(self, line: str) -> None: ...
-
-    def event(self, event: BuildEvent) -> None: ...
-
-
 @contextmanager
-def showing(title: str, *, every_s: float = EVERY_S) -> Iterator[Display]:
+def showing(title: str, *, every_s: float = EVERY_S) -> Iterator[ImageDisplay]:
     """Yield the display; rich is imported only on a terminal, and only once there is something to show."""
     if not sys.stderr.isatty():
         lines = Lines(lambda line: print(f"xsft: {line}", file=sys.stderr, flush=True))

@@ -1,12 +1,11 @@
-"""The loss over the steps: a plot for the terminal, a picture for everything else."""
+"""The loss over the steps as a plot for the terminal."""
 
 from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
-PictureFormat = Literal["png", "svg"]
+from xsft.trainers.losses import drawable
 
 WIDTH, HEIGHT = 76, 15
 """Size of a plot in characters; fits a terminal of 80 columns."""
@@ -14,41 +13,21 @@ WIDTH, HEIGHT = 76, 15
 MOST_TICKS, WIDE, FEW_TICKS = 7, 6, 5
 """Ticks of the axis of steps; fewer from `WIDE` digits on, where plotext drops labels that do not fit."""
 
-LARGEST = 1e30
-"""Largest loss that is drawn: plotext@6.1 subtracts and scales them as doubles, and stops if that overflows."""
-
-
 LETTERS = string.ascii_lowercase
 """Letters of the runs in a plot of several: readable without colour."""
 
 
 def terminal_plot(losses: Mapping[int, float]) -> str:
     """Return the plot as plain text without colour; empty for fewer than two losses that can be drawn."""
-    points = _drawable(losses)
+    points = drawable(losses)
     return _plotted([(points, None)]) if len(points) >= 2 else ""
 
 
 def terminal_comparison(curves: Sequence[Mapping[int, float]]) -> str:
     """Return a plot with each run drawn by its letter, a, b, c, … in the order given; empty if no run has a loss that
     can be drawn. Later runs are drawn over earlier ones. At most as many runs as LETTERS."""
-    drawn = [(points, LETTERS[i]) for i, points in enumerate(map(_drawable, curves)) if points]
+    drawn = [(points, LETTERS[i]) for i, points in enumerate(map(drawable, curves)) if points]
     return _plotted(drawn) if drawn else ""
-
-
-def picture(losses: Mapping[int, float], *, title: str) -> bytes:
-    """Return a PNG of 800 x 450 pixels."""
-    return _drawn({"": losses}, title=title, kind="png")
-
-
-def comparison_picture(curves: Mapping[str, Mapping[int, float]], *, kind: PictureFormat = "png") -> bytes:
-    """Return a PNG of 800 x 450 pixels or an SVG, with a legend of the names."""
-    return _drawn(curves, title="loss", kind=kind)
-
-
-def _drawn(curves: Mapping[str, Mapping[int, float]], *, title: str, kind: PictureFormat) -> bytes:
-    from xsft.screen.pictures import draw
-
-    return draw({name: _drawable(losses) for name, losses in curves.items()}, title=title, kind=kind)
 
 
 def _plotted(curves: Sequence[tuple[Mapping[int, float], str | None]]) -> str:
@@ -73,7 +52,3 @@ def _step_ticks(steps: set[int]) -> tuple[list[int], list[str]]:
     count = min(most, last - first + 1)
     ticks = sorted({first + round(i * (last - first) / max(1, count - 1)) for i in range(count)})
     return ticks, [str(tick) for tick in ticks]
-
-
-def _drawable(losses: Mapping[int, float]) -> dict[int, float]:
-    return {step: loss for step, loss in sorted(losses.items()) if abs(loss) < LARGEST}

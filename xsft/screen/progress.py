@@ -5,16 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Protocol
 
-
-class ProgressView(Protocol):
-    """Display of progress lines."""
-
-    def __call__(self, line: str, /) -> None: ...
-
-    def pause(self) -> None:
-        """Clear the terminal for a question; the next line continues below."""
+from xsft.actions.listener import ProgressView
 
 
 @contextmanager

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct, field
 
 from xsft.trainers.lines import Restored, Step, StepLoss, TrainerEvent
+
+LARGEST = 1e30
+"""Largest loss that is drawn: plotext@6.1 subtracts and scales them as doubles, and stops if that overflows."""
 
 
 class LossFold(Struct, kw_only=True):
@@ -26,3 +31,8 @@ class LossFold(Struct, kw_only=True):
                 self.resumed_from = step
             case _:
                 pass
+
+
+def drawable(losses: Mapping[int, float]) -> dict[int, float]:
+    """Return the losses that can be drawn, by step."""
+    return {step: loss for step, loss in sorted(losses.items()) if abs(loss) < LARGEST}

@@ -11,12 +11,14 @@ from tests.documents import read_document
 from tests.fit.test_search import of
 from tests.inprocess import xsft
 from xsft import api
+from xsft.actions.fit.answers import FitAnswer
 from xsft.actions.fit.search import searched
 from xsft.effects.facts.fit_cache import compiler_versions, fit_cache
 from xsft.errors import RunFailed, TimedOut
 from xsft.fit.alternatives import Alternative
+from xsft.fit.search import FitSearch
 from xsft.fit.verdict import CompiledStep, Fits
-from xsft.screen.fit_text import FitAnswer
+from xsft.screen.fit_search_text import tried_line
 from xsft.trainers.fit_step import step_to_compile
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
@@ -102,12 +104,13 @@ def raising(error: BaseException) -> Ask:
     ],
 )
 def test_how_a_search_ends(error: BaseException, timeout_s: float | None, stopped: str, tried: int) -> None:
-    lines: list[str] = []
-    found, why = searched(of(0.9, 0.8, 0.7), raising(error), say=lines.append, budget_s=60.0, timeout_s=timeout_s)
-    assert (why, len(found.tried), len(lines), found.best) == (stopped, tried, tried, None)
-    assert all("no verdict" in line for line in lines)
+    states: list[FitSearch] = []
+    search = of(0.9, 0.8, 0.7)
+    found, why = searched(search, raising(error), report=states.append, budget_s=60.0, timeout_s=timeout_s)
+    assert (why, len(found.tried), len(states), found.best) == (stopped, tried, tried, None)
+    assert all("no verdict" in tried_line(state) for state in states)
 
 
 def test_a_search_without_time_compiles_nothing() -> None:
-    found, why = searched(of(0.9), raising(AssertionError()), say=print, budget_s=0.0, timeout_s=None)
+    found, why = searched(of(0.9), raising(AssertionError()), report=print, budget_s=0.0, timeout_s=None)
     assert (why, found.tried) == ("budget", ())

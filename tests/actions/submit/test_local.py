@@ -9,7 +9,7 @@ import pytest
 
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
-from xsft.actions.submit.local import submit_local
+from xsft.commands.submit import submit_local
 from xsft.effects.records.index import read_index
 from xsft.errors import RunFailed
 from xsft.steps import Plan

@@ -28,6 +28,8 @@ from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
 from xsft.run_query import RunQuery
+from xsft.screen.submission import print_created, report_submission
+from xsft.screen.terminal import Terminal
 from xsft.states.evidence import Evidence
 from xsft.states.folding import FoldedRun, RowFilter
 from xsft.states.model import Observation, Status
@@ -52,6 +54,14 @@ class Submitted:
         )
 
 
+class Told(Terminal):
+    """A terminal whose lines are kept."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.say = lines.append
+
+
 def named(read: Read) -> Read:
     return Read(
         tuple(replace(seen, run_name=NAME) for seen in read.observations), read.problems, read.answered, read.whole
@@ -71,6 +81,7 @@ def submit(
     warnings: tuple[Problem, ...] = (),
     problems: tuple[Problem, ...] = (),
     record: RecordWait = lambda _row: (),
+    terminal: Terminal | None = None,
 ) -> int:
     played = Played(*map(named, answers))
     clock = played.clock if pause is None else replace(played.clock, pause=pause)
@@ -81,11 +92,19 @@ def submit(
         say=(played.lines if said is None else said).append,
         lines=lines,
         log=log or io.StringIO(),
+        explain=Told(said).unexpected if said is not None else lambda _evidence, _cause: None,
         gather=gather,
         record=record,
     )
     connect: Any = lambda progress, confirm: Submitted(action, problems)  # noqa: E731
-    return submit_cluster(replace(PLAN, problems=warnings), connect=connect, json=json, wait=after.wait)
+    end = submit_cluster(
+        replace(PLAN, problems=warnings),
+        connect=connect,
+        listener=terminal or Terminal(),
+        wait=after.wait,
+        on_created=(lambda _done: None) if json else print_created,
+    )
+    return report_submission(end, json=json)
 
 
 def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,15 +294,16 @@ def test_a_time_without_waiting_is_refused() -> None:
         run(parser(only="submit").parse_args(("submit", "w.yaml", "--timeout", "2h")))
 
 
-def test_ctrl_c_while_the_progress_is_wiped_does_not_say_that_nothing_was_created(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Wiped(Terminal):
+    """A user who presses Ctrl-C while the progress is wiped."""
+
     @contextmanager
-    def wiped(_verb: str) -> Iterator[Callable[[str], None]]:
+    def working(self, title: str) -> Iterator[Callable[[str], None]]:
         yield lambda _line: None
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xsft.actions.submit.cluster.shown", wiped)
+
+def test_ctrl_c_while_the_progress_is_wiped_does_not_say_that_nothing_was_created() -> None:
     with pytest.raises(KeyboardInterrupt) as stopped:
-        submit(EMPTY)
+        submit(EMPTY, terminal=Wiped())
     assert NOTHING_CREATED not in getattr(stopped.value, "__notes__", ())

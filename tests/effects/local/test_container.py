@@ -21,7 +21,7 @@ from tests.engine.trainer import fake_trainer_image, plan_in_image, seen_in
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
 from tests.until import until
-from xsft.actions.submit.local import submit_local
+from xsft.commands.submit import submit_local
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_client import Engine
 from xsft.effects.images.docker_run import FOLDER_LABEL, Mount
@@ -234,7 +234,7 @@ def test_one_document_and_the_index_as_without(
 INTERRUPTED = """
 import pickle, sys
 from pathlib import Path
-from xsft.actions.submit.local import submit_local
+from xsft.commands.submit import submit_local
 from xsft.effects.local.container import container_for
 from xsft.effects.local.machine import in_image
 plan, env, cache = pickle.load(open(sys.argv[1], "rb"))

@@ -55,7 +55,7 @@ class World:
         self.json = self.runs.admitted("gemma", mode=mode)
         patience = Patience(tries=1, read_timeout_s=60.0)
         self.cluster = connect_context(api.context, here=api.here, patience=patience)
-        self.listeners: list[Listener] = []
+        self.listeners: list[ActionListener] = []
 
     def close(self) -> None:
         """End the streams of all followers."""
@@ -67,8 +67,8 @@ class World:
         for one in self.listeners:
             one.rest()
 
-    def listen(self, *roles: ProcessRole, **how: Any) -> Listener:
-        self.listeners.append(Listener(self.follow(*roles, **how)))
+    def listen(self, *roles: ProcessRole, **how: Any) -> ActionListener:
+        self.listeners.append(ActionListener(self.follow(*roles, **how)))
         return self.listeners[-1]
 
     @property
@@ -102,7 +102,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         one.close()
 
 
-class Listener:
+class ActionListener:
     """A follower that takes each line as it comes."""
 
     def __init__(self, lines: Iterator[LogLine]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.api import Cluster as Real
 from tests.effects.clusterruns import HOSTS, Staged
-from tests.effects.runs.test_logs import Listener
+from tests.effects.runs.test_logs import ActionListener
 from xsft.effects.runs.logs import Pace, ProcessRole, follow_logs, printer, read_logs
 from xsft.states.model import RunObject
 
@@ -34,7 +34,7 @@ def test_a_run_is_followed_through_its_restart_to_its_end(staged: Staged) -> Non
     staged.says("gemma", "one", "two")
     roles, marks = (printer(jobset(staged)),), list[str]()
     followed = follow_logs(staged.cluster, jobset=jobset(staged), roles=roles, pace=PACE, trouble=marks.append)
-    lines = Listener(followed)
+    lines = ActionListener(followed)
     assert lines.take(2) == ["one", "two"]
     staged.says("gemma", "three")
     assert lines.take(1) == ["three"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from xsft.api import own_paces
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.fit_known import shipped_verdict
 from xsft.checks.step import analytic_verdict
+from xsft.checks.step_time import RunTime, run_time
 from xsft.effects.environments import environments
 from xsft.effects.facts.fit_cache import FitCache, compiler_versions, fit_cache
 from xsft.effects.local.fit import CompileShop, compile_step
@@ -18,12 +20,45 @@ from xsft.effects.machine.process import own_environment
 from xsft.errors import SpecError
 from xsft.fit.derive import KnownStep
 from xsft.fit.memory import needed_gib
-from xsft.fit.step import StepToCompile
-from xsft.fit.verdict import CompiledStep
+from xsft.fit.step import StepKind, StepToCompile
+from xsft.fit.verdict import CompiledStep, DoesNotFit, Invalid, Verdict
 from xsft.problems import error
-from xsft.screen.fit_text import FitAnswer, FitSource
+from xsft.records.model import MeasuredPace
 from xsft.spec.resolve import Run
 from xsft.trainers.fit_step import step_to_compile
+
+FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]
+
+
+class FitAnswer(Struct, frozen=True, kw_only=True):
+    """The facts known about one workload's step."""
+
+    file: str
+    run: Run
+    verdict: Verdict
+    source: FitSource
+    row: str = ""
+    """Id of the row in the catalogue."""
+    known: KnownStep | None = None
+    """The compiled step; None if arithmetic decided."""
+    kind: StepKind = "train"
+    paces: tuple[MeasuredPace, ...] = ()
+    """Of the user's own runs of this model on this TPU type."""
+
+    @property
+    def refused(self) -> bool:
+        return isinstance(self.verdict, DoesNotFit | Invalid)
+
+    @property
+    def place(self) -> str:
+        tpu = self.run.slice.xpk_type if self.run.slice else "?"
+        return f"{tpu} × {self.run.num_slices}"
+
+    @property
+    def time(self) -> RunTime | None:
+        """Return the least time of an accepted training step."""
+        timed = not self.refused and self.kind == "train"
+        return run_time(self.run, fit=self.known, paces=self.paces) if timed else None
 
 
 def needed_step(file: str, run: Run) -> StepToCompile:

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft import api
-from xsft.actions.fit.answers import FitQuestions, needed_step
+from xsft.actions.fit.answers import FitAnswer, FitQuestions, needed_step
+from xsft.aliases import ShowLine
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.step import analytic_verdict
 from xsft.effects.machine import clock
-from xsft.effects.machine.files import STDIN, write_atomic
+from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.regular import read_text
 from xsft.errors import RunFailed, SpecError, TimedOut, UsageError
-from xsft.fit.alternatives import CHANGEABLE, Alternative, SearchLimits, alternatives, is_changeable
+from xsft.fit.alternatives import CHANGEABLE, Alternative, SearchLimits, SettingValue, alternatives, is_changeable
 from xsft.fit.search import FitCandidate, FitSearch, SearchEnd, measured
-from xsft.fit.verdict import Fits
-from xsft.screen.documents import print_json
-from xsft.screen.fit_search_text import (
-    FoundFit,
-    RefusedAlternative,
-    found_document,
-    found_lines,
-    rejection,
-    tried_line,
-)
-from xsft.screen.fit_text import FitAnswer, fit_document, fit_text
-from xsft.screen.progress import ProgressView, shown
+from xsft.fit.verdict import Fits, rejection
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import Run
 from xsft.spec.yamledit import settings_of, with_values
@@ -40,60 +29,120 @@ AskAlternative = Callable[[Alternative, float], FitAnswer]
 """Returns the verdict on an alternative, within so many seconds."""
 
 
-def search(args: argparse.Namespace) -> int:
-    """Search, print what was found and return the exit status."""
-    file = _one_file(args)
-    (intent,) = api.intend((api.load(file, settings=args.settings, run_name=args.run_name),))
+class RefusedAlternative(Struct, frozen=True, kw_only=True):
+    """An alternative that arithmetic refuses."""
+
+    alternative: Alternative
+    place: int
+    """Position of the next candidate in the order of preference."""
+    why: str
+
+
+class FoundFit(Struct, frozen=True, kw_only=True):
+    """The result of a search."""
+
+    run: Run
+    """The workload as it is."""
+    budget_s: float
+    search: FitSearch
+    refused: tuple[RefusedAlternative, ...]
+    stopped: SearchEnd
+    written: bool = False
+
+    @property
+    def preferred(self) -> tuple[RefusedAlternative, ...]:
+        """Return the refused alternatives that would be preferred to the best."""
+        best = self.search.best
+        return tuple(one for one in self.refused if best is None or one.place <= best.place)
+
+    @property
+    def settings(self) -> dict[str, SettingValue]:
+        """Return the changes that make it fit; empty if none were found."""
+        return self.search.best.alternative.settings if self.search.best else {}
+
+
+class SearchRequest(Struct, frozen=True, kw_only=True):
+    """A search that a user asked for."""
+
+    file: str
+    settings: Sequence[str]
+    """The settings of the workload, `a.b=c`."""
+    run_name: str | None
+    again: bool
+    """Whether to compile the workload as it is even if its verdict is known."""
+    timeout_s: float | None
+    """Maximum seconds of one compilation."""
+    budget_s: float
+    """Maximum seconds of the search."""
+    keep: Sequence[str]
+    """Keys that may not change."""
+    types: Sequence[str]
+    """TPU types that may be taken instead."""
+    slices: Sequence[int]
+    max_chips: int | None
+    write: bool
+    """Whether to write the changes into the file."""
+
+
+class Searched(Struct, frozen=True, kw_only=True):
+    """The result of a search, and the text of the file without and with its changes."""
+
+    base: FitAnswer
+    """The verdict on the workload as it is."""
+    found: FoundFit
+    texts: tuple[str, str]
+
+
+SearchState = FitAnswer | FoundFit | FitSearch
+"""What is reported in turn: the verdict on the workload as it is, the search as it begins, and after each try."""
+
+
+def search(request: SearchRequest, *, progress: ShowLine, report: Callable[[SearchState], None]) -> Searched:
+    """Find the nearest alternative that fits, and write it on request. Raises as `needed_step`, `_search_limits` and
+    `FitQuestions.answer` do."""
+    file = request.file
+    (intent,) = api.intend((api.load(file, settings=request.settings, run_name=request.run_name),))
     run, text = intent.run, read_text(Path(file))
-    with shown("fit") as progress:
-        questions = FitQuestions(again=args.again, timeout_s=args.timeout, say=progress)
-        base = questions.answer(file, run, needed_step(file, run))
-        progress.pause()
-        print_lines(() if args.json else fit_text(base))
-        if isinstance(base.verdict, Fits):
-            found = FoundFit(run=run, budget_s=args.budget, search=FitSearch(candidates=()), refused=(), stopped="done")
-        else:
-            found = _search_fit(args, base, text, progress)
+    questions = FitQuestions(again=request.again, timeout_s=request.timeout_s, say=progress)
+    base = questions.answer(file, run, needed_step(file, run))
+    report(base)
+    if isinstance(base.verdict, Fits):
+        none = FitSearch(candidates=())
+        found = FoundFit(run=run, budget_s=request.budget_s, search=none, refused=(), stopped="done")
+    else:
+        found = _search_fit(request, base, text, progress=progress, report=report)
     changed = with_values(text, found.settings) if found.settings else text
-    if args.write and found.settings:
+    if request.write and found.settings:
         write_atomic(Path(file), changed)
-    _report_search(args, base, replace(found, written=args.write and bool(found.settings)), texts=(text, changed))
-    return found.exit_status(base.verdict)
+        found = replace(found, written=True)
+    return Searched(base=base, found=found, texts=(text, changed))
 
 
-def _one_file(args: argparse.Namespace) -> str:
-    if len(args.files) != 1 or args.files[0] == STDIN:
-        raise UsageError("--search takes one workload file.", fix="Give one file; each search takes its own budget.")
-    if args.write and args.settings:
-        fix = "Write the settings into the file first, or search without --write."
-        raise UsageError("--write would change a file that --set has already changed for this command.", fix=fix)
-    return str(args.files[0])
-
-
-def _search_fit(args: argparse.Namespace, base: FitAnswer, text: str, progress: ProgressView) -> FoundFit:
-    start, refused = _begin_search(args, base.run, text)
+def _search_fit(
+    request: SearchRequest, base: FitAnswer, text: str, *, progress: ShowLine, report: Callable[[SearchState], None]
+) -> FoundFit:
+    start, refused = _begin_search(request, base.run, text)
     start = replace(start, scale=measured(base.verdict, estimate(base.run)))
-    found = FoundFit(run=base.run, budget_s=args.budget, search=start, refused=refused, stopped="done")
-    say = _sayer(args, progress)
-    say(found.begins)
+    found = FoundFit(run=base.run, budget_s=request.budget_s, search=start, refused=refused, stopped="done")
+    report(found)
 
     def ask(one: Alternative, left: float) -> FitAnswer:
-        run = _changed_run(base.run, text, one, settings=args.settings)
-        limit = min(left, args.timeout or left)
+        run = _changed_run(base.run, text, one, settings=request.settings)
+        limit = min(left, request.timeout_s or left)
         named = FitQuestions(again=False, timeout_s=limit, say=lambda line: progress(f"{one.words}: {line}"))
         return named.answer(base.file, run, needed_step(base.file, run))
 
-    state, stopped = searched(start, ask, say=say, budget_s=args.budget, timeout_s=args.timeout)
+    state, stopped = searched(start, ask, report=report, budget_s=request.budget_s, timeout_s=request.timeout_s)
     return replace(found, search=state, stopped=stopped)
 
 
-def _begin_search(args: argparse.Namespace, run: Run, text: str) -> tuple[FitSearch, tuple[RefusedAlternative, ...]]:
+def _begin_search(request: SearchRequest, run: Run, text: str) -> tuple[FitSearch, tuple[RefusedAlternative, ...]]:
     """Return the search before its first compilation, and the alternatives that arithmetic refuses."""
     tuned = tunable_run(run)
     candidates: list[FitCandidate] = []
     refused: list[RefusedAlternative] = []
-    for one in alternatives(tuned, _search_limits(args, run)) if tuned else ():
-        found = _judge_alternative(run, text, one, settings=args.settings)
+    for one in alternatives(tuned, _search_limits(request, run)) if tuned else ():
+        found = _judge_alternative(run, text, one, settings=request.settings)
         if isinstance(found, str):
             refused.append(RefusedAlternative(alternative=one, place=len(candidates), why=found))
         else:
@@ -101,7 +150,7 @@ def _begin_search(args: argparse.Namespace, run: Run, text: str) -> tuple[FitSea
     return FitSearch(candidates=tuple(candidates)), tuple(refused)
 
 
-def _judge_alternative(run: Run, text: str, one: Alternative, *, settings: list[str]) -> FitCandidate | str:
+def _judge_alternative(run: Run, text: str, one: Alternative, *, settings: Sequence[str]) -> FitCandidate | str:
     """Return the alternative with its estimate, or why the workload or its step would be wrong."""
     try:
         changed = _changed_run(run, text, one, settings=settings)
@@ -111,29 +160,33 @@ def _judge_alternative(run: Run, text: str, one: Alternative, *, settings: list[
     return rejection(verdict) if verdict else FitCandidate(alternative=one, share=estimate(changed))
 
 
-def _search_limits(args: argparse.Namespace, run: Run) -> SearchLimits:
+def _search_limits(request: SearchRequest, run: Run) -> SearchLimits:
     """Return what may be changed. Raises UsageError for a key that no search changes, or an unknown TPU type."""
-    wrong = [key for key in args.keep if not is_changeable(key)]
+    wrong = [key for key in request.keep if not is_changeable(key)]
     if wrong:
         raise UsageError(f"--keep {wrong[0]}: no search changes that key.", fix=f"Known: {', '.join(CHANGEABLE)}.")
     by_override = any(key.endswith("_parallelism") for key in run.spec.overrides.maxtext)
-    keep = (*args.keep, *(("parallelism",) if by_override else ()))
-    slices = tuple(int(one) for one in args.slices if one.isdecimal())
+    keep = (*request.keep, *(("parallelism",) if by_override else ()))
     try:
-        types = tuple(parse_tpu_type(one) for one in args.types)
+        types = tuple(parse_tpu_type(one) for one in request.types)
     except ValueError as unknown:
         raise UsageError(f"--types: {unknown}", fix="Give names that tpu.type takes.") from None
-    return SearchLimits(keep=keep, types=types, slices=slices, max_chips=args.max_chips)
+    return SearchLimits(keep=keep, types=types, slices=tuple(request.slices), max_chips=request.max_chips)
 
 
-def _changed_run(run: Run, text: str, one: Alternative, *, settings: list[str]) -> Run:
+def _changed_run(run: Run, text: str, one: Alternative, *, settings: Sequence[str]) -> Run:
     """Return the run with the changes, all else as it was decided."""
     spec = read_spec(text, settings=(*settings, *settings_of(one.settings)))
     return replace(run, spec=spec.model_copy(update={"image": run.spec.image}), slice=one.run.tpu)
 
 
 def searched(
-    search: FitSearch, ask: AskAlternative, *, say: Callable[[str], None], budget_s: float, timeout_s: float | None
+    search: FitSearch,
+    ask: AskAlternative,
+    *,
+    report: Callable[[FitSearch], None],
+    budget_s: float,
+    timeout_s: float | None,
 ) -> tuple[FitSearch, SearchEnd]:
     """Try one alternative after the other until the best is known or the time has passed. Returns the search, and
     why it ended: `done`, `budget` or `interrupted`."""
@@ -150,7 +203,7 @@ def searched(
             search = search.with_verdict(place, None, source="compiler", why=str(late))
         except KeyboardInterrupt:
             return search, "interrupted"
-        say(tried_line(search))
+        report(search)
     return search, "done"
 
 
@@ -160,28 +213,3 @@ def _try_candidate(search: FitSearch, place: int, ask: AskAlternative, left: flo
     except RunFailed as failed:
         return search.with_verdict(place, None, source="compiler", why=str(failed))
     return search.with_verdict(place, answer.verdict, source=answer.source)
-
-
-def _sayer(args: argparse.Namespace, progress: ProgressView) -> Callable[[str], None]:
-    if args.json:
-        return progress
-
-    def say(line: str) -> None:
-        progress.pause()
-        print_lines((line,))
-
-    return say
-
-
-def _report_search(args: argparse.Namespace, base: FitAnswer, found: FoundFit, *, texts: tuple[str, str]) -> None:
-    if args.json:
-        entry = {**fit_document(base), **found_document(found, texts=texts)}
-        print_json("fit", {"fits": [entry], "problems": [], "exit_status": found.exit_status(base.verdict)})
-    else:
-        print_lines(found_lines(found, base, texts=texts, given=args.settings))
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    """Print the lines at once: the next one may take minutes."""
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    sys.stdout.flush()

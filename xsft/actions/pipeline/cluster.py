@@ -3,7 +3,6 @@ this process."""
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import Protocol
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft import api, jobs
+from xsft.actions.listener import ActionListener, AskUser
 from xsft.actions.pipeline.here import conversion_found, training_plan
 from xsft.actions.runs.waiting import WaitLimits, error_of
 from xsft.actions.submit.cluster import Connect, submitted
@@ -19,7 +19,6 @@ from xsft.actions.weights.convert import look_for_cluster, planned_conversion
 from xsft.aliases import ShowLine
 from xsft.api import Loaded
 from xsft.conversion.plan import ConversionPlan
-from xsft.effects.machine.streams import has_terminal
 from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.claims import read_claim, take_claim, under_claim
@@ -29,9 +28,6 @@ from xsft.effects.submit.submission import Submission
 from xsft.errors import RunFailed, TimedOut, Unknown
 from xsft.launchers.cpujob import CpuJob
 from xsft.naming import stage_name
-from xsft.screen.asking import confirm
-from xsft.screen.failure import print_problems
-from xsft.screen.progress import shown
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.states.rows import state_line
 from xsft.states.waiting import DONE
@@ -43,9 +39,10 @@ from xsft.submitting import submitter_for
 class ClusterCall(Struct, frozen=True, kw_only=True):
     """The options with which the user called the command."""
 
-    yes: bool
-    """Whether to create without asking."""
+    ask: AskUser | None
+    """Asks before something is created; None: it is created without asking."""
     poll_s: float
+    listener: ActionListener
 
 
 class SharedIntent:
@@ -76,8 +73,7 @@ class _Job(Protocol):
 
 def submit_job(plan: Planned, stage: _Job, *, connect: Connect) -> Submission:
     """Create, adopt or recognise the stage's object, as `submitted` does."""
-    ask = confirm if has_terminal() and not stage.call.yes else None
-    return submitted(plan, connect=connect, ask=ask)
+    return submitted(plan, connect=connect, ask=stage.call.ask, listener=stage.call.listener)
 
 
 def begun(done: Submission, *, why: str) -> StageEnd:
@@ -91,11 +87,11 @@ def begun(done: Submission, *, why: str) -> StageEnd:
 def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None:
     """Wait for the object's end. Raises as `error_of` says; Ctrl-C leaves it running."""
     patience = WaitLimits(timeout_s=timeout_s, poll_s=stage.call.poll_s)
-    after = after_plan(done.plan, patience=patience, log=sys.stderr, follow=False)
+    after = after_plan(done.plan, patience=patience, log=None, listener=stage.call.listener)
     with when_interrupted(goes_on(stage.run_name)):
         waited = after.wait(done)
     stage.asked.forget()
-    print_problems(waited.problems)
+    stage.call.listener.warn(waited.problems)
     failed = error_of(stage.run_name, DONE, waited)
     if isinstance(failed, TimedOut):  # earlier stages used up a part of the time
         seen = state_line(waited.row) if waited.row else stage.run_name
@@ -118,7 +114,7 @@ class ConvertOnCluster:
     def plan(self) -> StagePlan:
         intent = self.asked.now()
         made = planned_conversion(self._workload, intent)  # the hub is asked when the conversion is submitted
-        with shown("xsft") as progress:
+        with self.call.listener.working("xsft") as progress:
             plan = jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=(), progress=progress)
         return job_plan(plan, name=self.name)
 
@@ -126,11 +122,11 @@ class ConvertOnCluster:
         made = self._made()
         if made.whole:
             at = {"output": made.output, "run_name": made.run_name}
-            print_problems(record_job_end(record_store(), **at, outcome="completed"))
+            self.call.listener.warn(record_job_end(record_store(), **at, outcome="completed"))
         return conversion_found(made)
 
     def perform(self, progress: ShowLine) -> StageEnd:
-        made, intent, problems = look_for_cluster(self._workload)
+        made, intent, problems = look_for_cluster(self._workload, self.call.listener)
         made = under_claim(made, take_claim(record_store(), made))
         plan = jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=problems, progress=progress)
         self._done = submit_job(plan, self, connect=partial(jobs.submitter_for, plan))
@@ -146,7 +142,8 @@ class ConvertOnCluster:
             made = self._made()
             if made.whole is None:
                 at, uid = {"output": made.output, "run_name": made.run_name}, self._done.uid
-                print_problems(record_job_end(record_store(), **at, uid=uid, outcome="failed", reason=failed.message))
+                store, reason = record_store(), failed.message
+                self.call.listener.warn(record_job_end(store, **at, uid=uid, outcome="failed", reason=reason))
                 raise
 
     def _made(self) -> ConversionPlan:

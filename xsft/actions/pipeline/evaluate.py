@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from xsft import api, jobs
 from xsft.actions.environments import maxtext_machine
+from xsft.actions.listener import ActionListener
 from xsft.actions.pipeline.cluster import ClusterCall, SharedIntent, begun, submit_job, watch_job
 from xsft.actions.pipeline.here import watch_here
 from xsft.aliases import ShowLine
@@ -27,9 +27,6 @@ from xsft.evaluation.plan import EvaluationPlan
 from xsft.launchers.slicejob import SliceJob
 from xsft.naming import stage_name
 from xsft.problems import errors_in
-from xsft.screen.evaluation_text import print_evaluation
-from xsft.screen.failure import print_problems
-from xsft.screen.progress import shown
 from xsft.spec.amounts import duration_text
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
 from xsft.steps import Intent, JobPlan
@@ -42,8 +39,10 @@ class EvaluateHere:
 
     name: StageName = "evaluate"
 
-    def __init__(self, workload: api.Loaded, *, training: str, machine: Machine | None = None) -> None:
-        self._workload, self._machine = workload, machine
+    def __init__(
+        self, workload: api.Loaded, *, training: str, listener: ActionListener, machine: Machine | None = None
+    ) -> None:
+        self._workload, self._listener, self._machine = workload, listener, machine
         self.run_name = stage_name(run_name=training, stage=self.name)
 
     def plan(self) -> StagePlan:
@@ -57,14 +56,14 @@ class EvaluateHere:
         plan, intent = self._plan(), self._intent()
         evaluation = LocalEvaluation(
             plan=plan,
-            machine=lambda: self._machine or maxtext_machine(),
+            machine=lambda: self._machine or maxtext_machine(self._listener),
             progress=progress,
             online=not reads_only_files(intent.run),
         )
         end = evaluate.perform(evaluation)
         made = existing(plan)
         if end.action != "done" and made is not None:
-            print_evaluation(made.report, stream=sys.stderr)
+            self._listener.evaluated(made.report)
         return end
 
     def watch(self, timeout_s: float | None) -> None:
@@ -91,7 +90,7 @@ class EvaluateOnCluster:
 
     def plan(self) -> StagePlan:
         plan = self._plan()
-        with shown("xsft") as progress:
+        with self.call.listener.working("xsft") as progress:
             made = self._job(plan, progress)
         shown_plan = stage_plan(plan, notes=tuple(_takes(made)))
         return replace(shown_plan, xpk_argv=made.xpk_argv, manifest=made.manifest, problems=made.problems)
@@ -103,7 +102,7 @@ class EvaluateOnCluster:
         if report is None:
             why = "these weights were not measured with these prompts and rules"
             return StageFound(state="missing", why=why, digest=plan.digest)
-        print_problems(record_end(plan, report, store=store))
+        self.call.listener.warn(record_end(plan, report, store=store))
         judgement = report.judgement
         return StageFound(
             state="done",
@@ -132,10 +131,11 @@ class EvaluateOnCluster:
         plan, store = self._plan(), record_store()
         report = read_report(plan, store=store)
         if report is not None:
-            print_evaluation(report, stream=sys.stderr)
+            self.call.listener.evaluated(report)
         elif failed is not None:
             at, uid = {"output": plan.output, "run_name": plan.run_name}, self._done.uid
-            print_problems(record_job_end(store, **at, uid=uid, outcome="failed", reason=failed.message))
+            noted = record_job_end(store, **at, uid=uid, outcome="failed", reason=failed.message)
+            self.call.listener.warn(noted)
             raise failed
 
     def _job(self, plan: EvaluationPlan, progress: ShowLine) -> JobPlan[SliceJob]:

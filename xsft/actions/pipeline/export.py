@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from xsft import api, jobs
 from xsft.actions.environments import engine_environment, maxtext_machine
+from xsft.actions.listener import ActionListener
 from xsft.actions.pipeline.cluster import ClusterCall, SharedIntent, begun, job_plan, submit_job, watch_job
 from xsft.actions.pipeline.here import watch_here
 from xsft.actions.weights.export import intended
@@ -27,7 +28,6 @@ from xsft.export.plan import ExportPlan
 from xsft.launchers.cpujob import EXPORTED, CpuJob
 from xsft.naming import stage_name
 from xsft.problems import Problem
-from xsft.screen.failure import print_problems
 from xsft.spec.stages import ExportStage
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
 from xsft.steps import Intent, JobPlan
@@ -39,8 +39,8 @@ class ExportHere:
 
     name: StageName = "export"
 
-    def __init__(self, workload: api.Loaded, *, training: str) -> None:
-        self._workload = workload
+    def __init__(self, workload: api.Loaded, *, training: str, listener: ActionListener) -> None:
+        self._workload, self._listener = workload, listener
         self._asked = workload.spec.stages.export or ExportStage()
         self.run_name = stage_name(run_name=training, stage=self.name)
 
@@ -69,8 +69,9 @@ class ExportHere:
 
     def perform(self, progress: ShowLine) -> StageEnd:
         route = self._route()
-        compared = engine_environment if self._asked.verify == "logits" else None
-        work = ExportWork(look=route.here, machine=maxtext_machine, say=progress, engine=compared)
+        compared = partial(engine_environment, self._listener) if self._asked.verify == "logits" else None
+        machine = partial(maxtext_machine, self._listener)
+        work = ExportWork(look=route.here, machine=machine, say=progress, engine=compared)
         return stage_end(export_by(route, work))
 
     @property
@@ -127,7 +128,7 @@ class ExportOnCluster:
         except UsageError as unsaved:
             return StageFound(state="missing", why=unsaved.message)
         if made.whole:
-            print_problems(self._ended(intent, None))
+            self.call.listener.warn(self._ended(intent, None))
         return replace(export_found(made, result=made.served), digest=made.digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
@@ -148,7 +149,7 @@ class ExportOnCluster:
             made = self._made(intent)
             if made.whole is None:
                 why = (made.recorded and made.recorded.reason) or failed.message
-                print_problems(self._ended(intent, why))
+                self.call.listener.warn(self._ended(intent, why))
                 raise RunFailed(f"{self.run_name}: {why}", fix=f"Its log: xsft logs {self.run_name}.") from failed
 
     def _ended(self, intent: Intent, failed: str | None) -> tuple[Problem, ...]:

@@ -3,12 +3,11 @@ does."""
 
 from __future__ import annotations
 
-import sys
-
 from msgspec.structs import replace
 
 from xsft import api
-from xsft.actions.submit.local import failure, next_step, show_result, train_here
+from xsft.actions.listener import ActionListener
+from xsft.actions.submit.local import failure, next_step, train_here
 from xsft.actions.weights.convert import converted_here, look
 from xsft.aliases import ShowLine
 from xsft.conversion.plan import ConversionPlan
@@ -21,7 +20,6 @@ from xsft.effects.machine import clock
 from xsft.effects.runs.local import lock_of
 from xsft.errors import AlreadyRunning, TimedOut
 from xsft.naming import stage_name
-from xsft.screen.failure import print_problems
 from xsft.spec.amounts import duration_text
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.steps import Plan
@@ -48,8 +46,8 @@ class ConvertHere:
 
     name: StageName = "convert"
 
-    def __init__(self, workload: api.Loaded, *, training: str) -> None:
-        self._workload = workload
+    def __init__(self, workload: api.Loaded, *, training: str, listener: ActionListener) -> None:
+        self._workload, self._listener = workload, listener
         self.run_name = stage_name(run_name=training, stage=self.name)
 
     def plan(self) -> StagePlan:
@@ -69,7 +67,7 @@ class ConvertHere:
     def perform(self, progress: ShowLine) -> StageEnd:
         del progress  # the stage has a display of its own
         try:
-            return _conversion_end(converted_here(self._workload))
+            return _conversion_end(converted_here(self._workload, self._listener))
         except AlreadyRunning as running:
             return StageEnd(action="adopted", state="running", why=running.message)
 
@@ -115,8 +113,10 @@ class TrainHere:
 
     name: StageName = "train"
 
-    def __init__(self, workload: api.Loaded, *, run_name: str, machine: Machine | None = None) -> None:
-        self._workload, self._machine = workload, machine
+    def __init__(
+        self, workload: api.Loaded, *, run_name: str, listener: ActionListener, machine: Machine | None = None
+    ) -> None:
+        self._workload, self._listener, self._machine = workload, listener, machine
         self.run_name = run_name
 
     def plan(self) -> StagePlan:
@@ -130,12 +130,12 @@ class TrainHere:
     def perform(self, progress: ShowLine) -> StageEnd:
         del progress  # the stage has a display of its own
         made = self._plan()
-        print_problems(p for p in api.accepted(made) if p.severity == "warning")
+        self._listener.warn(p for p in api.accepted(made) if p.severity == "warning")
         try:
-            result, picture = train_here(made, machine=self._machine, messages=sys.stderr)
+            result, picture = train_here(made, machine=self._machine, listener=self._listener)
         except AlreadyRunning as running:
             return StageEnd(action="adopted", state="running", why=running.message)
-        show_result(made, result, picture=picture, stream=sys.stderr)
+        self._listener.trained(made, result, picture)
         return _training_end(result)
 
     def watch(self, timeout_s: float | None) -> None:

@@ -17,8 +17,6 @@ from xsft.errors import Refused, UsageError
 from xsft.export.inputs import HF_PREFIX
 from xsft.launchers.serving_manifest import vllm_argv
 from xsft.naming import stage_name
-from xsft.screen.failure import print_problems
-from xsft.screen.progress import print_to_stderr
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 from xsft.stages.stage import Stage, StageEnd, StageFound, StageName, StagePlan
@@ -76,19 +74,19 @@ class ServeOnCluster:
     def perform(self, progress: ShowLine) -> StageEnd:
         plan, cluster = self._plan(self._weights()), self._cluster()
         before = found(cluster, plan)
-        confirm_server(plan, yes=self._call.yes or before.state != "missing")
+        confirm_server(plan, ask=self._call.ask if before.state == "missing" else None)
         run = self._run()
         record = ServerRecord(store=record_store(), provenance=gather_provenance(self._asked.workload.file), run=run)
         with when_interrupted(NOTHING_CREATED):
             begun = begin(cluster, plan, record=record, progress=progress)
-        print_problems(begun.problems)
+        self._call.listener.warn(begun.problems)
         return StageEnd(action=begun.action, state="running", why=before.why, result=plan.output)
 
     def watch(self, timeout_s: float | None) -> None:
         """Return when /health answers: the readiness probe of its pod asks it, and the Deployment counts ready pods."""
         cluster, plan = self._cluster(), self._plan(self._weights())
         with when_interrupted(f"The server continues. To end it: {stop_line(cluster, plan)}"):
-            wait_for_server(cluster, plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=print_to_stderr)
+            wait_for_server(cluster, plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=self._call.listener.say)
 
     def _plan(self, weights: str) -> ServingPlan:
         return plan_serving(self._run(), weights=weights, file=self._asked.workload.file)

@@ -5,22 +5,21 @@ from __future__ import annotations
 
 import shlex
 
+from xsft.actions.listener import AskUser
 from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
-from xsft.effects.machine.streams import has_terminal
 from xsft.effects.submit.serving import found, stop_argv
 from xsft.errors import Refused, RunFailed, TimedOut
-from xsft.screen.asking import confirm
 from xsft.serving.plan import ServingPlan
 from xsft.spec.amounts import duration_text
 
 
-def confirm_server(plan: ServingPlan, *, yes: bool) -> None:
-    """Ask at a terminal before accelerators are taken. Raises Refused for any answer but yes."""
+def confirm_server(plan: ServingPlan, *, ask: AskUser | None) -> None:
+    """Ask before accelerators are taken; None: do not ask. Raises Refused for any answer but yes."""
     shape = plan.inputs.shape
     question = f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
-    if has_terminal() and not yes and not confirm(question):
+    if ask is not None and not ask(question):
         raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xsft.actions.listener import ActionListener
 from xsft.actions.pipeline.cluster import ClusterCall, ConvertOnCluster, SharedIntent, TrainOnCluster
 from xsft.actions.pipeline.evaluate import EvaluateHere, EvaluateOnCluster
 from xsft.actions.pipeline.export import ExportHere, ExportOnCluster, ServeHere
@@ -15,23 +16,23 @@ from xsft.steps import Intent
 def stages_of(workload: Loaded, *, run_name: str, call: ClusterCall, known: Intent | None = None) -> tuple[Stage, ...]:
     """Return the stages of a workload. `run_name`: of the training. `known`: what it asks for, if that was gathered."""
     if workload.spec.on_this_machine:
-        return tuple(_here(name, workload, run_name) for name in workload.spec.stage_names)
+        return tuple(_here(name, workload, run_name, call.listener) for name in workload.spec.stage_names)
     shared = SharedIntent(workload, known=known)
     return tuple(_on_cluster(name, shared, run_name, call) for name in workload.spec.stage_names)
 
 
-def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
+def _here(name: StageName, workload: Loaded, run_name: str, listener: ActionListener) -> Stage:
     match name:
         case "convert":
-            return ConvertHere(workload, training=run_name)
+            return ConvertHere(workload, training=run_name, listener=listener)
         case "train":
-            return TrainHere(workload, run_name=run_name)
+            return TrainHere(workload, run_name=run_name, listener=listener)
         case "evaluate":
-            return EvaluateHere(workload, training=run_name)
+            return EvaluateHere(workload, training=run_name, listener=listener)
         case "export":
-            return ExportHere(workload, training=run_name)
+            return ExportHere(workload, training=run_name, listener=listener)
         case "serve":
-            return ServeHere(ExportHere(workload, training=run_name))
+            return ServeHere(ExportHere(workload, training=run_name, listener=listener))
 
 
 def _on_cluster(name: StageName, shared: SharedIntent, run_name: str, call: ClusterCall) -> Stage:

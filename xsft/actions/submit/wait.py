@@ -10,6 +10,7 @@ from typing import TextIO
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.actions.listener import ActionListener
 from xsft.actions.runs.changes import changes_of
 from xsft.actions.runs.evidence import evidence_of
 from xsft.actions.runs.log_sources import Logs
@@ -22,18 +23,15 @@ from xsft.effects.machine.parallel import start
 from xsft.effects.submit.submission import Submission
 from xsft.errors import XsftError
 from xsft.run_query import RunQuery, look_up
-from xsft.screen.progress import print_to_stderr
-from xsft.screen.why_text import cause_lines, log_lines
 from xsft.states.causes import explain_state
 from xsft.states.evidence import Evidence
 from xsft.states.folding import FoldedRun
 from xsft.states.model import Observation
+from xsft.states.rule import Cause
 from xsft.states.waiting import DONE, Goal
 from xsft.states.worth import WORTHLESS
 from xsft.steps import Plan, Planned
 
-TAIL = 20
-"""Log lines shown of the process that failed first, if a run fails."""
 DRAIN_S = 10.0
 """Seconds to read the last lines of the log after the run has ended."""
 
@@ -48,14 +46,16 @@ class After(Struct, frozen=True, kw_only=True):
     say: ShowLine
     lines: Callable[[Observation], Iterator[str]] | None
     """Yields the log of the process that prints steps, until the run has ended; None: the log is not requested."""
-    log: TextIO
-    """Stream to which the log is written."""
+    log: TextIO | None
+    """Stream to which the log is written, if it is requested."""
+    explain: Callable[[Evidence, Cause], None] = lambda _evidence, _cause: None
+    """Shows why the run ended otherwise than expected."""
     gather: Callable[[FoldedRun], Evidence] | None = None
     """Reads what may explain another end than the expected one; None: it is not explained."""
     record: RecordWait = lambda _row: ()
 
     def wait(self, done: Submission) -> Waited:
-        """Wait until the run succeeded or cannot succeed, and print why it cannot."""
+        """Wait until the run succeeded or cannot succeed, and show why it cannot."""
         name = done.jobset or done.plan.run_name
         waiter = replace(self, say=_in_a_row(self.say))
         waited = self._glance(name) if done.action == "finished" else waiter.until_end(name)
@@ -93,13 +93,13 @@ class After(Struct, frozen=True, kw_only=True):
 
     def _follow(self, name: str) -> None:
         try:
-            if self.lines is not None:
+            if self.lines is not None and self.log is not None:
                 write_lines(self.lines(look_up(self.query, name).seen), self.log)
         except XsftError as failed:
             self.say(f"The log cannot be followed: {failed.message}")
 
     def _explain(self, name: str) -> None:
-        """Print the failed process's last log lines and the cause: the log may not have been shown, or be another
+        """Show the failed process's last log lines and the cause: the log may not have been shown, or be another
         process's."""
         if self.gather is None:
             return
@@ -107,11 +107,7 @@ class After(Struct, frozen=True, kw_only=True):
             evidence = self.gather(look_up(self.query, name))
         except XsftError:
             return  # the error raised then names the next step
-        for line in (
-            *log_lines(evidence, tail=TAIL),
-            *cause_lines(explain_state(evidence, now=self.query.now()).cause),
-        ):
-            self.say(line)
+        self.explain(evidence, explain_state(evidence, now=self.query.now()).cause)
 
     def _until(self, goal: Goal, name: str, patience: WaitLimits) -> Waited:
         return wait_for(
@@ -119,17 +115,19 @@ class After(Struct, frozen=True, kw_only=True):
         )
 
 
-def after_plan(plan: Planned, *, patience: WaitLimits, log: TextIO, follow: bool) -> After:
-    """Return how to wait for the plan's run; only its cluster and namespace are read. `follow`: also write its log."""
+def after_plan(plan: Planned, *, patience: WaitLimits, log: TextIO | None, listener: ActionListener) -> After:
+    """Return how to wait for the plan's run; only its cluster and namespace are read. `log`: also write its log
+    there."""
     runs = runs_at(plan)
     query, clock_of_run = changes_of(runs)
     return After(
         query=query,
         patience=patience,
         clock=clock_of_run,
-        say=print_to_stderr,
-        lines=Logs(runs=runs, trouble=print_to_stderr).follow if follow else None,
+        say=listener.say,
+        lines=None if log is None else Logs(runs=runs, trouble=listener.say).follow,
         log=log,
+        explain=listener.unexpected,
         gather=evidence_of(runs),
         record=partial(record_wait_end, runs) if isinstance(plan, Plan) else lambda _row: (),
     )

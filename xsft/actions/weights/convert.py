@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 
 from xsft import api
 from xsft.actions.environments import maxtext_machine
+from xsft.actions.listener import ActionListener
 from xsft.catalog.releases import DEFAULT
 from xsft.conversion.inputs import BRANCH
 from xsft.conversion.plan import ConversionPlan
@@ -22,9 +23,6 @@ from xsft.effects.machine.process import own_environment
 from xsft.errors import SpecError, Unreachable, UsageError
 from xsft.facts import Facts, SourceFacts
 from xsft.problems import Problem, errors_in, warning
-from xsft.screen.convert_progress import EVERY_S, ConversionDisplay, converting
-from xsft.screen.failure import print_problems
-from xsft.screen.progress import shown, spinning
 from xsft.spec.resolve import resolve
 from xsft.steps import Intent
 
@@ -32,23 +30,22 @@ NOT_OURS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "
 """Sections whose errors do not affect a conversion."""
 
 
-def converted_here(workload: api.Loaded) -> ConversionResult:
+def converted_here(workload: api.Loaded, listener: ActionListener) -> ConversionResult:
     """Convert on this machine, unless it is done. Raises as `look` and `convert_now` do."""
-    _read_weights(workload)
-    with spinning("convert", "looking for an earlier conversion"):
+    _read_weights(workload, listener)
+    with listener.waiting("convert", "looking for an earlier conversion"):
         plan, problems = look(workload)
     _refuse_other_release(plan)
-    print_problems(p for p in problems if p.severity == "warning" and p.kind != "unmade")
-    return convert_now(workload, plan)
+    listener.warn(p for p in problems if p.severity == "warning" and p.kind != "unmade")
+    return convert_now(workload, plan, listener)
 
 
-def _read_weights(workload: api.Loaded) -> None:
+def _read_weights(workload: api.Loaded, listener: ActionListener) -> None:
     """Read a folder of weights once, with its progress; its digest is cached for all later looks."""
     run, _ = resolve(workload.spec, Facts(working_directory=str(Path.cwd())))
     if run.conversion is None or not run.conversion.source.is_folder:
         return
-    with shown("convert") as say:
-        display = ConversionDisplay(say, every_s=0.5 if sys.stderr.isatty() else EVERY_S)
+    with listener.reading() as display:
 
         def on_read(done: int, of: int) -> None:
             display.on_event(BytesDone(doing="reading", done=done, of=of, at=clock.monotonic()))
@@ -56,24 +53,28 @@ def _read_weights(workload: api.Loaded) -> None:
         read_folder(run.conversion.source.repo, cache=own_cache(), on_read=on_read)
 
 
-def look_for_cluster(workload: api.Loaded) -> tuple[ConversionPlan, Intent, tuple[Problem, ...]]:
+def look_for_cluster(
+    workload: api.Loaded, listener: ActionListener
+) -> tuple[ConversionPlan, Intent, tuple[Problem, ...]]:
     """Return what a cluster would convert, what it is part of, and the problems, the hub's included; a finished
     conversion does not ask the hub."""
     (intent,) = api.intend((workload,))
     plan = planned_conversion(workload, intent)
     problems: tuple[Problem, ...] = ()
     if plan.whole is None and not plan.inputs.source.is_folder:
-        source, problems = read_source_for_pods(plan, has_secret=workload.spec.secrets.hf_token is not None)
+        source, problems = read_source_for_pods(plan, listener, has_secret=workload.spec.secrets.hf_token is not None)
         (intent,) = api.intend((workload,), hub=answered(source))
         plan = planned_conversion(workload, intent)
     return plan, intent, (*intent.problems, *problems)
 
 
-def read_source_for_pods(plan: ConversionPlan, *, has_secret: bool) -> tuple[SourceFacts | None, tuple[Problem, ...]]:
+def read_source_for_pods(
+    plan: ConversionPlan, listener: ActionListener, *, has_secret: bool
+) -> tuple[SourceFacts | None, tuple[Problem, ...]]:
     """Return what the hub says of the weights that a pod will read; the pod's Secret may give access that this machine
     lacks."""
     try:
-        source = ask_hub(plan)
+        source = ask_hub(plan, listener)
     except Unreachable as failed:
         return None, (_not_asked(failed.message),)
     if source is not None and source.commit is None and source.problems and has_secret:
@@ -125,7 +126,7 @@ def planned_conversion(workload: api.Loaded, intent: Intent) -> ConversionPlan:
     return intent.conversion
 
 
-def ask_hub(plan: ConversionPlan) -> SourceFacts | None:
+def ask_hub(plan: ConversionPlan, listener: ActionListener) -> SourceFacts | None:
     """Return what the hub says now; None for a folder. Raises Unreachable if it does not answer and there is no
     converted checkpoint."""
     if plan.inputs.source.is_folder:
@@ -133,7 +134,7 @@ def ask_hub(plan: ConversionPlan) -> SourceFacts | None:
     env = own_environment()
     token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
     try:
-        with spinning("convert", f"asking the hub about {plan.inputs.source.repo}"):
+        with listener.waiting("convert", f"asking the hub about {plan.inputs.source.repo}"):
             return read_repository(plan.inputs.source, env=env, token=token)
     except Unreachable:
         if plan.whole:
@@ -152,15 +153,15 @@ def moved(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Problem, ..
     return (warning("hf-revision-moved", "model.hf.revision", message, fix),)
 
 
-def convert_now(workload: api.Loaded, plan: ConversionPlan) -> ConversionResult:
-    source = None if plan.inputs.source.pinned and plan.whole else ask_hub(plan)
-    print_problems(moved(plan, source))
+def convert_now(workload: api.Loaded, plan: ConversionPlan, listener: ActionListener) -> ConversionResult:
+    source = None if plan.inputs.source.pinned and plan.whole else ask_hub(plan, listener)
+    listener.warn(moved(plan, source))
     if plan.whole is None:
         look(workload, source)  # raises an error if the hub's answer forbids it
-    with converting(plan) as display:
+    with listener.converting(plan) as display:
         conversion = Conversion(
             look=lambda: look(workload, None if plan.whole else source)[0],
-            machine=maxtext_machine,
+            machine=partial(maxtext_machine, listener),
             cache=own_cache(),
             on_event=display.on_event,
             waiting=lambda: display.say("another xsft is converting these weights; waiting for it"),

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
-
-from msgspec import to_builtins
+from io import StringIO
 
 from xsft import jobs
-from xsft.actions.runs.waiting import Waited
-from xsft.actions.submit.cluster import PrintedDocument, submission_problems
+from xsft.actions.listener import ActionListener
+from xsft.actions.runs.waiting import Waited, WaitLimits
 from xsft.actions.submit.cpu_job import (
+    CpuJobPlanned,
+    CpuJobRequest,
+    CpuJobSubmitted,
+    ResultFound,
     cpu_job_of,
     following,
     record_ended,
-    report_found,
-    report_plan,
+    record_found,
     submit_cpu_job,
-    submitted_fields,
 )
+from xsft.aliases import ShowLine
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone
 from xsft.effects.facts.growth import growing
@@ -26,76 +27,57 @@ from xsft.effects.machine import clock
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.claims import ConversionClaim, read_claim, take_claim, under_claim
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
-from xsft.effects.submit.submission import Action, Submission
-from xsft.errors import XsftError
+from xsft.effects.submit.submission import Submission
 from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
-from xsft.screen.checkpoint_documents import CONVERT, conversion_fields
-from xsft.screen.convert_progress import EVERY_S, ConversionDisplay, ConverterLog
-from xsft.screen.cpu_plan_text import conversion_text
-from xsft.screen.progress import print_to_stderr, shown
 from xsft.spec.resolve import Run
 from xsft.steps import JobPlan
 
+ConvertedByJob = ResultFound[ConversionPlan] | CpuJobPlanned[ConversionPlan] | CpuJobSubmitted[ConversionPlan]
+
 
 def convert_cluster(
-    made: ConversionPlan, run: Run, *, file: str, problems: tuple[Problem, ...], args: argparse.Namespace
-) -> int:
-    """Report the finished checkpoint, else plan the job, and submit it unless it is a dry run.
-
-    Raises as `jobs.plan_conversion` and `submit_cluster` do.
+    made: ConversionPlan,
+    run: Run,
+    *,
+    file: str,
+    problems: tuple[Problem, ...],
+    on_tpu: bool,
+    request: CpuJobRequest,
+    listener: ActionListener,
+) -> tuple[ConvertedByJob, ConversionClaim | None]:
+    """Return the finished checkpoint, else the plan of the job for a dry run, else the job, which is submitted; and
+    whose conversion it is. Raises as `jobs.plan_conversion` and `submit_cluster` do.
     """
     store = record_store()
     claim = read_claim(store, made)
     made = under_claim(made, claim)
     if made.whole:
-        return _report_found_checkpoint(made, as_json=args.json)
-    with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
-        on_tpu: bool = args.on_tpu
+        return ResultFound(made=made, problems=record_found(made.output, run_name=made.run_name)), claim
+    with when_interrupted(NOTHING_CREATED), listener.working("xsft") as progress:
         plan_of = partial(jobs.plan_conversion, run=run, file=file, problems=problems, progress=progress, on_tpu=on_tpu)
         plan = plan_of(made)
-        if args.dry_run:
-            return _dry_run(plan, made, claim, as_json=args.json)
+        if request.dry_run:
+            return CpuJobPlanned(made=made, plan=plan), claim
         claim = take_claim(store, made)
         if claim.run_name != made.run_name:  # another caller submitted it after the plan was made
             made = under_claim(made, claim)
             plan = plan_of(made)
     if claim.training != run.run_name:
         begun = f"begun for {claim.training} by {claim.user or 'unknown'} at {claim.at or 'unknown'}"
-        print_to_stderr(
+        listener.say(
             f"{claim.run_name}, {begun}, is the conversion of these weights into this output: this call joins it"
         )
-    return submit_cpu_job(
-        plan,
-        args,
-        wait=partial(_wait_for_conversion, plan, made, args),
-        document=partial(_convert_document, made, claim),
-    )
-
-
-def _report_found_checkpoint(made: ConversionPlan, *, as_json: bool) -> int:
-    def document(noted: tuple[Problem, ...]) -> PrintedDocument:
-        why, checkpoint = "it already exists", made.whole
-        return CONVERT, conversion_fields(made, action="finished", why=why, checkpoint=checkpoint, problems=noted)
-
-    text = f"{made.inputs.source.repo} for {made.inputs.model}: found; nothing was sent\ncheckpoint  {made.whole}\n"
-    return report_found(made.output, run_name=made.run_name, as_json=as_json, document=document, text=text)
-
-
-def _dry_run(plan: JobPlan[CpuJob], made: ConversionPlan, claim: ConversionClaim | None, *, as_json: bool) -> int:
-    fields = conversion_fields(
-        made, action="planned", why=_why_converting(made), checkpoint=plan.job.writes, problems=plan.problems
-    )
-    document = (CONVERT, {**fields, "owner": to_builtins(claim)})
-    return report_plan(plan, as_json=as_json, document=document, text=conversion_text(plan, made))
+    wait = partial(_wait_for_conversion, plan, made, request.limits, listener)
+    return CpuJobSubmitted(made=made, end=submit_cpu_job(plan, request, wait=wait, listener=listener)), claim
 
 
 def _wait_for_conversion(
-    plan: JobPlan[CpuJob], made: ConversionPlan, args: argparse.Namespace, done: Submission
+    plan: JobPlan[CpuJob], made: ConversionPlan, limits: WaitLimits, listener: ActionListener, done: Submission
 ) -> Waited:
     """Wait for the job, show its progress, and record its end: the JobSet is deleted some hours later."""
-    display = ConversionDisplay(print_to_stderr, every_s=EVERY_S)
-    after = following(plan, args, log=ConverterLog(display))
+    display = listener.converting_on_cluster()
+    after = following(plan, limits, log=ConverterLog(display.on_line), listener=listener)
     whole = made.estimate.output if made.estimate else None
 
     def on_size(size: int) -> None:
@@ -105,22 +87,14 @@ def _wait_for_conversion(
         return record_ended(done, after.wait(done))
 
 
-def _why_converting(made: ConversionPlan, action: Action | None = None) -> str:
-    if action == "adopted":
-        return f"{made.run_name} is converting the same weights"
-    if made.broken:
-        return f"{', '.join(made.broken)} is incomplete and is kept"
-    return "these weights were not converted with these flags before"
+class ConverterLog(StringIO):
+    """Stream that takes the log of a converter and passes on its lines."""
 
+    def __init__(self, on_line: ShowLine) -> None:
+        super().__init__()
+        self._on_line = on_line
 
-def _convert_document(
-    made: ConversionPlan, claim: ConversionClaim, done: Submission, waited: Waited | None, failed: XsftError | None
-) -> PrintedDocument:
-    fields = conversion_fields(
-        made,
-        action=done.action,
-        why=_why_converting(made, done.action),
-        checkpoint=cpu_job_of(done).writes,
-        problems=submission_problems(done, waited, failed),
-    )
-    return CONVERT, {**fields, "owner": to_builtins(claim), **submitted_fields(done, waited, failed)}
+    def write(self, text: str) -> int:
+        for line in text.splitlines():
+            self._on_line(line)
+        return len(text)

@@ -1,0 +1,73 @@
+"""Print a submission to a cluster, and how the run ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from xsft.actions.submit.cluster import SubmissionEnd
+from xsft.effects.submit.submission import Submission
+from xsft.screen.documents import print_json
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.run_documents import finite, run_document
+from xsft.screen.submission_text import submission_lines
+from xsft.states.rows import state_line
+
+PrintedDocument = tuple[str, dict[str, Any]]
+"""The kind of a document, and its fields."""
+DocumentOf = Callable[[SubmissionEnd], PrintedDocument]
+
+
+def print_created(done: Submission) -> None:
+    """Print the submission, before the wait for its end."""
+    _print_lines(submission_lines(done))
+
+
+def _submission_document(end: SubmissionEnd) -> PrintedDocument:
+    done, row = end.done, end.waited.row if end.waited else None
+    steps, loss = (row.step, row.loss) if row else (done.steps, None)
+    document: dict[str, Any] = {
+        "run_name": done.plan.run_name,
+        "jobset": done.jobset,
+        "action": done.action,
+        "uid": done.uid,
+        "spec_digest": done.plan.spec_digest,
+        "record": done.record,
+        "result": {"steps": steps, "first_loss": None, "last_loss": finite(loss)} if steps else None,
+        "problems": problem_documents(end.problems),
+    }
+    if done.resumed_from is not None:
+        document |= {"resumed_from": done.resumed_from, "resumed_order": done.resumed_order}
+    return "submit", document | waited_fields(end)
+
+
+def waited_fields(end: SubmissionEnd) -> dict[str, Any]:
+    """Return the fields that only a document of a call with `--wait` has."""
+    if end.waited is None:
+        return {}
+    run = run_document(end.waited.row) if end.waited.row else None
+    return {"run": run, "exit_status": end.failed.exit_status if end.failed else 0}
+
+
+def report_submission(end: SubmissionEnd, *, json: bool, document: DocumentOf = _submission_document) -> int:
+    """Print the end of a submission and return the exit status; without `json` the error of a failed run is raised
+    instead. `document`: what `json` prints."""
+    if json:
+        print_json(*document(end))
+    if end.waited is None:
+        if not json:
+            print_created(end.done)
+        return 0
+    print_problems((*end.waited.problems, *(end.failed.problems if json and end.failed else ())))
+    if end.failed and not json:
+        raise end.failed
+    if end.waited.row and not json:
+        _print_lines((state_line(end.waited.row),))
+    return end.failed.exit_status if end.failed else 0
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    """Print the lines and flush, because the log of a nightly job is read while it waits."""
+    sys.stdout.writelines([f"{line}\n" for line in lines])
+    sys.stdout.flush()
