@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec.structs import asdict
@@ -14,8 +13,8 @@ from xsft.acceptance import for_submission
 from xsft.actions.new_file import refuse_unless_free, schema_line
 from xsft.effects.facts.gather import gather
 from xsft.effects.machine import clock
-from xsft.effects.machine.files import read_workload_text, write_atomic
-from xsft.errors import SpecError, XsftError
+from xsft.effects.machine.files import PASTE, read_workload_text, write_atomic
+from xsft.errors import XsftError
 from xsft.importer.build import Imported, import_paste
 from xsft.importer.notes import PasteDifference
 from xsft.planner import make_intent
@@ -74,30 +73,7 @@ def _difference_text(d: PasteDifference) -> str:
 def _paste(name: str) -> str:
     if name == "-" and sys.stdin.isatty():
         sys.stderr.write("paste the xpk line, then press Ctrl-D\n")
-    try:
-        return read_workload_text(name)
-    except SpecError as unread:
-        raise _of_a_paste(unread) from None
-
-
-def _of_a_paste(unread: SpecError) -> SpecError:
-    """Return the reader's error with words that fit a paste; the reader names workloads."""
-    fixes = {
-        "file-empty": "Paste an `xpk workload create` line into it.",
-        "file-encoding": "Save the command as UTF-8 text.",
-        "file-too-big": "Paste only the command, or a page of text.",
-        "file-not-regular": "Give a file, or - and pipe the command to standard input.",
-    }
-    return SpecError(
-        tuple(
-            replace(
-                p,
-                fix=fixes.get(p.id, p.fix),
-                message=p.message.replace("a workload must be UTF-8", "a paste must be UTF-8"),
-            )
-            for p in unread.problems
-        )
-    )
+    return read_workload_text(name, kind=PASTE)
 
 
 def _env_file(name: str) -> str | None:

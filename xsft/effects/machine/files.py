@@ -46,6 +46,10 @@ class Kind(Struct, frozen=True, kw_only=True):
     """What to do about a name with no close match."""
     make: str
     """What to do about an empty file."""
+    piped: str = ""
+    """What standard input may hold instead; empty if it is not read."""
+    shorten: str = ""
+    """What to do about a file that is too big, if it is the right one."""
 
 
 WORKLOAD = Kind(
@@ -54,6 +58,16 @@ WORKLOAD = Kind(
     suffixes=(".yaml", ".yml"),
     where="Check the path; `xsft init` writes a new workload.",
     make="Write a workload; `xsft init` creates one with comments.",
+    piped="the workload",
+)
+PASTE = Kind(
+    noun="paste",
+    max_bytes=MAX_BYTES,
+    suffixes=(".sh", ".md", ".txt"),
+    where="Check the path, or give - and paste the command.",
+    make="Paste an `xpk workload create` line into it.",
+    piped="the command",
+    shorten="Paste only the command, or a page of text.",
 )
 TEMPLATE = Kind(
     noun="template",
@@ -80,7 +94,11 @@ _MAX_SIBLINGS = 2000
 
 
 def read_workload_text(
-    path: str | Path, *, stdin: BinaryIO | None = None, open_fd: Callable[[str, int], int] = os.open
+    path: str | Path,
+    *,
+    kind: Kind = WORKLOAD,
+    stdin: BinaryIO | None = None,
+    open_fd: Callable[[str, int], int] = os.open,
 ) -> str:
     """Return the file's text; `-` reads standard input. Never reads more than `MAX_BYTES` + 1, never waits for a pipe.
 
@@ -88,8 +106,8 @@ def read_workload_text(
     file-encoding or file-empty.
     """
     name = str(path)
-    content = _from_stdin(stdin or sys.stdin.buffer) if name == STDIN else _from_file(name, open_fd, WORKLOAD)
-    return _decode_text(name, content, WORKLOAD)
+    content = _from_stdin(stdin or sys.stdin.buffer) if name == STDIN else _from_file(name, open_fd, kind)
+    return _decode_text(name, content, kind)
 
 
 def read_template_text(path: Path) -> str:
@@ -179,7 +197,7 @@ def _refuse_by_stat(name: str, found: os.stat_result, kind: Kind) -> None:
         raise _problem("file-directory", name, f"{_printable_name(name)} is a directory", fix)
     if not stat.S_ISREG(found.st_mode):
         message = f"{_printable_name(name)} is a pipe, socket or device, not a file"
-        piped = ", or give - and pipe the workload to standard input" if kind is WORKLOAD else ""
+        piped = f", or give - and pipe {kind.piped} to standard input" if kind.piped else ""
         raise _problem("file-not-regular", name, message, f"Give a file{piped}.")
     if found.st_size > kind.max_bytes:
         raise _too_big(name, f"{found.st_size:,} bytes", kind)
@@ -273,7 +291,7 @@ def _not_written(path: Path, failed: Exception) -> EnvironmentMissing:
 def _too_big(name: str, size: str, kind: Kind) -> SpecError:
     message = f"{_printable_name(name)} has {size}; a {kind.noun} has at most {kind.max_bytes:,}"
     fix = f"Check that this is a {kind.noun}: give the path of the {kind.suffixes[0]} file, not of data or logs."
-    return _problem("file-too-big", name, message, fix)
+    return _problem("file-too-big", name, message, kind.shorten or fix)
 
 
 def _unreadable(name: str, failed: OSError | ValueError) -> SpecError:
