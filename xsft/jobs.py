@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from xsft import api
-from xsft.acceptance import accept_late, for_submission
+from xsft.acceptance import accept_late
 from xsft.aliases import ShowLine
 from xsft.checks.cpu_job import conversion_problems
 from xsft.checks.export import pod_problems
@@ -20,7 +20,7 @@ from xsft.effects.submit.evaluation import is_measured
 from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.recording import gather_provenance
 from xsft.effects.submit.submission import Submitter, is_whole
-from xsft.errors import SpecError, Unreachable, UsageError
+from xsft.errors import UsageError
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.export.estimate import estimate_export
 from xsft.export.plan import ExportPlan
@@ -29,9 +29,8 @@ from xsft.launchers.launcher import Job
 from xsft.launchers.serving import BF16_BYTES, weights_bytes
 from xsft.launchers.slicejob import SliceJob, evaluation_job
 from xsft.planner import job_rendering, make_job_plan
-from xsft.problems import Problem, errors_in
+from xsft.problems import Problem
 from xsft.spec.resolve import Run
-from xsft.spec.secrets import redacted
 from xsft.spec.stages import EvaluateStage
 from xsft.steps import AnyJob, JobPlan
 
@@ -57,12 +56,9 @@ def plan_conversion(
     """
     ignored = tuple(section for section in NOT_ITS if not (on_tpu and section == "tpu"))
     own = tuple(p for p in problems if p.kind != "unmade" and not p.where.startswith(ignored))
-    found = (*for_submission(own), *accept_late(conversion_problems(made, run, on_tpu=on_tpu), run.spec.checks))
-    errors = errors_in(found)
-    if errors and all(problem.kind == "unread" for problem in errors):
-        raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
-    if errors or made.estimate is None:
-        raise SpecError(tuple(redacted(problem).in_file(file) for problem in errors))
+    late = accept_late(conversion_problems(made, run, on_tpu=on_tpu), run.spec.checks)
+    found = api.admitted([problem.in_file(file) for problem in (*own, *late)])
+    assert made.estimate is not None  # else `conversion-size`, an error
     job = conversion_job(made, run, made.estimate, on_tpu=on_tpu)
     return plan_job(job, file=file, problems=found, progress=progress)
 
@@ -76,9 +72,9 @@ def plan_export_job(
     needs = estimate_export(
         made.inputs, parameters=size // BF16_BYTES if size else None, weights_bytes=made.weights_bytes
     )
-    found = (*for_submission(own), *accept_late(pod_problems(made, run, needs), run.spec.checks))
-    if errors_in(found) or needs is None:
-        raise SpecError(tuple(redacted(problem).in_file(file) for problem in errors_in(found)))
+    late = accept_late(pod_problems(made, run, needs), run.spec.checks)
+    found = api.admitted([problem.in_file(file) for problem in (*own, *late)])
+    assert needs is not None  # else `export-size`, an error
     return plan_job(export_job(made, run, needs), file=file, problems=found, progress=progress)
 
 
