@@ -7,9 +7,9 @@ from typing import Any
 
 from xsft.aliases import ShowLine
 from xsft.api import Loaded, accepted, ask_maxtext, plan
-from xsft.checks.demand import Demand
+from xsft.checks.cluster.demand import Demand
+from xsft.checks.cluster.pod_identity import PodRights
 from xsft.checks.parsed import not_asked
-from xsft.checks.pod_identity import PodRights
 from xsft.effects.cluster import cluster
 from xsft.effects.environments import environments
 from xsft.effects.local.machine import Machine, in_image

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from xsft.checks import Check
+from xsft.checks.subjects import Check
 from xsft.facts import Facts
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from typing import get_type_hints
+
+import pytest
+
 from tests.checks.factory import run_of, spec
-from xsft.checks import check
+from xsft.checks.subjects import FIRST_SHOWN, Check, check_run, subjects
 from xsft.facts import Facts
+from xsft.spec.base import Keys
+from xsft.spec.resolve import Run
 
 
 def test_errors_come_first_and_nothing_twice() -> None:
-    found = check(run_of(spec(train={"steps": 10**6}, image={"ref": "registry/image"}, restarts={"max": 1})), Facts())
+    found = check_run(
+        run_of(spec(train={"steps": 10**6}, image={"ref": "registry/image"}, restarts={"max": 1})), Facts()
+    )
     order = [("error", "warning", "note").index(p.severity) for p in found]
     assert order == sorted(order)
     assert {0, 1, 2} == set(order)
     assert len(found) == len(set(found))
+
+
+def test_every_subject_of_the_list_has_a_check() -> None:
+    shown = [one.__module__.rpartition(".")[2] for one in subjects()]
+    assert shown[: len(FIRST_SHOWN)] == [*FIRST_SHOWN]
+    assert len(shown) == len(set(shown))
+
+
+@pytest.mark.parametrize("subject", subjects(), ids=lambda subject: str(subject.__module__))
+def test_every_subject_takes_the_same_three_values(subject: Check) -> None:
+    """mypy does not see the modules that are found in the folder."""
+    hints = get_type_hints(subject)
+    assert [*hints] == ["run", "keys", "facts", "return"]
+    assert [hints["run"], hints["keys"], hints["facts"]] == [Run, Keys, Facts]

@@ -8,8 +8,8 @@ import pytest
 
 from tests.checks.factory import DROP, GOOD, merged, run_of, spec
 from tests.everything import OTHER
-from xsft.checks import check
 from xsft.checks.overrides import PATHS, applied
+from xsft.checks.subjects import check_run
 from xsft.checks.trainer_keys import FIELD_OF, IDENTITY
 from xsft.facts import Facts
 from xsft.problems import Problem
@@ -29,7 +29,7 @@ def said(keys: dict[str, Any], **changes: Any) -> tuple[Problem, ...]:
 
 
 def ids(workload: WorkloadSpec) -> set[str]:
-    return {p.id for p in check(run_of(workload), Facts())}
+    return {p.id for p in check_run(run_of(workload), Facts())}
 
 
 def test_the_seed_is_the_fields_from_the_first_attempt_on() -> None:
@@ -141,7 +141,7 @@ def test_checks_see_what_an_override_sets() -> None:
 
 
 def _problems(keys: dict[str, Any]) -> tuple[Problem, ...]:
-    return check(run_of(overriding(keys)), Facts())
+    return check_run(run_of(overriding(keys)), Facts())
 
 
 def test_an_override_that_turns_evaluation_on_takes_the_fields_of_the_data() -> None:
@@ -191,4 +191,6 @@ def test_keys_of_a_local_run_may_be_overridden() -> None:
 def test_the_token_is_refused_once() -> None:
     for release in ("0.1.0", "0.2.5"):
         workload = overriding({"hf_access_token": "x"}, image={"maxtext": release})
-        assert [p.id for p in check(run_of(workload), Facts()) if "hf_access_token" in p.where] == ["hf-access-token"]
+        assert [p.id for p in check_run(run_of(workload), Facts()) if "hf_access_token" in p.where] == [
+            "hf-access-token"
+        ]

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from tests.checks.factory import run_of, spec
-from xsft.checks import check
 from xsft.checks.overrides import PATHS
+from xsft.checks.subjects import check_run
 from xsft.checks.values import LARGEST, number
 from xsft.errors import SpecError
 from xsft.facts import Facts
@@ -21,7 +21,7 @@ EXTREMES = (1e308, -1e308, 2**63, -(2**63), math.nan, math.inf, "1e400")
 def test_no_override_is_too_large_to_be_checked(key: str) -> None:
     """`per_device_batch_size: 1.0e+307` times the devices was infinite."""
     for value in EXTREMES:
-        check(run_of(spec(overrides={"maxtext": {key: value}})), Facts())
+        check_run(run_of(spec(overrides={"maxtext": {key: value}})), Facts())
 
 
 def test_a_number_is_finite_and_bounded() -> None:

@@ -14,7 +14,7 @@ from tests.cluster.test_cpu_jobs import mend
 from tests.effects.cluster.test_cluster import planned
 from tests.effects.submit.test_admission import plan
 from tests.fakes.clusters import V6E_256, ClusterApi
-from xsft.checks.controllers import unmanaged_problems
+from xsft.checks.cluster.controllers import unmanaged_problems
 from xsft.effects.cluster.cluster import Cluster as Connected
 from xsft.effects.submit.admission import examine
 from xsft.problems import Problem

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.checks.test_demand import demand
+from tests.checks.cluster.test_demand import demand
 from tests.cluster.api import Cluster
 from tests.cluster.rest import MERGE
 from tests.effects.clusterruns import CHIPS, FLAVOR, Staged
 from tests.fakes.clusters import ClusterApi
 from tests.inprocess import xsft
-from xsft.checks.controllers import controller_problems
+from xsft.checks.cluster.controllers import controller_problems
 from xsft.effects.submit.admission import inspect
 
 pytestmark = pytest.mark.cluster

@@ -10,7 +10,7 @@ import pytest
 from tests.checks.factory import DROP, GOOD, run_of, spec
 from tests.maxtext import Worker, ask
 from xsft.catalog.models import model, names
-from xsft.checks import check
+from xsft.checks.subjects import check_run
 from xsft.facts import Facts
 from xsft.spec.model import WorkloadSpec
 from xsft.trainers.maxtext import trainer_argv
@@ -87,21 +87,21 @@ def passing(workloads: Mapping[str, WorkloadSpec]) -> dict[str, WorkloadSpec]:
     return {
         name: workload
         for name, workload in workloads.items()
-        if not any(p.severity == "error" for p in check(run_of(workload), Facts()))
+        if not any(p.severity == "error" for p in check_run(run_of(workload), Facts()))
     }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refusal_is_maxtexts_too(name: str, answers: dict[str, Any]):
     expected, workload = REFUSED[name]
-    assert expected in {p.id for p in check(run_of(workload), Facts()) if p.severity == "error"}
+    assert expected in {p.id for p in check_run(run_of(workload), Facts()) if p.severity == "error"}
     assert "error" in answers[name], f"MaxText takes it: {expected} refuses too much"
 
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_what_passes_is_taken(name: str, answers: dict[str, Any]):
     subjects = {"maxtext-key-unknown", "override-model-key", "model-unknown", "scan-layers-model"}
-    assert not subjects & {p.id for p in check(run_of(TAKEN[name]), Facts())}
+    assert not subjects & {p.id for p in check_run(run_of(TAKEN[name]), Facts())}
     assert "error" not in answers[name], answers[name].get("error")
 
 

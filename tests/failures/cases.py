@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.checks.cluster.test_admission import CPU_FLAVOR, TPU_FLAVOR, queue, said
+from tests.checks.cluster.test_admission import facts as cluster_facts
+from tests.checks.cluster.test_controllers import QUEUED, deployment
+from tests.checks.cluster.test_namespace_quota import quota
+from tests.checks.cluster.test_node_pools import TAINT, pools, spoilt
+from tests.checks.cluster.test_node_pools import said as nodes_said
+from tests.checks.cluster.test_pod_identity import ANNOTATED, of_nodes, with_rights
+from tests.checks.cluster.test_topology import with_blocks
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, spec
-from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, queue, said
-from tests.checks.test_admission import facts as cluster_facts
-from tests.checks.test_controllers import QUEUED, deployment
 from tests.checks.test_image_contents import OURS
 from tests.checks.test_image_contents import said as image_said
-from tests.checks.test_namespace_quota import quota
-from tests.checks.test_node_pools import TAINT, pools, spoilt
-from tests.checks.test_node_pools import said as nodes_said
-from tests.checks.test_pod_identity import ANNOTATED, of_nodes, with_rights
-from tests.checks.test_topology import with_blocks
 from tests.checks.test_weights import full
 from tests.effects.cluster.test_cluster import NO_ENDPOINTS, sent_to
 from tests.effects.facts.test_checkpoint import CONVERTED, Memory
@@ -27,9 +27,9 @@ from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.gcs import ALL, Bucket, Failure
 from tests.fakes.gcs import serving as serving_bucket
 from tests.submissions import planned, submitter
-from xsft.checks.controllers import unmanaged_problems
+from xsft.checks.cluster.controllers import unmanaged_problems
+from xsft.checks.cluster.pod_identity import PodRights
 from xsft.checks.image import maxtext_differs
-from xsft.checks.pod_identity import PodRights
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.rows import read_rows
 from xsft.effects.facts.tokenizer import tokenizer_problem

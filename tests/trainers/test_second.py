@@ -16,7 +16,7 @@ from tests.launchers.test_second import MODES, document, plan
 from tests.stories import facts_for
 from xsft import targets, training
 from xsft.catalog import releases
-from xsft.checks import check
+from xsft.checks.subjects import check_run
 from xsft.errors import SpecError
 from xsft.importer.build import import_paste
 from xsft.launchers.xpk import xpk_argv
@@ -103,9 +103,9 @@ def test_a_release_that_starts_another_module_is_refused() -> None:
     workload = spec(trainer=DEFAULT_TRAINER)
     facts = facts_for(workload)
     run, _ = resolve(workload, facts)
-    assert "trainer-module" not in {p.id for p in check(run, facts)}
+    assert "trainer-module" not in {p.id for p in check_run(run, facts)}
     moved = replace(run, release=replace(run.release, trainer="maxtext.trainers.post_train.rl.train_rl"))
-    (found,) = (p for p in check(moved, facts) if p.id == "trainer-module")
+    (found,) = (p for p in check_run(moved, facts) if p.id == "trainer-module")
     assert "train_rl" in found.message
 
 

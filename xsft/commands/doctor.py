@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from rich.table import Table
 from rich.text import Text
 
-from xsft.checks.placeneeds import ModeNeed, missing_needs
+from xsft.checks.cluster.placeneeds import ModeNeed, missing_needs
 from xsft.effects.environments import doctor
 from xsft.effects.environments.tools import ToolCheck
 from xsft.effects.runs.placecheck import check_place, place_checks

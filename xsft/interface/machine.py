@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import field
 
-from xsft.checks.placeneeds import ModeNeed
+from xsft.checks.cluster.placeneeds import ModeNeed
 from xsft.effects.environments.tools import ToolCheck
 from xsft.effects.runs.discovery import ClusterView, ProjectView
 from xsft.effects.runs.placeview import QueueQuota

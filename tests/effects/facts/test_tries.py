@@ -8,7 +8,7 @@ import pytest
 
 from tests.checkpoints import small_files
 from tests.checks.factory import DROP, spec
-from xsft.checks import check
+from xsft.checks.subjects import check_run
 from xsft.conversion.record import FILE, ConversionRecord
 from xsft.effects.facts.gather import gather
 from xsft.effects.facts.tries import folder_names
@@ -29,7 +29,7 @@ def _spec(output: Path, **hf: str) -> WorkloadSpec:
 def _seen(workload: WorkloadSpec, output: Path) -> tuple[Run, Facts, set[str]]:
     facts = gather(workload, file=output / "w.yaml", today="20261122")
     run, _ = resolve(workload, facts)
-    ids = {problem.id for problem in check(run, facts) if problem.where.startswith("model.hf")}
+    ids = {problem.id for problem in check_run(run, facts) if problem.where.startswith("model.hf")}
     return run, facts, ids - {"hf-other-weights", "hf-tuned-weights"}
 
 

@@ -8,7 +8,7 @@ from tests.effects.cluster.test_cluster import planned
 from tests.fakes.clusters import ClusterApi
 from tests.faults.world import deny
 from tests.stories import intent_of, spec_of, varied
-from xsft.checks.admission import Unseen
+from xsft.checks.cluster.admission import Unseen
 from xsft.effects.submit.admission import examine
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.planner import make_plan

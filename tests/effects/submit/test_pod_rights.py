@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from google.auth.credentials import AnonymousCredentials
 
-from tests.checks.test_demand import demand
+from tests.checks.cluster.test_demand import demand
 from tests.fakes.loopback import serving_http
-from xsft.checks.pod_identity import PodRights
+from xsft.checks.cluster.pod_identity import PodRights
 from xsft.effects.machine.google_login import google_session
 from xsft.effects.submit.pod_rights import OF_BUCKET, PULL, GoogleIam, connect_iam
 

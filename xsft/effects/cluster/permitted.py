@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from xsft.checks.admission import Unseen
+from xsft.checks.cluster.admission import Unseen
 from xsft.errors import Forbidden
 
 T = TypeVar("T")

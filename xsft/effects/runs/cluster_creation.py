@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 
 from xsft.aliases import ShowLine
-from xsft.checks.admission import Unseen
+from xsft.checks.cluster.admission import Unseen
 from xsft.effects.machine.process import follow, own_environment
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.runs.discovery import list_clusters, this_gcloud

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.checks.admission import Unseen
+from xsft.checks.cluster.admission import Unseen
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.effects.cluster.permitted import unless_forbidden

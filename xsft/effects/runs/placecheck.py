@@ -8,7 +8,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.checks.placeneeds import ModeNeed, place_needs
+from xsft.checks.cluster.placeneeds import ModeNeed, place_needs
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.access import Whereabouts
 from xsft.effects.cluster.cluster import Cluster, connect

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from xsft.checks.admission import Unseen
-from xsft.checks.placeneeds import PlaceFacts
+from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.placeneeds import PlaceFacts
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.machine.parallel import Started, start

@@ -7,8 +7,8 @@ from functools import partial
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.checks.admission import Unseen
-from xsft.checks.controllers import CONTROLLERS, Controller, version_of
+from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.controllers import CONTROLLERS, Controller, version_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.machine.parallel import start

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from xsft.aliases import JsonObject
-from xsft.checks.admission import ClusterFacts, Unseen, admission_problems, read_nodes, shortages_in
-from xsft.checks.cohort_tree import cohort_name
-from xsft.checks.controllers import CONTROLLERS
-from xsft.checks.demand import Demand, demand_of
-from xsft.checks.pod_identity import PodRights, rights_source
-from xsft.checks.quota_in_use import QuotaHolder, quota_holder_of
-from xsft.checks.topology import topology_of
+from xsft.checks.cluster.admission import ClusterFacts, Unseen, admission_problems, read_nodes, shortages_in
+from xsft.checks.cluster.cohort_tree import cohort_name
+from xsft.checks.cluster.controllers import CONTROLLERS
+from xsft.checks.cluster.demand import Demand, demand_of
+from xsft.checks.cluster.pod_identity import PodRights, rights_source
+from xsft.checks.cluster.quota_in_use import QuotaHolder, quota_holder_of
+from xsft.checks.cluster.topology import topology_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.machine.parallel import every, start

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xsft.acceptance import accept_late
-from xsft.checks.admission import ClusterFacts
+from xsft.checks.cluster.admission import ClusterFacts
 from xsft.checks.image_contents import image_problems, unread_with_secret
 from xsft.effects.machine import clock
 from xsft.errors import RunFailed

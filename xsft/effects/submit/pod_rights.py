@@ -16,8 +16,8 @@ from google.oauth2.credentials import Credentials
 from msgspec.structs import replace
 from requests import RequestException
 
-from xsft.checks.demand import Demand
-from xsft.checks.pod_identity import PodRights, is_bound, member_of
+from xsft.checks.cluster.demand import Demand
+from xsft.checks.cluster.pod_identity import PodRights, is_bound, member_of
 from xsft.effects.machine.google_files import may_log_in
 from xsft.effects.machine.google_login import SCOPE, google_credentials, google_session
 from xsft.effects.records.writable import DELETE_PERMISSION, OBJECT_PERMISSIONS

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from xsft.acceptance import accept_late
 from xsft.aliases import JsonObject, ShowLine
-from xsft.checks.admission import ClusterFacts
-from xsft.checks.controllers import unmanaged_problems
+from xsft.checks.cluster.admission import ClusterFacts
+from xsft.checks.cluster.controllers import unmanaged_problems
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.create import Created, Exists, is_refusal
 from xsft.effects.facts.checkpoint import read_checkpoint

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.checks.test_admission import facts, said
+from tests.checks.cluster.test_admission import facts, said
 
 
 def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> tuple[dict[str, Any], ...]:

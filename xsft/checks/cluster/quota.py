@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.cohort_tree import FlavorResource, QuotaNode, cohort_name, most, path_to
-from xsft.checks.demand import TPU, Demand, PodSet, decimal_text
+from xsft.checks.cluster.cohort_tree import FlavorResource, QuotaNode, cohort_name, most, path_to
+from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text
 from xsft.problems import Problem, error
 
 UNBOUNDED = Decimal("Infinity")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, facts, said
-from tests.checks.test_node_pools import pools
+from tests.checks.cluster.test_admission import CPU_FLAVOR, TPU_FLAVOR, facts, said
+from tests.checks.cluster.test_node_pools import pools
 
 BLOCK = "cloud.google.com/gce-topology-block"
 FLAVOR = {"spec": {**TPU_FLAVOR["spec"], "topologyName": "gke"}}

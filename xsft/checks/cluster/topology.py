@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.demand import Demand, PodSet
-from xsft.checks.quota import group_of
+from xsft.checks.cluster.demand import Demand, PodSet
+from xsft.checks.cluster.quota import group_of
 from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows, text
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from xsft.acceptance import late_error, late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.demand import QUEUE_LABEL
+from xsft.checks.cluster.demand import QUEUE_LABEL
 from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from xsft.acceptance import late_error, late_warning
 from xsft.aliases import JsonObject
 from xsft.catalog.tpu import Slice
-from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
-from xsft.checks.quota import hard_taints, tolerates_all
+from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text, quantity
+from xsft.checks.cluster.quota import hard_taints, tolerates_all
 from xsft.problems import Problem
 from xsft.reading.supply import NODE_POOL, SliceUnit, is_ready, shape_of, slice_units
 

@@ -13,9 +13,9 @@ from typing import Literal
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.checks.admission import Unseen
-from xsft.checks.controllers import CONTROLLERS
-from xsft.checks.cpu_quota import POOL, WANTED
+from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.controllers import CONTROLLERS
+from xsft.checks.cluster.cpu_quota import POOL, WANTED
 from xsft.checks.pathways import server_problems
 from xsft.naming import MODES, ModeName, single_controller
 from xsft.reading.lenient import mapping, object_name, rows, text, texts

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from xsft.checks.admission import Unseen
-from xsft.checks.placeneeds import ModeNeed, PlaceFacts, missing_needs, place_needs
+from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.placeneeds import ModeNeed, PlaceFacts, missing_needs, place_needs
 from xsft.spec.place import PathwaysImages, Place
 
 PLACE = Place(

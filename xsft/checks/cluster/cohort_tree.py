@@ -11,7 +11,7 @@ from decimal import Decimal
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.checks.demand import quantity
+from xsft.checks.cluster.demand import quantity
 
 FlavorResource = tuple[str, str]
 """Names of a flavor and of a resource."""

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from xsft.acceptance import late_error, late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.demand import Demand, decimal_text, quantity
+from xsft.checks.cluster.demand import Demand, decimal_text, quantity
 from xsft.problems import Problem
 
 

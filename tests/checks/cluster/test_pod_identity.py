@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.checks.test_demand import demand
-from xsft.checks.pod_identity import PodRights, identity_problems, is_bound, rights_source
+from tests.checks.cluster.test_demand import demand
+from xsft.checks.cluster.pod_identity import PodRights, identity_problems, is_bound, rights_source
 from xsft.problems import Problem
 
 EMAIL = "trainer@my-project.iam.gserviceaccount.com"

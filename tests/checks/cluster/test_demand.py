@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.effects.cluster.test_cluster import planned
 from tests.stories import intent_of, spec_of, varied
-from xsft.checks.demand import Demand, SecretNeed, decimal_text, demand_of, pod_requests, quantity
+from xsft.checks.cluster.demand import Demand, SecretNeed, decimal_text, demand_of, pod_requests, quantity
 
 
 def demand(name: str = "deepseek_ultrachat", **changes: object) -> Demand:

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.cohort_tree import QuotaPath, available, path_to
-from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
-from xsft.checks.quota import Flavor, Group, group_of
+from xsft.checks.cluster.cohort_tree import QuotaPath, available, path_to
+from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text, quantity
+from xsft.checks.cluster.quota import Flavor, Group, group_of
 from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows, text
 from xsft.reading.queue import jobset_name_of, workload_of

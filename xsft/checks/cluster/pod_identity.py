@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from xsft.acceptance import late_error, late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.demand import Demand
+from xsft.checks.cluster.demand import Demand
 from xsft.problems import Problem, note
 from xsft.reading.supply import NODE_POOL
 

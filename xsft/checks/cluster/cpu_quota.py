@@ -14,8 +14,8 @@ from decimal import Decimal
 
 from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.demand import Demand, PodSet, quantity
-from xsft.checks.quota import Group, group_of, quota_problems
+from xsft.checks.cluster.demand import Demand, PodSet, quantity
+from xsft.checks.cluster.quota import Group, group_of, quota_problems
 from xsft.launchers.labels import INSTANCE_TYPE, TPU_NODE
 from xsft.problems import Problem, error
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.checks.test_demand import demand
+from tests.checks.cluster.test_demand import demand
 from tests.cluster.nodes import Slices, nodes
-from xsft.checks.node_pools import node_pool_problems
+from xsft.checks.cluster.node_pools import node_pool_problems
 from xsft.problems import Problem
 
 Json = dict[str, Any]

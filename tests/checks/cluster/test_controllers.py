@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xsft.checks.controllers import controller_problems, unmanaged_problems, version_problems
+from xsft.checks.cluster.controllers import controller_problems, unmanaged_problems, version_problems
 
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}, "creationTimestamp": "2026-11-21T10:00:00Z"}
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.checks.test_demand import demand
+from tests.checks.cluster.test_demand import demand
 from tests.fakes.clusters import V6E_256, cluster_queue
 from tests.replacing import replace
-from xsft.checks.admission import ClusterFacts, Unseen, admission_problems
+from xsft.checks.cluster.admission import ClusterFacts, Unseen, admission_problems
 from xsft.problems import Problem
 
 TPU_FLAVOR = {"spec": {"nodeLabels": V6E_256}}

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.checks.test_admission import facts, queue
-from tests.checks.test_admission import said as of_training
+from tests.checks.cluster.test_admission import facts, queue
+from tests.checks.cluster.test_admission import said as of_training
 from tests.cpujobs import planned
 from xsft.catalog.cpu import GIB
-from xsft.checks.admission import Unseen, admission_problems
-from xsft.checks.demand import Demand, demand_of
+from xsft.checks.cluster.admission import Unseen, admission_problems
+from xsft.checks.cluster.demand import Demand, demand_of
 from xsft.problems import Problem
 
 

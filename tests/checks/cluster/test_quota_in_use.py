@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, facts, queue
-from tests.checks.test_demand import demand
+from tests.checks.cluster.test_admission import CPU_FLAVOR, TPU_FLAVOR, facts, queue
+from tests.checks.cluster.test_demand import demand
 from tests.replacing import replace
-from xsft.checks.admission import ClusterFacts, Unseen, admission_problems, shortages_in
-from xsft.checks.quota_in_use import quota_holder_of
+from xsft.checks.cluster.admission import ClusterFacts, Unseen, admission_problems, shortages_in
+from xsft.checks.cluster.quota_in_use import quota_holder_of
 from xsft.problems import Problem
 
 FLAVOR, CHIPS = "2xv6e-256", "google.com/tpu"

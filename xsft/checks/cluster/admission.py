@@ -12,15 +12,15 @@ from msgspec import Struct
 
 from xsft.acceptance import late_warning
 from xsft.aliases import JsonObject
-from xsft.checks.controllers import controller_problems, version_problems
-from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
-from xsft.checks.demand import Demand, SecretNeed
-from xsft.checks.namespace_quota import namespace_quota_problems
-from xsft.checks.node_pools import node_pool_problems
-from xsft.checks.pod_identity import PodRights, identity_problems
-from xsft.checks.quota import quota_problems
-from xsft.checks.quota_in_use import QuotaHolder, QuotaState, Shortage, in_use_problems, shortages
-from xsft.checks.topology import topology_problems
+from xsft.checks.cluster.controllers import controller_problems, version_problems
+from xsft.checks.cluster.cpu_quota import cpu_quota_problems, node_problems
+from xsft.checks.cluster.demand import Demand, SecretNeed
+from xsft.checks.cluster.namespace_quota import namespace_quota_problems
+from xsft.checks.cluster.node_pools import node_pool_problems
+from xsft.checks.cluster.pod_identity import PodRights, identity_problems
+from xsft.checks.cluster.quota import quota_problems
+from xsft.checks.cluster.quota_in_use import QuotaHolder, QuotaState, Shortage, in_use_problems, shortages
+from xsft.checks.cluster.topology import topology_problems
 from xsft.problems import Problem, error, namespace_missing, note
 
 

@@ -1,0 +1,45 @@
+"""The subjects of checks: every module of this folder that has a function `check`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from xsft.checks.overrides import applied
+from xsft.facts import Facts
+from xsft.problems import Problem
+from xsft.spec.base import Keys
+from xsft.spec.resolve import Run
+from xsft.trainers.trainer import trainer_of
+
+Check = Callable[[Run, Keys, Facts], Iterable[Problem]]
+
+FIRST_SHOWN = (
+    "trainer_keys", "key_values", "unsupported", "model", "special_tokens", "packaged", "data", "rows",
+    "hub_data", "splits", "template", "schedule", "learning_rate", "startup", "resumption", "shares", "lora",
+    "adapters", "mesh", "attention", "memory", "names", "place", "image", "pathways", "environment",
+    "secrets", "restarts", "conversion", "checkpoint", "weights", "serving",
+)  # fmt: skip
+"""Modules whose problems are shown first, in this order; the problems of other modules follow, by the module's name."""
+
+
+def check_run(run: Run, facts: Facts) -> tuple[Problem, ...]:
+    """Return the problems of all subjects, errors first, each once."""
+    keys = trainer_of(run).trainer_keys(run)
+    whole = applied(run)
+    found = (whole.named(problem) for subject in subjects() for problem in subject(whole.run, keys, facts))
+    return tuple(sorted(dict.fromkeys((*whole.problems, *found)), key=lambda p: _ORDER[p.severity]))
+
+
+@cache
+def subjects() -> tuple[Check, ...]:
+    """Return `check` of every module of this folder that has one."""
+    names = {file.stem for file in Path(__file__).parent.glob("[a-z]*.py")}
+    modules = (import_module(f"{__package__}.{name}") for name in (*FIRST_SHOWN, *sorted(names - {*FIRST_SHOWN})))
+    return tuple(cast("Check", module.check) for module in modules if hasattr(module, "check"))
+
+
+_ORDER = {"error": 0, "warning": 1, "note": 2}
