@@ -119,6 +119,7 @@ bench: environments
 	$(BIN)/python -m tests.bench.bench_check
 	$(BIN)/python -m tests.bench.bench_submit
 	$(BIN)/python -m tests.bench.bench_status
+	$(BIN)/python -m tests.bench.bench_status --runs 20
 	$(BIN)/python -m tests.bench.bench_image
 
 # make image push [PLACE=main | REGISTRY=us-docker.pkg.dev/my-project/xsft] [IMAGE=post_training]
