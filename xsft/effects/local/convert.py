@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,9 +24,9 @@ from xsft.conversion.progress import BytesDone, ConversionEvent, conversion_even
 from xsft.conversion.record import FILE, SPEC_KEY, ConversionRecord
 from xsft.effects.facts.tries import OWN
 from xsft.effects.local.folder import RunFolder
-from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.local.namespace import refuse_where_harmful
+from xsft.effects.local.program import ProgramEnd, follow_program
 from xsft.effects.local.stage_record import (
     StageRun,
     begun,
@@ -38,7 +37,6 @@ from xsft.effects.local.stage_record import (
     usable,
     with_end,
 )
-from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
@@ -46,15 +44,12 @@ from xsft.effects.machine.memory import memory_bytes
 from xsft.effects.machine.parallel import repeating
 from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.records.records import record_store
 from xsft.errors import AlreadyRunning, EnvironmentMissing
 from xsft.problems import Problem, errors_in, warning
 from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.result_record import to_json
-from xsft.trainers.explain import reason
 
-TAIL_LINES = 2000
 LOOK_EVERY_S = 0.5
 """Seconds between checks of the bytes written."""
 
@@ -150,9 +145,7 @@ def _converted(conversion: Conversion, plan: ConversionPlan) -> ConversionResult
     machine = conversion.machine()
     contained = machine.contain()
     refuse_where_harmful(contained)
-    record = begun(before, plan.argv, folder=run.folder, machine=machine)
-    _save(record, plan)
-    record_store(machine.env).index(record, str(run.folder.record))
+    record = begun(before, plan.argv, folder=run.folder, machine=machine, save=partial(_save, plan=plan))
     end = _try_conversion(_Try(asked=conversion, plan=plan, machine=machine, record=record))
     return ConversionResult(
         action="created" if len(record.attempts) == 1 else "attempt",
@@ -184,34 +177,26 @@ def _try_conversion(one: _Try) -> _End:
     """Run one try. Its outcome is recorded in both records, however it ends."""
 
     def work() -> _End:
-        tail: deque[str] = deque(maxlen=TAIL_LINES)
-        status = _run_converter(one, tail)
-        return _save_conversion(one, _judge_conversion(one, status, tail), status)
+        converter = _run_converter(one)
+        return _save_conversion(one, _judge_conversion(one, converter), converter.status)
 
     return run_recorded(
         work, record=lambda outcome, why: _save_conversion(one, _End(outcome=outcome, reason=why), status=None)
     )
 
 
-def _run_converter(one: _Try, tail: deque[str]) -> int:
-    """Return the exit status of the converter; its last lines are added to `tail`."""
-
+def _run_converter(one: _Try) -> ProgramEnd:
     def on_line(line: str) -> None:
-        tail.append(line)
         event = conversion_event(line)
         if event is not None:
             one.asked.on_event(event)
 
-    began, last, contained = clock.monotonic(), one.record.last, one.machine.contain()
+    last, contained = one.record.last, one.machine.contain()
     with scratch_folder("convert") as scratch, repeating(partial(_tell_bytes, one), every_s=LOOK_EVERY_S):
         online = not one.plan.inputs.source.is_folder
         env = {**program_environment(one.machine, scratch, online=online), "JAX_PLATFORMS": "cpu"}
         argv = (*contained.prefix, *last.argv)
-        status = follow(argv, env=env, log=Path(last.log), on_line=on_line)
-    status = true_status(status, tuple(tail))
-    if killed := signal_text(status, since=began):
-        tail.append(f"RuntimeError: {killed}")
-    return status
+        return follow_program(argv, name="to_maxtext", env=env, log=Path(last.log), on_line=on_line)
 
 
 def _tell_bytes(one: _Try) -> None:
@@ -249,18 +234,17 @@ def _folder_size(directory: Path) -> int:
     return total
 
 
-def _judge_conversion(one: _Try, status: int, tail: Iterable[str]) -> _End:
+def _judge_conversion(one: _Try, converter: ProgramEnd) -> _End:
     """Return the outcome, by the files that exist: the exit status proves neither success nor failure."""
-    plan, after = one.plan, one.asked.look()
-    why = reason(tuple(tail)) or f"to_maxtext ended with exit status {status}"
+    plan, after, why = one.plan, one.asked.look(), converter.why
     if after.digest != plan.digest:
         return _End(outcome="failed", reason=f"{plan.inputs.source.repo} changed while it was converted")
     if after.whole != plan.checkpoint:
         lacking = f"{why}, and {plan.checkpoint} is not the requested checkpoint: {after.why_not or 'not found'}"
-        return _End(outcome="failed", reason=why if status else lacking)
+        return _End(outcome="failed", reason=why if converter.status else lacking)
     message = f"The checkpoint is complete; afterwards {why}."
     warned = warning("failed-after-save", "model.hf", message, "Use the checkpoint; no second conversion is needed.")
-    return _End(outcome="completed", warnings=(warned,) if status else ())
+    return _End(outcome="completed", warnings=(warned,) if converter.status else ())
 
 
 def _save_conversion(one: _Try, end: _End, status: int | None) -> _End:

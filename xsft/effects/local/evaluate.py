@@ -7,8 +7,8 @@ interrupted attempt keeps its folder, and the next one gets another.
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from msgspec import Struct, to_builtins
 
 from xsft.catalog.releases import DEFAULT
 from xsft.effects.local.folder import RunFolder
-from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import Machine, compiled_folder, program_environment
 from xsft.effects.local.namespace import refuse_where_harmful
+from xsft.effects.local.program import follow_program
 from xsft.effects.local.stage_record import (
     StageRun,
     begun,
@@ -30,7 +30,6 @@ from xsft.effects.local.stage_record import (
     with_end,
 )
 from xsft.effects.local.stop import is_held
-from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
@@ -38,7 +37,6 @@ from xsft.effects.machine.memory import memory_bytes
 from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.regular import read_bytes
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.evaluation.inputs import SPEC_KEY
 from xsft.evaluation.plan import FILE, EvaluationPlan
@@ -60,12 +58,10 @@ from xsft.pod.sent import sent_argv
 from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.stage import StageAction, StageEnd, StageFound
-from xsft.trainers.explain import reason
 
 MARK = "xsft evaluate: "
 """Start of the program's own lines."""
 FAILED = f"{MARK}failed: "
-TAIL_LINES = 2000
 MEMORY_FACTOR = 1.2
 """Memory relative to the size of the weights' files: arrays and activations of one set of weights at a time."""
 PROCESS_BYTES = 1 << 30
@@ -170,12 +166,10 @@ def refuse_small_memory(weights: Path) -> None:
 def _measured(request: LocalEvaluation, folder: RunFolder) -> StageEnd:
     plan, machine = request.plan, request.machine()
     directory = Path(next_attempt(plan.directory, taken=tuple(map(str, _attempts_of(plan)))))
-    program = command(machine, job=Path("JOB"), answer=Path("ANSWER"))[len(machine.contain().prefix) :]
+    program = ("python3", "-I", "-m", PROGRAM, "JOB", "ANSWER")  # without the text that is sent
     before = stage_record(stage_run(plan))
-    record = begun(before, program, folder=folder, machine=machine)
     private_folder(directory)
-    save_record(record, folder)
-    record_store(machine.env).index(record, str(folder.record))
+    record = begun(before, program, folder=folder, machine=machine, save=partial(save_record, folder=folder))
     action: StageAction = "created" if len(record.attempts) == 1 else "attempt"
 
     def work() -> StageEnd:
@@ -272,25 +266,22 @@ def measure(
     """Run the program to its end; its output goes to `log`, its own lines to `progress`. `online`: whether the run
     reads anything but files. Raises Refused and EnvironmentMissing if it cannot start."""
     refuse_where_harmful(machine.contain())
-    tail, began = deque[str](maxlen=TAIL_LINES), clock.monotonic()
+    failures: list[str] = []
 
     def on_line(line: str) -> None:
-        tail.append(line)
         if line.startswith(MARK):
             progress(line.removeprefix(MARK))
+        if line.startswith(FAILED):
+            failures.append(line.removeprefix(FAILED))
 
     with scratch_folder("evaluate") as scratch:
         question, answer = scratch / "job.json", scratch / "answer.json"
         question.write_text(json.dumps(job), encoding="utf-8")
         own = {"JAX_COMPILATION_CACHE_DIR": str(compiled_folder(machine)), "JAX_PLATFORMS": "cpu"}
         env = {**program_environment(machine, scratch, online=online), **own}
-        status = follow(
-            command(machine, job=question, answer=answer), env=env, log=log or scratch / "log", on_line=on_line
-        )
-        status = true_status(status, tuple(tail))
+        argv, log = command(machine, job=question, answer=answer), log or scratch / "log"
+        end = follow_program(argv, name="it", env=env, log=log, on_line=on_line)
         found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
     if "models" in found:
-        return Measuring(measured=measurement_of(found), status=status)
-    failed = next((line.removeprefix(FAILED) for line in reversed(tail) if line.startswith(FAILED)), None)
-    why = failed or signal_text(status, since=began) or reason(tuple(tail))
-    return Measuring(measured=None, status=status, why=why or f"it ended with exit status {status}")
+        return Measuring(measured=measurement_of(found), status=end.status)
+    return Measuring(measured=None, status=end.status, why=failures[-1] if failures else end.why)

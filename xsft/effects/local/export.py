@@ -7,8 +7,8 @@ interrupted attempt keeps its folder, and the next one gets another.
 from __future__ import annotations
 
 import shutil
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.exported import sizes_in
 from xsft.effects.local.export_verify import verify, verify_logits, with_logits
-from xsft.effects.local.export_work import ExportShop, ask_worker, reads_bucket, run
+from xsft.effects.local.export_work import ExportShop, ask_worker, environment, reads_bucket
 from xsft.effects.local.folder import RunFolder
-from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import refuse_where_harmful
+from xsft.effects.local.program import follow_program
 from xsft.effects.local.stage_record import (
     StageRun,
     begun,
@@ -42,7 +42,6 @@ from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.memory import memory_bytes
 from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.export.plan import ExportPlan
 from xsft.export.record import FILE, SPEC_KEY, ExportRecord
@@ -51,10 +50,8 @@ from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.result_record import to_json
 from xsft.stages.stage import StageEnd, StageFound, stage_action
-from xsft.trainers.explain import reason
 from xsft.trainers.export import TOKENIZER, tokenizer_job
 
-TAIL_LINES = 2000
 NO_ADAPTERS = "the engine reads no adapters"
 PROCESS_BYTES = 2**30
 """Bytes of Python, JAX and MaxText without any weights."""
@@ -172,10 +169,8 @@ def _exported(plan: ExportPlan, work: ExportWork) -> ExportResult:
     run, machine = stage_run(plan), work.machine()
     before = stage_record(run)
     refuse_where_harmful(machine.contain())
-    record = begun(before, plan.argv, folder=run.folder, machine=machine)
     Path(plan.directory).mkdir(parents=True, exist_ok=True)
-    _save(record, plan)
-    record_store(machine.env).index(record, str(run.folder.record))
+    record = begun(before, plan.argv, folder=run.folder, machine=machine, save=partial(_save, plan=plan))
     with scratch_folder("export") as scratch:
         logs = Path(plan.directory) / "xsft"
         shop = ExportShop(machine=machine, scratch=scratch, logs=logs, grace_s=work.grace_s)
@@ -229,14 +224,10 @@ def _export_and_verify(one: _ExportAttempt) -> _ExportEnd:
 
 def _write_folder(one: _ExportAttempt) -> str:
     """Run MaxText's exporter; return why it failed, or nothing."""
-    last, began = one.record.last, clock.monotonic()
-    tail: deque[str] = deque(maxlen=TAIL_LINES)
-    shop = replace(one.shop, on_line=tail.append)
-    status = true_status(run(last.argv, shop, log=Path(last.log), online=_is_online(one.plan)), tuple(tail))
-    if status == 0:
-        return ""
-    killed = signal_text(status, since=began)
-    return killed or reason(tuple(tail)) or f"to_huggingface ended with exit status {status}"
+    last, shop = one.record.last, one.shop
+    argv, env = (*shop.machine.contain().prefix, *last.argv), environment(shop, online=_is_online(one.plan))
+    end = follow_program(argv, name="to_huggingface", env=env, log=Path(last.log), grace_s=shop.grace_s)
+    return end.why if end.status else ""
 
 
 def _is_online(plan: ExportPlan) -> bool:

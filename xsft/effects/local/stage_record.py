@@ -15,6 +15,7 @@ from xsft.effects.local.machine import Machine
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.regular import read_text
 from xsft.effects.machine.signals import as_ctrl_c
+from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.records.document import to_json
 from xsft.records.model import Attempt, Outcome, Record
@@ -76,8 +77,12 @@ def read_stage(folder: RunFolder, *, key: str) -> Record | None:
     )
 
 
-def begun(record: Record, argv: tuple[str, ...], *, folder: RunFolder, machine: Machine) -> Record:
-    """Return the record with the attempt that begins now: `argv` with the machine's Python, and its own log file."""
+def begun(
+    record: Record, argv: tuple[str, ...], *, folder: RunFolder, machine: Machine, save: Callable[[Record], None]
+) -> Record:
+    """Return the record with the attempt that begins now: `argv` with the machine's Python, and its own log file. It is
+    saved, and added to the index of runs.
+    """
     number = 1 + max((one.number for one in record.attempts), default=0)
     attempt = Attempt(
         number=number,
@@ -87,7 +92,10 @@ def begun(record: Record, argv: tuple[str, ...], *, folder: RunFolder, machine: 
         spec_digest=record.spec_digest,
         private_pids=machine.contain().private,
     )
-    return replace(record, attempts=(*record.attempts, attempt))
+    record = replace(record, attempts=(*record.attempts, attempt))
+    save(record)
+    record_store(machine.env).index(record, str(folder.record))
+    return record
 
 
 def with_end(record: Record, *, outcome: Outcome, reason: str | None, status: int | None, at: str) -> Record:

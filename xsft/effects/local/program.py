@@ -1,0 +1,44 @@
+"""Runs a program of MaxText's environment to its end, and says why it failed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from xsft.effects.local.killed import signal_text, true_status
+from xsft.effects.local.trainer_process import GRACE_S, follow
+from xsft.effects.machine import clock
+from xsft.trainers.explain import reason
+
+TAIL_LINES = 2000
+
+
+class ProgramEnd(Struct, frozen=True, kw_only=True):
+    status: int
+    """Exit status, 128 + n for signal n."""
+    why: str
+    """Why it failed: the signal or its last exception, else the exit status."""
+
+
+def follow_program(
+    argv: Sequence[str],
+    *,
+    name: str,
+    env: Mapping[str, str],
+    log: Path,
+    on_line: Callable[[str], None] = lambda _line: None,
+    grace_s: float = GRACE_S,
+) -> ProgramEnd:
+    """Run it as `trainer_process.follow` does. `name`: what the reason calls it."""
+    tail, began = deque[str](maxlen=TAIL_LINES), clock.monotonic()
+
+    def keep(line: str) -> None:
+        tail.append(line)
+        on_line(line)
+
+    status = true_status(follow(tuple(argv), env=env, log=log, on_line=keep, grace_s=grace_s), tuple(tail))
+    why = signal_text(status, since=began) or reason(tuple(tail)) or f"{name} ended with exit status {status}"
+    return ProgramEnd(status=status, why=why)
