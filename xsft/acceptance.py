@@ -92,7 +92,7 @@ def _not_accepted(problem: Problem) -> Problem:
     why = (
         "a thing that the run needs does not exist yet"
         if problem.kind in ("absent", "unmade")
-        else "it is an error, and only warnings can be accepted"
+        else "it is none of the errors that can be (docs/checks.md)"
     )
     message = f"{problem.id} cannot be accepted: {why}."
     return warning("checks-not-accepted", f"checks.{problem.id}", message, f"Remove this line. {problem.fix}".strip())
