@@ -3,12 +3,14 @@ tests/commands/test_wait.py."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.commands.test_status import SILENT
 from tests.observations import NOW, Read, local, observed, said
+from xsft.actions.runs import waiting
 from xsft.actions.runs.waiting import (
     Clock,
     Waited,
@@ -165,6 +167,18 @@ def test_the_last_pause_ends_with_the_time() -> None:
     waited = played.wait(timeout_s=25)
     assert (waited.outcome, waited.seconds) == ("timeout", 25)
     assert played.pauses == [10, 10, 5]
+
+
+def test_each_look_and_pause_has_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float | None] = []
+
+    def in_time(act: Callable[[], object], left_s: float | None) -> object:
+        left.append(left_s)
+        return act()
+
+    monkeypatch.setattr(waiting, "in_time", in_time)
+    assert Played(at("training", 5)).wait(timeout_s=21).seconds == 21
+    assert left == [21, 21, 11, 11, 1, 1, 0]
 
 
 def test_the_time_counts_from_when_the_wait_began() -> None:

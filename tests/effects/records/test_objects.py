@@ -56,8 +56,8 @@ def place(request: pytest.FixtureRequest, bucket: Bucket, tmp_path: Path) -> tup
 
 def test_the_first_one_writes_and_nothing_is_overwritten(place: tuple[Objects, str]) -> None:
     objects, root = place
-    assert objects.create(f"{root}/a/b/c.json", b"first")
-    assert not objects.create(f"{root}/a/b/c.json", b"second")
+    assert objects.create(f"{root}/a/b/c.json", b"first") is True
+    assert objects.create(f"{root}/a/b/c.json", b"second") is False
     assert objects.read(f"{root}/a/b/c.json", limit=99) == b"first"
     assert objects.read(f"{root}/a/b/c.json", limit=2) == b"fi"
     assert objects.read(f"{root}/a/b/none", limit=9) is None
@@ -89,8 +89,9 @@ def test_of_more_names_than_are_read_none_is_returned(place: tuple[Objects, str]
         if name == "2":
             assert storage.names(f"{root}/a") == ("1", "2")
         if name == "3/4":
-            with pytest.raises(Unreachable, match="more than 2 entries"):
+            with pytest.raises(Unreachable, match="more than 2 entries") as caught:
                 storage.names(f"{root}/a")
+            assert caught.value.fix.startswith("Check that it is a run's folder")
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
@@ -178,8 +179,8 @@ def _no_links(*_: object) -> None:
 
 def test_a_file_system_without_links_will_do(tmp_path: Path) -> None:
     objects = LocalObjects(link=_no_links)
-    assert objects.create(str(tmp_path / "a"), b"first")
-    assert not objects.create(str(tmp_path / "a"), b"second")
+    assert objects.create(str(tmp_path / "a"), b"first") is True
+    assert objects.create(str(tmp_path / "a"), b"second") is False
     assert (tmp_path / "a").read_bytes() == b"first"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
@@ -196,6 +197,27 @@ def test_a_disk_that_is_full_without_links_leaves_nothing(tmp_path: Path) -> Non
     with pytest.raises(EnvironmentMissing, match="the disk is full"):
         LocalObjects(write=full, link=_no_links).create(str(tmp_path / "a"), b"content")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_vanishes_while_the_disk_is_full_is_no_other_error(tmp_path: Path) -> None:
+    def full(fd: int, content: bytes) -> int:
+        if not (tmp_path / "a").exists():  # the hidden file, which cannot be linked
+            return os.write(fd, content)
+        (tmp_path / "a").unlink()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(EnvironmentMissing, match="the disk is full"):
+        LocalObjects(write=full, link=_no_links).create(str(tmp_path / "a"), b"content")
+
+
+def test_content_and_name_of_a_file_are_on_the_disk_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that loses power afterwards has the record."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    LocalObjects().create(str(tmp_path / "a"), b"content")
+    assert synced == [(tmp_path / "a").stat().st_ino, tmp_path.stat().st_ino]
 
 
 def test_a_link_that_fails_for_another_reason_writes_nothing(tmp_path: Path) -> None:
@@ -222,6 +244,8 @@ def test_the_newest_checkpoint_is_the_one_that_is_complete(place: tuple[Objects,
     whole = "commit_success.txt" if root.startswith("gs://") else "_CHECKPOINT_METADATA"
     for name in (f"5/{whole}", f"10/{whole}", f"9/{whole}", "20/part", f"30.tmp/{whole}", "40"):
         objects.create(f"{root}/run/checkpoints/{name}", b"")
+    objects.create(f"{root}/early/checkpoints/5/{whole}", b"")
+    assert latest_step(objects, output=root, run_name="early") == 5
     for output in (root, f"{root}/"):
         assert latest_step(objects, output=output, run_name="run") == 10
     assert latest_step(objects, output=root, run_name="other") is None
@@ -230,7 +254,11 @@ def test_the_newest_checkpoint_is_the_one_that_is_complete(place: tuple[Objects,
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize(
     ("ask", "method"),
-    [(lambda o: o.create("gs://my-bucket/a", b"x"), "POST"), (lambda o: o.names("gs://my-bucket"), "GET")],
+    [
+        (lambda o: o.create("gs://my-bucket/a", b"x"), "POST"),
+        (lambda o: o.create_from("gs://my-bucket/a", Path(os.devnull)), "POST"),
+        (lambda o: o.names("gs://my-bucket"), "GET"),
+    ],
 )
 def test_a_busy_bucket_is_asked_again_and_not_for_ever(
     ask: Callable[[GcsObjects], object], method: str, status: int, bucket: Bucket
@@ -271,7 +299,8 @@ def test_a_bucket_that_does_not_exist_cannot_be_written(bucket: Bucket) -> None:
     with pytest.raises(EnvironmentMissing, match="the bucket other-bucket does not exist") as caught:
         remote(bucket).create("gs://other-bucket/a", b"x")
     assert "gcloud storage buckets create gs://other-bucket" in caught.value.fix
-    assert remote(bucket).settings("other-bucket") == BucketSettings()
+    nothing = BucketSettings(location="", retention_s=0, requester_pays=False, deleted_after={})
+    assert remote(bucket).settings("other-bucket") == nothing
     assert remote(bucket).read("gs://other-bucket/a", limit=9) is None
 
 
@@ -306,6 +335,7 @@ ASKED: dict[str, tuple[Callable[[GcsObjects, GcsStorage], object], dict[str, obj
         lambda _, s: s.read("gs://b/a", limit=4, start=5),
         {"start": 5, "end": 8, "checksum": None, **ONCE},
     ),
+    "read among objects": (lambda o, _: o.read("gs://b/a", limit=4), {"start": 0, "end": 3, "checksum": None, **ONCE}),
     "names": (lambda _, s: s.names("gs://b/a"), {"delimiter": "/", **LISTED}),
     "names of a bucket": (lambda _, s: s.names("gs://b"), {"delimiter": "/", **LISTED, "prefix": ""}),
     "written": (lambda o, _: o.written("gs://b/a"), {"delimiter": "/", **LISTED}),

@@ -130,6 +130,15 @@ def test_two_words_about_one_attempt_are_both_kept(place: tuple[RecordStore, str
     assert names == ("attempt-1.created.cccccccccccccccc.json", "attempt-1.created.json", "attempt-1.json")
 
 
+def test_the_same_word_of_nobody_in_particular_is_kept_once(place: tuple[RecordStore, str]) -> None:
+    records, output = place
+    ref = begun(records, intent(output))
+    for _ in range(2):
+        records.finish(ref, replace(CREATED, submitter=""))
+    names = records.objects_at(output).names(f"{output}/a-run/xsft")
+    assert names == ("attempt-1.created.json", "attempt-1.json")
+
+
 def test_attempts_come_in_order_each_with_its_own_spec(place: tuple[RecordStore, str]) -> None:
     records, output = place
     for number in (2, 10, 1):
@@ -208,8 +217,9 @@ def test_known_fields_of_a_newer_record_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../other", "a/b", "", ".", "..", "a\0b"])
 def test_a_name_that_is_no_run_name_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         store(tmp_path, LocalObjects()).read_run(str(tmp_path), name)
+    assert caught.value.fix == "A run needs an output and a name of letters, digits, dots, dashes and underscores."
 
 
 def test_local_runs_are_read_by_the_same_function(tmp_path: Path) -> None:
