@@ -12,9 +12,7 @@ import pytest
 from tests.documents import read_document
 from tests.test_cli import GOOD
 from xsft.cli import main
-from xsft.commands.verbs import VERBS, parser
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.interface.documents import DOCUMENTS, published
 
 XSFT = Path(__file__).parents[2] / "xsft"
 
@@ -131,20 +129,6 @@ def test_an_error_is_the_verbs_document(said: Said, arguments: tuple[str, ...]) 
     status, document = said(*arguments)
     read_document("error", document)
     assert (status, document["exit_status"], document["schema"]) == (2, 2, f"xsft.{arguments[0]}/1")
-
-
-def test_every_verb_with_json_has_a_document() -> None:
-    (verbs,) = (a.choices for a in parser()._actions if isinstance(a.choices, dict))
-    assert set(verbs) == set(VERBS)
-    with_json = {name for name, sub in verbs.items() if "--json" in sub.format_help()}
-    assert with_json == {name.partition("-")[0] for name in DOCUMENTS} - {"error", "evaluation"}
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_published_schema_forbids_no_further_field(name: str) -> None:
-    text = json.dumps(published(name))
-    assert '"additionalProperties": false' not in text
-    assert f"xsft.{name}/1" in text or name == "error"
 
 
 def test_documents_are_written_in_two_places_only() -> None:

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 import pytest
 
-from xsft.actions import new_file
 from xsft.catalog import models
 from xsft.cli import main
 from xsft.commands import init
@@ -64,21 +62,6 @@ def test_a_dash_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == ""
 
 
-def test_outside_a_checkout_the_schema_is_the_installed_one(tmp_path: Path) -> None:
-    address = _address(init.workload_text("mcjax", folder=tmp_path))
-    assert Path(unquote(urlparse(address).path)) == new_file.SCHEMA
-    assert json.loads(new_file.SCHEMA.read_text())["title"] == "xsft workload"
-
-
-@pytest.mark.parametrize("below", ["workloads", ".", "workloads/team/a"])
-def test_inside_a_checkout_the_schema_is_relative(below: str) -> None:
-    folder = new_file.SCHEMA.parents[2] / below
-    address = _address(init.workload_text("mcjax", folder=folder))
-    assert address.startswith(".")
-    assert Path(f"{folder}/{address}").resolve() == new_file.SCHEMA
-    assert address.count("../") == len(Path(below).parts)
-
-
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("precious")
@@ -108,11 +91,6 @@ def test_a_missing_folder_is_named_with_its_remedy(tmp_path: Path, capsys: pytes
 def test_local_has_no_mode(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("init", "-", "--local", "--mode", "pathways")) == 2
     assert "not allowed with argument --local" in capsys.readouterr().err
-
-
-def _address(text: str) -> str:
-    first = text.splitlines()[0]
-    return first.removeprefix("# yaml-language-server: $schema=")
 
 
 @pytest.mark.parametrize("variant", ["mcjax", "pathways"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.states.moments import earliest, latest, moment, seconds_between, with_z
+from xsft.states.moments import before, earliest, latest, moment, seconds_between, with_z
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,10 @@ def test_the_earliest_and_the_latest_of_those_that_are_times() -> None:
     assert earliest(*times) == "2026-11-21T12:30:00+02:00"
     assert latest(*times) == "2026-11-21T11:00:00Z"
     assert earliest(None, "soon") is latest() is None
+
+
+def test_since_is_before_now() -> None:
+    assert before("2026-11-21T12:00:00+00:00", 600) == "2026-11-21T11:50:00Z"
+    assert before("2026-11-21T12:00:00+00:00", 1e11) == "0001-01-01T00:00:00Z"
+    with pytest.raises(ValueError, match="not a valid time"):
+        before("now", 1)

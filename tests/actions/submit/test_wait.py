@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.actions.runs.test_explain import FAILED, pod
+from tests.actions.runs.test_explain import log as log_of
 from tests.actions.runs.test_waiting import DEAF, EMPTY, Played, at, state_told
-from tests.commands.test_why import FAILED, pod
-from tests.commands.test_why import log as log_of
 from tests.documents import read_document
 from tests.observations import NOW, Read
 from tests.observations import said as said_of

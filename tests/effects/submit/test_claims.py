@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.commands.test_checkpoint_convert import PLAN
+from tests.actions.weights.test_convert import PLAN
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.effects.submit.claims import ConversionClaim, claim_path, read_claim, take_claim, under_claim

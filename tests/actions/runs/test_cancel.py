@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.commands.test_status import SILENT
+from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued
+from tests.replacing import replace
+from xsft.actions.runs.cancel import Cancelled, CancelWorld, cancelled
+from xsft.effects.cluster.delete import Deleted
+from xsft.errors import Refused, Unreachable, UsageError, XsftError
+from xsft.problems import Problem
+from xsft.run_query import RunQuery
+from xsft.states.folding import RowFilter
+from xsft.states.losing import SavedSteps
+from xsft.states.model import Observation, Recorded, RunObject, Status, Unread
+
+AT_100 = SavedSteps(step=100)
+RUNS_HERE = local("tiny", record=Recorded(outcome="running", started_at=NOW, alive=True))
+
+
+@dataclass
+class Told:
+    """The requests for deletion that were made."""
+
+    found: Read
+    answer: bool | None = None
+    outcome: Deleted = "deleted"
+    provable: bool = True
+    failing: Problem | None = None
+    checkpoints: SavedSteps = AT_100
+    deleted: list[tuple[str, str, str]] = field(default_factory=list)
+    recorded: list[str] = field(default_factory=list)
+    interrupted: list[str] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
+    looked: list[str] = field(default_factory=list)
+    """Runs whose checkpoints were asked for."""
+
+    def delete(self, seen: Observation, there: RunObject) -> Deleted:
+        assert there.uid, "never without a UID"
+        self.deleted.append((there.namespace, there.name, there.uid))
+        return self.outcome
+
+    def record(self, seen: Observation, there: RunObject) -> tuple[Problem, ...]:
+        self.recorded.append(there.uid)
+        return (self.failing,) if self.failing else ()
+
+    def stop_local(self, seen: Observation) -> bool:
+        self.interrupted.append(seen.output or seen.run_name)
+        return self.provable
+
+    def saved(self, seen: Observation) -> SavedSteps:
+        self.looked.append(seen.run_name)
+        return self.checkpoints
+
+    def ask(self, question: str) -> bool:
+        self.questions.append(question)
+        return bool(self.answer)
+
+    @property
+    def world(self) -> CancelWorld:
+        query = RunQuery(read=lambda: self.found, classify=state, wanted=RowFilter(everything=True), now=lambda: NOW)
+        return CancelWorld(
+            query=query,
+            delete=self.delete,
+            stop_local=self.stop_local,
+            record=self.record,
+            saved=self.saved,
+            confirm=None if self.answer is None else self.ask,
+        )
+
+    def cancel(self, name: str) -> Cancelled:
+        return cancelled(name, world=self.world, agree=lambda _about: None)
+
+
+def state(seen: Observation, *, now: str) -> Status:
+    return Status(state="unknown") if seen.unread else judged(seen, now=now)
+
+
+STORY = (
+    observed("gemma"),
+    observed("gemma-long"),
+    queued("next"),
+    finished("old", at="2026-11-20T00:00:00Z"),
+    RUNS_HERE,
+)
+
+
+def test_a_run_that_waits_has_nothing_to_lose() -> None:
+    told = Told(Read(STORY))
+    assert told.cancel("next").action == "cancelled"
+    assert told.looked == [], "one that waits has nothing to lose"
+    assert told.deleted == [("default", "next", "uid-next")]
+
+
+DELETING = observed("leaving", jobset=jobset("leaving", deleting_at="2026-11-21T11:59:00Z"))
+GONE = observed("gone", jobset=None, progress=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("old", "it has ended: succeeded"),
+        ("leaving", "being deleted since"),
+        ("gone", "it has no JobSet on its cluster"),
+    ],
+)
+def test_there_may_be_nothing_to_cancel(name: str, words: str) -> None:
+    told = Told(Read((*STORY, DELETING, GONE)))
+    done = told.cancel(name)
+    assert done.action == "nothing"
+    assert words in done.why
+    assert told.deleted == told.recorded == []
+
+
+@pytest.mark.parametrize("outcome", ["gone", "other"])
+def test_one_that_another_user_deleted_meanwhile_is_not_claimed(
+    outcome: Deleted,
+) -> None:
+    told = Told(Read(STORY), outcome=outcome)
+    done = told.cancel("gemma")
+    assert (done.action, told.recorded) == ("nothing", [])
+    assert "another client" in done.why
+    assert ("another JobSet has its name" in done.why) == (outcome == "other")
+
+
+ELSEWHERE = observed("gemma", cluster="elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("found", "name", "kind"),
+    [
+        (Read(STORY), "gem", UsageError),
+        (Read((*STORY, ELSEWHERE)), "gemma", UsageError),
+        (Read(STORY, (SILENT,), whole=False), "other", Unreachable),
+        (Read((), (SILENT,), answered=False, whole=False), "gemma", Unreachable),
+        (
+            Read((observed("gemma", jobset=None, unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)),
+            "gemma",
+            Unreachable,
+        ),
+        (Read((observed("gemma", unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)), "gemma", Unreachable),
+    ],
+    ids=["a beginning", "two of that name", "perhaps elsewhere", "silence", "its cluster is", "earlier state is known"],
+)
+def test_what_is_not_surely_that_run_is_not_touched(found: Read, name: str, kind: type[XsftError]) -> None:
+    told = Told(found)
+    with pytest.raises(kind):
+        told.cancel(name)
+    assert told.deleted == told.recorded == told.interrupted == []
+
+
+def test_of_several_attempts_the_live_one_goes() -> None:
+    failed = observed(jobset=jobset("gemma", terminal="Failed"))
+    alive = observed(jobset=jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z"))
+    told = Told(Read((failed, alive)))
+    assert told.cancel("gemma").action == "cancelled"
+    assert told.deleted == [("default", "gemma-2", "uid-gemma-2")]
+
+
+@pytest.mark.parametrize("record", [None, Recorded(outcome="running", started_at=NOW, alive=False)])
+def test_a_run_on_this_machine_without_a_process_is_left_alone(record: Recorded | None) -> None:
+    told = Told(Read((replace(RUNS_HERE, record=record),)))
+    done = told.cancel("tiny")
+    assert (done.action, done.jobset, told.interrupted) == ("nothing", None, [])
+    assert done.why == "no xsft process is running it"
+
+
+def test_of_two_local_runs_of_one_name_none_is_interrupted() -> None:
+    told = Told(Read((replace(RUNS_HERE, output="/data/a"), replace(RUNS_HERE, output="/data/b"))), answer=True)
+    with pytest.raises(UsageError) as raised:
+        told.cancel("tiny")
+    assert "this machine, /data/a/tiny" in raised.value.message
+    assert "this machine, /data/b/tiny" in raised.value.message
+    assert raised.value.fix == "Choose one: its folder instead of its name (/data/a/tiny)."
+    assert told.interrupted == []
+    assert told.cancel("/data/b/tiny").action == "cancelled"
+    assert told.interrupted == ["/data/b"]
+
+
+def test_a_local_run_and_a_cluster_run_are_distinguished() -> None:
+    told = Told(Read((replace(RUNS_HERE, output="/data/a"), observed("tiny"))))
+    with pytest.raises(UsageError) as raised:
+        told.cancel("tiny")
+    assert "(/data/a/tiny); or --place NAME" in raised.value.fix
+    assert told.deleted == told.interrupted == []
+
+
+def test_a_run_on_this_machine_that_cannot_be_proven_is_left_alone() -> None:
+    told = Told(Read(STORY), provable=False)
+    with pytest.raises(Refused, match="could not be identified") as raised:
+        told.cancel("tiny")
+    assert "Ctrl-C" in raised.value.fix

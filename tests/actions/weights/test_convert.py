@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from tests.effects.machine.test_http_session import serving
+from xsft.actions.listener import Silence
+from xsft.actions.weights.convert import ask_hub, moved, read_source_for_pods
+from xsft.conversion.inputs import ConversionInputs, ConversionSource
+from xsft.conversion.plan import ConversionPlan
+from xsft.conversion.record import ConversionRecord
+from xsft.errors import Unreachable
+from xsft.facts import SourceFacts
+
+THEN, NOW = "a" * 40, "b" * 40
+
+
+SOURCE = ConversionSource(repo="owner/name")
+
+
+INPUTS = ConversionInputs(
+    source=SOURCE, model="qwen3-0.6b", release="0.2.5", scan_layers=True, param_scan_axis=1, dtype="bfloat16"
+)
+
+
+PLAN = ConversionPlan(
+    run_name="tiny-convert",
+    training="tiny",
+    output="/out",
+    inputs=INPUTS,
+    first="/out/converted/x",
+    directory="/out/converted/x",
+    argv=("python3",),
+    estimate=None,
+)
+
+
+MADE = ConversionRecord(
+    digest=INPUTS.digest,
+    run_name="tiny-convert",
+    outcome="completed",
+    inputs=to_builtins(replace(INPUTS, source=replace(SOURCE, commit=THEN))),
+)
+
+
+WHOLE = replace(PLAN, whole="/out/converted/x/0/items", recorded=MADE)
+
+
+@pytest.mark.parametrize(
+    ("plan", "now", "expected"),
+    [
+        (WHOLE, NOW, ["hf-revision-moved"]),
+        (WHOLE, THEN, []),
+        (WHOLE, None, []),
+        (replace(WHOLE, recorded=None), NOW, []),
+        (PLAN, NOW, []),
+    ],
+)
+def test_a_branch_that_moved_since_is_reported(plan: ConversionPlan, now: str | None, expected: list[str]) -> None:
+    assert [problem.id for problem in moved(plan, SourceFacts(commit=now) if now else None)] == expected
+
+
+def test_without_a_network_cached_files_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+    assert ask_hub(WHOLE, Silence()) is None
+    with pytest.raises(Unreachable):
+        ask_hub(PLAN, Silence())
+
+
+@pytest.mark.parametrize(("has_secret", "found"), [(True, ["hub-not-asked"]), (False, [])])
+def test_a_repository_that_is_closed_to_this_machine_may_be_open_to_a_pod(
+    monkeypatch: pytest.MonkeyPatch, has_secret: bool, found: list[str]
+) -> None:
+    with serving() as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+        path = f"/api/models/{PLAN.inputs.source.repo}/revision/main"
+        server.answers = {path: (403, {"X-Error-Code": "GatedRepo"}, b"")}
+        source, said = read_source_for_pods(PLAN, Silence(), has_secret=has_secret)
+    assert [problem.id for problem in said] == found
+    assert (source is None) == has_secret
+
+
+def test_a_hub_that_does_not_answer_holds_back_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+    source, said = read_source_for_pods(PLAN, Silence(), has_secret=False)
+    assert (source, [problem.id for problem in said]) == (None, ["hub-not-asked"])

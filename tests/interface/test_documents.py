@@ -1,0 +1,24 @@
+"""Documents and their schemas. That verbs print them: tests/commands/test_documents.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from xsft.commands.verbs import VERBS, parser
+from xsft.interface.documents import DOCUMENTS, published
+
+
+def test_every_verb_with_json_has_a_document() -> None:
+    (verbs,) = (a.choices for a in parser()._actions if isinstance(a.choices, dict))
+    assert set(verbs) == set(VERBS)
+    with_json = {name for name, sub in verbs.items() if "--json" in sub.format_help()}
+    assert with_json == {name.partition("-")[0] for name in DOCUMENTS} - {"error", "evaluation"}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_published_schema_forbids_no_further_field(name: str) -> None:
+    text = json.dumps(published(name))
+    assert '"additionalProperties": false' not in text
+    assert f"xsft.{name}/1" in text or name == "error"

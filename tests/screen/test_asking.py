@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from xsft.screen.asking import confirm
+
+
+@pytest.mark.parametrize(
+    ("answer", "meant"),
+    [("y\n", True), ("YES\n", True), (" y \n", True), ("\n", False), ("", False), ("n\n", False), ("yep\n", False)],
+)
+def test_only_a_yes_is_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, meant: bool
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    assert confirm("Cancel it? [y/N] ") is meant
+    assert capsys.readouterr() == ("", "Cancel it? [y/N] ")
