@@ -1,0 +1,175 @@
+"""An extension changes the files that CONTRIBUTING lists, and no other: each is made in a copy of the repository."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tputypes import SECTION
+
+pytestmark = pytest.mark.contract
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("xsft", "docs", "tests", "workloads", "images", "places.yaml", "pyproject.toml")
+WORKLOAD = "workloads/gemma2_ultrachat.yaml"
+
+CHECK = '''"""Check the spelling of a run's name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.facts import Facts
+from xsft.problems import Problem, warning
+from xsft.spec.base import Keys
+from xsft.spec.resolve import Run
+
+
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
+    del keys, facts
+    if run.run_name.startswith("gemma2"):
+        yield warning("spelling-gemma", "name", "Gemma has no 2.", "Use another name.")
+'''
+CHECK_TEST = """from tests.checks.factory import ids, spec
+from xsft.checks.spelling import check
+
+
+def test_the_name_is_spelt() -> None:
+    assert ids(check, spec(name="gemma2-x")) == {"spelling-gemma"}
+    assert ids(check, spec(name="gemma-x")) == set()
+"""
+ROW = "| `spelling-gemma` | warning | the run's name has a 2 |\n"
+
+
+class Copy:
+    """A copy of the repository."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in COPIED:
+            source, to = ROOT / name, folder / name
+            if source.is_dir():
+                shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__", "golden", "pictures"))
+            else:
+                shutil.copy(source, to)
+
+    def call(self, *arguments: str) -> str:
+        """Return what `python ARGUMENTS` prints there."""
+        env = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        argv = (sys.executable, *arguments)
+        done = subprocess.run(argv, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def make_docs(self) -> None:
+        self.call("-m", "xsft.spec.schema")
+        self.call("docs/generate.py")
+
+    def run_tests(self, *files: str) -> None:
+        self.call("-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", *files)
+
+    def plan(self, *settings: str) -> Any:
+        """Return the plan of a workload with settings."""
+        options = [word for setting in settings for word in ("--set", setting)]
+        return json.loads(self.call("-m", "xsft", "plan", WORKLOAD, "--offline", "--json", *options))["plans"][0]
+
+    def add(self, file: str, text: str, *, after: str = "") -> None:
+        """Write a file, or insert the text after the only occurrence of other text."""
+        path = self.folder / file
+        if not after:
+            path.write_text(text, encoding="utf-8")
+            return
+        before = path.read_text(encoding="utf-8")
+        assert before.count(after) == 1, after
+        path.write_text(before.replace(after, after + text), encoding="utf-8")
+
+    @contextmanager
+    def changed(self) -> Iterator[set[str]]:
+        """Yield a set that holds at the end the files that were changed, without those of the interpreter."""
+        found, before = set[str](), self._contents()
+        yield found
+        after = self._contents()
+        found.update(file for file in {**before, **after} if before.get(file) != after.get(file))
+
+    def _contents(self) -> dict[str, str]:
+        files = (file for file in self.folder.rglob("*") if file.is_file())
+        return {str(file.relative_to(self.folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path / "copy")
+
+
+def listed(section: str) -> set[str]:
+    """Return the files that CONTRIBUTING lists for the extension."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition(f"\n### {section}\n")[2].partition("\n#")[0]
+    paragraph = re.search(r"^Files: (.*?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert paragraph is not None, section
+    return set(re.findall(r"`([\w./]+\.\w+)`", paragraph[1]))
+
+
+def test_a_launcher_and_then_a_tpu_generation(copy: Copy) -> None:
+    ours = {file: _take(copy, file) for file in ("tests/launchers/second.py", "tests/launchers/test_second.py")}
+    with copy.changed() as files:
+        for file, text in ours.items():
+            copy.add(file, text)
+        copy.add("xsft/targets.py", ', "second": "tests.launchers.second"', after='"xpk": "xsft.launchers.xpk"')
+        copy.make_docs()
+    assert files == listed("a launcher")
+    assert len(files) <= 8
+    with copy.changed() as files:
+        types = "xsft/catalog/tpu_types.toml"
+        copy.add(types, (copy.folder / types).read_text(encoding="utf-8") + SECTION)
+        copy.make_docs()
+    assert files == listed("a TPU generation") == {types}
+    made = copy.plan("target=second", "tpu.type=v7x-lite-16")
+    assert (made["target"], made["xpk_argv"]) == ("second", None)
+    assert {row["outcome"] for row in made["audit"]} == {"landed", "patched"}
+    (job,) = made["manifest"]["spec"]["replicatedJobs"]
+    selector = job["template"]["spec"]["template"]["spec"]["nodeSelector"]
+    assert selector["cloud.google.com/gke-tpu-accelerator"] == "tpu-v7x-lite-slice"
+
+
+def test_a_trainer(copy: Copy) -> None:
+    names = ("second.py", "second_lines.py", "test_second.py")
+    ours = {f"tests/trainers/{name}": _take(copy, f"tests/trainers/{name}") for name in names}
+    modules = 'answers="tests.trainers.second", lines="tests.trainers.second_lines"'
+    with copy.changed() as files:
+        for file, text in ours.items():
+            copy.add(file, text)
+        copy.add("xsft/training.py", f', "second": Registered({modules})', after='lines="xsft.trainers.maxtext_lines")')
+        copy.make_docs()
+    assert files == listed("a trainer")
+    assert "rl.num_generations=4" in copy.plan("trainer=second", "target=local")["trainer_argv"]
+
+
+def test_a_check_in_a_new_subject(copy: Copy) -> None:
+    with copy.changed() as files:
+        copy.add("xsft/checks/spelling.py", CHECK)
+        copy.add("tests/checks/test_spelling.py", CHECK_TEST)
+        row = "| `release-unknown` | error | xsft does not know the release in `image.maxtext` |\n"
+        copy.add("docs/checks.md", ROW, after=row)
+        copy.make_docs()
+    assert {file.replace("spelling", "name") for file in files} == listed("a check")
+    assert len(files) <= 3
+    copy.run_tests("tests/checks/test_documented.py", "tests/checks/test_spelling.py")
+    assert "spelling-gemma" in {problem["id"] for problem in copy.plan("target=local")["problems"]}
+
+
+def _take(copy: Copy, file: str) -> str:
+    """Remove the file from the copy; return its text."""
+    text = (copy.folder / file).read_text(encoding="utf-8")
+    (copy.folder / file).unlink()
+    return text
