@@ -117,7 +117,7 @@ def listed(section: str) -> set[str]:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition(f"\n### {section}\n")[2].partition("\n#")[0]
     paragraph = re.search(r"^Files: (.*?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
     assert paragraph is not None, section
-    return set(re.findall(r"`([\w./]+\.\w+)`", paragraph[1]))
+    return set(re.findall(r"`([\w./<>]+\.\w+)`", paragraph[1]))
 
 
 def test_a_launcher_and_then_a_tpu_generation(copy: Copy) -> None:
@@ -162,7 +162,7 @@ def test_a_check_in_a_new_subject(copy: Copy) -> None:
         row = "| `release-unknown` | error | xsft does not know the release in `image.maxtext` |\n"
         copy.add("docs/checks.md", ROW, after=row)
         copy.make_docs()
-    assert {file.replace("spelling", "name") for file in files} == listed("a check")
+    assert {file.replace("spelling", "<name>") for file in files} == listed("a check")
     assert len(files) <= 3
     copy.run_tests("tests/checks/test_documented.py", "tests/checks/test_spelling.py")
     assert "spelling-gemma" in {problem["id"] for problem in copy.plan("target=local")["problems"]}
