@@ -71,15 +71,18 @@ WRITES = """
 import os; os.umask(0)
 from pathlib import Path
 from xsft.effects.environments.render import _write_cached
-from xsft.effects.images.installed import _cache_files
+from xsft.effects.facts.counted import keep_counts
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.files import write_private
 from xsft.effects.machine.paths import cache_dir, state_dir
 from xsft.effects.records.index import IndexEntry, keep_entry
+from xsft.facts import CountedData
 home = Path(os.environ["HOME"])
 state, cache = state_dir(os.environ, home=home), cache_dir(os.environ, home=home)
 keep_entry(state / "runs", IndexEntry(run_name="a", target="local", output="/o"))
 _write_cached(cache / "renders" / "ab" / "c.yaml", "manifest")
-_cache_files(cache / "images" / "seen.json", {"a": {"b": "1"}})
+write_private(cache / "images" / "seen.json", "{}")
+keep_counts("a", CountedData(problems=(), rows="r", on="o"))
 with exclusive(cache / "sources" / "a.lock", waiting=lambda: None):
     pass
 """

@@ -19,8 +19,7 @@ from msgspec import Struct
 
 from xsft.effects.environments import xpk_worker
 from xsft.effects.machine import clock, process
-from xsft.effects.machine.files import sweep, write_atomic
-from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
+from xsft.effects.machine.files import sweep, write_private
 from xsft.effects.machine.process import own_environment
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, SpecError, XsftError
@@ -237,8 +236,8 @@ def _read_cached(path: Path) -> str | None:
 def _write_cached(path: Path, manifest: str) -> None:
     """Write the entry atomically. A cache that cannot be written only costs time, so that is not an error."""
     with contextlib.suppress(OSError, XsftError):
-        sweep(private_folder(path.parent))
-        write_atomic(path, _header(manifest) + manifest, durable=False, mode=PRIVATE_FILE)
+        write_private(path, _header(manifest) + manifest)
+        sweep(path.parent)
         _prune(path.parent, before=clock.epoch() - KEPT_S)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.files import write_private
 from xsft.effects.machine.paths import state_dir
 from xsft.effects.machine.process import own_environment
 from xsft.facts import CountedData
@@ -36,9 +36,8 @@ def counts_kept(address: str) -> CountedData | None:
 
 
 def keep_counts(address: str, counted: CountedData) -> None:
-    file = _counts_file(address)
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_atomic(file, msgspec.json.encode(_CountedFile(counted.problems, counted.rows, counted.on)), durable=False)
+    content = msgspec.json.encode(_CountedFile(counted.problems, counted.rows, counted.on))
+    write_private(_counts_file(address), content)
 
 
 def _counts_file(address: str) -> Path:

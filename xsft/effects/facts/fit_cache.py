@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from xsft import fit
 from xsft.effects.environments import environments
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.paths import own_cache, private_folder
+from xsft.effects.machine.files import write_private
+from xsft.effects.machine.paths import own_cache
 from xsft.fit.derive import KnownStep, known_step
 from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import CompiledStep, from_json, to_json
@@ -38,8 +38,8 @@ class FitCache(Struct, frozen=True, kw_only=True):
         return known_step(tuple(entry for entry in entries if entry), tokens=step.tokens)
 
     def keep(self, step: StepToCompile, entry: CompiledStep) -> Path:
-        file = private_folder(self._family(step)) / f"{step.tokens}.json"
-        write_atomic(file, to_json(entry), durable=False)
+        file = self._family(step) / f"{step.tokens}.json"
+        write_private(file, to_json(entry))
         return file
 
     def _family(self, step: StepToCompile) -> Path:

@@ -18,7 +18,7 @@ from xsft.dataset.kinds import clash_in
 from xsft.effects.environments import environments
 from xsft.effects.facts.row_files import RowFile
 from xsft.effects.machine import process
-from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.files import write_private
 from xsft.effects.machine.parallel import every
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
@@ -159,8 +159,7 @@ def _ask_for_rows(
     found = [json.loads(line) for line in done.stdout.splitlines()]  # NaN, too, which msgspec refuses
     if len(found) != len(files):
         raise XsftError(f"its worker did not answer: {done.stderr.strip()[-200:]}")
-    kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_atomic(kept, msgspec.json.encode(found), durable=False)
+    write_private(kept, msgspec.json.encode(found))
     return found
 
 

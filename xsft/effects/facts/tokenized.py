@@ -12,7 +12,7 @@ import msgspec
 
 from xsft.effects.environments import environments
 from xsft.effects.machine import process
-from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.files import write_private
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import XsftError
@@ -51,8 +51,7 @@ def count_tokens(texts: Texts, /, *, tokenizer: str, timeout_s: float = TIMEOUT_
         pass
     try:
         found = _count_tokens(maxtext.python, question, timeout_s=timeout_s)
-        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(kept, msgspec.json.encode(found), durable=False)
+        write_private(kept, msgspec.json.encode(found))
     except (XsftError, OSError, msgspec.MsgspecError):
         return ()  # the note that nothing was counted stays
     return found

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.conversion.quantized import language_fields, quantized, sections
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.paths import private_folder
+from xsft.effects.machine.files import write_private
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.errors import XsftError
 from xsft.facts import SourceFacts
@@ -155,11 +155,8 @@ def file_digest(file: Path, *, cache: Path, on_read: Callable[[int], None] = lam
         while chunk := opened.read(CHUNK):
             digest.update(chunk)
             on_read(opened.tell())
-    try:
-        private_folder(kept.parent)
-        write_atomic(kept, json.dumps({"seen": seen, "sha256": digest.hexdigest()}))
-    except (OSError, XsftError):
-        pass  # read again the next time
+    with suppress(OSError, XsftError):  # read again the next time
+        write_private(kept, json.dumps({"seen": seen, "sha256": digest.hexdigest()}))
     return digest.hexdigest()
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xsft.effects.images.context import context_file
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
+from xsft.effects.machine.files import write_private
 from xsft.effects.machine.process import run
 from xsft.effects.machine.regular import read_text
 from xsft.errors import XsftError
@@ -62,16 +61,10 @@ def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Pat
         if known := _json_object(read_text(at)):
             return known
     found = _ask_image(image_id, docker=docker, env=env)
-    if found:
-        _cache_files(at, found)
-    return found
-
-
-def _cache_files(at: Path, found: Mapping[str, Installed]) -> None:
-    """Write the cache file, if that is possible."""
     with suppress(OSError, XsftError):
-        private_folder(at.parent)
-        write_atomic(at, json.dumps(found), mode=PRIVATE_FILE)
+        if found:
+            write_private(at, json.dumps(found))
+    return found
 
 
 def _ask_image(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[str, Installed]:

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from xsft.catalog import data
 from xsft.effects.images.context import context_unread
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.paths import private_folder
+from xsft.effects.machine.files import write_private
 from xsft.errors import EnvironmentMissing
 from xsft.image import context
 from xsft.image.model import ContextFile
@@ -45,8 +44,7 @@ def scan(files: Sequence[ContextFile], *, memory: Path) -> tuple[ContextFile, ..
     clean = tuple(sorted({f.sha256 for f in found if f.sha256 and not f.secret}))
     if not known.issuperset(clean):
         with suppress(OSError, EnvironmentMissing):  # the next scan takes longer
-            private_folder(memory.parent)
-            write_atomic(memory, json.encode(CleanContents(_rules_digest(), clean)), durable=False)
+            write_private(memory, json.encode(CleanContents(_rules_digest(), clean)))
     return found
 
 

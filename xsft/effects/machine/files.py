@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
+from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
 from xsft.errors import EnvironmentMissing, SpecError, UsageError
 from xsft.problems import error
 from xsft.spec.template import SUFFIXES
@@ -157,6 +158,14 @@ def write_atomic(
         ValueError,
     ) as failed:  # RuntimeError: looping links; ValueError: a NUL
         raise _not_written(Path(path), failed) from failed
+
+
+def write_private(path: Path, data: bytes | str) -> None:
+    """Write a file that can be made again, into a folder that is made if it is missing; both for this user alone.
+    Raises OSError, and as `write_atomic`.
+    """
+    private_folder(path.parent)
+    write_atomic(path, data, durable=False, mode=PRIVATE_FILE)
 
 
 def _decode_text(name: str, content: bytes, kind: Kind) -> str:

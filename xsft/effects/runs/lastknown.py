@@ -16,8 +16,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
+from xsft.effects.machine.files import write_private
 from xsft.effects.machine.regular import open_regular
 from xsft.effects.runs.wanted import passed_over
 from xsft.errors import XsftError
@@ -124,9 +123,7 @@ def _write_states(path: Path, several: Iterable[LastKnown], *, cluster: str, nam
     ordered = sorted(several, key=lambda one: one.observed_at, reverse=True)[:MAX_RUNS]
     first = json.dumps({"schema": SCHEMA, "cluster": cluster, "namespace": namespace, "at": now})
     with suppress(XsftError, OSError):
-        private_folder(path.parent)
-        text = "".join(f"{line}\n" for line in (first, *map(line_of, ordered)))
-        write_atomic(path, text, durable=False, mode=PRIVATE_FILE)
+        write_private(path, "".join(f"{line}\n" for line in (first, *map(line_of, ordered))))
 
 
 def _forgotten(known: LastKnown, now: str) -> bool:
