@@ -19,6 +19,7 @@ OURS_ALONE = {
     "images/context.py": "files of a build context, checked as regular when they are listed",
     "images/docker_context.py": "the same",
     "images/installed.py": "the same",
+    "images/secret_scan.py": "the same, and the cache of what was scanned, in a private folder",
     "local/data_": "files of a temporary folder that xsft just made",
     "local/engine_server.py": "the log of the process that xsft just started",
     "local/evaluate": "the program that xsft ships, and files of a temporary folder that xsft just made",
