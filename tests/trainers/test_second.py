@@ -22,7 +22,7 @@ from xsft.importer.build import import_paste
 from xsft.launchers.xpk import xpk_argv
 from xsft.naming import ModeName
 from xsft.planner import make_intent
-from xsft.problems import errors_in
+from xsft.problems import Problem, errors_in
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
@@ -156,10 +156,20 @@ def test_a_bad_workload_has_the_same_problems_for_every_target_mode_and_trainer(
         assert _ids(target, mode, trainer) == EVERYWHERE | more, (target, mode, trainer)
 
 
+@pytest.mark.parametrize("bad", [BAD, {}], ids=["bad", "good"])
+def test_warnings_and_notes_are_the_same_for_every_launcher(bad: Mapping[str, Any]) -> None:
+    for mode, trainer in product(get_args(ModeName), training.trainers()):
+        xpk, *others = ({(p.id, p.where) for p in _problems(name, mode, trainer, bad)} for name in targets.LAUNCHERS)
+        assert others == [xpk]
+
+
 def _ids(target: str, mode: str, trainer: str) -> set[str]:
-    asked = {**BAD, "mode": mode, "target": target, "trainer": trainer}
-    workload = WorkloadSpec.model_validate(changed(document("mcjax"), asked))
-    return {p.id for p in errors_in(intent_of(workload).problems)}
+    return {p.id for p in errors_in(_problems(target, mode, trainer, BAD))}
+
+
+def _problems(target: str, mode: str, trainer: str, bad: Mapping[str, Any]) -> tuple[Problem, ...]:
+    asked = {**bad, "mode": mode, "target": target, "trainer": trainer}
+    return intent_of(WorkloadSpec.model_validate(changed(document("mcjax"), asked))).problems
 
 
 @pytest.mark.parametrize("name", [DEFAULT_TRAINER, SECOND])
