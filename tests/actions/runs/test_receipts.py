@@ -6,13 +6,14 @@ import pytest
 
 from tests.commands.test_receipt import RECEIPT
 from tests.effects.records.test_records import CREATED, begun, intent, store
-from tests.observations import NOW, finished, observed
+from tests.observations import NOW, finished, jobset, observed
 from tests.replacing import replace
 from xsft.actions.runs.receipts import read_receipt
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.runs.runs import Runs
+from xsft.records.model import Receipt
 from xsft.states.folding import FoldedRun
-from xsft.states.model import Status
+from xsft.states.model import Observation, Status
 from xsft.states.rows import row_of
 
 
@@ -48,6 +49,38 @@ def test_submissions_without_a_record_are_read_themselves(tmp_path: Path, monkey
     assert found.seconds["starting"] == 3600.0
     assert found.seconds["training"] == RECEIPT.seconds["training"]
     assert found.notes[-1] == "Nothing is left of 2 earlier submissions: their time is not counted."
+
+
+def test_the_receipt_of_a_jobset_that_has_ended_is_kept_in_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not of one that still runs, or that made no step."""
+    read: list[int] = []
+    told = RECEIPT
+
+    def receipt_of(_seen: Observation, _lines: object, *, first: int) -> Receipt:
+        read.append(first)
+        return told
+
+    monkeypatch.setattr("xsft.actions.runs.receipts.cluster_receipt", receipt_of)
+    records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
+    attempts = [(1, None), (2, 400)]
+    for number, step in attempts:
+        attempt = intent(output, number=number, resumed_from=step)
+        records.finish(begun(records, attempt), replace(CREATED, uid=f"u-{number}"))
+    gone = replace(finished("a-run", at="2026-11-21T11:00:00Z", uid="u-1"), output=output)
+    live = replace(observed("a-run", jobset=jobset("a-run", uid="u-2")), output=output)
+    status = Status(state="training")
+    hit = FoldedRun(row=row_of(live, status, now=NOW), seen=live, status=status, attempts=(gone, live))
+    runs = Runs(sources=(), store=records)
+    assert read_receipt(runs, replace(hit, attempts=())) is None
+    told = replace(RECEIPT, steps=0)
+    assert read_receipt(runs, hit) is not None
+    assert [one.last.receipt for one in records.read_run(output, "a-run")] == [None, None]
+    told = RECEIPT
+    assert read_receipt(runs, hit) is not None
+    assert [one.last.receipt for one in records.read_run(output, "a-run")] == [RECEIPT, None]
+    assert read == [0, 400, 0, 400]
 
 
 def unrecorded(hit: FoldedRun) -> FoldedRun:
