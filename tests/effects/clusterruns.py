@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +50,8 @@ class Staged:
     real: Real
     namespace: str
     cluster: Cluster = field(init=False)
+    later_s: float = 0.0
+    """By how much the clock is ahead by which runs are judged."""
 
     def __post_init__(self) -> None:
         env = {**os.environ, "KUBECONFIG": str(self.real.kubeconfig)}
@@ -134,7 +137,8 @@ class Staged:
         store = RecordStore(state=Path("nowhere"), objects_at=lambda _: LocalObjects())
         source = ProgressSource(clusters={"real": self.cluster}, store=store)
         found = read_progress(self.seen(name)[:1], source=source, deadline_s=20.0)
-        return found[0], classify(found[0], now=clock.now())
+        now = datetime.fromisoformat(clock.now()) + timedelta(seconds=self.later_s)
+        return found[0], classify(found[0], now=now.isoformat())
 
     def until(self, name: str, *expected: tuple[str, str]) -> Observation:
         """Once its state and reason are one of these. Raises TimeoutError, with the last one that was."""

@@ -19,7 +19,6 @@ from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs import first_pods
 from xsft.effects.runs.first_pods import printer_of
 from xsft.effects.runs.runs import Runs
 from xsft.effects.runs.sources import RunSource
@@ -144,16 +143,13 @@ def waits(looks: Looks, name: str) -> None:
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_pending_first_pods_of_starting_runs_are_reported(
-    looks: Looks, monkeypatch: pytest.MonkeyPatch, few: bool
-) -> None:
+def test_pending_first_pods_of_starting_runs_are_reported(looks: Looks, few: bool) -> None:
     """Of many that start all pending pods are listed, without their names."""
-    monkeypatch.setattr(first_pods, "MOST_STARTING", 2 if few else 1)
     looks.run("a")
     looks.says("a", 1)
     for name in ("b", "c"):
         waits(looks, name)
-    told = looks.look()
+    told = looks.look(effort=Effort(starting_at_most=2 if few else 1))
     assert {name: one[2] and [pod.phase for pod in one[2]] for name, one in told.items()} == {
         "a": None,
         "b": ["Pending"],

@@ -23,7 +23,7 @@ from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.wanted import Effort
 from xsft.records.model import ClusterAddress as Where
 from xsft.states.causes import explain_state
-from xsft.states.classify import classify
+from xsft.states.classify import BROKEN_AFTER_S, classify
 from xsft.states.evidence import Evidence
 from xsft.states.model import Observation, Status
 from xsft.states.rows import row_of
@@ -349,9 +349,9 @@ def test_a_queue_that_was_stopped(queued: Staged) -> None:
     assert stopped.type == "Active"
 
 
-def test_a_jobset_of_which_no_job_can_be_made(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jobset_of_which_no_job_can_be_made(staged: Staged) -> None:
     """Admitted, its quota taken, and no condition, no event, no status: only a dry run of its Jobs tells."""
-    monkeypatch.setattr("xsft.states.classify.BROKEN_AFTER_S", 1.0)
+    staged.later_s = BROKEN_AFTER_S
     staged.submit("gemma", image="")
     staged.until("gemma", ("failed", "broken-spec"))
     found = staged.evidence("gemma")

@@ -17,11 +17,6 @@ from xsft.effects.runs.wanted import Wanted
 from xsft.reading.pods import first_hosts_selector, prints_steps
 from xsft.states.model import Pod, RunObject
 
-MOST_STARTING = 64
-"""With more starting JobSets than this, all pending pods are listed instead: a name has up to 40 characters, and many
-servers and proxies limit a URL to 8,000.
-"""
-
 
 class PodList(Struct, frozen=True, kw_only=True):
     """One request for a list of pods, in progress."""
@@ -60,7 +55,7 @@ class FirstPods(Struct, frozen=True, kw_only=True):
 def few_starting(jobsets: Sequence[RunObject], *, wanted: Wanted) -> list[str] | None:
     """Return the names of the wanted JobSets that are not up yet; None if they are too many for one label selector."""
     found = [one.name for one in jobsets if starts(one) and wanted.jobset(one)]
-    return found if len(found) <= MOST_STARTING else None
+    return found if len(found) <= wanted.effort.starting_at_most else None
 
 
 def printer_of(jobset: RunObject, pods: Iterable[Pod]) -> Pod | None:

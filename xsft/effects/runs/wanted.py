@@ -38,6 +38,10 @@ class Effort(Struct, frozen=True, kw_only=True):
     """
     gone_at_most: int = 20
     """Maximum number of runs that their cluster no longer has: their records are read each time."""
+    starting_at_most: int = 64
+    """With more starting JobSets than this, all pending pods are listed instead: a name has up to 40 characters, and
+    many servers and proxies limit a URL to 8,000.
+    """
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
