@@ -10,7 +10,7 @@ import pytest
 
 from tests.effects.observing import observe_run
 from tests.fakes.clusters import ClusterApi, standing_in
-from tests.fakes.kuberuns import NAMESPACE, RUNNING, Runs, ended
+from tests.fakes.kuberuns import NAMESPACE, QUEUE, QUEUED, RUNNING, Runs, ended
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.runs.evidence import read_evidence
@@ -94,6 +94,51 @@ def test_a_waiting_run_shows_its_queue(world: World) -> None:
     assert (found.logs, found.events, found.dry_run) == ((), (), None)
 
 
+def test_holders_come_by_priority_and_those_ahead_by_position(world: World) -> None:
+    """Holders of another queue, and those that hold no accelerators, do not block the run."""
+    objects = world.api.standin.objects
+    for name, priority, queue, resource in (
+        ("b", 500, "cluster-queue", "google.com/tpu"),
+        ("a", 500, "cluster-queue", "google.com/tpu"),
+        ("urgent", 1000, "cluster-queue", "google.com/tpu"),
+        ("unranked", None, "cluster-queue", "google.com/tpu"),
+        ("elsewhere", 500, "other-queue", "google.com/tpu"),
+        ("small", 500, "cluster-queue", "cpu"),
+    ):
+        world.runs.admitted(name)
+        workload = objects.of("kueue.x-k8s.io/workloads")[NAMESPACE, f"jobset-{name}-1a2b3"]
+        workload["spec"]["priority"] = priority
+        assigned = [{"resourceUsage": {resource: "4"}}]
+        workload["status"]["admission"] = {"clusterQueue": queue, "podSetAssignments": assigned}
+    for name, position in (("second", 1), ("first", 0), ("gemma", 2), ("later", 3)):
+        world.runs.queued(name, position=position)
+    found = world.evidence("gemma")
+    assert [(one.name, one.priority) for one in found.holders or ()] == [
+        ("urgent", 1000), ("a", 500), ("b", 500), ("unranked", None),
+    ]  # fmt: skip
+    assert [(one.name, one.priority, one.position) for one in found.ahead or ()] == [
+        ("first", 500, 0), ("second", 500, 1),
+    ]  # fmt: skip
+
+
+def test_the_queue_of_a_run_is_read_by_what_is_known_of_it(world: World) -> None:
+    """By its quota, by its Workload's queue, or by its JobSet's label while there is no Workload."""
+    objects = world.api.standin.objects
+    world.runs.admitted("holds")
+    workload = objects.of("kueue.x-k8s.io/workloads")[NAMESPACE, "jobset-holds-1a2b3"]
+    workload["status"]["admission"] = {"clusterQueue": "cluster-queue"}
+    world.runs.queued("waits")
+    world.runs.jobset("new", status=QUEUED)
+    for name in ("holds", "waits", "new"):
+        found = world.evidence(name)
+        assert found.cluster_queue is not None, name
+        assert (found.cluster_queue.type, bool(found.quotas)) == ("Active", True)
+    del objects.of("kueue.x-k8s.io/localqueues")[NAMESPACE, QUEUE]
+    world.runs.queued("gone")
+    assert world.evidence("holds").cluster_queue is not None
+    assert world.evidence("gone").cluster_queue is None
+
+
 def test_a_running_run_makes_no_queue_requests(world: World) -> None:
     world.runs.admitted("gemma")
     world.runs.pod("gemma")
@@ -154,8 +199,10 @@ def test_warnings_of_the_nodes_of_a_run_that_was_restarted(world: World) -> None
     world.event("2", "Node", "another", lastTimestamp="2026-11-21T11:59:00Z", **killing)
     world.event("3", "Node", "n", lastTimestamp="2026-11-20T11:59:00Z", **killing)
     world.event("4", "Node", "n", type="Normal", lastTimestamp="2026-11-21T11:59:00Z", reason="NodeReady")
+    world.event("5", "Node", "n", reason="Timeless")
     found = world.evidence("gemma")
-    assert [(one.object, one.at) for one in found.node_events or ()] == [("Node/n", "2026-11-21T11:59:00Z")]
+    about = {(one.object, one.reason, one.at) for one in found.node_events or ()}
+    assert about == {("Node/n", "OOMKilling", "2026-11-21T11:59:00Z"), ("Node/n", "Timeless", "2026-11-21T10:00:00Z")}
     assert explain_state(found, now=NOW).cause.id == "restarted-memory"
     made["status"] = {**again, "restarts": 0}
     assert world.evidence("gemma").node_events is None
