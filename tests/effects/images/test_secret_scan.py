@@ -84,6 +84,13 @@ def test_a_changed_content_is_scanned(tmp_path: Path, memory: Path) -> None:
     assert list(secrets_in(context(tmp_path / "a", a=TOKEN, b="x = 1"), memory)) == ["a"]
 
 
+def test_a_content_that_replaces_a_secret_during_the_scan_does_not_clear_it(tmp_path: Path, memory: Path) -> None:
+    hashed = context(tmp_path / "a", a=TOKEN)
+    (tmp_path / "a" / "a").write_text("x = 1")
+    assert secrets_in(hashed, memory) == {}
+    assert list(secrets_in(context(tmp_path / "a", a=TOKEN), memory)) == ["a"]
+
+
 def test_under_other_rules_all_is_scanned_again(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = context(tmp_path / "a", a="x = 1")
     scan(files, memory=memory)

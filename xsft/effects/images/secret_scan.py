@@ -34,8 +34,11 @@ class CleanContents(Struct, frozen=True):
     sha256: tuple[str, ...]
 
 
+_CLEAN_CONTENTS = json.Decoder(CleanContents)
+
+
 def scan(files: Sequence[ContextFile], *, memory: Path) -> tuple[ContextFile, ...]:
-    """Return the files, each with the kind of secret in it. `memory`: the file of the CleanContents.
+    """Return the files as they are now, each with the kind of secret in it. `memory`: the file of the CleanContents.
 
     Raises EnvironmentMissing if a file cannot be read.
     """
@@ -52,14 +55,15 @@ def _scanned(f: ContextFile, known: Collection[str]) -> ContextFile:
     if f.kind != "file" or f.size > SCANNED or f.sha256 in known:
         return f
     try:
-        return replace(f, secret=context.secret_in(Path(f.source).read_bytes()))
+        content = Path(f.source).read_bytes()
     except OSError as failed:
         raise context_unread(Path(f.source), failed) from None
+    return replace(f, sha256=hashlib.sha256(content).hexdigest(), secret=context.secret_in(content))
 
 
 def _clean_contents(memory: Path) -> frozenset[str]:
     try:
-        kept = json.decode(memory.read_bytes(), type=CleanContents)
+        kept = _CLEAN_CONTENTS.decode(memory.read_bytes())
     except (OSError, DecodeError):
         return frozenset()
     return frozenset(kept.sha256 if kept.rules == _rules_digest() else ())
