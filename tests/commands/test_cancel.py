@@ -20,7 +20,7 @@ def cancel_run(told: Told, name: str, *, yes: bool = False, json: bool = False) 
     return cancel(name, world=told.world, yes=yes, json=json)
 
 
-def test_exactly_that_run_is_deleted_by_its_uid(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cancel_deletes_the_jobset_by_uid_and_prints_what_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
     told = Told(Read(STORY), answer=True)
     assert cancel_run(told, "gemma") == 0
     assert told.deleted == [("default", "gemma", "uid-gemma")]
@@ -42,7 +42,7 @@ LATE = Read((observed("gemma", progress=said(1900, saved_step=None)),))
 """Its last save is further back than the end of its log that is read."""
 
 
-def test_a_checkpoint_that_only_the_bucket_shows_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cancel_counts_lost_steps_from_the_newest_checkpoint_in_the_bucket(capsys: pytest.CaptureFixture[str]) -> None:
     told = Told(LATE, checkpoints=SavedSteps(step=1000))
     assert cancel_run(told, "gemma", yes=True, json=True) == 0
     shown = capsys.readouterr()
@@ -62,7 +62,7 @@ def test_a_bucket_that_cannot_be_read_makes_the_loss_unknown(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("answer", [False, None])
-def test_no_and_no_terminal_delete_nothing(answer: bool | None) -> None:
+def test_cancel_deletes_nothing_after_a_no_or_without_a_terminal(answer: bool | None) -> None:
     told = Told(Read(STORY), answer=answer)
     with pytest.raises(Refused, match="Nothing was cancelled") as raised:
         cancel_run(told, "gemma")
@@ -102,7 +102,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return found
 
 
-def test_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cancel_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     told = Told(Read(STORY), failing=warning("record-not-completed", "", "No record.", ""))
     assert cancel_run(told, "gemma", yes=True, json=True) == 0
     made = document(capsys)

@@ -62,7 +62,7 @@ NOT_LOOKED = {
 """Ids of the problems that name what `--offline` leaves unknown."""
 
 
-def test_offline_sends_nothing_and_lists_what_was_not_looked_at(bucket: Bucket, unasked: tuple[str, str]) -> None:
+def test_check_offline_sends_no_request_and_lists_unread_sources(bucket: Bucket, unasked: tuple[str, str]) -> None:
     done = xsft("check", *unasked, "--offline")
     assert bucket.asked == []
     for path in ("qwen3-0.6b/0/items", "rows/*.jsonl", "eval.jsonl", "lora/model_params", "runs"):
@@ -77,7 +77,7 @@ def test_offline_sends_nothing_and_lists_what_was_not_looked_at(bucket: Bucket, 
 
 @pytest.mark.contract
 @pytest.mark.usefixtures("xpk_environment")
-def test_an_offline_plan_sends_nothing_and_lists_the_same(bucket: Bucket, unasked: tuple[str, str]) -> None:
+def test_plan_offline_sends_no_request_and_reports_what_check_reports(bucket: Bucket, unasked: tuple[str, str]) -> None:
     checked = json.loads(xsft("check", *unasked, "--offline", "--json").stdout)
     planned = json.loads(xsft("plan", *unasked, "--offline", "--json").stdout)
     assert bucket.asked == []
@@ -88,7 +88,7 @@ def test_an_offline_plan_sends_nothing_and_lists_the_same(bucket: Bucket, unaske
 
 @pytest.mark.contract
 @pytest.mark.usefixtures("xpk_environment")
-def test_the_stages_of_a_plan_ask_nothing_again(bucket: Bucket, tmp_path: Path) -> None:
+def test_stages_of_a_plan_repeat_no_bucket_request_of_check(bucket: Bucket, tmp_path: Path) -> None:
     bucket.objects |= {f"m/items/{name}": content for name, content in small_files("qwen3-0.6b").items()}
     bucket.objects["rows/a.jsonl"] *= 500
     changes: dict[str, Any] = {"train": {"steps": 1}, "stages": {"export": {"to": "gs://my-bucket/out"}}}
@@ -101,7 +101,7 @@ def test_the_stages_of_a_plan_ask_nothing_again(bucket: Bucket, tmp_path: Path) 
     assert sorted(line for line in bucket.questions if "/o/" in line) == asked
 
 
-def test_an_offline_plan_downloads_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_offline_downloads_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
     refused = xsft("plan", written(tmp_path), "--offline")
     assert refused.returncode == 3
@@ -109,7 +109,7 @@ def test_an_offline_plan_downloads_no_environment(tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "cache" / "envs").exists()
 
 
-def test_what_workloads_share_is_asked_once(bucket: Bucket, tmp_path: Path) -> None:
+def test_check_reads_a_source_that_ten_workloads_share_once(bucket: Bucket, tmp_path: Path) -> None:
     files = [written(tmp_path, f"w{n}", data=DATA, model={"checkpoint": "gs://my-bucket/0/items"}) for n in range(10)]
     alone = xsft("check", files[0], "--json")
     asked = sorted(bucket.questions)
@@ -122,7 +122,7 @@ def test_what_workloads_share_is_asked_once(bucket: Bucket, tmp_path: Path) -> N
 
 
 @pytest.mark.loopback
-def test_a_slow_answer_is_no_error_and_what_is_waited_for_is_named(bucket: Bucket, tmp_path: Path) -> None:
+def test_check_waits_for_a_slow_bucket_and_names_it(bucket: Bucket, tmp_path: Path) -> None:
     bucket.delay_s = 0.4
     path = written(tmp_path, data=DATA, model={"checkpoint": "gs://my-bucket/0/items"})
     done = xsft("check", path)

@@ -67,7 +67,7 @@ def saved(tmp_path: Path) -> Path:
     return write(tmp_path / "0", files())
 
 
-def test_a_whole_one(told: Told, saved: Path) -> None:
+def test_a_whole_checkpoint_is_complete(told: Told, saved: Path) -> None:
     status, said = told.document(saved / "items")
     assert status == 0
     assert (said["status"], said["layout"], said["step"]) == ("complete", "items", 0)
@@ -75,13 +75,13 @@ def test_a_whole_one(told: Told, saved: Path) -> None:
     assert (said["dtypes"], said["arrays"]) == (["float32"], 2)
 
 
-def test_the_size_counts_what_is_not_read(told: Told, saved: Path) -> None:
+def test_the_reported_size_includes_arrays_that_are_not_read(told: Told, saved: Path) -> None:
     _, said = told.document(saved / "items")
     assert said["bytes"] == sum(file.stat().st_size for file in (saved / "items").rglob("*") if file.is_file())
     assert said["bytes_read"] < 1000, "no chunk of an array"
 
 
-def test_in_words(told: Told, saved: Path) -> None:
+def test_inspect_prints_status_and_format_as_text(told: Told, saved: Path) -> None:
     status, said = told.text(saved / "items")
     assert status == 0
     assert "status      complete\n" in said
@@ -117,13 +117,15 @@ def test_a_temporary_folder_is_torn(told: Told, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("marker", "status"), [("commit_success.txt", "complete"), ("items/commit_success.txt", "torn")]
 )
-def test_the_marker_of_the_step_is_its_commit(told: Told, tmp_path: Path, marker: str, status: str) -> None:
+def test_only_the_marker_of_the_step_makes_a_save_complete(
+    told: Told, tmp_path: Path, marker: str, status: str
+) -> None:
     """Each item of a save has a marker of its own, which is there before the save has ended."""
     content = {**files(), "_CHECKPOINT_METADATA": b'{"commit_timestamp_nsecs": null}', marker: b""}
     assert told.document(write(tmp_path / "0", content) / "items")[1]["status"] == status
 
 
-def test_one_level_off_names_the_right_path(told: Told, saved: Path) -> None:
+def test_the_parent_of_a_checkpoint_is_refused_with_the_right_path(told: Told, saved: Path) -> None:
     status, said = told.document(saved)
     assert (status, said["status"]) == (2, "not-a-checkpoint")
     assert said["detail"].endswith(f"there is a checkpoint at {saved}/items")
@@ -146,7 +148,7 @@ def test_a_file_of_weights_is_identified(told: Told, tmp_path: Path) -> None:
     assert told.document(tmp_path / "gone.safetensors")[1]["layout"] is None
 
 
-def test_nothing_there(told: Told, tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_missing(told: Told, tmp_path: Path) -> None:
     assert told.document(tmp_path / "nowhere")[1]["status"] == "missing"
 
 
@@ -158,14 +160,14 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield served
 
 
-def test_in_a_bucket(told: Told, bucket: Bucket) -> None:
+def test_a_whole_checkpoint_in_a_bucket_is_complete(told: Told, bucket: Bucket) -> None:
     status, said = told.document("gs://my-bucket/runs/0/items")
     assert (status, said["status"], said["dtypes"]) == (0, "complete", ["float32"])
     held = [data for name, data in bucket.objects.items() if name.startswith("runs/0/items/")]
     assert said["bytes"] == sum(map(len, held))
 
 
-def test_a_save_that_was_copied_to_a_bucket_without_its_marker(told: Told, bucket: Bucket) -> None:
+def test_a_save_copied_to_a_bucket_without_its_marker_is_torn(told: Told, bucket: Bucket) -> None:
     del bucket.objects["runs/0/commit_success.txt"]
     status, said = told.document("gs://my-bucket/runs/0/items")
     assert (status, said["status"]) == (2, "torn")
@@ -181,7 +183,7 @@ def test_an_array_of_a_bucket_without_its_own_file_is_torn(told: Told, bucket: B
     assert (status, said["status"], said["modes"]) == (2, "torn", [])
 
 
-def test_without_a_login_it_could_not_be_looked_at(told: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_bucket_without_a_login_is_unreadable(told: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST", "CLOUDSDK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
@@ -190,6 +192,6 @@ def test_without_a_login_it_could_not_be_looked_at(told: Told, monkeypatch: pyte
     assert "login" in said["detail"]
 
 
-def test_a_name_that_is_neither_a_folder_nor_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_is_neither_a_folder_nor_a_run_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("checkpoint", "inspect", "no-such-run")) == 2
     assert "neither a folder here nor a run" in capsys.readouterr().err

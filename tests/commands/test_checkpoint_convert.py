@@ -36,7 +36,7 @@ def _workload(folder: Path, **model: object) -> str:
         ({"repo": "./nowhere", "revision": "v1"}, "hf-folder-revision"),
     ],
 )
-def test_what_cannot_be_converted_is_refused_with_the_next_step(
+def test_convert_refuses_an_unusable_source_with_the_next_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], hf: dict[str, str] | None, id: str
 ) -> None:
     file = _workload(tmp_path, **({"hf": hf} if hf else {}))
@@ -54,14 +54,16 @@ def test_an_unreadable_cluster_prevents_a_second_conversion(tmp_path: Path, caps
     assert "checkpoint-unread" in capsys.readouterr().out
 
 
-def test_a_tokenizer_that_is_not_the_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_refuses_a_tokenizer_larger_than_the_models_vocabulary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_model(tmp_path / "model", config={"vocab_size": 100})
     file = _workload(tmp_path, hf={"repo": str(tmp_path / "model")})
     assert main(["checkpoint", "convert", file, "--json"]) == 2
     assert "tokenizer-vocabulary" in capsys.readouterr().out
 
 
-def test_the_hub_refuses_before_anything_is_written(
+def test_convert_reports_an_unknown_revision_before_it_writes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving() as server:

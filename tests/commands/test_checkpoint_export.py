@@ -42,7 +42,7 @@ def enlarge(weights: Path, size: int) -> None:
     os.truncate(weights / "d" / "data", size)
 
 
-def test_weights_that_are_cut_off(weights: Path, tmp_path: Path) -> None:
+def test_export_refuses_a_torn_checkpoint(weights: Path, tmp_path: Path) -> None:
     save(weights, small_files(MODEL, given=SIZES))
     (weights / "_METADATA").write_bytes((weights / "_METADATA").read_bytes()[:100])
     done = xsft("checkpoint", "export", "tiny")
@@ -52,7 +52,7 @@ def test_weights_that_are_cut_off(weights: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "tiny-export").exists()
 
 
-def test_weights_of_another_model(weights: Path, tmp_path: Path) -> None:
+def test_export_refuses_the_weights_of_another_model(weights: Path, tmp_path: Path) -> None:
     save(weights, small_files("qwen3-4b"))
     done = xsft("checkpoint", "export", "tiny")
     assert done.returncode == 2
@@ -61,7 +61,7 @@ def test_weights_of_another_model(weights: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "tiny-export").exists()
 
 
-def test_a_machine_with_too_little_memory(weights: Path, tmp_path: Path) -> None:
+def test_export_exits_3_when_memory_is_too_small(weights: Path, tmp_path: Path) -> None:
     save(weights, small_files(MODEL, given=SIZES))
     enlarge(weights, 2**42)
     done = xsft("checkpoint", "export", "tiny")
@@ -72,7 +72,7 @@ def test_a_machine_with_too_little_memory(weights: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.contract
-def test_a_disk_with_too_little_room(weights: Path, tmp_path: Path) -> None:
+def test_export_exits_3_when_the_disk_is_too_small(weights: Path, tmp_path: Path) -> None:
     """A filesystem of one megabyte, which only this process sees."""
     save(weights, small_files(MODEL, given=SIZES))
     enlarge(weights, 2**21)

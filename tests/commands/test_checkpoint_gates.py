@@ -80,20 +80,22 @@ PERIOD = "checkpoint-period"
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_has_its_own_id(stores: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_check_reports_each_unfit_checkpoint_by_its_own_id(
+    stores: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
     changes, name = WRONG[case]
     assert told(capsys, "check", local(stores, changes)) == (2, {f"checkpoint-{name}"})
 
 
 @pytest.mark.parametrize("case", ["another model", "a torn save in a bucket"])
-def test_nothing_is_started_on_it(stores: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_submit_refuses_an_unfit_checkpoint(stores: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
     """Any error refuses a submission."""
     changes, name = WRONG[case]
     assert main(("submit", local(stores, changes))) == 2
     assert f"checkpoint-{name}" in capsys.readouterr().err
 
 
-def test_nothing_is_planned_on_it(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_refuses_an_unfit_checkpoint(stores: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`submit` makes the same plan."""
     changes, name = WRONG["another model"]
     assert main(("plan", local(stores, changes))) == 2
@@ -101,12 +103,14 @@ def test_nothing_is_planned_on_it(stores: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("item", [CONVERTED, f"{TRAINED}/model_params"])
-def test_what_fits_has_none(stores: Path, capsys: pytest.CaptureFixture[str], item: str) -> None:
+def test_check_accepts_a_fitting_checkpoint(stores: Path, capsys: pytest.CaptureFixture[str], item: str) -> None:
     assert told(capsys, "check", local(stores, {"model": {"checkpoint": item}})) == (0, set())
 
 
 @pytest.mark.parametrize(("rank", "ids"), [(4, set()), (8, {"lora-restore-rank"})])
-def test_adapters_of_a_run(stores: Path, capsys: pytest.CaptureFixture[str], rank: int, ids: set[str]) -> None:
+def test_check_compares_the_rank_of_restored_adapters(
+    stores: Path, capsys: pytest.CaptureFixture[str], rank: int, ids: set[str]
+) -> None:
     lora = {"rank": rank, "alpha": 8, "restore_path": LORA}
     changes = {"model": {"checkpoint": CONVERTED}, "lora": lora, "train": {"weight_dtype": "bfloat16"}}
     assert told(capsys, "check", local(stores, changes)) == (2 if ids else 0, ids)
@@ -123,7 +127,7 @@ def bucket(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 @pytest.mark.parametrize(
     ("base", "ids"), [(GOOD, set()), (FLAGSHIP, {"checkpoint-ocdbt", "checkpoint-zarr3", "checkpoint-axis"})]
 )
-def test_in_a_bucket_in_both_modes(
+def test_check_judges_a_checkpoint_in_a_bucket_for_each_mode(
     stores: Path, bucket: Bucket, capsys: pytest.CaptureFixture[str], base: Mapping[str, Any], ids: set[str]
 ) -> None:
     file = written(stores, base, {"model": {"checkpoint": f"gs://my-bucket/{CONVERTED}"}})

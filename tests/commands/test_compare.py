@@ -16,7 +16,7 @@ def compared(*names: str, target: Path | None = None, json: bool = False) -> int
     return compare(names, world=CompareWorld(query=query(), read=read), target=target, json=json)
 
 
-def test_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_prints_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("gemma", "tiny", "silent", "new") == 0
     said = capsys.readouterr()
     lines = said.out.splitlines()
@@ -32,7 +32,7 @@ def test_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None
     assert "losses-not-read" in said.err
 
 
-def test_a_picture_that_overwrites_nothing(tmp_path: Path) -> None:
+def test_compare_writes_a_png_and_overwrites_no_file(tmp_path: Path) -> None:
     target = tmp_path / "loss.png"
     assert compared("gemma", "tiny", target=target) == 0
     written = target.read_bytes()
@@ -44,14 +44,14 @@ def test_a_picture_that_overwrites_nothing(tmp_path: Path) -> None:
         compared("gemma", target=tmp_path / "loss.jpg")
 
 
-def test_names_are_exact_and_not_more_than_letters() -> None:
+def test_compare_takes_exact_names_and_at_most_26() -> None:
     with pytest.raises(UsageError, match="Did you mean gemma"):
         compared("gemm")
     with pytest.raises(UsageError, match="at most 26"):
         compared(*(f"run-{n}" for n in range(27)))
 
 
-def test_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_prints_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("nan", "silent", target=tmp_path / "loss.png", json=True) == 0
     (line,) = capsys.readouterr().out.splitlines()
     read_document("compare", line)

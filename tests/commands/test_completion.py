@@ -31,7 +31,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_names_are_those_that_were_submitted_from_here(home: Path) -> None:
+def test_run_names_are_read_from_the_index_of_this_machine(home: Path) -> None:
     assert run_names(home / "runs") == ("gemma-one", "gemma-two", "qwen")
     assert run_names(home / "nothing") == ()
 
@@ -48,12 +48,12 @@ def environment(home: Path) -> dict[str, str]:
     return {**os.environ, "XSFT_STATE_DIR": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
 
 
-def test_they_are_printed_a_line_each(home: Path) -> None:
+def test_completion_prints_a_run_name_per_line(home: Path) -> None:
     assert told(home, "completion", "runs") == "gemma-one\ngemma-two\nqwen\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_shell_asks_for_them(shell: str) -> None:
+def test_the_script_of_every_shell_asks_xsft_for_run_names(shell: str) -> None:
     assert "xsft completion runs" in xsft("completion", shell).stdout
 
 
@@ -89,7 +89,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @pytest.mark.loopback
 @pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
-def test_bash_asks_xsft_itself(home: Path) -> None:
+def test_bash_completes_a_run_name_from_xsft(home: Path) -> None:
     assert completed(home, ("xsft", "status", "gem")) == ["gemma-one", "gemma-two"]
     assert not (home / "bad").exists()
 
@@ -123,7 +123,7 @@ def test_bash_offers_the_places_where_one_is_named(
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a", "", "\x00"])
-def test_places_that_cannot_be_read_are_none(tmp_path: Path, text: str) -> None:
+def test_completion_offers_no_place_if_places_yaml_is_invalid(tmp_path: Path, text: str) -> None:
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "places.yaml").write_text(text, encoding="utf-8")
     assert place_names(tmp_path) == ()

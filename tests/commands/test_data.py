@@ -45,7 +45,7 @@ PICKS = {
 
 
 @pytest.mark.parametrize("options", PICKS)
-def test_examples_are_picked(options: tuple[str, ...]) -> None:
+def test_options_pick_examples(options: tuple[str, ...]) -> None:
     args = parser(only="data").parse_args(("data", "show", "w.yaml", *options))
     assert [row for row, _one in picked(ANSWERS, args)] == PICKS[options]
 
@@ -57,12 +57,12 @@ def test_a_row_beyond_the_last_is_refused_with_their_number() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "-1", "1;2", "9" * 12])
-def test_rows_that_are_none(text: str) -> None:
+def test_an_invalid_list_of_rows_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="is not a list of rows"):
         _parse_rows(text)
 
 
-def test_nothing_drives_the_terminal() -> None:
+def test_an_example_is_shown_without_control_characters() -> None:
     nasty = "".join(map(chr, itertools.chain(range(32), (0x9B, 0x202E))))
     assert visible(nasty).isprintable()
     assert visible("a\nb") == "a⏎b"
@@ -76,7 +76,7 @@ def test_nothing_drives_the_terminal() -> None:
         "OSError: LocalEntryNotFoundError: nothing is cached",
     ],
 )
-def test_a_network_that_is_down_is_not_called_bad_data(words: str) -> None:
+def test_a_hub_that_cannot_be_reached_is_unreachable_and_not_bad_data(words: str) -> None:
     with pytest.raises(Unreachable, match="could not fetch"):
         _parse_answers({"error": words})
 
@@ -99,28 +99,28 @@ def test_files_that_cannot_be_read_are_distinguished(words: str) -> None:
     assert problem.fix
 
 
-def test_maxtexts_words_are_cut() -> None:
+def test_a_long_error_of_maxtext_is_cut() -> None:
     with pytest.raises(SpecError) as caught:
         _parse_answers({"error": "ValueError: " + 9000 * "a"})
     assert len(str(caught.value)) < 1200
 
 
-def test_data_that_is_refused_is_no_network() -> None:
+def test_data_that_maxtext_refuses_is_a_spec_error() -> None:
     with pytest.raises(SpecError, match="refuses the data"):
         _parse_answers({"error": "ValueError: no column messages"})
 
 
-def test_the_sample_has_the_reported_size() -> None:
+def test_the_printed_sample_has_the_reported_size() -> None:
     assert SAMPLE == passes.SAMPLE
 
 
-def test_the_lengths_are_drawn() -> None:
+def test_the_picture_of_lengths_is_a_png() -> None:
     drawn = lengths_picture(summary([3, 5, 40]), limit=16, title="a")
     assert drawn.startswith(b"\x89PNG")
     assert lengths_picture(summary([]), limit=16, title="a").startswith(b"\x89PNG")
 
 
-def test_a_picture_overwrites_nothing(tmp_path: Path) -> None:
+def test_a_picture_overwrites_no_file(tmp_path: Path) -> None:
     there = tmp_path / "there.png"
     there.touch()
     with pytest.raises(Refused, match="does not overwrite files"):

@@ -8,7 +8,7 @@ from tests.localruns import local_plan
 from xsft.commands.diff import diff_text, plan_differences
 
 
-def test_1_is_not_true(tmp_path: Path) -> None:
+def test_diff_distinguishes_1_from_true(tmp_path: Path) -> None:
     one = local_plan(tmp_path, overrides__maxtext__profile_cleanly=1)
     true = local_plan(tmp_path, overrides__maxtext__profile_cleanly=True)
     found = plan_differences(one, true)
@@ -18,6 +18,6 @@ def test_1_is_not_true(tmp_path: Path) -> None:
     assert not any(plan_differences(one, one).values())
 
 
-def test_1_is_1_0(tmp_path: Path) -> None:
+def test_diff_treats_1_and_1_0_as_equal(tmp_path: Path) -> None:
     plans = [local_plan(tmp_path, train__learning_rate=value) for value in (1, 1.0)]
     assert plan_differences(*plans)["keys"] == []

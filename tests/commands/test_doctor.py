@@ -45,7 +45,7 @@ def test_the_table_names_what_is_missing_and_the_command_that_fixes_it(bare: dic
 
 
 @pytest.mark.contract
-def test_what_is_built_is_ok_here(xpk_environment: object) -> None:
+def test_doctor_reports_a_built_environment_as_ok(xpk_environment: object) -> None:
     assert xpk_environment
     said = json.loads(doctor(dict(os.environ), "--json").stdout)
     xpk = next(check for check in said["checks"] if check["id"] == "xpk-environment")

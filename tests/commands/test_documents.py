@@ -48,7 +48,7 @@ def written(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_local_plan(said: Said, local: str) -> None:
+def test_a_local_plan_matches_its_schema(said: Said, local: str) -> None:
     status, document = said("plan", local)
     read_document("plan", document)
     (plan,) = document["plans"]
@@ -58,7 +58,7 @@ def test_a_local_plan(said: Said, local: str) -> None:
 
 
 @pytest.mark.contract
-def test_a_cluster_plan(said: Said, cluster: str, xpk_environment: BuiltEnvironment) -> None:
+def test_a_cluster_plan_matches_its_schema(said: Said, cluster: str, xpk_environment: BuiltEnvironment) -> None:
     _, document = said("plan", cluster)
     read_document("plan", document)
     (plan,) = document["plans"]
@@ -66,14 +66,14 @@ def test_a_cluster_plan(said: Said, cluster: str, xpk_environment: BuiltEnvironm
     assert {row["outcome"] for row in plan["audit"]} == {"landed", "patched"}
 
 
-def test_a_plan_beside_a_file_that_cannot_be_read(said: Said, local: str) -> None:
+def test_a_plan_is_in_the_document_beside_a_file_that_cannot_be_read(said: Said, local: str) -> None:
     status, document = said("plan", local, "nosuch.yaml")
     read_document("plan", document)
     assert (status, document["exit_status"], len(document["plans"])) == (2, 2, 1)
     assert [p["file"] for p in document["problems"]] == ["nosuch.yaml"]
 
 
-def test_check(said: Said, cluster: str, tmp_path: Path) -> None:
+def test_the_document_of_check_matches_its_schema(said: Said, cluster: str, tmp_path: Path) -> None:
     bad = written(tmp_path / "bad.yaml", GOOD.replace("steps", "stpes"))
     status, document = said("check", cluster, bad)
     read_document("check", document)
@@ -81,20 +81,20 @@ def test_check(said: Said, cluster: str, tmp_path: Path) -> None:
     assert ("unknown-key", bad) in {(p["id"], p["file"]) for p in document["problems"]}
 
 
-def test_diff(said: Said, local: str) -> None:
+def test_the_document_of_diff_matches_its_schema(said: Said, local: str) -> None:
     status, document = said("diff", local, local, "--set", "train.steps=7")
     read_document("diff", document)
     assert (status, document["same"]) == (0, False)
     assert [d["key"] for d in document["differences"]["keys"]] == ["train.steps"]
 
 
-def test_setup(said: Said, xpk_environment: BuiltEnvironment) -> None:
+def test_the_document_of_setup_matches_its_schema(said: Said, xpk_environment: BuiltEnvironment) -> None:
     status, document = said("setup", "xpk")
     read_document("setup", document)
     assert status == 0
 
 
-def test_submit(local: str, tmp_path: Path) -> None:
+def test_the_document_of_a_local_submit_matches_its_schema(local: str, tmp_path: Path) -> None:
     from xsft import api
     from xsft.commands.submit import local_document
     from xsft.effects.local.run import LocalResult
@@ -125,13 +125,13 @@ def test_submit(local: str, tmp_path: Path) -> None:
     [("submit", "nosuch.yaml"), ("diff", "nosuch.yaml", "nosuch.yaml"), ("setup", "nosuch")],
     ids=lambda a: a[0],
 )
-def test_an_error_is_the_verbs_document(said: Said, arguments: tuple[str, ...]) -> None:
+def test_an_error_is_printed_under_the_schema_name_of_its_verb(said: Said, arguments: tuple[str, ...]) -> None:
     status, document = said(*arguments)
     read_document("error", document)
     assert (status, document["exit_status"], document["schema"]) == (2, 2, f"xsft.{arguments[0]}/1")
 
 
-def test_documents_are_written_in_two_places_only() -> None:
+def test_only_two_modules_print_documents() -> None:
     """Both on one line; `doctor` and `setup` wrote their own, on many."""
     files = (file for room in ("commands", "actions", "screen") for file in (XSFT / room).rglob("*.py"))
     writing = [file.name for file in files if "json.dumps({" in file.read_text(encoding="utf-8")]

@@ -30,7 +30,7 @@ def test_every_cluster_workload_fits_by_the_catalogue() -> None:
     assert {(one.verdict, one.source) for one in document.fits} == {("fits", "catalogue")}
 
 
-def test_the_matrix_of_types_and_slices() -> None:
+def test_fit_prints_a_matrix_of_types_and_slices() -> None:
     file = str(WORKLOADS / "llama31_lora.yaml")
     full = [f"--set={one}" for one in ("lora=null", "train.weight_dtype=float32")]
     done = xsft("fit", file, *full, "--types", "v6e-1,v6e-8", "--slices", "1")
@@ -43,7 +43,9 @@ def test_the_matrix_of_types_and_slices() -> None:
     ]
 
 
-def test_a_kept_verdict_answers_check_and_refuses_a_submission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_verdict_is_reported_by_check_and_refuses_a_submission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path))
     file, changes = str(WORKLOADS / "qwen3_gsm8k.yaml"), ("--set", "train.max_target_length=1536")
     (loaded,), _ = api.load_each([file], settings=changes[1:])
@@ -57,7 +59,7 @@ def test_a_kept_verdict_answers_check_and_refuses_a_submission(tmp_path: Path, m
     assert xsft("fit", file, *changes).stdout.startswith("qwen3-gsm8k: NO, does not fit v6e-8 × 1: needs 33.50 GiB")
 
 
-def test_arithmetic_refuses_with_status_2() -> None:
+def test_a_workload_that_arithmetic_refuses_exits_2() -> None:
     file = str(WORKLOADS / "llama31_lora.yaml")
     done = xsft("fit", file, "--set", "train.weight_dtype=float32")
     assert done.returncode == 2
@@ -65,13 +67,13 @@ def test_arithmetic_refuses_with_status_2() -> None:
     assert "  fix: Set train.weight_dtype: bfloat16.\n  Decided by arithmetic, without the compiler.\n" in done.stdout
 
 
-def test_a_local_workload_has_no_step() -> None:
+def test_fit_refuses_a_local_workload() -> None:
     done = xsft("fit", str(WORKLOADS / "tiny_local.yaml"), "--json")
     assert done.returncode == 2
     assert [one["id"] for one in json.loads(done.stdout)["problems"]] == ["fit-no-step"]
 
 
-def test_a_topology_of_libtpu_that_no_slice_has() -> None:
+def test_fit_refuses_a_topology_that_only_libtpu_knows() -> None:
     done = xsft("fit", str(WORKLOADS / "qwen3_gsm8k.yaml"), "--set", "tpu.type=v6e-16x32")
     assert done.returncode == 2
     assert "'v6e-16x32' is not a TPU type that xpk accepts" in done.stderr

@@ -21,12 +21,12 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_empty_value_is_no_folder_and_no_default(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_value_of_an_option_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An unset shell variable: `--code "$MINE"` would else put the current folder into the image."""
     assert main(["image", "show", f"--{option}="]) == 2
     assert f"--{option}: empty value" in capsys.readouterr().err
 
 
-def test_only_the_size_may_be_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_accept_refuses_every_id_but_the_size(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["image", "build", "--accept", "image-context-secret"]) == 2
     assert "choose from" in capsys.readouterr().err

@@ -25,7 +25,7 @@ REPORT: dict[str, Any] = {
 }
 
 
-def test_show_says_what_would_be_built_and_what_the_lock_has() -> None:
+def test_show_prints_what_would_be_built_and_what_the_lock_has() -> None:
     text = image_text(REPORT)
     assert "code        code-1: 2 files, 1.5 kB\n" in text
     assert "900 bytes  a.py" in text
@@ -35,7 +35,7 @@ def test_show_says_what_would_be_built_and_what_the_lock_has() -> None:
     assert ": matches the files here\n" in image_text({**REPORT, "lock": {**LOCK, "current": True}})
 
 
-def test_a_build_and_a_push_say_what_was_done() -> None:
+def test_build_and_push_print_the_outcome_of_each_part() -> None:
     done = {"deps": {**PART, "outcome": "held"}, "code": {**PART, "tag": "code-1", "outcome": "built", "seconds": 1.25}}
     assert image_text({**REPORT, "action": "build", **done}) == "deps-1  here already\ncode-1  built, 1.2 s\n"
     pushed = image_text({**REPORT, "action": "push", **done, "ref": "r@sha256:1", "pushed": False, "lock": LOCK})

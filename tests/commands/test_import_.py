@@ -32,7 +32,7 @@ def test_the_workload_goes_to_stdout_and_the_differences_to_stderr(pasted: str, 
     assert TOKEN not in out + err
 
 
-def test_what_it_writes_passes_the_types_and_is_never_overwritten(pasted: str, tmp_path: Path, capsys: Capture) -> None:
+def test_import_writes_a_valid_workload_and_never_overwrites_it(pasted: str, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "mine.yaml"
     assert main(("import", pasted, "-o", str(out))) == 0
     before = out.read_text()
@@ -42,7 +42,7 @@ def test_what_it_writes_passes_the_types_and_is_never_overwritten(pasted: str, t
     assert out.read_text() == before
 
 
-def test_json(pasted: str, tmp_path: Path, capsys: Capture) -> None:
+def test_import_prints_one_json_document(pasted: str, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "mine.yaml"
     assert main(("import", pasted, "-o", str(out), "--json")) == 0
     document = json.loads(capsys.readouterr().out)
@@ -51,7 +51,7 @@ def test_json(pasted: str, tmp_path: Path, capsys: Capture) -> None:
     assert {d["what"] for d in document["differences"]} >= {"hf_access_token", "exec", "checkpoint_period"}
 
 
-def test_missing_values_are_status_2_and_the_file_is_written(tmp_path: Path, capsys: Capture) -> None:
+def test_an_unset_variable_exits_2_and_the_file_is_written(tmp_path: Path, capsys: Capture) -> None:
     file, out = tmp_path / "pasted.txt", tmp_path / "mine.yaml"
     file.write_text(paste(exports=EXPORTS.replace("export MODEL=", "export OTHER=")))
     assert main(("import", str(file), "-o", str(out), "--json")) == 2
@@ -60,7 +60,7 @@ def test_missing_values_are_status_2_and_the_file_is_written(tmp_path: Path, cap
     assert "${MODEL}" in out.read_text()
 
 
-def test_stdin(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_reads_stdin(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(paste().encode())))
     assert main(("import",)) == 0
     assert read_spec(capsys.readouterr().out).mode == "mcjax"
@@ -77,7 +77,9 @@ def test_stdin(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["empty", "binary", "elf", "10 MB", "no line"],
 )
-def test_bad_pastes(content: bytes, id: str, tmp_path: Path, capsys: Capture) -> None:
+def test_an_unusable_paste_is_one_problem_and_writes_no_file(
+    content: bytes, id: str, tmp_path: Path, capsys: Capture
+) -> None:
     file, out = tmp_path / "pasted.txt", tmp_path / "mine.yaml"
     file.write_bytes(content)
     assert main(("import", str(file), "-o", str(out), "--json")) == 2

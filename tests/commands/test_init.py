@@ -15,7 +15,7 @@ VARIANTS = {"mcjax": ("--mode", "mcjax"), "pathways": ("--mode", "pathways"), "l
 
 
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
-def test_what_it_writes_passes_the_checks(
+def test_init_writes_a_workload_that_passes_check(
     options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.yaml"
@@ -37,14 +37,14 @@ def test_every_warning_of_a_fresh_workload_is_explained_in_it(
     assert {name for name in warned if name not in file.read_text()} == set()
 
 
-def test_every_template_is_a_variant() -> None:
+def test_every_template_has_an_option() -> None:
     assert {file.stem for file in init.TEMPLATES.glob("*.yaml")} == set(VARIANTS)
     verbs = parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr,index]
     (mode,) = (action for action in verbs["init"]._actions if action.dest == "mode")
     assert {*mode.choices, "local"} == set(VARIANTS)
 
 
-def test_the_default_file_and_what_comes_next(
+def test_init_writes_workload_yaml_and_prints_the_next_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -55,14 +55,14 @@ def test_the_default_file_and_what_comes_next(
     assert "xsft check workload.yaml" in captured.err
 
 
-def test_a_dash_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_with_a_dash_prints_the_workload(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("init", "-", "--local")) == 0
     captured = capsys.readouterr()
     assert "target: local" in captured.out
     assert captured.err == ""
 
 
-def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_overwrites_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("precious")
     assert main(("init", str(file))) == 4
@@ -70,14 +70,14 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "mine.yaml exists" in capsys.readouterr().err
 
 
-def test_a_dangling_link_is_in_the_way_too(tmp_path: Path) -> None:
+def test_init_refuses_a_dangling_link(tmp_path: Path) -> None:
     link = tmp_path / "mine.yaml"
     link.symlink_to(tmp_path / "nowhere.yaml")
     assert main(("init", str(link))) == 4
     assert not (tmp_path / "nowhere.yaml").exists()
 
 
-def test_a_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_refuses_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("init", str(tmp_path))) == 4
     assert "is a directory" in capsys.readouterr().err
 
@@ -88,7 +88,7 @@ def test_a_missing_folder_is_named_with_its_remedy(tmp_path: Path, capsys: pytes
     assert not (tmp_path / "no").exists()
 
 
-def test_local_has_no_mode(capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_refuses_a_mode_with_local(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("init", "-", "--local", "--mode", "pathways")) == 2
     assert "not allowed with argument --local" in capsys.readouterr().err
 

@@ -17,7 +17,7 @@ from xsft.states.classify import classify
 from xsft.states.folding import RowFilter
 
 
-def test_the_one_process_that_prints_steps_and_no_prefix(capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_shows_the_process_that_prints_steps_without_a_prefix(capsys: pytest.CaptureFixture[str]) -> None:
     told = opened()
     query = RunQuery(read=lambda: told.found, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
     world, out = LogsWorld(query=query, lines=told.lines, local_lines=told.local), io.StringIO()
@@ -62,7 +62,7 @@ def test_the_end_of_a_followed_run_is_printed() -> None:
     assert said == ["-- gemma  failed (trainer-failed)  step 120/1000  loss 2.346: xsft why gemma --"]
 
 
-def test_a_reader_that_goes_away_is_no_bug() -> None:
+def test_a_closed_pipe_raises_broken_pipe_error() -> None:
     class Closed(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError

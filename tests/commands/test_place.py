@@ -23,13 +23,13 @@ def test_several_places_need_a_name(tmp_path: Path) -> None:
     assert "known: one, two" in done.stderr
 
 
-def test_no_place_at_all_says_what_to_name() -> None:
+def test_place_show_without_any_place_names_the_option() -> None:
     done = xsft("place", "show")
     assert done.returncode == 2
     assert "--context" in done.stderr
 
 
-def test_unknown_place_lists_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_place_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     (tmp_path / "places.yaml").write_text("one: {context: a}\n")
     done = xsft("place", "show", "two")
     assert done.returncode == 2

@@ -31,7 +31,7 @@ def contexts(*names: str) -> str:
     return json.dumps({"contexts": [{"name": name, "context": {"cluster": "c"}} for name in names]})
 
 
-def test_without_gcloud_and_cluster_the_options_are_enough(tmp_path: Path) -> None:
+def test_place_add_needs_only_options_without_gcloud_and_cluster(tmp_path: Path) -> None:
     given = ("--project", "my-project", "--zone", "us-east5-b", "--cluster", "big", "--queue", "team")
     done = xsft("place", "add", "team", *given, "--output", "gs://my-runs/runs")
     assert done.returncode == 0, done.stderr
@@ -57,13 +57,13 @@ def test_a_broken_file_is_named_and_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "places.yaml").read_text() == "- main\n"
 
 
-def test_print_writes_nothing(tmp_path: Path) -> None:
+def test_place_add_print_writes_no_file(tmp_path: Path) -> None:
     done = xsft("place", "add", "lab", "--context", "b", "--offline", "--print")
     assert (done.returncode, done.stdout) == (0, "lab:\n  context: b\n")
     assert (tmp_path / "places.yaml").read_text() == FILE
 
 
-def test_options_may_stand_before_the_name() -> None:
+def test_options_of_place_add_may_precede_the_name() -> None:
     for given in (("--offline", "lab", "--print"), ("--print", "--offline", "lab"), ("--offline", "--print", "lab")):
         done = xsft("place", "add", "--context", "b", *given)
         assert (done.returncode, done.stdout) == (0, "lab:\n  context: b\n"), done.stderr
@@ -95,7 +95,7 @@ def test_gclouds_only_cluster_is_taken_with_its_name(tmp_path: Path, monkeypatch
     assert (tmp_path / "places.yaml").read_text().startswith(f"{FILE}trainers:\n")
 
 
-def test_several_clusters_are_listed_where_nobody_can_be_asked(tmp_path: Path) -> None:
+def test_several_clusters_are_listed_without_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_text(contexts("lab", "gke_my-project_us-east5_big"))
     done = xsft("place", "add")
     assert done.returncode == 2
@@ -112,7 +112,7 @@ def test_an_unknown_context_adds_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "places.yaml").read_text() == FILE
 
 
-def test_a_terminal_is_asked_for_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_asked_for_the_missing_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_gcloud(tmp_path / "bin", {name: answer for name, answer in ANSWERS.items() if "clusters" not in name})
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setattr(place_add, "has_terminal", lambda: True)

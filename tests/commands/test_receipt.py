@@ -35,7 +35,7 @@ def query(seen: Observation) -> RunQuery:
     return RunQuery(read=lambda: Read((seen,)), classify=judged, wanted=everything, now=lambda: NOW)
 
 
-def test_chips_tokens_and_rates_of_a_cluster_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_document_has_chips_tokens_and_rates_of_a_cluster_run(capsys: pytest.CaptureFixture[str]) -> None:
     run = query(finished("gemma", at="2026-11-21T11:00:00Z"))
     assert print_receipt("gemma", query=run, read=lambda _: RECEIPT, json=True) == 0
     document = json.loads(capsys.readouterr().out)
@@ -47,7 +47,7 @@ def test_chips_tokens_and_rates_of_a_cluster_run(capsys: pytest.CaptureFixture[s
     assert document["mfu"] == pytest.approx(0.5)
 
 
-def test_text_names_every_state_that_took_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_names_every_state_that_took_time(capsys: pytest.CaptureFixture[str]) -> None:
     run = query(finished("gemma", at="2026-11-21T11:00:00Z"))
     print_receipt("gemma", query=run, read=lambda _: RECEIPT, json=False)
     assert capsys.readouterr().out.splitlines() == [
@@ -61,7 +61,7 @@ def test_text_names_every_state_that_took_time(capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_nothing_left_is_exit_8() -> None:
+def test_receipt_is_unknown_when_log_and_record_are_gone() -> None:
     with pytest.raises(Unknown, match="The log and the record of gemma are gone"):
         print_receipt("gemma", query=query(observed()), read=lambda _: None, json=False)
 

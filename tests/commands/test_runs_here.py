@@ -47,7 +47,9 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 
 @pytest.mark.early
-def test_status_shows_both_each_with_its_place(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_both_runs_with_their_folders(
+    folders: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, _ = asked(capsys, "status", "--all", "--json")
     runs: list[dict[str, Any]] = json.loads(out)["runs"]
     assert status == 0
@@ -57,7 +59,7 @@ def test_status_shows_both_each_with_its_place(folders: tuple[str, str], capsys:
     assert all(f"this machine: {Path(folder).parent}" in table for folder in folders)
 
 
-def test_an_ambiguous_name_changes_nothing(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbs_refuse_an_ambiguous_name(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     name = Path(folders[0]).name
     for verb in (("why",), ("logs",), ("wait",), ("cancel", "--yes"), ("compare",)):
         status, out, err = asked(capsys, verb[0], name, *verb[1:])
@@ -79,7 +81,7 @@ def test_a_run_is_named_by_its_folder(folders: tuple[str, str], capsys: pytest.C
     assert [run["run_name"] for run in json.loads(out)["runs"]] == list(folders)
 
 
-def test_status_waits_for_no_pipe_among_its_files(folders: tuple[str, str], tmp_path: Path) -> None:
+def test_status_does_not_hang_on_a_named_pipe(folders: tuple[str, str], tmp_path: Path) -> None:
     """In a process of its own, which can be ended where it hangs."""
     first, second = map(Path, folders)
     (log,) = (second / "xsft").glob("trainer-*.log")
@@ -97,7 +99,7 @@ def test_status_waits_for_no_pipe_among_its_files(folders: tuple[str, str], tmp_
     assert states == {str(first.parent): "unknown", str(second.parent): "succeeded"}
 
 
-def test_a_log_does_not_act_on_the_terminal_unless_it_is_requested_raw(
+def test_logs_escapes_control_characters_unless_raw_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))

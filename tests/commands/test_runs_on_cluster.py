@@ -48,7 +48,7 @@ def document(verb: str, text: str) -> dict[str, Any]:
     return made
 
 
-def test_status_shows_all_runs_also_those_of_plain_xpk(api: ClusterApi, runs: Runs, said: Any) -> None:
+def test_status_shows_runs_of_xsft_and_of_plain_xpk(api: ClusterApi, runs: Runs, said: Any) -> None:
     runs.admitted("going")
     runs.pod("going")
     runs.plain("by-xpk")
@@ -66,7 +66,7 @@ def test_status_shows_all_runs_also_those_of_plain_xpk(api: ClusterApi, runs: Ru
     ) == 4
 
 
-def test_a_name_is_exact_and_the_near_one_is_offered(runs: Runs, said: Any) -> None:
+def test_verbs_take_only_exact_names_and_offer_a_close_match(runs: Runs, said: Any) -> None:
     runs.admitted("gemma-ultrachat")
     for verb in ("status", "why", "logs", "wait", "cancel", "compare"):
         status, out, err = said(verb, "gemma")
@@ -114,7 +114,7 @@ def test_an_expired_login_ends_every_verb_at_once_and_keeps_its_id(api: ClusterA
 
 
 @pytest.mark.early
-def test_cancel_deletes_that_one_and_no_other(api: ClusterApi, runs: Runs, said: Any) -> None:
+def test_cancel_deletes_the_named_run_and_no_other(api: ClusterApi, runs: Runs, said: Any) -> None:
     runs.admitted("gemma")
     runs.admitted("gemma-ultrachat")
     status, _, err = said("cancel", "gemma")
@@ -134,7 +134,7 @@ def test_a_run_that_ends_before_it_is_cancelled_keeps_its_end(api: ClusterApi, r
     assert _there(api) == {"gemma"}
 
 
-def test_a_cancel_is_remembered_here_where_its_output_cannot_be_read(
+def test_a_cancel_is_kept_on_this_machine_if_the_bucket_cannot_be_read(
     api: ClusterApi, runs: Runs, said: Any, tmp_path: Path
 ) -> None:
     """Without a login to the bucket the cancel can be neither recorded there nor read."""
@@ -206,7 +206,7 @@ def test_cancel_asks_the_bucket_for_the_last_checkpoint(
     assert (made["step"], made["saved_step"], made["lost_steps"]) == (1900, 1000, 900)
 
 
-def test_cancel_calls_a_loss_unknown_that_it_cannot_tell(api: ClusterApi, runs: Runs, said: Any) -> None:
+def test_cancel_reports_lost_steps_as_unknown_without_a_bucket_login(api: ClusterApi, runs: Runs, said: Any) -> None:
     runs.admitted("gemma")
     api.standin.logs.say(runs.pod("gemma")["metadata"]["name"], *steps(1001, 1900))
     status, out, err = said("cancel", "gemma", "--yes", "--json")
@@ -217,7 +217,7 @@ def test_cancel_calls_a_loss_unknown_that_it_cannot_tell(api: ClusterApi, runs: 
     assert (made["step"], made["saved_step"], made["lost_steps"]) == (1900, None, None)
 
 
-def test_wait_returns_the_end(runs: Runs, said: Any) -> None:
+def test_wait_exits_6_for_a_failed_run_and_7_at_the_timeout(runs: Runs, said: Any) -> None:
     runs.jobset("broken", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     runs.admitted("going")
     runs.pod("going")
@@ -307,7 +307,7 @@ def test_why_names_the_process_that_failed_first(api: ClusterApi, runs: Runs, sa
     assert any("the fifth host is odd" in line for line in made["cause"]["evidence"])
 
 
-def test_why_of_an_earlier_submission(api: ClusterApi, runs: Runs, said: Any) -> None:
+def test_why_explains_the_requested_attempt(api: ClusterApi, runs: Runs, said: Any) -> None:
     first = runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     first["metadata"]["creationTimestamp"] = "2026-11-21T09:00:00Z"
     runs.admitted("gemma-2", run="gemma")
@@ -328,7 +328,7 @@ def test_why_of_an_earlier_submission(api: ClusterApi, runs: Runs, said: Any) ->
     assert said("why", "gemma", "--attempt", "x")[0] == 2
 
 
-def test_why_a_run_was_restarted_of_which_no_pod_is_left(api: ClusterApi, runs: Runs, said: Any) -> None:
+def test_why_explains_a_restart_of_which_no_pod_is_left(api: ClusterApi, runs: Runs, said: Any) -> None:
     """As an OOM kill leaves it: JobSet has made its Jobs anew, and the pods of before are gone."""
     made = runs.admitted("gemma", status={**RUNNING, "restarts": 1})
     made["status"]["replicatedJobsStatus"] = [{"name": "slice-job", "ready": 0, "active": 2}]
@@ -348,7 +348,7 @@ def test_why_a_run_was_restarted_of_which_no_pod_is_left(api: ClusterApi, runs: 
     assert 'gcloud logging read \'labels."k8s-pod/jobset_sigs_k8s_io/jobset-name"="gemma"' in out
 
 
-def test_a_silent_cluster_keeps_what_was_known(api: ClusterApi, runs: Runs, said: Any) -> None:
+def test_status_shows_the_last_known_state_of_a_silent_cluster(api: ClusterApi, runs: Runs, said: Any) -> None:
     runs.admitted("going")
     runs.pod("going")
     assert said("status")[0] == 0
@@ -365,7 +365,7 @@ def test_a_silent_cluster_keeps_what_was_known(api: ClusterApi, runs: Runs, said
     assert err == ""
 
 
-def test_a_silent_cluster_of_which_nothing_is_known_is_unreachable(api: ClusterApi, said: Any) -> None:
+def test_verbs_exit_5_for_a_silent_cluster_without_a_known_state(api: ClusterApi, said: Any) -> None:
     api.expire_login()
     for arguments in (("status",), ("status", "x"), ("why", "x"), ("logs", "x"), ("cancel", "x"), ("compare", "x")):
         assert said(*arguments)[0] == 5, arguments

@@ -73,7 +73,7 @@ def everywhere(folder: Path) -> str:
 
 
 @pytest.mark.early
-def test_from_standard_input(cluster_api: ClusterApi, xsft: Run, token: str, tmp_path: Path) -> None:
+def test_secret_create_reads_standard_input(cluster_api: ClusterApi, xsft: Run, token: str, tmp_path: Path) -> None:
     status, out, err = xsft("create", "hf-token", *to(cluster_api), stdin=f"{token}\n")
     assert (status, err) == (0, "")
     assert f"created the Secret hf-token, key token, in namespace {cluster_api.namespace}" in out
@@ -84,7 +84,9 @@ def test_from_standard_input(cluster_api: ClusterApi, xsft: Run, token: str, tmp
     assert token not in everywhere(tmp_path)
 
 
-def test_from_a_file_by_place(cluster_api: ClusterApi, xsft: Run, token: str, tmp_path: Path) -> None:
+def test_secret_create_reads_a_file_and_finds_the_cluster_by_place(
+    cluster_api: ClusterApi, xsft: Run, token: str, tmp_path: Path
+) -> None:
     (tmp_path / "here" / "pyproject.toml").touch()
     (tmp_path / "here" / "places.yaml").write_text(
         f"main: {{context: {cluster_api.context}, namespace: {elsewhere(cluster_api).namespace}}}\n"
@@ -154,7 +156,7 @@ def test_a_token_on_the_command_line_is_refused_and_not_echoed(
         lambda v: ("create", "hf", "--json", v, "--nosuch", f"--x={v}"),
     ],
 )
-def test_an_implausible_value_is_refused_too(
+def test_a_value_in_place_of_a_name_is_refused_and_not_echoed(
     cluster_api: ClusterApi, xsft: Run, place: Callable[[str], tuple[str, ...]]
 ) -> None:
     value = f"A{secrets.token_hex(12)}"
@@ -166,7 +168,7 @@ def test_an_implausible_value_is_refused_too(
 
 @pytest.mark.standin_only("no-request")
 @pytest.mark.parametrize("stdin", ["", "\n", "  \n"])
-def test_nothing_is_no_value(cluster_api: ClusterApi, xsft: Run, stdin: str) -> None:
+def test_an_empty_value_is_refused(cluster_api: ClusterApi, xsft: Run, stdin: str) -> None:
     status, _, err = xsft("create", "hf", *to(cluster_api), stdin=stdin)
     assert status == 2
     assert "is empty" in err
@@ -174,7 +176,7 @@ def test_nothing_is_no_value(cluster_api: ClusterApi, xsft: Run, stdin: str) -> 
 
 
 @pytest.mark.standin_only("no-request")
-def test_a_file_that_is_none(cluster_api: ClusterApi, xsft: Run, tmp_path: Path) -> None:
+def test_an_unreadable_value_file_is_refused(cluster_api: ClusterApi, xsft: Run, tmp_path: Path) -> None:
     for name in ("nosuch", "."):
         status, _, err = xsft("create", "hf", *to(cluster_api), "--from-file", str(tmp_path / name))
         assert status == 2
@@ -202,7 +204,7 @@ def test_no_refusal_of_the_cluster_shows_the_value(cluster_api: ClusterApi, xsft
 
 
 @pytest.mark.standin_only("no-request")
-def test_a_terminal_is_not_read(cluster_api: ClusterApi) -> None:
+def test_secret_create_refuses_a_terminal_as_standard_input(cluster_api: ClusterApi) -> None:
     """A process on a terminal of its own."""
     import pty
 

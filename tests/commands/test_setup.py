@@ -14,7 +14,7 @@ def setup(*options: str, env: dict[str, str]) -> subprocess.CompletedProcess[str
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_what_is_built_is_named_at_once_as_json(xpk_environment: BuiltEnvironment) -> None:
+def test_setup_prints_an_existing_environment_as_json(xpk_environment: BuiltEnvironment) -> None:
     done = setup("xpk", "--json", env=dict(os.environ))
     said = json.loads(done.stdout)
     assert (done.returncode, done.stderr, said["schema"]) == (0, "", "xsft.setup/1")
@@ -28,7 +28,7 @@ def test_an_unknown_environment_is_a_usage_error(tmp_path: Path) -> None:
     assert "xpk, maxtext" in done.stderr
 
 
-def test_without_a_network_one_message_says_so(tmp_path: Path) -> None:
+def test_setup_without_a_network_is_one_message(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "UV_OFFLINE": "1"}
     done = setup("xpk", env=env)
     assert done.returncode == 3

@@ -43,7 +43,7 @@ def told(found: Read, wanted: RowFilter | None = None, *, json: bool = False) ->
 STORY = (observed("gemma"), queued("next"), finished("old", at="2026-11-19T00:00:00Z"), local("tiny"))
 
 
-def test_one_row_per_run_that_is_active_or_recent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_prints_a_row_per_active_or_recent_run(capsys: pytest.CaptureFixture[str]) -> None:
     lines = told(Read(STORY)).splitlines()
     assert [line.split()[0] for line in lines] == ["RUN", "next", "gemma", "tiny"]
     assert capsys.readouterr().err == "1 more ended over a day ago: xsft status --all\n"
@@ -54,20 +54,20 @@ def test_no_runs_is_a_message_on_stderr(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == "no runs\n"
 
 
-def test_a_cluster_that_does_not_answer_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_does_not_answer_hides_no_other_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     shown = told(Read(STORY, (SILENT,), whole=False))
     assert "gemma" in shown
     assert "does not answer" in capsys.readouterr().err
 
 
-def test_where_nothing_answers_it_is_unreachable_and_nothing_failed() -> None:
+def test_status_is_unreachable_if_no_cluster_answers() -> None:
     with pytest.raises(Unreachable, match="Nothing could be read: The cluster lab does not answer") as raised:
         told(Read((), (SILENT,), answered=False, whole=False))
     assert raised.value.exit_status == 5
     assert raised.value.fix == "Look at the VPN."
 
 
-def test_a_name_that_is_not_exactly_there_is_a_usage_error() -> None:
+def test_a_misspelt_name_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="Did you mean gemma") as raised:
         told(Read(STORY), RowFilter(runs=("gema",)))
     assert raised.value.problem_id == "run-missing"
@@ -90,9 +90,7 @@ def test_all_names_that_do_not_exist_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize("json", [False, True])
-def test_runs_that_are_there_are_shown_beside_names_that_are_not(
-    json: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_existing_runs_are_shown_beside_unknown_names(json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
     asked = query(Read(STORY), wanted=RowFilter(runs=("gemma", "zzz", "tiny")))
     assert report_status(asked, json=json, stdout=out) == UsageError.exit_status
@@ -142,7 +140,7 @@ def document(capsys: pytest.CaptureFixture[str], found: Read, wanted: RowFilter 
     return answer
 
 
-def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     answer = document(capsys, Read(STORY, (SILENT,), whole=False))
     assert answer["schema"] == "xsft.status/1"
     assert [run["run_name"] for run in answer["runs"]] == ["next", "gemma", "tiny"]
@@ -167,14 +165,14 @@ def arguments(*given: str) -> Any:
 
 
 @pytest.mark.parametrize("given", [("--watch", "--json"), ("--every", "5s")])
-def test_what_does_not_go_together_is_refused(given: tuple[str, ...]) -> None:
+def test_conflicting_options_are_refused(given: tuple[str, ...]) -> None:
     from xsft.commands.status import run
 
     with pytest.raises(UsageError):
         run(arguments(*given))
 
 
-def test_arguments_add_up() -> None:
+def test_the_options_of_status_become_one_filter() -> None:
     args = arguments("a", "b", "--state", "running", "--state", "queued", "--mode", "mcjax", "--all")
     from xsft.commands.status import wanted_of
 

@@ -51,7 +51,7 @@ def test_a_run_that_learns_nothing_is_not_waited_for_and_is_recorded(capsys: pyt
 
 
 @pytest.mark.parametrize(("goal", "recorded"), [(DONE, ["succeeded"]), (RUNNING, [])])
-def test_the_end_is_recorded_of_a_run_that_is_over(goal: Goal, recorded: list[str]) -> None:
+def test_wait_records_the_end_of_a_run_only_if_it_is_over(goal: Goal, recorded: list[str]) -> None:
     played, seen = Played(at("training", 1), at("succeeded", 1000)), list[str]()
 
     def record(row: Row) -> tuple[Problem, ...]:
@@ -100,7 +100,7 @@ def test_a_loss_of_0_is_reported_at_the_end(capsys: pytest.CaptureFixture[str]) 
         ((at("training", 5),), Goal(kind="step", step=1001), 2),
     ],
 )
-def test_what_came_of_it_is_the_exit_status(answers: tuple[Read, ...], goal: Goal, status: int) -> None:
+def test_the_outcome_decides_the_exit_status_of_wait(answers: tuple[Read, ...], goal: Goal, status: int) -> None:
     assert exit_status(Played(*answers), goal) == status
 
 
@@ -115,7 +115,9 @@ def test_what_came_of_it_is_the_exit_status(answers: tuple[Read, ...], goal: Goa
     ],
 )
 @pytest.mark.parametrize("timeout_s", [None, 3600])
-def test_what_waiting_cannot_fix_ends_it_at_once(answers: tuple[Read, ...], timeout_s: float | None) -> None:
+def test_wait_ends_at_once_for_an_error_that_waiting_cannot_fix(
+    answers: tuple[Read, ...], timeout_s: float | None
+) -> None:
     played = Played(*answers)
     assert exit_status(played, timeout_s=timeout_s) == 5
     assert played.looks == len(answers)
@@ -148,7 +150,9 @@ def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
         ((Read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
     ],
 )
-def test_the_printed_text(answers: tuple[Read, ...], kind: type[XsftError], words: str) -> None:
+def test_every_error_of_wait_has_its_type_message_and_fix(
+    answers: tuple[Read, ...], kind: type[XsftError], words: str
+) -> None:
     played = Played(*answers)
     patience = WaitLimits(timeout_s=3600, poll_s=10)
     with pytest.raises(kind, match=words) as raised:
@@ -166,7 +170,7 @@ def test_the_printed_text(answers: tuple[Read, ...], kind: type[XsftError], word
         ((DEAF,), 5, "unreachable"),
     ],
 )
-def test_every_outcome_prints_one_document(
+def test_every_outcome_of_wait_prints_one_document(
     answers: tuple[Read, ...], status: int, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_status(Played(*answers), json=True) == status
@@ -179,7 +183,7 @@ def test_every_outcome_prints_one_document(
     assert [one["message"] in told.err for one in document["problems"]] == [True] * bool(status)
 
 
-def test_the_arguments() -> None:
+def test_wait_parses_its_arguments() -> None:
     args = parser(only="wait").parse_args(("wait", "gemma", "--for", "step=5", "--timeout", "2h", "--poll", "1s"))
     assert (args.goal, args.timeout, args.poll) == (Goal(kind="step", step=5), 7200, 1)
     assert parser(only="wait").parse_args(("wait", "gemma")).goal == DONE

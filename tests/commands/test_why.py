@@ -42,14 +42,14 @@ def test_a_queued_run_shows_what_it_lacks(capsys: pytest.CaptureFixture[str]) ->
     assert "next: " in told
 
 
-def test_nothing_drives_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_prints_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     asked("gemma", Read((BROKEN,)))
     told = capsys.readouterr().out
     assert told.replace("\n", "").isprintable()
     assert "  > MAXTEXT CONFIG ERROR: unknown key stepz token" in told
 
 
-def test_no_colours_are_passed_on_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_document_of_why_has_no_colour_codes(capsys: pytest.CaptureFixture[str]) -> None:
     asked("gemma", Read((BROKEN,)), json=True)
     assert document(capsys)["cause"]["evidence"][0].startswith("MAXTEXT CONFIG ERROR: unknown key stepz token")
 
@@ -69,14 +69,14 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return made
 
 
-def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert asked("gemma", Read((BROKEN,)), json=True) == 0
     made = document(capsys)
     assert (made["state"], made["cause"]["id"], made["exit_status"]) == ("failed", "config-error", 0)
     assert made["cause"]["where"].startswith("slice 0 host 5")
 
 
-def test_where_nothing_certain_is_known_the_status_is_8(capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_exits_8_for_an_unknown_state(capsys: pytest.CaptureFixture[str]) -> None:
     gone = Observation(run_name="gone", target="xpk", observed_at=NOW, cluster="lab")
     assert asked("gone", Read((gone,)), json=True) == 8
     assert document(capsys)["state"] == "unknown"

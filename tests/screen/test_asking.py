@@ -11,7 +11,7 @@ from xsft.screen.asking import confirm
     ("answer", "meant"),
     [("y\n", True), ("YES\n", True), (" y \n", True), ("\n", False), ("", False), ("n\n", False), ("yep\n", False)],
 )
-def test_only_a_yes_is_a_yes(
+def test_confirm_accepts_only_y_and_yes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, meant: bool
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))

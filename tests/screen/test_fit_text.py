@@ -46,7 +46,7 @@ FITS = Fits(
 NO = DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler")
 
 
-def test_an_answer_as_text() -> None:
+def test_a_verdict_is_printed_with_memory_time_and_limits() -> None:
     assert list(fit_text(answer(FITS))) == [
         "qwen-chat: FITS v6e-8 × 1: 2.02 GiB at the peak, 2.03 in total, of 31.24 GiB per chip",
         "  weights         0.28 GiB",
@@ -64,7 +64,7 @@ def test_an_answer_as_text() -> None:
     ]
 
 
-def test_the_hosts_memory_is_named_and_no_peak_that_is_only_its() -> None:
+def test_host_memory_is_printed_and_a_host_only_peak_is_not() -> None:
     by = StepMemory(weights=1.0, optimizer=1.0, gradients=0.0, batch=0.0, temporaries=2.0, host=32.0, peak_known=False)
     lines = list(fit_text(answer(Fits(peak_gib=4.0, sum_gib=4.0, limit_gib=31.24, by=by))))
     assert lines[0] == "qwen-chat: FITS v6e-8 × 1: 4.00 GiB in total, of 31.24 GiB per chip"
@@ -74,14 +74,14 @@ def test_the_hosts_memory_is_named_and_no_peak_that_is_only_its() -> None:
     ]
 
 
-def test_a_refusal_names_one_total() -> None:
+def test_a_refusal_prints_one_total_of_memory() -> None:
     lines = list(fit_text(answer(NO, tokens=512)))
     assert lines[0] == "qwen-chat: NO, does not fit v6e-8 × 1: needs 33.50 GiB of 31.24 per chip"
     assert "  Follows from the compiled run with 512 tokens: more tokens need more memory." in lines
     assert answer(NO).refused
 
 
-def test_what_a_verdict_does_not_hold_for_is_said() -> None:
+def test_notes_name_the_versions_and_types_that_a_verdict_does_not_cover() -> None:
     assert any(
         "compiled with MaxText 0.2.5; the image has 0.2.4" in one for one in fit_notes(answer(FITS, maxtext="0.2.4"))
     )
@@ -89,14 +89,14 @@ def test_what_a_verdict_does_not_hold_for_is_said() -> None:
     assert not any("Only the figures" in one for one in fit_notes(answer(FITS)))
 
 
-def test_the_answer_about_an_evaluation() -> None:
+def test_the_verdict_of_an_evaluation_is_labelled_as_one() -> None:
     found = replace(answer(FITS), kind="eval")
     assert next(fit_text(found)).startswith("qwen-chat, evaluation: FITS v6e-8 × 1: ")
     assert "the eval step" not in not_covered(found)
     assert fit_document(found)["step"] == "eval"
 
 
-def test_the_document_is_the_described_one() -> None:
+def test_the_document_of_fit_matches_its_schema() -> None:
     for one in (FITS, NO):
         whole = {"schema": "xsft.fit/1", "fits": [fit_document(answer(one))], "problems": [], "exit_status": 0}
         read_document("fit", whole)

@@ -12,7 +12,7 @@ from xsft.effects.machine.streams import Screened
 from xsft.screen.plans import print_manifests
 
 
-def test_a_manifest_on_standard_output_is_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_printed_manifest_parses_back_to_the_same_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the screen escapes is read back: `xsft plan --manifest | kubectl create -f -`."""
     acting = "a\x1b[2J\x9b\u202eb\x85\u200f"
     manifest: dict[str, Any] = {"env": [{"name": "A", "value": acting}], acting: "<｜▁pad▁｜>"}

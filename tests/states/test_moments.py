@@ -64,7 +64,7 @@ def test_the_earliest_and_the_latest_of_those_that_are_times() -> None:
     assert earliest(None, "soon") is latest() is None
 
 
-def test_since_is_before_now() -> None:
+def test_since_is_subtracted_from_now() -> None:
     assert before("2026-11-21T12:00:00+00:00", 600) == "2026-11-21T11:50:00Z"
     assert before("2026-11-21T12:00:00+00:00", 1e11) == "0001-01-01T00:00:00Z"
     with pytest.raises(ValueError, match="not a valid time"):

@@ -106,7 +106,7 @@ GONE = observed("gone", jobset=None, progress=None)
         ("gone", "it has no JobSet on its cluster"),
     ],
 )
-def test_there_may_be_nothing_to_cancel(name: str, words: str) -> None:
+def test_cancel_exits_0_for_a_run_that_has_ended_or_is_being_deleted(name: str, words: str) -> None:
     told = Told(Read((*STORY, DELETING, GONE)))
     done = told.cancel(name)
     assert done.action == "nothing"
@@ -115,7 +115,7 @@ def test_there_may_be_nothing_to_cancel(name: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["gone", "other"])
-def test_one_that_another_user_deleted_meanwhile_is_not_claimed(
+def test_cancel_reports_a_jobset_that_another_client_deleted_first(
     outcome: Deleted,
 ) -> None:
     told = Told(Read(STORY), outcome=outcome)
@@ -144,14 +144,14 @@ ELSEWHERE = observed("gemma", cluster="elsewhere")
     ],
     ids=["a beginning", "two of that name", "perhaps elsewhere", "silence", "its cluster is", "earlier state is known"],
 )
-def test_what_is_not_surely_that_run_is_not_touched(found: Read, name: str, kind: type[XsftError]) -> None:
+def test_cancel_changes_nothing_unless_the_run_is_identified(found: Read, name: str, kind: type[XsftError]) -> None:
     told = Told(found)
     with pytest.raises(kind):
         told.cancel(name)
     assert told.deleted == told.recorded == told.interrupted == []
 
 
-def test_of_several_attempts_the_live_one_goes() -> None:
+def test_cancel_deletes_the_live_one_of_several_attempts() -> None:
     failed = observed(jobset=jobset("gemma", terminal="Failed"))
     alive = observed(jobset=jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z"))
     told = Told(Read((failed, alive)))
@@ -167,7 +167,7 @@ def test_a_run_on_this_machine_without_a_process_is_left_alone(record: Recorded 
     assert done.why == "no xsft process is running it"
 
 
-def test_of_two_local_runs_of_one_name_none_is_interrupted() -> None:
+def test_cancel_refuses_a_name_that_two_local_runs_have() -> None:
     told = Told(Read((replace(RUNS_HERE, output="/data/a"), replace(RUNS_HERE, output="/data/b"))), answer=True)
     with pytest.raises(UsageError) as raised:
         told.cancel("tiny")
@@ -179,7 +179,7 @@ def test_of_two_local_runs_of_one_name_none_is_interrupted() -> None:
     assert told.interrupted == ["/data/b"]
 
 
-def test_a_local_run_and_a_cluster_run_are_distinguished() -> None:
+def test_cancel_refuses_a_name_that_a_local_and_a_cluster_run_have() -> None:
     told = Told(Read((replace(RUNS_HERE, output="/data/a"), observed("tiny"))))
     with pytest.raises(UsageError) as raised:
         told.cancel("tiny")
@@ -187,7 +187,7 @@ def test_a_local_run_and_a_cluster_run_are_distinguished() -> None:
     assert told.deleted == told.interrupted == []
 
 
-def test_a_run_on_this_machine_that_cannot_be_proven_is_left_alone() -> None:
+def test_cancel_refuses_a_local_run_whose_process_cannot_be_identified() -> None:
     told = Told(Read(STORY), provable=False)
     with pytest.raises(Refused, match="could not be identified") as raised:
         told.cancel("tiny")

@@ -63,7 +63,7 @@ def test_a_run_that_learned_nothing_is_not_compared_silently() -> None:
     assert "40 steps in a row" in problems[0].message
 
 
-def test_nothing_to_draw_is_unknown() -> None:
+def test_compare_without_any_loss_is_unknown() -> None:
     with pytest.raises(Unknown, match="silent: log: timeout; new: no output yet"):
         curves("silent", "new")
 

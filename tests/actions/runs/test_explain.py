@@ -126,7 +126,7 @@ def test_a_submission_that_is_gone_is_explained_by_its_record() -> None:
         explain("gemma", Read((SECOND,)), attempt=1)
 
 
-def test_the_ends_of_all_pods_are_kept() -> None:
+def test_why_keeps_the_ends_of_all_pods() -> None:
     killed = Status(state="failed", reason="oom-killed", evidence=("jobset", "pods"))
     kept: list[Any] = []
 

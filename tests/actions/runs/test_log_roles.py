@@ -14,7 +14,7 @@ from xsft.states.model import ReplicatedJob, RunObject
 
 
 @given(st.sampled_from([MCJAX, PATHWAYS, jobset(jobs=()), jobset(mode=None, tpu=None, jobs=MCJAX.jobs)]))
-def test_every_process_has_one_name(there: RunObject) -> None:
+def test_every_process_has_its_own_name(there: RunObject) -> None:
     roles = all_roles(there)
     names = [role_text(there, role) for role in roles]
     assert len(set(names)) == len(roles)
@@ -22,7 +22,7 @@ def test_every_process_has_one_name(there: RunObject) -> None:
         assert chosen_roles(there, slice_index=None, host=None, every=False) == (role,)
 
 
-def test_the_words_of_the_processes() -> None:
+def test_processes_are_named_by_slice_and_host_or_by_their_job() -> None:
     names = [role_text(PATHWAYS, role) for role in all_roles(PATHWAYS)]
     assert names[:3] == ["head", "slice 0 host 0", "slice 0 host 1"]
     server = jobset("s", jobs=(ReplicatedJob(name="server", replicas=1),), kind="Deployment", work="serve")

@@ -96,7 +96,7 @@ def test_following_waits_for_a_cluster_that_is_silent_at_the_beginning() -> None
     ]
 
 
-def test_following_waits_for_nothing_that_waiting_does_not_fix() -> None:
+def test_following_ends_at_an_error_that_waiting_does_not_fix() -> None:
     with pytest.raises(Unreachable, match="log in"):
         Patient([Read((), (EXPIRED,), answered=False, whole=False)]).follow("gemma")
     with pytest.raises(UsageError):
@@ -114,7 +114,7 @@ def test_following_waits_for_nothing_that_waiting_does_not_fix() -> None:
         ({"host": 37, "every": True}, [(0, 37), (1, 37)]),
     ],
 )
-def test_others_are_named(asked: dict[str, object], places: list[tuple[int, int]]) -> None:
+def test_options_choose_other_processes(asked: dict[str, object], places: list[tuple[int, int]]) -> None:
     told = opened()
     told.show("gemma", **asked)
     assert [(role.slice_index, role.host) for role in told.roles] == places
@@ -127,7 +127,7 @@ def test_lines_of_several_processes_are_labelled() -> None:
     assert lines == ["slice 0 host 3 | hello from 3", "slice 1 host 3 | hello from 3"]
 
 
-def test_all_of_them_are_opened_on_demand_only() -> None:
+def test_all_logs_are_opened_only_with_a_raised_limit() -> None:
     told = opened()
     with pytest.raises(UsageError, match=r"128 logs of .* requested; the limit is 8") as raised:
         told.show("gemma", every=True)
@@ -159,21 +159,21 @@ SECOND = jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z", 
         ("gemma-2", {"attempt": 1}, "gemma"),
     ],
 )
-def test_attempts(name: str, asked: dict[str, object], expected: str) -> None:
+def test_a_name_and_attempt_choose_the_jobset(name: str, asked: dict[str, object], expected: str) -> None:
     told = opened(observed(jobset=MCJAX), observed(jobset=SECOND))
     told.show(name, **asked)
     assert told.jobset == expected
 
 
 @pytest.mark.parametrize("attempt", [0, 3, 9])
-def test_an_attempt_that_never_was(attempt: int) -> None:
+def test_an_unknown_attempt_is_refused_with_the_known_ones(attempt: int) -> None:
     with pytest.raises(UsageError, match=rf"gemma has no attempt {attempt}\. Known submissions: 1, 2\."):
         opened(observed(jobset=MCJAX), observed(jobset=SECOND)).show("gemma", attempt=attempt)
     with pytest.raises(UsageError, match=rf"gemma has no attempt {attempt}\. Known submissions: 1\."):
         opened(observed(jobset=MCJAX)).show("gemma", attempt=attempt)
 
 
-def test_an_attempt_that_is_gone() -> None:
+def test_an_attempt_whose_jobset_is_gone_is_refused() -> None:
     gone = observed("gemma", jobset=None, record=Recorded(outcome="created", jobset="gemma-3"))
     for name, first in (("gemma-3", (observed(jobset=MCJAX), gone)), ("gemma", (observed(jobset=SECOND),))):
         number = 3 if name == "gemma-3" else 1
@@ -183,13 +183,13 @@ def test_an_attempt_that_is_gone() -> None:
         opened(observed(jobset=MCJAX), gone).show("gemma", attempt=7)
 
 
-def test_a_run_on_this_machine_has_its_file() -> None:
+def test_logs_of_a_local_run_are_read_from_its_file() -> None:
     assert opened().show("tiny", tail=5) == ["one", "two"]
     with pytest.raises(UsageError, match="one process"):
         opened().show("tiny", slice_index=0)
 
 
-def test_no_jobset_no_log() -> None:
+def test_a_run_without_a_jobset_has_no_log() -> None:
     with pytest.raises(Unknown, match="deletes a log with its pod"):
         opened(observed(jobset=None, progress=None)).show("gemma")
     with pytest.raises(Unreachable, match="does not answer: timeout"):

@@ -70,7 +70,7 @@ def test_without_a_network_cached_files_are_found(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("has_secret", "found"), [(True, ["hub-not-asked"]), (False, [])])
-def test_a_repository_that_is_closed_to_this_machine_may_be_open_to_a_pod(
+def test_a_gated_repository_is_refused_unless_the_pod_has_a_token(
     monkeypatch: pytest.MonkeyPatch, has_secret: bool, found: list[str]
 ) -> None:
     with serving() as server:
@@ -82,7 +82,7 @@ def test_a_repository_that_is_closed_to_this_machine_may_be_open_to_a_pod(
     assert (source is None) == has_secret
 
 
-def test_a_hub_that_does_not_answer_holds_back_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_hub_is_only_a_warning_for_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
     source, said = read_source_for_pods(PLAN, Silence(), has_secret=False)

@@ -16,13 +16,13 @@ def where(*argv: str) -> argparse.Namespace:
 
 @pytest.mark.parametrize("option", ["--place", "--context", "--namespace"])
 @pytest.mark.parametrize("empty", ["", " "])
-def test_what_an_unset_variable_leaves_is_no_name(option: str, empty: str) -> None:
+def test_an_empty_place_context_or_namespace_is_refused(option: str, empty: str) -> None:
     with pytest.raises(argparse.ArgumentError, match="empty value"):
         where(option, empty)
 
 
 @pytest.mark.parametrize("text", ["a b", "A", "a/../b", "-a", "a-", "ü", "a" * 64, "a\n"])
-def test_a_namespace_that_cannot_be_is_refused(text: str) -> None:
+def test_an_invalid_namespace_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentError, match="is not a namespace"):
         where(f"--namespace={text}")
 
@@ -33,7 +33,7 @@ def test_a_given_namespace_is_used_unchanged(text: str) -> None:
 
 
 @pytest.mark.parametrize("empty", ["", " "])
-def test_an_empty_run_name_is_not_the_workloads(empty: str) -> None:
+def test_an_empty_run_name_is_refused(empty: str) -> None:
     parser = argparse.ArgumentParser(exit_on_error=False)
     add_settings(parser)
     with pytest.raises(argparse.ArgumentError, match="empty value"):
