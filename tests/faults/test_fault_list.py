@@ -21,24 +21,24 @@ ROADS = "tests.faults.test_transports"
 
 PROMISED = {
     "timeouts": (
-        (CREATE, "test_an_answer_that_got_lost_after_the_create"),
+        (CREATE, "test_a_response_lost_after_the_create_is_found_created"),
         (EVERY, "test_one_fault_after_the_server_did_it"),
         (SILENT, "test_the_answer_of_the_others_comes_soon_and_the_silent_ones_last_state_beside_it"),
         (SILENT, "test_a_slow_cluster_is_waited_for"),
     ),
     "429 with Retry-After": (
-        (CREATE, "test_a_busy_server_says_when_and_is_asked_then"),
-        (CREATE, "test_a_server_that_asks_for_too_much_patience_is_left_alone"),
-        (SUBMISSION, "test_a_busy_server_is_waited_for"),
+        (CREATE, "test_a_busy_server_is_retried_after_its_retry_after"),
+        (CREATE, "test_a_retry_after_over_the_budget_is_not_waited_for"),
+        (SUBMISSION, "test_retry_after_of_a_busy_server_is_obeyed"),
     ),
     "500": (
-        (CREATE, "test_a_server_error_is_looked_behind"),
-        (SUBMISSION, "test_a_server_error_instead_of_the_create"),
+        (CREATE, "test_a_server_error_is_followed_by_a_read_and_another_create"),
+        (SUBMISSION, "test_a_server_error_at_the_create_is_retried"),
     ),
     "410 Gone on a watch": ((WATCH, "test_watches_that_fail_leave_the_usual_looks"),),
     "truncated answers": (
         (EVERY, "test_one_fault_after_the_server_did_it"),
-        ("tests.effects.cluster.test_cluster", "test_half_of_a_no_is_no_other_no"),
+        ("tests.effects.cluster.test_cluster", "test_an_incomplete_404_answer_is_requested_again"),
     ),
     "expired token": ((ROADS, "test_verbs_say_what_it_means_and_what_to_do"),),
     "clock skew": (
@@ -53,11 +53,13 @@ PROMISED = {
     ),
     "time to live is over": ((OUTAGES, "test_its_time_to_live_is_over"),),
     "two submitters of one name": (
-        (SUBMISSION, "test_two_submitters_at_once_make_one_run"),
-        (SUBMISSION, "test_two_processes_at_once_make_one_run"),
+        (SUBMISSION, "test_two_concurrent_submitters_make_one_run"),
+        (SUBMISSION, "test_two_concurrent_processes_make_one_run"),
         (OUTAGES, "test_three_processes_at_once_make_one_run"),
     ),
-    "kill -9 before and after create": ((SUBMISSION, "test_a_killed_submitter_leaves_one_run_and_the_truth"),),
+    "kill -9 before and after create": (
+        (SUBMISSION, "test_a_killed_submitter_leaves_one_run_that_the_next_call_adopts_or_creates"),
+    ),
     "kill -9 during create": ((OUTAGES, "test_a_submitter_is_killed_while_its_create_is_on_the_way"),),
 }
 

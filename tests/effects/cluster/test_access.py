@@ -1,4 +1,4 @@
-"""Choice of a place's kubeconfig and context; the user's file is not changed, its current context not used."""
+"""The kubeconfig and context of a place; the user's file is not changed, and its current context not used."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Gcloud:
         return Completed(argv=tuple(argv), status=1 if self.says else 0, stdout="", stderr=self.says)
 
 
-def test_a_context_of_the_users_own_file(tmp_path: Path) -> None:
+def test_access_for_uses_a_context_of_the_users_kubeconfig(tmp_path: Path) -> None:
     file = written(tmp_path / ".kube" / "config", config("current", "mine"))
     assert access_for(Place(context="mine"), here=machine(tmp_path)) == Access(
         kubeconfig=(file,), context="mine", gke=False
     )
 
 
-def test_kubeconfig_names_several_files(tmp_path: Path) -> None:
+def test_context_access_searches_several_kubeconfig_files(tmp_path: Path) -> None:
     a, b = written(tmp_path / "a", config("one")), written(tmp_path / "b", config("two"))
     gone = tmp_path / "gone"
     found = context_access("two", here=machine(tmp_path, KUBECONFIG=f"{a}:{gone}:{b}"))
@@ -79,7 +79,7 @@ def test_an_unknown_context_names_the_known_ones_and_never_falls_back(tmp_path: 
     assert caught.value.problem_id == "context-unknown"
 
 
-def test_without_any_kubeconfig_none_is_known(tmp_path: Path) -> None:
+def test_an_unknown_context_without_a_kubeconfig_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"Known: none \(.*\.kube/config\)"):
         context_access("x", here=machine(tmp_path))
 
@@ -92,18 +92,18 @@ def test_a_broken_kubeconfig_is_reported(tmp_path: Path, text: str) -> None:
     assert caught.value.problem_id == "kubeconfig-unreadable"
 
 
-def test_a_place_without_a_cluster(tmp_path: Path) -> None:
+def test_a_place_without_a_cluster_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no cluster"):
         access_for(Place(project="team-project"), here=machine(tmp_path))
 
 
-def test_gcloud_is_not_asked_where_the_user_has_the_context(tmp_path: Path) -> None:
+def test_gcloud_is_not_run_if_the_user_has_the_context(tmp_path: Path) -> None:
     file = written(tmp_path / ".kube" / "config", config("current", GKE_CONTEXT))
     found = access_for(GKE, here=machine(tmp_path))
     assert found == Access(kubeconfig=(file,), context=GKE_CONTEXT, gke=True)
 
 
-def test_gcloud_writes_a_private_file_and_the_users_is_unchanged(tmp_path: Path) -> None:
+def test_gcloud_writes_a_private_file_and_not_the_users(tmp_path: Path) -> None:
     users = written(tmp_path / ".kube" / "config", config("current"))
     before, gcloud = users.read_bytes(), Gcloud()
     found = access_for(GKE, here=machine(tmp_path, run=gcloud))
@@ -118,7 +118,7 @@ def test_gcloud_writes_a_private_file_and_the_users_is_unchanged(tmp_path: Path)
     assert users.read_bytes() == before
 
 
-def test_the_private_file_is_used_again_until_it_is_old(tmp_path: Path) -> None:
+def test_the_private_file_is_reused_for_12_hours(tmp_path: Path) -> None:
     gcloud = Gcloud()
     for age_s in (0, 60, 13 * 3600):
         access_for(GKE, here=machine(tmp_path, run=gcloud, age_s=age_s))
@@ -129,7 +129,7 @@ def missing(*_: Any, **__: Any) -> Completed:
     raise EnvironmentMissing("gcloud was not found")
 
 
-def test_without_gcloud_both_ways_are_named(tmp_path: Path) -> None:
+def test_missing_gcloud_is_reported_with_both_fixes(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match="gcloud was not found") as caught:
         access_for(GKE, here=machine(tmp_path, run=missing))
     assert caught.value.problem_id == "gcloud-missing"
@@ -147,7 +147,7 @@ def test_without_gcloud_both_ways_are_named(tmp_path: Path) -> None:
         ("ERROR: something", Unreachable, "unreachable"),
     ],
 )
-def test_what_gcloud_says_is_passed_on(tmp_path: Path, says: str, kind: type[XsftError], id: str) -> None:
+def test_an_error_of_gcloud_is_quoted(tmp_path: Path, says: str, kind: type[XsftError], id: str) -> None:
     gcloud = Gcloud(says=says)
     with pytest.raises(kind) as caught:
         access_for(GKE, here=machine(tmp_path, run=gcloud))

@@ -1,4 +1,4 @@
-"""Questions to a cluster: how long they are asked, and what their answers tell beside what was asked."""
+"""Requests to a cluster: their retries, their paths, and what a response says besides its content."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LIST = (200, {"items": [{"a": 1}, {"a": 2}]})
         ),
     ],
 )
-def test_what_a_list_asks_for(ask: Callable[[Api], object], path: str, found: object) -> None:
+def test_items_requests_the_path_of_the_list(ask: Callable[[Api], object], path: str, found: object) -> None:
     answers = Answers(LIST)
     assert ask(answers.api) == found
     assert (answers.paths, answers.accepted) == ([path], ["application/json"])
@@ -58,7 +58,7 @@ def test_what_a_list_asks_for(ask: Callable[[Api], object], path: str, found: ob
         ask(Answers(FORBIDDEN).api)
 
 
-def test_what_a_get_asks_for() -> None:
+def test_get_requests_the_path_of_the_object() -> None:
     answers = Answers((200, {"a": 1}))
     assert answers.api.get(PODS, name="a", namespace="team", accept=METADATA_ONLY) == {"a": 1}
     assert (answers.paths, answers.accepted) == (["/api/v1/namespaces/team/pods/a"], [METADATA_ONLY])
@@ -66,7 +66,7 @@ def test_what_a_get_asks_for() -> None:
         Answers(FORBIDDEN).api.get(PODS, name="a", namespace="team")
 
 
-def test_no_try_begins_after_it_was_given_up() -> None:
+def test_retries_end_at_the_give_up_time() -> None:
     slept: list[float] = []
     patience = Patience(tries=9, first_wait_s=0.1, sleep=slept.append)
     assert patience.retries().again()
@@ -74,7 +74,9 @@ def test_no_try_begins_after_it_was_given_up() -> None:
     assert slept == [0.1]
 
 
-def test_silence_is_asked_again_only_until_then(cluster_api: ClusterApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_is_retried_only_until_the_give_up_time(
+    cluster_api: ClusterApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     passed_s = 0.0
 
     def pause(_seconds: float) -> None:
@@ -90,7 +92,7 @@ def test_silence_is_asked_again_only_until_then(cluster_api: ClusterApi, monkeyp
     assert len(cluster_api.server.seen) == 2
 
 
-def test_an_answer_proves_the_server_alive_and_gives_its_time(cluster_api: ClusterApi) -> None:
+def test_a_response_updates_heard_at_and_the_clock_skew(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
     http = cluster.reads.api.http
     assert (cluster.heard_at, http.ahead_s) == (float("-inf"), 0.0)
@@ -110,7 +112,7 @@ def test_an_answer_proves_the_server_alive_and_gives_its_time(cluster_api: Clust
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 405, 302])
-def test_a_web_page_is_no_answer_of_a_cluster(tmp_path: Path, code: int) -> None:
+def test_a_web_page_is_not_an_answer_of_a_kubernetes_api_server(tmp_path: Path, code: int) -> None:
     """Its server does not lack JobSet, nor does it forbid: it was not asked."""
     page = Answer(code, " <html>Sign in</html>", {"Content-Type": "text/html"})
     with served(Front(behind=lambda _: page)) as front:

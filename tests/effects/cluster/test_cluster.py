@@ -1,4 +1,4 @@
-"""Objects read from a cluster and created there, against the stand-in and a real control plane."""
+"""Objects read from and created in a cluster, with the stand-in and with a real control plane."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def container(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("workload", MODES)
-def test_the_planned_manifest_is_accepted_and_its_jobs_are(cluster_api: ClusterApi, workload: str) -> None:
+def test_the_dry_run_accepts_the_planned_manifest_and_its_jobs(cluster_api: ClusterApi, workload: str) -> None:
     cluster = cluster_api.connect()
     stored = cluster.dry_run_jobset(sent_to(cluster_api, workload))
     assert stored["spec"]["suspend"] is True  # Kueue's webhook was asked
@@ -57,7 +57,7 @@ def test_the_planned_manifest_is_accepted_and_its_jobs_are(cluster_api: ClusterA
 
 
 @pytest.mark.parametrize("workload", MODES)
-def test_what_is_created_is_the_planned_manifest(cluster_api: ClusterApi, workload: str) -> None:
+def test_the_created_object_is_the_planned_manifest(cluster_api: ClusterApi, workload: str) -> None:
     manifest = sent_to(cluster_api, workload)
     cluster_api.connect().create_jobset(manifest)
     (sent,) = cluster_api.server.asked(CREATE)
@@ -66,7 +66,7 @@ def test_what_is_created_is_the_planned_manifest(cluster_api: ClusterApi, worklo
 
 
 @pytest.mark.early
-def test_a_second_create_finds_the_first(cluster_api: ClusterApi) -> None:
+def test_a_second_create_returns_the_first_object(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
     first, second = cluster.create_jobset(sent_to(cluster_api)), cluster.create_jobset(sent_to(cluster_api))
     assert isinstance(first, Created)
@@ -74,7 +74,7 @@ def test_a_second_create_finds_the_first(cluster_api: ClusterApi) -> None:
     assert first.object["metadata"]["uid"] == second.object["metadata"]["uid"]
 
 
-def test_a_dry_run_under_a_taken_name_is_still_judged(cluster_api: ClusterApi) -> None:
+def test_a_dry_run_under_a_taken_name_is_still_validated(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
     cluster.create_jobset(sent_to(cluster_api))
     assert cluster.dry_run_jobset(sent_to(cluster_api)) == sent_to(cluster_api)
@@ -84,7 +84,7 @@ def test_a_dry_run_under_a_taken_name_is_still_judged(cluster_api: ClusterApi) -
         cluster.dry_run_jobset(bad)
 
 
-def test_runs_are_listed_by_their_label(cluster_api: ClusterApi) -> None:
+def test_jobsets_are_listed_by_the_label_of_their_run(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
     run = sent_to(cluster_api)["metadata"]["labels"]["xsft.dev/run"]
     assert cluster.list_jobsets(namespace=cluster_api.namespace, run_name=run) == ()
@@ -96,14 +96,14 @@ def test_runs_are_listed_by_their_label(cluster_api: ClusterApi) -> None:
 
 
 @pytest.mark.parametrize("action", ["broken-json", "broken-gzip", "short"])
-def test_half_of_a_no_is_no_other_no(cluster_api: ClusterApi, action: str) -> None:
+def test_an_incomplete_404_answer_is_requested_again(cluster_api: ClusterApi, action: str) -> None:
     """Half of "no such JobSet" is not "JobSet is not installed"."""
     cluster_api.server.fail("/jobsets/", action=action)
     assert cluster_api.connect().get_jobset(name="nosuch", namespace=cluster_api.namespace) is None
     assert len(cluster_api.server.seen) == 2
 
 
-def test_queue_objects_are_read(cluster_api: ClusterApi) -> None:
+def test_queues_flavors_and_priority_classes_are_read(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
     queue = cluster.local_queue(name="multislice-queue", namespace=cluster_api.namespace)
     assert queue is not None
@@ -116,7 +116,7 @@ def test_queue_objects_are_read(cluster_api: ClusterApi) -> None:
 
 
 @pytest.mark.standin_only("other-version")
-def test_newer_kueue_is_asked_in_its_own_version(cluster_api: ClusterApi) -> None:
+def test_a_newer_kueue_is_queried_in_its_version(cluster_api: ClusterApi) -> None:
     kueue = cluster_api.standin.objects.kinds
     for key in [key for key in kueue if key.startswith("kueue")]:
         kueue[key] = (("v1beta2",), *kueue[key][1:])
@@ -125,7 +125,7 @@ def test_newer_kueue_is_asked_in_its_own_version(cluster_api: ClusterApi) -> Non
 
 
 @pytest.mark.standin_only("not-installed")
-def test_without_jobset_or_kueue_the_cluster_is_not_ready(cluster_api: ClusterApi) -> None:
+def test_a_cluster_without_jobset_or_kueue_is_reported(cluster_api: ClusterApi) -> None:
     cluster_api.standin.objects.uninstall("jobset.x-k8s.io")
     cluster_api.standin.objects.uninstall("kueue.x-k8s.io")
     with pytest.raises(EnvironmentMissing, match="JobSet is not installed") as jobset:
@@ -146,7 +146,7 @@ def test_a_missing_namespace_is_named(cluster_api: ClusterApi) -> None:
     assert "nosuch" in problem.message
 
 
-def test_an_unknown_field_is_refused_not_dropped(cluster_api: ClusterApi) -> None:
+def test_an_unknown_field_is_refused_and_not_dropped(cluster_api: ClusterApi) -> None:
     manifest = sent_to(cluster_api)
     manifest["spec"]["foo"] = 1
     for act in (cluster_api.connect().dry_run_jobset, cluster_api.connect().create_jobset):
@@ -156,7 +156,7 @@ def test_an_unknown_field_is_refused_not_dropped(cluster_api: ClusterApi) -> Non
     assert cluster_api.connect().list_jobsets(namespace=cluster_api.namespace) == ()
 
 
-def test_a_webhooks_words_are_passed_on(cluster_api: ClusterApi) -> None:
+def test_the_message_of_a_webhook_is_quoted(cluster_api: ClusterApi) -> None:
     manifest = sent_to(cluster_api)
     manifest["metadata"]["name"] = "a" * 43
     with pytest.raises(SpecError) as caught:
@@ -166,7 +166,7 @@ def test_a_webhooks_words_are_passed_on(cluster_api: ClusterApi) -> None:
     assert "JobSet name is too long" in problem.message
 
 
-def test_a_list_that_is_refused_names_no_object(cluster_api: ClusterApi) -> None:
+def test_a_refused_list_names_the_kind_and_namespace(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail("^GET .*jobsets", code=400, message="the selector is wrong")
     with pytest.raises(SpecError) as caught:
         cluster_api.connect().list_jobsets(namespace="default")
@@ -199,7 +199,7 @@ def test_a_webhook_that_is_down_is_named_with_its_deployment(cluster_api: Cluste
     assert f"kubectl --context {cluster_api.context} {look}" in caught.value.fix
 
 
-def test_a_field_that_the_installed_jobset_lacks_asks_for_its_upgrade(cluster_api: ClusterApi) -> None:
+def test_a_field_unknown_to_the_installed_jobset_suggests_its_upgrade(cluster_api: ClusterApi) -> None:
     manifest = sent_to(cluster_api)
     said = 'JobSet in version "v1alpha2" cannot be handled as a JobSet: strict decoding error: unknown field'
     cluster_api.server.fail("^POST ", code=400, message=f'{said} "spec.ttlSecondsAfterFinished"')
@@ -246,7 +246,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("workload", MODES)
 @pytest.mark.parametrize("spoil", BROKEN, ids=lambda f: f.__name__)
-def test_a_pod_that_jobset_admits_and_no_job_may_be_is_found(
+def test_the_dry_run_of_jobs_finds_a_pod_template_that_jobset_accepts(
     cluster_api: ClusterApi, spoil: Any, workload: str
 ) -> None:
     manifest = sent_to(cluster_api, workload)
@@ -258,7 +258,7 @@ def test_a_pod_that_jobset_admits_and_no_job_may_be_is_found(
     assert any(BROKEN[spoil] in p.message for p in problems)
 
 
-def test_a_pathways_name_too_long_for_its_coordinator_label_is_found(cluster_api: ClusterApi) -> None:
+def test_the_dry_run_of_jobs_finds_a_pathways_name_that_is_too_long(cluster_api: ClusterApi) -> None:
     manifest = sent_to(cluster_api, "deepseek_ultrachat")
     manifest["metadata"]["name"] = "a" * 23
     cluster = cluster_api.connect()
@@ -266,13 +266,13 @@ def test_a_pathways_name_too_long_for_its_coordinator_label_is_found(cluster_api
     assert any("must be no more than 63 bytes" in p.message for p in problems)
 
 
-def test_without_the_right_to_create_jobs_only_that_is_reported(cluster_api: ClusterApi) -> None:
+def test_dry_run_jobs_warns_without_the_right_to_create_jobs(cluster_api: ClusterApi) -> None:
     deny(cluster_api.world, ("create", "jobs"))
     problems = cluster_api.connect().dry_run_jobs(sent_to(cluster_api))
     assert {(p.id, p.severity) for p in problems} == {("jobs-not-checked", "warning")}
 
 
-def test_what_is_forbidden_names_the_verb_the_kind_the_namespace_and_whom_to_ask(cluster_api: ClusterApi) -> None:
+def test_a_forbidden_create_names_verb_kind_namespace_and_command(cluster_api: ClusterApi) -> None:
     deny(cluster_api.world, ("create", "jobsets"))
     with pytest.raises(Unreachable, match="You may not create jobsets") as caught:
         cluster_api.connect().create_jobset(sent_to(cluster_api))
@@ -289,7 +289,7 @@ def test_the_user_and_permissions_are_read(cluster_api: ClusterApi) -> None:
     assert cluster.may("list", kinds.JOBSETS, namespace=cluster_api.namespace) is True
 
 
-def test_a_secret_is_made_once_and_its_keys_are_known_without_reading_it(cluster_api: ClusterApi) -> None:
+def test_a_secret_is_created_once_and_its_keys_are_read_without_its_values(cluster_api: ClusterApi) -> None:
     value = f"hf_{secrets.token_hex(16)}".encode()
     cluster = cluster_api.connect()
     created = cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": value})
@@ -303,12 +303,12 @@ def test_a_secret_is_made_once_and_its_keys_are_known_without_reading_it(cluster
     assert all("PartialObjectMetadata" in s.headers["accept"] for s in cluster_api.server.asked("^GET .*/secrets/")[1:])
 
 
-def test_keys_of_an_unmanaged_secret_are_known(cluster_api: ClusterApi) -> None:
+def test_keys_of_a_secret_without_field_managers_are_read(cluster_api: ClusterApi) -> None:
     cluster_api.world.add_unmanaged_secret("hf", {"token": "eA=="})
     assert cluster_api.connect().secret_keys(name="hf", namespace=cluster_api.namespace) == {"token"}
 
 
-def test_a_refused_secret_is_not_quoted(cluster_api: ClusterApi) -> None:
+def test_an_error_about_a_secret_does_not_quote_its_value(cluster_api: ClusterApi) -> None:
     value = f"hf_{secrets.token_hex(16)}"
     cluster_api.server.fail("POST .*/secrets", code=422, message=f"Secret is invalid: data: {value}")
     with pytest.raises(SpecError) as caught:
@@ -316,7 +316,7 @@ def test_a_refused_secret_is_not_quoted(cluster_api: ClusterApi) -> None:
     assert value not in repr(caught.value.problems)
 
 
-def test_nothing_is_ever_changed_or_deleted(cluster_api: ClusterApi) -> None:
+def test_creates_send_only_get_and_post(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
     cluster.create_jobset(sent_to(cluster_api))
     cluster.create_jobset(sent_to(cluster_api))
@@ -324,7 +324,7 @@ def test_nothing_is_ever_changed_or_deleted(cluster_api: ClusterApi) -> None:
     assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
 
 
-def test_refused_is_what_a_conflict_without_an_object_comes_to(cluster_api: ClusterApi) -> None:
+def test_a_conflict_without_an_object_is_refused(cluster_api: ClusterApi) -> None:
     """The name is taken at each create and free at each read: another client creates and deletes it."""
     cluster_api.server.fail(CREATE, code=409, message="already exists", times=9)
     with pytest.raises(Refused, match="already exists"):

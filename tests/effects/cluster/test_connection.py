@@ -1,4 +1,4 @@
-"""The options of a connection: what reaches urllib3 of a kubeconfig and of the environment. Nothing is sent."""
+"""The options of a connection: what urllib3 gets of a kubeconfig and of the environment. Nothing is sent."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_pool_keeps_connections_and_reads_no_certificates_for_http() -> None:
     assert "server_hostname" not in pool(server=PLAIN, tls_server_name="other").connection_pool_kw
 
 
-def test_without_a_certificate_authority_those_of_the_system_are_trusted() -> None:
+def test_the_certificates_of_the_system_are_trusted_without_a_certificate_authority() -> None:
     assert tls_context(ca=b"").cert_store_stats() == ssl.create_default_context().cert_store_stats()
 
 
@@ -100,7 +100,7 @@ def test_a_login_with_another_certificate_gets_another_pool(tmp_path: Path) -> N
     assert one._pool(b"two", b"") is not first
 
 
-def test_a_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
+def test_a_token_file_is_read_again_after_its_interval(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t\n")
     user = UserEntry(token_file=str(tmp_path / "token"), client_certificate_data=b"c", client_key_data=b"k")
     entry = Entry(context="lab", cluster=ClusterEntry(server=PLAIN), user=user)
@@ -131,14 +131,14 @@ RENEWABLE = {"idp_issuer_url": "http://127.0.0.1:1", "client_id": "xsft", "refre
 
 @pytest.mark.parametrize("token", [id_token({"exp": 1}), id_token({}), id_token([]), "no token", ""])
 @pytest.mark.parametrize("lacking", RENEWABLE)
-def test_an_id_token_that_has_expired_and_cannot_be_renewed_is_an_expired_login(token: str, lacking: str) -> None:
+def test_an_expired_id_token_that_cannot_be_renewed_is_an_expired_login(token: str, lacking: str) -> None:
     with pytest.raises(Unreachable, match="its id-token has expired, and it has no refresh-token") as caught:
         by_provider(id_token=token, **{key: value for key, value in RENEWABLE.items() if key != lacking})
     (problem,) = caught.value.problems
     assert (problem.id, problem.again) == ("login-expired", "never")
 
 
-def test_an_issuer_that_cannot_be_reached_is_no_expired_login() -> None:
+def test_an_unreachable_issuer_is_not_an_expired_login() -> None:
     with pytest.raises(Unreachable, match="its token could not be renewed: NewConnectionError") as caught:
         by_provider(**RENEWABLE)
     assert (caught.value.problem_id, caught.value.fix) == (
@@ -147,24 +147,24 @@ def test_an_issuer_that_cannot_be_reached_is_no_expired_login() -> None:
     )
 
 
-def test_no_credentials_are_ever_printed() -> None:
+def test_repr_of_credentials_hides_them() -> None:
     assert repr(Credentials(authorization="secret", key=b"secret")) == "Credentials(…)"
 
 
-def test_the_name_that_a_certificate_has_is_sent_and_expected() -> None:
+def test_tls_server_name_is_sent_and_expected() -> None:
     options = pool(server=SECURE, tls_server_name="other").connection_pool_kw
     assert (options["server_hostname"], options["assert_hostname"]) == ("other", "other")
     assert "server_hostname" not in pool(server=SECURE).connection_pool_kw
 
 
 @pytest.mark.parametrize(("skip", "mode"), [(False, ssl.CERT_REQUIRED), (True, ssl.CERT_NONE)])
-def test_certificates_are_verified_unless_the_user_chose_otherwise(skip: bool, mode: ssl.VerifyMode) -> None:
+def test_certificates_are_verified_unless_the_kubeconfig_disables_it(skip: bool, mode: ssl.VerifyMode) -> None:
     context = pool(server=SECURE, insecure_skip_tls_verify=skip).connection_pool_kw["ssl_context"]
     assert (context.verify_mode, context.check_hostname) == (mode, not skip)
 
 
 @pytest.mark.parametrize("server", [SECURE, PLAIN])
-def test_a_certificate_that_is_none_is_reported(server: str) -> None:
+def test_an_invalid_certificate_is_reported(server: str) -> None:
     words = "context lab of the kubeconfig cannot be used: its certificate or key"
     user = UserEntry(client_certificate_data=b"none", client_key_data=b"none")
     entry = Entry(context="lab", cluster=ClusterEntry(server=server), user=user)
@@ -192,11 +192,13 @@ def test_a_certificate_that_is_none_is_reported(server: str) -> None:
         (SECURE, {}, None),
     ],
 )
-def test_the_proxy_of_the_environment_is_kubectls(server: str, env: dict[str, str], expected: str | None) -> None:
+def test_the_proxy_comes_from_the_environment_as_in_kubectl(
+    server: str, env: dict[str, str], expected: str | None
+) -> None:
     assert proxy(env, server=server) == expected
 
 
-def test_the_proxy_of_the_cluster_comes_first_with_its_login() -> None:
+def test_the_proxy_of_the_cluster_wins_and_gets_its_login() -> None:
     env = {"HTTPS_PROXY": "http://other:1", "NO_PROXY": "lab.example"}
     assert proxy(env, server=SECURE, proxy_url=PROXY) == PROXY
     assert pool(server=SECURE, proxy_url=PROXY).connection_pool_kw["maxsize"] == POOL_SIZE

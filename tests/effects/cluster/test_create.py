@@ -1,4 +1,4 @@
-"""Whatever happens to a request: one object, and the truth about whose it is."""
+"""Whatever happens to a create: one object, and the truth about who created it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def expect(api: ClusterApi, action: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["cut-after", "hang-after"])
-def test_an_answer_that_got_lost_after_the_create(cluster_api: ClusterApi, action: str) -> None:
+def test_a_response_lost_after_the_create_is_found_created(cluster_api: ClusterApi, action: str) -> None:
     expect(cluster_api, action)
     outcome = cluster_api.connect().create_jobset(sent_to(cluster_api))
     assert isinstance(outcome, Created)
@@ -43,7 +43,7 @@ def test_an_answer_that_got_lost_after_the_create(cluster_api: ClusterApi, actio
 
 
 @pytest.mark.parametrize("action", ["cut-before", "hang-before"])
-def test_a_create_that_never_arrived_is_sent_again_once_the_name_is_free(cluster_api: ClusterApi, action: str) -> None:
+def test_a_create_that_never_arrived_is_sent_again(cluster_api: ClusterApi, action: str) -> None:
     expect(cluster_api, action)
     assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Created)
     methods = [one.method for one in cluster_api.server.seen]
@@ -52,14 +52,14 @@ def test_a_create_that_never_arrived_is_sent_again_once_the_name_is_free(cluster
 
 
 @pytest.mark.parametrize("code", [500, 503, 504])
-def test_a_server_error_is_looked_behind(cluster_api: ClusterApi, code: int) -> None:
+def test_a_server_error_is_followed_by_a_read_and_another_create(cluster_api: ClusterApi, code: int) -> None:
     cluster_api.server.fail(CREATE, code=code)
     assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Created)
     assert [one.method for one in cluster_api.server.seen] == ["POST", "GET", "POST"]
 
 
 @pytest.mark.early
-def test_an_error_after_another_users_create_is_not_taken_for_ours(cluster_api: ClusterApi) -> None:
+def test_another_users_object_after_an_error_is_not_reported_as_created(cluster_api: ClusterApi) -> None:
     first = cluster_api.connect().create_jobset(sent_to(cluster_api), mark="theirs")
     cluster_api.server.fail(CREATE, action="cut-before")
     second = cluster_api.connect().create_jobset(sent_to(cluster_api), mark="ours")
@@ -67,7 +67,7 @@ def test_an_error_after_another_users_create_is_not_taken_for_ours(cluster_api: 
     assert second.object["metadata"]["uid"] == first.object["metadata"]["uid"]
 
 
-def test_no_answer_and_no_object_is_unknown_until_the_next_call(cluster_api: ClusterApi) -> None:
+def test_a_create_without_an_answer_or_an_object_is_unknown(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(CREATE, action="cut-after")
     cluster_api.server.fail(READ_BACK, action="cut-before", times=9)
     with pytest.raises(Unknown, match="result is unknown") as caught:
@@ -78,14 +78,14 @@ def test_no_answer_and_no_object_is_unknown_until_the_next_call(cluster_api: Clu
     assert len(stored(cluster_api)) == 1
 
 
-def test_a_busy_server_says_when_and_is_asked_then(cluster_api: ClusterApi) -> None:
+def test_a_busy_server_is_retried_after_its_retry_after(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(CREATE, code=429, retry_after="7", times=2)
     assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Created)
     assert cluster_api.waits == [7.0, 7.0]
     assert [one.method for one in cluster_api.server.seen] == ["POST"] * 3  # 429 was not executed: nothing to look up
 
 
-def test_a_server_that_asks_for_too_much_patience_is_left_alone(cluster_api: ClusterApi) -> None:
+def test_a_retry_after_over_the_budget_is_not_waited_for(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(ALL, code=429, retry_after="3600", times=9)
     with pytest.raises(Unreachable, match="HTTP 429") as caught:
         cluster_api.connect().create_jobset(sent_to(cluster_api))
@@ -105,7 +105,9 @@ def test_a_server_that_asks_for_too_much_patience_is_left_alone(cluster_api: Clu
     ],
     ids=lambda v: str(v.get("code")) if isinstance(v, dict) else "",
 )
-def test_a_clear_no_is_not_repeated(cluster_api: ClusterApi, how: dict[str, Any], refused: type[XsftError]) -> None:
+def test_a_definite_refusal_is_not_retried(
+    cluster_api: ClusterApi, how: dict[str, Any], refused: type[XsftError]
+) -> None:
     cluster_api.server.fail(CREATE, times=9, **how)
     with pytest.raises(refused):
         cluster_api.connect().create_jobset(sent_to(cluster_api))
@@ -114,7 +116,7 @@ def test_a_clear_no_is_not_repeated(cluster_api: ClusterApi, how: dict[str, Any]
 
 
 @pytest.mark.parametrize("how", [{"code": c} for c in (429, 500, 503, 504)] + [{"action": "cut-before"}], ids=str)
-def test_questions_are_repeated_within_bounds(cluster_api: ClusterApi, how: dict[str, Any]) -> None:
+def test_reads_are_retried_a_limited_number_of_times(cluster_api: ClusterApi, how: dict[str, Any]) -> None:
     cluster_api.server.fail(ALL, times=3, **how)
     assert cluster_api.connect().list_jobsets(namespace=cluster_api.namespace) == ()
     assert cluster_api.waits == [0.5, 1.0, 2.0]
@@ -124,13 +126,13 @@ def test_questions_are_repeated_within_bounds(cluster_api: ClusterApi, how: dict
     assert len(cluster_api.server.seen) == 8
 
 
-def test_dry_runs_are_questions(cluster_api: ClusterApi) -> None:
+def test_dry_runs_are_retried_like_reads(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail("dryRun=All", action="cut-after", times=2)
     cluster_api.connect().dry_run_jobset(sent_to(cluster_api))
     assert stored(cluster_api) == []
 
 
-def test_submitters_at_once_make_one_object_and_one_of_them_made_it(cluster_api: ClusterApi) -> None:
+def test_concurrent_submitters_make_one_object_and_one_of_them_created_it(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(CREATE, action="cut-after")
     cluster_api.server.fail(CREATE, code=500)
     clusters = [cluster_api.connect() for _ in range(6)]
@@ -153,7 +155,9 @@ TROUBLE = st.one_of(
 
 
 @given(creates=st.lists(TROUBLE, max_size=6), reads=st.lists(TROUBLE, max_size=6))
-def test_law_at_most_one_object_and_created_means_ours(shared: ClusterApi, creates: Any, reads: Any) -> None:
+def test_any_faults_give_at_most_one_object_and_created_only_if_it_is_ours(
+    shared: ClusterApi, creates: Any, reads: Any
+) -> None:
     server = shared.server
     shared.standin.objects.of("jobset.x-k8s.io/jobsets").clear()
     server.faults.clear()
@@ -171,7 +175,7 @@ def test_law_at_most_one_object_and_created_means_ours(shared: ClusterApi, creat
     assert only == outcome.object
 
 
-def test_two_folders_are_two_clusters() -> None:
+def test_two_stand_ins_are_separate_clusters() -> None:
     """The law above shares a server; the other tests do not."""
     with TemporaryDirectory() as a, TemporaryDirectory() as b, standing_in(Path(a)) as one, standing_in(Path(b)) as two:
         one.connect().create_jobset(planned())

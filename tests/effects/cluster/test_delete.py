@@ -1,4 +1,4 @@
-"""Exactly one object is deleted, whatever happens to the request; nothing of another UID ever is."""
+"""One object is deleted, whatever happens to the request; an object with another UID never is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_gone(api: ClusterApi, name: str) -> bool:
     return until(lambda: name not in api.world.jobsets(), what=f"{name} to go")
 
 
-def test_the_one_of_that_uid_is_deleted_with_what_is_its(cluster_api: ClusterApi) -> None:
+def test_delete_deletes_the_object_with_the_uid_and_its_dependents(cluster_api: ClusterApi) -> None:
     name, uid = made(cluster_api)
     cluster_api.world.add_jobset("neighbour")
     assert delete(cluster_api, name, uid) == "deleted"
@@ -44,14 +44,14 @@ def test_the_one_of_that_uid_is_deleted_with_what_is_its(cluster_api: ClusterApi
     assert sent.body["propagationPolicy"] == "Background"
 
 
-def test_another_one_of_that_name_stays(cluster_api: ClusterApi) -> None:
+def test_delete_keeps_an_object_with_another_uid(cluster_api: ClusterApi) -> None:
     name, _ = made(cluster_api)
     earlier = "00000000-0000-4000-8000-" + secrets.token_hex(6)
     assert delete(cluster_api, name, earlier) == "other"
     assert name in cluster_api.world.jobsets()
 
 
-def test_a_conflict_of_another_kind_is_not_another_one(cluster_api: ClusterApi) -> None:
+def test_a_transient_conflict_is_not_reported_as_another_object(cluster_api: ClusterApi) -> None:
     """The server says 409 also where it could not do it just now."""
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, code=409, message="Operation cannot be fulfilled: please try again")
@@ -60,7 +60,7 @@ def test_a_conflict_of_another_kind_is_not_another_one(cluster_api: ClusterApi) 
     assert delete(cluster_api, name, uid) == "deleted"
 
 
-def test_what_is_not_there_is_gone(cluster_api: ClusterApi) -> None:
+def test_a_missing_object_is_gone(cluster_api: ClusterApi) -> None:
     assert delete(cluster_api, "nothing", "u") == "gone"
 
 
@@ -69,14 +69,14 @@ def test_what_is_not_there_is_gone(cluster_api: ClusterApi) -> None:
     [{"action": "cut-before"}, {"action": "cut-after"}, {"action": "reset-after"}, {"code": 500}, {"code": 429}],
     ids=lambda fault: str(fault.get("code") or fault["action"]),
 )
-def test_a_lost_answer_is_requested_again(cluster_api: ClusterApi, fault: dict[str, Any]) -> None:
+def test_a_delete_without_a_response_is_retried(cluster_api: ClusterApi, fault: dict[str, Any]) -> None:
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, **fault)
     assert delete(cluster_api, name, uid) == "deleted"
     assert is_gone(cluster_api, name)
 
 
-def test_a_name_that_is_taken_again_meanwhile_stays(cluster_api: ClusterApi) -> None:
+def test_a_new_object_under_the_name_of_a_deleted_one_is_kept(cluster_api: ClusterApi) -> None:
     """The first try succeeded, its answer was lost, and another client submitted again."""
     name, uid = made(cluster_api)
 
@@ -90,7 +90,7 @@ def test_a_name_that_is_taken_again_meanwhile_stays(cluster_api: ClusterApi) -> 
     assert cluster_api.world.jobsets()[name]["metadata"]["uid"] != uid
 
 
-def test_another_one_that_stands_there_when_nothing_answers_proves_that_ours_is_gone(cluster_api: ClusterApi) -> None:
+def test_a_new_object_under_the_name_proves_the_delete(cluster_api: ClusterApi) -> None:
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, action="cut-after")
     cluster_api.server.fail(DELETE, code=500, do=lambda: made(cluster_api))
@@ -99,7 +99,7 @@ def test_another_one_that_stands_there_when_nothing_answers_proves_that_ours_is_
     assert name in cluster_api.world.jobsets()
 
 
-def test_an_outcome_that_cannot_be_learnt_is_not_known(cluster_api: ClusterApi) -> None:
+def test_a_delete_without_an_answer_or_a_read_is_unknown(cluster_api: ClusterApi) -> None:
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, action="cut-after", times=9)
     cluster_api.server.fail(READ_BACK, code=500, times=9)

@@ -1,4 +1,4 @@
-"""What the answers to dry runs mean, in the server's own words (tests/cluster/test_admission.py has a real one's)."""
+"""The problems that responses to dry runs mean, in the server's words (real ones: tests/cluster/test_admission.py)."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def test_a_dry_run_is_strict_and_stores_nothing() -> None:
         (denied('admission webhook "x" denied the request: no'), ["admission-denied"]),
     ],
 )
-def test_what_a_job_is_told(answer: Any, expected: list[str]) -> None:
+def test_job_problems_maps_each_response_to_its_problem(answer: Any, expected: list[str]) -> None:
     assert [problem.id for problem in job_problems(Answers(answer).api, JOBSET)] == expected
 
 
-def test_a_replicated_job_without_replicas_makes_no_job() -> None:
+def test_a_replicated_job_without_replicas_is_invalid() -> None:
     none = {**JOBSET, "spec": {"replicatedJobs": [{"name": "w", "replicas": 0, "template": TEMPLATE}]}}
     (problem,) = job_problems(Answers((201, {})).api, none)
     assert problem.id == "manifest-invalid"
     assert "The replicated job w has 0 replicas" in problem.message
 
 
-def test_a_cluster_that_does_not_answer_is_no_problem_of_a_job() -> None:
+def test_a_cluster_that_does_not_answer_is_unreachable() -> None:
     with pytest.raises(Unreachable):
         job_problems(Answers(*[(500, {"message": "etcd"})] * TRIES).api, JOBSET)
 
@@ -88,7 +88,7 @@ def test_a_cluster_that_does_not_answer_is_no_problem_of_a_job() -> None:
         ('admission webhook "x" denied the request: no', "admission-denied", ""),
     ],
 )
-def test_a_pod_that_is_refused_names_the_rule_and_the_command(message: str, id: str, fix: str) -> None:
+def test_a_refused_pod_names_the_rule_and_the_command(message: str, id: str, fix: str) -> None:
     (problem,) = pod_problems(Answers(denied(f'pods "a" is forbidden: {message}')).api, JOBSET)
     assert (problem.id, problem.severity) == (id, "error")
     assert message.partition(" ")[0] in problem.message
@@ -96,12 +96,12 @@ def test_a_pod_that_is_refused_names_the_rule_and_the_command(message: str, id: 
 
 
 @pytest.mark.parametrize(("answer", "expected"), [(TAKEN, []), (FORBIDDEN, ["pods-not-checked"])])
-def test_a_pod_that_is_not_judged(answer: Any, expected: list[str]) -> None:
+def test_a_taken_pod_name_is_no_problem_and_a_forbidden_dry_run_a_note(answer: Any, expected: list[str]) -> None:
     problems = pod_problems(Answers(answer).api, JOBSET)
     assert [(problem.id, problem.kind) for problem in problems] == [(one, "unread") for one in expected]
 
 
-def test_limits_that_the_namespace_adds_are_reported_and_its_own_are_not() -> None:
+def test_limits_that_the_namespace_adds_are_reported() -> None:
     helper = {**HELPER, "resources": {"limits": {"memory": "1Gi", "cpu": "2"}}}
     stored = {"spec": {"containers": [WORKER, {"name": "sidecar"}], "initContainers": [helper]}}
     (problem,) = pod_problems(Answers((201, stored)).api, JOBSET)

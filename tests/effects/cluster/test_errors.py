@@ -1,4 +1,4 @@
-"""Answers of an older JobSet name an upgrade, not a change of the workload."""
+"""Errors of an older JobSet suggest an upgrade, not a change of the workload."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ OF_A_POD = "spec.replicatedJobs[0].template.spec.podReplacementPolicy"
         ((OF_A_POD,), "upgrade it to JobSet (xpk installs v0.10.1"),
     ],
 )
-def test_fields_that_the_installed_jobset_lacks_name_its_release(fields: tuple[str, ...], upgrade: str) -> None:
+def test_fields_unknown_to_the_installed_jobset_name_the_release_to_install(
+    fields: tuple[str, ...], upgrade: str
+) -> None:
     """The words of the server: kubernetes@v1.35, fieldValidation=Strict."""
     told = ", ".join(f'unknown field "{field}"' for field in fields)
     said = f'JobSet in version "v1alpha2" cannot be handled as a JobSet: strict decoding error: {told}'

@@ -1,4 +1,4 @@
-"""What a create and a delete conclude from each order of answers; nothing is sent."""
+"""The results of a create and a delete for each sequence of responses; nothing is sent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CREATES: dict[str, tuple[tuple[Any, ...], object]] = {
 
 
 @pytest.mark.parametrize("case", CREATES)
-def test_a_create_is_sent_again_only_if_nothing_came_of_it(case: str) -> None:
+def test_a_create_is_sent_again_only_if_it_had_no_effect(case: str) -> None:
     given, expected = CREATES[case]
     answers = Answers(*given)
     metadata = {"name": "a", "namespace": "team"}
@@ -79,7 +79,7 @@ DELETES: dict[str, tuple[tuple[Any, ...], object]] = {
 
 
 @pytest.mark.parametrize("case", DELETES)
-def test_a_delete_is_known_by_what_has_the_name_now(case: str) -> None:
+def test_the_result_of_a_delete_follows_from_the_object_under_the_name(case: str) -> None:
     given, expected = DELETES[case]
     answers = Answers(*given)
     if isinstance(expected, str):
@@ -100,7 +100,7 @@ def concluded(expected: Any, act: Any) -> None:
     assert caught.value.fix
 
 
-def test_values_that_the_cluster_quotes_are_removed_from_an_error() -> None:
+def test_quoted_values_are_removed_from_an_error() -> None:
     failed = without(Unreachable("abc, ab", fix="f", id="i", again="never"), ("ab", "abc", ""))
     (problem,) = failed.problems
     assert problem.message == f"{HIDDEN}, {HIDDEN}"

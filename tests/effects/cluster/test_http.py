@@ -1,4 +1,4 @@
-"""One request and what became of it: every option that goes out, and every way in which no answer comes."""
+"""One request and its result: every option that is sent, and every way to get no answer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def asked(server: Server, body: Any = None) -> Any:
     return http(server).request("POST", "/a?b=c", body=body, accept="application/x", read=read_object)
 
 
-def test_what_a_request_carries() -> None:
+def test_a_request_carries_its_body_headers_and_timeouts() -> None:
     server = Server()
     assert asked(server, {"é": None}).body == {}
     (sent,) = server.asked
@@ -78,7 +78,7 @@ def test_what_a_request_carries() -> None:
     assert server.asked[-1]["body"] is None
 
 
-def test_what_a_stream_carries() -> None:
+def test_a_stream_carries_its_headers_and_timeouts() -> None:
     server = Server(content=b"one\ntwo")
     stream = http(server).opened("/log", read_timeout_s=7.0)
     (sent,) = server.asked
@@ -94,7 +94,7 @@ def test_what_a_stream_carries() -> None:
     assert list(stream.lines()) == [b"one", b"two"]
 
 
-def test_a_stream_is_closed_by_its_reader_and_interrupted_by_others() -> None:
+def test_close_closes_a_stream_and_interrupt_shuts_it_down() -> None:
     server = Server(content=b"one\ntwo")
     stream = http(server).opened("/log", read_timeout_s=7.0)
     assert isinstance(stream, Stream)
@@ -112,7 +112,7 @@ class Interrupted:
         self.shut_down = True
 
 
-def test_a_stream_that_is_refused_is_a_reply() -> None:
+def test_a_refused_stream_is_a_reply() -> None:
     found = http(Server(403, b'{"message": "no"}')).opened("/log", read_timeout_s=7.0)
     assert not isinstance(found, Stream | Lost)
     assert (found.status, found.body) == (403, {"message": "no"})
@@ -122,7 +122,7 @@ def test_a_stream_that_is_refused_is_a_reply() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 201, 299])
-def test_a_good_answer_is_read_and_drained(status: int) -> None:
+def test_a_successful_response_is_read_completely(status: int) -> None:
     server = Server(status, b"{" + b" " * 3 * PART + b"}", Date="Sat, 21 Nov 2026 10:00:00 GMT")
     one = http(server)
     began = clock.monotonic()
@@ -145,7 +145,7 @@ def test_a_good_answer_is_read_and_drained(status: int) -> None:
         (403, b"[1]", [1]),
     ],
 )
-def test_what_an_answer_that_says_no_holds(status: int, content: bytes, body: Any) -> None:
+def test_the_body_of_an_error_is_its_json_or_text(status: int, content: bytes, body: Any) -> None:
     found = asked(Server(status, content))
     assert (found.status, found.body) == (status, body)
 
@@ -153,7 +153,7 @@ def test_what_an_answer_that_says_no_holds(status: int, content: bytes, body: An
 @pytest.mark.parametrize(
     ("said", "seconds"), [("3", 3.0), ("0.5", 0.5), ("-1", None), ("Sat, 21 Nov 2026 10:00:00 GMT", None), ("", None)]
 )
-def test_how_long_a_server_asks_to_wait(said: str, seconds: float | None) -> None:
+def test_retry_after_is_read_as_seconds_or_none(said: str, seconds: float | None) -> None:
     assert asked(Server(429, b"{}", Retry_After=said)).retry_after_s == seconds
 
 
@@ -187,13 +187,13 @@ def in_chunks(*chunks: bytes) -> HTTPResponse:
     return HTTPResponse(received, dict(received.headers), received.status, preload_content=False)
 
 
-def test_no_redirect_is_an_answer() -> None:
+def test_a_redirect_is_not_a_kubernetes_answer() -> None:
     for status in (300, 302, 399):
         assert_no_kubernetes(asked(Server(status, b"{}")))
 
 
 @pytest.mark.parametrize("content", [PAGE, b"", b"[1]", b"null"])
-def test_a_good_answer_that_is_no_object_is_no_kubernetes(content: bytes) -> None:
+def test_a_successful_response_without_an_object_is_not_a_kubernetes_answer(content: bytes) -> None:
     assert_no_kubernetes(asked(Server(content=content)))
 
 
@@ -206,7 +206,7 @@ def assert_no_kubernetes(found: object) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 404, 500])
-def test_half_an_answer_is_lost_and_may_be_asked_again(status: int) -> None:
+def test_an_incomplete_response_is_lost_and_may_be_retried(status: int) -> None:
     found = asked(Server(status, b' {"items": ['))
     assert isinstance(found, Lost)
     assert (found.id, found.sent, found.again) == ("unreachable", True, "helps")
@@ -218,7 +218,7 @@ DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate ve
 
 
 @pytest.mark.parametrize("words", DISTRUST)
-def test_distrust_is_not_tried_again(words: str) -> None:
+def test_an_untrusted_certificate_is_not_retried(words: str) -> None:
     found = asked(Broken(exceptions.SSLError(f"a {words} b")))
     assert (found.id, found.sent, found.again) == ("tls", False, "unsure")
     assert found.reason.startswith("The TLS connection to the cluster (context lab, https://lab.example) failed: ")
@@ -238,9 +238,7 @@ def test_distrust_is_not_tried_again(words: str) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_only_what_failed_before_it_was_sent_is_known_not_to_have_happened(
-    failed: Exception, sent: bool, fix: str
-) -> None:
+def test_only_errors_before_sending_count_as_not_sent(failed: Exception, sent: bool, fix: str) -> None:
     found = asked(Broken(failed))
     assert isinstance(found, Lost)
     assert (found.id, found.sent, found.again) == ("unreachable", sent, "helps")
@@ -248,13 +246,13 @@ def test_only_what_failed_before_it_was_sent_is_known_not_to_have_happened(
     assert fix in found.fix
 
 
-def test_secrets_in_errors_are_hidden() -> None:
+def test_a_token_in_an_error_is_hidden() -> None:
     token = "hf_" + "Ab1" * 12
     said = lost(OSError(f"GET /?token={token}"), ACCESS, host="h")
     assert token not in said.reason
 
 
-def test_a_body_that_is_no_object_cannot_be_read() -> None:
+def test_read_object_refuses_json_that_is_no_object() -> None:
     assert read_object(b'{"a": 1}') == {"a": 1}
     with pytest.raises(ValueError, match="object"):
         read_object(b"[]")

@@ -1,4 +1,4 @@
-"""A watch ends a pause early, and never more than that; on a real API server: tests/faults/test_watched_wait.py."""
+"""A watch ends a pause early, and does nothing else (with a real API server: tests/faults/test_watched_wait.py)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def paused_s(cluster: Cluster, *, of_s: float) -> float:
     ],
     ids=["it ended", "it had ended before the watch began", "all are up", "it is gone"],
 )
-def test_a_change_ends_the_pause(tmp_path: Path, lines: tuple[bytes, ...]) -> None:
+def test_a_change_of_the_jobset_ends_the_pause(tmp_path: Path, lines: tuple[bytes, ...]) -> None:
     with watched(tmp_path, lambda one, never: says(*lines, one=one, never=never)) as (front, cluster):
         assert paused_s(cluster, of_s=LONG_S) < LONG_S / 2
     (asked,) = front.seen
@@ -123,7 +123,7 @@ NOTHING: dict[str, Callable[[Seen, threading.Event], Answer]] = {
 
 
 @pytest.mark.loopback
-def test_anything_else_keeps_the_pause(tmp_path: Path) -> None:
+def test_any_other_event_keeps_the_pause(tmp_path: Path) -> None:
     """All at once: each pause is waited for."""
 
     def keeps(case: str) -> bool:
@@ -139,7 +139,7 @@ def test_anything_else_keeps_the_pause(tmp_path: Path) -> None:
 
 
 @pytest.mark.loopback
-def test_a_cluster_that_cannot_be_reached_leaves_it_too() -> None:
+def test_an_unreachable_cluster_keeps_the_pause() -> None:
     def fails() -> Cluster:
         raise Unreachable("connection refused")
 
@@ -148,7 +148,7 @@ def test_a_cluster_that_cannot_be_reached_leaves_it_too() -> None:
     assert time.monotonic() - began >= 0.5
 
 
-def test_a_short_pause_needs_no_watch() -> None:
+def test_a_short_pause_starts_no_watch() -> None:
     def never() -> Cluster:
         raise AssertionError
 
@@ -164,6 +164,6 @@ events = st.fixed_dictionaries(
 
 
 @given(st.binary() | (events | junk).map(lambda found: json.dumps(found).encode()))
-def test_no_line_does_harm(said: bytes) -> None:
+def test_a_watch_accepts_any_line(said: bytes) -> None:
     tells = partial(jobset_watch._tells, jobset=jobset_of(as_it_is()))
     assert tells(said) in (True, False, None)

@@ -1,4 +1,4 @@
-"""Kubeconfig entries: what kubectl and gcloud write in them, and what is wrong in a bad one."""
+"""Entries of a kubeconfig as kubectl and gcloud write them, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_field_of_an_entry_is_read(
     assert found == Entry(context="lab", cluster=cluster, user=user)
 
 
-def test_paths_start_from_the_folder_of_the_kubeconfig(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_folder_of_the_kubeconfig(tmp_path: Path) -> None:
     for name in ("ca", "crt", "key"):
         (tmp_path / name).write_bytes(PEM + name.encode())
     user = {"client-certificate": "crt", "client-key": str(tmp_path / "key"), "tokenFile": "token"}
@@ -85,7 +85,7 @@ def test_the_certificates_of_an_issuer_are_read(tmp_path: Path) -> None:
         (None, "Is a directory"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes | None, reason: str) -> None:
+def test_an_unreadable_kubeconfig_names_the_reason(tmp_path: Path, content: bytes | None, reason: str) -> None:
     if content is not None:
         (tmp_path / "config").write_bytes(content)
     with pytest.raises(EnvironmentMissing, match=f"cannot be read: {reason}") as caught:
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes | No
     assert "kubectl config view" in caught.value.fix
 
 
-def test_a_context_needs_a_cluster_and_no_user(tmp_path: Path) -> None:
+def test_a_context_needs_a_cluster_but_no_user(tmp_path: Path) -> None:
     read(tmp_path)
     config = yaml.safe_load((tmp_path / "config").read_text())
     del config["contexts"][0]["context"]["user"]
@@ -117,7 +117,7 @@ def test_a_context_needs_a_cluster_and_no_user(tmp_path: Path) -> None:
         ({"user": {"client-key": "nowhere"}}, r"\S+/nowhere cannot be read: No such file or directory"),
     ],
 )
-def test_a_context_that_cannot_be_used_says_why(tmp_path: Path, entries: Any, reason: str) -> None:
+def test_an_invalid_context_names_the_reason(tmp_path: Path, entries: Any, reason: str) -> None:
     with pytest.raises(EnvironmentMissing, match=f"context lab of the kubeconfig cannot be used: {reason}") as caught:
         read(tmp_path, **entries)
     assert caught.value.problem_id == "kubeconfig-unreadable"

@@ -1,4 +1,4 @@
-"""From a context to answers: logins, certificates, silence; what is said where one of them fails."""
+"""From a context to answers: logins, certificates, timeouts, and the error of each failure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def plugin(folder: Path, name: str, body: str) -> Path:
     return script
 
 
-def test_a_login_plugin_is_run(cluster_api: ClusterApi, tmp_path: Path) -> None:
+def test_a_login_plugin_gives_the_token(cluster_api: ClusterApi, tmp_path: Path) -> None:
     credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
     answer = {**credential, "status": {"token": cluster_api.standin.token}}
     script = plugin(tmp_path, "login", f"print({json.dumps(answer)!r})")
@@ -72,7 +72,7 @@ def test_a_login_plugin_is_run(cluster_api: ClusterApi, tmp_path: Path) -> None:
     assert connected(cluster_api).whoami() == "nightly"
 
 
-def test_a_login_that_has_expired_is_renewed_by_openid_connect(cluster_api: ClusterApi) -> None:
+def test_an_expired_login_is_renewed_by_openid_connect(cluster_api: ClusterApi) -> None:
     claims = base64.urlsafe_b64encode(json.dumps({"exp": 1}).encode()).decode().rstrip("=")
     posted: list[tuple[str, str]] = []
     with issuing(posted, id_token=cluster_api.standin.token) as issuer:
@@ -92,7 +92,7 @@ def test_a_login_that_has_expired_is_renewed_by_openid_connect(cluster_api: Clus
         ({"id_token": None}, "its token could not be renewed: KeyError 'id_token'"),
     ],
 )
-def test_an_issuer_that_gives_no_token_is_quoted(cluster_api: ClusterApi, answer: dict[str, Any], reason: str) -> None:
+def test_an_issuer_without_a_token_is_quoted(cluster_api: ClusterApi, answer: dict[str, Any], reason: str) -> None:
     with issuing([], **answer) as issuer:
         config = {"client-id": "xsft", "refresh-token": secrets.token_hex(), "idp-issuer-url": f"{issuer}/"}
         changed(cluster_api.kubeconfig, user={"auth-provider": {"name": "oidc", "config": config}})
@@ -145,7 +145,7 @@ def test_a_missing_login_plugin_is_named(cluster_api: ClusterApi, command: str, 
     assert fix in caught.value.fix
 
 
-def test_a_login_plugin_that_fails_is_quoted_and_nothing_else_is_printed(
+def test_a_failed_login_plugin_is_quoted_and_prints_nothing(
     cluster_api: ClusterApi, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = plugin(tmp_path, "login", "import sys; sys.exit('please run: login again')")
@@ -157,7 +157,7 @@ def test_a_login_plugin_that_fails_is_quoted_and_nothing_else_is_printed(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_login_that_has_expired(cluster_api: ClusterApi) -> None:
+def test_a_rejected_token_is_an_expired_login(cluster_api: ClusterApi) -> None:
     changed(cluster_api.kubeconfig, user={"token": secrets.token_hex(8)})
     with pytest.raises(Unreachable, match="rejected the login") as caught:
         connected(cluster_api).list_jobsets(namespace="default")
@@ -175,7 +175,7 @@ def program(api: ClusterApi, script: Path, **more: Any) -> None:
 
 
 @pytest.mark.early
-def test_a_token_file_is_read_beside_its_kubeconfig(cluster_api: ClusterApi) -> None:
+def test_a_token_file_is_relative_to_its_kubeconfig(cluster_api: ClusterApi) -> None:
     (cluster_api.kubeconfig.parent / "token").write_text(f"{cluster_api.standin.token}\n")
     changed(cluster_api.kubeconfig, user={"tokenFile": "token"})
     assert connected(cluster_api).whoami() == "nightly"
@@ -215,7 +215,7 @@ def test_a_login_program_gets_the_cluster_and_its_own_environment(cluster_api: C
         assert json.loads(info) == {"kind": "ExecCredential", "apiVersion": version, "spec": spec}
 
 
-def test_a_login_program_that_needs_a_terminal_says_so_without_one(cluster_api: ClusterApi, tmp_path: Path) -> None:
+def test_a_login_program_that_needs_a_terminal_is_refused_without_one(cluster_api: ClusterApi, tmp_path: Path) -> None:
     program(cluster_api, plugin(tmp_path, "login", "print('{}')"), interactiveMode="Always")
     with pytest.raises(Unreachable, match="needs a terminal") as caught:
         connected(cluster_api)
@@ -243,7 +243,7 @@ def test_a_login_program_without_credentials_is_an_expired_login(
         ({"clientKeyData": "k"}, None, None),
     ],
 )
-def test_what_a_login_program_gives(
+def test_the_output_of_a_login_program_becomes_credentials_until_they_expire(
     tmp_path: Path, status: dict[str, Any], login: tuple[object, ...] | None, left_s: float | None
 ) -> None:
     now = int(clock.epoch())
@@ -263,7 +263,7 @@ def test_what_a_login_program_gives(
     assert found.renew_at == (None if left_s is None else pytest.approx(now + left_s, abs=5))
 
 
-def test_a_login_that_expires_is_renewed_and_one_that_does_not_is_kept(cluster_api: ClusterApi, tmp_path: Path) -> None:
+def test_a_login_is_renewed_only_when_it_expires(cluster_api: ClusterApi, tmp_path: Path) -> None:
     for expires, times in (("2001-01-01T00:00:00Z", 3), ("2999-01-01T00:00:00Z", 1), (None, 1)):
         count = tmp_path / f"count-{expires}"
         answer = credential(token=cluster_api.standin.token, expirationTimestamp=expires)
@@ -274,7 +274,7 @@ def test_a_login_that_expires_is_renewed_and_one_that_does_not_is_kept(cluster_a
         assert len(count.read_text()) == times
 
 
-def test_an_auth_provider_that_kubectl_dropped_is_named(cluster_api: ClusterApi) -> None:
+def test_an_auth_provider_that_kubectl_removed_is_named(cluster_api: ClusterApi) -> None:
     changed(cluster_api.kubeconfig, user={"auth-provider": {"name": "gcp"}})
     with pytest.raises(EnvironmentMissing, match="removed the auth-provider gcp"):
         connected(cluster_api)
@@ -306,13 +306,13 @@ def test_the_users_kubeconfig_is_not_written(cluster_api: ClusterApi) -> None:
     assert cluster_api.kubeconfig.read_bytes() == before
 
 
-def test_no_proxy_for_loopback(cluster_api: ClusterApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_is_requested_without_a_proxy(cluster_api: ClusterApi, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert connected(cluster_api).whoami() == "nightly"
 
 
-def test_connection_refused(cluster_api: ClusterApi) -> None:
+def test_connection_refused_is_reported_with_a_fix(cluster_api: ClusterApi) -> None:
     changed(cluster_api.kubeconfig, cluster={"server": "http://127.0.0.1:1"})
     with pytest.raises(Unreachable, match="cannot be reached: ") as caught:
         connected(cluster_api).list_jobsets(namespace="default")
@@ -320,13 +320,13 @@ def test_connection_refused(cluster_api: ClusterApi) -> None:
     assert "kubectl --context" in caught.value.fix
 
 
-def test_silence(cluster_api: ClusterApi) -> None:
+def test_a_silent_server_times_out(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(".", action="hang-before", times=9)
     with pytest.raises(Unreachable, match="timed out"):
         connected(cluster_api, patience=QUICK).list_jobsets(namespace="default")
 
 
-def test_a_server_that_is_no_kubernetes(cluster_api: ClusterApi) -> None:
+def test_a_server_without_the_api_groups_is_reported(cluster_api: ClusterApi) -> None:
     cluster_api.standin.objects.kinds.clear()
     with pytest.raises(EnvironmentMissing):
         connected(cluster_api).list_jobsets(namespace="default")
@@ -339,7 +339,7 @@ def test_a_user_without_credentials_is_asked_to_log_in(cluster_api: ClusterApi) 
     assert caught.value.problem_id == "login-expired"
 
 
-def test_a_context_without_its_cluster(cluster_api: ClusterApi) -> None:
+def test_a_context_without_its_cluster_is_reported(cluster_api: ClusterApi) -> None:
     config = yaml.safe_load(cluster_api.kubeconfig.read_text())
     cluster_api.kubeconfig.write_text(yaml.safe_dump({**config, "clusters": []}))
     with pytest.raises(EnvironmentMissing, match="cannot be used"):
@@ -372,18 +372,18 @@ def reached(api: KubeApi, config: Path) -> Cluster:
     return connect_context(CONTEXT, here=here, patience=PATIENT)
 
 
-def test_a_trusted_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+def test_a_trusted_certificate_is_accepted(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
     api, certificate = over_tls
     assert reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).whoami() == "nightly"
 
 
-def test_a_certificate_that_need_not_be_verified(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+def test_insecure_skip_tls_verify_accepts_any_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
     api, _ = over_tls
     config = changed(api.kubeconfig(tmp_path / "config"), cluster={"server": api.url, "insecure-skip-tls-verify": True})
     assert reached(api, config).whoami() == "nightly"
 
 
-def test_the_name_in_the_certificate_may_be_another(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+def test_tls_server_name_accepts_a_certificate_of_that_name(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
     api, certificate = over_tls
     url = api.url.replace("127.0.0.1", "localhost")
     trust = {"server": url, "certificate-authority": str(certificate)}
@@ -392,7 +392,7 @@ def test_the_name_in_the_certificate_may_be_another(over_tls: tuple[KubeApi, Pat
 
 
 @pytest.mark.parametrize("by", ["files", "data", "program", "none"])
-def test_a_client_certificate_is_shown(over_tls: tuple[KubeApi, Path], tmp_path: Path, by: str) -> None:
+def test_a_client_certificate_is_sent(over_tls: tuple[KubeApi, Path], tmp_path: Path, by: str) -> None:
     _, certificate = over_tls
     key = certificate.with_suffix(".key")
     pem = {"certificate": certificate.read_text(), "key": key.read_text()}
@@ -458,7 +458,7 @@ def demanding(certificate: Path, key: Path) -> Iterator[str]:
         thread.join()
 
 
-def test_an_untrusted_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_a_tls_error(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
     api, _ = over_tls
     with pytest.raises(Unreachable, match="TLS connection") as caught:
         reached(api, api.kubeconfig(tmp_path / "config")).list_jobsets(namespace="default")
@@ -468,7 +468,9 @@ def test_an_untrusted_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path
 
 
 @pytest.mark.parametrize("action", ["cut-before", "cut-after"])
-def test_a_connection_cut_in_tls_is_looked_behind(over_tls: tuple[KubeApi, Path], tmp_path: Path, action: str) -> None:
+def test_a_tls_connection_cut_at_a_create_is_followed_by_a_read(
+    over_tls: tuple[KubeApi, Path], tmp_path: Path, action: str
+) -> None:
     api, certificate = over_tls
     api.fail(CREATE, action=action)
     outcome = reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).create_jobset(planned())
@@ -476,7 +478,7 @@ def test_a_connection_cut_in_tls_is_looked_behind(over_tls: tuple[KubeApi, Path]
     assert [one.method for one in api.seen] == (["POST", "GET", "POST"] if action == "cut-before" else ["POST", "GET"])
 
 
-def test_another_hosts_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+def test_a_certificate_of_another_host_is_a_tls_error(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
     api, certificate = over_tls
     api.front.url = api.url.replace("127.0.0.1", "localhost")
     with pytest.raises(Unreachable) as caught:
@@ -485,7 +487,7 @@ def test_another_hosts_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Pat
     assert "Nothing was created" in caught.value.message
 
 
-def test_plain_http_instead_of_tls(cluster_api: ClusterApi) -> None:
+def test_a_plain_http_server_is_a_tls_error(cluster_api: ClusterApi) -> None:
     server = cluster_api.server.url.replace("http://", "https://")
     changed(cluster_api.kubeconfig, cluster={"server": server})
     with pytest.raises(Unreachable) as caught:  # it may wait for the end of a line
@@ -493,7 +495,7 @@ def test_plain_http_instead_of_tls(cluster_api: ClusterApi) -> None:
     assert caught.value.problem_id == "tls"
 
 
-def test_a_page_that_is_no_answer_of_kubernetes(cluster_api: ClusterApi) -> None:
+def test_a_captive_portal_is_not_a_kubernetes_answer(cluster_api: ClusterApi) -> None:
     """A captive portal answers 200 to everything."""
     with serving_http(Portal) as portal:
         changed(cluster_api.kubeconfig, cluster={"server": portal})

@@ -1,4 +1,4 @@
-"""What is asked of a log and what its answers mean; nothing is sent."""
+"""Requests for logs and the meaning of their responses; nothing is sent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def query(answers: Answers) -> dict[str, str]:
         ({"previous": True}, {"previous": "true", "limitBytes": str(MAX_BYTES)}),
     ],
 )
-def test_what_is_asked_of_a_log(asked: dict[str, Any], expected: dict[str, str]) -> None:
+def test_a_log_request_carries_its_options(asked: dict[str, Any], expected: dict[str, str]) -> None:
     usual = {"timestamps": "true", "follow": "false", "previous": "false"}
     answers = Answers((200, b""), (200, b""))
     wanted = LogAsk(namespace="team", pod="a-0", **asked)
@@ -48,7 +48,7 @@ def test_what_is_asked_of_a_log(asked: dict[str, Any], expected: dict[str, str])
     assert answers.accepted == ["*/*", "*/*"]
 
 
-def test_lines_are_those_of_the_file() -> None:
+def test_log_lines_end_only_at_newlines() -> None:
     content = b"2026-11-21T10:00:00Z one\r 50%\r100%\n2026-11-21T10:00:01Z \xff\n2026-11-21T10:00:02Z torn"
     lines = read_log(Answers((200, content)).api, WANTED)
     assert lines is not None
@@ -60,20 +60,20 @@ def test_lines_are_those_of_the_file() -> None:
 
 
 @pytest.mark.parametrize("answer", [NONE, NOT_STARTED])
-def test_no_pod_and_no_start_are_no_log(answer: Any) -> None:
+def test_a_missing_or_unstarted_pod_has_no_log(answer: Any) -> None:
     assert read_log(Answers(answer).api, WANTED) is None
     assert open_log(Answers(answer).api, WANTED, read_timeout_s=1.0) is None
 
 
 @pytest.mark.parametrize("answer", [LOST, UNSENT, BUSY, BROKEN, (500, {"message": "etcd"})])
-def test_what_passes_is_returned_when_a_log_is_opened(answer: Any) -> None:
+def test_open_log_returns_a_transient_error(answer: Any) -> None:
     answers = Answers(answer)
     assert isinstance(open_log(answers.api, WANTED, read_timeout_s=1.0), Lost | Unreachable)
     assert answers.left == []
 
 
 @pytest.mark.parametrize("answer", [FORBIDDEN, (401, {"message": "no"}), (302, b"")])
-def test_what_does_not_pass_is_raised(answer: Any) -> None:
+def test_open_log_raises_a_permanent_error(answer: Any) -> None:
     with pytest.raises(Unreachable) as caught:
         open_log(Answers(answer).api, WANTED, read_timeout_s=1.0)
     assert {problem.again for problem in caught.value.problems} <= {"never", "unsure"}

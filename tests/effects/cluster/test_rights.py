@@ -1,4 +1,4 @@
-"""The rights that docs/guides/clusters.md lists are the ones xsft uses: with these alone everything works."""
+"""The rights that docs/guides/clusters.md lists are exactly those that xsft needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rules() -> list[dict[str, Any]]:
     return list(role["rules"])
 
 
-def test_with_the_listed_rights_everything_works(cluster_api: ClusterApi) -> None:
+def test_every_request_succeeds_with_the_listed_rights(cluster_api: ClusterApi) -> None:
     cluster_api.world.grant(rules())
     cluster, wanted = cluster_api.connect(), plan_for(cluster_api, **TOKEN)
     assert wanted.manifest is not None
@@ -41,7 +41,7 @@ def test_with_the_listed_rights_everything_works(cluster_api: ClusterApi) -> Non
     assert cluster.servers.delete(name=seen.name, namespace=seen.namespace, uid=seen.uid) == "deleted"
 
 
-def test_without_the_optional_ones_it_warns_and_goes_on(cluster_api: ClusterApi) -> None:
+def test_missing_optional_rights_are_warnings(cluster_api: ClusterApi) -> None:
     cluster_api.world.grant(rules()[:1])
     cluster, wanted = cluster_api.connect(), plan_for(cluster_api, **TOKEN)
     assert wanted.manifest is not None

@@ -1,4 +1,4 @@
-"""An answer that goes on, and ends while another thread interrupts it."""
+"""A response that continues, and ends when another thread interrupts it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def streaming(*parts: bytes | threading.Event) -> Iterator[Stream]:
         thread.join()
 
 
-def test_interrupting_what_has_ended_and_is_not_closed_yet_does_nothing() -> None:
+def test_interrupting_an_ended_stream_does_nothing() -> None:
     """The last line has no end: it is given when the connection is no longer the stream's."""
     with streaming(HEAD, TORN, END) as stream:
         lines = stream.lines()
@@ -48,7 +48,7 @@ def test_a_line_is_given_as_soon_as_it_arrives() -> None:
         assert list(lines) == [b"torn off", b"", b"two\r"]
 
 
-def test_a_stream_that_is_cut_says_so_in_words_of_ours() -> None:
+def test_a_stream_that_is_cut_raises_incomplete_answer() -> None:
     """Its last line may be half of one, so it is not given."""
     came: list[bytes] = []
     with streaming(HEAD, TORN, b"9\r\n off\n") as stream, pytest.raises(OSError, match=r"^incomplete answer$"):

@@ -21,13 +21,13 @@ from xsft.errors import EnvironmentMissing
 CHECKOUT = Path(__file__).parents[3]
 
 
-def test_uv_comes_from_the_lock_with_its_hashes() -> None:
+def test_locked_uv_returns_the_version_and_hashes_of_the_lock() -> None:
     requirement, version = bootstrap.locked_uv(CHECKOUT / bootstrap.LOCK)
     assert requirement.startswith(f"uv=={version} \\\n    --hash=sha256:")
     assert requirement.count("==") == 1
 
 
-def test_it_needs_nothing_but_the_standard_library() -> None:
+def test_the_bootstrap_imports_only_the_standard_library() -> None:
     """It runs before anything is installed."""
     module = "xsft.effects.environments.bootstrap"
     code = f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import {module}; print('loaded')"
@@ -36,19 +36,19 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
     assert (done.stdout, done.stderr) == ("loaded\n", "")
 
 
-def test_a_python_without_pip_gets_its_package_named() -> None:
+def test_lacks_venv_names_the_package_for_a_python_without_pip() -> None:
     bare = Interpreter(path=Path("/usr/bin/python3.11"), version=(3, 11, 2), makes_venv=False)
     problem = bootstrap.lacks_venv([bare])
     assert "/usr/bin/python3.11 lacks venv or pip" in problem.message
     assert "apt install python3.11-venv" in problem.fix
 
 
-def test_no_python_at_all_says_how_to_get_one() -> None:
+def test_lacks_venv_says_how_to_install_python() -> None:
     assert "install Python 3.12" in bootstrap.lacks_venv([]).fix
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\nexit 127\n", "#!/bin/sh\nexit 1\n"])
-def test_where_no_python_fits_the_shell_part_says_so_and_ends_with_3(tmp_path: Path, script: str) -> None:
+def test_the_shell_bootstrap_exits_3_without_a_fitting_python(tmp_path: Path, script: str) -> None:
     """`exit 127` is a version manager's shim without a version, `exit 1` a Python older than 3.9."""
     for name in ("python3", "python"):
         put(tmp_path / "bin" / name, script)
@@ -65,7 +65,7 @@ def test_where_no_python_fits_the_shell_part_says_so_and_ends_with_3(tmp_path: P
 
 
 @pytest.mark.contract
-def test_a_venv_whose_making_was_interrupted_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_venv_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its Python runs, its pip is not there or not all of it."""
     monkeypatch.chdir(tmp_path)
     bootstrap.LOCK.parent.mkdir(parents=True)
@@ -102,7 +102,7 @@ def silent_index() -> Iterator[str]:
 
 @pytest.mark.contract
 @pytest.mark.usefixtures("half_set_up")
-def test_an_index_without_an_answer_ends_pip_with_both_ways_out(
+def test_pip_fails_with_both_fixes_if_the_index_does_not_answer(
     silent_index: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for index in ("http://127.0.0.1:9/simple", silent_index):
@@ -116,7 +116,7 @@ def test_an_index_without_an_answer_ends_pip_with_both_ways_out(
 
 @pytest.mark.contract
 @pytest.mark.usefixtures("half_set_up")
-def test_an_index_that_stays_silent_ends_uv_with_both_ways_out(
+def test_uv_fails_with_both_fixes_if_the_index_stays_silent(
     silent_index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".venv" / "bin" / "uv").symlink_to(find_uv())
@@ -131,7 +131,7 @@ def test_an_index_that_stays_silent_ends_uv_with_both_ways_out(
 
 
 @pytest.mark.contract
-def test_a_newer_python3_does_not_hide_a_python_3_12_which_fits_every_environment(tmp_path: Path) -> None:
+def test_the_shell_bootstrap_prefers_python_3_12_over_a_newer_python3(tmp_path: Path) -> None:
     said = tmp_path / "xsft/effects/environments/bootstrap.py"
     said.parent.mkdir(parents=True)
     said.write_text("import sys; print(sys.version_info[:2])")
@@ -149,7 +149,7 @@ def test_a_newer_python3_does_not_hide_a_python_3_12_which_fits_every_environmen
     assert {environment_for(name).pythons[0] for name in NAMES} == {(3, 12)}
 
 
-def test_the_series_it_asks_for_is_the_one_pyproject_declares() -> None:
+def test_the_shell_bootstrap_requires_the_python_of_pyproject() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
     assert project["project"]["requires-python"] == ">=3.11"
     assert "v >= (3, 11)" in (CHECKOUT / ".ci" / "bootstrap").read_text()

@@ -57,7 +57,7 @@ def checks(machine: CheckedMachine) -> dict[str, ToolCheck]:
 
 
 @pytest.mark.loopback
-def test_a_machine_with_everything_is_ok_and_names_the_versions(machine: CheckedMachine) -> None:
+def test_a_complete_machine_is_ok_with_all_versions(machine: CheckedMachine) -> None:
     envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
     found = checks(machine)
     assert doctor.is_ok(tuple(found.values()))
@@ -78,7 +78,7 @@ def test_a_machine_with_everything_is_ok_and_names_the_versions(machine: Checked
     }
 
 
-def test_a_slow_tool_is_not_reported_missing(machine: CheckedMachine) -> None:
+def test_a_slow_tool_is_reported_as_timed_out_and_not_missing(machine: CheckedMachine) -> None:
     late = Completed(argv=("gcloud",), status=LATE, stdout="", stderr="")
     but: dict[str, Completed | None] = dict.fromkeys(("gcloud", "docker-engine", "unshare"), late)
     found = checks(replace(machine, run=lambda argv: answers(argv, but=but)))
@@ -88,28 +88,28 @@ def test_a_slow_tool_is_not_reported_missing(machine: CheckedMachine) -> None:
     assert found["kubectl"].ok
 
 
-def test_a_tool_that_does_not_end_is_late() -> None:
+def test_run_tool_returns_late_if_the_tool_does_not_end() -> None:
     done = run_tool(("sleep", "5"), env={"PATH": os.environ["PATH"]}, timeout_s=0.2)
     assert done is not None
     assert done.status == LATE
     assert run_tool(("no-such-tool",), env={"PATH": ""}) is None
 
 
-def test_an_environment_that_is_not_built_is_missing_with_its_command(machine: CheckedMachine) -> None:
+def test_a_missing_environment_names_its_setup_command(machine: CheckedMachine) -> None:
     found = checks(machine)
     assert not doctor.is_ok(tuple(found.values()))
     assert found["tiny-environment"].next_step == "xsft setup tiny"
 
 
 @pytest.mark.loopback
-def test_without_a_fitting_python_setup_downloads_one(machine: CheckedMachine) -> None:
+def test_an_environment_without_a_fitting_python_says_setup_downloads_one(machine: CheckedMachine) -> None:
     spec = replace(machine.specs[0], pythons=((3, 99),))
     step = checks(replace(machine, specs=(spec,)))["tiny-environment"].next_step
     assert step.startswith("xsft setup tiny, which downloads Python 3.99")
 
 
 @pytest.mark.loopback
-def test_an_environment_with_a_lost_file_is_broken(machine: CheckedMachine) -> None:
+def test_an_environment_with_a_missing_file_is_broken(machine: CheckedMachine) -> None:
     built = envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
     next(built.folder.glob("lib/python*/site-packages/tinything/part.py")).unlink()
     found = checks(machine)["tiny-environment"]
@@ -139,20 +139,20 @@ def test_a_missing_or_failing_tool_is_a_note_with_a_next_step(
     assert check.detail
 
 
-def test_an_engine_that_does_not_answer_is_distinguished_from_a_missing_client(machine: CheckedMachine) -> None:
+def test_an_engine_that_does_not_answer_is_not_a_missing_client(machine: CheckedMachine) -> None:
     silent = failed("Cannot connect to the Docker daemon")
     found = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": silent})))
     assert found["docker"].ok
     assert found["docker-engine"].detail == "Cannot connect to the Docker daemon"
 
 
-def test_an_engine_that_is_not_yours_is_mended_by_joining_its_group(machine: CheckedMachine) -> None:
+def test_permission_denied_at_the_engine_suggests_joining_its_group(machine: CheckedMachine) -> None:
     denied = failed("permission denied while trying to connect to the Docker daemon socket")
     found = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": denied})))
     assert "sudo usermod -aG docker $USER" in found["docker-engine"].next_step
 
 
-def test_a_client_without_buildx_builds_where_it_is_old_enough(machine: CheckedMachine) -> None:
+def test_a_client_without_buildx_is_ok_only_if_it_is_old_enough(machine: CheckedMachine) -> None:
     without = {"docker-buildkit": failed("unknown command")}
     missing = checks(replace(machine, run=lambda argv: answers(argv, but=without)))["docker-buildkit"]
     assert not missing.ok
@@ -163,7 +163,7 @@ def test_a_client_without_buildx_builds_where_it_is_old_enough(machine: CheckedM
 
 
 @pytest.mark.loopback
-def test_too_little_room_matters_only_while_something_is_to_be_built(machine: CheckedMachine) -> None:
+def test_too_little_disk_matters_only_until_all_environments_are_built(machine: CheckedMachine) -> None:
     cramped = replace(machine, free_bytes=lambda _: 2**20)
     assert not checks(cramped)["disk"].ok
     envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
@@ -174,5 +174,5 @@ def test_an_old_python_is_not_ok(machine: CheckedMachine) -> None:
     assert not checks(replace(machine, python=(3, 10, 9)))["python"].ok
 
 
-def test_this_machine_is_described_with_both_environments() -> None:
+def test_checked_machine_contains_both_environments() -> None:
     assert {"xpk", "maxtext"} <= {spec.name for spec in doctor.checked_machine().specs}

@@ -1,4 +1,4 @@
-"""Environments are built for real, from a wheel made here; no index, no network."""
+"""Environments are built for real, from a wheel made here, without an index or a network."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def test_a_built_environment_works_and_is_found_again(shop: Shop, place: BuildPl
     assert build(shop.spec(), place) == (built, [])
 
 
-def test_another_lock_is_another_environment(shop: Shop, place: BuildPlace) -> None:
+def test_another_lock_gives_another_environment(shop: Shop, place: BuildPlace) -> None:
     first, _ = build(shop.spec(), place)
     second, _ = build(shop.spec(lock=f"# another\n{shop.lock}"), place)
     assert first.folder != second.folder
     assert find_in(place.cache, shop.spec()) == first
 
 
-def test_two_builders_at_once_build_once(shop: Shop, tmp_path: Path) -> None:
+def test_two_concurrent_builders_build_once(shop: Shop, tmp_path: Path) -> None:
     said = builders(tmp_path, shop, count=2)
     assert [text.count("once per machine") for text in said] in ([0, 1], [1, 0])
     assert len({line for text in said for line in text.splitlines() if line.startswith("AT ")}) == 1
@@ -126,7 +126,7 @@ def _with_half_a_marker(built: BuiltEnvironment) -> None:
         _with_half_a_marker,
     ],
 )
-def test_what_is_broken_is_not_found_and_built_again(shop: Shop, place: BuildPlace, damage: object) -> None:
+def test_a_broken_environment_is_not_found_and_built_again(shop: Shop, place: BuildPlace, damage: object) -> None:
     built, _ = build(shop.spec(), place)
     assert callable(damage)
     damage(built)
@@ -136,7 +136,7 @@ def test_what_is_broken_is_not_found_and_built_again(shop: Shop, place: BuildPla
     assert envbuild.faults(again, shop.spec(), place) == ()
 
 
-def test_verify_notices_a_file_that_is_gone_and_repairs_it(shop: Shop, place: BuildPlace) -> None:
+def test_verify_finds_and_repairs_a_missing_file(shop: Shop, place: BuildPlace) -> None:
     built, _ = build(shop.spec(), place)
     part = next(built.folder.glob("lib/python*/site-packages/tinything/part.py"))
     part.unlink()
@@ -147,7 +147,7 @@ def test_verify_notices_a_file_that_is_gone_and_repairs_it(shop: Shop, place: Bu
 
 
 @pytest.mark.parametrize("minor", [(3, 11), (3, 12), (3, 13)])
-def test_a_file_that_is_gone_is_noticed_by_every_python(tmp_path: Path, minor: tuple[int, int]) -> None:
+def test_files_missing_are_found_by_every_python(tmp_path: Path, minor: tuple[int, int]) -> None:
     """Python 3.12 changed what `importlib.metadata` says about files that are not there."""
     found = interpreters.find_interpreter((minor,), env=dict(os.environ), home=Path.home())
     if found is None:
@@ -161,14 +161,14 @@ def test_a_file_that_is_gone_is_noticed_by_every_python(tmp_path: Path, minor: t
     assert "tinything: tinything/__init__.py is gone" in said.splitlines()
 
 
-def test_a_wrong_hash_is_refused_and_nothing_is_left(shop: Shop, place: BuildPlace) -> None:
+def test_a_wrong_hash_is_refused_and_leaves_nothing(shop: Shop, place: BuildPlace) -> None:
     spec = shop.spec(lock="tinything==1.0 \\\n    --hash=sha256:" + "0" * 64 + "\n")
     with pytest.raises(EnvironmentMissing, match="hash differs from the lock"):
         build(spec, place)
     assert left_over(place) == []
 
 
-def test_a_missing_network_is_reported_and_nothing_is_left(shop: Shop, place: BuildPlace) -> None:
+def test_a_missing_network_is_reported_and_leaves_nothing(shop: Shop, place: BuildPlace) -> None:
     env = {name: value for name, value in place.env.items() if name not in {"UV_FIND_LINKS", "UV_NO_INDEX"}}
     with pytest.raises(EnvironmentMissing, match="no answer from the package index") as caught:
         build(shop.spec(), replace(place, env=env))
@@ -176,7 +176,7 @@ def test_a_missing_network_is_reported_and_nothing_is_left(shop: Shop, place: Bu
     assert left_over(place) == []
 
 
-def test_a_full_disk_is_reported_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "envs").mkdir()
     shop = Shop.open(tmp_path / "shop", payload=3 * 2**20)
@@ -199,14 +199,14 @@ def test_a_cache_that_cannot_be_written_is_reported(shop: Shop, place: BuildPlac
     assert "XSFT_CACHE_DIR" in caught.value.fix
 
 
-def test_without_python_3_12_the_next_step_is_named(shop: Shop, place: BuildPlace) -> None:
+def test_a_missing_python_is_reported_with_the_fix(shop: Shop, place: BuildPlace) -> None:
     with pytest.raises(EnvironmentMissing, match=r"needs Python 3\.99") as caught:
         build(replace(shop.spec(), pythons=((3, 99),)), place)
     assert "install Python 3.99" in caught.value.fix
     assert "UV_PYTHON_INSTALL_MIRROR" in caught.value.fix
 
 
-def test_a_folder_of_another_user_is_not_touched(shop: Shop, place: BuildPlace) -> None:
+def test_a_folder_that_xsft_did_not_create_is_not_touched(shop: Shop, place: BuildPlace) -> None:
     built, _ = build(shop.spec(), place)
     shutil.rmtree(built.folder)
     built.folder.mkdir()
@@ -226,7 +226,7 @@ def test_an_interrupted_build_leaves_nothing(shop: Shop, place: BuildPlace) -> N
     assert left_over(place) == []
 
 
-def test_what_does_not_import_is_refused(shop: Shop, place: BuildPlace) -> None:
+def test_an_environment_that_cannot_import_its_modules_is_refused(shop: Shop, place: BuildPlace) -> None:
     with pytest.raises(EnvironmentMissing, match=r"import tinything\.absent"):
         build(replace(shop.spec(), imports=("tinything.absent",)), place)
     assert left_over(place) == []

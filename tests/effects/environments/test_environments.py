@@ -1,4 +1,4 @@
-"""The locks that ship, and finding an environment without starting a process."""
+"""The locks that ship, and how an environment is found without starting a process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pins(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ALL_LOCKS)
-def test_a_lock_is_package_data_with_a_hash_for_every_pin_and_names_no_place(name: str) -> None:
+def test_a_lock_has_a_hash_for_every_pin_and_no_index_address(name: str) -> None:
     text = files("xsft").joinpath("locks", f"{name}.txt").read_text()
     entries = re.split(r"\n(?=[a-z0-9])", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
     assert len(entries) > 30
@@ -32,19 +32,19 @@ def test_a_lock_is_package_data_with_a_hash_for_every_pin_and_names_no_place(nam
         assert re.fullmatch(r"[a-z0-9._-]+==\S+( ;[^\\]+)? \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n?)+", entry)
 
 
-def test_the_maxtext_lock_is_the_set_that_was_proved_and_nothing_else() -> None:
+def test_the_maxtext_lock_contains_exactly_the_tested_packages() -> None:
     wanted = re.findall(r"^([a-z0-9._-]+)==(\S+)", (LOCKS / "maxtext.in").read_text(), re.MULTILINE)
     assert len(wanted) == 103
     assert pins("maxtext") == dict(wanted)
 
 
-def test_the_compiler_lock_is_maxtexts_and_libtpu_at_the_images_pin() -> None:
+def test_the_compiler_lock_is_the_maxtext_lock_plus_libtpu_of_the_image() -> None:
     image = (CHECKOUT / "images" / "post_training" / "requirements.in").read_text()
     (libtpu,) = re.findall(r"^libtpu==(\S+)", image, re.MULTILINE)
     assert pins("compiler") == {**pins("maxtext"), "libtpu": libtpu}
 
 
-def test_the_compiler_is_refused_where_libtpu_has_no_wheel() -> None:
+def test_the_compiler_is_refused_on_platforms_without_a_libtpu_wheel() -> None:
     spec = environment_for("compiler")
     refuse_platform(spec, current="Linux x86_64")
     with pytest.raises(EnvironmentMissing, match="Linux x86_64 only; this machine is Darwin arm64"):
@@ -52,7 +52,7 @@ def test_the_compiler_is_refused_where_libtpu_has_no_wheel() -> None:
     refuse_platform(environment_for("maxtext"), current="Darwin arm64")
 
 
-def test_the_xpk_lock_holds_the_release_that_plans_are_rendered_with() -> None:
+def test_the_xpk_lock_contains_the_release_that_renders_plans() -> None:
     assert pins("xpk")["xpk"] == "1.16.0"
 
 
@@ -69,7 +69,7 @@ def _normal(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", requirement)[0]).lower()
 
 
-def test_the_development_lock_tests_what_users_get() -> None:
+def test_the_dev_lock_contains_every_pin_of_the_users_lock() -> None:
     assert pins("xsft").items() <= pins("dev").items()
 
 
@@ -85,22 +85,20 @@ def test_each_environment_is_named_by_the_digest_of_its_lock(name: str, tmp_path
     assert installed.find_in(tmp_path, spec) is None
 
 
-def test_an_environment_of_another_name_is_a_usage_error() -> None:
+def test_an_unknown_environment_name_is_a_usage_error() -> None:
     with pytest.raises(UsageError) as caught:
         environment_for("torch")
     assert "xpk, maxtext" in caught.value.fix
 
 
-def test_a_package_without_its_locks_says_to_install_it_again(tmp_path: Path) -> None:
+def test_a_package_without_its_locks_says_to_reinstall(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match=r"xpk\.txt") as caught:
         environment_for("xpk", locks=tmp_path)
     assert "reinstall xsft" in caught.value.fix
 
 
 @given(marker=st.binary(max_size=200))
-def test_no_marker_but_the_right_one_makes_a_folder_valid(
-    tmp_path_factory: pytest.TempPathFactory, marker: bytes
-) -> None:
+def test_a_folder_with_a_wrong_marker_is_not_installed(tmp_path_factory: pytest.TempPathFactory, marker: bytes) -> None:
     spec = environment_for("xpk")
     folder = tmp_path_factory.mktemp("envs")
     (folder / "lib").mkdir()

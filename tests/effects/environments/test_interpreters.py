@@ -43,7 +43,7 @@ def test_the_running_interpreter_is_described_correctly() -> None:
     assert found.version == sys.version_info[:3]
 
 
-def test_a_python_behind_a_shim_that_fails_is_found_in_pyenvs_folder(tmp_path: Path, env: Mapping[str, str]) -> None:
+def test_a_pyenv_python_is_found_behind_a_failing_shim(tmp_path: Path, env: Mapping[str, str]) -> None:
     put(tmp_path / "bin" / "python3.99", SHIM)
     real = tmp_path / ".pyenv" / "versions" / "3.99.1" / "bin" / "python3"
     put(real, says("3, 99, 1", real))
@@ -52,7 +52,7 @@ def test_a_python_behind_a_shim_that_fails_is_found_in_pyenvs_folder(tmp_path: P
 
 
 @pytest.mark.parametrize("variable", ["UV_PYTHON_INSTALL_DIR", "PYENV_ROOT", "XDG_DATA_HOME", ""])
-def test_managed_pythons_are_found_where_their_variables_put_them(
+def test_managed_pythons_are_found_through_their_environment_variables(
     tmp_path: Path, env: Mapping[str, str], variable: str
 ) -> None:
     below = {"PYENV_ROOT": "versions", "XDG_DATA_HOME": "uv/python", "": ".local/share/uv/python"}.get(variable, "")
@@ -65,7 +65,7 @@ def test_managed_pythons_are_found_where_their_variables_put_them(
     assert found.path == real
 
 
-def test_the_preferred_series_wins_in_any_order(tmp_path: Path, env: Mapping[str, str]) -> None:
+def test_the_preferred_series_is_chosen_in_any_order(tmp_path: Path, env: Mapping[str, str]) -> None:
     second = put(tmp_path / "bin" / "python3", says("3, 98, 0", tmp_path / "bin" / "python3"))
     first = tmp_path / ".pyenv" / "versions" / "3.99.1" / "bin" / "python3"
     put(first, says("3, 99, 1", first))
@@ -82,17 +82,15 @@ def test_the_preferred_series_wins_in_any_order(tmp_path: Path, env: Mapping[str
     "script",
     [SHIM, "#!/bin/sh\necho nonsense\n", "#!/no/such/interpreter\n", says("3, 99, 0", Path("x"), usable=False)],
 )
-def test_what_does_not_run_as_cpython_is_no_interpreter(tmp_path: Path, env: Mapping[str, str], script: str) -> None:
+def test_a_program_that_is_not_cpython_is_no_interpreter(tmp_path: Path, env: Mapping[str, str], script: str) -> None:
     assert interpreters.probe(put(tmp_path / "python3", script), env=env) is None
 
 
-def test_nothing_fitting_is_none_and_the_way_to_get_one_names_the_version(
-    tmp_path: Path, env: Mapping[str, str]
-) -> None:
+def test_find_interpreter_is_none_and_how_to_get_names_the_version(tmp_path: Path, env: Mapping[str, str]) -> None:
     assert interpreters.find_interpreter(((3, 99),), env=env, home=tmp_path) is None
     assert "pyenv install 3.99" in interpreters.how_to_get((3, 99))
 
 
-def test_the_debian_package_is_named_after_the_series() -> None:
+def test_venv_package_is_named_after_the_series() -> None:
     bare = Interpreter(path=Path("python3"), version=(3, 11, 2), makes_venv=False)
     assert interpreters.venv_package(bare) == "python3.11-venv"

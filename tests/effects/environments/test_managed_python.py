@@ -1,4 +1,4 @@
-"""The Python that uv installs where this machine has none that fits, from a bare file system on."""
+"""The Python that uv installs if this machine has none that fits, starting from a bare file system."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def unreachable_demo(folder: Path) -> Demo:
     return Demo(here, done, time.monotonic() - began)
 
 
-def test_the_file_that_any_python_runs_parses_as_python_3_9() -> None:
+def test_the_bootstrap_file_parses_as_python_3_9() -> None:
     ast.parse(SOURCE.read_text(), feature_version=(3, 9))
 
 
 @pytest.mark.contract
 @pytest.mark.usefixtures("demo")  # it waits meanwhile
-def test_setup_gets_python_3_12_where_only_an_older_one_is_installed(tmp_path: Path, downloads: str) -> None:
+def test_setup_downloads_python_3_12_if_only_an_older_one_is_installed(tmp_path: Path, downloads: str) -> None:
     here, root = checkout(tmp_path / "xsft"), bare_root(tmp_path / "root", (3, 9))
     managed = here / "home/.local/share/uv/python"
     env = {"UV_PYTHON_DOWNLOADS_JSON_URL": downloads, "LD_LIBRARY_PATH": f"{managed}/{MANAGED}/lib"}
@@ -67,7 +67,7 @@ def test_setup_gets_python_3_12_where_only_an_older_one_is_installed(tmp_path: P
 
 
 @pytest.mark.contract
-def test_an_unreachable_python_ends_the_demo_in_20_s_with_both_ways_out(demo: Future[Demo]) -> None:
+def test_the_demo_ends_in_20_s_with_both_fixes_if_python_cannot_be_downloaded(demo: Future[Demo]) -> None:
     ended = demo.result()
     assert ended.seconds < 120  # on a busy machine; uv's own limits add up to minutes
     assert ended.done.returncode == 2

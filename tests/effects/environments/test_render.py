@@ -85,17 +85,17 @@ def _render(*argvs: Argv, python: Path, cache: Path, lock: str = "lock") -> tupl
     return render(argvs, python=python, lock_digest=lock, cache=cache)
 
 
-def test_manifests_come_in_the_order_of_the_lines(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_manifests_are_in_the_order_of_the_lines(interpreter: Interpreter, tmp_path: Path) -> None:
     lines = (_line("b"), _line("a", "create-pathways"), _line("b"), _line("c"))
     assert _render(*lines, python=interpreter(), cache=tmp_path / "cache") == tuple(map(_manifest, lines))
 
 
-def test_a_hundred_lines_take_one_process(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_one_process_renders_100_lines(interpreter: Interpreter, tmp_path: Path) -> None:
     _render(*(_line(f"w{i}") for i in range(100)), python=interpreter(), cache=tmp_path / "cache")
     assert [(entry["kind"], entry["jobs"]) for entry in _log(tmp_path)] == [("lean", 100)]
 
 
-def test_what_is_known_starts_no_process(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_cached_lines_start_no_process(interpreter: Interpreter, tmp_path: Path) -> None:
     python, cache = interpreter(), tmp_path / "cache"
     first = _render(_line("a"), _line("b"), python=python, cache=cache)
     assert _render(_line("b"), _line("a"), python=python, cache=cache) == first[::-1]
@@ -103,19 +103,19 @@ def test_what_is_known_starts_no_process(interpreter: Interpreter, tmp_path: Pat
     assert len(_log(tmp_path)) == 1
 
 
-def test_only_what_is_missing_is_rendered(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_only_lines_missing_from_the_cache_are_rendered(interpreter: Interpreter, tmp_path: Path) -> None:
     python, cache = interpreter(), tmp_path / "cache"
     _render(_line("a"), python=python, cache=cache)
     _render(_line("a"), _line("b"), _line("b"), python=python, cache=cache)
     assert [entry["jobs"] for entry in _log(tmp_path)] == [1, 1]
 
 
-def test_no_lines_need_nothing(tmp_path: Path) -> None:
+def test_rendering_no_lines_starts_no_process(tmp_path: Path) -> None:
     assert _render(python=tmp_path / "gone", cache=tmp_path / "cache") == ()
 
 
 @pytest.mark.early
-def test_another_lock_is_another_manifest(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_the_cache_key_contains_the_lock(interpreter: Interpreter, tmp_path: Path) -> None:
     python, cache = interpreter(), tmp_path / "cache"
     for lock in ("one", "two", "one"):
         _render(_line("a"), python=python, cache=cache, lock=lock)
@@ -124,7 +124,7 @@ def test_another_lock_is_another_manifest(interpreter: Interpreter, tmp_path: Pa
 
 @settings(max_examples=10)
 @given(data=st.data())
-def test_a_damaged_entry_is_rendered_again(interpreter: Interpreter, tmp_path: Path, data: st.DataObject) -> None:
+def test_a_damaged_cache_entry_is_rendered_again(interpreter: Interpreter, tmp_path: Path, data: st.DataObject) -> None:
     python = interpreter()
     with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
         _render(_line("a"), python=python, cache=Path(folder))
@@ -139,7 +139,7 @@ def test_a_damaged_entry_is_rendered_again(interpreter: Interpreter, tmp_path: P
         assert entry.read_bytes() == good
 
 
-def test_the_cache_holds_whole_files_that_only_the_user_reads(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_cache_entries_are_complete_and_readable_only_by_the_user(interpreter: Interpreter, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     _render(_line("a"), _line("b"), python=interpreter(), cache=cache)
     entries = list((cache / "renders").iterdir())
@@ -148,7 +148,7 @@ def test_the_cache_holds_whole_files_that_only_the_user_reads(interpreter: Inter
     assert all(stat.S_IMODE(entry.stat().st_mode) == 0o600 for entry in entries)
 
 
-def test_old_entries_go_when_a_new_one_comes(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_old_cache_entries_are_removed_when_one_is_added(interpreter: Interpreter, tmp_path: Path) -> None:
     _render(_line("old"), python=interpreter(), cache=tmp_path / "cache")
     (old,) = (tmp_path / "cache" / "renders").iterdir()
     os.utime(old, (0, 0))
@@ -160,14 +160,16 @@ def test_old_entries_go_when_a_new_one_comes(interpreter: Interpreter, tmp_path:
     assert len(list(old.parent.glob("*.yaml"))) == 1
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_no_error(interpreter: Interpreter, tmp_path: Path) -> None:
     occupied = tmp_path / "cache"
     occupied.write_text("a file where the folder should be")
     assert _render(_line("a"), python=interpreter(), cache=occupied) == (_manifest(_line("a")),)
 
 
 @pytest.mark.early
-def test_xpk_sees_a_private_world(interpreter: Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xpk_runs_in_a_private_environment_and_folder(
+    interpreter: Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hostile = {"XPK_TESTER": "true", "SUB_SLICING_ENABLED": "true", "KUBECONFIG": "/mine", "PYTHONPATH": "/mine"}
     for name, value in hostile.items():
         monkeypatch.setenv(name, value)
@@ -206,13 +208,13 @@ def test_xpk_sees_a_private_world(interpreter: Interpreter, tmp_path: Path, monk
         "json.dump({}, open(args[2], 'w'))",
     ],
 )
-def test_after_any_worker_failure_the_command_line_is_used(interpreter: Interpreter, tmp_path: Path, lean: str) -> None:
+def test_a_failed_worker_falls_back_to_the_command_line(interpreter: Interpreter, tmp_path: Path, lean: str) -> None:
     lines = (_line("a"), _line("b"))
     assert _render(*lines, python=interpreter(lean=lean), cache=tmp_path / "cache") == tuple(map(_manifest, lines))
     assert [seen["kind"] for seen in _log(tmp_path)] == ["lean", "plain", "plain"]
 
 
-def test_the_worker_keeps_what_it_was_sure_of(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_manifests_that_the_worker_rendered_are_kept_if_others_fail(interpreter: Interpreter, tmp_path: Path) -> None:
     lean = LEAN.replace("[0] * len(jobs)", "[0, None, 0]")
     lines = (_line("a"), _line("b"), _line("c"))
     assert _render(*lines, python=interpreter(lean=lean), cache=tmp_path / "cache") == tuple(map(_manifest, lines))
@@ -233,7 +235,9 @@ REFUSE = "json.dump([2] * len(jobs), open(args[2], 'w'))"
         ("print('[XPK] hello'); raise ValueError('what broke')", ": ValueError: what broke"),
     ],
 )
-def test_a_refusal_is_reported_in_xpks_words(interpreter: Interpreter, tmp_path: Path, plain: str, words: str) -> None:
+def test_a_refused_line_is_reported_with_xpks_message(
+    interpreter: Interpreter, tmp_path: Path, plain: str, words: str
+) -> None:
     python, cache = interpreter(lean=REFUSE, plain=plain), tmp_path / "cache"
     with pytest.raises(SpecError) as caught:
         _render(_line("first"), _line("second"), python=python, cache=cache)
@@ -254,12 +258,12 @@ def test_an_environment_that_cannot_run_xpk_is_named(interpreter: Interpreter, t
     assert "xsft setup" in caught.value.fix
 
 
-def test_no_interpreter_at_all(tmp_path: Path) -> None:
+def test_a_missing_interpreter_is_a_missing_environment(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match="was not found"):
         _render(_line("a"), python=tmp_path / "gone", cache=tmp_path / "cache")
 
 
-def test_what_xpk_prints_with_the_manifest_stays_private(interpreter: Interpreter, tmp_path: Path) -> None:
+def test_output_of_xpk_within_the_manifest_is_not_shown(interpreter: Interpreter, tmp_path: Path) -> None:
     shown = "print('[XPK] Temp:\\nvalue: private\\n[XPK] No zone.')"
     plain = f"open(path, 'w').write('value: private\\n'); {shown}; sys.exit(1)"
     with pytest.raises(SpecError) as caught:
@@ -268,7 +272,7 @@ def test_what_xpk_prints_with_the_manifest_stays_private(interpreter: Interprete
     assert "No zone." in caught.value.problems[0].message
 
 
-def test_no_room_for_the_scratch_folder(
+def test_an_unwritable_temporary_folder_is_reported(
     interpreter: Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = interpreter()
@@ -294,13 +298,15 @@ def test_no_room_for_the_scratch_folder(
         (*_line("a"), "-tgps"),
     ],
 )
-def test_a_line_that_is_not_for_rendering_starts_nothing(interpreter: Interpreter, tmp_path: Path, argv: Argv) -> None:
+def test_a_line_that_is_not_for_rendering_is_refused_without_a_process(
+    interpreter: Interpreter, tmp_path: Path, argv: Argv
+) -> None:
     with pytest.raises(XsftError, match=r"not a line|does not belong"):
         _render(_line("a"), argv, python=interpreter(), cache=tmp_path / "cache")
     assert _log(tmp_path) == []
 
 
-def test_nothing_is_left_in_the_temporary_folder(
+def test_rendering_leaves_nothing_in_the_temporary_folder(
     interpreter: Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     private = tmp_path / "tmp"

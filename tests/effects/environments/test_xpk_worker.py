@@ -1,4 +1,4 @@
-"""Stand-ins give way while importing and refuse afterwards. Rendering: tests/contract/test_xpk_render.py."""
+"""Stand-ins for heavy packages work during imports and refuse use afterwards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def seal() -> Iterator[Seal]:
         del sys.modules[name]
 
 
-def test_importing_calling_and_annotating_work_before_the_seal(seal: Seal) -> None:
+def test_stand_ins_can_be_imported_called_and_annotated_before_the_seal(seal: Seal) -> None:
     module = importlib.import_module(f"{PACKAGE}.deep.down")
     made = module.Client(1, key="x").method().attribute
     assert isinstance(made, StandIn)
@@ -45,14 +45,14 @@ USES: tuple[Callable[[StandIn], object], ...] = (bool, str, repr, len, iter, int
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_stand_in_is_never_a_value(use: Callable[[StandIn], object]) -> None:
+def test_using_a_stand_in_as_a_value_is_refused(use: Callable[[StandIn], object]) -> None:
     seal = Seal()
     with pytest.raises(StandInTouchedError, match="heavy"):
         use(StandIn("heavy", seal))
     assert seal.touched == ["heavy"]
 
 
-def test_formatting_comparing_and_indexing_are_uses_too() -> None:
+def test_formatting_comparing_and_indexing_a_stand_in_are_refused() -> None:
     stand_in = StandIn("heavy", Seal())
     uses: tuple[Callable[[], object], ...] = (
         lambda: f"{stand_in}",
@@ -69,7 +69,7 @@ def test_formatting_comparing_and_indexing_are_uses_too() -> None:
             use()
 
 
-def test_after_the_seal_every_touch_is_refused_and_remembered(seal: Seal) -> None:
+def test_every_use_of_a_stand_in_is_refused_and_recorded_after_the_seal(seal: Seal) -> None:
     module = importlib.import_module(PACKAGE)
     client = module.Client
     seal.closed = True
@@ -79,13 +79,13 @@ def test_after_the_seal_every_touch_is_refused_and_remembered(seal: Seal) -> Non
     assert len(seal.touched) == 4
 
 
-def test_other_packages_are_left_alone(seal: Seal) -> None:
+def test_other_packages_can_be_imported_after_the_seal(seal: Seal) -> None:
     seal.closed = True
     importlib.import_module("json.tool")
     assert seal.touched == []
 
 
-def test_jinja_is_real_as_soon_as_one_line_is_for_pathways() -> None:
+def test_jinja_is_not_replaced_if_one_line_is_for_pathways() -> None:
     create, pathways = ["workload", "create"], ["workload", "create-pathways"]
     assert PATHWAYS_ONLY in packages_to_replace([create, create])
     assert PATHWAYS_ONLY not in packages_to_replace([create, pathways])

@@ -1,4 +1,4 @@
-"""Shapes and dtypes from the arrays' own files, on this machine and in a bucket."""
+"""Shapes and dtypes from the files of the arrays, on this machine and in a bucket."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def bucket(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 
 @pytest.mark.parametrize("item", PARAMETERS)
-def test_ocdbt_in_a_bucket_gives_every_dtype(bucket: Bucket, tmp_path: Path, item: str) -> None:
+def test_an_ocdbt_checkpoint_in_a_bucket_gives_every_dtype_without_reading_values(
+    bucket: Bucket, tmp_path: Path, item: str
+) -> None:
     """From its manifest and the root of its index; what holds values is not asked for."""
     report = inspect_checkpoint(f"gs://my-bucket/{item}", store=record_store({"HOME": str(tmp_path)}))
     assert (report.status, report.dtypes, report.parameters) == ("complete", DTYPES[item], PARAMETERS[item])
@@ -53,13 +55,13 @@ def test_ocdbt_in_a_bucket_gives_every_dtype(bucket: Bucket, tmp_path: Path, ite
 
 
 @pytest.mark.parametrize("item", PARAMETERS)
-def test_shapes_are_whole_where_devices_held_copies(stores: Path, item: str) -> None:
+def test_shapes_are_complete_if_devices_held_copies(stores: Path, item: str) -> None:
     found = read_checkpoint(str(stores / item))
     assert all(array.shape is not None for array in found.arrays)
     assert (found.dtypes, found.dtypes_detail) == (DTYPES[item], "")
 
 
-def test_an_index_that_is_lost_is_a_torn_save(stores: Path) -> None:
+def test_a_missing_index_is_a_torn_save(stores: Path) -> None:
     (index,) = (stores / CONVERTED / "d").iterdir()
     index.unlink()
     found = read_checkpoint(str(stores / CONVERTED))
@@ -67,7 +69,7 @@ def test_an_index_that_is_lost_is_a_torn_save(stores: Path) -> None:
     assert f"d/{index.name}, listed in manifest.ocdbt, is missing" in found.detail
 
 
-def test_an_array_that_the_index_has_not_is_a_torn_save(stores: Path) -> None:
+def test_an_array_missing_from_the_index_is_a_torn_save(stores: Path) -> None:
     metadata = stores / CONVERTED / "_METADATA"
     metadata.write_text(metadata.read_text().replace('"wi_1"', '"wi_2"'))
     found = read_checkpoint(str(stores / CONVERTED))
@@ -76,7 +78,7 @@ def test_an_array_that_the_index_has_not_is_a_torn_save(stores: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["manifest.ocdbt", "index"])
-def test_an_index_that_is_not_understood_leaves_shapes_to_the_other_files(stores: Path, file: str) -> None:
+def test_an_unsupported_index_leaves_dtypes_unknown(stores: Path, file: str) -> None:
     (index,) = (stores / CONVERTED / "d").iterdir()
     harmed = index if file == "index" else stores / CONVERTED / file
     harmed.write_bytes(b"?" * harmed.stat().st_size)
@@ -88,7 +90,7 @@ def test_an_index_that_is_not_understood_leaves_shapes_to_the_other_files(stores
 
 @pytest.mark.parametrize("file", ["manifest.ocdbt", "index"])
 @pytest.mark.parametrize("left", ["nothing", "zeros", "a part"])
-def test_an_index_that_was_cut_off_is_a_torn_save(stores: Path, file: str, left: str) -> None:
+def test_a_truncated_index_is_a_torn_save(stores: Path, file: str, left: str) -> None:
     (index,) = (stores / CONVERTED / "d").iterdir()
     harmed = index if file == "index" else stores / CONVERTED / file
     content = harmed.read_bytes()

@@ -1,4 +1,4 @@
-"""Folders that no save leaves: every one gets a status and a reason, none an exception, and reads are bounded."""
+"""Damaged checkpoint folders: each gets a status and a reason, none an exception, and reads are bounded."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def file_of(item: Path, name: str) -> Path:
 @SHARED
 @given(data=st.data())
 @pytest.mark.parametrize("name", FILES)
-def test_no_content_of_the_files_raises(item: Path, name: str, data: st.DataObject) -> None:
+def test_damaged_file_content_never_raises(item: Path, name: str, data: st.DataObject) -> None:
     file = file_of(item, name)
     content = file.read_bytes()
     at, length = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 20))
@@ -63,7 +63,7 @@ JSON = st.recursive(
 @SHARED
 @given(place=st.integers(0, 10_000), value=JSON)
 @pytest.mark.parametrize("name", ["_METADATA", "_sharding", "../_CHECKPOINT_METADATA"])
-def test_no_document_of_the_index_raises(item: Path, name: str, place: int, value: object) -> None:
+def test_a_changed_value_in_a_json_file_never_raises(item: Path, name: str, place: int, value: object) -> None:
     """One value of the document, at any depth, is another."""
     file = item / name
     content = file.read_bytes()
@@ -86,7 +86,7 @@ def places(document: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_huge_file_is_read_up_to_a_bound(item: Path, name: str) -> None:
+def test_a_huge_file_is_read_up_to_a_limit(item: Path, name: str) -> None:
     file = file_of(item, name)
     with file.open("ab") as grown:
         grown.truncate(10**12)  # sparse: takes no space
@@ -96,7 +96,7 @@ def test_a_huge_file_is_read_up_to_a_bound(item: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*FILES, "."])
-def test_a_loop_of_links_is_unreadable(item: Path, name: str) -> None:
+def test_a_symbolic_link_loop_is_unreadable(item: Path, name: str) -> None:
     file = file_of(item, name)
     file = item if name == "." else file
     file.rename(file.with_name("elsewhere"))
@@ -107,7 +107,7 @@ def test_a_loop_of_links_is_unreadable(item: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_folder_or_a_pipe_in_place_of_a_file(item: Path, name: str) -> None:
+def test_a_folder_or_pipe_in_place_of_a_file_never_raises(item: Path, name: str) -> None:
     file = file_of(item, name)
     for make in (os.mkdir, os.mkfifo):
         file.rename(file.with_name("elsewhere"))
@@ -118,11 +118,11 @@ def test_a_folder_or_a_pipe_in_place_of_a_file(item: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "\udcff"])
-def test_names_that_no_file_can_have(tmp_path: Path, path: str) -> None:
+def test_an_impossible_path_is_unreadable_or_missing(tmp_path: Path, path: str) -> None:
     assert report(tmp_path / path).status in ("unreadable", "missing")
 
 
-def test_what_may_not_be_read_is_unreadable(item: Path) -> None:
+def test_a_file_without_read_permission_is_unreadable(item: Path) -> None:
     with without_rights(item):
         found = report(item)
     assert found.status == "unreadable"

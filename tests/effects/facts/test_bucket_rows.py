@@ -1,4 +1,4 @@
-"""Rows in a bucket are read, a bounded part of them, and counts of a local copy are found."""
+"""Rows in a bucket: a bounded part of them is read, and counts of a local copy are found."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ids(*settings: str) -> list[str]:
     return [problem.id for problem in api.check(xsft.load(TINY, settings=settings))]
 
 
-def test_a_bucket_that_is_a_placeholder_gives_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_placeholder_bucket_gives_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
     problem = read("a.jsonl").problem
     assert problem
@@ -60,7 +60,7 @@ def test_a_bucket_that_is_a_placeholder_gives_a_note(monkeypatch: pytest.MonkeyP
     assert "my-bucket is a placeholder" in problem.message
 
 
-def test_files_are_found_by_their_pattern_and_read(bucket: Bucket) -> None:
+def test_files_that_match_the_pattern_are_read(bucket: Bucket) -> None:
     bucket.objects.update({"d/b.jsonl": ROW * 2, "d/a.jsonl": ROW, "d/sub/c.jsonl": ROW, "d/a.txt": b"x"})
     found = read("d/*.jsonl")
     assert (found.counted, found.rows[0].at) == (3, "row 0 of a.jsonl")
@@ -75,11 +75,11 @@ def test_files_are_found_by_their_pattern_and_read(bucket: Bucket) -> None:
     ("pattern", "path", "matches"),
     [("a/*.b", "a/x.b", True), ("a/*.b", "a/x/y.b", False), ("a/**/*.b", "a/y.b", True), ("a/[xy]?", "a/x1", True)],
 )
-def test_patterns(pattern: str, path: str, matches: bool) -> None:
+def test_glob_regex_matches_as_a_glob_pattern(pattern: str, path: str, matches: bool) -> None:
     assert bool(re.fullmatch(glob_regex(pattern), path)) is matches
 
 
-def test_of_large_files_a_bounded_part_is_read(bucket: Bucket) -> None:
+def test_a_large_file_is_read_in_a_bounded_part(bucket: Bucket) -> None:
     bucket.objects["a.jsonl"] = ROW * 200_000
     found = read("a.jsonl")
     assert found.counted is None
@@ -90,7 +90,7 @@ def test_of_large_files_a_bounded_part_is_read(bucket: Bucket) -> None:
 @pytest.mark.parametrize(
     ("suffix", "compress"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", partial(lzma.compress, preset=0))]
 )
-def test_compressed_objects(bucket: Bucket, suffix: str, compress: Callable[[bytes], bytes]) -> None:
+def test_compressed_objects_are_read(bucket: Bucket, suffix: str, compress: Callable[[bytes], bytes]) -> None:
     whole = compress(b"".join(json.dumps({"n": n, "text": hex(n**99)}).encode() + b"\n" for n in range(8_000)))
     bucket.objects.update({f"a.jsonl.{suffix}": compress(ROW * 50), f"large.jsonl.{suffix}": whole})
     assert len(whole) > 2**20
@@ -100,12 +100,12 @@ def test_compressed_objects(bucket: Bucket, suffix: str, compress: Callable[[byt
 
 
 @pytest.mark.early
-def test_rows_of_a_bucket_are_checked(bucket: Bucket) -> None:
+def test_the_columns_of_rows_in_a_bucket_are_checked(bucket: Bucket) -> None:
     bucket.objects["a.jsonl"] = b'{"text": "x"}\n'
     assert "data-columns" in ids("data.hf_train_files=gs://my-bucket/a.jsonl")
 
 
-def test_a_bucket_that_cannot_be_read_is_a_note(bucket: Bucket) -> None:
+def test_an_unreadable_bucket_gives_a_note(bucket: Bucket) -> None:
     bucket.status = 403
     problem = read("a.jsonl").problem
     assert problem
@@ -114,7 +114,7 @@ def test_a_bucket_that_cannot_be_read_is_a_note(bucket: Bucket) -> None:
     assert read_rows("gs://my-bucket/a", of="text", where="")
 
 
-def test_counts_of_a_copy_are_found_by_content(bucket: Bucket, tmp_path: Path) -> None:
+def test_counts_of_a_local_copy_are_found_by_content(bucket: Bucket, tmp_path: Path) -> None:
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(ROW * 480)
     there = ("data.hf_train_files=gs://my-bucket/a.jsonl",)

@@ -1,4 +1,4 @@
-"""Reading the format of a checkpoint."""
+"""The format of a checkpoint, read from its files."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def look(files: Mapping[str, bytes], path: str, **more: str) -> CheckpointFacts:
     return read_checkpoint(f"gs://my-bucket/{path}", storage=Memory(files, **more))
 
 
-def test_a_converted_checkpoint_says_its_format_and_its_layers() -> None:
+def test_a_converted_checkpoint_has_its_format_and_layers() -> None:
     found = look(CONVERTED, "0/items/")
     assert (found.status, found.use_ocdbt, found.use_zarr3) == ("read", False, False)
     assert (found.scan_layers, found.scan_recorded, found.param_scan_axis) == (True, True, 0)
 
 
-def test_array_names_of_a_trained_checkpoint_give_its_layers() -> None:
+def test_a_trained_checkpoint_has_layers_from_its_array_names() -> None:
     found = look(TRAINED, "checkpoints/10/model_params")
     assert (found.status, found.use_ocdbt, found.scan_layers, found.scan_recorded) == ("read", True, True, False)
 
@@ -118,7 +118,7 @@ def test_missing_flags_are_derived_from_the_files(files: dict[str, bytes], ocdbt
         ({f"run/{k}": v for k, v in TRAINED.items()}, "run", "not-a-checkpoint", "run/checkpoints/10/model_params"),
     ],
 )
-def test_a_wrong_level_is_answered_with_the_right_one(
+def test_a_path_at_the_wrong_level_is_answered_with_the_right_path(
     files: dict[str, bytes], given: str, status: str, meant: str
 ) -> None:
     found = look(files, given)
@@ -132,7 +132,7 @@ def test_a_missing_checkpoint_is_reported() -> None:
     assert (found.status, found.detail) == ("missing", "not found")
 
 
-def test_what_is_no_checkpoint_is_named() -> None:
+def test_a_path_without_a_checkpoint_is_not_a_checkpoint_with_a_reason() -> None:
     found = look({"hf/config.json": b"{}", "hf/model.safetensors": b""}, "hf")
     assert found.status == "not-a-checkpoint"
     assert "model.safetensors" in found.detail
@@ -143,32 +143,32 @@ def test_what_is_no_checkpoint_is_named() -> None:
         assert (found.status, found.detail) == ("not-a-checkpoint", "its _METADATA lists no arrays")
 
 
-def test_a_huge_metadata_is_left_alone() -> None:
+def test_a_metadata_file_over_the_limit_is_not_read() -> None:
     huge = metadata(use_ocdbt=False).ljust(MAX_METADATA + 1)
     found = look({"c/_METADATA": huge, "c/manifest.ocdbt": b"x"}, "c")
     assert (found.status, found.use_ocdbt, found.use_zarr3) == ("read", True, None)
     assert f"more than {MAX_METADATA:,} bytes" in found.detail
 
 
-def test_what_may_not_be_read_is_unreadable_and_says_why() -> None:
+def test_a_forbidden_file_is_unreadable_with_a_reason() -> None:
     found = look(CONVERTED, "0/items", refuse="_METADATA")
     assert found.status == "unreadable"
     assert "permission denied (HTTP 403). Ask." in found.detail
 
 
-def test_without_a_login_a_bucket_is_unreadable() -> None:
+def test_a_bucket_is_unreadable_without_a_login() -> None:
     found = read_checkpoint("gs://team-bucket/0/items", env={"HOME": "/nonexistent"})
     assert found.status == "unreadable"
     assert "gcloud auth application-default login" in found.detail
 
 
-def test_few_small_reads() -> None:
+def test_read_checkpoint_makes_at_most_six_reads() -> None:
     storage = Memory(CONVERTED)
     read_checkpoint("gs://my-bucket/0/items", storage=storage)
     assert len(storage.reads) <= 6
 
 
-def test_a_folder_of_this_machine(tmp_path: Path) -> None:
+def test_a_checkpoint_on_this_machine_is_read(tmp_path: Path) -> None:
     for name, content in CONVERTED.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -184,7 +184,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield served
 
 
-def test_a_bucket_through_the_real_client(bucket: Bucket) -> None:
+def test_a_checkpoint_is_read_through_the_real_client(bucket: Bucket) -> None:
     found = read_checkpoint("gs://my-bucket/0/items")
     assert (found.status, found.use_ocdbt, found.use_zarr3, found.param_scan_axis) == ("read", False, False, 0)
     assert bucket.bytes_sent < 10_000
@@ -193,7 +193,7 @@ def test_a_bucket_through_the_real_client(bucket: Bucket) -> None:
     assert read_checkpoint("gs://no-such-bucket/0/items").status == "missing"
 
 
-def test_a_silent_bucket_does_not_hang(bucket: Bucket) -> None:
+def test_a_silent_bucket_is_unreadable_after_the_deadline(bucket: Bucket) -> None:
     bucket.delay_s = 20
     started = time.monotonic()
     found = read_checkpoint("gs://my-bucket/0/items", deadline_s=0.1)
@@ -215,7 +215,7 @@ print(read_checkpoint("gs://my-bucket/0/items", deadline_s=2.5).status, loaded[:
 
 
 @pytest.mark.loopback
-def test_slow_imports_do_not_use_up_the_time_limit(bucket: Bucket) -> None:
+def test_slow_imports_do_not_count_towards_the_deadline(bucket: Bucket) -> None:
     """They are done when it begins. On a busy machine they took longer than the whole limit, and submit refused a
     healthy bucket.
     """
@@ -223,7 +223,7 @@ def test_slow_imports_do_not_use_up_the_time_limit(bucket: Bucket) -> None:
     assert done.stdout == "read [False, True] {True}\n"
 
 
-def test_a_folder_with_nothing_but_an_interrupted_save_is_torn(tmp_path: Path) -> None:
+def test_a_folder_with_only_an_interrupted_save_is_torn(tmp_path: Path) -> None:
     (tmp_path / "mine" / "0.orbax-checkpoint-tmp" / "items").mkdir(parents=True)
     found = read_checkpoint(str(tmp_path / "mine"))
     assert (found.status, found.near) == ("torn", None)

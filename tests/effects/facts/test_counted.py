@@ -35,7 +35,7 @@ def ids(*settings: str) -> set[str]:
     return {problem.id for problem in api.check(xsft.load(TINY, settings=settings))}
 
 
-def test_what_was_counted_is_known_to_a_check() -> None:
+def test_counts_kept_by_xsft_data_are_used_by_the_checks() -> None:
     assert "data-not-counted" in ids()
     keep_counts(of(), FOUND)
     assert "data-truncated" in ids("train.learning_rate=0.1"), "that changes no count"
@@ -43,7 +43,7 @@ def test_what_was_counted_is_known_to_a_check() -> None:
     assert "data-truncated" not in ids("train.max_target_length=64")
 
 
-def test_what_another_xsft_kept_is_no_count(tmp_path: Path) -> None:
+def test_an_entry_in_another_format_is_no_count(tmp_path: Path) -> None:
     keep_counts("a", FOUND)
     assert counts_kept("a") == FOUND
     (file,) = (tmp_path / "state" / "counted").iterdir()
@@ -52,7 +52,7 @@ def test_what_another_xsft_kept_is_no_count(tmp_path: Path) -> None:
     assert counts_kept("b") is None
 
 
-def test_other_rows_are_another_count(tmp_path: Path) -> None:
+def test_other_rows_have_another_address(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     found = set()
     for text in ("a", "b"):

@@ -15,7 +15,7 @@ ENTRY = CompiledStep(
 )
 
 
-def test_a_verdict_is_found_again_also_for_a_shorter_run(tmp_path: Path) -> None:
+def test_a_verdict_is_found_again(tmp_path: Path) -> None:
     cache = FitCache(folder=tmp_path)
     assert cache.known(STEP) is None
     kept = cache.keep(STEP, ENTRY)
@@ -32,6 +32,6 @@ def test_a_torn_file_is_not_read(tmp_path: Path) -> None:
     assert cache.known(STEP) is None
 
 
-def test_versions_are_the_locks() -> None:
+def test_compiler_versions_are_those_of_the_lock() -> None:
     assert compiler_versions()["libtpu"] == "0.0.44"
     assert compiler_versions()["maxtext"] == "0.2.5"

@@ -1,4 +1,4 @@
-"""Only what a workload needs is gathered."""
+"""The facts that a workload needs, and no others, are gathered."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def gathered(file: Path, looks: Looks | None = None, **changes: object) -> Facts
     return gather(spec(**changes), file=file, today=TODAY, look=looks or Looks(), names=lambda _folder: ())
 
 
-def test_the_date_is_passed_on(tmp_path: Path) -> None:
+def test_facts_contain_the_given_date(tmp_path: Path) -> None:
     facts = gathered(tmp_path / "w.yaml")
     assert facts.today == TODAY
 
 
-def test_the_commit_where_the_name_asks_for_it(tmp_path: Path) -> None:
+def test_the_commit_is_read_only_if_the_run_name_contains_it(tmp_path: Path) -> None:
     repository = made_in(tmp_path)
     head = git(repository, "rev-parse", "HEAD")
     assert gathered(repository / "w.yaml", run_name_suffix="commit").commit == head
     assert gathered(repository / "w.yaml").commit is None
 
 
-def test_the_checkpoint_is_looked_at(tmp_path: Path) -> None:
+def test_the_checkpoint_is_inspected(tmp_path: Path) -> None:
     looks = Looks()
     facts = gathered(tmp_path / "w.yaml", looks)
     assert looks.paths == ["gs://my-bucket/qwen3-0.6b/0/items"]
@@ -58,7 +58,7 @@ def test_the_checkpoint_is_looked_at(tmp_path: Path) -> None:
         ("local", "runs/lora", f"{Path.cwd()}/runs/lora"),
     ],
 )
-def test_the_adapters_to_go_on_from_are_looked_at(tmp_path: Path, target: str, path: str, looked: str | None) -> None:
+def test_the_adapters_to_resume_from_are_inspected(tmp_path: Path, target: str, path: str, looked: str | None) -> None:
     looks = Looks()
     lora = {"rank": 4, "alpha": 8, "restore_path": path}
     facts = gathered(tmp_path / "w.yaml", looks, target=target, lora=lora)
@@ -66,7 +66,7 @@ def test_the_adapters_to_go_on_from_are_looked_at(tmp_path: Path, target: str, p
     assert not looked or looked in looks.paths
 
 
-def test_the_checkpoint_of_a_conversion_is_looked_for_too(tmp_path: Path) -> None:
+def test_the_checkpoint_of_a_conversion_is_searched(tmp_path: Path) -> None:
     """tests/effects/facts/test_tries.py has what is found."""
     looks = Looks()
     facts = gathered(tmp_path / "w.yaml", looks, model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B"}})
@@ -81,20 +81,20 @@ def test_offline_sends_no_request(tmp_path: Path) -> None:
     assert (facts.checkpoint, looks.paths) == (None, [])
 
 
-def test_a_path_in_the_image_cannot_be_looked_at(tmp_path: Path) -> None:
+def test_a_path_in_the_image_is_not_inspected(tmp_path: Path) -> None:
     looks = Looks()
     assert gathered(tmp_path / "w.yaml", looks, model={"checkpoint": "/models/a/0/items"}).checkpoint is None
     assert looks.paths == []
 
 
-def test_a_local_path_starts_where_xsft_is_run(tmp_path: Path) -> None:
+def test_a_local_path_is_relative_to_the_current_folder(tmp_path: Path) -> None:
     looks = Looks()
     gathered(tmp_path / "w.yaml", looks, target="local", model={"checkpoint": "ckpt/0/items"})
     gathered(tmp_path / "w.yaml", looks, target="local", model={"checkpoint": "/ckpt/0/items"})
     assert looks.paths == [str(Path.cwd() / "ckpt/0/items"), "/ckpt/0/items"]
 
 
-def test_places_are_read_for_a_named_place_only(tmp_path: Path) -> None:
+def test_places_are_read_only_for_a_named_place(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "places.yaml").write_text("main: {context: kind}\n")
     named = gathered(tmp_path / "w.yaml", place="main")
@@ -103,27 +103,25 @@ def test_places_are_read_for_a_named_place_only(tmp_path: Path) -> None:
     assert gathered(tmp_path / "w.yaml").places == {}
 
 
-def test_the_machine_for_local_runs_only(tmp_path: Path) -> None:
+def test_the_machine_is_described_only_for_local_runs(tmp_path: Path) -> None:
     assert gathered(tmp_path / "w.yaml").machine.memory_gib == 0
     here = gathered(tmp_path / "w.yaml", target="local").machine
     assert here.memory_gib == machine().memory_gib > 0
 
 
 @pytest.mark.parametrize(("data_dir", "is_read"), [(None, True), ("rows", False)])
-def test_files_under_a_data_dir_are_not_looked_for_elsewhere(
-    tmp_path: Path, data_dir: str | None, is_read: bool
-) -> None:
+def test_files_below_a_data_dir_are_not_read_elsewhere(tmp_path: Path, data_dir: str | None, is_read: bool) -> None:
     (tmp_path / "rows.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')
     data = {"hf_path": "json", "hf_train_files": str(tmp_path / "rows.jsonl"), "hf_data_dir": data_dir or DROP}
     facts = gathered(tmp_path / "w.yaml", target="local", data=data)
     assert (facts.data is not None) == is_read
 
 
-def test_standard_input_is_here() -> None:
+def test_a_workload_from_standard_input_has_the_current_folder() -> None:
     assert workload_folder("-") == Path.cwd()
 
 
-def test_looks_that_need_no_other_answer_are_sent_before_any_is_answered(tmp_path: Path) -> None:
+def test_independent_requests_are_sent_at_the_same_time(tmp_path: Path) -> None:
     """Counted, not timed: each waits until the others are under way."""
     under_way = threading.Barrier(4)
 
@@ -150,7 +148,7 @@ def test_looks_that_need_no_other_answer_are_sent_before_any_is_answered(tmp_pat
     assert facts.adapters is not None
 
 
-def test_names_of_stages_that_could_not_be_compared(tmp_path: Path) -> None:
+def test_an_unreachable_output_leaves_the_names_of_stages_unread(tmp_path: Path) -> None:
     def unreachable(folder: str) -> tuple[str, ...]:
         raise Unreachable(folder, fix="")
 

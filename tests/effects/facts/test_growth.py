@@ -1,4 +1,4 @@
-"""The size of a folder that another machine writes, told while it grows."""
+"""The size of a folder that another machine writes, reported while it grows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_sizes_in_a_bucket_are_reported_and_failures_skipped(monkeypatch: pytest
             until(lambda: 150 in told)
 
 
-def test_nothing_is_asked_after_the_end(tmp_path: Path) -> None:
+def test_growing_reports_nothing_after_its_end(tmp_path: Path) -> None:
     told: list[int] = []
     with growing(str(tmp_path), on_size=told.append, every_s=60):
         pass

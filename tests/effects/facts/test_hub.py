@@ -1,4 +1,4 @@
-"""The hub's answers about a repository, against a stand-in: the real one is not reachable from the tests."""
+"""The hub's answers about a repository of weights, against a stand-in."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _whole(server: Server, **config: Any) -> None:
     _answers(server, {f"{API}/main": info, f"{FILES}/config.json": told, f"{FILES}/{INDEX}": index})
 
 
-def test_commit_size_and_vocabulary() -> None:
+def test_read_repository_returns_commit_size_and_vocabulary() -> None:
     with serving() as server:
         _whole(server)
         found = _read(server)
@@ -49,7 +49,7 @@ def test_commit_size_and_vocabulary() -> None:
         assert server.logins == {""}
 
 
-def test_the_login_goes_with_every_question() -> None:
+def test_every_request_carries_the_token() -> None:
     token = f"hf_{secrets.token_hex(17)}"
     with serving() as server:
         _whole(server)
@@ -57,7 +57,7 @@ def test_the_login_goes_with_every_question() -> None:
         assert server.logins == {f"Bearer {token}"}
 
 
-def test_a_revision_with_a_slash_is_one_name() -> None:
+def test_a_slash_in_a_revision_is_escaped() -> None:
     with serving() as server:
         _answers(server, {f"{API}/refs%2Fpr%2F1": _info("README.md")})
         assert _read(server, revision="refs/pr/1").commit == COMMIT
@@ -71,7 +71,7 @@ def test_a_revision_with_a_slash_is_one_name() -> None:
         ({}, {}, {"F8_E4M3": 7, "BF16": 1}),
     ],
 )
-def test_quantised_weights_are_reported_before_they_are_fetched(
+def test_quantised_weights_are_reported_before_the_download(
     config: dict[str, Any], index: dict[str, str], dtypes: dict[str, int]
 ) -> None:
     with serving() as server:
@@ -98,7 +98,9 @@ def test_quantised_weights_are_reported_before_they_are_fetched(
         (401, "", None, "hf-repo-unknown"),
     ],
 )
-def test_what_the_hub_refuses(status: int, code: str, token: str | None, id: str) -> None:
+def test_an_error_code_of_the_hub_becomes_a_problem_with_a_fix(
+    status: int, code: str, token: str | None, id: str
+) -> None:
     """source: huggingface_hub@2.4.0 utils/_http.py hf_raise_for_status."""
     with serving() as server:
         server.answers = {f"{API}/main": (status, {"X-Error-Code": code}, b"{}")}
@@ -108,7 +110,7 @@ def test_what_the_hub_refuses(status: int, code: str, token: str | None, id: str
         assert "hf auth login" in problem.fix or token or id == "hf-revision-unknown"
 
 
-def test_a_gate_before_the_files_is_reported_too() -> None:
+def test_a_gate_on_the_files_alone_is_reported() -> None:
     """The hub shows what a gated repository holds, and not its files."""
     with serving() as server:
         _whole(server)
@@ -119,7 +121,7 @@ def test_a_gate_before_the_files_is_reported_too() -> None:
 @pytest.mark.parametrize(
     "names", [(), ("config.json",), ("config.json", "pytorch_model.bin"), ("adapter_config.json",)]
 )
-def test_other_repositories_hold_no_model(names: tuple[str, ...]) -> None:
+def test_a_repository_without_safetensors_is_invalid(names: tuple[str, ...]) -> None:
     with serving() as server:
         _answers(server, {f"{API}/main": _info(*names)})
         assert [problem.id for problem in _read(server).problems] == ["hf-repo-invalid"]
@@ -128,7 +130,7 @@ def test_other_repositories_hold_no_model(names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("status", "body"), [(500, b"{}"), (503, b""), (429, b""), (200, b"<html>"), (200, b"[]"), (200, b"{}")]
 )
-def test_an_answer_that_says_nothing_is_unreachable(status: int, body: bytes) -> None:
+def test_an_unusable_response_is_unreachable(status: int, body: bytes) -> None:
     with serving() as server:
         server.answers = {f"{API}/main": (status, {}, body)}
         with pytest.raises(Unreachable):
@@ -142,7 +144,7 @@ def test_a_hub_that_does_not_answer_is_unreachable() -> None:
         _read(server)
 
 
-def test_offline_means_that_nothing_is_asked() -> None:
+def test_hf_hub_offline_sends_no_request() -> None:
     with serving() as server:
         env = {"HF_ENDPOINT": f"http://{server.address}", "HF_HUB_OFFLINE": "1"}
         with pytest.raises(Unreachable, match="HF_HUB_OFFLINE"):
@@ -161,5 +163,5 @@ def test_offline_means_that_nothing_is_asked() -> None:
         ({}, None),
     ],
 )
-def test_a_repository_without_an_index_is_sized_by_its_numbers(counts: dict[str, Any], expected: int | None) -> None:
+def test_bytes_of_sizes_a_repository_from_its_parameter_counts(counts: dict[str, Any], expected: int | None) -> None:
     assert bytes_of(counts) == expected

@@ -50,7 +50,7 @@ def read(server: Server, *, token: str | None = None) -> HubDataFacts:
     return read_data(PATH, env={"HF_ENDPOINT": address}, token=token, viewer=address)
 
 
-def test_configurations_splits_and_columns() -> None:
+def test_check_data_returns_configurations_splits_and_columns() -> None:
     token = f"hf_{secrets.token_hex(17)}"
     with serving() as server:
         answers(server, {INFO: {"gated": False}, "/info": TABLE})
@@ -58,14 +58,14 @@ def test_configurations_splits_and_columns() -> None:
         assert server.logins == {f"Bearer {token}"}
 
 
-def test_the_configuration_that_the_card_marks_as_default() -> None:
+def test_the_default_configuration_comes_from_the_card() -> None:
     with serving() as server:
         configs = [{"config_name": "en"}, {"config_name": "de", "default": True}]
         answers(server, {INFO: {"gated": False, "cardData": {"configs": configs}}, "/info": TABLE})
         assert read(server) == replace(FOUND, default="de")
 
 
-def test_a_program_that_loads_the_data() -> None:
+def test_a_loading_script_of_a_data_set_is_named() -> None:
     with serving() as server:
         files = [{"rfilename": "README.md"}, {"rfilename": f"{PATH.rpartition('/')[2]}.py"}]
         answers(server, {INFO: {"gated": False, "siblings": files}, "/info": TABLE})
@@ -73,7 +73,7 @@ def test_a_program_that_loads_the_data() -> None:
 
 
 @pytest.mark.parametrize("table", [{**TABLE, "partial": True}, {**TABLE, "failed": ["de"]}, {"error": "x"}, []])
-def test_a_part_of_the_table_is_no_table(table: Any) -> None:
+def test_a_partial_table_is_ignored(table: Any) -> None:
     with serving() as server:
         answers(server, {INFO: {"gated": False}, "/info": table})
         assert read(server) == HubDataFacts()
@@ -83,13 +83,13 @@ def test_a_part_of_the_table_is_no_table(table: Any) -> None:
     ("status", "code", "access"),
     [(401, "RepoNotFound", "unknown"), (404, "", "unknown"), (403, "GatedRepo", "gated")],
 )
-def test_what_may_not_be_read(status: int, code: str, access: str) -> None:
+def test_a_refused_data_set_has_unknown_or_gated_access(status: int, code: str, access: str) -> None:
     with serving() as server:
         server.answers = {INFO: (status, {"X-Error-Code": code}, b"{}")}
         assert read(server).access == access
 
 
-def test_the_terms_of_a_gated_data_set() -> None:
+def test_a_gated_data_set_is_accessible_once_its_terms_are_accepted() -> None:
     with serving() as server:
         answers(server, {INFO: {"gated": "manual"}, "/info": TABLE})
         server.answers[f"{INFO}/auth-check"] = (403, {"X-Error-Code": "GatedRepo"}, b"{}")
@@ -98,7 +98,7 @@ def test_the_terms_of_a_gated_data_set() -> None:
         assert read(server) == FOUND
 
 
-def test_a_missing_answer_is_reported_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unanswered_request_is_reported_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         server.answers = {INFO: (503, {}, b"")}
         with pytest.raises(Unreachable):
@@ -111,7 +111,7 @@ def test_a_missing_answer_is_reported_and_stops_nothing(monkeypatch: pytest.Monk
     assert "HF_HUB_OFFLINE" in check_data(PATH).unanswered
 
 
-def test_quantised_weights_are_reported_by_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_weights_reports_quantised_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         files = ["config.json", "model.safetensors"]
         answers(
@@ -158,11 +158,13 @@ GOOD = ("data.hf_name=en", "data.train_split=train", "data.columns=[messages]")
         (HubDataFacts(access="unknown"), GOOD, ["hub-data-access"]),
     ],
 )
-def test_problems_of_the_data_section(found: HubDataFacts, settings: tuple[str, ...], ids: list[str]) -> None:
+def test_each_mismatch_with_the_data_section_has_its_problem_id(
+    found: HubDataFacts, settings: tuple[str, ...], ids: list[str]
+) -> None:
     assert [problem.id for problem in problems(found, *settings)] == ids
 
 
-def test_the_token_of_the_pods_is_never_asked_with() -> None:
+def test_the_checks_never_use_the_token_of_the_pods() -> None:
     gated = HubDataFacts(access="gated")
     settings = (("secrets.hf_token=null",), ("secrets.hf_token.secret=s", "secrets.hf_token.key=k"))
     (without,), (with_token,) = (problems(gated, *GOOD, *more) for more in settings)
@@ -170,7 +172,7 @@ def test_the_token_of_the_pods_is_never_asked_with() -> None:
     assert "the account of secrets.hf_token" in with_token.fix
 
 
-def test_data_of_the_catalogue_is_not_asked_for() -> None:
+def test_data_sets_of_the_catalogue_need_no_request() -> None:
     loaded = xsft.load(WORKLOADS / "deepseek_lora.yaml")
     asked: list[str] = []
     api.intend((loaded,), hub=HubReader(asked.append, lambda _source: None))

@@ -1,4 +1,4 @@
-"""The writer of a checkpoint, by xsft's record of the training or of the conversion."""
+"""The writer of a checkpoint, from xsft's record of the training or of the conversion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def writer(path: str, home: Path) -> Writer | None:
     return inspect_checkpoint(path, store=record_store({"HOME": str(home)})).written_by
 
 
-def test_the_training_that_saved_it(stores: Path, tmp_path: Path) -> None:
+def test_the_writer_of_a_trained_checkpoint_is_its_training(stores: Path, tmp_path: Path) -> None:
     (tmp_path / "fake").mkdir()
     plan = local_plan(tmp_path / "out", train__steps=6, train__checkpoint_period=2)
     run_local(plan, machine=FakeTrainer(folder=tmp_path / "fake").machine(), on_event=lambda _: None)
@@ -60,7 +60,7 @@ def bucket(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield served
 
 
-def test_the_conversion_that_wrote_it(stores: Path, tmp_path: Path, bucket: Bucket) -> None:
+def test_the_writer_of_a_converted_checkpoint_is_its_conversion(stores: Path, tmp_path: Path, bucket: Bucket) -> None:
     assert writer("gs://my-bucket/c/0/items", tmp_path) == CONVERSION
     folder = stores / "qwen3-converted"
     (folder / FILE).parent.mkdir()
@@ -73,7 +73,7 @@ def test_the_conversion_that_wrote_it(stores: Path, tmp_path: Path, bucket: Buck
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"digest": 1}', b"\xff"])
-def test_a_record_that_is_none(stores: Path, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_or_missing_record_gives_no_writer(stores: Path, tmp_path: Path, content: bytes) -> None:
     folder = stores / "qwen3-converted"
     (folder / FILE).parent.mkdir()
     (folder / FILE).write_bytes(content)

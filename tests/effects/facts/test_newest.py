@@ -10,17 +10,17 @@ from xsft.errors import UsageError
 
 
 @pytest.mark.parametrize("given", ["s3://bucket/x", "gs://", "gs:///", "file:///tmp", "http://a/b", "://x"])
-def test_an_address_that_is_no_bucket_is_refused_with_what_is_read(given: str) -> None:
+def test_an_address_other_than_gs_is_refused_with_the_supported_ones(given: str) -> None:
     with pytest.raises(UsageError, match="not a supported path") as caught:
         checkpoint_path(given, store=record_store())
     assert "gs://bucket/path" in caught.value.fix
 
 
 @pytest.mark.parametrize("given", ["gs://bucket/a/b", "gs://bucket/a/b/"])
-def test_a_path_in_a_bucket_loses_its_last_slash(given: str) -> None:
+def test_checkpoint_path_removes_the_last_slash_of_a_bucket_path(given: str) -> None:
     assert checkpoint_path(given, store=record_store()) == "gs://bucket/a/b"
 
 
-def test_a_folder_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoint_path_makes_a_folder_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert checkpoint_path("a/b", store=record_store()) == str(tmp_path / "a/b")

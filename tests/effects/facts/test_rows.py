@@ -28,7 +28,7 @@ def test_small_files_are_read_whole(tmp_path: Path) -> None:
     assert [row.at for row in found.rows[2:]] == ["row 2 of a.jsonl", "row 0 of b.jsonl"]
 
 
-def test_the_shipped_rows() -> None:
+def test_the_shipped_rows_are_counted() -> None:
     assert read("xsft://tiny/chat.jsonl").counted == 480
 
 
@@ -43,7 +43,7 @@ def test_a_large_file_is_sampled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_of_a_large_array_no_part_of_a_row_is_taken_for_one(tmp_path: Path, indent: int | None) -> None:
+def test_a_large_array_gives_no_rows_from_within_a_row(tmp_path: Path, indent: int | None) -> None:
     row = {"tags": ["a", "b"], "messages": [{"role": "user", "content": "hi"}]}
     (tmp_path / "a.json").write_text(json.dumps([row] * 10_000, indent=indent))
     (tmp_path / "b.json").write_text(
@@ -56,13 +56,13 @@ def test_of_a_large_array_no_part_of_a_row_is_taken_for_one(tmp_path: Path, inde
         assert "is a JSON array" in found.problem.message
 
 
-def test_the_mark_of_utf_8_is_no_part_of_the_rows(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_rows(tmp_path: Path) -> None:
     for content in (ROW, f"[{ROW}]", json.dumps([json.loads(ROW)], indent=1)):
         (tmp_path / "a.json").write_text(content, encoding="utf-8-sig")
         assert [row.row for row in read(tmp_path / "a.json").rows] == [{"messages": []}]
 
 
-def test_a_json_array_gives_maxtext_no_columns(tmp_path: Path) -> None:
+def test_a_json_array_is_reported_as_unreadable_for_maxtext(tmp_path: Path) -> None:
     for content in (f"[{ROW}]", f"\n [{ROW}]"):
         (tmp_path / "a.json").write_text(content)
         problem = read(tmp_path / "a.json").problem
@@ -71,13 +71,13 @@ def test_a_json_array_gives_maxtext_no_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [ROW.strip() * 2, f"{ROW.strip()} {ROW}", json.dumps({"a": [1]}, indent=1) * 2])
-def test_objects_that_do_not_keep_to_lines_are_not_judged(tmp_path: Path, content: str) -> None:
+def test_objects_not_separated_by_lines_are_not_checked(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.json").write_text(content)
     found = read(tmp_path / "a.json")
     assert (found.rows, found.counted, found.problem) == ((), None, None)
 
 
-def test_the_place_of_the_keys_of_messages(tmp_path: Path) -> None:
+def test_rows_say_how_datasets_reads_the_keys_of_their_messages(tmp_path: Path) -> None:
     (tmp_path / "0.json").touch()
     (tmp_path / "a.json").write_text(ROW)
     (tmp_path / "b.json").write_text(ROW)
@@ -100,7 +100,7 @@ def test_json_that_pyarrow_rejects(tmp_path: Path, row: str, why: str) -> None:
     assert why.removeprefix("line 2 ") in problem_of(sampled)
 
 
-def test_json_that_is_only_unusual(tmp_path: Path) -> None:
+def test_unusual_json_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(r'{"whole": "\ud83d\ude00", "great": ' + "9" * 30 + "}\n")
     found = read(tmp_path / "a.json")
     assert (found.counted, found.problem) == (1, None)
@@ -131,27 +131,27 @@ def test_compressed_files_are_read(tmp_path: Path, suffix: str) -> None:
     assert "cannot be read" in problem_of(read(file))
 
 
-def test_two_stars_within_a_name(tmp_path: Path) -> None:
+def test_two_stars_within_a_name_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(ROW)
     assert "** is part of a name" in problem_of(read(tmp_path / "**.jsonl"))
     assert read(tmp_path / "**" / "*.jsonl").counted == 1
 
 
-def test_rows_nested_too_deeply_are_not_judged(tmp_path: Path) -> None:
+def test_rows_nested_too_deeply_are_not_checked(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": ' + "[" * 20_000 + "]" * 20_000 + "}\n")
     found = read(tmp_path / "a.json")
     assert (found.rows, found.counted, found.problem) == ((), None, None)
 
 
 @pytest.mark.parametrize("content", ["{", '{"a": 1}\n{"a":', "[1, 2", "\x00"])
-def test_a_broken_file(tmp_path: Path, content: str) -> None:
+def test_a_broken_file_is_data_unreadable(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.json").write_text(content)
     problem = read(tmp_path / "a.json").problem
     assert problem
     assert problem.id == "data-unreadable"
 
 
-def test_what_is_no_broken_file(tmp_path: Path) -> None:
+def test_an_object_over_several_lines_or_a_nan_is_not_broken(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{\n "a": 1\n}\n')
     found = read(tmp_path / "a.json")
     assert (found.rows, found.counted, found.problem) == ((), None, None)
@@ -159,14 +159,14 @@ def test_what_is_no_broken_file(tmp_path: Path) -> None:
     assert read(tmp_path / "a.json").counted == 1
 
 
-def test_a_link_that_leads_nowhere_is_called_one(tmp_path: Path) -> None:
+def test_a_dangling_link_is_reported_as_a_symbolic_link(tmp_path: Path) -> None:
     for target in ("loop.jsonl", "gone"):
         (tmp_path / "loop.jsonl").unlink(missing_ok=True)
         (tmp_path / "loop.jsonl").symlink_to(target)
         assert "loop.jsonl, a symbolic link that leads to no file;" in problem_of(read(tmp_path / "loop.jsonl"))
 
 
-def test_files_that_are_missing_or_empty(tmp_path: Path) -> None:
+def test_missing_files_are_a_problem_and_empty_files_are_listed(tmp_path: Path) -> None:
     problem = read(tmp_path / "*.jsonl").problem
     assert problem
     assert problem.id == "data-unreadable"
@@ -176,5 +176,5 @@ def test_files_that_are_missing_or_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [None, "https://a/b.jsonl"])
-def test_what_is_not_here_is_not_read(elsewhere: str | None) -> None:
+def test_no_files_and_urls_are_not_read(elsewhere: str | None) -> None:
     assert read_rows(elsewhere, of="json", where="data.hf_train_files") is None

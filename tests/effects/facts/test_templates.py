@@ -1,4 +1,4 @@
-"""The file beside the workload: read with the guards of every file, once, and from the workload's own folder."""
+"""A chat template in a file beside the workload: read once, with limits, relative to the workload's folder."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def problem_of(folder: Path, name: str) -> Problem:
     return found.problem
 
 
-def test_none_is_named() -> None:
+def test_a_workload_without_a_template_has_no_template_facts() -> None:
     assert template_facts(spec(None), file="w.yaml") is None
 
 
-def test_bytes_arrive_as_they_are_but_for_a_byte_order_mark(tmp_path: Path) -> None:
+def test_a_template_is_read_unchanged_without_its_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "chat.jinja").write_bytes(b"\xef\xbb\xbf{{ x }}\r\n\t\xc3\xa9 ")
     assert template_facts(spec(), file=tmp_path / "w.yaml") == TemplateFacts(text="{{ x }}\r\n\té ")
 
 
-def test_the_path_starts_from_the_workloads_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_is_relative_to_the_workloads_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "templates").mkdir()
     (tmp_path / "workloads").mkdir()
     (tmp_path / "templates" / "chat.jinja").write_text(JINJA)
@@ -65,7 +65,7 @@ def test_the_path_starts_from_the_workloads_folder(tmp_path: Path, monkeypatch: 
     assert template_facts(spec("templates/chat.jinja"), file="-") == TemplateFacts(text=JINJA), "as of standard input"
 
 
-def test_what_is_no_readable_file(tmp_path: Path) -> None:
+def test_an_unreadable_template_is_a_problem_with_its_own_id(tmp_path: Path) -> None:
     (tmp_path / "chats.jinja").write_text(JINJA)
     (tmp_path / "folder.jinja").mkdir()
     os.mkfifo(tmp_path / "pipe.jinja")
@@ -89,25 +89,25 @@ def test_what_is_no_readable_file(tmp_path: Path) -> None:
     assert problem_of(tmp_path, "gs://my-bucket/chat.jinja").id == "chat-template-file"
 
 
-def test_as_much_as_is_allowed_fits_on_the_command_line(tmp_path: Path) -> None:
+def test_a_template_of_the_maximum_size_fits_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "chat.jinja").write_text(f"{JINJA}{{#{'x' * (MAX_TEMPLATE_BYTES - len(JINJA.encode()) - 4)}#}}")
     (intent,) = api.intend([api.load(written(tmp_path))])
     assert intent.xpk_argv is not None
     assert [p for p in errors_in(intent.problems) if p.where == "data.chat_template"] == []
 
 
-def test_a_command_too_long_after_quoting_is_reported(tmp_path: Path) -> None:
+def test_a_template_whose_quoted_command_is_too_long_is_reported(tmp_path: Path) -> None:
     (tmp_path / "chat.jinja").write_text("{{ x }}" + "'" * (MAX_TEMPLATE_BYTES - 7))
     (intent,) = api.intend([api.load(written(tmp_path))])
     assert "command-encoding" in {p.id for p in intent.problems}
 
 
-def test_a_file_that_does_not_exist_is_a_problem_among_the_others(tmp_path: Path) -> None:
+def test_a_missing_template_is_reported_with_the_other_problems(tmp_path: Path) -> None:
     (intent,) = api.intend([xsft.load(written(tmp_path, model={"name": "qwen3-06b"}))])
     assert {"file-missing", "model-unknown"} <= {p.id for p in intent.problems}
 
 
-def test_what_was_read_with_the_workload_is_planned(tmp_path: Path) -> None:
+def test_a_later_attempt_uses_the_template_read_with_the_workload(tmp_path: Path) -> None:
     """A submission plans again for a later attempt; a file that changed meanwhile makes no other run of it."""
     (tmp_path / "chat.jinja").write_text(JINJA)
     loaded = api.load(written(tmp_path))
@@ -120,7 +120,7 @@ def test_what_was_read_with_the_workload_is_planned(tmp_path: Path) -> None:
     assert anew.spec_digest != before.spec_digest
 
 
-def test_a_setting_names_a_file_of_the_same_folder(tmp_path: Path) -> None:
+def test_a_template_in_a_setting_is_relative_to_the_workloads_folder(tmp_path: Path) -> None:
     (tmp_path / "other.jinja").write_text("{{ other }}")
     loaded = api.load(written(tmp_path), settings=["data.chat_template=other.jinja"])
     assert loaded.template == TemplateFacts(text="{{ other }}")

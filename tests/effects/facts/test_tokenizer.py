@@ -19,7 +19,7 @@ def read(folder: Path, *wanted: str) -> TokenizerFacts:
     return found
 
 
-def test_the_one_that_ships_with_xsft() -> None:
+def test_the_shipped_tokenizer_is_read() -> None:
     found = read_tokenizer("xsft://tiny/tokenizer", hub_cache=NOWHERE)
     assert found is not None
     assert (found.bos, found.eos, found.pad, found.unk) == ("<|system|>", "<|end|>", "<|pad|>", "")
@@ -28,7 +28,7 @@ def test_the_one_that_ships_with_xsft() -> None:
     assert "<|end|>" in found.template
 
 
-def test_tokens_written_as_objects_and_a_token_that_is_null(tmp_path: Path) -> None:
+def test_tokens_are_read_from_objects_and_null(tmp_path: Path) -> None:
     found = read(like_deepseek(tmp_path / "t"), "<｜▁pad▁｜>", "Ġthe", "<none>")
     assert (found.eos, found.pad, found.unk) == ("<｜end▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "")
     assert found.template == DEEPSEEK_TEMPLATE
@@ -36,12 +36,12 @@ def test_tokens_written_as_objects_and_a_token_that_is_null(tmp_path: Path) -> N
     assert "<｜▁pad▁｜>" not in found.missing
 
 
-def test_a_token_that_is_left_to_a_class_is_unknown(tmp_path: Path) -> None:
+def test_a_token_that_its_class_decides_is_unknown(tmp_path: Path) -> None:
     folder = tiny(tmp_path / "t", tokenizer_class="LlamaTokenizerFast")
     assert (read(folder).pad, read(folder).unk) == ("<|pad|>", None)
 
 
-def test_a_template_in_a_file_wins_and_of_several_the_default_one(tmp_path: Path) -> None:
+def test_a_template_file_wins_over_the_configuration_and_default_over_others(tmp_path: Path) -> None:
     several = [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]
     folder = tiny(tmp_path / "t", chat_template=several)
     assert read(folder).template == "D"
@@ -50,7 +50,7 @@ def test_a_template_in_a_file_wins_and_of_several_the_default_one(tmp_path: Path
 
 
 @pytest.mark.parametrize(("decoder", "pad"), [({}, "<|end|>"), ({"added_tokens_decoder": {}}, "<|pad|>")])
-def test_special_tokens_map_counts_where_the_configuration_lists_no_tokens(
+def test_special_tokens_map_is_used_if_the_configuration_lists_no_tokens(
     decoder: dict[str, Any], pad: str, tmp_path: Path
 ) -> None:
     folder = tiny(tmp_path / "t", **decoder)
@@ -58,7 +58,7 @@ def test_special_tokens_map_counts_where_the_configuration_lists_no_tokens(
     assert read(folder).pad == pad
 
 
-def test_the_padding_of_tokenizer_json_counts_where_the_configuration_says_nothing(tmp_path: Path) -> None:
+def test_the_padding_of_tokenizer_json_is_used_if_the_configuration_has_none(tmp_path: Path) -> None:
     folder = tiny(tmp_path / "t")
     document = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps({**document, "padding": {"pad_token": "<|end|>"}}))
@@ -70,19 +70,19 @@ def test_the_padding_of_tokenizer_json_counts_where_the_configuration_says_nothi
 
 
 @pytest.mark.parametrize("vocab", [[["a", -1.5], ["b", -2.0]], {"a": 0, "b": 1}])
-def test_a_vocabulary_of_either_form(vocab: Any, tmp_path: Path) -> None:
+def test_a_vocabulary_is_read_from_a_list_or_a_mapping(vocab: Any, tmp_path: Path) -> None:
     folder = tiny(tmp_path / "t")
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocab}, "added_tokens": []}))
     assert read(folder, "a", "c").missing == ("c",)
 
 
-def test_without_tokenizer_json_nothing_is_missing(tmp_path: Path) -> None:
+def test_a_tokenizer_without_tokenizer_json_misses_no_token(tmp_path: Path) -> None:
     folder = tiny(tmp_path / "t")
     (folder / "tokenizer.json").unlink()
     assert read(folder, "<none>").missing == ()
 
 
-def test_the_hubs_cache(tmp_path: Path) -> None:
+def test_a_tokenizer_in_the_hub_cache_is_found_by_its_ref(tmp_path: Path) -> None:
     repository = tmp_path / "models--org--name"
     tiny(repository / "snapshots" / "abc", pad_token="<|end|>")
     assert read_tokenizer("org/name", hub_cache=tmp_path) is None
@@ -96,12 +96,12 @@ def test_the_hubs_cache(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"pad_token": {"content": 1}}', '{"pad_token": {}}', '{"chat_template": [1]}', "\x00"]
 )
-def test_files_that_are_no_tokenizers_are_unknown(text: str, tmp_path: Path) -> None:
+def test_a_broken_tokenizer_config_is_unknown(text: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text(text)
     assert read_tokenizer(str(tmp_path), hub_cache=NOWHERE) is None
 
 
-def test_folders_that_transformers_cannot_load(tmp_path: Path) -> None:
+def test_tokenizer_problem_accepts_what_transformers_can_load(tmp_path: Path) -> None:
     whole = tiny(tmp_path / "whole")
     assert tokenizer_problem(str(whole)) is None
     (whole / "tokenizer_config.json").unlink()
@@ -120,7 +120,7 @@ def test_folders_that_transformers_cannot_load(tmp_path: Path) -> None:
         assert words in found.message
 
 
-def test_where_the_hubs_cache_is() -> None:
+def test_hub_cache_follows_the_environment_variables() -> None:
     assert hub_cache({"HOME": "/h"}) == Path("/h/.cache/huggingface/hub")
     assert hub_cache({"HOME": "/h", "XDG_CACHE_HOME": "/c"}) == Path("/c/huggingface/hub")
     assert hub_cache({"HOME": "/h", "HF_HOME": "/f"}) == Path("/f/hub")

@@ -1,4 +1,4 @@
-"""The result of a conversion that a run starts from: the first whole try, else a fitting conversion made by hand."""
+"""The conversion that a run starts from: the first complete try, else a matching conversion made by hand."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ def _cut_off(folder: Path) -> None:
     (folder / "0.orbax-checkpoint-tmp" / "items").mkdir(parents=True)
 
 
-def test_nothing_is_converted_yet(tmp_path: Path) -> None:
+def test_the_first_try_is_named_if_nothing_is_converted_yet(tmp_path: Path) -> None:
     workload = _spec(tmp_path)
     run, _, ids = _seen(workload, tmp_path)
     assert (run.checkpoint, run.next_try) == (f"{_first(workload)}/0/items", str(_first(workload)))
     assert ids == {"checkpoint-to-convert"}
 
 
-def test_the_first_try_is_whole(tmp_path: Path) -> None:
+def test_a_complete_first_try_is_the_checkpoint(tmp_path: Path) -> None:
     workload = _spec(tmp_path)
     _write(_first(workload))
     run, _, ids = _seen(workload, tmp_path)
     assert (run.checkpoint, ids) == (f"{_first(workload)}/0/items", set())
 
 
-def test_a_try_that_was_cut_off_is_passed_over_and_its_folder_stays(tmp_path: Path) -> None:
+def test_a_torn_try_is_passed_over_and_its_folder_kept(tmp_path: Path) -> None:
     workload = _spec(tmp_path)
     first = _first(workload)
     _cut_off(first)
@@ -75,7 +75,7 @@ def test_a_try_that_was_cut_off_is_passed_over_and_its_folder_stays(tmp_path: Pa
     assert (run.checkpoint, ids) == (f"{first}-2/0/items", set())
 
 
-def test_a_try_that_wrote_nothing_but_its_record_is_used_again(tmp_path: Path) -> None:
+def test_a_try_with_only_a_record_folder_is_used_again(tmp_path: Path) -> None:
     workload = _spec(tmp_path)
     (_first(workload) / "xsft").mkdir(parents=True)
     assert _seen(workload, tmp_path)[0].next_try == str(_first(workload))
@@ -102,7 +102,7 @@ def test_a_named_folder_has_tries_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("refused", ["converted", "try"])
-def test_weights_that_cannot_be_read_are_not_called_unconverted(tmp_path: Path, refused: str) -> None:
+def test_unreadable_tries_are_not_reported_as_unconverted(tmp_path: Path, refused: str) -> None:
     """A second conversion beside a whole one would be the answer to `not converted`."""
     workload = _spec(tmp_path)
     _write(_first(workload))

@@ -1,4 +1,4 @@
-"""Google's own client over HTTP, against a small server: what is found, made, listed, and why it is not."""
+"""Google's Artifact Registry client against a small server: repositories are found, created and listed."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ def test_a_repository_that_exists_is_found_and_left_alone(fake: FakeArtifactRegi
     assert [line.split()[0] for line in fake.asked] == ["GET"]
 
 
-def test_a_missing_one_is_made_only_where_that_was_requested(
-    fake: FakeArtifactRegistry, client: ArtifactRegistry
-) -> None:
+def test_a_missing_repository_is_created_only_with_create(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
     with pytest.raises(EnvironmentMissing) as missing:
         client.ensure(TEAM, create=False)
     assert missing.value.problem_id == "repository-missing"
@@ -87,7 +85,9 @@ def test_a_missing_one_is_made_only_where_that_was_requested(
     )
 
 
-def test_another_user_made_it_at_the_same_moment(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
+def test_ensure_accepts_a_repository_that_another_user_just_created(
+    fake: FakeArtifactRegistry, client: ArtifactRegistry
+) -> None:
     fake.add(TEAM.path)
     fake.refusals.append(Refusal("^GET", 404, "NOT_FOUND", "Requested entity was not found.", times=1))
     assert client.ensure(TEAM, create=True) == "created"
@@ -103,7 +103,7 @@ def test_a_conflict_without_a_repository_is_not_called_created(
 
 
 @pytest.mark.parametrize(("format", "match"), [("PYTHON", "PYTHON"), (8, "PYTHON"), (99, "99")])
-def test_packages_of_another_format_are_no_place_for_images(
+def test_ensure_refuses_a_repository_of_another_format(
     fake: FakeArtifactRegistry, client: ArtifactRegistry, format: object, match: str
 ) -> None:
     """The API answers this client with numbers; a format that is newer than the client has no name."""
@@ -116,7 +116,7 @@ def test_packages_of_another_format_are_no_place_for_images(
 DENIED = "Permission '{}' denied on resource '//artifactregistry.googleapis.com/x' (or it may not exist)."
 
 
-def test_a_repository_that_is_named_by_its_path_is_no_missing_project(
+def test_a_missing_repository_is_not_reported_as_a_missing_project(
     fake: FakeArtifactRegistry, client: ArtifactRegistry
 ) -> None:
     message = f'Repository "{TEAM.path}" not found.'
@@ -150,7 +150,7 @@ def test_a_repository_that_is_named_by_its_path_is_no_missing_project(
         ("^GET", 503, "backend", "", "registry-unreachable", "status.cloud.google.com"),
     ],
 )  # fmt: skip
-def test_a_refusal_names_what_mends_it(
+def test_a_refusal_names_the_missing_role_or_setting(
     fake: FakeArtifactRegistry,
     hasty: ArtifactRegistry,
     on: str,
@@ -170,7 +170,7 @@ def test_a_refusal_names_what_mends_it(
 
 
 @pytest.mark.parametrize("code", [429, 500, 502, 503, 504])
-def test_what_passes_is_asked_again(fake: FakeArtifactRegistry, client: ArtifactRegistry, code: int) -> None:
+def test_transient_errors_are_retried(fake: FakeArtifactRegistry, client: ArtifactRegistry, code: int) -> None:
     fake.operations = [{"done": False}, {"done": True}]
     fake.refusals[:] = [
         Refusal(on, code, "X", "later", times=2) for on in ("repositories/xsft$", "^POST", "operations")
@@ -182,7 +182,7 @@ def test_what_passes_is_asked_again(fake: FakeArtifactRegistry, client: Artifact
 
 
 @pytest.mark.parametrize(("asked", "slept"), [("7", [7.0, 1.0]), ("3600", [])])
-def test_a_busy_registry_is_left_alone_for_as_long_as_it_asks_within_a_budget(
+def test_retry_after_is_obeyed_within_the_budget(
     fake: FakeArtifactRegistry, client: ArtifactRegistry, asked: str, slept: list[float]
 ) -> None:
     pauses: list[float] = []
@@ -202,13 +202,15 @@ def test_a_busy_registry_is_left_alone_for_as_long_as_it_asks_within_a_budget(
     assert pauses == slept
 
 
-def test_images_that_may_not_be_listed(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
+def test_images_names_the_missing_permission_when_listing_is_forbidden(
+    fake: FakeArtifactRegistry, client: ArtifactRegistry
+) -> None:
     fake.refusals.append(Refusal("dockerImages$", 403, "PERMISSION_DENIED", "no"))
     with pytest.raises(Unreachable, match=r"artifactregistry\.dockerimages\.list"):
         client.images(TEAM)
 
 
-def test_a_server_that_does_not_exist() -> None:
+def test_a_refused_connection_is_registry_unreachable() -> None:
     with artifact_registry() as fake:
         pass
     with asking(fake, limit_s=0.1) as client, pytest.raises(Unreachable) as unreachable:
@@ -225,7 +227,7 @@ def test_a_server_that_does_not_exist() -> None:
         ({"code": 13, "message": "internal"}, "registry-unreachable"),
     ],
 )
-def test_a_creation_that_takes_its_time(
+def test_a_slow_creation_is_polled_until_done_or_failed(
     fake: FakeArtifactRegistry, client: ArtifactRegistry, error: dict[str, object] | None, id: str
 ) -> None:
     fake.operations = [{"done": False}, {"done": False}, {"done": True, **({"error": error} if error else {})}]
@@ -238,7 +240,7 @@ def test_a_creation_that_takes_its_time(
     assert [line.split()[0] for line in fake.asked[:4]] == ["GET", "POST", "GET", "GET"]
 
 
-def test_a_creation_that_does_not_end_is_given_up(fake: FakeArtifactRegistry, hasty: ArtifactRegistry) -> None:
+def test_a_creation_that_does_not_end_times_out(fake: FakeArtifactRegistry, hasty: ArtifactRegistry) -> None:
     fake.operations = [{"done": False}] * 100
     with pytest.raises(Unreachable, match=r"timed out after 0\.1 s creating"):
         hasty.ensure(TEAM, create=True)
@@ -258,7 +260,9 @@ def test_every_query_has_a_time_limit(
     assert [round(limit) for limit in limits] == [10] * 4
 
 
-def test_a_creation_whose_result_is_newer_than_the_client(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
+def test_a_creation_succeeds_when_its_response_has_unknown_fields(
+    fake: FakeArtifactRegistry, client: ArtifactRegistry
+) -> None:
     newer = {"done": True, "response": {"@type": f"{TYPES}.Repository", "unheardOf": 1}}
     fake.operations = [{"done": False}, newer]
     assert client.ensure(TEAM, create=True) == "created"
@@ -268,7 +272,7 @@ PAGES = (b"<html>log in</html>", b"[]", b"{}", b"1", b'"a"', b"{", b"\xff", b"["
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_an_answer_that_is_no_json_is_no_answer(
+def test_a_proxy_page_with_status_200_is_registry_unreachable(
     fake: FakeArtifactRegistry, client: ArtifactRegistry, page: bytes
 ) -> None:
     fake.refusals.append(Refusal("^GET", 200, "", "", page=page))
@@ -279,7 +283,7 @@ def test_an_answer_that_is_no_json_is_no_answer(
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("code", [302, 502])
-def test_a_failure_that_is_none_of_googles(
+def test_a_proxy_error_page_is_registry_unreachable_and_not_quoted(
     fake: FakeArtifactRegistry, hasty: ArtifactRegistry, code: int, page: bytes
 ) -> None:
     fake.refusals.append(Refusal("^GET", code, "", "", page=page))
@@ -296,7 +300,9 @@ def test_a_missing_login_is_reported_before_any_request() -> None:
     assert "no Google login found" in unreachable.value.message
 
 
-def test_the_login_is_googles_own_and_a_broken_one_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connect_uses_the_google_login_and_reports_a_broken_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = tmp_path / "key.json"
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
     env = {"GOOGLE_APPLICATION_CREDENTIALS": str(key)}
@@ -335,7 +341,7 @@ def test_images_are_listed_newest_first_from_every_page(fake: FakeArtifactRegist
 
 
 @pytest.mark.engine
-def test_what_was_pushed_is_what_is_listed(engine: Engine, registry: Registry, tmp_path: Path) -> None:
+def test_images_lists_every_pushed_image(engine: Engine, registry: Registry, tmp_path: Path) -> None:
     docker, client = docker_client.connect_engine(engine.env), find_client(engine.env)
     for name in ("image", "other"):
         build(step(tmp_path / name, {"data": name}), engine=docker, client=client, names=(f"xsft-test/{name}:1",))

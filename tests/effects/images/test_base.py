@@ -35,7 +35,7 @@ def test_the_pinned_base_is_used_without_requests(ref: str) -> None:
 
 
 @pytest.mark.parametrize("ref", ["python:3.13", "other/python:3.12-slim", f"{REF}@{OTHER}"])
-def test_another_base_than_the_pinned_one_needs_update_base(ref: str) -> None:
+def test_a_base_other_than_the_pinned_one_needs_update_base(ref: str) -> None:
     with pytest.raises(Refused) as refused:
         resolved(ref, pinned=PINNED, images={ref: OTHER})
     assert (refused.value.problem_id, "--update-base" in refused.value.fix) == ("image-base-differs", True)
@@ -47,11 +47,11 @@ def no_engine() -> FakeDocker:
     raise EnvironmentMissing("no engine", id="docker-not-running")
 
 
-def test_a_digest_says_it_itself() -> None:
+def test_a_base_with_a_digest_needs_no_request() -> None:
     assert resolved(f"{REF}@{OTHER}", down=True) == Base(ref=REF, digest=OTHER)
 
 
-def test_a_tag_stays_what_the_lock_has_until_it_is_looked_up_again() -> None:
+def test_a_tag_keeps_its_locked_digest_until_update_base() -> None:
     assert resolved(held=(LOCKED,), down=True) == Base(ref=REF, digest=DIGEST)
     assert resolved(held=(LOCKED,), images={REF: OTHER}, again=True) == Base(ref=REF, digest=OTHER)
     assert resolved("python:3.13", held=(LOCKED,), images={"python:3.13": OTHER}) == Base(
@@ -65,7 +65,7 @@ def test_the_engine_is_asked_before_the_registry() -> None:
     assert resolved(docker=docker, images={REF: OTHER}) == local
 
 
-def test_a_base_of_this_engine_alone_is_looked_at_each_time() -> None:
+def test_a_base_known_only_to_the_engine_is_resolved_each_time() -> None:
     held = replace(LOCKED, base=f"{REF}#sha256:1")
     docker = FakeDocker(FakeRegistry(), bases={REF: Base(ref=REF, image_id="sha256:2")})
     found = resolved(held=(held,), docker=docker)
@@ -84,7 +84,7 @@ def test_without_an_engine_the_registry_is_asked_and_a_missing_base_is_an_error(
         resolved(down=True)
 
 
-def test_silent_engine_and_registry_are_both_reported_engine_first() -> None:
+def test_unreachable_engine_and_registry_are_both_reported_engine_first() -> None:
     with pytest.raises(EnvironmentMissing) as missing:
         resolve_base(REF, pinned=None, held=(), docker=no_engine, registry=FakeRegistry(down=True), again=False)
     assert [problem.id for problem in missing.value.problems] == ["docker-not-running", "registry-unreachable"]

@@ -49,7 +49,7 @@ def edited() -> Recipe:
     return recipe(code=replace(code, files=(*code.files[:-1], file("code/hooks.py", b"print(2)"))))
 
 
-def test_the_first_push_makes_both_sends_both_and_writes_the_lock(images: Path) -> None:
+def test_the_first_push_builds_and_pushes_both_images_and_writes_the_lock(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     done = pushed(maker(images, docker), recipe())
     assert docker.did == ["build deps", "build code", "push deps", "push code"]
@@ -60,7 +60,7 @@ def test_the_first_push_makes_both_sends_both_and_writes_the_lock(images: Path) 
     assert (locked.code, locked.deps, locked.options) == (recipe().code.tag, recipe().deps.tag, KEPT)
 
 
-def test_a_second_push_asks_only_the_registry_and_keeps_the_lock(images: Path) -> None:
+def test_a_second_push_queries_only_the_registry_and_keeps_the_lock(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     first = pushed(maker(images, docker), recipe())
     text = lock_file(images, "post_training").read_bytes()
@@ -79,7 +79,7 @@ def test_a_second_push_asks_only_the_registry_and_keeps_the_lock(images: Path) -
     ]
 
 
-def test_an_edit_builds_and_pushes_the_code_alone(images: Path) -> None:
+def test_an_edit_builds_and_pushes_only_the_code_image(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     first = pushed(maker(images, docker), recipe())
     docker.did.clear()
@@ -89,7 +89,7 @@ def test_an_edit_builds_and_pushes_the_code_alone(images: Path) -> None:
     assert locked_images(images, "post_training")[second.locked.repository].digest == second.locked.digest
 
 
-def test_another_machine_pulls_the_dependencies_instead_of_building_them(images: Path) -> None:
+def test_another_machine_pulls_the_dependencies_instead_of_building(images: Path) -> None:
     registry = FakeRegistry()
     pushed(maker(images, FakeDocker(registry)), recipe())
     fresh = FakeDocker(registry)
@@ -114,7 +114,7 @@ def foreign(**labels: str) -> dict[str, str]:
         (foreign(**{"dev.xsft.image": "other"}), "its label dev.xsft.image is 'other'"),
     ],
 )
-def test_another_image_under_the_codes_tag_is_neither_taken_nor_overwritten(
+def test_a_foreign_image_under_the_code_tag_is_neither_used_nor_overwritten(
     images: Path, labels: dict[str, str], why: str
 ) -> None:
     registry = FakeRegistry()
@@ -131,7 +131,7 @@ def test_another_image_under_the_codes_tag_is_neither_taken_nor_overwritten(
     assert any(why in line for line in said)
 
 
-def test_other_dependencies_under_their_tag_are_not_built_on(images: Path) -> None:
+def test_a_foreign_image_under_the_deps_tag_is_not_built_on(images: Path) -> None:
     registry = FakeRegistry()
     registry.take(recipe().repository, recipe().deps.tag, OTHER, {})
     docker = FakeDocker(registry)
@@ -142,7 +142,7 @@ def test_other_dependencies_under_their_tag_are_not_built_on(images: Path) -> No
     assert docker.did == ["build deps", "build code"]
 
 
-def test_dependencies_that_the_lock_names_are_pulled_wherever_their_tag_leads_by_now(images: Path) -> None:
+def test_locked_dependencies_are_pulled_by_digest_even_if_their_tag_moved(images: Path) -> None:
     registry = FakeRegistry()
     first = pushed(maker(images, FakeDocker(registry)), recipe()).locked
     registry.take(first.repository, first.deps, OTHER, {})
@@ -152,7 +152,7 @@ def test_dependencies_that_the_lock_names_are_pulled_wherever_their_tag_leads_by
     assert second.deps_digest == first.deps_digest
 
 
-def test_dependencies_that_are_gone_from_the_registry_are_made_and_sent_again(images: Path) -> None:
+def test_dependencies_missing_from_the_registry_are_rebuilt_and_pushed(images: Path) -> None:
     registry = FakeRegistry()
     first = pushed(maker(images, FakeDocker(registry)), recipe()).locked
     for name in (f":{first.deps}", f"@{first.deps_digest}"):
@@ -164,7 +164,7 @@ def test_dependencies_that_are_gone_from_the_registry_are_made_and_sent_again(im
     assert registry.images[f"{second.repository}@{second.deps_digest}"] == second.deps_digest
 
 
-def test_another_image_under_a_tag_of_ours_in_the_engine_is_created_again(images: Path) -> None:
+def test_a_foreign_local_image_under_a_tag_of_xsft_is_rebuilt(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     docker.held = {f"{LOCAL}:{recipe().deps.tag}": "python", f"{LOCAL}:{recipe().code.tag}": "python"}
     said: list[str] = []
@@ -173,7 +173,7 @@ def test_another_image_under_a_tag_of_ours_in_the_engine_is_created_again(images
     assert sum("is another image: it has no label" in line for line in said) == 2
 
 
-def test_what_is_here_is_not_built_and_what_is_in_the_registry_neither(images: Path) -> None:
+def test_build_skips_images_that_the_engine_or_the_registry_has(images: Path) -> None:
     registry = FakeRegistry()
     docker = FakeDocker(registry)
     steps = maker(images, docker).build(recipe(), remote=True)
@@ -185,7 +185,7 @@ def test_what_is_here_is_not_built_and_what_is_in_the_registry_neither(images: P
     assert lock_file(images, "post_training").exists() is False
 
 
-def test_a_registry_that_does_not_answer_is_no_obstacle_to_building_and_one_to_pushing(images: Path) -> None:
+def test_an_unreachable_registry_stops_a_push_but_not_a_build(images: Path) -> None:
     docker = FakeDocker(FakeRegistry(down=True))
     said: list[str] = []
     steps = maker(images, docker, progress=said.append).build(recipe(), remote=True)
@@ -196,7 +196,7 @@ def test_a_registry_that_does_not_answer_is_no_obstacle_to_building_and_one_to_p
     assert not lock_file(images, "post_training").exists()
 
 
-def test_silent_registry_and_engine_are_both_reported_engine_first(images: Path) -> None:
+def test_unreachable_registry_and_engine_are_both_reported_engine_first(images: Path) -> None:
     def no_engine() -> FakeDocker:
         raise EnvironmentMissing("no engine", id="docker-not-running")
 
@@ -207,7 +207,7 @@ def test_silent_registry_and_engine_are_both_reported_engine_first(images: Path)
     assert not lock_file(images, "post_training").exists()
 
 
-def test_a_registry_that_is_not_named_gets_no_request(images: Path) -> None:
+def test_build_without_a_registry_sends_no_request(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     maker(images, docker).build(recipe(replace(OPTIONS, registry=None)), remote=False)
     assert docker.registry.asked == []
@@ -238,7 +238,7 @@ def test_a_tag_whose_digest_the_registry_denies_is_not_recorded(images: Path) ->
 
 
 @pytest.mark.parametrize("at", ["deps", "code"])
-def test_ctrl_c_while_pushing_keeps_the_lock(images: Path, at: str) -> None:
+def test_ctrl_c_during_a_push_keeps_the_lock(images: Path, at: str) -> None:
     registry = FakeRegistry()
     before = pushed(maker(images, FakeDocker(registry)), recipe()).locked
     changed = replace(edited(), deps=replace(recipe().deps, tag="deps-" + "1" * 20))
@@ -263,7 +263,7 @@ def test_ctrl_c_while_pushing_keeps_the_lock(images: Path, at: str) -> None:
     ],
     ids=lambda why: str(why.problem_id),
 )
-def test_a_push_that_would_be_refused_is_refused_before_the_build(images: Path, why: XsftError) -> None:
+def test_a_push_that_the_registry_would_refuse_stops_before_the_build(images: Path, why: XsftError) -> None:
     docker = FakeDocker(FakeRegistry())
     docker.registry.refuses = why
     with pytest.raises(XsftError) as refused:
@@ -271,20 +271,20 @@ def test_a_push_that_would_be_refused_is_refused_before_the_build(images: Path, 
     assert (refused.value, docker.did) == (why, [])
 
 
-def test_with_create_a_missing_repository_is_no_obstacle_to_the_build(images: Path) -> None:
+def test_create_allows_the_build_when_the_repository_is_missing(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     docker.registry.refuses = RepositoryMissing("no")
     pushed(maker(images, docker, creates=True, ready=lambda: docker.did.append("created")), recipe())
     assert docker.did == ["build deps", "build code", "created", "push deps", "push code"]
 
 
-def test_the_repository_is_looked_at_once_the_image_is_built_and_before_it_is_sent(images: Path) -> None:
+def test_the_repository_is_checked_after_the_build_and_before_the_push(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     pushed(maker(images, docker, ready=lambda: docker.did.append("ready")), recipe())
     assert docker.did == ["build deps", "build code", "ready", "push deps", "push code"]
 
 
-def test_concurrent_pushes_of_several_machines_leave_a_true_lock(images: Path) -> None:
+def test_concurrent_pushes_from_several_machines_leave_a_correct_lock(images: Path) -> None:
     registry = FakeRegistry()
 
     def one(number: int) -> PushDone:

@@ -52,7 +52,7 @@ def tree(root: Path, *names: str, **files: str) -> Path:
     return root
 
 
-def test_each_dockerfile_has_what_its_ignore_file_lets_through(folder: Path) -> None:
+def test_each_dockerfile_gets_the_files_that_its_ignore_file_allows(folder: Path) -> None:
     deps, code = deps_part(folder), code_part(folder)
     assert paths(deps.files) == ["Dockerfile", "requirements.txt"]
     assert deps.args == {"BASE_IMAGE": "base"}
@@ -60,20 +60,20 @@ def test_each_dockerfile_has_what_its_ignore_file_lets_through(folder: Path) -> 
     assert paths(code.files, "folder") == ["code", "maxtext", "tunix"]
 
 
-def test_without_its_own_ignore_file_the_folders_counts(folder: Path) -> None:
+def test_the_folders_dockerignore_applies_to_a_dockerfile_without_its_own(folder: Path) -> None:
     (folder / "Dockerfile.dockerignore").unlink()
     (folder / ".dockerignore").write_text("README.md\n*.Dockerfile\n")
     assert paths(deps_part(folder).files) == ["Dockerfile", "place.py", "requirements.txt"]
 
 
-def test_the_readme_and_the_lock_are_no_identity(folder: Path) -> None:
+def test_readme_and_lock_do_not_change_the_part(folder: Path) -> None:
     before = deps_part(folder), code_part(folder)
     (folder / "README.md").write_text("another word")
     (folder.parent / "mine.lock.json").write_text("{}")
     assert (deps_part(folder), code_part(folder)) == before
 
 
-def test_code_and_packages_are_laid_over(folder: Path, tmp_path: Path) -> None:
+def test_code_and_package_folders_are_added_to_the_code_part(folder: Path, tmp_path: Path) -> None:
     extra = tree(tmp_path / "extra", "hooks.py", "pkg/mod.py", "__pycache__/x")
     fork = tree(tmp_path / "fork", "src/maxtext/__init__.py", "src/maxtext/train.py", "tests/big.py")
     flat = tree(tmp_path / "flat", "tunix/__init__.py")
@@ -95,19 +95,19 @@ def test_a_dockerfile_that_takes_the_evaluation_program_gets_it(folder: Path) ->
     assert Path(program.source).read_bytes() == program_archive()
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_context_file_names_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in its place")
     with pytest.raises(EnvironmentMissing, match=f"cannot write {tmp_path}/file/cache/"):
         context_file(b"content", path="a.zip", cache=tmp_path / "file" / "cache")
 
 
-def test_two_files_of_one_path_are_reported(folder: Path, tmp_path: Path) -> None:
+def test_two_files_with_the_same_path_are_reported(folder: Path, tmp_path: Path) -> None:
     one, other = tree(tmp_path / "one", "hooks.py"), tree(tmp_path / "other", "hooks.py")
     with pytest.raises(UsageError, match=r"code/hooks\.py is given twice"):
         code_part(folder, code=(one, other))
 
 
-def test_a_source_that_is_none_is_reported(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_or_wrong_source_folder_is_reported(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no package maxtext"):
         code_part(folder, maxtext=tree(tmp_path / "legacy", "MaxText/__init__.py"))
     with pytest.raises(UsageError, match="is not a folder"):
@@ -117,13 +117,13 @@ def test_a_source_that_is_none_is_reported(folder: Path, tmp_path: Path) -> None
         code_part(folder)
 
 
-def test_what_a_folder_ignores_stays_out(folder: Path, tmp_path: Path) -> None:
+def test_files_in_a_folders_dockerignore_stay_out(folder: Path, tmp_path: Path) -> None:
     extra = tree(tmp_path / "extra", "keep.py", "drop.py")
     (extra / ".dockerignore").write_text("drop.py\n")
     assert [p for p in paths(code_part(folder, code=(extra,)).files) if p.startswith("code/")] == ["code/keep.py"]
 
 
-def test_links_are_not_followed_and_judged(tmp_path: Path) -> None:
+def test_links_are_kept_as_links_and_dangling_ones_are_marked(tmp_path: Path) -> None:
     root = tree(tmp_path / "root", "a", "below/b")
     (tmp_path / "outside").write_text("3")
     targets = {
@@ -145,7 +145,7 @@ def test_links_are_not_followed_and_judged(tmp_path: Path) -> None:
     assert found["abs"].target == str(root / "a")
 
 
-def test_pipes_are_in_no_image_and_the_executable_bit_is(tmp_path: Path) -> None:
+def test_read_tree_skips_pipes_and_keeps_the_executable_bit(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     tree(tmp_path, run="#!/bin/sh", data="x")
     (tmp_path / "run").chmod(0o700)
@@ -153,7 +153,7 @@ def test_pipes_are_in_no_image_and_the_executable_bit_is(tmp_path: Path) -> None
     assert [(f.path, f.executable) for f in read_tree(tmp_path)] == [("data", False), ("run", True)]
 
 
-def test_gigabytes_are_reported_before_they_are_read(folder: Path, tmp_path: Path) -> None:
+def test_a_file_over_the_size_limit_is_reported_without_being_read(folder: Path, tmp_path: Path) -> None:
     big = tree(tmp_path / "mine", "small") / "big"
     with big.open("wb") as sparse:
         sparse.truncate(LIMIT + 1)
@@ -164,14 +164,14 @@ def test_gigabytes_are_reported_before_they_are_read(folder: Path, tmp_path: Pat
     assert all(f.sha256 for f in hashed(part).files if f.kind == "file")
 
 
-def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
+def test_read_tree_reports_an_unreadable_folder(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match="nowhere cannot be read"):
         list(read_tree(tmp_path / "nowhere"))
 
 
 @settings(max_examples=20)
 @given(st.dictionaries(NAMES, st.binary(max_size=3), max_size=3), st.integers(0, 2**31))
-def test_neither_time_nor_order_of_writing_counts(
+def test_read_tree_ignores_times_and_order_of_writing(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], time: int
 ) -> None:
     one, other = (tmp_path_factory.mktemp("tree") for _ in range(2))
@@ -184,7 +184,7 @@ def test_neither_time_nor_order_of_writing_counts(
     assert seen[0] == seen[1]
 
 
-def test_the_images_of_a_project_are_found_from_below(folder: Path, tmp_path: Path) -> None:
+def test_images_folder_is_found_from_a_folder_below(folder: Path, tmp_path: Path) -> None:
     below = tmp_path / "workloads" / "deep"
     below.mkdir(parents=True)
     assert images_folder(below, "mine") == tmp_path / "images"

@@ -1,4 +1,4 @@
-"""A real engine builds; what must stay secret does; what is cut short leaves no name behind."""
+"""Builds with a real engine: secrets stay secret, and an interrupted build leaves no image name."""
 
 from __future__ import annotations
 
@@ -82,27 +82,27 @@ OLD, NEW, NEW_WITHOUT = (
         ({"a": OLD, "b": NEW}, "a", False),
     ],
 )
-def test_the_first_command_that_can_build(
+def test_find_client_returns_the_first_docker_that_can_build(
     tmp_path: Path, scripts: Mapping[str, str], chosen: str, buildx: bool
 ) -> None:
     found = find_client(commands(tmp_path, **scripts), also=())
     assert (found.path, found.buildx) == (str(tmp_path / chosen / "docker"), buildx)
 
 
-def test_none_that_can_build(tmp_path: Path) -> None:
+def test_find_client_reports_a_docker_without_buildx(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match=r"28\.2\.2 needs its buildx plugin") as missing:
         find_client(commands(tmp_path, a=NEW_WITHOUT), also=())
     assert missing.value.problem_id == "docker-buildkit-missing"
     assert "docker-buildx" in missing.value.fix
 
 
-def test_none_at_all(tmp_path: Path) -> None:
+def test_find_client_reports_missing_docker(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing) as missing:
         find_client({"PATH": str(tmp_path), "HOME": str(tmp_path)}, also=())
     assert missing.value.problem_id == "docker-missing"
 
 
-def test_docker_arguments_name_files_never_secrets(tmp_path: Path) -> None:
+def test_docker_arguments_contain_secret_file_names_but_no_secrets(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(secrets.token_hex())
     made = step(tmp_path, {}, args={"B": "2", "A": "1"}, labels={"l": "v w"}, secrets={"t": tmp_path / "token"})
     told = tuple(arguments(made, names=("i:1", "i:2")))
@@ -122,7 +122,7 @@ def test_docker_arguments_name_files_never_secrets(tmp_path: Path) -> None:
         ('/home/me/"a"/pip.conf', 'id=t,"src=/home/me/""a""/pip.conf"'),
     ],
 )
-def test_a_secrets_file_may_lie_anywhere(tmp_path: Path, path: str, told: str) -> None:
+def test_a_path_of_a_secret_with_special_characters_is_quoted(tmp_path: Path, path: str, told: str) -> None:
     assert tuple(arguments(step(tmp_path, {}, secrets={"t": Path(path)}), names=()))[-1] == told
 
 
@@ -199,7 +199,7 @@ def assert_not_in_files(token: str, layer: bytes) -> None:
         ("FROM xsft-tests-nowhere.invalid/base:1", "registry-unreachable", Exception, "xsft-tests-nowhere.invalid"),
     ],
 )  # fmt: skip
-def test_a_failure_says_which_step_and_what_mends_it(
+def test_a_failed_build_reports_its_step_and_the_fix(
     docker: Engine, client: Client, base_image: BaseImage, tmp_path: Path,
     dockerfile: str, id: str, kind: type[Exception], says: str,
 ) -> None:  # fmt: skip
@@ -214,7 +214,9 @@ def test_a_failure_says_which_step_and_what_mends_it(
 
 
 @needs_engine
-def test_a_base_without_python(docker: Engine, client: Client, base_image: BaseImage, tmp_path: Path) -> None:
+def test_a_base_without_python_is_reported(
+    docker: Engine, client: Client, base_image: BaseImage, tmp_path: Path
+) -> None:
     dockerfile = (
         f"FROM {base_image.reference}\nRUN rm -f /usr/local/bin/python3 /usr/bin/python3; python3 -m pip list\n"
     )
@@ -225,7 +227,7 @@ def test_a_base_without_python(docker: Engine, client: Client, base_image: BaseI
 
 @needs_engine
 @pytest.mark.parametrize("whose", ["given", "own"])
-def test_a_private_base_is_read_with_the_login(
+def test_a_private_base_is_pulled_with_the_login(
     docker: Engine, client: Client, bad_proxy: BadProxy, registry: Registry, tmp_path: Path, whose: str
 ) -> None:
     made = step(tmp_path / "base", {"data": registry.repository})
@@ -248,7 +250,7 @@ def encoded(login: str) -> str:
 
 
 @needs_engine
-def test_a_context_that_changes_under_way_never_becomes_an_image(
+def test_a_context_that_changes_during_the_build_leaves_no_image(
     docker: Engine, client: Client, tmp_path: Path
 ) -> None:
     made = step(tmp_path, {"data": "hashed"})
@@ -271,7 +273,7 @@ build(step, engine=engine, client=find_client(env), names=(name,), on_event=lamb
 
 @needs_engine
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_ends_soon_and_names_nothing(
+def test_an_interrupted_build_ends_soon_and_leaves_no_image_name(
     docker: Engine, engine: RunningEngine, base_image: BaseImage, tmp_path: Path, sent: signal.Signals
 ) -> None:
     import pickle
@@ -295,7 +297,7 @@ def test_interrupted_it_ends_soon_and_names_nothing(
 
 
 @needs_engine
-def test_a_name_that_another_engine_would_get(docker: Engine, client: Client, tmp_path: Path) -> None:
+def test_build_fails_if_the_client_uses_another_engine(docker: Engine, client: Client, tmp_path: Path) -> None:
     made = step(tmp_path, {"data": "x"})
     elsewhere = replace(docker, env={**docker.env, "DOCKER_HOST": "unix:///nowhere/docker.sock"})
     with pytest.raises(EnvironmentMissing) as failed:
@@ -303,5 +305,5 @@ def test_a_name_that_another_engine_would_get(docker: Engine, client: Client, tm
     assert failed.value.problem_id in {"docker-not-running", "docker-failed"}
 
 
-def test_the_step_is_all_that_a_build_needs() -> None:
+def test_a_build_step_defaults_to_linux_amd64() -> None:
     assert BuildStep(name="deps", tag="deps-1", dockerfile="Dockerfile", files=()).platform == "linux/amd64"

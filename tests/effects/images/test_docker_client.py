@@ -1,4 +1,4 @@
-"""The engine that Docker itself would use, and why there is none; what it holds."""
+"""Connections to the Docker engine, the errors without one, and the images that it holds."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def refused(env: dict[str, str]) -> EnvironmentMissing:
     return missing.value
 
 
-def test_no_docker_at_all(tmp_path: Path) -> None:
+def test_connect_engine_reports_missing_docker(tmp_path: Path) -> None:
     error = refused({"DOCKER_HOST": f"unix://{tmp_path}/docker.sock", "PATH": str(tmp_path)})
     assert error.problem_id == "docker-missing"
     assert f"unix://{tmp_path}/docker.sock" in error.message
 
 
-def test_a_docker_whose_engine_is_not_running(tmp_path: Path) -> None:
+def test_connect_engine_reports_an_engine_that_is_not_running(tmp_path: Path) -> None:
     (tmp_path / "docker").touch(mode=0o755)
     for host in (f"unix://{tmp_path}/docker.sock", "tcp://127.0.0.1:1"):
         error = refused({"DOCKER_HOST": host, "PATH": str(tmp_path)})
@@ -43,7 +43,7 @@ def test_a_docker_whose_engine_is_not_running(tmp_path: Path) -> None:
         assert "systemctl start docker" in error.fix
 
 
-def test_an_engine_that_is_not_yours(tmp_path: Path) -> None:
+def test_connect_engine_reports_permission_denied_on_the_socket(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -60,7 +60,7 @@ def test_an_engine_that_is_not_yours(tmp_path: Path) -> None:
     assert "sudo usermod -aG docker $USER" in error.fix
 
 
-def test_an_address_that_is_none() -> None:
+def test_connect_engine_reports_an_invalid_docker_host() -> None:
     assert refused({"DOCKER_HOST": "nonsense://x"}).problem_id == "docker-not-running"
 
 
@@ -83,19 +83,19 @@ def test_an_address_that_is_none() -> None:
         ({"status": "The push refers to repository [x]"}, None),
     ],
 )
-def test_the_layers_of_a_push(line: dict[str, object], layer: Layer | None) -> None:
+def test_layer_of_reads_the_state_of_a_pushed_layer(line: dict[str, object], layer: Layer | None) -> None:
     assert layer_of(line) == layer
     assert error_of(line) == ""
 
 
 @given(st.dictionaries(st.text(max_size=5), st.none() | st.text(max_size=5) | st.integers()))
-def test_no_line_breaks_it(line: dict[str, object]) -> None:
+def test_layer_of_and_error_of_accept_any_line(line: dict[str, object]) -> None:
     assert layer_of(line) is None or line.get("id")
     assert error_of(line) == str(line.get("error") or "")
 
 
 @needs_engine
-def test_the_context_that_docker_would_take(
+def test_connect_engine_uses_the_docker_context(
     engine: RunningEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "contexts" / "meta" / hashlib.sha256(b"tests").hexdigest()
@@ -110,7 +110,9 @@ def test_the_context_that_docker_would_take(
 
 
 @needs_engine
-def test_what_the_engine_holds(engine: RunningEngine, registry: Registry, tmp_path: Path) -> None:
+def test_the_engine_finds_images_by_name_id_and_label(
+    engine: RunningEngine, registry: Registry, tmp_path: Path
+) -> None:
     docker = connect_engine(engine.env)
     assert not docker.rootless
     assert docker.image("xsft-test/none:1") is None

@@ -1,4 +1,4 @@
-"""The same files are the same bytes; a file that changes under way is never sent as a whole context."""
+"""Archives of build contexts: equal files give equal bytes; a file that changes meanwhile is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tar(files: tuple[ContextFile, ...]) -> bytes:
     return into.getvalue()
 
 
-def test_owner_and_time_of_the_checkout_do_not_matter(tmp_path: Path) -> None:
+def test_the_archive_ignores_owner_time_and_mode_of_the_checkout(tmp_path: Path) -> None:
     wanted = {"z/y.py": "print()", "a": "1", "empty": ""}
     one = context(tmp_path / "one", wanted)
     other = context(tmp_path / "other", dict(reversed(wanted.items())))
@@ -36,7 +36,7 @@ def test_owner_and_time_of_the_checkout_do_not_matter(tmp_path: Path) -> None:
     assert tar(one) == tar(other)
 
 
-def test_what_is_in_it(tmp_path: Path) -> None:
+def test_the_archive_contains_folders_files_and_links_with_fixed_metadata(tmp_path: Path) -> None:
     (script,) = context(tmp_path, {"bin/run": "x"})
     link = ContextFile(path="here", kind="link", target="bin/run")
     content = tar((link, replace(script, executable=True)))
@@ -51,7 +51,7 @@ def test_what_is_in_it(tmp_path: Path) -> None:
 
 
 @given(st.lists(PATHS, max_size=8))
-def test_every_folder_comes_before_what_is_in_it_and_nothing_twice(paths: list[str]) -> None:
+def test_with_folders_lists_each_folder_once_before_its_files(paths: list[str]) -> None:
     made = [file.path for file in with_folders([ContextFile(path=path, kind="file") for path in paths])]
     assert len(made) == len(set(made))
     assert set(paths) <= set(made)
@@ -61,7 +61,7 @@ def test_every_folder_comes_before_what_is_in_it_and_nothing_twice(paths: list[s
 
 
 @pytest.mark.parametrize(("now", "why"), [("longer than before", "longer"), ("s", "shorter"), ("other", "different")])
-def test_a_file_that_changed_since_it_was_hashed(tmp_path: Path, now: str, why: str) -> None:
+def test_a_file_that_changed_since_it_was_hashed_is_refused(tmp_path: Path, now: str, why: str) -> None:
     files = context(tmp_path, {"a": "first"})
     (tmp_path / "a").write_text(now)
     with pytest.raises(Refused, match=why) as refused:
@@ -69,14 +69,14 @@ def test_a_file_that_changed_since_it_was_hashed(tmp_path: Path, now: str, why: 
     assert (refused.value.problem_id, refused.value.exit_status) == ("context-changed", 4)
 
 
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
+def test_a_file_deleted_since_it_was_hashed_is_refused(tmp_path: Path) -> None:
     files = context(tmp_path, {"a": "first"})
     (tmp_path / "a").unlink()
     with pytest.raises(Refused, match="No such file"):
         tar(files)
 
 
-def test_how_much_was_sent_is_reported(tmp_path: Path) -> None:
+def test_write_context_reports_the_bytes_sent(tmp_path: Path) -> None:
     told: list[Sent] = []
     write_context(context(tmp_path, {"a": b"1" * 10, "b": b"2" * 30}), io.BytesIO(), on_sent=told.append)
     assert told == [Sent(bytes=10, total=40), Sent(bytes=40, total=40)]
@@ -102,5 +102,5 @@ def test_a_large_context_is_not_held_in_memory(tmp_path: Path) -> None:
     assert 0 < into.largest < 1 << 20
 
 
-def test_no_time_before_1980_which_a_zip_could_not_hold() -> None:
+def test_entries_are_dated_after_1980_for_zip() -> None:
     assert entry(ContextFile(path="a", kind="folder")).mtime > 315_532_800 + 14 * 3600

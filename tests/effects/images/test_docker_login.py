@@ -57,7 +57,7 @@ def read(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_login_is_beside_the_users_own_and_no_file_holds_it(notes: Path) -> None:
+def test_private_config_keeps_a_login_out_of_every_file_on_disk(notes: Path) -> None:
     own, login = snapshot(notes / ".docker"), credential()
     with private_config(env=env(notes), logins=(login,)) as folder:
         assert not folder.is_relative_to(notes)
@@ -69,18 +69,18 @@ def test_a_login_is_beside_the_users_own_and_no_file_holds_it(notes: Path) -> No
     assert snapshot(notes / ".docker") == own
 
 
-def test_no_store_of_the_system_is_used(notes: Path) -> None:
+def test_private_config_disables_the_credential_helper_of_a_given_host(notes: Path) -> None:
     with private_config(env=env(notes), logins=(credential(),)) as folder:
         assert read(folder)["credHelpers"] == {HOST: ""}
         assert read(folder)["credsStore"] == "keychain"
 
 
-def test_a_secret_is_not_printed() -> None:
+def test_repr_of_a_credential_hides_its_secret() -> None:
     login = credential()
     assert login.secret not in repr(login)
 
 
-def test_a_private_copy_holds_what_pulling_needs_and_nothing_else(notes: Path) -> None:
+def test_private_config_copies_only_what_a_pull_needs(notes: Path) -> None:
     with private_config(env=env(notes)) as folder:
         copied = read(folder)
         assert set(copied) == {"auths", "credHelpers", "credsStore"}
@@ -92,7 +92,7 @@ def test_a_private_copy_holds_what_pulling_needs_and_nothing_else(notes: Path) -
         assert read(folder) == {"auths": {}, "credHelpers": {}}
 
 
-def test_a_configuration_that_is_none_is_taken_for_empty(tmp_path: Path) -> None:
+def test_a_broken_docker_config_is_read_as_empty(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[broken")
     with private_config(env={"DOCKER_CONFIG": str(tmp_path)}) as folder:
         assert read(folder) == {"auths": {}, "credHelpers": {}}
@@ -109,7 +109,7 @@ with private_config(env=dict(os.environ), logins=(login,)) as folder:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_it_is_gone_after_a_signal_too(notes: Path, sent: signal.Signals) -> None:
+def test_private_config_is_removed_after_a_signal(notes: Path, sent: signal.Signals) -> None:
     own = snapshot(notes / ".docker")
     child = subprocess.Popen(
         (sys.executable, "-c", KILLED), env=env(notes, S=secrets.token_hex()), stdout=subprocess.PIPE,
@@ -126,7 +126,7 @@ def test_it_is_gone_after_a_signal_too(notes: Path, sent: signal.Signals) -> Non
     assert snapshot(notes / ".docker") == own
 
 
-def test_after_sigkill_no_file_holds_a_login(notes: Path) -> None:
+def test_no_file_holds_a_login_after_sigkill(notes: Path) -> None:
     child = subprocess.Popen(
         (sys.executable, "-c", KILLED), env=env(notes, S=secrets.token_hex()), stdout=subprocess.PIPE, text=True
     )
@@ -142,7 +142,7 @@ def test_after_sigkill_no_file_holds_a_login(notes: Path) -> None:
     folder.rmdir()
 
 
-def test_a_signal_that_is_ignored_stays_ignored(notes: Path) -> None:
+def test_an_ignored_signal_stays_ignored(notes: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with private_config(env=env(notes)):
@@ -151,7 +151,7 @@ def test_a_signal_that_is_ignored_stays_ignored(notes: Path) -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_googles_registries_get_a_token_of_the_login_and_others_never(notes: Path) -> None:
+def test_only_google_registries_get_the_google_token(notes: Path) -> None:
     token, asked = secrets.token_hex(), []
 
     def fetch(_env: object) -> str:
@@ -166,7 +166,7 @@ def test_googles_registries_get_a_token_of_the_login_and_others_never(notes: Pat
     assert len(asked) == 1
 
 
-def test_without_googles_login_dockers_own_helper_is_asked(notes: Path) -> None:
+def test_dockers_credential_helper_is_used_without_a_google_login(notes: Path) -> None:
     helper = notes / "docker-credential-gcloud"
     helper.write_text('#!/bin/sh\nread host; echo "{\\"Username\\": \\"_token\\", \\"Secret\\": \\"for $host\\"}"\n')
     helper.chmod(0o755)
@@ -181,7 +181,7 @@ def test_without_googles_login_dockers_own_helper_is_asked(notes: Path) -> None:
     assert (found.user, found.secret) == ("_token", "for us-docker.pkg.dev")
 
 
-def test_what_the_user_has_for_a_host(notes: Path) -> None:
+def test_own_credential_returns_the_users_login_for_a_host(notes: Path) -> None:
     (notes / ".docker" / "config.json").write_text(
         json.dumps({"auths": {HOST: {"auth": base64.b64encode(b"me:mine").decode()}, "bad": {"auth": "%"}}})
     )
@@ -192,7 +192,9 @@ def test_what_the_user_has_for_a_host(notes: Path) -> None:
 
 
 @pytest.mark.parametrize("kept_by", ["file", "helper"])
-def test_an_identity_token_is_no_password(notes: Path, kept_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_identity_token_is_not_used_as_a_password(
+    notes: Path, kept_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = {"auths": {HOST: {"auth": "", "identitytoken": "for a token service"}}}
     if kept_by == "helper":
         helper = notes / "docker-credential-keeper"
@@ -206,5 +208,5 @@ def test_an_identity_token_is_no_password(notes: Path, kept_by: str, monkeypatch
     assert (found.user, found.secret, found.refresh) == ("", "for a token service", True)
 
 
-def test_a_helper_that_is_not_installed_is_no_error(notes: Path) -> None:
+def test_a_credential_helper_that_is_not_installed_is_no_error(notes: Path) -> None:
     assert own_credential(HOST, env=env(notes)) is None

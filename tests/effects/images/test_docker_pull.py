@@ -63,7 +63,7 @@ def test_a_missing_login_names_the_login_command(tmp_path: Path, says: str) -> N
     assert "gcloud auth application-default login" in missing.value.fix
 
 
-def test_a_login_without_the_needed_right_is_reported(tmp_path: Path) -> None:
+def test_a_login_without_the_needed_role_is_registry_forbidden(tmp_path: Path) -> None:
     made = engine(tmp_path, Api("denied: no"), auths={"registry.example.com": "mine"})
     with pytest.raises(XsftError) as refused:
         pusher(made).pull("registry.example.com/team/image:1")
@@ -86,7 +86,7 @@ def test_the_users_own_login_is_used_for_its_host(tmp_path: Path, kept: str, ref
     assert [(login["username"], login["password"]) for login in api.logins] == [("me", word)]
 
 
-def test_a_build_pulls_its_dependencies_in_the_same_way(tmp_path: Path) -> None:
+def test_a_build_pulls_its_dependencies_with_the_same_logins(tmp_path: Path) -> None:
     api = Api()
     made = engine(tmp_path, api, auths={"https://index.docker.io/v1/": "mine"})
     docker = RealDocker(engine=made, registries=Registries(env=made.env), env=made.env)
@@ -95,7 +95,7 @@ def test_a_build_pulls_its_dependencies_in_the_same_way(tmp_path: Path) -> None:
     assert [login.get("password") for login in api.logins] == [None, "mine"]
 
 
-def test_docker_hubs_login_is_found_by_the_hubs_name(tmp_path: Path) -> None:
+def test_own_credential_finds_the_login_of_docker_hub_by_docker_io(tmp_path: Path) -> None:
     made = engine(tmp_path, Api(), auths={"https://index.docker.io/v1/": "mine"})
     found = own_credential("docker.io", env=made.env)
     assert found is not None

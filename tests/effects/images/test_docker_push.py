@@ -1,6 +1,4 @@
-"""A push to a real registry on its bad days: what helps is tried again, what does not is explained, nothing wrong is
-recorded.
-"""
+"""Pushes to a real registry that fails: transient errors are retried, and no wrong digest is recorded."""
 
 from __future__ import annotations
 
@@ -65,7 +63,7 @@ def pushing(docker: Engine, waits: list[float]) -> Pusher:
     return replace(pusher(docker), sleep=waits.append, clock=lambda: 0.0)
 
 
-def test_what_arrived_is_proven_by_its_bytes(docker: Engine, registry: Registry, image: str) -> None:
+def test_push_returns_the_digest_that_the_registry_computed(docker: Engine, registry: Registry, image: str) -> None:
     events: list[BuildEvent] = []
     repository = f"{registry.address}/{registry.repository}"
     pushed = pusher(docker).push(image, repository=repository, tag="code-1", on_event=events.append)
@@ -81,7 +79,7 @@ def test_what_arrived_is_proven_by_its_bytes(docker: Engine, registry: Registry,
     assert "exists" in {event.state for event in again if isinstance(event, Layer)}
 
 
-def test_pulled_by_digest_it_is_the_same_image(
+def test_a_pushed_image_pulled_by_digest_is_the_same_image(
     docker: Engine, engine: RunningEngine, registry: Registry, image: str
 ) -> None:
     before = docker.image(image)
@@ -106,7 +104,7 @@ def test_pulled_by_digest_it_is_the_same_image(
     ],
     ids=["500", "503", "429", "cut", "cut-layer"],
 )
-def test_what_passes_is_tried_again(
+def test_transient_push_errors_are_retried(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str, fault: Fault
 ) -> None:
     waits: list[float] = []
@@ -122,7 +120,7 @@ def test_what_passes_is_tried_again(
         assert waits == [1.0, 2.0][: fault.times]
 
 
-def test_a_busy_registry_is_left_alone_for_as_long_as_it_asks(
+def test_push_waits_as_long_as_retry_after_says(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
 ) -> None:
     waits: list[float] = []
@@ -133,7 +131,7 @@ def test_a_busy_registry_is_left_alone_for_as_long_as_it_asks(
     assert waits == [7.0]
 
 
-def test_a_busy_registry_that_asks_for_an_hour_is_not_waited_for(
+def test_push_fails_at_once_if_retry_after_is_an_hour(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
 ) -> None:
     waits: list[float] = []
@@ -155,7 +153,7 @@ class Busy:
         return getattr(self._registries, name)
 
 
-def test_it_gives_up_after_some_tries_and_leaves_nothing(
+def test_push_fails_after_five_retries_and_leaves_no_tag(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
 ) -> None:
     waits: list[float] = []
@@ -167,7 +165,9 @@ def test_it_gives_up_after_some_tries_and_leaves_nothing(
     assert registry.digest("code-1") is None
 
 
-def test_a_registry_that_fails_for_ever_is_reported_in_time(docker: Engine, registry: Registry, image: str) -> None:
+def test_push_to_a_registry_that_always_fails_ends_within_its_patience(
+    docker: Engine, registry: Registry, image: str
+) -> None:
     """By the fast clock, patience ends in the engine's second pause: after 6 of the 15 s of both. Two registries at
     once, for the wait's sake.
     """
@@ -191,7 +191,7 @@ def test_a_registry_that_fails_for_ever_is_reported_in_time(docker: Engine, regi
             assert tries <= 2 + own, "the engine goes on"
 
 
-def test_a_right_that_is_missing_is_not_tried_again(
+def test_push_does_not_retry_a_missing_permission(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
 ) -> None:
     waits: list[float] = []
@@ -201,7 +201,7 @@ def test_a_right_that_is_missing_is_not_tried_again(
     assert (refused.value.problem_id, waits) == ("registry-forbidden", [])
 
 
-def test_without_a_login_and_with_a_wrong_one(
+def test_push_distinguishes_a_missing_login_from_a_refused_one(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
 ) -> None:
     bad_proxy.login = f"{GOOGLE_USER}:{secrets.token_hex()}"
@@ -229,7 +229,7 @@ def google(docker: Engine, token: str, **more: Any) -> Pusher:
     return replace(pusher(docker), credential=credential, google=lambda _: True, **more)
 
 
-def test_the_token_opens_the_registry_and_is_nowhere_afterwards(
+def test_push_logs_in_with_the_token_and_leaves_it_in_no_file(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
 ) -> None:
     token = secrets.token_hex()
@@ -262,7 +262,7 @@ class Reading:
         return None
 
 
-def test_two_at_once_end_right(docker: Engine, registry: Registry, image: str) -> None:
+def test_two_concurrent_pushes_return_the_same_digest(docker: Engine, registry: Registry, image: str) -> None:
     repository = f"{registry.address}/{registry.repository}"
 
     def push(_: int) -> str:
@@ -272,7 +272,7 @@ def test_two_at_once_end_right(docker: Engine, registry: Registry, image: str) -
         assert set(pool.map(push, range(2))) == {registry.digest("code-1")}
 
 
-def test_where_another_push_took_the_tag_the_own_image_is_named_by_its_digest(
+def test_push_returns_its_own_digest_if_another_push_moved_the_tag(
     docker: Engine, registry: Registry, image: str, tmp_path: Path
 ) -> None:
     repository = f"{registry.address}/{registry.repository}"
@@ -293,7 +293,7 @@ def test_where_another_push_took_the_tag_the_own_image_is_named_by_its_digest(
 
 
 @pytest.mark.parametrize("lie", ["header", "missing"])
-def test_a_registry_that_says_something_else_is_not_believed(
+def test_push_refuses_a_digest_that_the_registry_contradicts(
     docker: Engine, registry: Registry, image: str, lie: str
 ) -> None:
     class Lying(Registries):
@@ -320,7 +320,7 @@ made.push(image, repository=repository, tag="code-1", on_event=lambda event: pri
 """
 
 
-def test_interrupted_half_way_and_repeated_it_ends_right(
+def test_an_interrupted_push_can_be_repeated(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, tmp_path: Path
 ) -> None:
     made = step(tmp_path / "large", {"data": noise(registry.repository, 24_000_000)})
@@ -342,7 +342,7 @@ def test_interrupted_half_way_and_repeated_it_ends_right(
     assert pushed == registry.digest("code-1")
 
 
-def test_a_registry_that_is_not_running(docker: Engine, image: str) -> None:
+def test_push_to_a_registry_that_is_not_running_exits_5(docker: Engine, image: str) -> None:
     waits: list[float] = []
     with pytest.raises(XsftError) as failed:
         pushing(docker, waits).push(image, repository="127.0.0.1:1/team/image", tag="code-1")

@@ -1,4 +1,4 @@
-"""A real container is run as a child process would be: lines, status, signals; and nothing of it is left."""
+"""A real container runs like a child process: lines, exit status, signals; and no container is left."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def left(docker: Engine) -> list[str]:
     return [container["Names"][0] for container in docker.api.containers(all=True)]
 
 
-def test_its_lines_and_status_are_the_commands(
+def test_a_container_run_returns_the_lines_and_exit_status_of_its_command(
     shell: Callable[..., tuple[int, list[str]]], docker: Engine, tmp_path: Path
 ) -> None:
     status, lines = shell('echo one; echo two >&2; sleep 0.2; printf "%s" "$GIVEN"; exit 7', env={"GIVEN": "a 'b' $c"})
@@ -63,18 +63,20 @@ def test_its_lines_and_status_are_the_commands(
     assert left(docker) == []
 
 
-def test_many_lines_are_all_there_in_order(shell: Callable[..., tuple[int, list[str]]]) -> None:
+def test_a_container_run_returns_20000_lines_in_order(shell: Callable[..., tuple[int, list[str]]]) -> None:
     _, lines = shell("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done")
     assert lines == [f"line {number}" for number in range(20_000)]
 
 
-def test_a_signal_is_reported_with_a_shells_exit_status(shell: Callable[..., tuple[int, list[str]]]) -> None:
+def test_a_command_killed_by_a_signal_returns_128_plus_the_signal(shell: Callable[..., tuple[int, list[str]]]) -> None:
     status, lines = shell("sh -c 'kill -TERM $$'; echo $?; sh -c 'kill -KILL $$'")
     assert status == 137
     assert "143" in lines
 
 
-def test_it_reads_mounts_as_the_calling_user(shell: Callable[..., tuple[int, list[str]]], tmp_path: Path) -> None:
+def test_mounts_are_read_and_written_as_the_calling_user(
+    shell: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
     (tmp_path / "read").write_text("text")
     (tmp_path / "write").mkdir(mode=0o777)
     (tmp_path / "write").chmod(0o777)
@@ -91,21 +93,21 @@ def test_it_reads_mounts_as_the_calling_user(shell: Callable[..., tuple[int, lis
     assert (tmp_path / "read").read_text() == "text"
 
 
-def test_without_a_network_there_is_none(shell: Callable[..., tuple[int, list[str]]]) -> None:
+def test_a_container_without_network_has_only_loopback(shell: Callable[..., tuple[int, list[str]]]) -> None:
     _, alone = shell("ls /sys/class/net", network=False)
     assert alone == ["lo"]
     _, connected = shell("ls /sys/class/net")
     assert len(connected) > 1
 
 
-def test_it_has_memory_for_data_workers_and_gains_no_rights(shell: Callable[..., tuple[int, list[str]]]) -> None:
+def test_a_container_has_shared_memory_and_no_new_privileges(shell: Callable[..., tuple[int, list[str]]]) -> None:
     _, lines = shell("stat -f -c '%b %S' /dev/shm; grep NoNewPrivs /proc/self/status")
     blocks, size = map(int, lines[0].split())
     assert blocks * size == SHARED_MEMORY_BYTES
     assert lines[1].split() == ["NoNewPrivs:", "1"]
 
 
-def test_the_engine_keeps_no_second_log(docker: Engine, base_image: BaseImage, tmp_path: Path) -> None:
+def test_the_engine_keeps_no_log_of_the_container(docker: Engine, base_image: BaseImage, tmp_path: Path) -> None:
     drivers: list[str] = []
 
     def look(line: str) -> None:
@@ -119,7 +121,9 @@ def test_the_engine_keeps_no_second_log(docker: Engine, base_image: BaseImage, t
     assert drivers == ["none"]
 
 
-def test_what_cannot_be_started(shell: Callable[..., tuple[int, list[str]]], docker: Engine) -> None:
+def test_a_command_or_image_that_does_not_exist_is_reported(
+    shell: Callable[..., tuple[int, list[str]]], docker: Engine
+) -> None:
     with pytest.raises(EnvironmentMissing, match="no-such-program") as missing:
         shell("", argv=("no-such-program",))
     assert missing.value.problem_id == "container-not-started"
@@ -129,7 +133,7 @@ def test_what_cannot_be_started(shell: Callable[..., tuple[int, list[str]]], doc
     assert left(docker) == []
 
 
-def test_an_error_while_it_runs_ends_it(docker: Engine, base_image: BaseImage, tmp_path: Path) -> None:
+def test_an_error_in_on_line_stops_the_container(docker: Engine, base_image: BaseImage, tmp_path: Path) -> None:
     def fail(line: str) -> None:
         raise OSError(line)
 
@@ -176,7 +180,7 @@ def in_a_child(docker: Engine, command: ContainerCommand, folder: Path, *, grace
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_reaches_the_command_and_the_container_is_gone(
+def test_a_signal_reaches_the_command_and_the_container_is_removed(
     docker: Engine, base_image: BaseImage, tmp_path: Path, sent: signal.Signals
 ) -> None:
     command = ContainerCommand(
@@ -192,7 +196,9 @@ def test_a_signal_reaches_the_command_and_the_container_is_gone(
     assert left(docker) == []
 
 
-def test_what_does_not_listen_is_killed_after_its_grace(docker: Engine, base_image: BaseImage, tmp_path: Path) -> None:
+def test_a_command_that_ignores_sigint_is_killed_after_the_grace_period(
+    docker: Engine, base_image: BaseImage, tmp_path: Path
+) -> None:
     command = ContainerCommand(image=base_image.reference, argv=("sh", "-c", "trap '' INT; echo ready; sleep 600"))
     with in_a_child(docker, command, tmp_path) as child:
         started = time.monotonic()
@@ -211,7 +217,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_skips_the_wait_and_leaves_no_container_either(
+def test_a_second_signal_skips_the_grace_period_and_leaves_no_container(
     docker: Engine, base_image: BaseImage, tmp_path: Path, sent: signal.Signals
 ) -> None:
     tmp_path.chmod(0o777)
@@ -227,7 +233,7 @@ def test_a_second_signal_skips_the_wait_and_leaves_no_container_either(
     assert left(docker) == []
 
 
-def test_a_container_that_outlived_its_xsft_is_not_joined_by_another(
+def test_a_container_that_outlived_its_xsft_blocks_a_second_one(
     docker: Engine, base_image: BaseImage, tmp_path: Path
 ) -> None:
     command = ContainerCommand(

@@ -55,7 +55,7 @@ def paths(step: BuildStep) -> list[str]:
     return sorted(f.path.removeprefix("maxtext/") for f in step.files)
 
 
-def test_what_is_installed_is_left_out_and_listed_and_asked_for_once(step: BuildStep, docker: Path) -> None:
+def test_installed_files_are_left_out_and_listed_and_queried_once(step: BuildStep, docker: Path) -> None:
     for _ in range(2):
         sent = thin(step, docker)
         assert paths(sent) == sorted(
@@ -80,19 +80,19 @@ def test_a_torn_file_of_the_cache_is_rewritten(step: BuildStep, docker: Path) ->
     assert (docker.parent / "log").read_text() == "run\nrun\n"
 
 
-def test_an_image_that_cannot_tell_is_sent_everything(step: BuildStep, docker: Path) -> None:
+def test_thin_sends_all_files_if_the_image_cannot_be_read(step: BuildStep, docker: Path) -> None:
     docker.write_text("#!/bin/sh\nexit 1\n")
     assert thin(step, docker) == step
     docker.unlink()
     assert thin(step, docker) == step
 
 
-def test_an_image_that_lays_its_trees_otherwise_is_sent_everything(step: BuildStep, docker: Path) -> None:
+def test_thin_sends_all_files_if_the_dockerfile_is_unknown(step: BuildStep, docker: Path) -> None:
     Path(step.files[0].source).write_text("copies all")
     assert thin(step, docker) == step
     assert not (docker.parent / "log").exists()
 
 
-def test_without_a_fork_there_is_no_prompt(docker: Path) -> None:
+def test_thin_does_not_start_docker_without_a_fork(docker: Path) -> None:
     assert thin(recipe().code, docker) == recipe().code
     assert not (docker.parent / "log").exists()

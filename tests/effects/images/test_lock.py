@@ -1,4 +1,4 @@
-"""The lock on a disk: whole or as it was, and read for a workload."""
+"""The lock of an image on disk: written atomically, and read for a workload."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def locked(images: Path, **changes: object) -> Locked:
     return replace(held, **changes)  # type: ignore[arg-type]
 
 
-def test_it_is_written_once_and_read_back(images: Path) -> None:
+def test_keep_lock_writes_an_image_once_and_it_is_read_back(images: Path) -> None:
     made = locked(images)
     assert keep_lock(images, made) is True
     assert keep_lock(images, replace(made, pushed_at="later")) is False
@@ -61,7 +61,7 @@ def test_it_is_written_once_and_read_back(images: Path) -> None:
     assert sorted(path.name for path in images.iterdir()) == ["mine", "mine.lock.json"]
 
 
-def test_the_base_is_pinned_beside_what_was_pushed_and_written_once(images: Path) -> None:
+def test_keep_base_pins_the_base_once_and_beside_the_pushed_images(images: Path) -> None:
     base = Base(ref="python:3.12-slim", digest=DIGEST)
     assert pinned_base(images, "mine") is None
     assert keep_base(images, "mine", base) is True
@@ -83,14 +83,14 @@ def test_a_lock_of_a_later_version_pins_no_base(images: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema": "xsft.image-lock/2", "images": {}}'])
-def test_what_cannot_be_kept_is_not_overwritten(images: Path, text: str) -> None:
+def test_keep_lock_does_not_overwrite_an_unreadable_lock(images: Path, text: str) -> None:
     lock_file(images, "mine").write_text(text)
     with pytest.raises(Refused, match="is pushed"):
         keep_lock(images, locked(images))
     assert lock_file(images, "mine").read_text() == text
 
 
-def test_a_lock_that_is_none_is_reported(images: Path) -> None:
+def test_a_broken_lock_is_reported(images: Path) -> None:
     lock_file(images, "mine").write_text("{")
     with pytest.raises(UsageError, match="cannot be read"):
         locked_images(images, "mine")
@@ -99,7 +99,7 @@ def test_a_lock_that_is_none_is_reported(images: Path) -> None:
     assert facts.ref is None
 
 
-def test_the_facts_are_those_of_the_places_registry(images: Path) -> None:
+def test_image_facts_are_those_of_the_places_registry(images: Path) -> None:
     keep_lock(images, locked(images))
     here = image_facts("mine", start=images.parent, registry="us-docker.pkg.dev/p/r")
     assert (here.ref, here.maxtext, here.stale) == (f"{REPOSITORY}@{DIGEST}", "0.2.5", False)
@@ -110,12 +110,12 @@ def test_the_facts_are_those_of_the_places_registry(images: Path) -> None:
     assert image_facts("mine", start=images.parent, registry=None).ref is None
 
 
-def test_an_image_that_is_not_there(images: Path) -> None:
+def test_image_facts_of_an_unknown_image_list_the_known_images(images: Path) -> None:
     facts = image_facts("min", start=images, registry=None)
     assert (facts.there, facts.others) == (False, ("mine",))
 
 
-def test_a_change_makes_it_stale_and_taking_it_back_does_not(images: Path) -> None:
+def test_is_stale_follows_the_content_of_the_sources(images: Path) -> None:
     made = locked(images)
     hooks = images.parent / "extra" / "hooks.py"
     assert is_stale(images, made) is False
@@ -126,13 +126,13 @@ def test_a_change_makes_it_stale_and_taking_it_back_does_not(images: Path) -> No
 
 
 @pytest.mark.parametrize("folder", ["/etc", "../outside", "extra/../../outside"])
-def test_a_lock_does_not_lead_out_of_the_project(images: Path, folder: str) -> None:
+def test_is_stale_reads_no_folder_outside_the_project(images: Path, folder: str) -> None:
     (images.parent.parent / "outside").mkdir()
     for options in (replace(OPTIONS, code=(folder,)), replace(OPTIONS, maxtext_source=folder)):
         assert is_stale(images, locked(images, options=options)) is None
 
 
-def test_an_unknown_answer_is_neither_yes_nor_no(images: Path) -> None:
+def test_is_stale_is_none_if_the_sources_cannot_be_compared(images: Path) -> None:
     for options in (
         None,
         replace(OPTIONS, maxtext_source="git+https://example.com/m@1"),
@@ -142,7 +142,7 @@ def test_an_unknown_answer_is_neither_yes_nor_no(images: Path) -> None:
     assert is_stale(images, locked(images, image="elsewhere")) is None
 
 
-def test_a_second_writer_waits_for_the_first_and_takes_nothing_of_it_away(images: Path) -> None:
+def test_a_second_writer_of_the_lock_waits_and_keeps_the_first_entry(images: Path) -> None:
     elsewhere = locked(images, repository="europe-docker.pkg.dev/p/r/mine")
     second = threading.Thread(target=keep_lock, args=(images, elsewhere), daemon=True)
     with exclusive(_guard(lock_file(images, "mine")), waiting=lambda: None):

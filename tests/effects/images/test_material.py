@@ -1,4 +1,4 @@
-"""From options and files to a recipe, or to every problem of one kind."""
+"""The plan of an image from options and files, or all problems of one kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def gathering(project: Path, **changes: Any) -> Gathering:
     return Gathering(images=project / "images", env=own_environment(), cache=project / "cache", **settings)
 
 
-def test_the_recipe_and_what_the_lock_keeps(project: Path) -> None:
+def test_plan_image_returns_the_recipe_and_the_options_for_the_lock(project: Path) -> None:
     git(project, "init", "-q")
     git(project, "add", ".")
     git(project, "commit", "-q", "-m", "first")
@@ -46,7 +46,7 @@ def test_the_recipe_and_what_the_lock_keeps(project: Path) -> None:
     assert planned.kept == replace(OPTIONS, registry=None)
 
 
-def test_a_folder_outside_the_project_is_in_no_lock(project: Path, tmp_path: Path) -> None:
+def test_a_source_outside_the_project_is_not_kept_in_the_lock(project: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x.py").write_text("1")
@@ -57,14 +57,14 @@ def test_a_folder_outside_the_project_is_in_no_lock(project: Path, tmp_path: Pat
     assert "code/x.py" in {f.path for f in planned.recipe.code.files}
 
 
-def test_problems_of_the_options_come_before_anything_is_read(project: Path) -> None:
+def test_problems_of_the_options_are_reported_before_files_are_read(project: Path) -> None:
     wrong = replace(OPTIONS, maxtext="9", registry="a b", code=("nowhere",))
     with pytest.raises(SpecError) as told:
         plan_image(wrong, gathering(project))
     assert [p.id for p in told.value.problems] == ["image-maxtext", "image-reference"]
 
 
-def test_problems_of_the_files_come_before_anybody_is_asked(project: Path) -> None:
+def test_problems_of_the_files_are_reported_before_the_base_is_requested(project: Path) -> None:
     (project / "extra" / ".env").write_text("x")
     (project / "extra" / "broken").symlink_to("nowhere")
 
@@ -82,7 +82,7 @@ def test_an_option_that_no_dockerfile_takes_is_reported(project: Path) -> None:
     assert "VLLM_REQUIREMENT" in told.value.problems[0].message
 
 
-def test_an_image_that_does_not_exist_is_reported_with_those_that_are(project: Path) -> None:
+def test_find_images_lists_the_known_images_for_an_unknown_name(project: Path) -> None:
     assert find_images(project / "extra", "mine") == project / "images"
     with pytest.raises(UsageError, match="Known: mine"):
         find_images(project, "other")
@@ -96,7 +96,7 @@ def test_a_folder_without_a_dockerfile_is_reported(project: Path) -> None:
         assert told.value.problem_id == "image-dockerfile"
 
 
-def test_a_path_instead_of_a_name_is_reported_with_the_name(project: Path) -> None:
+def test_find_images_suggests_the_name_if_a_path_is_given(project: Path) -> None:
     for name in ("images/mine", "./images/mine/", str(project / "images" / "mine")):
         with pytest.raises(UsageError) as told:
             find_images(project, name)

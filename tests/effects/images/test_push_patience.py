@@ -26,13 +26,13 @@ def ended(*lines: Line) -> str:
     return _followed((*lines, done), lambda _event: None, _Pauses(clock=lambda: next(times)))[0]
 
 
-def test_pauses_without_a_byte_in_between_end_a_push() -> None:
+def test_pauses_without_upload_progress_end_a_push() -> None:
     assert ended(moving("a", FURTHER), *pausing("a", 5), moving("a", FURTHER), *pausing("a", 10)) == ""
     assert ended(moving("a", FURTHER), *pausing("a", 20), moving("a", FURTHER), *pausing("a", 20)) != ""
     assert ended(*pausing("a", int(PATIENCE_S) + 2)) != ""
 
 
-def test_the_time_of_an_upload_is_no_pause() -> None:
+def test_upload_time_does_not_count_as_a_pause() -> None:
     hours = [moving("a", n * FURTHER) for n in range(1, 50)]
     assert ended(*hours, *pausing("a", 5), *hours, *pausing("a", 10), *hours, *pausing("a", 15), *hours) == ""
 

@@ -1,4 +1,4 @@
-"""Requests to a registry, with their headers and number; its answers are believed only if their digest is right."""
+"""Requests to a registry, with their headers and number; content is used only if its digest matches."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def with_image(served: Served) -> str:
     return f"{served.address}/team/image"
 
 
-def test_what_an_image_is(served: Served, registries: Registries) -> None:
+def test_manifest_and_image_return_digest_size_and_labels(served: Served, registries: Registries) -> None:
     image = with_image(served)
     manifest = registries.manifest(f"{image}:v1")
     assert manifest is not None
@@ -121,14 +121,14 @@ def test_what_an_image_is(served: Served, registries: Registries) -> None:
     assert registries.image(f"{image}:v1").labels == {"a": "1"}
 
 
-def test_what_is_not_there_is_no_error(served: Served, registries: Registries) -> None:
+def test_a_missing_image_is_none_without_an_error(served: Served, registries: Registries) -> None:
     image = f"{served.address}/team/none"
     assert registries.manifest_digest(f"{image}:v1") is None
     assert registries.image(f"{image}:v1") is None
     assert registries.tags(image) == ()
 
 
-def test_of_an_index_the_image_for_tpu_hosts(served: Served, registries: Registries) -> None:
+def test_image_selects_linux_amd64_from_an_index(served: Served, registries: Registries) -> None:
     image = with_image(served)
     platforms = [("linux", "arm64", "sha256:" + "1" * 64), ("linux", "amd64", digest(MANIFEST))]
     manifests = [{"digest": d, "platform": {"os": o, "architecture": a}} for o, a, d in platforms]
@@ -153,14 +153,14 @@ def test_of_an_index_the_image_for_tpu_hosts(served: Served, registries: Registr
         b"\xff",
     ],
 )
-def test_what_no_registry_sends_is_not_believed(served: Served, registries: Registries, body: bytes) -> None:
+def test_a_malformed_manifest_is_registry_contradicts(served: Served, registries: Registries, body: bytes) -> None:
     served.answers["/v2/team/image/manifests/odd"] = lambda _: Answer(body=body)
     with pytest.raises(Unknown) as unknown:
         registries.image(f"{served.address}/team/image:odd")
     assert unknown.value.problem_id == "registry-contradicts"
 
 
-def test_what_is_stored_under_a_name_need_not_be_an_image(served: Served, registries: Registries) -> None:
+def test_a_manifest_that_is_not_an_image_has_no_labels(served: Served, registries: Registries) -> None:
     body = b'{"mediaType": "x", "layers": null}'
     served.answers["/v2/team/image/manifests/chart"] = lambda _: Answer(body=body)
     found = registries.image(f"{served.address}/team/image:chart")
@@ -168,7 +168,7 @@ def test_what_is_stored_under_a_name_need_not_be_an_image(served: Served, regist
     assert (found.digest, found.labels) == (digest(body), {})
 
 
-def test_bytes_of_another_digest_are_not_believed(served: Served, registries: Registries) -> None:
+def test_content_that_does_not_match_its_digest_is_refused(served: Served, registries: Registries) -> None:
     image, other = with_image(served), "sha256:" + "0" * 64
     served.answers[f"/v2/team/image/manifests/{other}"] = lambda _: Answer(body=MANIFEST)
     served.answers["/v2/team/image/manifests/lie"] = lambda _: Answer(
@@ -188,7 +188,7 @@ def test_bytes_of_another_digest_are_not_believed(served: Served, registries: Re
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_an_answer_that_is_too_large_is_reported_as_such(served: Served, registries: Registries, more: int) -> None:
+def test_a_response_over_8_mib_is_reported_as_too_large(served: Served, registries: Registries, more: int) -> None:
     """Spaces behind it leave it the JSON that it was."""
     body = MANIFEST.ljust(MAX_BYTES + more)
     served.answers["/v2/team/image/manifests/v1"] = lambda _: Answer(body=body)
@@ -204,7 +204,7 @@ def test_an_answer_that_is_too_large_is_reported_as_such(served: Served, registr
         registries.tags(image)
 
 
-def test_tags_over_several_pages_of_the_same_registry(served: Served, registries: Registries) -> None:
+def test_tags_follows_pages_on_the_same_registry_only(served: Served, registries: Registries) -> None:
     pages = iter(
         [
             Answer(body=b'{"tags": ["b", "a"]}', headers={"Link": '</v2/team/image/tags/list?last=b>; rel="next"'}),
@@ -217,9 +217,7 @@ def test_tags_over_several_pages_of_the_same_registry(served: Served, registries
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
-def test_a_busy_registry_is_asked_again(
-    served: Served, registries: Registries, waits: list[float], status: int
-) -> None:
+def test_a_busy_registry_is_retried(served: Served, registries: Registries, waits: list[float], status: int) -> None:
     image = with_image(served)
     answers = iter([Answer(status), Answer(status, headers={"Retry-After": "3"}), Answer(body=MANIFEST)])
     served.answers["/v2/team/image/manifests/v1"] = lambda _: next(answers)
@@ -228,7 +226,9 @@ def test_a_busy_registry_is_asked_again(
 
 
 @pytest.mark.parametrize(("status", "id"), [(429, "registry-rate-limited"), (500, "registry-unreachable")])
-def test_not_for_ever(served: Served, registries: Registries, waits: list[float], status: int, id: str) -> None:
+def test_a_registry_that_stays_busy_is_reported_after_five_retries(
+    served: Served, registries: Registries, waits: list[float], status: int, id: str
+) -> None:
     body = json.dumps({"errors": [{"message": "slow down"}]}).encode()
     served.answers["/v2/team/image/manifests/v1"] = lambda _: Answer(status, body=body)
     with pytest.raises(Unreachable, match="slow down") as failed:
@@ -237,14 +237,16 @@ def test_not_for_ever(served: Served, registries: Registries, waits: list[float]
     assert waits == [0.5, 1.0, 2.0, 4.0, 8.0]
 
 
-def test_not_longer_than_the_budget(served: Served, registries: Registries, waits: list[float]) -> None:
+def test_a_retry_after_over_the_budget_is_not_waited_for(
+    served: Served, registries: Registries, waits: list[float]
+) -> None:
     served.answers["/v2/team/image/manifests/v1"] = lambda _: Answer(429, headers={"Retry-After": "600"})
     with pytest.raises(Unreachable):
         registries.manifest_digest(f"{served.address}/team/image:v1")
     assert waits == []
 
 
-def test_no_answer_is_reported_soon(registries: Registries, waits: list[float]) -> None:
+def test_a_refused_connection_is_retried_twice(registries: Registries, waits: list[float]) -> None:
     with pytest.raises(Unreachable) as failed:
         registries.manifest_digest("127.0.0.1:1/team/image:v1")
     assert (failed.value.problem_id, waits) == ("registry-unreachable", [0.5, 1.0])
@@ -256,7 +258,9 @@ def logged_in(folder: Path, host: str, secret: str) -> None:
     (folder / ".docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
 
 
-def test_basic_where_the_registry_asks_for_it(served: Served, registries: Registries, tmp_path: Path) -> None:
+def test_basic_authentication_is_used_if_the_registry_requests_it(
+    served: Served, registries: Registries, tmp_path: Path
+) -> None:
     secret, image = secrets.token_hex(), with_image(served)
     right = "Basic " + base64.b64encode(f"me:{secret}".encode()).decode()
     asks = Answer(401, headers={"WWW-Authenticate": 'Basic realm="r"'})
@@ -271,7 +275,7 @@ def test_basic_where_the_registry_asks_for_it(served: Served, registries: Regist
 
 
 @pytest.mark.parametrize("more", [',service="s"', ", service=s, error"])
-def test_a_token_where_the_registry_asks_for_one(
+def test_a_bearer_token_is_fetched_if_the_registry_requests_one(
     served: Served, registries: Registries, tmp_path: Path, more: str
 ) -> None:
     token, image = secrets.token_hex(), with_image(served)
@@ -314,7 +318,7 @@ def test_an_identity_token_is_sent_to_the_token_service_only(
     assert identity not in str(served.asked)
 
 
-def test_an_identity_token_is_no_password(served: Served, registries: Registries, tmp_path: Path) -> None:
+def test_an_identity_token_is_not_sent_as_a_password(served: Served, registries: Registries, tmp_path: Path) -> None:
     (tmp_path / ".docker").mkdir()
     auths = {served.address: {"identitytoken": secrets.token_hex()}}
     (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": auths}))
@@ -340,14 +344,14 @@ def test_a_token_service_of_another_host_receives_no_credentials(
     assert len(served.asked) == 1
 
 
-def test_a_right_that_is_missing(served: Served, registries: Registries) -> None:
+def test_status_403_is_registry_forbidden(served: Served, registries: Registries) -> None:
     served.answers["/v2/team/image/tags/list"] = lambda _: Answer(403)
     with pytest.raises(Unreachable) as refused:
         registries.tags(f"{served.address}/team/image")
     assert refused.value.problem_id == "registry-forbidden"
 
 
-def test_an_answer_from_another_host_is_not_trusted(served: Served, registries: Registries) -> None:
+def test_a_redirect_to_another_host_is_not_followed_for_a_manifest(served: Served, registries: Registries) -> None:
     image = with_image(served)
     there = {"Location": f"http://{served.address}/v2/team/image/manifests/v1"}
     served.answers["/v2/team/image/manifests/moved"] = lambda _: Answer(307, headers=there)
@@ -363,7 +367,7 @@ UPLOADS = "/v2/team/image/blobs/uploads/"
 
 
 @pytest.mark.parametrize("location", ["/v2/team/image/blobs/uploads/7?s=1", "/uploads/7", "http://{}/artifacts/7"])
-def test_an_upload_that_may_begin_is_cancelled_in_one_try(
+def test_try_push_cancels_the_upload_once_without_retries(
     served: Served, registries: Registries, waits: list[float], location: str
 ) -> None:
     at = location.format(served.address)
@@ -375,7 +379,7 @@ def test_an_upload_that_may_begin_is_cancelled_in_one_try(
     assert served.deleted == [at.removeprefix(f"http://{served.address}")]
 
 
-def test_an_upload_at_another_host_is_left_alone(served: Served, registries: Registries) -> None:
+def test_try_push_does_not_cancel_an_upload_at_another_host(served: Served, registries: Registries) -> None:
     served.answers[UPLOADS] = lambda _: Answer(202, headers={"Location": f"http://{served.address}.invalid/7"})
     registries.try_push(f"{served.address}/team/image")
     assert served.deleted == []
@@ -395,7 +399,7 @@ def test_an_upload_at_another_host_is_left_alone(served: Served, registries: Reg
         (Answer(500), True, "registry-unreachable"),
     ],
 )  # fmt: skip
-def test_what_a_push_would_be_refused_for(
+def test_try_push_reports_why_a_push_would_be_refused(
     served: Served, registries: Registries, tmp_path: Path, answer: Answer, logs_in: bool, id: str
 ) -> None:
     if logs_in:
@@ -406,7 +410,7 @@ def test_what_a_push_would_be_refused_for(
     assert refused.value.problem_id == id
 
 
-def test_the_right_to_push_is_requested(served: Served, registries: Registries, tmp_path: Path) -> None:
+def test_try_push_requests_a_token_for_pull_and_push(served: Served, registries: Registries, tmp_path: Path) -> None:
     logged_in(tmp_path, served.address, secrets.token_hex())
     challenge = f'Bearer realm="http://{served.address}/token"'
     served.answers[UPLOADS] = lambda _: Answer(401, headers={"WWW-Authenticate": challenge})
@@ -416,13 +420,13 @@ def test_the_right_to_push_is_requested(served: Served, registries: Registries, 
 
 
 @pytest.mark.engine
-def test_a_real_registry_lets_an_upload_begin_and_forgets_it(bad_proxy: BadProxy, tmp_path: Path) -> None:
+def test_try_push_starts_and_cancels_an_upload_at_a_real_registry(bad_proxy: BadProxy, tmp_path: Path) -> None:
     Registries(env={"HOME": str(tmp_path)}).try_push(f"{bad_proxy.address}/team/image")
     until(lambda: all(seen.code for seen in bad_proxy.seen), what="the proxy to note its last answer")
     assert [(seen.line.split()[0], seen.code) for seen in bad_proxy.seen] == [("POST", 202), ("DELETE", 204)]
 
 
-def test_how_long_a_busy_registry_wants_to_be_left_alone(served: Served, registries: Registries) -> None:
+def test_pause_asked_returns_retry_after_of_a_busy_registry(served: Served, registries: Registries) -> None:
     answers = iter([Answer(429, headers={"Retry-After": "9"}), Answer(429), Answer(200, headers={"Retry-After": "9"})])
     served.answers["/v2/"] = lambda _: next(answers)
     assert [registries.pause_asked(served.address) for _ in range(3)] == [9.0, None, None]
@@ -430,7 +434,9 @@ def test_how_long_a_busy_registry_wants_to_be_left_alone(served: Served, registr
 
 
 @pytest.mark.engine
-def test_a_real_registry(engine: RunningEngine, registry: Registry, tmp_path: Path) -> None:
+def test_a_real_registry_returns_tags_digests_and_labels(
+    engine: RunningEngine, registry: Registry, tmp_path: Path
+) -> None:
     docker = docker_client.connect_engine(engine.env)
     made = step(tmp_path, {"data": registry.repository}, labels={"dev.xsft.kind": "code"})
     build(made, engine=docker, client=find_client(engine.env), names=("xsft-test/read:1",))

@@ -1,4 +1,4 @@
-"""One question to a registry: its options, its pauses, and what of an answer is kept."""
+"""One request to a registry: its options, its retries and its response."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Session:
             yield self.content[at : at + (1 << 20)]
 
 
-def test_what_a_question_carries() -> None:
+def test_a_request_carries_its_method_headers_and_timeout() -> None:
     session = Session()
     send(session, "POST", "https://r/v2/", headers={"Accept": "x"})
     options = {"timeout": 10.0, "stream": True, "allow_redirects": False, "headers": {"Accept": "x"}}
@@ -49,7 +49,7 @@ def test_what_a_question_carries() -> None:
     assert session.asked[-1][2] == {"timeout": 10.0, "stream": True, "allow_redirects": True}
 
 
-def test_what_of_an_answer_is_kept() -> None:
+def test_a_response_keeps_status_headers_content_and_next_page() -> None:
     session = Session(b"abc", {"next": {"url": "/v2/more"}})
     kept = RegistryAnswer(status=206, headers={"A": "b"}, content=b"abc", url="https://elsewhere/", next="/v2/more")
     assert send(session, "GET", "https://r/") == kept
@@ -57,7 +57,7 @@ def test_what_of_an_answer_is_kept() -> None:
     assert send(Session(), "GET", "https://r/").next is None
 
 
-def test_of_a_large_answer_as_much_is_read_as_shows_that() -> None:
+def test_a_large_response_is_read_up_to_the_limit() -> None:
     most, over = Session(b" " * MAX_BYTES), Session(b" " * (3 * MAX_BYTES))
     assert len(send(most, "GET", "https://r/").content) == MAX_BYTES
     assert len(send(over, "GET", "https://r/").content) == MAX_BYTES + (1 << 20)
@@ -76,12 +76,12 @@ def test_of_a_large_answer_as_much_is_read_as_shows_that() -> None:
         (b'{"errors": [{"code": "A", "message": "no push"}, {"message": "ask"}]}', "HTTP 403 no push; ask"),
     ],
 )
-def test_the_registrys_own_words(content: bytes, said: str) -> None:
+def test_the_error_message_of_a_registry_is_extracted(content: bytes, said: str) -> None:
     assert replace(GOOD, status=403, content=content).said == said
 
 
 @pytest.mark.parametrize(("said", "seconds"), [("3", 3.0), ("", None), ("soon", None), ("-1", None)])
-def test_how_long_a_registry_asks_to_wait(said: str, seconds: float | None) -> None:
+def test_retry_after_is_read_as_seconds_or_none(said: str, seconds: float | None) -> None:
     assert replace(GOOD, headers={"Retry-After": said}).retry_after_s == seconds
     assert GOOD.retry_after_s is None
 
@@ -109,25 +109,25 @@ def asked(
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_a_busy_registry_is_asked_six_times_in_growing_pauses(status: int) -> None:
+def test_a_busy_registry_gets_six_requests_with_growing_pauses(status: int) -> None:
     busy = replace(GOOD, status=status, content=json.dumps(status).encode())
     assert asked([busy]) == (busy, [*PAUSES_S])
     assert asked([busy, busy, GOOD]) == (GOOD, [0.5, 1.0])
 
 
 @pytest.mark.parametrize("status", [200, 401, 403, 404, 405, 501, 505])
-def test_any_other_answer_is_taken_at_once(status: int) -> None:
+def test_other_statuses_are_returned_without_a_retry(status: int) -> None:
     answer = replace(GOOD, status=status)
     assert asked([answer]) == (answer, [])
 
 
-def test_where_nothing_answers_two_more_tries_are_made() -> None:
+def test_a_refused_connection_is_retried_twice() -> None:
     failed = NoConnection("refused")
     assert asked([failed]) == (failed, [0.5, 1.0])
     assert asked([failed, failed, GOOD]) == (GOOD, [0.5, 1.0])
 
 
-def test_a_registry_may_ask_for_a_longer_pause_and_not_for_a_shorter() -> None:
+def test_retry_after_lengthens_a_pause_and_never_shortens_it() -> None:
     busy: Callable[[str], RegistryAnswer] = lambda after: replace(GOOD, status=429, headers={"Retry-After": after})  # noqa: E731
     assert asked([busy("7"), busy("0"), GOOD]) == (GOOD, [7.0, 1.0])
 
@@ -135,6 +135,6 @@ def test_a_registry_may_ask_for_a_longer_pause_and_not_for_a_shorter() -> None:
 @pytest.mark.parametrize(
     ("budget_s", "pauses"), [(0.0, []), (0.4, []), (0.5, [0.5]), (1.4, [0.5]), (1.5, [0.5, 1.0]), (3.4, [0.5, 1.0])]
 )
-def test_no_pause_goes_beyond_the_budget(budget_s: float, pauses: list[float]) -> None:
+def test_pauses_stay_within_the_budget(budget_s: float, pauses: list[float]) -> None:
     busy = replace(GOOD, status=503)
     assert asked([busy], budget_s=budget_s) == (busy, pauses)

@@ -25,7 +25,7 @@ def places(project: Path, **registries: str | None) -> Path:
     return project
 
 
-def test_the_places_own_or_the_only_one(project: Path) -> None:
+def test_registry_of_is_the_places_own_or_the_only_one(project: Path) -> None:
     places(project, main="a.dev/p", spare="a.dev/p", bare=None)
     assert registry_of("main", start=project) == "a.dev/p"
     assert registry_of(None, start=project) == "a.dev/p"
@@ -34,11 +34,11 @@ def test_the_places_own_or_the_only_one(project: Path) -> None:
     assert registry_of("other", start=project) == "b.dev/p"
 
 
-def test_without_places_there_is_none(project: Path) -> None:
+def test_registry_of_is_none_without_places(project: Path) -> None:
     assert registry_of(None, start=project) is None
 
 
 @pytest.mark.parametrize(("name", "says"), [("mian", "Known: bare, main"), ("bare", "has no registry")])
-def test_a_place_that_does_not_help_is_reported(project: Path, name: str, says: str) -> None:
+def test_an_unknown_place_or_one_without_a_registry_is_reported(project: Path, name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         registry_of(name, start=places(project, main="a.dev/p", bare=None))

@@ -78,7 +78,7 @@ def test_only_contents_without_a_secret_are_remembered(tmp_path: Path, memory: P
         scan(files, memory=memory)
 
 
-def test_a_changed_content_is_scanned(tmp_path: Path, memory: Path) -> None:
+def test_a_changed_file_is_scanned_again(tmp_path: Path, memory: Path) -> None:
     assert secrets_in(context(tmp_path / "a", a="x = 1"), memory) == {}
     assert list(secrets_in(context(tmp_path / "a", a=TOKEN), memory)) == ["a"]
     assert list(secrets_in(context(tmp_path / "a", a=TOKEN, b="x = 1"), memory)) == ["a"]
@@ -91,7 +91,7 @@ def test_a_content_that_replaces_a_secret_during_the_scan_does_not_clear_it(tmp_
     assert list(secrets_in(context(tmp_path / "a", a=TOKEN), memory)) == ["a"]
 
 
-def test_under_other_rules_all_is_scanned_again(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_rules_scan_every_file_again(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = context(tmp_path / "a", a="x = 1")
     scan(files, memory=memory)
     (tmp_path / "a" / "a").unlink()
@@ -101,13 +101,13 @@ def test_under_other_rules_all_is_scanned_again(tmp_path: Path, memory: Path, mo
         scan(files, memory=memory)
 
 
-def test_the_rules_are_files_that_exist() -> None:
+def test_the_files_with_the_rules_exist() -> None:
     assert {file.name for file in RULES} == {"context.py", "secrets.py", "shapes.py", "secret_rules.toml"}
     assert all(file.is_file() for file in RULES)
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]", '{"rules": 1, "sha256": []}'])
-def test_a_damaged_memory_is_made_anew(tmp_path: Path, memory: Path, damaged: str) -> None:
+def test_a_damaged_memory_is_rewritten(tmp_path: Path, memory: Path, damaged: str) -> None:
     files = context(tmp_path / "a", a="x = 1")
     scan(files, memory=memory)
     whole = memory.read_bytes()
@@ -116,11 +116,11 @@ def test_a_damaged_memory_is_made_anew(tmp_path: Path, memory: Path, damaged: st
     assert memory.read_bytes() == whole
 
 
-def test_a_memory_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+def test_secrets_are_found_when_the_memory_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert list(secrets_in(context(tmp_path / "a", a=TOKEN, b="1"), tmp_path / "file" / "below" / "code.json")) == ["a"]
 
 
-def test_files_too_large_are_data(tmp_path: Path, memory: Path) -> None:
+def test_files_over_the_size_limit_are_not_scanned(tmp_path: Path, memory: Path) -> None:
     assert list(secrets_in(context(tmp_path / "a", a=TOKEN.ljust(SCANNED)), memory)) == ["a"]
     assert secrets_in(context(tmp_path / "a", a=TOKEN.ljust(SCANNED + 1)), memory) == {}

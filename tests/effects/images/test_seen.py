@@ -1,4 +1,4 @@
-"""Is an image there, and which MaxText does its label name: asked of a small registry, and never a reason to fail."""
+"""Whether an image exists, and its packages: read from a small registry; a failure is never an error."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def registry(labels: dict[str, str] | None, *, status: int = 200) -> Iterator[st
     ("status", "found"),
     [(200, "there"), (404, "missing"), *((code, "unread") for code in (401, 403, 500, 301, 307))],
 )
-def test_the_registrys_word(status: int, found: str) -> None:
+def test_look_at_image_maps_the_registrys_status(status: int, found: str) -> None:
     with registry({}, status=status) as host:
         look = look_at_image(f"{host}/team/image:v1", env=NOWHERE)
     assert look.status == found
@@ -78,7 +78,7 @@ def test_the_registrys_word(status: int, found: str) -> None:
 
 
 @pytest.mark.parametrize("ref", ["python:3.12", "library/python:3.12", "no name", ""])
-def test_a_name_that_the_node_resolves_has_no_login(ref: str) -> None:
+def test_a_name_without_a_registry_is_unread(ref: str) -> None:
     assert look_at_image(ref, env=NOWHERE).status == "unread"
 
 
@@ -95,14 +95,14 @@ def test_platform_labels_and_packages_are_read() -> None:
 
 
 @pytest.mark.parametrize("ref", ["us-docker.pkg.dev/p/r/i:1", "gcr.io/p/i:1"])
-def test_googles_registries_are_not_asked_without_a_login(ref: str) -> None:
+def test_google_registries_get_no_request_without_a_login(ref: str) -> None:
     env = {**NOWHERE, "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"}
     look = look_at_image(ref, env=env)
     assert (look.status, look.asked_with) == ("unread", "no login")
 
 
 @pytest.mark.engine
-def test_a_netrc_neither_blinds_the_look_nor_is_it_sent(
+def test_look_at_image_ignores_netrc(
     engine: Engine, bad_proxy: BadProxy, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real registry that wants the user's Docker login; ~/.netrc has another one for every host."""
@@ -130,7 +130,7 @@ def test_a_netrc_neither_blinds_the_look_nor_is_it_sent(
 
 @pytest.mark.engine
 @pytest.mark.parametrize(("labels", "jax"), [({}, "0.11.0"), ({"dev.xsft.packages": "jax==0.10.2"}, "0.10.2")])
-def test_an_sbom_that_buildkit_attached_tells_the_packages_where_no_label_does(
+def test_look_at_image_reads_packages_from_a_buildkit_sbom(
     registry: Registry, labels: dict[str, str], jax: str
 ) -> None:
     """The documents are those of moby/buildkit docs/attestations/attestation-storage.md, with syft's purls."""

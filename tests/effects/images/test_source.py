@@ -27,7 +27,7 @@ def found(text: str, tmp_path: Path, said: list[str] | None = None) -> SourceTre
     return source_of(text, project=tmp_path, env=own_environment(), cache=tmp_path / "cache", progress=progress)
 
 
-def test_the_package_index_has_no_folder(tmp_path: Path) -> None:
+def test_the_package_index_has_no_source_folder(tmp_path: Path) -> None:
     assert found("pypi", tmp_path) is None
 
 
@@ -39,7 +39,7 @@ def test_a_folder_is_described_by_its_commit_and_changes(fork: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("ref", ["main", "v1", "COMMIT"])
-def test_a_commit_is_fetched_and_a_full_one_not_again(fork: Path, tmp_path: Path, ref: str) -> None:
+def test_a_git_source_is_fetched_and_a_full_commit_only_once(fork: Path, tmp_path: Path, ref: str) -> None:
     head = git(fork, "rev-parse", "HEAD")
     text = f"git+file://{fork}@{head if ref == 'COMMIT' else ref}"
     first = found(text, tmp_path)
@@ -51,7 +51,7 @@ def test_a_commit_is_fetched_and_a_full_one_not_again(fork: Path, tmp_path: Path
     assert bool(said) == (ref != "COMMIT")
 
 
-def test_a_branch_that_moved_is_seen(fork: Path, tmp_path: Path) -> None:
+def test_a_branch_that_moved_is_fetched_again(fork: Path, tmp_path: Path) -> None:
     text = f"git+file://{fork}@main"
     before = found(text, tmp_path)
     (fork / "a.py").write_text("2")
@@ -62,7 +62,7 @@ def test_a_branch_that_moved_is_seen(fork: Path, tmp_path: Path) -> None:
     assert ((before.folder / "a.py").read_text(), (after.folder / "a.py").read_text()) == ("1", "2")
 
 
-def test_what_cannot_be_fetched_is_reported(fork: Path, tmp_path: Path) -> None:
+def test_a_source_that_cannot_be_fetched_is_reported(fork: Path, tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"nowhere of file://.* could not be fetched"):
         found(f"git+file://{fork}@nowhere", tmp_path)
     assert found(f"git+file://{fork}@main", tmp_path) is not None

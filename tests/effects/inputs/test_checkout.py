@@ -15,7 +15,7 @@ def repository(tmp_path: Path) -> Path:
     return made_in(tmp_path)
 
 
-def test_no_checkout_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_commit_and_checkout_are_none_without_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert git_commit(tmp_path) is None
     assert checkout(tmp_path) is None
@@ -24,7 +24,7 @@ def test_no_checkout_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert git_commit(tmp_path / "nowhere") is None
 
 
-def test_dirty_is_a_changed_tracked_file(repository: Path) -> None:
+def test_checkout_is_dirty_only_if_a_tracked_file_changed(repository: Path) -> None:
     head = git(repository, "rev-parse", "HEAD")
     assert checkout(repository) == Checkout(commit=head, dirty=False)
     assert git_commit(repository) == head

@@ -1,4 +1,4 @@
-"""places.yaml: where it is looked for, and what is said when it is wrong."""
+"""Where places.yaml is searched, and how its problems are reported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def wrong(tmp_path: Path, text: str) -> tuple[Problem, ...]:
     return caught.value.problems
 
 
-def test_places_file_beside_the_workload_is_first(tmp_path: Path) -> None:
+def test_the_places_file_beside_the_workload_is_first(tmp_path: Path) -> None:
     beside = project(tmp_path / "outer") / "team" / "places.yaml"
     beside.parent.mkdir()
     beside.write_text("mine: {context: c}\n")
@@ -44,7 +44,7 @@ def test_places_file_beside_the_workload_is_first(tmp_path: Path) -> None:
     assert (list(places), file) == (["mine"], str(beside))
 
 
-def test_nearest_parent_folder_with_a_places_file(tmp_path: Path) -> None:
+def test_the_places_file_of_the_nearest_project_is_used(tmp_path: Path) -> None:
     outer = project(tmp_path / "outer", "other: {context: c}\n")
     inner = project(outer / "inner")
     (inner / "workloads" / "deep").mkdir(parents=True)
@@ -54,7 +54,7 @@ def test_nearest_parent_folder_with_a_places_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("xdg", ["", "relative/is/ignored", "{home}/.config"])
-def test_else_the_users_own(tmp_path: Path, xdg: str) -> None:
+def test_the_users_places_file_is_used_if_the_project_has_none(tmp_path: Path, xdg: str) -> None:
     home = tmp_path / "home"
     config = home / ".config" / "xsft"
     config.mkdir(parents=True)
@@ -63,11 +63,11 @@ def test_else_the_users_own(tmp_path: Path, xdg: str) -> None:
     assert load(root, home, XDG_CONFIG_HOME=xdg.format(home=home))[1] == str(config / "places.yaml")
 
 
-def test_no_file_is_no_places(tmp_path: Path) -> None:
+def test_places_are_empty_without_a_file(tmp_path: Path) -> None:
     assert load(project(tmp_path / "project", None), tmp_path) == ({}, None)
 
 
-def test_all_problems_with_their_places_and_lines(tmp_path: Path) -> None:
+def test_all_problems_are_reported_with_their_key_and_line(tmp_path: Path) -> None:
     problems = wrong(tmp_path, "main:\n  project: my-project\n  zoen: us-east5-b\nb:\n  queue: Bad_Queue\n")
     assert {p.where for p in problems} == {"main.zoen", "b.queue"}
     unknown = next(p for p in problems if p.where == "main.zoen")
@@ -75,7 +75,7 @@ def test_all_problems_with_their_places_and_lines(tmp_path: Path) -> None:
     assert "line 3" in unknown.message
 
 
-def test_what_is_no_mapping_of_places(tmp_path: Path) -> None:
+def test_a_file_that_is_no_mapping_of_places_is_reported(tmp_path: Path) -> None:
     assert wrong(tmp_path, "- main\n")[0].id == "yaml-not-mapping"
     assert wrong(tmp_path, "main: us-east5-b\n")[0].where == "main"
     assert wrong(tmp_path, MAIN + MAIN)[0].id == "yaml-duplicate-key"
@@ -92,7 +92,7 @@ def test_what_is_no_mapping_of_places(tmp_path: Path) -> None:
         (lambda file: file.write_bytes(MAIN.encode("utf-16")), "file-encoding", "UTF-16; a places.yaml must be UTF-8"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_not_absent(
+def test_an_unreadable_places_file_is_not_treated_as_missing(
     tmp_path: Path, make: Callable[[Path], object], id: str, words: str
 ) -> None:
     root = project(tmp_path / "project", None)

@@ -1,4 +1,4 @@
-"""A local run in an image: the same result, output and signals as without; of this machine only what it names."""
+"""A local run in an image: the same result, output and signals as without one; only named files are mounted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from xsft.steps import Plan
 needs_engine = pytest.mark.engine
 
 
-def test_what_the_command_names_is_mounted_and_nothing_else(tmp_path: Path) -> None:
+def test_mounts_are_exactly_the_files_that_the_command_names(tmp_path: Path) -> None:
     for name in ("data/a.json", "data/b.json", "tok/tokenizer.json", "here.json", "out/run/x", "unnamed"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -57,7 +57,7 @@ def test_what_the_command_names_is_mounted_and_nothing_else(tmp_path: Path) -> N
     )
 
 
-def test_files_in_a_writable_folder_are_not_mounted_twice(tmp_path: Path) -> None:
+def test_a_file_in_a_writable_folder_is_not_mounted_twice(tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     argv = (f"a={tmp_path}/run/checkpoints", f"b={tmp_path}/run")
     assert mounts(argv, {}, writable=(tmp_path / "run",), cwd=tmp_path) == (
@@ -66,7 +66,7 @@ def test_files_in_a_writable_folder_are_not_mounted_twice(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", ["/", "/usr", "/etc", "/proc", "/dev"])
-def test_the_images_own_place_is_never_taken(path: str) -> None:
+def test_system_folders_of_the_image_are_never_mounted_over(path: str) -> None:
     assert mounts((f"a={path}",), {}, writable=(), cwd=Path("/")) == ()
 
 
@@ -75,7 +75,7 @@ def test_a_workload_without_an_image_needs_no_engine(tmp_path: Path) -> None:
     assert container_for(local_plan(tmp_path), env=nowhere) is None
 
 
-def test_with_one_and_without_an_engine(tmp_path: Path) -> None:
+def test_a_workload_with_an_image_needs_an_engine(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing) as missing:
         container_for(local_plan(tmp_path, image__ref="i:1"), env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
     assert missing.value.problem_id in {"docker-not-running", "docker-missing"}
@@ -119,20 +119,20 @@ def asked_for(api: Api, folder: Path, **changes: Any) -> None:
         )
 
 
-def test_it_runs_as_the_user_in_the_users_folder_with_an_owner_label(tmp_path: Path) -> None:
+def test_a_container_runs_as_the_user_in_the_current_folder_with_an_owner_label(tmp_path: Path) -> None:
     asked_for(api := Api(), tmp_path)
     assert (api.made["user"], api.made["image"], api.made["working_dir"]) == ("1234:2345", "sha256:1", str(tmp_path))
     assert api.made["labels"][FOLDER_LABEL] == str(tmp_path)
 
 
-def test_what_reads_files_alone_has_no_network_and_what_names_a_hub_has_one(tmp_path: Path) -> None:
+def test_a_container_has_a_network_only_if_the_command_names_a_hub_repository(tmp_path: Path) -> None:
     asked_for(api := Api(), tmp_path)
     assert api.host["network_mode"] == "none"
     asked_for(api, tmp_path, model__tokenizer="org/name")
     assert api.host["network_mode"] == "default"
 
 
-def test_a_folder_in_which_a_container_still_writes_is_refused(tmp_path: Path) -> None:
+def test_a_run_folder_that_a_container_still_writes_to_is_refused(tmp_path: Path) -> None:
     engine = Engine(host="unix:///none", api=Api(), env={})
     container = LocalContainer(engine=engine, ref="i:1", image="sha256:1", user="", cwd=tmp_path)
     container.refuse_where_running(Path("/runs/other"))
@@ -141,7 +141,7 @@ def test_a_folder_in_which_a_container_still_writes_is_refused(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("rootless", "user"), [(False, "1234:2345"), (True, "0:0")])
-def test_what_it_writes_is_the_users(rootless: bool, user: str) -> None:
+def test_a_container_runs_as_root_only_in_a_rootless_engine(rootless: bool, user: str) -> None:
     engine = Engine(host="unix:///none", api=Api(rootless=rootless), env={})
     assert user_in(engine, uid=1234, gid=2345) == user
 
@@ -169,7 +169,7 @@ def ran(plan: Plan, docker: Engine, folder: Path) -> LocalResult:
 
 
 @needs_engine
-def test_the_result_is_the_same_as_without(docker: Engine, image: str, tmp_path: Path) -> None:
+def test_a_run_in_an_image_has_the_losses_of_a_run_without(docker: Engine, image: str, tmp_path: Path) -> None:
     (tmp_path / "fake").mkdir()
     without = run_local(
         local_plan(tmp_path / "plain", train__steps=6, train__checkpoint_period=2),
@@ -187,7 +187,9 @@ def test_the_result_is_the_same_as_without(docker: Engine, image: str, tmp_path:
 
 
 @needs_engine
-def test_what_the_trainer_sees(docker: Engine, image: str, tmp_path: Path) -> None:
+def test_the_trainer_in_an_image_gets_the_planned_arguments_and_environment(
+    docker: Engine, image: str, tmp_path: Path
+) -> None:
     made = plan_in_image(tmp_path, image)
     ran(made, docker, tmp_path)
     seen = seen_in(tmp_path)
@@ -211,7 +213,7 @@ def test_what_the_trainer_sees(docker: Engine, image: str, tmp_path: Path) -> No
         ({"data_ends": 4}, "short", "data"),
     ],
 )
-def test_a_run_that_fails_says_why(
+def test_a_failed_run_in_an_image_reports_its_reason(
     docker: Engine, image: str, tmp_path: Path, does: dict[str, int], outcome: str, says: str
 ) -> None:
     result = ran(plan_in_image(tmp_path, image, does=does), docker, tmp_path)
@@ -220,7 +222,7 @@ def test_a_run_that_fails_says_why(
 
 
 @needs_engine
-def test_one_document_and_the_index_as_without(
+def test_submit_in_an_image_prints_one_document_with_the_result(
     docker: Engine, image: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = plan_in_image(tmp_path, image)
@@ -249,7 +251,7 @@ def until_logged(text: str, log: Path) -> None:
 
 @needs_engine
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_ends_in_order_and_goes_on_at_the_next(
+def test_an_interrupted_run_in_an_image_resumes_at_the_next_call(
     docker: Engine, image: str, tmp_path: Path, sent: signal.Signals
 ) -> None:
     made = plan_in_image(tmp_path, image, does={"hang_at": 5})
@@ -272,7 +274,7 @@ def test_interrupted_it_ends_in_order_and_goes_on_at_the_next(
 
 
 @needs_engine
-def test_an_image_with_another_maxtext_is_refused_unless_that_is_accepted(
+def test_an_image_with_another_maxtext_is_refused_unless_accepted(
     docker: Engine, base_image: BaseImage, tmp_path: Path
 ) -> None:
     other = fake_trainer_image(docker, tmp_path / "image", base=base_image.reference, maxtext="0.2.4")
@@ -284,13 +286,13 @@ def test_an_image_with_another_maxtext_is_refused_unless_that_is_accepted(
 
 
 @needs_engine
-def test_an_image_that_is_nowhere(docker: Engine, tmp_path: Path) -> None:
+def test_an_image_of_an_unreachable_registry_is_unreachable(docker: Engine, tmp_path: Path) -> None:
     for ref in ("127.0.0.1:1/team/none:1", "xsft-tests-nowhere.invalid/none:1"):
         with pytest.raises(Unreachable):
             container_for(plan_in_image(tmp_path, ref), env=docker.env)
 
 
-def test_an_engine_of_another_machine_does_not_see_this_ones_files(tmp_path: Path) -> None:
+def test_an_engine_on_another_machine_is_refused(tmp_path: Path) -> None:
     from xsft.effects.local.container import _refuse_elsewhere
 
     with pytest.raises(EnvironmentMissing) as refused:

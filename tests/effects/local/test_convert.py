@@ -1,4 +1,4 @@
-"""A conversion on this machine: once, told by what lies there, whatever ends it. The converter is a stand-in."""
+"""A conversion on this machine: done once, found by its files, however it ends. The converter is a stand-in."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     (tmp_path / "hang").unlink(missing_ok=True)
 
 
-def test_it_is_converted_once_and_found_with_the_reason(lab: Lab) -> None:
+def test_a_conversion_runs_once_and_is_found_again(lab: Lab) -> None:
     first = lab.convert()
     assert (first.action, first.outcome, first.reason) == ("created", "completed", None)
     assert first.checkpoint == f"{first.plan.first}/0/items"
@@ -144,7 +144,7 @@ def test_it_is_converted_once_and_found_with_the_reason(lab: Lab) -> None:
     assert "checkpoint-to-convert" not in {problem.id for problem in intent.problems}
 
 
-def test_both_records_say_what_was_made_of_what(lab: Lab) -> None:
+def test_both_records_hold_the_source_and_the_outcome(lab: Lab) -> None:
     result = lab.convert()
     beside = from_json((Path(result.plan.directory) / FILE).read_bytes())
     assert beside is not None
@@ -157,14 +157,14 @@ def test_both_records_say_what_was_made_of_what(lab: Lab) -> None:
     assert writes(record) == result.checkpoint
 
 
-def test_another_run_with_the_same_weights_finds_it(lab: Lab) -> None:
+def test_another_run_with_the_same_weights_finds_the_conversion(lab: Lab) -> None:
     first = lab.convert()
     other = lab.convert(lab.workload("other"))
     assert (other.action, other.checkpoint, len(lab.runs)) == ("finished", first.checkpoint, 1)
     assert not (lab.folder / "out" / "other-convert").exists()
 
 
-def test_other_weights_or_flags_are_converted_beside_it(lab: Lab) -> None:
+def test_other_weights_or_flags_get_a_conversion_of_their_own(lab: Lab) -> None:
     lab.convert()
     write_model(lab.folder / "model", seed=1)
     lab.convert()
@@ -174,20 +174,20 @@ def test_other_weights_or_flags_are_converted_beside_it(lab: Lab) -> None:
 
 
 @pytest.mark.early
-def test_progress_is_reported(lab: Lab) -> None:
+def test_phases_and_converted_arrays_are_reported(lab: Lab) -> None:
     lab.convert()
     told = [event for event in lab.events if isinstance(event, ConversionPhase | ArraysDone)]
     assert told == [ConversionPhase(name="loading"), ArraysDone(done=13, of=13), ConversionPhase(name="saving")]
 
 
-def test_the_converter_sees_no_token_and_no_network_for_a_folder(lab: Lab) -> None:
+def test_the_converter_of_a_folder_gets_no_token_and_no_network(lab: Lab) -> None:
     lab.convert()
     env = json.loads((lab.folder / "seen.json").read_text())["env"]
     assert "HF_TOKEN" not in env
     assert (env["HF_HUB_OFFLINE"], env["JAX_PLATFORMS"]) == ("1", "cpu")
 
 
-def test_two_callers_at_once_do_the_work_once(lab: Lab) -> None:
+def test_two_concurrent_callers_convert_once(lab: Lab) -> None:
     (lab.folder / "hang").touch()
     started = threading.Event()
 
@@ -222,7 +222,7 @@ lab.convert(on_event=on_event)
 """
 
 
-def test_killed_while_converting_then_again(lab: Lab) -> None:
+def test_a_killed_conversion_is_torn_and_converted_again(lab: Lab) -> None:
     (lab.folder / "hang").touch()
     ended = subprocess.run([sys.executable, "-c", KILLED, str(lab.folder)], cwd=Path.cwd(), check=False)
     assert ended.returncode == -signal.SIGKILL
@@ -257,7 +257,7 @@ def _end_stand_in(lab: Lab) -> None:
     (lab.folder / "hang").unlink()
 
 
-def test_killed_after_the_save_the_record_is_mended(lab: Lab) -> None:
+def test_a_conversion_killed_after_the_save_gets_its_record_completed(lab: Lab) -> None:
     first = lab.convert()
     assert first.record
     beside = Path(first.plan.directory) / FILE
@@ -270,7 +270,7 @@ def test_killed_after_the_save_the_record_is_mended(lab: Lab) -> None:
     assert read_record(first.record.read_bytes()).outcome == "completed"
 
 
-def test_ctrl_c_stops_it_and_the_next_call_starts_again(lab: Lab) -> None:
+def test_ctrl_c_stops_a_conversion_and_the_next_call_starts_again(lab: Lab) -> None:
     (lab.folder / "hang").touch()
 
     def interrupt(event: ConversionEvent) -> None:
@@ -286,7 +286,7 @@ def test_ctrl_c_stops_it_and_the_next_call_starts_again(lab: Lab) -> None:
     assert [one.outcome for one in read_record(stopped.record.read_bytes()).attempts] == ["interrupted", "completed"]
 
 
-def test_a_converter_that_fails_says_why_and_is_redone_elsewhere(lab: Lab) -> None:
+def test_a_failed_converter_reports_its_error_and_the_next_call_uses_a_new_folder(lab: Lab) -> None:
     lab.does(torn=True, exit=1, says=["ValueError: Key model.norm.weight not found in HF checkpoint index."])
     failed = lab.convert()
     assert (failed.outcome, failed.checkpoint) == ("failed", None)
@@ -310,7 +310,7 @@ def test_an_error_after_the_save_is_a_warning(lab: Lab) -> None:
     assert "failed-after-save" in {problem.id for problem in result.warnings}
 
 
-def test_weights_that_change_meanwhile_are_never_taken_for_these_or_those(lab: Lab) -> None:
+def test_weights_that_change_during_a_conversion_fail_it(lab: Lab) -> None:
     config = lab.folder / "model" / "config.json"
     before = config.read_text()
     lab.does(touch=str(config))
@@ -323,7 +323,7 @@ def test_weights_that_change_meanwhile_are_never_taken_for_these_or_those(lab: L
     assert (again.outcome, again.checkpoint) == ("completed", f"{failed.plan.first}-2/0/items")
 
 
-def test_the_checkpoint_of_another_size_is_never_taken(lab: Lab) -> None:
+def test_a_converted_checkpoint_of_another_size_is_a_failure(lab: Lab) -> None:
     lab.does(files={name: content.decode() for name, content in small_files("qwen3-1.7b").items()})
     failed = lab.convert()
     assert failed.outcome == "failed"
@@ -332,7 +332,7 @@ def test_the_checkpoint_of_another_size_is_never_taken(lab: Lab) -> None:
     assert lab.convert().checkpoint == f"{failed.plan.first}-2/0/items"
 
 
-def test_one_of_another_size_that_was_put_there_by_hand_is_passed_over(lab: Lab) -> None:
+def test_an_existing_checkpoint_of_another_size_is_passed_over(lab: Lab) -> None:
     plan, _ = look(lab.workload())
     for name, content in small_files("qwen3-1.7b").items():
         file = Path(plan.first) / "0" / "items" / name
@@ -341,7 +341,7 @@ def test_one_of_another_size_that_was_put_there_by_hand_is_passed_over(lab: Lab)
     assert lab.convert().checkpoint == f"{plan.first}-2/0/items"
 
 
-def test_a_folder_named_for_other_weights_is_left_alone(lab: Lab) -> None:
+def test_a_folder_with_other_weights_is_left_alone(lab: Lab) -> None:
     hf = {"repo": str(lab.folder / "model"), "converted": str(lab.folder / "mine")}
     model = {"name": MODEL, "tokenizer": "xsft://tiny/tokenizer", "hf": hf}
     first = lab.convert(lab.workload(model=model))
@@ -353,7 +353,7 @@ def test_a_folder_named_for_other_weights_is_left_alone(lab: Lab) -> None:
     )
 
 
-def test_the_folder_of_a_training_is_not_taken(lab: Lab) -> None:
+def test_a_conversion_does_not_use_the_folder_of_a_training(lab: Lab) -> None:
     result = lab.convert()
     assert result.record
     result.record.write_text(result.record.read_text().replace('"conversion"', '"model"'))
@@ -363,7 +363,7 @@ def test_the_folder_of_a_training_is_not_taken(lab: Lab) -> None:
     assert len(lab.runs) == 1
 
 
-def test_a_conversion_of_the_same_run_that_is_under_way_is_not_joined_by_another(lab: Lab) -> None:
+def test_a_conversion_of_the_same_run_with_other_weights_is_refused_meanwhile(lab: Lab) -> None:
     plan, _ = look(lab.workload())
     with exclusive(stage_run(plan).folder.lock, waiting=lambda: None), pytest.raises(Refused, match="other weights"):
         lab.convert()
@@ -389,7 +389,7 @@ def _needing(lab: Lab, **sizes: int) -> tuple[set[str], str]:
         ({"download": 10**18}, "conversion-disk"),
     ],
 )
-def test_memory_and_disk_are_looked_at_first(lab: Lab, sizes: dict[str, int], id: str | None) -> None:
+def test_memory_and_disk_are_checked_before_a_conversion(lab: Lab, sizes: dict[str, int], id: str | None) -> None:
     found, said = _needing(lab, **sizes)
     assert found == ({id} if id else set())
     assert "GB" in said or not id
@@ -415,7 +415,7 @@ def test_no_environment_is_built_for_a_conversion_that_cannot_run(lab: Lab, monk
     assert built == []
 
 
-def test_a_download_is_derived_from_the_files_that_grow(lab: Lab) -> None:
+def test_bytes_done_includes_the_growing_download(lab: Lab) -> None:
     source = ConversionSource(repo="owner/name")
     plan = look(lab.workload())[0]
     needs = ConversionEstimate(memory=1, output=100, download=5000)

@@ -35,13 +35,13 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize(("settings", "words"), [(OF_HUB, "data.hf_train_files"), (TOKENIZER, "model.tokenizer")])
-def test_a_hub_that_does_not_answer_is_told_at_once(settings: tuple[str, ...], words: str) -> None:
+def test_an_unreachable_hub_is_reported_at_once(settings: tuple[str, ...], words: str) -> None:
     with pytest.raises(Unreachable, match="did not answer") as caught:
         refuse_unreachable(run(*settings))
     assert words in caught.value.fix
 
 
-def test_files_of_this_machine_need_no_hub() -> None:
+def test_local_files_send_no_request_to_the_hub() -> None:
     refuse_unreachable(run())
 
 
@@ -52,7 +52,7 @@ def test_files_of_this_machine_need_no_hub() -> None:
         (TOKENIZER, "/api/models/owner/tokenizer", "tokenizer-unreadable"),
     ],
 )
-def test_what_the_hub_refuses(hub: Any, settings: tuple[str, ...], path: str, id: str) -> None:
+def test_a_missing_or_gated_repository_is_refused(hub: Any, settings: tuple[str, ...], path: str, id: str) -> None:
     hub.answers = {path: (200, {}, b"{}")}
     refuse_unreachable(run(*settings))
     for answers, word in (
@@ -65,7 +65,7 @@ def test_what_the_hub_refuses(hub: Any, settings: tuple[str, ...], path: str, id
         assert [problem.id for problem in caught.value.problems] == [id]
 
 
-def test_a_tokenizer_that_was_downloaded_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_in_the_cache_sends_no_request_to_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path))
     repository_folder("owner/tokenizer", tmp_path / "huggingface" / "hub").mkdir(parents=True)
     refuse_unreachable(run(*TOKENIZER))

@@ -31,7 +31,7 @@ from xsft.effects.local.data_pipeline import _data_refused
         ("ConnectionError: Couldn't reach 'owner/rows' on the Hub", "unreachable", "Couldn't reach"),
     ],
 )
-def test_words_of_maxtext(said: str, id: str, words: str) -> None:
+def test_errors_of_maxtexts_pipeline_become_problems_with_a_fix(said: str, id: str, words: str) -> None:
     (problem,) = _data_refused(said).problems
     assert problem.id == id
     assert words in problem.message

@@ -18,31 +18,31 @@ def length(ids: list[int], *, trained: tuple[int, ...] = (), segments: list[int]
     return length_of(ids, flags, segments or [1] * len(ids), pad=PAD)
 
 
-def test_padding_is_no_part_of_it() -> None:
+def test_length_excludes_padding() -> None:
     assert length([1, 2, 3, PAD, PAD]) == 3
     assert length([1, 2, 3]) == 3
     assert length([PAD, PAD]) == 0
     assert length([]) == 0
 
 
-def test_a_prompt_that_repeats_a_token_until_it_is_cut_is_whole() -> None:
+def test_length_includes_the_repeated_last_token_of_a_truncated_prompt() -> None:
     assert length([1, 7, 7, 7, 7]) == 5
 
 
-def test_a_pad_token_that_is_trained_is_no_padding() -> None:
+def test_length_includes_a_trained_pad_token() -> None:
     assert length([1, 2, PAD, PAD], trained=(1,)) == 3
 
 
-def test_packed_padding_has_no_segment() -> None:
+def test_length_excludes_packed_padding_without_a_segment() -> None:
     assert length([1, 2, 9, 9], segments=[1, 1, 0, 0]) == 2
 
 
 @given(st.lists(st.integers(0, 3), max_size=20), st.integers(0, 20))
-def test_any_padding_is_taken_off_and_nothing_else(ids: list[int], padding: int) -> None:
+def test_length_equals_the_number_of_ids_for_any_padding(ids: list[int], padding: int) -> None:
     assert length([*ids, *[PAD] * padding]) == len(ids)
 
 
-def test_the_rate_is_shown_every_two_seconds(
+def test_counted_prints_rows_and_rate_every_two_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter((0.0, 1.0, 3.0, 4.0))

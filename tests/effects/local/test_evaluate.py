@@ -102,7 +102,7 @@ def planned(folder: Path, *, matches: str = "is 2", trained: bool = True) -> Eva
 
 
 @pytest.mark.early
-def test_the_report_and_the_record_say_what_was_measured(evaluated: Evaluated) -> None:
+def test_an_evaluation_writes_its_report_and_record(evaluated: Evaluated) -> None:
     said: list[str] = []
     end = evaluated.performed(said)
     assert (end.action, end.state) == ("created", "done")
@@ -118,7 +118,7 @@ def test_the_report_and_the_record_say_what_was_measured(evaluated: Evaluated) -
     assert "loading the weights" in Path(record.last.log).read_text()
 
 
-def test_it_is_measured_once_and_again_for_other_rules(evaluated: Evaluated) -> None:
+def test_an_evaluation_runs_once_and_again_for_other_rules(evaluated: Evaluated) -> None:
     assert find_evaluation(evaluated.plan).state == "missing"
     first = evaluated.performed()
     assert evaluated.performed().action == "done"
@@ -131,7 +131,7 @@ def test_it_is_measured_once_and_again_for_other_rules(evaluated: Evaluated) -> 
     assert find_evaluation(evaluated.plan).state == "done"
 
 
-def test_a_failed_verdict_stays_failed_without_another_measurement(evaluated: Evaluated) -> None:
+def test_a_failed_verdict_is_kept_without_another_evaluation(evaluated: Evaluated) -> None:
     missed = replace(evaluated, plan=planned(evaluated.folder, matches="is 3"))
     end = missed.performed()
     assert (end.action, end.verdict) == ("created", "failed")
@@ -146,9 +146,7 @@ def test_a_failed_verdict_stays_failed_without_another_measurement(evaluated: Ev
     ("answer", "exit", "why"),
     [("ValueError: no such key", 1, "ValueError: no such key"), (None, 1, "exit status 1")],
 )
-def test_a_program_that_fails_is_tried_again_at_a_new_path(
-    evaluated: Evaluated, answer: Any, exit: int, why: str
-) -> None:
+def test_a_failed_evaluation_is_retried_at_a_new_path(evaluated: Evaluated, answer: Any, exit: int, why: str) -> None:
     end = evaluated.does(answer, exit=exit).performed()
     assert (end.state, end.result) == ("failed", None)
     assert why in end.why
@@ -159,7 +157,7 @@ def test_a_program_that_fails_is_tried_again_at_a_new_path(
     assert [one.outcome for one in evaluated.record.attempts] == ["failed", "completed"]
 
 
-def test_an_interrupted_one_is_torn_and_the_next_call_measures(evaluated: Evaluated) -> None:
+def test_an_interrupted_evaluation_is_torn_and_the_next_call_runs_it(evaluated: Evaluated) -> None:
     evaluated.does(sleeps=60)
     threading.Thread(target=_interrupt_once_started, args=(evaluated,)).start()
     end = evaluated.performed()
@@ -173,7 +171,7 @@ def _interrupt_once_started(evaluated: Evaluated) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_one_that_was_killed_is_torn(evaluated: Evaluated) -> None:
+def test_a_killed_evaluation_is_torn(evaluated: Evaluated) -> None:
     evaluated.performed()
     Path(evaluated.plan.directory, "evaluation.json").unlink()
     file = Path(evaluated.plan.output) / evaluated.plan.run_name / "xsft" / "run.json"
@@ -184,7 +182,7 @@ def test_one_that_was_killed_is_torn(evaluated: Evaluated) -> None:
     assert evaluated.record.attempts[0].reason == "xsft or the machine stopped"
 
 
-def test_of_two_callers_one_measures(evaluated: Evaluated) -> None:
+def test_two_concurrent_callers_evaluate_once(evaluated: Evaluated) -> None:
     said: list[str] = []
     other: list[StageEnd] = []
     lock = Path(evaluated.plan.output) / evaluated.plan.run_name / "xsft" / "lock"
@@ -206,7 +204,7 @@ def test_weights_that_do_not_exist_are_refused(tmp_path: Path, evaluated: Evalua
     assert find_evaluation(untrained.plan).state == "missing"
 
 
-def test_weights_that_memory_cannot_hold_are_refused(evaluated: Evaluated) -> None:
+def test_weights_larger_than_the_memory_are_refused(evaluated: Evaluated) -> None:
     with Path(evaluated.plan.weights, "d").open("wb") as file:
         file.truncate(1 << 43)
     with pytest.raises(EnvironmentMissing) as refused:
@@ -214,14 +212,14 @@ def test_weights_that_memory_cannot_hold_are_refused(evaluated: Evaluated) -> No
     assert refused.value.problem_id == "evaluation-memory"
 
 
-def test_another_release_is_refused(evaluated: Evaluated) -> None:
+def test_an_evaluation_with_another_maxtext_release_is_refused(evaluated: Evaluated) -> None:
     inputs = replace(evaluated.plan.inputs, release="0.2.3")
     with pytest.raises(UsageError) as refused:
         replace(evaluated, plan=replace(evaluated.plan, inputs=inputs)).performed()
     assert refused.value.problem_id == "evaluation-release"
 
 
-def test_the_folder_of_another_run_is_not_touched(evaluated: Evaluated) -> None:
+def test_an_evaluation_does_not_use_the_folder_of_another_run(evaluated: Evaluated) -> None:
     evaluated.performed()
     file = Path(evaluated.plan.output) / evaluated.plan.run_name / "xsft" / "run.json"
     file.write_text(file.read_text().replace('"evaluation"', '"model"'))

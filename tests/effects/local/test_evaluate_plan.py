@@ -16,7 +16,7 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def test_prompts_are_read_beside_the_workload(tmp_path: Path) -> None:
+def test_prompts_are_read_relative_to_the_workload(tmp_path: Path) -> None:
     written(tmp_path, '{"prompt": "What is 1 plus 1?"}\n\n{"messages": [{"role": "user", "content": "Hello"}]}\n')
     stages = {"evaluate": {"prompts": "prompts.jsonl"}}
     run = local_plan(tmp_path, stages=stages).run
@@ -35,12 +35,12 @@ def test_prompts_are_read_beside_the_workload(tmp_path: Path) -> None:
         ("[" * 100_000, ":1 is not a prompt"),
     ],
 )
-def test_another_file_is_refused_by_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_prompt_is_refused_with_its_line_number(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(SpecError, match=said) as refused:
         read_prompts(written(tmp_path, text))
     assert refused.value.problems[0].id == "evaluate-prompts"
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_prompts_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"absent\.jsonl cannot be read: No such file"):
         read_prompts(tmp_path / "absent.jsonl")

@@ -1,4 +1,4 @@
-"""An export on this machine: once, told by its record and its files, whatever ends it. MaxText is a stand-in."""
+"""An export on this machine: done once, found by its record and its files, however it ends. MaxText is a stand-in."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def lab(tmp_path: Path) -> Lab:
     return found
 
 
-def test_exported_once_and_found_again(lab: Lab) -> None:
+def test_an_export_runs_once_and_is_found_again(lab: Lab) -> None:
     assert find_export(lab.plan()).state == "missing"
     done = lab.export()
     assert (done.action, done.outcome, done.reason) == ("created", "completed", None)
@@ -146,7 +146,7 @@ def test_exported_once_and_found_again(lab: Lab) -> None:
     assert stage_of(seen) == "export"
 
 
-def test_a_later_checkpoint_is_another_export(lab: Lab) -> None:
+def test_a_later_checkpoint_gets_its_own_export(lab: Lab) -> None:
     first = lab.export()
     lab.save(4)
     second = lab.export()
@@ -159,7 +159,7 @@ def test_a_later_checkpoint_is_another_export(lab: Lab) -> None:
 
 @pytest.mark.contract
 @pytest.mark.parametrize("step", ["exporter", "tokenizer_worker", "export_worker"])
-def test_killed_in_any_step_it_stays_and_the_next_one_gets_another_path(lab: Lab, step: str) -> None:
+def test_an_export_killed_in_any_step_is_kept_and_the_next_uses_another_path(lab: Lab, step: str) -> None:
     with lab.hanging(step) as process:
         assert find_export(lab.plan()).state == "running"
         process.send_signal(signal.SIGKILL)
@@ -174,7 +174,7 @@ def test_killed_in_any_step_it_stays_and_the_next_one_gets_another_path(lab: Lab
     assert [one.outcome for one in record.attempts] == ["failed", "completed"]
 
 
-def test_killed_between_the_two_records_the_export_is_found_and_the_run_completed(lab: Lab) -> None:
+def test_an_export_killed_before_its_run_record_ends_is_found_complete(lab: Lab) -> None:
     done = lab.export()
     file = lab.folder / "tiny-export" / "xsft" / "run.json"
     file.write_text(file.read_text().replace('"completed"', '"running"'))
@@ -184,7 +184,7 @@ def test_killed_between_the_two_records_the_export_is_found_and_the_run_complete
 
 
 @pytest.mark.contract
-def test_of_two_at_once_one_exports(lab: Lab) -> None:
+def test_two_concurrent_callers_export_once(lab: Lab) -> None:
     with lab.hanging("exporter") as process:
         (lab.folder / "hang-exporter").rename(lab.folder / "hung")
         done = lab.export()
@@ -201,7 +201,7 @@ def test_of_two_at_once_one_exports(lab: Lab) -> None:
         ({"changed": 0}, "every tensor equals the initial model"),
     ],
 )
-def test_a_wrong_export_is_never_complete(lab: Lab, answer: dict[str, Any], said: str) -> None:
+def test_an_export_whose_verification_fails_is_not_complete(lab: Lab, answer: dict[str, Any], said: str) -> None:
     lab.does(**answer)
     done = lab.export()
     assert (done.outcome, done.folder) == ("failed", None)
@@ -214,13 +214,13 @@ def test_a_wrong_export_is_never_complete(lab: Lab, answer: dict[str, Any], said
 
 
 @pytest.mark.early
-def test_an_exporter_that_fails_says_why(lab: Lab) -> None:
+def test_a_failed_exporter_reports_its_error(lab: Lab) -> None:
     lab.does(exit=1)
     done = lab.export()
     assert (done.outcome, done.reason) == ("failed", "ValueError: no room")
 
 
-def test_a_file_that_is_cut_off_later_makes_it_incomplete(lab: Lab) -> None:
+def test_an_export_with_a_truncated_file_is_incomplete(lab: Lab) -> None:
     done = lab.export()
     weights = Path(str(done.folder)) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
@@ -228,7 +228,7 @@ def test_a_file_that_is_cut_off_later_makes_it_incomplete(lab: Lab) -> None:
     assert lab.export().folder == f"{done.folder}-2"
 
 
-def test_a_run_of_that_name_is_not_overwritten(lab: Lab) -> None:
+def test_a_run_with_the_name_of_the_export_is_not_overwritten(lab: Lab) -> None:
     recorded(lab.store, lab.folder, "tiny-export", trainer_argv(lab.folder, "tiny-export", model="/m", base=None))
     with pytest.raises(Refused) as raised:
         lab.export()
@@ -236,13 +236,13 @@ def test_a_run_of_that_name_is_not_overwritten(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody", "tiny-export"])
-def test_only_a_training_has_weights(lab: Lab, name: str) -> None:
+def test_training_of_refuses_a_run_that_is_no_training(lab: Lab, name: str) -> None:
     lab.export()
     with pytest.raises(UsageError):
         training_of(name, lab.store)
 
 
-def test_without_room_nothing_starts(lab: Lab) -> None:
+def test_an_export_without_enough_memory_does_not_start(lab: Lab) -> None:
     with pytest.raises(EnvironmentMissing) as raised:
         refuse_without_room(replace(lab.plan(), weights_bytes=2**60))
     assert raised.value.problem_id == "export-memory"

@@ -1,4 +1,4 @@
-"""An export of this machine that goes to a bucket or the hub. MaxText is a stand-in, the bucket is on loopback."""
+"""An export on this machine that is copied to a bucket or the hub. MaxText is a stand-in, the bucket is on loopback."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_verified_export_is_copied_to_the_bucket_once(uploads: Uploads) -> Non
     assert uploads.lab.steps() == steps == ["exporter", "tokenizer_worker", "export_worker", "container"]
 
 
-def test_a_copy_that_fails_is_not_complete_and_the_next_one_copies_the_same_folder(uploads: Uploads) -> None:
+def test_a_failed_copy_is_incomplete_and_the_next_call_copies_the_same_folder(uploads: Uploads) -> None:
     first = uploads.route().plan().directory
     taken = f"{first.removeprefix('gs://my-bucket/')}/config.json"
 
@@ -85,7 +85,7 @@ def test_a_copy_that_fails_is_not_complete_and_the_next_one_copies_the_same_fold
     assert uploads.lab.steps().count("exporter") == 1
 
 
-def test_the_hub_without_a_login_is_refused_before_the_export(uploads: Uploads) -> None:
+def test_an_export_to_the_hub_without_a_login_is_refused_before_it_starts(uploads: Uploads) -> None:
     with pytest.raises(EnvironmentMissing) as raised:
         uploads.export("hf://me/tiny")
     assert raised.value.problem_id == "export-token-missing"
@@ -93,7 +93,7 @@ def test_the_hub_without_a_login_is_refused_before_the_export(uploads: Uploads) 
 
 
 @pytest.mark.parametrize("to", ["s3://bucket/models", "hf://tiny", "hf://"])
-def test_another_address_is_no_destination(uploads: Uploads, to: str) -> None:
+def test_a_destination_other_than_a_bucket_or_hub_repository_is_refused(uploads: Uploads, to: str) -> None:
     with pytest.raises(UsageError) as raised:
         uploads.export(to)
     assert raised.value.problem_id == "export-destination"

@@ -1,4 +1,4 @@
-"""A compilation as a process: killed, failed or too slow, it leaves no verdict."""
+"""The compiler as a process: killed, failed or too slow, it gives no verdict."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shop(folder: Path, script: str) -> CompileShop:
     )
 
 
-def test_an_answer_becomes_a_kept_verdict(tmp_path: Path) -> None:
+def test_the_compilers_answer_becomes_a_cached_verdict(tmp_path: Path) -> None:
     sizes = {"needed": 40 * 2**30, "limit": 33543704576}
     answer = json.dumps({**sizes, "seconds": {"compiling": 9.5}, "cpu_s": 11.0, "rss_kib": 1048576})
     own = shop(tmp_path, f"echo 'xsft fit: compiling'\nprintf '%s' '{answer}' > $4")
@@ -66,7 +66,7 @@ def test_an_answer_becomes_a_kept_verdict(tmp_path: Path) -> None:
         (f"echo '{json.dumps(NO_MEMORY)}' > $4", "while compiling: MemoryError"),
     ],
 )  # fmt: skip
-def test_a_compiler_that_failed_is_no_verdict(tmp_path: Path, script: str, words: str) -> None:
+def test_a_failed_compiler_gives_no_verdict(tmp_path: Path, script: str, words: str) -> None:
     own = shop(tmp_path, script)
     with pytest.raises(RunFailed, match=words) as told:
         compile_step(STEP, needed_gib=4.0, shop=own)
@@ -108,14 +108,14 @@ def test_the_compiler_has_no_network_not_even_loopback() -> None:
     assert "Network is unreachable" in inside.stderr
 
 
-def test_no_compiler_starts_without_memory(tmp_path: Path) -> None:
+def test_the_compiler_does_not_start_without_enough_memory(tmp_path: Path) -> None:
     own = shop(tmp_path, f"touch {tmp_path}/started")
     with pytest.raises(EnvironmentMissing, match=r"2\.0 GiB of memory free, 4 needed"):
         compile_step(STEP, needed_gib=4.0, shop=replace(own, free_gib=lambda: 2.0))
     assert not (tmp_path / "started").exists()
 
 
-def test_the_job_names_the_slice_and_no_place_to_write_but_the_scratch_folder(tmp_path: Path) -> None:
+def test_compile_job_names_the_slice_and_writes_only_to_the_scratch_folder(tmp_path: Path) -> None:
     job = compile_job(STEP, scratch=tmp_path)
     assert {"compile_topology=v6e-8", "compile_topology_num_slices=2", "max_target_length=2048", "model_name=a"} < set(
         job["keys"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from xsft.effects.local.fit_worker import REFUSED, in_bytes
 
 
-def test_what_the_compiler_says_of_a_refused_program() -> None:
+def test_needed_and_available_memory_are_read_from_the_compilers_error() -> None:
     said = (
         "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO temporaries (31.60G) exceeds "
         "available HBM (31.24G)."

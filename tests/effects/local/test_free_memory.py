@@ -12,7 +12,7 @@ from xsft.errors import EnvironmentMissing
 def nothing(_line: str) -> None: ...
 
 
-def test_a_second_reservation_waits_until_the_first_ends_and_says_so_once(tmp_path: Path) -> None:
+def test_a_second_reservation_waits_for_the_first_and_reports_it_once(tmp_path: Path) -> None:
     said: list[str] = []
     first = ExitStack()
     first.enter_context(reserved_memory(tmp_path, needed=4.0, say=said.append, free_gib=lambda: 6.0))
@@ -28,7 +28,7 @@ def test_a_second_reservation_waits_until_the_first_ends_and_says_so_once(tmp_pa
     assert len(list(tmp_path.glob("[0-9]*"))) <= 1, "reservations that ended are removed by the next"
 
 
-def test_too_little_memory_says_how_much(tmp_path: Path) -> None:
+def test_too_little_memory_is_reported_with_both_sizes(tmp_path: Path) -> None:
     held = reserved_memory(tmp_path, needed=7.0, say=nothing, free_gib=lambda: 5.2)
     with pytest.raises(EnvironmentMissing, match=r"5\.2 GiB of memory free, 7 needed") as told, held:
         pytest.fail("nothing may start")

@@ -20,12 +20,12 @@ IN_A_GROUP = "Memory cgroup out of memory: Killed process 42 (python) total-vm:2
         (0, "unshare: a: b", 0),
     ],
 )
-def test_unshare_hides_a_kill(status: int, last: str, true: int) -> None:
+def test_true_status_finds_a_kill_behind_unshare(status: int, last: str, true: int) -> None:
     assert true_status(status, ["before", last]) == true
     assert true_status(status, []) == status
 
 
-def test_the_kernels_last_word_since_the_trainer_began() -> None:
+def test_kernel_said_returns_the_last_kill_since_the_trainer_began() -> None:
     records = (f"6,1,{at}000000,-;{text}\n SUBSYSTEM=x" for at, text in ((5, IN_A_GROUP), (99, OOM), (100, "eth0: up")))
     known = tuple(records)
     assert kernel_said(since=90, read=lambda: iter(known)) == OOM
@@ -34,11 +34,11 @@ def test_the_kernels_last_word_since_the_trainer_began() -> None:
     assert kernel_said(since=0, read=lambda: iter(("nonsense", "6,1,x,-;y"))) is None
 
 
-def test_the_log_of_this_kernel_ends_no_run() -> None:
+def test_kernel_said_accepts_the_log_of_this_kernel() -> None:
     assert kernel_said(since=float("inf")) is None
 
 
-def test_the_printed_text() -> None:
+def test_killed_text_names_the_signal_the_memory_and_the_kernel_log() -> None:
     assert killed_text(memory_bytes=4 * 10**9, kernel=OOM) == (
         f"{KILLED}: out of memory: {OOM}; this machine has 4.0 GB of memory"
     )

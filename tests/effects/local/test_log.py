@@ -9,7 +9,7 @@ from xsft.effects.local.log import follow_log, read_log
 from xsft.errors import EnvironmentMissing
 
 
-def test_the_lines_of_a_file(tmp_path: Path) -> None:
+def test_read_log_returns_the_lines_or_a_tail_of_a_file(tmp_path: Path) -> None:
     log = tmp_path / "trainer-1.log"
     log.write_bytes(b"one\ntwo\r\nth\xffree")
     assert list(read_log(log)) == ["one", "two", "th\N{REPLACEMENT CHARACTER}ree"]
@@ -17,12 +17,12 @@ def test_the_lines_of_a_file(tmp_path: Path) -> None:
     assert list(read_log(log, tail=0)) == []
 
 
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
+def test_read_log_reports_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match="No such file"):
         list(read_log(tmp_path / "nosuch.log"))
 
 
-def test_following_gives_each_line_once_and_whole_and_ends_with_the_run(tmp_path: Path) -> None:
+def test_following_a_log_gives_each_whole_line_once_until_the_run_ends(tmp_path: Path) -> None:
     log = tmp_path / "trainer-1.log"
     log.write_bytes(b"one\ntwo\n")
     pieces = iter([b"thr", b"ee\nfour\n", b"last"])

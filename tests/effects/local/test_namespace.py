@@ -34,13 +34,13 @@ def test_root_needs_no_user_namespace() -> None:
 
 
 @pytest.mark.parametrize("root", [True, False])
-def test_a_user_namespace_where_that_is_what_works(root: bool) -> None:
+def test_a_user_namespace_is_used_where_only_that_works(root: bool) -> None:
     got = found(root=root, works="user")
     assert got.private
     assert got.prefix[4:7] == ("unshare", "--user", "--map-root-user")
 
 
-def test_no_namespace_is_reported_with_the_reason_of_the_system() -> None:
+def test_a_system_without_namespaces_gets_a_warning_with_its_reason() -> None:
     got = found(works="")
     (warned,) = got.warnings
     assert not got.private
@@ -49,13 +49,13 @@ def test_no_namespace_is_reported_with_the_reason_of_the_system() -> None:
     assert got.prefix == ("setpriv", "--pdeathsig", "KILL", "--")
 
 
-def test_no_tools() -> None:
+def test_a_system_without_util_linux_gets_a_warning() -> None:
     got = found(tools={})
     assert (got.prefix, got.private) == ((), False)
     assert "util-linux" in got.warnings[0].message
 
 
-def test_macos_has_nothing_to_hunt_in() -> None:
+def test_macos_gets_no_warning() -> None:
     assert found(system="Darwin").warnings == ()
 
 
@@ -76,13 +76,13 @@ def proc(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_orphans_are_what_maxtext_would_end(proc: Path) -> None:
+def test_orphans_are_the_processes_that_maxtext_would_kill(proc: Path) -> None:
     assert set(orphans(proc, uid=0)) == {10, 11}
     assert set(orphans(proc, uid=1000)) == {10}
     assert set(orphans(proc, uid=3000)) == set()
 
 
-def test_without_a_namespace_a_process_in_danger_refuses_the_run(
+def test_without_a_namespace_a_run_that_would_kill_processes_is_refused(
     proc: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     open_ = Containment(prefix=(), private=False, why_not="not permitted")

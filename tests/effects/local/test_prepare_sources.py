@@ -1,4 +1,4 @@
-"""The files that are read, and when they count as the same."""
+"""The files of a data source, and when two sources count as the same."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_a_pattern_names_files_in_order(rows: Path) -> None:
     assert len(stamps((found,))) == 2
 
 
-def test_what_files_hold_decides_not_their_names(rows: Path) -> None:
+def test_the_digest_depends_on_content_and_not_on_file_names(rows: Path) -> None:
     named = digest_of(replace(FILES, files=f"{rows}/a.jsonl"))
     (rows / "copy.jsonl").write_text("a")
     assert digest_of(replace(FILES, files=f"{rows}/copy.jsonl")) == named
     assert digest_of(replace(FILES, files=f"{rows}/b.jsonl")) != named
 
 
-def test_in_a_folder_the_names_count_too(rows: Path) -> None:
+def test_the_digest_of_a_folder_depends_on_its_file_names(rows: Path) -> None:
     folder = replace(FILES, path=str(rows))
     before = digest_of(folder)
     (rows / ".cache").mkdir()
@@ -48,7 +48,7 @@ def test_in_a_folder_the_names_count_too(rows: Path) -> None:
     assert digest_of(folder) != before
 
 
-def test_what_ships_with_xsft_is_found() -> None:
+def test_an_xsft_address_is_found_in_the_package() -> None:
     (file,) = located_source(replace(FILES, files="xsft://tiny/chat.jsonl")).files
     assert file.is_file()
 
@@ -63,14 +63,14 @@ def test_what_ships_with_xsft_is_found() -> None:
         (replace(FILES, path="/nowhere"), "/nowhere is not a folder"),
     ],
 )
-def test_sources_that_are_not_here(source: Source, words: str) -> None:
+def test_missing_or_remote_sources_are_refused_with_a_fix(source: Source, words: str) -> None:
     with pytest.raises(SpecError, match=words) as refused:
         located_source(source)
     (problem,) = refused.value.problems
     assert (problem.id, bool(problem.fix)) == ("data-unreadable", True)
 
 
-def test_a_file_that_cannot_be_read(rows: Path) -> None:
+def test_digest_of_reports_a_file_that_cannot_be_read(rows: Path) -> None:
     (rows / "folder.jsonl").mkdir()
     with pytest.raises(SpecError, match="cannot be read"):
         digest_of(replace(FILES, files=f"{rows}/folder.jsonl"))

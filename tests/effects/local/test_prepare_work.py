@@ -45,7 +45,9 @@ def test_progress_has_a_rate_and_the_time_left() -> None:
         ("ArrowInvalid: Parquet magic bytes not found in footer.", SpecError, "file"),
     ],
 )
-def test_a_failure_says_what_to_do(words: str, kind: type[Exception], fix: str) -> None:
+def test_failure_maps_an_error_of_the_worker_to_a_problem_with_a_fix(
+    words: str, kind: type[Exception], fix: str
+) -> None:
     found = failure(words)
     assert isinstance(found, kind)
     (problem,) = found.problems
@@ -72,7 +74,7 @@ def asked(folder: Path, script: str, *, online: bool = False) -> object:
     return work({"action": "count"}, machine=machine, scratch=folder, follower=follower, online=online)
 
 
-def test_a_token_in_the_words_of_a_library_is_not_repeated(tmp_path: Path) -> None:
+def test_a_token_in_an_error_of_the_worker_is_hidden(tmp_path: Path) -> None:
     token = "hf_" + "a1B2c3D4" * 5
     with pytest.raises(SpecError) as refused:
         asked(tmp_path, f"open(answer, 'w').write(json.dumps({{'error': 'HTTPError: Bearer {token} refused'}}))")
@@ -80,12 +82,12 @@ def test_a_token_in_the_words_of_a_library_is_not_repeated(tmp_path: Path) -> No
     assert "HTTPError" in str(refused.value)
 
 
-def test_a_worker_that_dies_is_an_error_with_its_last_line(tmp_path: Path) -> None:
+def test_a_dead_worker_is_reported_with_its_exit_status_and_last_line(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match="status 3: no module named datasets"):
         asked(tmp_path, "print('no module named datasets'); sys.exit(3)")
 
 
-def test_the_hub_is_reached_by_a_token_file_and_only_for_its_data_sets(tmp_path: Path) -> None:
+def test_the_worker_gets_the_token_file_only_for_data_on_the_hub(tmp_path: Path) -> None:
     script = "open(answer, 'w').write(json.dumps({'env': env}))"
     offline, online = (asked(tmp_path, script, online=flag)["env"] for flag in (False, True))  # type: ignore[index]
     assert offline["HF_HUB_OFFLINE"] == "1"
@@ -95,7 +97,7 @@ def test_the_hub_is_reached_by_a_token_file_and_only_for_its_data_sets(tmp_path:
     assert "HF_HUB_OFFLINE" not in online
 
 
-def test_a_name_in_the_data_does_not_drive_the_terminal(tmp_path: Path) -> None:
+def test_escape_sequences_in_an_error_of_the_worker_are_removed(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as refused:
         asked(tmp_path, "open(answer, 'w').write(json.dumps({'error': 'KeyError: there are \\x1b[2J'}))")
     assert "\x1b" not in str(refused.value)

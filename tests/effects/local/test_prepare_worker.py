@@ -30,7 +30,7 @@ BAD_MESSAGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("fault", BAD_MESSAGES)
-def test_conversations_that_cannot_be_trained_on(fault: str) -> None:
+def test_conversations_that_cannot_be_trained_on_are_named_with_their_fault(fault: str) -> None:
     assert lists({"messages": BAD_MESSAGES[fault]}).startswith(fault)
 
 
@@ -43,29 +43,29 @@ def test_conversations_that_cannot_be_trained_on(fault: str) -> None:
         [USER, USER, ANSWER, USER, ANSWER, USER],
     ],
 )
-def test_conversations_that_can(turns: list[Any]) -> None:
+def test_conversations_that_can_be_trained_on_have_no_fault(turns: list[Any]) -> None:
     assert lists({"messages": turns}) == ""
 
 
-def test_questions_and_answers_are_texts() -> None:
+def test_questions_and_answers_must_be_nonempty_texts() -> None:
     assert texts({"question": "q", "answer": "a"}) == ""
     assert texts({"question": "q", "answer": ""}) == "has an empty message of the role assistant"
     assert texts({"question": 3, "answer": "a"}) == "has a message of the role user that is not text"
     assert rule_of("texts", ["prompt", "completion"])({"prompt": "q", "completion": "a"}) == "", "as Grain reads them"
 
 
-def test_prompts_and_completions_are_lists() -> None:
+def test_prompts_and_completions_must_be_message_lists_of_equal_length() -> None:
     assert rounds({"prompt": [USER], "completion": [ANSWER]}) == ""
     assert "more messages in prompt" in rounds({"prompt": [USER, USER], "completion": [ANSWER]})
     assert "different numbers of messages" in rounds({"prompt": [USER], "completion": [ANSWER, ANSWER]})
     assert "text, not a list" in rounds({"prompt": "q", "completion": "a"})
 
 
-def test_what_only_a_function_knows_is_not_judged() -> None:
+def test_rows_for_a_formatting_function_have_no_fault() -> None:
     assert rule_of("none", ["messages"])({"messages": 3}) == ""
 
 
-def test_turns_of_sharegpt_get_their_roles() -> None:
+def test_turns_of_sharegpt_become_messages_with_roles() -> None:
     turns = [{"from": "system", "value": "s"}, {"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
     assert from_sharegpt(turns) == [SYSTEM, USER, ANSWER]
     assert from_sharegpt([{"from": "tool", "value": "t"}]) == [{"role": "tool", "content": "t"}]
@@ -73,7 +73,7 @@ def test_turns_of_sharegpt_get_their_roles() -> None:
         assert from_sharegpt(other) is other
 
 
-def test_equal_rows_lie_in_one_split_and_the_share_is_kept() -> None:
+def test_held_out_puts_equal_rows_in_one_split_and_keeps_the_share() -> None:
     rows = [{"question": str(n), "answer": "a"} for n in range(4000)]
     taken = [held_out(row, 0.1) for row in rows]
     assert taken == [held_out(dict(reversed(row.items())), 0.1) for row in rows]

@@ -1,4 +1,4 @@
-"""The plan is done as it was shown; a stand-in trainer prints what MaxText prints."""
+"""Local runs follow the plan that was shown; a stand-in trainer prints what MaxText prints."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def ran(plan: Plan, fake: FakeTrainer, **does: object) -> LocalResult:
 
 
 @pytest.mark.early
-def test_what_ran_is_what_was_shown(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_the_trainer_gets_the_arguments_of_the_plan(tmp_path: Path, fake: FakeTrainer) -> None:
     shown = plan(tmp_path, name="shown")
     ran(shown, fake)
     assert fake.seen()["argv"][1:] == list(shown.trainer_argv[1:])
     assert trainer_command(shown, python=Path("/p"), attempt=1)[1:] == shown.trainer_argv[1:]
 
 
-def test_only_the_named_environment_is_passed(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_the_trainer_gets_only_the_planned_environment(tmp_path: Path, fake: FakeTrainer) -> None:
     shown = plan(tmp_path, env={"MY": "1"})
     ran(shown, fake)
     env = fake.seen()["env"]
@@ -64,12 +64,12 @@ def test_only_the_named_environment_is_passed(tmp_path: Path, fake: FakeTrainer)
     assert fake.seen()["cwd"] == os.getcwd()
 
 
-def test_a_workload_that_names_jax_cache_dir_decides_about_it(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_jax_cache_dir_in_the_workload_wins_over_xsfts_cache(tmp_path: Path, fake: FakeTrainer) -> None:
     ran(plan(tmp_path, overrides__maxtext__jax_cache_dir=""), fake)
     assert "JAX_COMPILATION_CACHE_DIR" not in fake.seen()["env"]
 
 
-def test_status_sees_it_from_its_first_line_on(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_status_shows_a_local_run_from_its_first_line(tmp_path: Path, fake: FakeTrainer) -> None:
     machine = fake.machine()
     state = tmp_path / "state"
     machine = replace(machine, env={**machine.env, "XSFT_STATE_DIR": str(state)})
@@ -88,7 +88,7 @@ def test_status_sees_it_from_its_first_line_on(tmp_path: Path, fake: FakeTrainer
 
 
 @pytest.mark.early
-def test_a_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_completed_run_has_its_events_losses_checkpoints_and_record(tmp_path: Path, fake: FakeTrainer) -> None:
     events: list[TrainerEvent] = []
     result = run_local(plan(tmp_path), machine=fake.machine(), on_event=events.append)
     assert (result.action, result.outcome, result.steps, result.exit_status) == ("created", "completed", 6, 0)
@@ -102,7 +102,7 @@ def test_a_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
     assert "Train loop finished" in Path(record.attempts[0].log).read_text()
 
 
-def test_a_finished_run_is_recognised_before_anything_starts(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_finished_run_is_recognised_before_the_trainer_starts(tmp_path: Path, fake: FakeTrainer) -> None:
     first = ran(plan(tmp_path), fake)
     before = first.record.read_bytes()
     again = ran(plan(tmp_path), fake, exit=99)
@@ -111,25 +111,25 @@ def test_a_finished_run_is_recognised_before_anything_starts(tmp_path: Path, fak
     assert first.record.read_bytes() == before
 
 
-def test_data_that_ends_is_not_success_though_the_trainer_says_0(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_run_whose_data_ended_is_short_despite_exit_status_0(tmp_path: Path, fake: FakeTrainer) -> None:
     result = ran(plan(tmp_path), fake, data_ends=3)
     assert (result.outcome, result.exit_status, result.steps, result.reason) == ("short", 0, 3, "the data ended")
 
 
-def test_all_steps_without_the_last_checkpoint_are_a_run_that_ended_short(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_run_without_its_last_checkpoint_is_short(tmp_path: Path, fake: FakeTrainer) -> None:
     result = ran(plan(tmp_path), fake, not_saved=6)
     assert (result.outcome, result.exit_status, result.steps) == ("short", 0, 6)
     assert result.reason == "the checkpoint of step 6 is missing"
 
 
-def test_a_trainer_that_fails_is_quoted(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_failed_trainers_error_is_the_reason(tmp_path: Path, fake: FakeTrainer) -> None:
     result = ran(plan(tmp_path), fake, first=["MAXTEXT CONFIG ERROR: 'stepz' not in 'a', 'b'"], exit=1)
     assert (result.outcome, result.exit_status, result.steps) == ("failed", 1, 0)
     assert result.reason == "MaxText does not know the key 'stepz'"
     assert complete_record(result.record.read_text()).attempts[0].reason == result.reason
 
 
-def test_a_trainer_that_is_killed_says_so(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_trainer_ended_by_a_signal_has_the_signal_as_reason(tmp_path: Path, fake: FakeTrainer) -> None:
     result = ran(plan(tmp_path), fake, exit=137)
     assert (result.reason or "").startswith("the trainer was killed (SIGKILL)")
     assert ran(plan(tmp_path), fake, exit=139).reason == "the trainer was ended by SIGSEGV"
@@ -151,7 +151,7 @@ def test_a_kill_behind_unshare_is_reported(tmp_path: Path, fake: FakeTrainer) ->
     assert "GB of memory" in (result.reason or "")
 
 
-def test_a_new_attempt_goes_on_and_the_losses_are_of_the_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_new_attempt_resumes_and_keeps_the_losses_of_the_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
     ran(plan(tmp_path), fake, data_ends=3)
     events: list[TrainerEvent] = []
     result = run_local(plan(tmp_path), machine=fake.machine(), on_event=events.append)
@@ -177,7 +177,7 @@ def seeds_of(result: LocalResult) -> list[list[str]]:
     return [[word for word in attempt.argv if word.startswith("data_shuffle_seed=")] for attempt in attempts]
 
 
-def test_each_attempt_that_goes_on_reads_its_rows_in_another_order(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_each_resumed_attempt_shuffles_its_rows_with_another_seed(tmp_path: Path, fake: FakeTrainer) -> None:
     """The first is as it always was; one that finds no checkpoint has read nothing yet."""
     ran(plan(tmp_path), fake, exit=1)
     ran(plan(tmp_path), fake, data_ends=3)
@@ -188,7 +188,7 @@ def test_each_attempt_that_goes_on_reads_its_rows_in_another_order(tmp_path: Pat
 
 
 @pytest.mark.parametrize("fields", [{"restarts__data": "repeat"}, {"data__shuffle": False}])
-def test_an_attempt_repeats_its_rows_where_that_is_requested(
+def test_a_resumed_attempt_repeats_its_rows_if_requested(
     tmp_path: Path, fake: FakeTrainer, fields: dict[str, object]
 ) -> None:
     ran(plan(tmp_path, **fields), fake, data_ends=3)
@@ -197,19 +197,19 @@ def test_an_attempt_repeats_its_rows_where_that_is_requested(
     assert (result.resumed_from, result.resumed_order) == (3, "repeated")
 
 
-def test_steps_may_grow(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_finished_run_resumes_if_steps_grow(tmp_path: Path, fake: FakeTrainer) -> None:
     ran(plan(tmp_path), fake)
     result = ran(plan(tmp_path, train__steps=8, train__checkpoint_period=4), fake)
     assert (result.action, result.resumed_from, result.steps) == ("attempt", 6, 8)
 
 
-def test_steps_may_not_shrink_below_what_is_done(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_steps_below_the_last_step_are_refused(tmp_path: Path, fake: FakeTrainer) -> None:
     ran(plan(tmp_path), fake)
     with pytest.raises(Refused, match=r"already reached step 6, and train\.steps is 4"):
         ran(plan(tmp_path, train__steps=4), fake)
 
 
-def test_another_workload_in_the_folder_is_refused_with_what_differs(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_another_workload_in_the_folder_is_refused_with_the_difference(tmp_path: Path, fake: FakeTrainer) -> None:
     ran(plan(tmp_path), fake)
     with pytest.raises(Refused, match=r"train\.learning_rate: 0\.003 -> 0\.5"):
         ran(plan(tmp_path, train__learning_rate=0.5), fake)
@@ -245,25 +245,25 @@ def test_an_unfinished_save_is_no_checkpoint(tmp_path: Path, fake: FakeTrainer) 
     assert already_done(plan(tmp_path)) is None
 
 
-def test_two_submits_at_once(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_second_submit_is_refused_while_the_run_is_running(tmp_path: Path, fake: FakeTrainer) -> None:
     lock = tmp_path / "out" / "tiny-local" / "xsft" / "lock"
     with exclusive(lock, waiting=lambda: None), pytest.raises(Refused, match="is already running"):
         ran(plan(tmp_path), fake)
 
 
-def test_an_output_elsewhere_is_a_usage_error(fake: FakeTrainer) -> None:
+def test_an_output_in_a_bucket_is_a_usage_error(fake: FakeTrainer) -> None:
     with pytest.raises(UsageError, match="gs://bucket/runs"):
         ran(local_plan("gs://bucket/runs"), fake)
 
 
-def test_an_interpreter_that_is_gone_is_a_missing_environment(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_missing_interpreter_is_a_missing_environment(tmp_path: Path, fake: FakeTrainer) -> None:
     machine = fake.machine()
     machine.python.unlink()
     with pytest.raises(EnvironmentMissing, match="could not be started"):
         run_local(plan(tmp_path), machine=machine, on_event=lambda _: None)
 
 
-def test_padded_arrays_are_a_warning(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_padded_checkpoint_arrays_are_a_warning(tmp_path: Path, fake: FakeTrainer) -> None:
     result = ran(plan(tmp_path), fake, first=["Checkpoint shape mismatches (3 arrays): loading sharded"])
     assert [w.id for w in result.warnings] == ["checkpoint-padded"]
 
@@ -279,7 +279,7 @@ NAN = {"losses": {str(n): float("nan") for n in range(3, 7)}}
         (NAN, "loss-not-finite", "the loss of 4 steps was NaN or infinite"),
     ],
 )
-def test_a_run_that_learns_nothing_has_failed_for_good(
+def test_a_run_without_target_tokens_or_finite_loss_has_failed(
     tmp_path: Path, fake: FakeTrainer, does: dict[str, Any], reason: str, words: str
 ) -> None:
     result = ran(plan(tmp_path), fake, **does)
@@ -291,7 +291,7 @@ def test_a_run_that_learns_nothing_has_failed_for_good(
     assert (again.action, again.outcome, again.reason) == ("finished", "failed", result.reason)
 
 
-def test_a_crash_is_reported_beside_it(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_crash_is_reported_beside_missing_target_tokens(tmp_path: Path, fake: FakeTrainer) -> None:
     result = ran(plan(tmp_path), fake, **NOTHING, ends_with=1, last_words="ValueError: late")
     assert result.state_reason == "no-target-tokens"
     assert "it ended with exit status 1 (ValueError: late)" in (result.reason or "")
@@ -308,13 +308,13 @@ def test_a_crash_after_the_last_checkpoint_is_no_failure(tmp_path: Path, fake: F
     assert short.outcome == "failed"
 
 
-def test_two_odd_batches_are_no_failure_and_all_of_two_are(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_two_batches_with_nan_fail_a_run_only_if_they_are_all(tmp_path: Path, fake: FakeTrainer) -> None:
     assert ran(plan(tmp_path, name="six"), fake, losses={"1": float("nan"), "2": float("nan")}).outcome == "completed"
     two = ran(plan(tmp_path, name="two", train__steps=2), fake, **NOTHING)
     assert (two.outcome, two.state_reason) == ("failed", "no-target-tokens")
 
 
-def test_a_record_that_does_not_say_so_is_not_believed(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_record_that_claims_completion_is_checked_against_the_log(tmp_path: Path, fake: FakeTrainer) -> None:
     """An xsft before this one called it completed; its log tells."""
     first = ran(plan(tmp_path), fake, **NOTHING)
     document = json.loads(first.record.read_text())
@@ -323,7 +323,7 @@ def test_a_record_that_does_not_say_so_is_not_believed(tmp_path: Path, fake: Fak
     assert ran(plan(tmp_path), fake).state_reason == "no-target-tokens"
 
 
-def test_one_killed_with_xsft_after_its_last_step_is_judged_by_its_log(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_run_killed_with_xsft_after_its_last_step_is_judged_by_its_log(tmp_path: Path, fake: FakeTrainer) -> None:
     first = ran(plan(tmp_path), fake, **NOTHING)
     document = json.loads(first.record.read_text())
     document["attempts"][0] |= {"outcome": "running", "state_reason": None, "reason": None}
@@ -339,7 +339,9 @@ def test_a_loss_of_0_with_targets_is_a_warning_only(tmp_path: Path, fake: FakeTr
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-def test_an_interrupt_stops_the_trainer_and_keeps_what_was_done(tmp_path: Path, fake: FakeTrainer, deaf: bool) -> None:
+def test_an_interrupt_stops_the_trainer_and_keeps_its_checkpoints(
+    tmp_path: Path, fake: FakeTrainer, deaf: bool
+) -> None:
     def interrupt(event: TrainerEvent) -> None:
         if isinstance(event, Saved) and event.step == 4:
             signal.raise_signal(signal.SIGINT)
@@ -354,9 +356,7 @@ def test_an_interrupt_stops_the_trainer_and_keeps_what_was_done(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_that_ends_xsft_is_like_an_interrupt(
-    tmp_path: Path, fake: FakeTrainer, number: signal.Signals
-) -> None:
+def test_sigterm_and_sighup_interrupt_the_run(tmp_path: Path, fake: FakeTrainer, number: signal.Signals) -> None:
     def end(event: TrainerEvent) -> None:
         if isinstance(event, Saved) and event.step == 4:
             signal.raise_signal(number)
@@ -368,7 +368,7 @@ def test_a_signal_that_ends_xsft_is_like_an_interrupt(
     assert not _running(str(machine.python))
 
 
-def test_a_run_killed_with_xsft_is_picked_up_from_its_log(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_run_killed_with_xsft_is_completed_from_its_log(tmp_path: Path, fake: FakeTrainer) -> None:
     first = ran(plan(tmp_path), fake, data_ends=3)
     document = json.loads(first.record.read_text())
     document["losses"] = []
@@ -380,7 +380,7 @@ def test_a_run_killed_with_xsft_is_picked_up_from_its_log(tmp_path: Path, fake: 
     assert [(a.outcome, a.last_step) for a in attempts] == [("failed", 3), ("completed", 6)]
 
 
-def test_an_error_of_ours_stops_the_trainer_too(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_an_error_in_on_event_stops_the_trainer(tmp_path: Path, fake: FakeTrainer) -> None:
     def fail(event: TrainerEvent) -> None:
         if isinstance(event, Saved):
             raise RuntimeError("ours")  # noqa: TRY004
@@ -393,7 +393,7 @@ def test_an_error_of_ours_stops_the_trainer_too(tmp_path: Path, fake: FakeTraine
     assert (record.outcome, record.attempts[0].reason) == ("failed", "ours")
 
 
-def test_a_trainer_that_says_the_disk_is_full_is_stopped(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_trainer_that_reports_a_full_disk_is_stopped(tmp_path: Path, fake: FakeTrainer) -> None:
     """The real one then waits for ever: its TensorBoard thread is gone, and the queue to it is full."""
     machine = fake.machine(plain=["OSError: [Errno 28] No space left on device"], hang_at=1)
     with pytest.raises(EnvironmentMissing, match="No space left on device") as caught:

@@ -39,25 +39,25 @@ def refused(folder: Path, engine: BuiltEnvironment) -> UsageError:
     return caught.value
 
 
-def test_a_whole_model_is_served_by_its_absolute_path(folder: Path, engine: BuiltEnvironment) -> None:
+def test_a_complete_model_is_served_by_its_absolute_path(folder: Path, engine: BuiltEnvironment) -> None:
     model = served_model(folder, engine=engine)
     assert (model.folder, model.model_type) == (folder.resolve(), "qwen3")
 
 
-def test_a_type_that_the_engine_reads_as_another_is_served(folder: Path, engine: BuiltEnvironment) -> None:
+def test_a_model_type_that_the_engine_maps_to_another_is_served(folder: Path, engine: BuiltEnvironment) -> None:
     typed(folder, "qwen4")
     assert served_model(folder, engine=engine).model_type == "qwen4"
 
 
 @pytest.mark.parametrize("model_type", ["bert", "", "../qwen3", 7, None])
-def test_a_type_that_the_engine_cannot_read_is_refused_before_it_starts(
+def test_an_unknown_model_type_is_refused_before_the_engine_starts(
     folder: Path, engine: BuiltEnvironment, model_type: object
 ) -> None:
     typed(folder, model_type)
     assert refused(folder, engine).problem_id == "engine-model-unknown"
 
 
-def test_an_export_whose_logits_the_engine_cannot_compute_is_refused_by_the_models_name(
+def test_an_export_of_a_model_unknown_to_the_engine_is_refused_by_its_name(
     engine: BuiltEnvironment,
 ) -> None:
     with pytest.raises(UsageError) as caught:
@@ -76,7 +76,7 @@ def test_a_missing_file_is_named(folder: Path, engine: BuiltEnvironment, name: s
     assert name in refused(folder, engine).message
 
 
-def test_a_shard_that_the_index_names_must_exist(folder: Path, engine: BuiltEnvironment) -> None:
+def test_a_missing_shard_of_the_index_is_named(folder: Path, engine: BuiltEnvironment) -> None:
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
     where = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
@@ -98,7 +98,7 @@ def test_a_folder_that_does_not_exist_is_not_a_model(tmp_path: Path, engine: Bui
 
 
 @pytest.mark.parametrize(("kept", "said"), [(-5, "the file is cut off"), (3, "it is not a safetensors file")])
-def test_weights_that_are_cut_off_are_named(folder: Path, engine: BuiltEnvironment, kept: int, said: str) -> None:
+def test_truncated_weights_are_named(folder: Path, engine: BuiltEnvironment, kept: int, said: str) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:kept])
     problem = refused(folder, engine)

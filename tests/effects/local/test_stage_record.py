@@ -27,7 +27,7 @@ def work(ends: BaseException | signal.Signals | None) -> str:
         (OSError("no space"), [("failed", "no space")]),
     ],
 )
-def test_an_interruption_is_an_end_and_an_error_is_raised_again(
+def test_an_interruption_or_error_of_a_stage_is_recorded(
     ends: BaseException | signal.Signals | None, recorded: list[tuple[str, str]]
 ) -> None:
     found: list[tuple[str, str]] = []

@@ -48,7 +48,7 @@ def known(lock: Path, pid: int) -> None:
         pytest.skip("this file system's locks are not in /proc/locks under its own device")
 
 
-def test_the_holder_is_interrupted(tmp_path: Path) -> None:
+def test_interrupt_holder_interrupts_the_process_that_holds_the_lock(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     with held(lock) as process:
         known(lock, process.pid)
@@ -56,7 +56,7 @@ def test_the_holder_is_interrupted(tmp_path: Path) -> None:
         assert process.wait(timeout=300) in (1, 130, -signal.SIGINT)
 
 
-def test_a_process_that_ignores_the_signal_is_not_reported_stopped(tmp_path: Path) -> None:
+def test_interrupt_holder_is_none_if_the_process_ignores_the_signal(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     with held(lock, ignoring=True) as process:
         known(lock, process.pid)
@@ -64,7 +64,7 @@ def test_a_process_that_ignores_the_signal_is_not_reported_stopped(tmp_path: Pat
         assert process.poll() is None
 
 
-def test_no_process_holds_it(tmp_path: Path) -> None:
+def test_interrupt_holder_is_none_if_no_process_holds_the_lock(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     assert interrupt_holder(tmp_path / "lock") is None
     assert interrupt_holder(tmp_path / "nosuch") is None
@@ -82,7 +82,7 @@ def test_no_process_holds_it(tmp_path: Path) -> None:
         "torn",
     ],
 )
-def test_what_does_not_name_one_holder_names_none(row: str, tmp_path: Path) -> None:
+def test_holder_ignores_locks_without_exactly_one_process(row: str, tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     lock.touch()
     there = lock.stat()

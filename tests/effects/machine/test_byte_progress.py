@@ -15,6 +15,6 @@ def test_rate_and_time_left_are_reported_every_two_seconds(tmp_path: Path) -> No
     assert said == ["read 2.00 of 4.00 GB, 500 MB a second, 4 s left"]
 
 
-def test_the_pieces_are_the_file(tmp_path: Path) -> None:
+def test_pieces_of_a_file_join_to_its_content(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 10)
     assert b"".join(pieces_of(tmp_path / "a", ByteProgress(print, total=10))) == b"x" * 10

@@ -10,7 +10,7 @@ from xsft.states.moments import moment, with_z
 SENSELESS = ("Sat, 21 Nov 99999999999 12:00:00 GMT", "Sat, 21 Nov 2026 12:00:00 +9999999999999")
 
 
-def test_now_is_written_as_kubernetes_writes_times() -> None:
+def test_now_has_the_time_format_of_kubernetes() -> None:
     said = clock.now()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", said)
     assert with_z(said) == said
@@ -19,7 +19,7 @@ def test_now_is_written_as_kubernetes_writes_times() -> None:
     assert abs((datetime.now(UTC) - found).total_seconds()) < 60
 
 
-def test_the_date_header_gives_the_clock_skew_if_it_exceeds_the_round_trip() -> None:
+def test_ahead_s_returns_the_clock_skew_of_a_date_header_beyond_the_round_trip() -> None:
     def said(seconds: float) -> str:
         return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 

@@ -15,7 +15,7 @@ with exclusive(Path(sys.argv[1]), waiting=lambda: print("waiting", flush=True)):
 """
 
 
-def test_a_second_process_says_that_it_waits_and_then_sees_what_the_first_did(tmp_path: Path) -> None:
+def test_a_second_process_reports_that_it_waits_for_the_lock(tmp_path: Path) -> None:
     lock, note = tmp_path / "new" / "lock", tmp_path / "note"
     with exclusive(lock, waiting=lambda: None):
         waiter = subprocess.Popen(

@@ -34,16 +34,16 @@ def problem_of(path: str | Path, **fakes: object) -> Problem:
     return problem
 
 
-def test_reads_text_without_its_byte_order_mark(tmp_path: Path) -> None:
+def test_read_workload_text_removes_the_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_bytes(b"\xef\xbb\xbfname: \xc3\xa9\r\n")
     assert read_workload_text(tmp_path / "a.yaml") == "name: é\r\n"
 
 
-def test_an_empty_name_is_not_the_current_folder() -> None:
+def test_an_empty_name_is_reported_as_missing() -> None:
     assert (problem_of("").id, problem_of("").message) == ("file-missing", "the file's name is empty")
 
 
-def test_missing_names_the_near_sibling(tmp_path: Path) -> None:
+def test_a_missing_file_suggests_a_file_with_a_similar_name(tmp_path: Path) -> None:
     (tmp_path / "tiny_local.yaml").write_text("a: 1")
     problem = problem_of(tmp_path / "tiny_locl.yaml")
     assert problem.id == "file-missing"
@@ -61,17 +61,17 @@ def test_missing_names_the_near_sibling(tmp_path: Path) -> None:
         (b"a: 1\nb: \xff\n", "file-encoding"),
     ],
 )
-def test_content_that_is_no_text(tmp_path: Path, content: bytes, id: str) -> None:
+def test_empty_or_undecodable_content_is_reported(tmp_path: Path, content: bytes, id: str) -> None:
     (tmp_path / "w.yaml").write_bytes(content)
     assert problem_of(tmp_path / "w.yaml").id == id
 
 
-def test_the_line_of_a_bad_byte_is_named(tmp_path: Path) -> None:
+def test_a_byte_that_is_not_utf_8_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_bytes(b"a: 1\nb: \xff\n")
     assert "line 2 contains the byte 0xff" in problem_of(tmp_path / "w.yaml").message
 
 
-def test_directory_loop_pipe_and_device(tmp_path: Path) -> None:
+def test_a_directory_link_loop_pipe_or_device_is_reported(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
     assert problem_of(tmp_path).id == "file-directory"
@@ -82,7 +82,7 @@ def test_directory_loop_pipe_and_device(tmp_path: Path) -> None:
     assert problem_of("x" * 5000).id == "file-unreadable"
 
 
-def test_100_mb_are_refused_unread(tmp_path: Path) -> None:
+def test_a_file_of_100_mb_is_refused_without_being_read(tmp_path: Path) -> None:
     with (tmp_path / "big.yaml").open("wb") as file:
         file.truncate(100_000_000)
     start = time.process_time()
@@ -96,12 +96,12 @@ def _must_not_open(name: str, flags: int) -> int:
     raise AssertionError(name)
 
 
-def test_exactly_the_limit_is_read(tmp_path: Path) -> None:
+def test_a_file_of_exactly_the_limit_is_read(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_bytes(b"#" * MAX_BYTES)
     assert len(read_workload_text(tmp_path / "w.yaml")) == MAX_BYTES
 
 
-def test_unreadable_says_why(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text("a: 1")
 
     def denied(name: str, flags: int) -> int:
@@ -112,7 +112,7 @@ def test_unreadable_says_why(tmp_path: Path) -> None:
     assert "Permission denied" in problem.message
 
 
-def test_real_permissions(tmp_path: Path) -> None:
+def test_a_file_without_read_permission_is_unreadable(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root reads every file: the refusal is tested with a fake opener above, not with real permissions")
     (tmp_path / "w.yaml").write_text("a: 1")
@@ -126,14 +126,14 @@ class Endless(io.RawIOBase):
         return b"#" * size
 
 
-def test_standard_input_is_bounded() -> None:
+def test_standard_input_is_read_up_to_the_limit() -> None:
     assert read_workload_text("-", stdin=io.BytesIO(b"a: 1")) == "a: 1"
     assert problem_of("-", stdin=Endless()).id == "file-too-big"
     assert problem_of("-", stdin=io.BytesIO(b"")).id == "file-empty"
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes_are_a_mapping_or_a_spec_error(tmp_path: Path, content: bytes) -> None:
+def test_any_bytes_give_a_mapping_or_a_spec_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "w.yaml").write_bytes(content)
     try:
         outcome: object = parse_yaml(read_workload_text(tmp_path / "w.yaml")).data
@@ -142,7 +142,7 @@ def test_any_bytes_are_a_mapping_or_a_spec_error(tmp_path: Path, content: bytes)
     assert isinstance(outcome, dict) or (isinstance(outcome, tuple) and outcome)
 
 
-def test_write_replaces_whole_and_keeps_permissions(tmp_path: Path) -> None:
+def test_write_atomic_replaces_the_content_and_keeps_permissions(tmp_path: Path) -> None:
     target = tmp_path / "r.json"
     target.write_text("old")
     target.chmod(0o640)
@@ -152,7 +152,7 @@ def test_write_replaces_whole_and_keeps_permissions(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["r.json"]
 
 
-def test_write_follows_a_link_and_survives_short_writes(tmp_path: Path) -> None:
+def test_write_atomic_follows_a_link_and_continues_after_short_writes(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     write_atomic(tmp_path / "link", b"0123456789", write=lambda fd, data: os.write(fd, data[:3]))
@@ -161,7 +161,9 @@ def test_write_follows_a_link_and_survives_short_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_a_full_disk_or_ctrl_c_leaves_the_old_content_and_nothing_else(tmp_path: Path, failure: BaseException) -> None:
+def test_a_full_disk_or_ctrl_c_keeps_the_old_content_and_leaves_no_other_file(
+    tmp_path: Path, failure: BaseException
+) -> None:
     target = tmp_path / "r.json"
     target.write_text("old")
 
@@ -179,7 +181,7 @@ def test_a_full_disk_or_ctrl_c_leaves_the_old_content_and_nothing_else(tmp_path:
         assert "df -h" in caught.value.fix
 
 
-def test_a_really_full_device(tmp_path: Path) -> None:
+def test_write_atomic_reports_a_full_device(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full on this system: the full disk is tested with a fake writer above only")
     full = os.open("/dev/full", os.O_WRONLY)
@@ -191,7 +193,7 @@ def test_a_really_full_device(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_write_to_a_directory_or_into_a_missing_one(tmp_path: Path) -> None:
+def test_write_atomic_reports_a_directory_and_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a directory"):
         write_atomic(tmp_path, b"x")
     with pytest.raises(EnvironmentMissing) as caught:
@@ -202,7 +204,7 @@ def test_write_to_a_directory_or_into_a_missing_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_only_what_shall_outlast_a_power_cut_is_waited_for(
+def test_write_atomic_syncs_only_durable_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, durable: bool
 ) -> None:
     synced: list[int] = []
@@ -225,7 +227,7 @@ def aged(path: Path, seconds: float) -> None:
     os.utime(path, (at, at))
 
 
-def test_the_next_run_that_is_kept_sweeps_what_a_killed_one_left(tmp_path: Path) -> None:
+def test_the_next_keep_entry_sweeps_the_file_of_a_killed_writer(tmp_path: Path) -> None:
     left = killed_while_writing(tmp_path / "gemma-0123.json")
     keep_entry(tmp_path, IndexEntry(run_name="a", target="xpk", output="gs://b/r"))
     assert left.exists()  # its writer may be at it
@@ -235,7 +237,7 @@ def test_the_next_run_that_is_kept_sweeps_what_a_killed_one_left(tmp_path: Path)
     assert [entry.run_name for entry in read_index(tmp_path).entries] == ["a", "b"]
 
 
-def test_one_that_goes_meanwhile_keeps_no_other_from_going(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweeping_continues_if_a_file_disappears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its writer has renamed it: what was listed is not there any more."""
     for name in ("a", "b", "c"):
         path = tmp_path / f".{name}.json.0123456789ab.tmp"
@@ -254,7 +256,7 @@ def test_one_that_goes_meanwhile_keeps_no_other_from_going(tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == gone[:1]
 
 
-def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+def test_sweeping_keeps_all_other_files(tmp_path: Path) -> None:
     names = ("notes.tmp", ".notes.tmp", ".a.0123456789AB.tmp", ".a.json.0123456789abc.tmp", "a.json", ".lock")
     for name in names:
         (tmp_path / name).write_text("x", encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 from xsft.effects.machine.google_files import may_log_in
 
 
-def test_a_login_is_looked_for_where_google_auth_looks(tmp_path: Path) -> None:
+def test_may_log_in_checks_the_places_where_google_auth_looks(tmp_path: Path) -> None:
     product = tmp_path / "product"
     nobody = {"HOME": str(tmp_path)}
     assert not may_log_in(nobody, product=product)

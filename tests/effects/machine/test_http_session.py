@@ -1,4 +1,4 @@
-"""A ~/.netrc with an entry for every host: nothing of xsft sends it, and nothing is blind because of it."""
+"""No request of xsft sends a login from ~/.netrc, and none fails because of one."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def registries(tmp_path: Path) -> Registries:
     return Registries(env={"HOME": str(tmp_path)})
 
 
-def test_requests_itself_would_send_it(server: Server, netrc: str) -> None:
+def test_requests_without_a_session_of_xsft_sends_the_netrc_login(server: Server, netrc: str) -> None:
     requests.get(f"http://{server.address}/", timeout=9)
     assert server.logins == {netrc}
 
@@ -144,7 +144,7 @@ def test_a_token_service_gets_the_users_own_login_or_none(server: Server, regist
     ]
 
 
-def test_submit_still_sees_an_image_of_a_registry_that_wants_the_users_login(server: Server, tmp_path: Path) -> None:
+def test_look_at_image_uses_the_docker_login_that_a_registry_requires(server: Server, tmp_path: Path) -> None:
     own = base64.b64encode(f"me:{secrets.token_hex()}".encode()).decode()
     (tmp_path / ".docker").mkdir()
     (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": {server.address: {"auth": own}}}))
@@ -165,7 +165,7 @@ def test_artifact_registry_gets_only_googles_login(server: Server) -> None:
     assert [login for _, login in server.asked] == ["", "Bearer of-google"]
 
 
-def test_a_creation_in_artifact_registry_is_asked_after_with_googles_login(server: Server) -> None:
+def test_a_creation_in_artifact_registry_is_polled_with_the_google_login(server: Server) -> None:
     team = Repository(project="my-project", location="us", name="xsft")
     server.answers[f"/v1/{team.path}"] = (404, {}, b"{}")
     server.answers[f"/v1/{team.parent}/repositories"] = (
@@ -180,7 +180,7 @@ def test_a_creation_in_artifact_registry_is_asked_after_with_googles_login(serve
     assert [login for _, login in server.asked] == ["Bearer of-google"] * 3
 
 
-def test_a_login_at_google_is_renewed_by_its_own_key_alone(
+def test_a_google_login_is_renewed_with_its_own_key_only(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answers["/token"] = (200, {}, b'{"access_token": "fresh", "expires_in": 3600}')
@@ -212,7 +212,7 @@ def test_a_bucket_receives_no_credentials(server: Server, monkeypatch: pytest.Mo
     assert server.logins == {""}
 
 
-def test_a_bucket_is_read_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_with_an_emulator_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving_bucket(Bucket({"a/b": b"content"})) as bucket:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
         storage = gcs_storage({"STORAGE_EMULATOR_HOST": bucket.url})
@@ -227,7 +227,7 @@ def test_an_engine_receives_no_credentials(server: Server, tmp_path: Path) -> No
     assert server.logins == {""}
 
 
-def test_loopback_is_asked_without_the_proxy_that_others_are_asked_through(
+def test_loopback_is_requested_without_the_proxy_of_other_hosts(
     server: Server, registries: Registries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving() as proxy:
@@ -241,7 +241,7 @@ def test_loopback_is_asked_without_the_proxy_that_others_are_asked_through(
         assert proxy.asked == [("http://registry.invalid/v2/", "")]
 
 
-def test_certificates_are_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_session_trusts_the_certificates_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/own.pem")
     settings = Session().merge_environment_settings("https://registry.invalid/", {}, None, None, None)
     assert settings["verify"] == "/etc/own.pem"
@@ -274,7 +274,7 @@ HARMLESS = (
 )
 
 
-def test_only_one_module_uses_http() -> None:
+def test_each_http_library_is_imported_by_one_module_only() -> None:
     root = Path(__file__).parents[3] / "xsft"
     texts = {path: path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
     words = tuple(sender.partition(".")[0] for sender in SENDERS)

@@ -1,4 +1,4 @@
-"""Lines of whatever a program prints: all of it, in order, in bounded memory."""
+"""Lines of any program's output: complete, in order, in bounded memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def told(chunks: Iterable[bytes]) -> list[str]:
 
 
 @given(CHUNKS)
-def test_however_it_comes_it_is_the_same_lines_and_the_log_has_every_byte(chunks: list[bytes]) -> None:
+def test_keep_lines_gives_the_same_lines_for_any_chunks_and_logs_every_byte(chunks: list[bytes]) -> None:
     whole = b"".join(chunks)
     log = io.BytesIO()
     found: list[str] = []
@@ -31,7 +31,7 @@ def test_however_it_comes_it_is_the_same_lines_and_the_log_has_every_byte(chunks
     assert found == [line.decode() for line in whole.splitlines()]
 
 
-def test_a_progress_bar_is_a_line_each_time() -> None:
+def test_each_update_of_a_progress_bar_is_a_line() -> None:
     assert told([b"Map:  0%\rMap: 50", b"%\rMap: 100%\r", b"\nstep 1\r\n"]) == [
         "Map:  0%",
         "Map: 50%",
@@ -40,12 +40,12 @@ def test_a_progress_bar_is_a_line_each_time() -> None:
     ]
 
 
-def test_undecodable_bytes_are_passed_on() -> None:
+def test_undecodable_bytes_become_replacement_characters() -> None:
     assert told([b"a\xff\n", b"\xc3", b"\xa4\n"]) == ["a\N{REPLACEMENT CHARACTER}", "ä"]
 
 
 @pytest.mark.parametrize("chunk", [b"x" * 1000, b"x" * 10 * LONGEST])
-def test_a_line_without_end_is_passed_on_in_parts_and_never_held(chunk: bytes) -> None:
+def test_an_endless_line_is_split_into_parts_and_not_held_in_memory(chunk: bytes) -> None:
     many = 64 * LONGEST // len(chunk)
     tracemalloc.start()
     try:
@@ -58,5 +58,5 @@ def test_a_line_without_end_is_passed_on_in_parts_and_never_held(chunk: bytes) -
     assert peak < 4 * (LONGEST + len(chunk))
 
 
-def test_a_line_longer_than_that_in_the_middle_of_a_chunk() -> None:
+def test_a_long_line_in_the_middle_of_a_chunk_is_split() -> None:
     assert [len(line) for line in lines([b"a\n" + b"x" * (LONGEST + 5) + b"\nb\n"])] == [2, LONGEST, 6, 2]

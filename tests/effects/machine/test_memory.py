@@ -38,7 +38,7 @@ def _machine(tmp_path: Path) -> None:
     ("names", "root", "line", "no_limit"),
     [(V2, "", "0::/pod/box", "max"), (V1, "memory", "8:pids:/\n4:cpu,memory:/pod/box\n0::/", NO_LIMIT)],
 )
-def test_the_control_groups_limit_counts_and_its_parents(
+def test_the_limits_of_the_control_group_and_its_parents_count(
     tmp_path: Path, names: tuple[str, str, str], root: str, line: str, no_limit: str
 ) -> None:
     pod = tmp_path / "groups" / root / "pod"
@@ -52,12 +52,12 @@ def test_the_control_groups_limit_counts_and_its_parents(
     assert read(tmp_path) == (5, 2)
 
 
-def test_a_container_has_its_groups_files_at_the_root(tmp_path: Path) -> None:
+def test_the_limit_at_the_root_of_a_container_counts(tmp_path: Path) -> None:
     (tmp_path / "proc" / "self" / "cgroup").write_text("4:memory:/docker/0123abcd\n")
     group(tmp_path / "groups" / "memory", V1, limit=2 * GIB, used=GIB)
     assert read(tmp_path) == (2, 2)
 
 
-def test_a_system_that_says_nothing(tmp_path: Path) -> None:
+def test_an_unknown_memory_is_none(tmp_path: Path) -> None:
     (tmp_path / "proc" / "meminfo").unlink()
     assert read(tmp_path) == (None, float("inf"))

@@ -11,7 +11,7 @@ from xsft.effects.machine.parallel import Hurry, Questions, answers, every, star
 from xsft.errors import Unreachable
 
 
-def test_within_hands_on_what_was_raised_and_returned() -> None:
+def test_within_returns_the_result_or_raises_the_error() -> None:
     assert within(5, lambda: 42) == 42
     with pytest.raises(ZeroDivisionError):
         within(5, lambda: 1 // 0)
@@ -33,7 +33,7 @@ def test_a_late_result_is_none_and_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("kind", [IndexError, ValueError, Unreachable])
-def test_a_fault_is_not_taken_for_silence(kind: type[Exception]) -> None:
+def test_an_error_of_a_look_is_raised(kind: type[Exception]) -> None:
     def fails() -> int:
         raise kind("wrong")
 
@@ -42,7 +42,7 @@ def test_a_fault_is_not_taken_for_silence(kind: type[Exception]) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_one_that_fails_leaves_no_other_unasked(threads: int) -> None:
+def test_a_failed_look_does_not_keep_the_others_from_running(threads: int) -> None:
     asked: list[int] = []
 
     def look(i: int) -> int:
@@ -56,7 +56,7 @@ def test_one_that_fails_leaves_no_other_unasked(threads: int) -> None:
     assert sorted(asked) == list(range(6))
 
 
-def test_no_answer_in_time_is_unreachable() -> None:
+def test_a_result_that_is_late_is_unreachable() -> None:
     never = threading.Event()
     with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
         start(never.wait).result(0.1)
@@ -64,7 +64,7 @@ def test_no_answer_in_time_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_in_a_hurry_the_first_are_asked_and_no_others(threads: int) -> None:
+def test_a_hurry_runs_only_the_first_looks_after_its_deadline(threads: int) -> None:
     looks = [lambda i=i: i for i in range(20)]  # type: ignore[misc]
     late = Hurry(first=7, until=time.monotonic() - 1)
     assert answers(looks, threads=threads, timeout_s=30, hurry=late) == [*range(7), *[None] * 13]
@@ -73,7 +73,7 @@ def test_in_a_hurry_the_first_are_asked_and_no_others(threads: int) -> None:
 
 
 @pytest.mark.loopback
-def test_every_result_is_waited_for_and_a_change_of_what_is_waited_for_is_told_once() -> None:
+def test_every_waits_for_all_results_and_reports_each_progress_line_once() -> None:
     asked, told, done = iter(("", "a", "a")), list[str](), threading.Event()
 
     def waiting() -> str:
@@ -87,7 +87,7 @@ def test_every_result_is_waited_for_and_a_change_of_what_is_waited_for_is_told_o
     assert every([], threads=2) == []
 
 
-def test_a_question_that_many_ask_is_sent_once() -> None:
+def test_a_question_asked_concurrently_is_sent_once() -> None:
     sent: list[tuple[str, int]] = []
     answer = threading.Event()
 
@@ -106,7 +106,7 @@ def test_a_question_that_many_ask_is_sent_once() -> None:
     assert (sorted(sent), questions.waiting()) == ([("a", 1), ("a", 2)], ())
 
 
-def test_an_error_is_the_answer_for_all_who_ask() -> None:
+def test_an_error_is_raised_for_every_caller_of_a_question() -> None:
     def fails(path: str) -> str:
         raise Unreachable(path, fix="")
 

@@ -53,7 +53,7 @@ def test_new_folders_are_private_and_existing_ones_unchanged(umask: int, tmp_pat
         private_folder(there / "file")
 
 
-def test_a_file_that_is_made_private_is_it_from_its_first_byte(umask: int, tmp_path: Path) -> None:
+def test_a_private_file_is_private_from_its_first_byte(umask: int, tmp_path: Path) -> None:
     seen: list[int] = []
 
     def write(fd: int, data: bytes) -> int:
@@ -88,7 +88,7 @@ with exclusive(cache / "sources" / "a.lock", waiting=lambda: None):
 """
 
 
-def test_nothing_of_state_and_cache_is_for_others_under_umask_000(tmp_path: Path) -> None:
+def test_all_files_of_state_and_cache_are_private_under_umask_000(tmp_path: Path) -> None:
     env = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": "", "XDG_CACHE_HOME": "", "XSFT_STATE_DIR": ""}
     env.pop("XSFT_CACHE_DIR", None)
     subprocess.run((sys.executable, "-c", WRITES), env=env, check=True)

@@ -18,23 +18,23 @@ sys.exit(3)
 """
 
 
-def test_argv_environment_and_input_arrive_and_both_streams_and_the_status_come_back() -> None:
+def test_run_passes_argv_environment_and_input_and_returns_streams_and_status() -> None:
     done = process.run((sys.executable, "-c", ECHO, "a b", "$HOME"), env={"A": "x"}, stdin="in")
     assert (done.stdout, done.stderr, done.status, done.ok) == ("['a b', '$HOME'] x in\n", "loud\n", 3, False)
 
 
-def test_a_program_that_does_not_exist_is_an_environment_problem() -> None:
+def test_a_missing_program_is_an_environment_problem() -> None:
     with pytest.raises(EnvironmentMissing, match="no-such-tool was not found") as caught:
         process.run(("no-such-tool",), env={})
     assert "xsft doctor" in caught.value.fix
 
 
-def test_a_file_that_is_no_program_is_an_environment_problem(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_executed_is_an_environment_problem(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match="could not be started"):
         process.run((str(tmp_path),), env={})
 
 
-def test_what_takes_too_long_is_killed() -> None:
+def test_a_process_is_killed_after_its_timeout() -> None:
     argv = (sys.executable, "-c", "import signal; signal.pause()")
     for run in (process.run, process.at_terminal, partial(process.follow, on_line=list)):
         with pytest.raises(TimedOut, match=r"after 0\.2 s") as caught:
@@ -50,7 +50,7 @@ def test_follow_passes_lines_on_as_they_come() -> None:
     assert (done.ok, done.stdout) == (True, "one\ntwo")
 
 
-def test_follow_kills_the_process_when_the_listener_gives_up() -> None:
+def test_follow_kills_the_process_if_the_listener_raises() -> None:
     def give_up(line: str) -> None:
         raise KeyboardInterrupt(line)
 

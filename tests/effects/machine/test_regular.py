@@ -1,4 +1,4 @@
-"""Files that others may have put there: a pipe hangs nothing, and nothing is read without end."""
+"""Files that others may have written: a pipe does not block a read, and no read is unbounded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OURS_ALONE = {
 """Modules that read by themselves, and why no other user can have put a pipe there."""
 
 
-def test_a_file_is_read_unchanged(tmp_path: Path) -> None:
+def test_a_regular_file_is_read_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"\xc3\xa4\n")
     (tmp_path / "link").symlink_to(path)
@@ -45,7 +45,7 @@ def test_a_file_is_read_unchanged(tmp_path: Path) -> None:
         assert file.read() == b"\xc3\xa4\n"
 
 
-def test_what_is_no_file_is_an_error_at_once(tmp_path: Path) -> None:
+def test_a_pipe_socket_device_or_directory_is_an_error_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
     held = socket.socket(socket.AF_UNIX)
@@ -60,7 +60,7 @@ def test_what_is_no_file_is_an_error_at_once(tmp_path: Path) -> None:
         read_bytes(tmp_path / "none")
 
 
-def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "sparse"
     with path.open("wb") as file:
         file.truncate(10**12)
@@ -69,7 +69,7 @@ def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
     assert big.value.errno == errno.EFBIG
 
 
-def test_nothing_else_opens_files_of_others_by_itself() -> None:
+def test_no_other_module_opens_files_that_others_may_have_written() -> None:
     found = {
         str(path.relative_to(ROOT / "xsft/effects")): line
         for path in sorted((ROOT / "xsft/effects").rglob("*.py"))

@@ -31,7 +31,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_is_private_and_gone_afterwards(temporary: Path) -> None:
+def test_a_scratch_folder_is_private_and_removed_afterwards(temporary: Path) -> None:
     before = os.umask(0)
     try:
         with scratch_folder("test") as folder:
@@ -43,7 +43,7 @@ def test_it_is_private_and_gone_afterwards(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def test_what_a_killed_process_left_goes_and_what_is_in_use_stays(temporary: Path) -> None:
+def test_sweep_scratch_removes_folders_of_killed_processes_and_keeps_those_in_use(temporary: Path) -> None:
     env = {**os.environ, "TMPDIR": str(temporary)}
     with subprocess.Popen((sys.executable, "-c", HOLDS), env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -60,7 +60,7 @@ def test_what_a_killed_process_left_goes_and_what_is_in_use_stays(temporary: Pat
         assert not folder.exists()
 
 
-def test_nothing_else_is_touched(temporary: Path) -> None:
+def test_sweep_scratch_keeps_all_other_files(temporary: Path) -> None:
     (temporary / "aim").mkdir()
     (temporary / "aim" / "file").touch()
     (temporary / f"{PREFIX}link").symlink_to(temporary / "aim")
@@ -72,7 +72,7 @@ def test_nothing_else_is_touched(temporary: Path) -> None:
     assert (temporary / "aim" / "file").exists()
 
 
-def test_every_temporary_folder_is_one_of_these() -> None:
+def test_temporary_folders_are_made_only_by_the_listed_modules() -> None:
     """`make setup` runs before xsft is installed; a pod has its own disk; a build's login is in memory if possible."""
     others = {"boot.py", "bootstrap.py", "container.py", "docker_login.py", "managed_python.py", "scratch.py"}
     makes = re.compile(r"TemporaryDirectory\(|mkdtemp\(|NamedTemporaryFile\([^)]*delete=False")

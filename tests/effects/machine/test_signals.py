@@ -1,4 +1,4 @@
-"""A signal that would end the process at once is an exception meanwhile, and itself again afterwards."""
+"""A signal that would end the process is raised as an exception, and has its default handler afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def default() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("sent", ENDING)
-def test_it_is_raised_with_its_number_and_is_the_systems_again_afterwards(sent: signal.Signals) -> None:
+def test_a_signal_is_raised_with_its_number_and_its_default_handler_restored(sent: signal.Signals) -> None:
     with pytest.raises(Ended) as ended, raised(Ended):
         os.kill(os.getpid(), sent)
     assert ended.value.args == (sent,)
@@ -42,13 +42,13 @@ def test_an_ignored_or_handled_signal_is_unchanged() -> None:
     assert (signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)) == (signal.SIG_IGN, handler)
 
 
-def test_inside_another_one_the_outer_ones_stays() -> None:
+def test_the_outer_block_handles_a_signal_inside_a_nested_block() -> None:
     with pytest.raises(Ended) as ended, raised(Ended), raised(lambda _: SystemExit(1)):
         os.kill(os.getpid(), signal.SIGTERM)
     assert ended.value.args == (signal.SIGTERM,)
 
 
-def test_in_another_thread_nothing_changes() -> None:
+def test_raised_changes_no_handler_in_another_thread() -> None:
     def meanwhile() -> object:
         with raised(Ended):
             return signal.getsignal(signal.SIGTERM)

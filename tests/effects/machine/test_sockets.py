@@ -8,12 +8,12 @@ from xsft.effects.machine.sockets import LOOPBACK, free_port
 from xsft.errors import Refused
 
 
-def test_a_default_port_is_free() -> None:
+def test_free_port_returns_a_free_port() -> None:
     with socket.socket() as listening:
         listening.bind((LOOPBACK, free_port()))
 
 
-def test_a_port_in_use_is_refused_with_the_way_out() -> None:
+def test_a_port_in_use_is_refused_with_a_fix() -> None:
     with socket.socket() as listening:
         listening.bind((LOOPBACK, 0))
         listening.listen()

@@ -1,4 +1,4 @@
-"""Writes to a standard stream, from any library."""
+"""Secrets are removed from everything written to a standard stream, by any library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xsft.effects.machine.streams import Screened, prepare_streams, print_if_slo
 TOKEN = "hf" + "_" + "aB3" * 12
 
 
-def test_no_secret_is_written_by_anyone() -> None:
+def test_a_screened_stream_hides_secrets_from_any_writer() -> None:
     under = io.StringIO()
     stream = Screened(under)
     print("a", TOKEN, "b", file=stream)
@@ -23,7 +23,7 @@ def test_no_secret_is_written_by_anyone() -> None:
     assert under.getvalue() == "a … b\n…\nplain\nusage: … [-h]\n"
 
 
-def test_a_screened_stream_is_the_stream_in_all_else() -> None:
+def test_a_screened_stream_has_all_attributes_of_the_stream() -> None:
     under = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
     stream = Screened(under)
     assert stream.write("é") == 1
@@ -43,7 +43,7 @@ def test_the_standard_streams_are_screened_once(monkeypatch: pytest.MonkeyPatch)
     sys.stderr.stream.close()
 
 
-def test_slow_work_is_named_once_and_quick_work_never(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_if_slow_names_slow_work_once_and_quick_work_never(capsys: pytest.CaptureFixture[str]) -> None:
     with print_if_slow("quick", after_s=3600):
         pass
     told: list[str] = []

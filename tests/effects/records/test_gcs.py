@@ -1,4 +1,4 @@
-"""The meaning of each error of Google's library."""
+"""The meaning of each error of Google's storage library."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def ask(*errors: Exception, pauses: tuple[float, ...] = (0.5, 1.0)) -> tuple[obj
         (google.RequestRangeNotSatisfiable("empty"), b""),
     ],
 )
-def test_some_errors_are_answers(error: Exception, meaning: object) -> None:
+def test_not_found_and_failed_preconditions_are_answers(error: Exception, meaning: object) -> None:
     assert ask(error) == (meaning, [])
 
 
 @pytest.mark.parametrize("error", [google.TooManyRequests("busy"), google.ServiceUnavailable("busy"), OSError("cut")])
-def test_a_busy_bucket_and_a_broken_connection_are_asked_again(error: Exception) -> None:
+def test_a_busy_bucket_or_broken_connection_is_retried(error: Exception) -> None:
     assert ask(error, error) == ("answer", [0.5, 1.0])
     with pytest.raises(Unreachable):
         ask(error, pauses=())
@@ -63,13 +63,13 @@ NOT_ACCEPTED = "the login was not accepted"
         (NoConnection("x"), "no connection (ConnectionError)", "Check the network."),
     ],
 )
-def test_other_errors_are_named_with_what_helps(error: Exception, message: str, fix: str) -> None:
+def test_other_errors_are_unreachable_with_a_fix(error: Exception, message: str, fix: str) -> None:
     with pytest.raises(Unreachable) as caught:
         ask(error, pauses=())
     assert (caught.value.message, caught.value.fix) == (f"{PATH}: {message}", fix)
 
 
-def test_a_bucket_whose_key_cannot_be_used_names_the_command() -> None:
+def test_a_bucket_with_an_unusable_kms_key_names_the_command() -> None:
     with pytest.raises(EnvironmentMissing) as caught:
         ask(google.Forbidden("Permission denied on Cloud KMS key."))
     assert caught.value.problem_id == "bucket-key"
@@ -78,14 +78,14 @@ def test_a_bucket_whose_key_cannot_be_used_names_the_command() -> None:
 
 
 @pytest.mark.parametrize(("header", "pause"), [("3", 3.0), ("3600", 4.0)])
-def test_a_retry_after_is_waited_for_but_not_for_ever(header: str, pause: float) -> None:
+def test_retry_after_is_obeyed_up_to_its_limit(header: str, pause: float) -> None:
     answer = requests.Response()
     answer.headers["Retry-After"] = header
     assert ask(google.TooManyRequests("busy", response=answer)) == ("answer", [pause])
 
 
 @pytest.mark.parametrize(("env", "project"), [({}, "xsft"), ({"GOOGLE_CLOUD_PROJECT": "mine"}, "mine")])
-def test_the_client_of_an_emulator_has_no_login_and_names_a_project(env: dict[str, str], project: str) -> None:
+def test_the_client_of_an_emulator_has_a_project_and_no_login(env: dict[str, str], project: str) -> None:
     made = client(env, emulated=True)
     assert (made.project, type(made._credentials).__name__) == (project, "AnonymousCredentials")
     assert "google_session" in type(made._http).__qualname__, "which takes no login from ~/.netrc"

@@ -1,4 +1,4 @@
-"""The index of runs on this machine: atomic, readable by later versions, never in the way."""
+"""The index of runs on this machine: written atomically, and readable by other versions."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ENTRY = IndexEntry(
 
 @settings(max_examples=20)
 @given(any_of(IndexEntry, run_name=st.text("abé-1", min_size=1, max_size=8)))
-def test_every_field_survives_its_file(entry: IndexEntry) -> None:
+def test_every_field_of_an_entry_is_read_back(entry: IndexEntry) -> None:
     with TemporaryDirectory() as folder:
         keep_entry(Path(folder), entry)
         assert read_index(Path(folder)).entries == (entry,)
 
 
-def test_the_form_of_the_file(tmp_path: Path) -> None:
+def test_an_entry_is_a_private_json_file_named_after_its_run(tmp_path: Path) -> None:
     """People look into it as well."""
     keep_entry(tmp_path / "index", replace(ENTRY, run_name="é" * 120, mode=None))
     (file,) = (tmp_path / "index").glob("*.json")
@@ -49,7 +49,7 @@ def test_the_form_of_the_file(tmp_path: Path) -> None:
     assert "mode" not in json.loads(text)
 
 
-def test_no_secret_is_kept(tmp_path: Path) -> None:
+def test_a_token_is_not_written_to_the_index(tmp_path: Path) -> None:
     token = "hf_" + "Ab1" * 12
     keep_entry(tmp_path, replace(ENTRY, record=f"https://{token}@host/"))
     (file,) = tmp_path.glob("*.json")
@@ -62,7 +62,7 @@ ATTEMPTS = st.lists(any_of(Attempt, resolved=RESOLVED), min_size=1, max_size=2)
 
 @settings(max_examples=20)
 @given(any_of(Record, attempts=ATTEMPTS.map(tuple)))
-def test_an_entry_is_of_the_last_attempt(record: Record) -> None:
+def test_entry_of_takes_the_fields_of_the_last_attempt(record: Record) -> None:
     last = record.attempts[-1]
     assert entry_of(record, path="p", at="t") == IndexEntry(
         **{name: getattr(record, name) for name in ("run_name", "target", "spec_digest", "steps", "mode")},
@@ -86,13 +86,13 @@ def test_an_entry_holds_the_pace_of_a_run_with_a_receipt(tmp_path: Path) -> None
     assert entry_of(without, path="p", at="t").pace is None
 
 
-def test_a_slash_at_the_end_of_an_output_is_no_other_run(tmp_path: Path) -> None:
+def test_a_slash_at_the_end_of_an_output_makes_no_second_entry(tmp_path: Path) -> None:
     for output in ("gs://b/runs", "gs://b/runs/"):
         keep_entry(tmp_path, replace(ENTRY, output=output))
     assert [entry.output for entry in read_index(tmp_path).entries] == ["gs://b/runs/"]
 
 
-def test_one_file_for_each_run_and_output(tmp_path: Path) -> None:
+def test_keep_entry_writes_one_file_for_each_run_and_output(tmp_path: Path) -> None:
     entries = (ENTRY, replace(ENTRY, output="gs://c", updated_at="1"), replace(ENTRY, run_name="z", updated_at="3"))
     for entry in (*entries, *entries):
         keep_entry(tmp_path, entry)
@@ -110,7 +110,7 @@ def test_an_earlier_attempt_does_not_replace_a_later_one(tmp_path: Path) -> None
     assert [e.uid for e in read_index(tmp_path).entries] == ["learnt since"]
 
 
-def test_many_writers_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_no_entry(tmp_path: Path) -> None:
     threads = [Thread(target=keep_entry, args=(tmp_path, replace(ENTRY, run_name=f"r{n}"))) for n in range(8)]
     threads += [Thread(target=keep_entry, args=(tmp_path, replace(ENTRY, attempt=n))) for n in range(8)]
     for thread in threads:
@@ -123,7 +123,7 @@ def test_many_writers_lose_nothing(tmp_path: Path) -> None:
     assert index.problems == ()
 
 
-def test_entries_of_other_versions_are_read_as_far_as_they_are_known(tmp_path: Path) -> None:
+def test_known_fields_of_entries_of_other_versions_are_read(tmp_path: Path) -> None:
     newer = {"schema": "xsft.run/9", "run_name": "a", "target": "t", "output": "o", "new": 1, "steps": "x", "uid": None}
     (tmp_path / "a.json").write_text(json.dumps(newer | {"cluster": {"context": "c", "moon": 1}}))
     expected = IndexEntry(run_name="a", target="t", output="o", cluster=ClusterAddress(context="c"))
@@ -140,5 +140,5 @@ def test_a_bad_entry_is_reported_and_the_others_are_read(content: str, tmp_path:
     assert [(p.id, "b.json" in p.message) for p in index.problems] == [("index-unreadable", True)]
 
 
-def test_no_folder_is_an_empty_index(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_empty_index(tmp_path: Path) -> None:
     assert read_index(tmp_path / "none").entries == ()

@@ -1,4 +1,4 @@
-"""Written once, whole or not at all: on this machine and in a bucket, with every failure on demand."""
+"""Objects are written once, completely or not at all, on this machine and in a bucket, with every failure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def place(request: pytest.FixtureRequest, bucket: Bucket, tmp_path: Path) -> tup
     return (LocalObjects(), str(tmp_path)) if request.param == "here" else (remote(bucket), "gs://my-bucket/runs")
 
 
-def test_the_first_one_writes_and_nothing_is_overwritten(place: tuple[Objects, str]) -> None:
+def test_create_writes_an_object_once_and_never_overwrites_it(place: tuple[Objects, str]) -> None:
     objects, root = place
     assert objects.create(f"{root}/a/b/c.json", b"first") is True
     assert objects.create(f"{root}/a/b/c.json", b"second") is False
@@ -68,7 +68,7 @@ def test_the_first_one_writes_and_nothing_is_overwritten(place: tuple[Objects, s
     assert objects.written(f"{root}/a") == objects.written(f"{root}/none") == {}
 
 
-def test_a_part_of_a_file_and_what_lies_below_a_folder(place: tuple[Objects, str], bucket: Bucket) -> None:
+def test_storage_reads_parts_of_files_sizes_and_folders(place: tuple[Objects, str], bucket: Bucket) -> None:
     objects, root = place
     for name in ("b/c.json", "d/e.json", "d/f/c.json", "c.json", "g/x/c.json", "g/c.json"):
         objects.create(f"{root}/a/{name}", b"0123456789")
@@ -79,7 +79,7 @@ def test_a_part_of_a_file_and_what_lies_below_a_folder(place: tuple[Objects, str
     assert storage.folders_with(f"{root}/none", ("c.json",)) == ()
 
 
-def test_of_more_names_than_are_read_none_is_returned(place: tuple[Objects, str], bucket: Bucket) -> None:
+def test_listing_more_names_than_the_limit_is_an_error(place: tuple[Objects, str], bucket: Bucket) -> None:
     objects, root = place
     storage = (
         LocalStorage(max_names=2) if isinstance(objects, LocalObjects) else GcsStorage(client_of(bucket), max_names=2)
@@ -95,14 +95,14 @@ def test_of_more_names_than_are_read_none_is_returned(place: tuple[Objects, str]
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
-def test_names_that_no_file_system_accepts_cannot_be_read(name: str) -> None:
+def test_reading_a_name_that_no_file_system_accepts_is_unreachable(name: str) -> None:
     asked: tuple[Callable[[str], object], ...] = (LocalStorage().names, lambda path: LocalStorage().read(path, limit=1))
     for ask in asked:
         with pytest.raises(Unreachable, match=r"^/a"):
             ask(f"/{name}")
 
 
-def test_a_bucket_that_is_a_placeholder_is_not_asked(tmp_path: Path) -> None:
+def test_a_placeholder_bucket_gets_no_request(tmp_path: Path) -> None:
     with pytest.raises(Unreachable) as caught:
         storage_for("gs://my-bucket/a", env={"HOME": str(tmp_path)})
     (problem,) = caught.value.problems
@@ -110,7 +110,7 @@ def test_a_bucket_that_is_a_placeholder_is_not_asked(tmp_path: Path) -> None:
     assert not problem.message.endswith(".")
 
 
-def test_when_a_file_was_written_is_reported(tmp_path: Path, bucket: Bucket) -> None:
+def test_written_returns_the_time_of_each_file(tmp_path: Path, bucket: Bucket) -> None:
     (tmp_path / "a").touch()
     os.utime(tmp_path / "a", (5, 5))
     (tmp_path / "b").symlink_to(tmp_path / "none")
@@ -120,7 +120,7 @@ def test_when_a_file_was_written_is_reported(tmp_path: Path, bucket: Bucket) -> 
     assert remote(bucket).written("gs://my-bucket/f") == {"a": 5.25, "b": None}
 
 
-def test_of_many_writers_exactly_one_wins(place: tuple[Objects, str]) -> None:
+def test_exactly_one_of_several_concurrent_writers_wins(place: tuple[Objects, str]) -> None:
     objects, root = place
     start, won = Barrier(6), []
 
@@ -139,7 +139,7 @@ def test_of_many_writers_exactly_one_wins(place: tuple[Objects, str]) -> None:
     assert objects.names(root) == ("one.json",)
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_file(tmp_path: Path) -> None:
     def full(fd: int, content: bytes) -> int:
         if os.fstat(fd).st_size:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -152,7 +152,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_writer_killed_half_way_leaves_no_record_and_the_next_one_can_write(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_no_object_and_the_next_can_write(tmp_path: Path) -> None:
     reader, child = os.pipe(), 0
     child = os.fork()
     if child == 0:
@@ -177,7 +177,7 @@ def _no_links(*_: object) -> None:
     raise OSError(errno.EPERM, "Operation not permitted")
 
 
-def test_a_file_system_without_links_will_do(tmp_path: Path) -> None:
+def test_create_works_on_a_file_system_without_links(tmp_path: Path) -> None:
     objects = LocalObjects(link=_no_links)
     assert objects.create(str(tmp_path / "a"), b"first") is True
     assert objects.create(str(tmp_path / "a"), b"second") is False
@@ -186,7 +186,7 @@ def test_a_file_system_without_links_will_do(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
 
 
-def test_a_disk_that_is_full_without_links_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_without_links_leaves_no_file(tmp_path: Path) -> None:
     writes = iter((7, 4, 0))
 
     def full(fd: int, content: bytes) -> int:
@@ -220,7 +220,7 @@ def test_content_and_name_of_a_file_are_on_the_disk_before_it_counts(
     assert synced == [(tmp_path / "a").stat().st_ino, tmp_path.stat().st_ino]
 
 
-def test_a_link_that_fails_for_another_reason_writes_nothing(tmp_path: Path) -> None:
+def test_create_writes_nothing_if_its_link_fails(tmp_path: Path) -> None:
     def broken(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -232,14 +232,14 @@ def test_a_link_that_fails_for_another_reason_writes_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b", "file/below"])
-def test_names_that_no_file_system_accepts_are_reported(name: str, tmp_path: Path) -> None:
+def test_writing_a_name_that_no_file_system_accepts_is_reported(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentMissing, match="cannot write") as caught:
         LocalObjects().create(f"{tmp_path}/{name}", b"x")
     assert ("for the folder" in caught.value.fix) == ("\0" in name)
 
 
-def test_the_newest_checkpoint_is_the_one_that_is_complete(place: tuple[Objects, str]) -> None:
+def test_latest_step_returns_the_newest_complete_checkpoint(place: tuple[Objects, str]) -> None:
     objects, root = place
     whole = "commit_success.txt" if root.startswith("gs://") else "_CHECKPOINT_METADATA"
     for name in (f"5/{whole}", f"10/{whole}", f"9/{whole}", "20/part", f"30.tmp/{whole}", "40"):
@@ -260,7 +260,7 @@ def test_the_newest_checkpoint_is_the_one_that_is_complete(place: tuple[Objects,
         (lambda o: o.names("gs://my-bucket"), "GET"),
     ],
 )
-def test_a_busy_bucket_is_asked_again_and_not_for_ever(
+def test_a_busy_bucket_is_retried_a_limited_number_of_times(
     ask: Callable[[GcsObjects], object], method: str, status: int, bucket: Bucket
 ) -> None:
     slept: list[float] = []
@@ -274,14 +274,14 @@ def test_a_busy_bucket_is_asked_again_and_not_for_ever(
     assert len([line for line in bucket.questions if line.startswith(method)]) == 3 + len(PAUSES_S) + 1
 
 
-def test_a_write_whose_answer_is_lost_is_found_done(bucket: Bucket) -> None:
+def test_a_write_whose_response_is_lost_is_not_overwritten(bucket: Bucket) -> None:
     bucket.failures.append(Failure(match="POST", cut=True))
     objects = remote(bucket)
     assert not objects.create("gs://my-bucket/a", b"mine")
     assert objects.read("gs://my-bucket/a", limit=9) == b"mine"
 
 
-def test_no_permission_names_the_permission_and_is_not_asked_again(bucket: Bucket) -> None:
+def test_a_missing_permission_is_named_and_not_retried(bucket: Bucket) -> None:
     bucket.status = 403
     with pytest.raises(Unreachable, match=r"permission denied \(HTTP 403\)") as caught:
         remote(bucket).create("gs://my-bucket/a", b"x")
@@ -295,7 +295,7 @@ def test_no_permission_names_the_permission_and_is_not_asked_again(bucket: Bucke
     assert len(bucket.questions) == 3
 
 
-def test_a_bucket_that_does_not_exist_cannot_be_written(bucket: Bucket) -> None:
+def test_writing_to_a_missing_bucket_names_the_create_command(bucket: Bucket) -> None:
     with pytest.raises(EnvironmentMissing, match="the bucket other-bucket does not exist") as caught:
         remote(bucket).create("gs://other-bucket/a", b"x")
     assert "gcloud storage buckets create gs://other-bucket" in caught.value.fix
@@ -304,13 +304,13 @@ def test_a_bucket_that_does_not_exist_cannot_be_written(bucket: Bucket) -> None:
     assert remote(bucket).read("gs://other-bucket/a", limit=9) is None
 
 
-def test_a_bucket_that_stays_silent_is_not_waited_for(bucket: Bucket) -> None:
+def test_a_silent_bucket_is_unreachable_after_the_deadline(bucket: Bucket) -> None:
     bucket.delay_s = 1
     with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
         remote(bucket, deadline_s=0.1).create("gs://my-bucket/a", b"x")
 
 
-def test_a_large_content_goes_in_one_piece(bucket: Bucket) -> None:
+def test_create_sends_300_kb_completely(bucket: Bucket) -> None:
     content = os.urandom(300_000)
     assert remote(bucket).create("gs://my-bucket/a", content)
     assert bucket.objects == {"a": content}
@@ -361,7 +361,7 @@ ASKED: dict[str, tuple[Callable[[GcsObjects, GcsStorage], object], dict[str, obj
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_every_request_has_its_options(name: str) -> None:
+def test_every_request_carries_its_options(name: str) -> None:
     ask, options = ASKED[name]
     client = MagicMock(spec=Client)
     client.bucket.return_value.blob.return_value.download_as_bytes.return_value = b"x"
@@ -371,13 +371,13 @@ def test_every_request_has_its_options(name: str) -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(MAX_FILES, MAX_FILES), (MAX_FILES + 1, None)])
-def test_of_more_files_than_are_counted_no_size_is_returned(count: int, size: int | None) -> None:
+def test_size_is_none_over_the_maximum_number_of_files(count: int, size: int | None) -> None:
     client = MagicMock(spec=Client)
     client.list_blobs.return_value = [SimpleNamespace(size="1")] * count
     assert GcsStorage(client).size("gs://b/a") == size
 
 
-def test_a_question_has_the_deadline_that_was_given(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_has_the_given_deadline(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
     bucket.delay_s = 1
     storage = storage_for("gs://my-bucket/a", env={"STORAGE_EMULATOR_HOST": bucket.url}, deadline_s=0.05)
@@ -385,14 +385,16 @@ def test_a_question_has_the_deadline_that_was_given(bucket: Bucket, monkeypatch:
         storage.names("gs://my-bucket/a")
 
 
-def test_objects_are_described_as_the_list_has_them() -> None:
+def test_objects_returns_path_size_and_checksum() -> None:
     client = MagicMock(spec=Client)
     client.list_blobs.return_value = [SimpleNamespace(name="a/1", size="5", crc32c="AAAAAA==")]
     found = GcsStorage(client).objects("gs://b/a/")
     assert found == (StoredObject(path="gs://b/a/1", size=5, crc32c="AAAAAA=="),)
 
 
-def test_the_scheme_chooses(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_for_chooses_the_store_by_the_scheme(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)  # the library asks the process's environment
     assert isinstance(objects_for(str(tmp_path), env={}), LocalObjects)
     assert isinstance(objects_for("gs://my-bucket/a", env={"STORAGE_EMULATOR_HOST": bucket.url}), GcsObjects)
@@ -400,7 +402,7 @@ def test_the_scheme_chooses(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.
         objects_for("gs://my-bucket/a", env={"HOME": str(tmp_path / "nobody")})
 
 
-def test_a_large_file_is_sent_once_and_never_over_another(bucket: Bucket, tmp_path: Path) -> None:
+def test_create_from_sends_a_large_file_once_and_never_overwrites(bucket: Bucket, tmp_path: Path) -> None:
     """9 MB go in more than one request; the first try is refused as busy, the second answer is lost."""
     file = tmp_path / "shard.parquet"
     file.write_bytes(os.urandom(1024) * 9 * 1024)
@@ -413,7 +415,7 @@ def test_a_large_file_is_sent_once_and_never_over_another(bucket: Bucket, tmp_pa
         objects.create_from("gs://other/shard.parquet", file)
 
 
-def test_a_small_file_is_sent(bucket: Bucket, tmp_path: Path) -> None:
+def test_create_from_sends_a_small_file(bucket: Bucket, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"rows")
     assert remote(bucket).create_from("gs://my-bucket/a", tmp_path / "a")
     assert bucket.objects["a"] == b"rows"

@@ -1,4 +1,4 @@
-"""An attempt begins once, even if a writer dies or answers late; records are read back as written."""
+"""An attempt begins once, even if a writer dies or an answer is late; records are read back as written."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def begun(store: RecordStore, record: Record) -> RecordRef:
     return ref
 
 
-def test_what_was_begun_and_finished_is_read(place: tuple[RecordStore, str]) -> None:
+def test_a_begun_and_finished_attempt_is_read_back(place: tuple[RecordStore, str]) -> None:
     records, output = place
     assert records.read_run(output, "a-run") == ()
     ref = begun(records, intent(output))
@@ -68,7 +68,7 @@ def test_what_was_begun_and_finished_is_read(place: tuple[RecordStore, str]) -> 
     assert (ref.problems, finished.problems) == ((), ())
 
 
-def test_a_killed_submitter_leaves_the_truth(place: tuple[RecordStore, str]) -> None:
+def test_a_killed_submitter_leaves_an_attempt_that_another_can_finish(place: tuple[RecordStore, str]) -> None:
     records, output = place
     begun(records, intent(output))  # and then nothing more
     (read,) = records.read_run(output, "a-run")
@@ -81,7 +81,7 @@ def test_a_killed_submitter_leaves_the_truth(place: tuple[RecordStore, str]) -> 
     assert (finished.record.outcome, finished.record.last.created_by) == ("created", "b" * 16)
 
 
-def test_the_attempt_is_the_one_that_was_created(place: tuple[RecordStore, str]) -> None:
+def test_the_record_is_that_of_the_submitter_that_created_the_jobset(place: tuple[RecordStore, str]) -> None:
     records, output = place
     first = begun(records, intent(output))
     corrected = replace(intent(output, by="b" * 16), spec_digest="e" * 64, spec={"train": {"steps": 9}}, steps=9)
@@ -95,7 +95,7 @@ def test_the_attempt_is_the_one_that_was_created(place: tuple[RecordStore, str])
     assert (read.outcome, read.last.uid, read.last.reason) == ("created", "u-1", None)
 
 
-def test_of_two_submitters_one_begins(place: tuple[RecordStore, str]) -> None:
+def test_only_one_of_several_concurrent_submitters_begins_an_attempt(place: tuple[RecordStore, str]) -> None:
     records, output = place
     start, results = Barrier(4), []
 
@@ -117,7 +117,7 @@ def test_of_two_submitters_one_begins(place: tuple[RecordStore, str]) -> None:
     assert {*records.objects_at(output).names(f"{output}/a-run/xsft")} == {"attempt-1.json", *others}
 
 
-def test_two_words_about_one_attempt_are_both_kept(place: tuple[RecordStore, str]) -> None:
+def test_two_ends_of_one_attempt_are_both_kept(place: tuple[RecordStore, str]) -> None:
     records, output = place
     ref = begun(records, intent(output))
     first = replace(CREATED, problems=(note("one", "", "m"),))
@@ -130,7 +130,7 @@ def test_two_words_about_one_attempt_are_both_kept(place: tuple[RecordStore, str
     assert names == ("attempt-1.created.cccccccccccccccc.json", "attempt-1.created.json", "attempt-1.json")
 
 
-def test_the_same_word_of_nobody_in_particular_is_kept_once(place: tuple[RecordStore, str]) -> None:
+def test_an_end_without_a_submitter_is_kept_once(place: tuple[RecordStore, str]) -> None:
     records, output = place
     ref = begun(records, intent(output))
     for _ in range(2):
@@ -139,7 +139,7 @@ def test_the_same_word_of_nobody_in_particular_is_kept_once(place: tuple[RecordS
     assert names == ("attempt-1.created.json", "attempt-1.json")
 
 
-def test_attempts_come_in_order_each_with_its_own_spec(place: tuple[RecordStore, str]) -> None:
+def test_attempts_are_in_order_each_with_its_own_spec(place: tuple[RecordStore, str]) -> None:
     records, output = place
     for number in (2, 10, 1):
         begun(records, replace(intent(output, number=number), steps=number))
@@ -148,14 +148,14 @@ def test_attempts_come_in_order_each_with_its_own_spec(place: tuple[RecordStore,
     assert records.read_run(f"{output}/", "a-run") == read
 
 
-def test_an_answer_that_was_lost_does_not_make_us_another_submitter(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_begin_whose_response_is_lost_still_belongs_to_its_submitter(bucket: Bucket, tmp_path: Path) -> None:
     bucket.failures.append(Failure(match="POST", cut=True))
     ref = store(tmp_path, remote(bucket)).begin(intent("gs://my-bucket/runs"))
     assert isinstance(ref, RecordRef)
     assert list(bucket.objects) == ["runs/a-run/xsft/attempt-1.json"]
 
 
-def test_a_bucket_that_refuses_leaves_no_record_and_no_entry(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_bucket_that_denies_writing_gets_no_record_and_no_entry(bucket: Bucket, tmp_path: Path) -> None:
     bucket.status = 403
     records = store(tmp_path, remote(bucket))
     with pytest.raises(Unreachable, match="permission denied"):
@@ -163,7 +163,7 @@ def test_a_bucket_that_refuses_leaves_no_record_and_no_entry(bucket: Bucket, tmp
     assert (bucket.objects, records.local_index().entries) == ({}, ())
 
 
-def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_file(tmp_path: Path) -> None:
     def full(fd: int, content: bytes) -> int:
         raise OSError(28, "No space left on device")
 
@@ -174,7 +174,7 @@ def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"schema": "xsft.record/1", "run_name": "a-run"}', "\0" * 9])
-def test_a_torn_record_is_an_unknown_attempt_and_is_not_begun_again(content: str, tmp_path: Path) -> None:
+def test_a_torn_record_is_an_unknown_attempt_and_cannot_be_begun_again(content: str, tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     ref = begun(records, intent(output))
     Path(ref.path).write_text(content)
@@ -183,7 +183,7 @@ def test_a_torn_record_is_an_unknown_attempt_and_is_not_begun_again(content: str
     assert isinstance(records.begin(intent(output, by="b" * 16)), Taken)
 
 
-def test_facts_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_unreadable_files_of_an_attempt_are_named(tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     ref = records.finish(begun(records, intent(output)), CREATED)
     Path(ref.path).with_name("attempt-1.failed.json").write_text("{")
@@ -199,7 +199,7 @@ def test_other_files_in_the_folder_are_ignored(tmp_path: Path) -> None:
     assert records.read_run(output, "a-run") == (intent(output),)
 
 
-def test_the_files_name_gives_the_number_of_the_attempt(tmp_path: Path) -> None:
+def test_the_number_of_an_attempt_comes_from_its_file_name(tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     path = Path(begun(records, intent(output)).path)
     path.rename(path.with_name("attempt-7.json"))
@@ -216,13 +216,13 @@ def test_known_fields_of_a_newer_record_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../other", "a/b", "", ".", "..", "a\0b"])
-def test_a_name_that_is_no_run_name_is_refused(name: str, tmp_path: Path) -> None:
+def test_an_invalid_run_name_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         store(tmp_path, LocalObjects()).read_run(str(tmp_path), name)
     assert caught.value.fix == "A run needs an output and a name of letters, digits, dots, dashes and underscores."
 
 
-def test_local_runs_are_read_by_the_same_function(tmp_path: Path) -> None:
+def test_read_run_reads_local_runs(tmp_path: Path) -> None:
     trainer = FakeTrainer(folder=tmp_path)
     for steps in (2, 4):
         plan = local_plan(tmp_path / "runs", train__steps=steps, train__checkpoint_period=1)
@@ -244,7 +244,7 @@ def test_a_broken_local_record_is_an_unknown_attempt(tmp_path: Path) -> None:
         assert (read.outcome, read.last.number, read.unread) == ("unknown", 1, ("run.json",))
 
 
-def test_a_token_reaches_neither_the_record_nor_the_index_nor_the_facts(place: tuple[RecordStore, str]) -> None:
+def test_a_token_is_written_to_no_record_and_no_index(place: tuple[RecordStore, str]) -> None:
     records, output = place
     token, word = "hf_" + secrets.token_hex(20), "pw" + secrets.token_hex(8)
     held = {
@@ -266,7 +266,7 @@ def test_a_token_reaches_neither_the_record_nor_the_index_nor_the_facts(place: t
 # The index on this machine
 
 
-def test_the_index_knows_what_was_begun_and_its_uid_once_known(place: tuple[RecordStore, str]) -> None:
+def test_the_index_contains_begun_attempts_and_later_their_uid(place: tuple[RecordStore, str]) -> None:
     records, output = place
     ref = begun(records, intent(output))
     (entry,) = records.local_index().entries
@@ -287,7 +287,7 @@ def test_an_unwritable_index_is_a_warning_and_the_record_exists(tmp_path: Path) 
     assert len(records.read_run(output, "a-run")) == 1
 
 
-def test_this_users_store_is_where_the_environment_says(tmp_path: Path) -> None:
+def test_the_folder_of_the_store_comes_from_the_environment(tmp_path: Path) -> None:
     records = record_store({"XSFT_STATE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)})
     begun(records, intent(str(tmp_path / "runs")))
     assert [path.parent for path in tmp_path.rglob("a-run-*.json")] == [tmp_path / "s" / "runs"]

@@ -1,4 +1,4 @@
-"""Looking at files: here and in a bucket, bounded, and with one kind of error."""
+"""Reads of files on this machine and in a bucket: bounded, and with one kind of error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_bucket_is_read_and_listed_like_a_folder(bucket: Bucket, tmp_path: Pat
         assert storage.names(f"{root}/a/file") == ()
 
 
-def test_a_folder_of_thousands_is_listed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_thousands_is_listed_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names come in the order of letters: of 2,400 checkpoints the last is not among the first 1,000."""
     steps = {f"run/checkpoints/{5 * n}/commit_success.txt": b"" for n in range(1, 2401)}
     for n in range(1, 2401):
@@ -64,7 +64,7 @@ def test_a_folder_of_thousands_is_listed_whole(tmp_path: Path, monkeypatch: pyte
     assert latest_step(LocalObjects(), output=str(tmp_path), run_name="run") == 12000
 
 
-def test_more_names_than_are_read_are_an_error(bucket: Bucket, tmp_path: Path) -> None:
+def test_listing_more_names_than_the_limit_is_unreachable(bucket: Bucket, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).touch()
     remote = GcsStorage(gcs_client(os.environ), max_names=2)
@@ -73,19 +73,19 @@ def test_more_names_than_are_read_are_an_error(bucket: Bucket, tmp_path: Path) -
             storage.names(folder)
 
 
-def test_a_bucket_that_does_not_exist_holds_nothing(bucket: Bucket) -> None:
+def test_a_missing_bucket_is_empty(bucket: Bucket) -> None:
     assert client().read("gs://other-bucket/a", limit=9) is None
     assert client().names("gs://other-bucket") == ()
 
 
-def test_permission_denied_says_what_to_ask_for(bucket: Bucket) -> None:
+def test_permission_denied_names_the_permission_to_ask_for(bucket: Bucket) -> None:
     bucket.status = 403
     with pytest.raises(Unreachable, match=r"permission denied \(HTTP 403\)") as caught:
         client().read("gs://my-bucket/a/file", limit=9)
     assert "storage.objects.get" in caught.value.fix
 
 
-def test_a_login_that_is_not_accepted_is_reported(bucket: Bucket) -> None:
+def test_a_refused_login_is_reported(bucket: Bucket) -> None:
     bucket.status = 401
     with pytest.raises(Unreachable, match="login was not accepted"):
         client().read("gs://my-bucket/a/file", limit=9)
@@ -99,12 +99,12 @@ def test_a_server_error_is_reported_after_two_tries(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("failure", [Failure(), Failure(status=429), Failure(cut=True)])
-def test_a_request_without_an_answer_is_repeated(bucket: Bucket, failure: Failure) -> None:
+def test_a_request_without_an_answer_is_retried(bucket: Bucket, failure: Failure) -> None:
     bucket.failures = [failure]
     assert client().read("gs://my-bucket/a/file", limit=4) == b"0123"
 
 
-def test_no_server_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_connection_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Bucket({})) as gone:
         pass
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gone.url)
@@ -112,7 +112,7 @@ def test_no_server_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
         client().read("gs://my-bucket/a", limit=9)
 
 
-def test_a_server_that_stays_silent_is_not_waited_for(bucket: Bucket) -> None:
+def test_a_silent_server_is_unreachable_after_the_deadline(bucket: Bucket) -> None:
     bucket.delay_s = 20
     storage = client()
     started = time.monotonic()
@@ -121,7 +121,7 @@ def test_a_server_that_stays_silent_is_not_waited_for(bucket: Bucket) -> None:
     assert time.monotonic() - started < bucket.delay_s
 
 
-def test_without_a_login_the_library_is_not_even_imported() -> None:
+def test_the_google_library_is_not_imported_without_a_login() -> None:
     code = (
         "import sys\n"
         "from xsft.effects.records.storage import storage_for\n"
@@ -152,18 +152,18 @@ def test_an_unreadable_folder_is_unreachable(tmp_path: Path) -> None:
         LocalStorage().names(str(tmp_path / "closed"))
 
 
-def test_names_no_file_system_takes_are_unreachable() -> None:
+def test_a_name_that_no_file_system_accepts_is_unreachable() -> None:
     with pytest.raises(Unreachable):
         LocalStorage().read("a" * 5000, limit=9)
     with pytest.raises(Unreachable):
         LocalStorage().names("a\0b")
 
 
-def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+def test_a_pipe_is_read_as_missing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert LocalStorage().read(str(tmp_path / "pipe"), limit=9) is None
 
 
-def test_the_scheme_chooses(bucket: Bucket, tmp_path: Path) -> None:
+def test_storage_for_chooses_the_storage_by_the_scheme(bucket: Bucket, tmp_path: Path) -> None:
     assert isinstance(storage_for(str(tmp_path), env=os.environ), LocalStorage)
     assert isinstance(storage_for("gs://team-bucket/a", env=os.environ), GcsStorage)

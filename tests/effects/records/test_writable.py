@@ -1,4 +1,4 @@
-"""An output that cannot be written is reported before; the test write leaves nothing behind."""
+"""An output that cannot be written is reported before a run, and the check writes nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ids(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
     return [(p.id, p.severity) for p in problems]
 
 
-def test_a_bucket_with_all_rights_is_fine_and_only_asked(bucket: Bucket) -> None:
+def test_a_bucket_with_all_permissions_has_no_problem_and_is_not_written(bucket: Bucket) -> None:
     assert told(bucket) == ()
     assert bucket.changes == []
     assert bucket.objects == {}
@@ -50,7 +50,7 @@ def test_a_bucket_with_all_rights_is_fine_and_only_asked(bucket: Bucket) -> None
 
 
 @pytest.mark.parametrize("lacking", OBJECT_PERMISSIONS)
-def test_each_right_is_requested_and_named_with_its_role(lacking: str, bucket: Bucket) -> None:
+def test_each_missing_permission_is_named_with_its_role(lacking: str, bucket: Bucket) -> None:
     bucket.permissions = ALL - {lacking}
     (problem,) = told(bucket)
     assert (problem.id, problem.severity, problem.where) == ("output-permission", "error", "output")
@@ -58,14 +58,14 @@ def test_each_right_is_requested_and_named_with_its_role(lacking: str, bucket: B
     assert problem.fix.endswith(grant("roles/storage.objectUser"))
 
 
-def test_the_right_that_maxtext_needs_besides_is_a_warning(bucket: Bucket) -> None:
+def test_a_missing_bucket_get_permission_is_a_warning(bucket: Bucket) -> None:
     bucket.permissions = ALL - {BUCKET_PERMISSION}
     (problem,) = told(bucket)
     assert ids((problem,)) == [("output-bucket-get", "warning")]
     assert problem.fix.endswith(grant("roles/storage.legacyBucketReader"))
 
 
-def test_what_is_deleted_or_overwritten_later(bucket: Bucket) -> None:
+def test_missing_delete_permission_retention_and_requester_pays_are_warnings(bucket: Bucket) -> None:
     bucket.permissions = ALL - {DELETE_PERMISSION}
     (problem,) = told(bucket)
     assert ids((problem,)) == [("output-delete", "warning")]
@@ -95,14 +95,14 @@ def rule(kind: str = "Delete", **condition: object) -> dict[str, object]:
         (rule("SetStorageClass", age=7), False),
     ],
 )
-def test_a_lifecycle_rule_that_deletes_the_output_soon(
+def test_a_lifecycle_rule_that_deletes_the_output_soon_is_a_warning(
     bucket: Bucket, settings: dict[str, object], reported: bool
 ) -> None:
     bucket.settings = settings
     assert ids(told(bucket)) == ([("output-lifecycle", "warning")] if reported else [])
 
 
-def test_the_rule_that_deletes_soonest_is_named_with_the_folder(bucket: Bucket) -> None:
+def test_the_earliest_lifecycle_rule_is_named_with_the_folder(bucket: Bucket) -> None:
     first, then = (rule(age=days)["lifecycle"]["rule"][0] for days in (9, 7))  # type: ignore[index]
     bucket.settings = {"lifecycle": {"rule": [first, then]}}
     assert "deletes objects under runs after 7 days" in told(bucket)[0].message
@@ -122,12 +122,12 @@ def test_the_rule_that_deletes_soonest_is_named_with_the_folder(bucket: Bucket) 
         ("EUROPE-WEST4", None, False),
     ],
 )
-def test_a_bucket_on_another_continent(bucket: Bucket, location: str, zone: str | None, far: bool) -> None:
+def test_a_bucket_on_another_continent_is_a_warning(bucket: Bucket, location: str, zone: str | None, far: bool) -> None:
     bucket.settings = {"location": location}
     assert ids(told(bucket, zone=zone)) == ([("output-far", "warning")] if far else [])
 
 
-def test_no_right_at_all_is_an_answer_without_a_list(bucket: Bucket) -> None:
+def test_a_bucket_without_any_permission_has_two_problems(bucket: Bucket) -> None:
     bucket.permissions = frozenset()
     assert ids(told(bucket)) == [("output-permission", "error"), ("output-bucket-get", "warning")]
 
@@ -138,14 +138,14 @@ def test_a_bucket_that_does_not_exist_is_reported(bucket: Bucket) -> None:
     assert "mispelt" in problem.message
 
 
-def test_a_login_that_may_not_even_ask_is_unreachable_with_the_role(bucket: Bucket) -> None:
+def test_a_login_that_cannot_query_permissions_is_unreachable_with_the_role(bucket: Bucket) -> None:
     bucket.status = 403
     with pytest.raises(Unreachable, match="permission denied") as caught:
         told(bucket)
     assert "roles/storage.objectUser" in caught.value.fix
 
 
-def test_a_busy_bucket_is_asked_again(bucket: Bucket) -> None:
+def test_a_busy_bucket_is_retried(bucket: Bucket) -> None:
     bucket.failures += [Failure(status=503), Failure(status=429)]
     assert told(bucket) == ()
 
@@ -156,21 +156,23 @@ def test_a_missing_login_is_reported_with_the_command(tmp_path: Path) -> None:
     assert "gcloud auth application-default login" in caught.value.fix
 
 
-def test_the_environment_is_this_process_or_the_given_one(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_that_of_the_process_or_the_given_one(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
     assert check_writable("gs://my-bucket/runs") == ()
     with pytest.raises(Unreachable, match="no Google Cloud login"):
         check_writable("gs://my-bucket/runs", env={"HOME": "/nonexistent"})
 
 
-def test_no_server_is_unreachable() -> None:
+def test_a_refused_connection_is_unreachable() -> None:
     with serving(Bucket({})) as gone:
         pass
     with pytest.raises(Unreachable, match="no connection"):
         told(gone)
 
 
-def test_a_folder_that_can_be_made_is_fine_and_not_made(tmp_path: Path) -> None:
+def test_a_folder_that_can_be_created_has_no_problem_and_is_not_created(tmp_path: Path) -> None:
     assert check_writable(str(tmp_path)) == ()
     assert check_writable(str(tmp_path / "a" / "b")) == ()
     assert list(tmp_path.iterdir()) == []
@@ -185,7 +187,7 @@ def test_a_file_in_the_way_is_reported(tmp_path: Path) -> None:
         assert "is not a folder" in problem.message
 
 
-def test_a_full_disk_is_reported_before(tmp_path: Path) -> None:
+def test_a_nearly_full_disk_is_reported(tmp_path: Path) -> None:
     (problem,) = check_writable(str(tmp_path), free=lambda _: 5 * 10**6)
     assert problem.id == "output-disk-full"
     assert "has 5 MB free, and a run needs at least 100 MB" in problem.message
@@ -193,7 +195,7 @@ def test_a_full_disk_is_reported_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a" * 5000])
-def test_a_path_no_file_system_takes_is_a_problem(name: str) -> None:
+def test_a_path_that_no_file_system_accepts_is_a_problem(name: str) -> None:
     (problem,) = check_writable(f"/{name}")
     assert problem.id == "output-not-writable"
 

@@ -1,4 +1,4 @@
-"""Evidence that may explain a run, read from the stand-in; what cannot be read is None and stops nothing."""
+"""Evidence for the explanation of a run, read from the stand-in; what cannot be read is None and no error."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.early
-def test_a_waiting_run_shows_its_queue(world: World) -> None:
+def test_a_waiting_run_shows_the_usage_and_order_of_its_queue(world: World) -> None:
     objects = world.api.standin.objects
     queue = objects.of("kueue.x-k8s.io/clusterqueues")["", "cluster-queue"]
     used = [{"name": "google.com/tpu", "total": "512"}]
@@ -147,7 +147,7 @@ def test_a_running_run_makes_no_queue_requests(world: World) -> None:
     assert not world.api.server.asked("pendingworkloads")
 
 
-def test_the_preemptor_is_found_by_the_uid_in_kueues_words(world: World) -> None:
+def test_the_preemptor_is_found_by_the_uid_in_kueues_message(world: World) -> None:
     world.runs.queued("gemma", position=0)
     world.runs.admitted("rival")
     objects = world.api.standin.objects.of("kueue.x-k8s.io/workloads")
@@ -161,7 +161,7 @@ def test_the_preemptor_is_found_by_the_uid_in_kueues_words(world: World) -> None
     assert world.evidence("gemma").preemptor == "rival"
 
 
-def test_what_the_run_names_and_is_not_there(world: World) -> None:
+def test_missing_objects_that_the_run_names_are_listed(world: World) -> None:
     world.runs.queued("gemma", queue="nosuch")
     made = world.api.standin.objects.of("jobset.x-k8s.io/jobsets")[NAMESPACE, "gemma"]
     made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "nosuch"
@@ -174,7 +174,7 @@ def test_what_the_run_names_and_is_not_there(world: World) -> None:
     assert world.evidence("gemma").missing == ("LocalQueue/nosuch", "Secret/hf-token")
 
 
-def test_events_are_those_of_the_run(world: World) -> None:
+def test_events_are_those_of_the_run_only(world: World) -> None:
     made = world.runs.admitted("gemma")
     world.runs.admitted("gemma-slice")
     world.event("1", "JobSet", "gemma", uid=made["metadata"]["uid"], type="Normal", reason="Started")
@@ -190,7 +190,7 @@ def test_events_are_those_of_the_run(world: World) -> None:
     assert (scheduling.object, scheduling.count, scheduling.at) == ("Pod/gemma-slice-job-1-63-abcde", 7, NOW)
 
 
-def test_warnings_of_the_nodes_of_a_run_that_was_restarted(world: World) -> None:
+def test_evidence_includes_warnings_of_the_nodes_of_a_restarted_run(world: World) -> None:
     again = {**RUNNING, "restarts": 1, "replicatedJobsStatus": [{"name": "slice-job", "ready": 0, "active": 2}]}
     made = world.runs.admitted("gemma", status=again)
     world.runs.pod("gemma", attempt=1)
@@ -208,7 +208,7 @@ def test_warnings_of_the_nodes_of_a_run_that_was_restarted(world: World) -> None
     assert world.evidence("gemma").node_events is None
 
 
-def test_the_pods_of_all_hosts_tell_more_than_those_that_status_reads(world: World) -> None:
+def test_evidence_reads_pods_that_status_does_not_read(world: World) -> None:
     world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
     world.failed("gemma", "gemma", host=3, code=137, reason="OOMKilled")
     found = world.evidence("gemma")
@@ -275,7 +275,7 @@ def test_the_log_before_a_container_restart_is_read(world: World) -> None:
     assert log.lines == (ERROR,)
 
 
-def test_earlier_attempts_tell_how_they_ended(world: World) -> None:
+def test_earlier_attempts_are_listed_with_their_last_step(world: World) -> None:
     for number, second in ((1, "08"), (2, "09"), (3, "10")):
         name = "gemma" if number == 1 else f"gemma-{number}"
         made = world.runs.jobset(name, run="gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
@@ -288,7 +288,7 @@ def test_earlier_attempts_tell_how_they_ended(world: World) -> None:
     assert {end.signature for end in found.earlier} == {(found.logs or ())[0].said.signature}  # type: ignore[union-attr]
 
 
-def test_a_run_without_jobs_is_dry_run_as_jobs(world: World) -> None:
+def test_the_jobs_of_a_run_without_jobs_are_dry_run(world: World) -> None:
     made = world.runs.admitted("gemma", status={})
     container = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
     container["image"] = ""
@@ -304,7 +304,9 @@ def test_a_run_without_jobs_is_dry_run_as_jobs(world: World) -> None:
 @pytest.mark.parametrize(
     "fault", [{"code": 500}, {"action": "cut-before"}, {"code": 403, "message": "x cannot get resource y"}]
 )
-def test_a_part_that_cannot_be_read_is_none_and_stops_nothing(world: World, path: str, fault: dict[str, Any]) -> None:
+def test_an_unreadable_part_of_the_evidence_is_none_and_no_error(
+    world: World, path: str, fault: dict[str, Any]
+) -> None:
     world.runs.queued("gemma", position=0)
     world.runs.pod("gemma")
     world.api.server.fail(path, times=99, **fault)

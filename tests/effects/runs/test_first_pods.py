@@ -1,4 +1,4 @@
-"""The first pods of runs: which lists are requested, and what is told from them."""
+"""The first pods of runs: which lists are requested, and the progress and pending pods read from them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def steps(told: Told) -> dict[str, int | None]:
     return {name: one[0] for name, one in told.items()}
 
 
-def test_one_list_of_pods_serves_progress_and_starting(looks: Looks) -> None:
+def test_one_list_of_pods_gives_progress_and_starting_pods(looks: Looks) -> None:
     looks.run("a")
     looks.says("a", 1)
     waits(looks, "b")
@@ -106,7 +106,7 @@ def test_forbidden_pods_are_reported_once(looks: Looks) -> None:
     assert steps(looks.look()) == {"a": 1}
 
 
-def test_a_log_that_hangs_delays_no_other(looks: Looks) -> None:
+def test_a_log_that_hangs_does_not_delay_others(looks: Looks) -> None:
     for name in ("a", "b"):
         looks.run(name)
         looks.says(name, 1)
@@ -116,7 +116,7 @@ def test_a_log_that_hangs_delays_no_other(looks: Looks) -> None:
     assert [one.what for one in told["a"][3]] == ["log"]
 
 
-def test_without_progress_no_pods_and_no_logs_are_requested(looks: Looks) -> None:
+def test_pods_and_logs_are_not_requested_without_progress(looks: Looks) -> None:
     looks.run("a")
     looks.says("a", 1)
     looks.run("b", QUEUED)
@@ -177,7 +177,7 @@ def test_a_named_run_that_ended_requests_no_pods_of_starting_ones(looks: Looks) 
         ([{"jobset": "b", "attempt": 2}], "one"),
     ],
 )
-def test_the_one_that_prints_is_the_latest_that_lives(others: list[dict[str, Any]], prints: str) -> None:
+def test_printer_of_chooses_the_latest_live_pod(others: list[dict[str, Any]], prints: str) -> None:
     of = {"jobset": "a", "replicated_job": "slice-job", "slice_index": 0, "host": 0, "phase": "Running"}
     one = Pod(name="one", created_at="2026-11-21T10:00:00Z", **of)  # type: ignore[arg-type]
     several = [one, *(Pod(**{"name": "other", "created_at": one.created_at, **of, **changed}) for changed in others)]
@@ -187,7 +187,7 @@ def test_the_one_that_prints_is_the_latest_that_lives(others: list[dict[str, Any
         assert found.name == prints
 
 
-def test_one_that_is_deleted_prints_where_there_is_no_other() -> None:
+def test_printer_of_returns_a_deleted_pod_if_there_is_no_other() -> None:
     of = {"jobset": "a", "replicated_job": "slice-job", "slice_index": 0, "host": 0, "phase": "Running"}
     going = Pod(name="going", deleting=True, **of)  # type: ignore[arg-type]
     assert printer_of(jobset("a"), [going]) is going

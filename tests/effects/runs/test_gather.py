@@ -1,4 +1,4 @@
-"""Runs of several sources: clusters that answer, clusters that do not, this machine, and runs that both have lost."""
+"""Runs of several sources: clusters that answer, clusters that do not, this machine, and deleted JobSets."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def remembered(world: World, *, effort: Effort = NOTHING) -> tuple[Observation, 
 
 
 @pytest.mark.early
-def test_clusters_and_this_machine_in_one_answer(world: World) -> None:
+def test_gather_combines_runs_of_a_cluster_and_of_this_machine(world: World) -> None:
     world.runs.admitted("on-cluster")
     plan = local_plan(world.folder / "here")
     run_local(plan, machine=FakeTrainer(folder=world.folder).machine(), on_event=lambda _: None)
@@ -119,7 +119,7 @@ def test_clusters_and_this_machine_in_one_answer(world: World) -> None:
     assert set(by_name(world.gather(names=["on"]))) == set()
 
 
-def test_runs_of_one_name_in_two_folders_of_this_machine(world: World) -> None:
+def test_runs_of_one_name_in_two_folders_are_both_shown(world: World) -> None:
     for name in ("a", "b"):
         plan = local_plan(world.folder / name)
         (world.folder / name).mkdir(exist_ok=True)
@@ -136,7 +136,7 @@ def test_runs_of_one_name_in_two_folders_of_this_machine(world: World) -> None:
     assert [one.output for one in world.gather(names=[folder]).observations] == [output]
 
 
-def test_a_cluster_that_is_silent_gives_what_was_known(world: World) -> None:
+def test_runs_of_a_silent_cluster_have_their_last_known_state(world: World) -> None:
     world.runs.admitted("gemma")
     remembered(world)
     world.submitted("since", uid="u-2")
@@ -151,7 +151,7 @@ def test_a_cluster_that_is_silent_gives_what_was_known(world: World) -> None:
     assert problem.message.startswith("stand-in: ")
 
 
-def test_what_a_cluster_had_no_more_when_it_answered_last_is_not_shown_as_living(world: World) -> None:
+def test_a_run_deleted_before_the_cluster_became_silent_is_not_shown_as_running(world: World) -> None:
     """Another user cancelled it; then the cluster stops answering."""
     world.runs.admitted("gemma")
     world.runs.admitted("other")
@@ -163,7 +163,7 @@ def test_what_a_cluster_had_no_more_when_it_answered_last_is_not_shown_as_living
     assert set(by_name(world.gather())) == {"other"}
 
 
-def test_what_lived_when_it_was_seen_last_says_nothing_of_a_run_that_is_gone(world: World) -> None:
+def test_the_last_known_running_state_is_not_used_for_a_deleted_run(world: World) -> None:
     world.runs.admitted("gemma")
     remembered(world)
     jobsets = world.api.standin.objects.of("jobset.x-k8s.io/jobsets")
@@ -175,13 +175,13 @@ def test_what_lived_when_it_was_seen_last_says_nothing_of_a_run_that_is_gone(wor
     assert states(found)["gemma"].reason == "jobset-gone"
 
 
-def test_where_nothing_is_known_nothing_was_read(world: World) -> None:
+def test_a_silent_cluster_without_known_runs_gives_no_runs(world: World) -> None:
     world.silence()
     found = world.gather()
     assert (found.observations, found.answered, found.whole) == ((), False, False)
 
 
-def test_one_silent_cluster_hides_no_other(world: World) -> None:
+def test_a_silent_cluster_does_not_hide_another(world: World) -> None:
     world.runs.admitted("gemma")
 
     def nobody() -> Cluster:
@@ -194,14 +194,14 @@ def test_one_silent_cluster_hides_no_other(world: World) -> None:
     assert [problem.message for problem in found.problems] == ["other: no route"]
 
 
-def test_a_login_that_fails_is_a_problem_with_its_fix(world: World) -> None:
+def test_an_expired_login_is_a_problem_with_a_fix(world: World) -> None:
     world.api.expire_login()
     (problem,) = world.gather().problems
     assert problem.id == "login-expired"
     assert problem.fix
 
 
-def test_what_the_cluster_has_forgotten_is_known_by_its_record(world: World) -> None:
+def test_a_deleted_jobset_is_known_from_its_record(world: World) -> None:
     where = {"cluster": Where(context="stand-in"), "namespace": "default"}
     attempt = Attempt(number=1, outcome="submitting", submitter="a" * 16, jobset="gone", started_at=NOW, **where)  # type: ignore[arg-type]
     record = Record(run_name="gone", steps=1000, target="xpk", output=world.output, attempts=(attempt,))
@@ -212,7 +212,7 @@ def test_what_the_cluster_has_forgotten_is_known_by_its_record(world: World) -> 
     assert states(world.gather(effort=Effort()))["gone"] == Status(state="cancelled", evidence=("record",))
 
 
-def test_what_ended_before_it_was_forgotten_stays_ended(world: World) -> None:
+def test_a_run_that_ended_before_its_deletion_keeps_its_state(world: World) -> None:
     made = world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
     remembered(world)
     world.submitted("gemma", uid=made["metadata"]["uid"])
@@ -223,7 +223,7 @@ def test_what_ended_before_it_was_forgotten_stays_ended(world: World) -> None:
     assert not [one for one in world.api.server.seen[asked_before:] if "/log" in one.path]
 
 
-def test_a_run_that_was_cancelled_keeps_what_was_known_of_it(world: World) -> None:
+def test_a_cancelled_run_keeps_its_last_known_fields(world: World) -> None:
     """Its JobSet and its pods are gone, and its record says that it was cancelled."""
     made = world.runs.admitted("gemma")
     uid = made["metadata"]["uid"]
@@ -250,7 +250,7 @@ def test_a_run_that_was_cancelled_keeps_what_was_known_of_it(world: World) -> No
     assert not untold(found)
 
 
-def test_a_run_that_is_gone_is_shown_with_the_further_of_what_is_known(world: World) -> None:
+def test_a_deleted_run_shows_the_later_of_last_known_and_saved_step(world: World) -> None:
     made = world.runs.admitted("gemma")
     world.submitted("gemma", uid=made["metadata"]["uid"])
     pod = world.runs.pod("gemma")["metadata"]["name"]
@@ -268,7 +268,7 @@ def test_a_run_that_is_gone_is_shown_with_the_further_of_what_is_known(world: Wo
         assert states(world.gather(effort=Effort()))["gemma"].reason == "jobset-gone"
 
 
-def test_how_a_run_was_before_its_restart_is_known_from_an_earlier_look(world: World) -> None:
+def test_the_state_before_a_restart_is_kept_from_an_earlier_gather(world: World) -> None:
     made = world.runs.admitted("gemma")
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
@@ -281,7 +281,7 @@ def test_how_a_run_was_before_its_restart_is_known_from_an_earlier_look(world: W
         remembered(world)
 
 
-def test_that_a_process_was_killed_for_memory_stays_known(world: World) -> None:
+def test_the_reason_oom_killed_is_kept_after_its_pod_is_gone(world: World) -> None:
     """Of all pods `status` reads the one that prints steps, and that one may be gone the next time."""
     world.runs.admitted("gemma", status=ended("Failed", "ReachedMaxRestarts"))
     pod = world.runs.pod("gemma", phase="Failed")
@@ -295,32 +295,32 @@ def test_that_a_process_was_killed_for_memory_stays_known(world: World) -> None:
     assert states(world.gather(effort=Effort()))["gemma"].reason == "oom-killed"
 
 
-def test_old_submissions_are_looked_for_only_where_they_are_named(world: World) -> None:
+def test_old_submissions_are_shown_only_if_named_or_everything_is_requested(world: World) -> None:
     world.submitted("old", updated_at="2026-11-01T00:00:00+00:00")
     assert by_name(world.gather()) == {}
     assert set(by_name(world.gather(names=["old"]))) == {"old"}
     assert set(by_name(world.gather(everything=True))) == {"old"}
 
 
-def test_a_later_attempt_under_the_same_name_is_not_forgotten(world: World) -> None:
+def test_a_later_attempt_under_the_same_name_is_shown_once(world: World) -> None:
     world.runs.admitted("gemma")
     world.submitted("gemma", uid="another-uid")
     assert len(world.gather().observations) == 1
 
 
-def test_a_run_that_is_itself_named_like_an_attempt_does_not_hide_one_that_is_gone(world: World) -> None:
+def test_a_run_named_like_an_attempt_does_not_hide_a_deleted_run(world: World) -> None:
     world.runs.admitted("gemma-2")
     world.submitted("gemma", jobset="gemma-2", uid="another-uid")
     assert set(by_name(world.gather())) == {"gemma", "gemma-2"}
 
 
-def test_submissions_to_another_place_are_not_this_ones(world: World) -> None:
+def test_submissions_to_another_place_are_not_shown(world: World) -> None:
     world.submitted("a", cluster=Where(context="elsewhere"))
     world.submitted("b", namespace="other")
     assert world.gather().observations == ()
 
 
-def test_the_progress_of_an_end_is_read_once(world: World) -> None:
+def test_the_log_of_an_ended_run_is_read_once(world: World) -> None:
     world.runs.admitted("gemma", status=ended("Completed", "AllJobsCompleted"))
     pod = world.runs.pod("gemma", phase="Succeeded")["metadata"]["name"]
     step = "completed step: 1000, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0"
@@ -331,7 +331,7 @@ def test_the_progress_of_an_end_is_read_once(world: World) -> None:
     assert len(world.api.server.asked("/log")) == 1
 
 
-def test_a_checkpoint_of_which_the_end_of_a_log_does_not_tell(world: World) -> None:
+def test_a_saved_step_before_the_log_tail_is_read_from_a_longer_tail_or_known(world: World) -> None:
     """A run that is named is read further back; of others it is known from before."""
     world.runs.admitted("gemma")
     pod = world.runs.pod("gemma")["metadata"]["name"]
@@ -353,7 +353,7 @@ def test_a_checkpoint_of_which_the_end_of_a_log_does_not_tell(world: World) -> N
     assert saved() == 100
 
 
-def test_an_end_skipped_for_time_is_read_at_the_next_call(world: World) -> None:
+def test_an_ended_run_skipped_for_time_is_read_at_the_next_call(world: World) -> None:
     """What it had said while it lived is shown meanwhile, and is not taken for its last word."""
     jobset = world.runs.admitted("gemma")
     pod = world.runs.pod("gemma")["metadata"]["name"]
@@ -383,7 +383,7 @@ def test_an_end_skipped_for_time_is_read_at_the_next_call(world: World) -> None:
     ("how", "step", "state"),
     [("Failed", 42, ("failed", "jobset-failed")), ("Completed", None, ("unknown", "steps-not-read"))],
 )
-def test_earlier_progress_is_shown_after_the_log_is_gone(
+def test_earlier_progress_is_shown_after_the_log_is_deleted(
     world: World, how: str, step: int | None, state: tuple[str, str]
 ) -> None:
     jobset = world.runs.admitted("gemma")
@@ -405,7 +405,7 @@ def test_two_namespaces_of_one_cluster_are_both_read(world: World) -> None:
     assert set(by_name(world.gather(elsewhere, world.target()))) == {"gemma"}
 
 
-def test_so_many_active_runs_are_read_and_so_many_that_are_over(world: World) -> None:
+def test_the_log_limits_for_active_and_ended_runs_are_obeyed(world: World) -> None:
     for name, status in (("a-ended", ended("Failed", "x", at=NOW)), ("b-going", None), ("c-ended-long-ago", None)):
         world.runs.admitted(name, status=status)
         world.api.standin.logs.say(world.runs.pod(name)["metadata"]["name"], "nothing")
@@ -422,7 +422,7 @@ def test_so_many_active_runs_are_read_and_so_many_that_are_over(world: World) ->
     assert named["c-ended-long-ago"].progress is not None
 
 
-def test_where_not_all_can_be_read_a_look_that_is_no_longer_young_reads_few(world: World) -> None:
+def test_only_some_logs_are_read_after_soon_s_unless_all_can_be(world: World) -> None:
     for i in range(6):
         world.runs.admitted(f"run-{i}")
         world.api.standin.logs.say(world.runs.pod(f"run-{i}")["metadata"]["name"], "nothing")
@@ -450,7 +450,7 @@ def test_rows_without_logs_are_shown_first_and_runs_stay_whole(world: World) -> 
     assert sorted(one.jobset.name for one in next(parts) if one.jobset) == ["gemma", "gemma-2"]
 
 
-def test_pods_that_print_are_requested_once_and_before_all_lists_have_come(world: World) -> None:
+def test_first_pods_are_requested_once_before_all_lists_have_arrived(world: World) -> None:
     world.runs.admitted("gemma")
     world.api.standin.logs.say(world.runs.pod("gemma")["metadata"]["name"], "nothing")
     gate = threading.Event()
@@ -466,7 +466,7 @@ def printers_asked(world: World) -> int:
     return sum("batch.kubernetes.io/job-completion-index=0" in unquote(one.line) for one in world.api.server.seen)
 
 
-def test_what_is_gone_has_the_age_of_its_clusters_clock(world: World) -> None:
+def test_a_deleted_run_keeps_the_clock_skew_of_its_cluster(world: World) -> None:
     """Ours is a day ahead: it is not a day older for that."""
     made = world.runs.admitted("gemma")
     day_s = 86_400.0

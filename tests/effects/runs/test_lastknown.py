@@ -1,4 +1,4 @@
-"""The last known state of runs: kept, read back, and never in the way."""
+"""The last known state of runs: kept on disk, read back, and never an error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def only_file(state: Path) -> Path:
     return path
 
 
-def test_a_silent_cluster_shows_what_was_known_with_its_age(tmp_path: Path) -> None:
+def test_a_run_of_a_silent_cluster_is_shown_with_its_age(tmp_path: Path) -> None:
     seen = observed("gemma")
     remember(tmp_path, [(seen, TRAINING)], now=NOW)
     (old,) = kept(tmp_path).values()
@@ -57,7 +57,7 @@ def test_a_silent_cluster_shows_what_was_known_with_its_age(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("what", ["log", "record", "metrics", "checkpoints"])
-def test_an_end_whose_output_was_not_read_in_time_is_read_again(tmp_path: Path, what: Any) -> None:
+def test_an_ended_run_with_unread_output_is_read_again(tmp_path: Path, what: Any) -> None:
     unread = (Unread(what=what, why=NOT_READ),)
     late = replace(finished("gemma", at="2026-11-21T11:30:00Z"), progress=None, unread=unread)
     remember(tmp_path, [(late, DONE)], now=NOW)
@@ -67,7 +67,7 @@ def test_an_end_whose_output_was_not_read_in_time_is_read_again(tmp_path: Path, 
 
 @settings(max_examples=20)
 @given(seen=observations)
-def test_every_field_that_is_kept_is_read_back(seen: Observation, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_field_of_last_known_is_read_back(seen: Observation, tmp_path_factory: pytest.TempPathFactory) -> None:
     state = tmp_path_factory.mktemp("state")
     record = Recorded(outcome="completed", finished_at=NOW)
     there = replace(seen, cluster=CLUSTER, jobset=seen.jobset or jobset(), last_known=None, record=record)
@@ -80,7 +80,7 @@ def test_every_field_that_is_kept_is_read_back(seen: Observation, tmp_path_facto
     assert known == read_line(line_of(whole)), "without what changes quickly; the JobSet tells the time of its end"
 
 
-def test_the_form_of_the_file(tmp_path: Path) -> None:
+def test_the_file_is_private_and_lists_the_newest_run_first(tmp_path: Path) -> None:
     """For this user alone, the newest first: what is over MAX_RUNS is the oldest."""
     older = observed("older", observed_at="2026-11-21T11:00:00Z")
     remember(tmp_path, [(older, TRAINING), (observed("newer"), TRAINING)], now=NOW)
@@ -92,7 +92,7 @@ def test_the_form_of_the_file(tmp_path: Path) -> None:
     assert [json.loads(line)["jobset"]["name"] for line in lines] == ["newer", "older"]
 
 
-def test_an_end_is_remembered_with_its_time(tmp_path: Path) -> None:
+def test_the_end_of_a_run_is_kept_with_its_time(tmp_path: Path) -> None:
     seen = finished("gemma", at="2026-11-21T11:30:00Z")
     remember(tmp_path, [(seen, DONE)], now=NOW)
     (old,) = kept(tmp_path).values()
@@ -121,7 +121,7 @@ def test_the_cause_of_a_failure_is_kept_and_shown_after_the_restart(tmp_path: Pa
     assert (known["uid-a"].found, known["uid-a"].before) == ("", before)
 
 
-def test_progress_stays_known_while_it_is_not_read(tmp_path: Path) -> None:
+def test_progress_is_kept_while_the_log_is_not_read(tmp_path: Path) -> None:
     """Where there are many, most are not asked at a look; of one that is over it would pass for its last word."""
 
     def step(**how: Any) -> int | None:
@@ -139,14 +139,14 @@ def test_progress_stays_known_while_it_is_not_read(tmp_path: Path) -> None:
     assert recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"].progress is None
 
 
-def test_each_call_adds_to_what_was_known(tmp_path: Path) -> None:
+def test_remember_adds_to_the_known_runs(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("one"), TRAINING), (observed("two"), TRAINING)], now=NOW)
     remember(tmp_path, [(observed("one", observed_at="2026-11-21T12:30:00Z"), DONE)], now="2026-11-21T12:30:00Z")
     states = {one.run_name: one.last_known.state for one in kept(tmp_path).values() if one.last_known}
     assert states == {"one": "succeeded", "two": "training"}
 
 
-def test_what_lived_and_is_not_there_now_is_not_shown_as_living_later(tmp_path: Path) -> None:
+def test_forget_marks_missing_runs_as_no_longer_running(tmp_path: Path) -> None:
     """It was cancelled, or its TTL ran out, between two reads; how a run ended stays known."""
     end = observed("ended")
     remember(tmp_path, [(observed("gone"), TRAINING), (observed("there"), TRAINING), (end, DONE)], now=NOW)
@@ -159,7 +159,7 @@ def test_what_lived_and_is_not_there_now_is_not_shown_as_living_later(tmp_path: 
     assert living(tmp_path) == {"there", "ended"}
 
 
-def test_how_far_a_run_came_that_is_gone_stays_known(tmp_path: Path) -> None:
+def test_the_progress_of_a_deleted_run_is_kept(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("gone"), TRAINING)], now=NOW)
     for _ in range(2):
         forget(tmp_path, cluster=CLUSTER, namespace="default", there=(), now=NOW)
@@ -173,7 +173,7 @@ def test_how_far_a_run_came_that_is_gone_stays_known(tmp_path: Path) -> None:
     assert living(tmp_path) == {"gone"}
 
 
-def test_the_end_of_a_run_that_is_gone_is_kept_with_its_time(tmp_path: Path) -> None:
+def test_the_end_of_a_deleted_run_is_kept_with_its_time(tmp_path: Path) -> None:
     seen = observed("gone")
     record = Recorded(outcome="cancelled", finished_at="2026-11-21T11:00:00Z")
     gone = replace(seen, jobset=None, was=seen.jobset, record=record)
@@ -185,7 +185,7 @@ def test_the_end_of_a_run_that_is_gone_is_kept_with_its_time(tmp_path: Path) -> 
     assert known.jobset.tpu == "v6e-256"
 
 
-def test_how_a_run_was_before_its_restart_is_kept(tmp_path: Path) -> None:
+def test_the_state_before_a_restart_is_kept(tmp_path: Path) -> None:
     before = Before(at=NOW, state="training", reason="evaluating", step=7, saved_step=5)
     remember(tmp_path, [(observed("a", before=before), TRAINING)], now=NOW)
     known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"]
@@ -194,7 +194,7 @@ def test_how_a_run_was_before_its_restart_is_kept(tmp_path: Path) -> None:
     assert known.as_before() == Before(at="2026-11-21T11:59:56Z", state="training", step=120, saved_step=100)
 
 
-def test_what_its_steps_were_worth_stays_known(tmp_path: Path) -> None:
+def test_counts_of_steps_without_targets_or_finite_loss_are_kept(tmp_path: Path) -> None:
     progress = said(no_target_steps=3, not_finite_steps=4, zero_loss_steps=5)
     remember(tmp_path, [(observed("a", progress=progress), TRAINING)], now=NOW)
     known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"].progress
@@ -202,14 +202,14 @@ def test_what_its_steps_were_worth_stays_known(tmp_path: Path) -> None:
     assert (known.no_target_steps, known.not_finite_steps, known.zero_loss_steps) == (3, 4, 5)
 
 
-def test_what_is_forgotten_long_ago_goes(tmp_path: Path) -> None:
+def test_runs_not_seen_for_long_are_removed(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("old", observed_at="2026-10-01T00:00:00Z"), DONE)], now="2026-10-01T00:00:00Z")
     remember(tmp_path, [(observed("new"), TRAINING)], now=NOW)
     assert FORGET_AFTER_S < 51 * 24 * 3600
     assert {one.run_name for one in kept(tmp_path).values()} == {"new"}
 
 
-def test_what_says_nothing_new_is_not_kept(tmp_path: Path) -> None:
+def test_unknown_recalled_and_local_states_are_not_kept(tmp_path: Path) -> None:
     """Neither an unknown state, nor one that was itself remembered, nor a run on this machine."""
     nothing = Status(state="unknown", reason="steps-not-read")
     recalled = observed("gemma", last_known=TRAINING, unread=SILENT)
@@ -223,14 +223,14 @@ def test_clusters_and_namespaces_are_kept_apart(tmp_path: Path) -> None:
     assert [k.status.state for k in recall(tmp_path, cluster="kind", namespace="default").values()] == ["succeeded"]
 
 
-def test_a_folder_that_cannot_be_written_is_no_fault_of_the_runs(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "known").write_text("a file")
     remember(tmp_path, [(observed("a"), TRAINING)], now=NOW)
     assert kept(tmp_path) == {}
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "{", '{"schema": "other/1"}\n{}', "\x00", "[" * 100_000])
-def test_a_file_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_is_read_as_empty(tmp_path: Path, text: str) -> None:
     remember(tmp_path, [(observed("a"), TRAINING)], now=NOW)
     only_file(tmp_path).write_text(text)
     assert kept(tmp_path) == {}
@@ -246,7 +246,7 @@ VALUES = st.recursive(
 
 
 @given(st.data())
-def test_a_file_of_another_version_is_read_as_far_as_it_goes(tmp_path_factory: Any, data: st.DataObject) -> None:
+def test_a_file_of_another_version_is_read_without_an_error(tmp_path_factory: Any, data: st.DataObject) -> None:
     state = tmp_path_factory.mktemp("state")
     remember(state, [(observed("a"), TRAINING), (finished("b", at=NOW), DONE)], now=NOW)
     first, *lines = only_file(state).read_text().splitlines()
@@ -260,7 +260,7 @@ def test_a_file_of_another_version_is_read_as_far_as_it_goes(tmp_path_factory: A
     assert all(classify(replace(one, unread=SILENT), now=NOW) == one.last_known for one in found.values())
 
 
-def test_half_a_file_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_truncated_file_keeps_its_complete_lines(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("a"), TRAINING), (finished("b", at=NOW), DONE)], now=NOW)
     text = only_file(tmp_path).read_text()
     only_file(tmp_path).write_text(text[: text.rindex("observed_at")])
@@ -269,7 +269,7 @@ def test_half_a_file_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     assert len(kept(tmp_path)) == 1
 
 
-def test_a_broken_line_hides_no_other(tmp_path: Path) -> None:
+def test_a_broken_line_does_not_hide_others(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("a"), TRAINING), (observed("b"), DONE)], now=NOW)
     lines = only_file(tmp_path).read_text().splitlines()
     (broken,) = [one for one in lines if '"uid-b"' in one]

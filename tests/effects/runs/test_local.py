@@ -1,4 +1,4 @@
-"""Runs of this machine as their folders tell them; the trainer is the stand-in that prints what MaxText prints."""
+"""Runs of this machine, read from their folders; the trainer is the stand-in that prints what MaxText prints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ran(plan: Plan, tmp_path: Path, **does: object) -> None:
     run_local(plan, machine=FakeTrainer(folder=tmp_path).machine(**does), on_event=lambda _: None)
 
 
-def test_one_that_did_all_its_steps(plan: Plan, tmp_path: Path) -> None:
+def test_a_run_with_all_steps_has_succeeded(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path)
     one = seen(plan)
     status = classify(one, now=NOW)
@@ -54,14 +54,14 @@ def test_one_that_did_all_its_steps(plan: Plan, tmp_path: Path) -> None:
     assert (one.record.outcome, one.record.alive) == ("completed", False)
 
 
-def test_a_run_whose_data_ended_early(plan: Plan, tmp_path: Path) -> None:
+def test_a_run_whose_data_ended_has_failed(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path, data_ends=2)
     one = seen(plan)
     status = classify(one, now=NOW)
     assert (status.state, status.reason) == ("failed", "data-ended")
 
 
-def test_one_that_runs_now_and_one_that_was_killed(plan: Plan, tmp_path: Path) -> None:
+def test_a_running_run_holds_its_lock_and_a_killed_one_does_not(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path, exit=1)
     folder = run_folder_of(plan)
     document = json.loads(folder.record.read_text())
@@ -79,7 +79,7 @@ def test_one_that_runs_now_and_one_that_was_killed(plan: Plan, tmp_path: Path) -
     assert classify(dead, now=NOW).reason == "killed"
 
 
-def test_one_that_ends_between_the_looks_at_record_and_lock_was_not_killed(
+def test_a_run_that_ends_between_reading_record_and_lock_is_not_killed(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran(plan, tmp_path)
@@ -92,7 +92,7 @@ def test_one_that_ends_between_the_looks_at_record_and_lock_was_not_killed(
     assert one.record.outcome == "completed"
 
 
-def test_a_lock_is_seen_without_the_kernels_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_held_works_without_the_kernels_lock_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS."""
     monkeypatch.setattr("xsft.effects.local.stop.holder", lambda _: None)
     lock = tmp_path / "lock"
@@ -102,7 +102,7 @@ def test_a_lock_is_seen_without_the_kernels_list(tmp_path: Path, monkeypatch: py
     assert not is_held(lock)
 
 
-def test_a_record_that_cannot_be_read_is_reported(plan: Plan, tmp_path: Path) -> None:
+def test_an_unreadable_record_is_unread_and_unknown(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path)
     run_folder_of(plan).record.write_text("{")
     one = seen(plan)
@@ -110,13 +110,13 @@ def test_a_record_that_cannot_be_read_is_reported(plan: Plan, tmp_path: Path) ->
     assert classify(one, now=NOW).state == "unknown"
 
 
-def test_a_folder_that_is_gone_is_no_run(plan: Plan, tmp_path: Path) -> None:
+def test_an_index_entry_without_a_local_folder_gives_no_run(plan: Plan, tmp_path: Path) -> None:
     assert observe_local([entry(plan)], now=NOW) == ()
     on_a_cluster = IndexEntry(run_name="r", target="xpk", output=str(tmp_path))
     assert observe_local([on_a_cluster], now=NOW) == ()
 
 
-def test_the_end_of_a_long_log_is_enough(plan: Plan, tmp_path: Path) -> None:
+def test_progress_is_read_from_the_end_of_a_long_log(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path)
     log = Path(json.loads(run_folder_of(plan).record.read_text())["attempts"][-1]["log"])
     log.write_text("noise\n" * 100_000 + log.read_text())

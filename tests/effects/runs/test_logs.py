@@ -1,4 +1,4 @@
-"""Logs of a run, against the stand-in: each line once, whatever happens to pods, containers and connections."""
+"""Logs of a run, from the stand-in: each line once, whatever happens to pods, containers and connections."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class ActionListener:
 
 
 @pytest.mark.early
-def test_the_one_that_prints_steps_is_read(world: World) -> None:
+def test_read_logs_reads_the_pod_that_prints_steps(world: World) -> None:
     world.pod()
     world.pod(host=1)
     world.logs.say(FIRST, "one", "two", "three")
@@ -146,7 +146,7 @@ def test_the_one_that_prints_steps_is_read(world: World) -> None:
     assert len(world.api.server.asked(r"slice-job-0-1-abcde/log")) == 0
 
 
-def test_under_pathways_that_is_the_head(tmp_path: Path) -> None:
+def test_read_logs_reads_the_head_under_pathways(tmp_path: Path) -> None:
     with standing_in(tmp_path) as api:
         world = World(api, mode="pathways")
         head = world.pod(job="pathways-head")
@@ -172,7 +172,7 @@ def test_a_process_without_a_log_has_no_lines(world: World) -> None:
     assert world.read() == []
 
 
-def test_many_logs_are_not_opened_by_accident(world: World) -> None:
+def test_many_logs_at_once_need_a_higher_limit(world: World) -> None:
     roles = [ProcessRole(replicated_job="slice-job", slice_index=0, host=host) for host in range(64)]
     with pytest.raises(UsageError, match="64 logs requested"):
         world.read(*roles)
@@ -183,7 +183,7 @@ def test_many_logs_are_not_opened_by_accident(world: World) -> None:
         read_logs(world.cluster, jobset=world.jobset, roles=())
 
 
-def test_following_ends_with_the_run(world: World) -> None:
+def test_following_ends_when_the_run_ends(world: World) -> None:
     pod = world.pod()
     world.logs.say(FIRST, "one", "two")
     lines = world.listen()
@@ -228,7 +228,7 @@ def test_lines_between_snapshot_and_stream_are_printed_once(
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_only_what_is_new_enough_also_of_a_pod_that_comes_later(world: World, *, there: bool) -> None:
+def test_since_also_applies_to_a_pod_that_starts_later(world: World, *, there: bool) -> None:
     """`--since`: the first pod may have no log yet, or not be there."""
     if there:
         world.pod()
@@ -250,14 +250,14 @@ def test_a_tail_is_not_repeated_for_its_last_second(world: World) -> None:
     assert lines.take(1) == ["four"]
 
 
-def test_a_run_that_had_ended_is_read_to_its_end(world: World) -> None:
+def test_an_ended_run_is_followed_to_its_last_line(world: World) -> None:
     world.pod(phase="Failed")
     world.logs.say(FIRST, "one", end=True)
     world.end("Failed")
     assert [line.text for line in world.follow()] == ["one"]
 
 
-def test_a_run_that_is_deleted_ends_too(world: World) -> None:
+def test_following_ends_when_the_run_is_deleted(world: World) -> None:
     pod = world.pod()
     world.logs.say(FIRST, "one")
     lines = world.listen()
@@ -269,7 +269,7 @@ def test_a_run_that_is_deleted_ends_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("cuts", [1, 3])
-def test_a_connection_that_breaks_is_opened_again_where_it_broke(world: World, cuts: int) -> None:
+def test_a_broken_stream_continues_after_its_last_line(world: World, cuts: int) -> None:
     world.pod()
     world.logs.say(FIRST, "one", "two", "two", second=1)
     lines = world.listen()
@@ -282,7 +282,7 @@ def test_a_connection_that_breaks_is_opened_again_where_it_broke(world: World, c
 
 
 @pytest.mark.parametrize("fault", [{"code": 500}, {"code": 503}, {"code": 429}, {"action": "cut-before"}])
-def test_an_api_that_hiccups_is_waited_for(world: World, fault: dict[str, Any]) -> None:
+def test_server_errors_while_following_are_retried(world: World, fault: dict[str, Any]) -> None:
     world.pod()
     world.logs.say(FIRST, "one")
     heard: list[str] = []
@@ -299,7 +299,7 @@ def test_an_api_that_hiccups_is_waited_for(world: World, fault: dict[str, Any]) 
 
 @pytest.mark.parametrize("where", ["/pods", "/log"])
 @pytest.mark.parametrize("processes", [1, 2])
-def test_an_api_that_is_silent_at_the_beginning_is_waited_for(world: World, where: str, processes: int) -> None:
+def test_server_errors_at_the_start_are_retried(world: World, where: str, processes: int) -> None:
     roles = [role_of(pod_of(world.pod(host=host))) for host in range(processes)]
     for pod in world.api.standin.objects.of("/pods").values():
         world.logs.say(pod["metadata"]["name"], "one", "two")
@@ -310,14 +310,14 @@ def test_an_api_that_is_silent_at_the_beginning_is_waited_for(world: World, wher
     assert troubles
 
 
-def test_a_login_that_is_refused_at_the_beginning_ends_it(world: World) -> None:
+def test_a_refused_login_at_the_start_ends_following(world: World) -> None:
     world.pod()
     world.api.server.fail("/pods", code=401, times=9)
     with pytest.raises(Unreachable):
         list(world.follow())
 
 
-def test_a_login_that_is_refused_ends_it(world: World) -> None:
+def test_a_forbidden_log_ends_following(world: World) -> None:
     world.pod()
     world.logs.say(FIRST, "one")
     lines = world.listen()
@@ -331,7 +331,7 @@ def test_a_login_that_is_refused_ends_it(world: World) -> None:
     assert "You may not get pods/log" in str(failed)
 
 
-def test_a_container_that_restarts_is_followed_on(world: World) -> None:
+def test_following_continues_after_a_container_restart(world: World) -> None:
     pod = world.pod()
     world.logs.say(FIRST, "one", second=1)
     lines = world.listen()
@@ -373,7 +373,7 @@ def test_lines_printed_before_a_reconnect_are_read_after_a_restart(world: World)
     giving_up.cancel()
 
 
-def test_another_jobset_of_that_name_is_not_the_run_that_is_followed(world: World) -> None:
+def test_following_ends_if_another_jobset_has_the_name(world: World) -> None:
     world.pod()
     world.logs.say(FIRST, "one")
     lines = world.listen()
@@ -384,7 +384,7 @@ def test_another_jobset_of_that_name_is_not_the_run_that_is_followed(world: Worl
     assert world.json["status"].get("terminalState") is None
 
 
-def test_a_pod_that_is_replaced_is_followed_on(world: World) -> None:
+def test_following_continues_with_a_replaced_pod(world: World) -> None:
     """A restart of the JobSet: other pods of the same places, the old ones gone with their logs."""
     pod = world.pod()
     world.logs.say(FIRST, "one", second=1)
@@ -415,7 +415,7 @@ def test_a_stream_left_open_does_not_hide_the_next_process(world: World) -> None
 
 
 @pytest.mark.parametrize("ending", [False, True])
-def test_a_log_without_a_line_is_not_waited_for_longer_than_its_process_lives(world: World, ending: bool) -> None:
+def test_following_a_log_without_lines_ends_with_its_process(world: World, ending: bool) -> None:
     """A kubelet sends no headers before the first line, so that there is no stream yet to interrupt."""
     old = world.pod()
     said: list[str] = []
@@ -442,7 +442,7 @@ def test_a_log_without_a_line_is_not_waited_for_longer_than_its_process_lives(wo
         ({"tag": "zzzzz"}, f"-- {FIRST} was replaced; the lines below are from gemma-slice-job-0-0-zzzzz --"),
     ],
 )
-def test_a_mark_says_what_happened(world: World, after: dict[str, Any], told: str) -> None:
+def test_a_mark_names_the_restart_or_the_new_pod(world: World, after: dict[str, Any], told: str) -> None:
     old = world.pod()
     world.logs.say(FIRST, "one", second=1)
     marks: list[str] = []
@@ -476,7 +476,7 @@ def test_a_restart_is_marked_once_between_the_lines_before_and_after(world: Worl
 
 
 @pytest.mark.parametrize("ending", [False, True])
-def test_a_node_that_is_gone_does_not_hold_up_what_comes_after_it(world: World, ending: bool) -> None:
+def test_an_unreachable_node_does_not_delay_the_next_process(world: World, ending: bool) -> None:
     """Its kubelet answers no more, and what its processes said last is done without."""
     old = world.pod()
     world.logs.say(FIRST, "one", second=1)
@@ -497,7 +497,7 @@ def test_a_node_that_is_gone_does_not_hold_up_what_comes_after_it(world: World, 
     assert [text for text in said if "last lines of" in text]
 
 
-def test_a_log_of_any_length_is_read_whole_and_while_it_comes(world: World) -> None:
+def test_a_long_log_is_streamed_completely(world: World) -> None:
     """It was cut after 16 MiB."""
     world.pod()
     line = "x" * 60_000
@@ -510,7 +510,7 @@ def test_a_log_of_any_length_is_read_whole_and_while_it_comes(world: World) -> N
     assert "limitBytes" not in asked.query
 
 
-def test_long_logs_of_several_are_merged_while_they_come(world: World) -> None:
+def test_long_logs_of_several_hosts_are_merged_while_streaming(world: World) -> None:
     """None of them is held whole."""
     roles = []
     for host in (0, 1):
@@ -528,7 +528,7 @@ def test_long_logs_of_several_are_merged_while_they_come(world: World) -> None:
     assert [int(text.split()[0]) for text in rest] == sorted(int(text.split()[0]) for text in rest)
 
 
-def test_a_log_that_breaks_off_while_it_is_read_is_read_on_where_it_broke(tmp_path: Path) -> None:
+def test_reading_a_broken_log_continues_after_its_last_line(tmp_path: Path) -> None:
     with standing_in(tmp_path) as api:
         world = World(api)
         world.cluster = connect_context(
@@ -541,13 +541,13 @@ def test_a_log_that_breaks_off_while_it_is_read_is_read_on_where_it_broke(tmp_pa
         assert len(api.server.asked(f"{FIRST}/log")) == 2
 
 
-def test_a_pod_that_comes_later_is_waited_for(world: World) -> None:
+def test_following_waits_for_a_pod_that_starts_later(world: World) -> None:
     lines = world.listen()
     threading.Timer(0.1, lambda: (world.logs.say(FIRST, "at last"), world.pod())).start()
     assert lines.take(1) == ["at last"]
 
 
-def test_whoever_stops_listening_leaves_nothing_open(world: World) -> None:
+def test_closing_the_iterator_leaves_no_stream_open(world: World) -> None:
     for host in (0, 1):
         world.pod(host=host)
         world.logs.say(f"gemma-slice-job-0-{host}-abcde", "one")
@@ -570,7 +570,7 @@ LINES = st.lists(st.tuples(st.integers(0, 4), st.sampled_from("ab")), max_size=1
 
 
 @given(LINES, st.lists(st.integers(0, 12), max_size=4))
-def test_each_line_is_given_once_wherever_it_breaks(lines: list[tuple[int, str]], breaks: list[int]) -> None:
+def test_each_line_is_given_once_wherever_a_stream_breaks(lines: list[tuple[int, str]], breaks: list[int]) -> None:
     """A log is opened again and again; each time the server gives all from the second that was asked for."""
     log = [
         LoggedLine(text=text, at=f"2026-11-21T10:00:{second:02}.5Z")
@@ -591,7 +591,7 @@ def test_each_line_is_given_once_wherever_it_breaks(lines: list[tuple[int, str]]
     assert seen == log
 
 
-def test_a_fault_in_one_stream_ends_the_whole_and_is_no_wait_for_ever() -> None:
+def test_an_error_in_one_stream_is_raised_for_all() -> None:
     class Broken:
         def lines(self) -> Iterator[LogLine]:
             raise KeyError("wrong")

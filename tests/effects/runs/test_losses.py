@@ -38,7 +38,7 @@ def completed(step: int, loss: float) -> str:
     return f"completed step: {step}, seconds: 0.2, TFLOP/s/device: 1.0, total_weights: 84, loss: {loss:.3f}"
 
 
-def test_metrics_and_log_are_joined_and_the_log_is_exacter(tmp_path: Path) -> None:
+def test_read_curve_joins_metrics_and_log_and_prefers_the_log(tmp_path: Path) -> None:
     metrics(tmp_path / "gemma" / "metrics", 0, 1, {1: 6.6})
     metrics(tmp_path / "gemma" / "metrics", 2, 3, {2: 6.4, 3: 6.2})
     said = ("noise", "Train step 3 training loss: 6.123456", completed(3, 6.123), completed(4, 6.0))
@@ -48,20 +48,20 @@ def test_metrics_and_log_are_joined_and_the_log_is_exacter(tmp_path: Path) -> No
     )
 
 
-def test_one_source_that_is_silent_hides_no_other(tmp_path: Path) -> None:
+def test_an_unreadable_source_does_not_hide_another(tmp_path: Path) -> None:
     metrics(tmp_path / "gemma" / "metrics", 0, 1, {1: 6.6})
     found = read_curve(observed(), output=str(tmp_path), store=store(tmp_path), lines=silent)
     assert found.points == {1: 6.6}
     assert found.problems == ("log: the cluster does not answer",)
 
 
-def test_nothing_is_written_yet(tmp_path: Path) -> None:
+def test_read_curve_is_empty_before_the_first_step(tmp_path: Path) -> None:
     for output in (str(tmp_path), None):
         found = read_curve(observed(), output=output, store=store(tmp_path), lines=lines())
         assert (found.points, found.sources, found.problems) == ({}, (), ())
 
 
-def test_what_a_resumed_run_did_again_counts(tmp_path: Path) -> None:
+def test_repeated_steps_of_a_resumed_run_replace_the_earlier_ones(tmp_path: Path) -> None:
     said = (
         completed(1, 6.0),
         completed(2, 5.0),
@@ -74,7 +74,7 @@ def test_what_a_resumed_run_did_again_counts(tmp_path: Path) -> None:
     assert found.resumed == {1: "repeated"}
 
 
-def test_what_earlier_attempts_resumed_from_is_in_the_records(tmp_path: Path) -> None:
+def test_resumed_steps_of_earlier_attempts_come_from_the_records(tmp_path: Path) -> None:
     """A log tells of the latest start only."""
     folder = tmp_path / "gemma" / "xsft"
     folder.mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_what_earlier_attempts_resumed_from_is_in_the_records(tmp_path: Path) ->
     assert found.resumed == {40: "reshuffled", 80: "reshuffled"}
 
 
-def test_a_local_run_has_its_record(tmp_path: Path) -> None:
+def test_the_losses_of_a_local_run_come_from_its_record(tmp_path: Path) -> None:
     folder = tmp_path / "tiny" / "xsft"
     folder.mkdir(parents=True)
     attempts = (Attempt(number=1), Attempt(number=2, resumed_from=1))

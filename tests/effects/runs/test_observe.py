@@ -1,4 +1,4 @@
-"""Reads of runs on a cluster, against the stand-in: the requests, and the cost of each failing list."""
+"""Reads of the runs of a cluster, from the stand-in: the requests, and the effect of each failed list."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def whats(one: Observation) -> set[str]:
 
 
 @pytest.mark.early
-def test_each_kind_of_run_in_four_lists(api: ClusterApi, runs: Runs) -> None:
+def test_runs_of_every_kind_are_observed_in_four_lists(api: ClusterApi, runs: Runs) -> None:
     runs.admitted("going")
     runs.pod("going")
     runs.admitted("heads", mode="pathways", status={})
@@ -101,7 +101,7 @@ def test_each_kind_of_run_in_four_lists(api: ClusterApi, runs: Runs) -> None:
     ],
     ids=lambda fault: str(fault.get("code") or fault["action"]),
 )
-def test_a_list_that_fails_is_unread_and_nothing_else_is_lost(
+def test_a_failed_list_is_unread_and_loses_nothing_else(
     api: ClusterApi, runs: Runs, path: str, what: str, fault: dict[str, Any]
 ) -> None:
     runs.admitted("going")
@@ -117,14 +117,14 @@ def test_a_list_that_fails_is_unread_and_nothing_else_is_lost(
     assert all("\n" not in unread.why and unread.why for unread in rows["waits"].unread)
 
 
-def test_one_answer_that_was_cut_is_requested_again(api: ClusterApi, runs: Runs) -> None:
+def test_a_truncated_list_is_requested_again(api: ClusterApi, runs: Runs) -> None:
     runs.admitted("going", status=STARTS)
     for path in ("/jobsets", "/workloads", "/pods"):
         api.server.fail(path, action="broken-json")
     assert seen(api)["going"].unread == ()
 
 
-def test_a_list_that_is_slow_is_not_waited_for(api: ClusterApi, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_list_is_unread_after_its_deadline(api: ClusterApi, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xsft.effects.runs.observe.LATE_S", 1.0)
     runs.admitted("going", status=STARTS)
     api.server.fail("/pods", code=0, delay_s=60.0, times=9)
@@ -132,7 +132,7 @@ def test_a_list_that_is_slow_is_not_waited_for(api: ClusterApi, runs: Runs, monk
 
 
 @pytest.mark.parametrize("code", [404, 503])
-def test_a_kueue_that_does_not_tell_positions_is_no_fault(api: ClusterApi, runs: Runs, code: int) -> None:
+def test_a_kueue_without_queue_positions_is_no_error(api: ClusterApi, runs: Runs, code: int) -> None:
     runs.queued("waits")
     if code == 404:
         api.standin.objects.uninstall("visibility.kueue.x-k8s.io")
@@ -144,7 +144,7 @@ def test_a_kueue_that_does_not_tell_positions_is_no_fault(api: ClusterApi, runs:
     assert whats(row) == ({"queue"} if code == 503 else set())
 
 
-def test_an_older_kueue_is_asked_in_its_version(api: ClusterApi, runs: Runs) -> None:
+def test_an_older_kueue_is_queried_in_its_version(api: ClusterApi, runs: Runs) -> None:
     jobset = runs.admitted("going")
     for key in ("kueue.x-k8s.io/workloads", "visibility.kueue.x-k8s.io/localqueues"):
         _, kind, namespaced = api.standin.objects.kinds[key]
@@ -155,7 +155,7 @@ def test_an_older_kueue_is_asked_in_its_version(api: ClusterApi, runs: Runs) -> 
     assert jobset["metadata"]["name"] == "going"
 
 
-def test_without_kueue_runs_have_no_workload(api: ClusterApi, runs: Runs) -> None:
+def test_runs_have_no_workload_without_kueue(api: ClusterApi, runs: Runs) -> None:
     runs.jobset("going")
     for group in ("kueue.x-k8s.io", "visibility.kueue.x-k8s.io"):
         api.standin.objects.uninstall(group)
@@ -164,7 +164,7 @@ def test_without_kueue_runs_have_no_workload(api: ClusterApi, runs: Runs) -> Non
 
 
 @pytest.mark.parametrize("fault", [{"code": 500}, {"code": 403}, {"action": "hang-before"}, {"action": "cut-before"}])
-def test_without_the_jobsets_nothing_is_known(api: ClusterApi, runs: Runs, fault: dict[str, Any]) -> None:
+def test_a_failed_list_of_jobsets_is_unreachable(api: ClusterApi, runs: Runs, fault: dict[str, Any]) -> None:
     runs.admitted("going")
     words = {"message": 'jobsets is forbidden: User "u" cannot list resource "jobsets"'} if "code" in fault else {}
     if fault.get("action") == "hang-before":
@@ -174,13 +174,13 @@ def test_without_the_jobsets_nothing_is_known(api: ClusterApi, runs: Runs, fault
         seen(api)
 
 
-def test_a_cluster_without_jobset_says_so(api: ClusterApi) -> None:
+def test_a_cluster_without_jobset_is_reported(api: ClusterApi) -> None:
     api.standin.objects.uninstall("jobset.x-k8s.io")
     with pytest.raises(EnvironmentMissing, match="JobSet is not installed"):
         seen(api)
 
 
-def test_lists_do_not_grow_in_number(api: ClusterApi, runs: Runs) -> None:
+def test_the_number_of_lists_does_not_grow_with_the_runs(api: ClusterApi, runs: Runs) -> None:
     for i in range(100):
         runs.admitted(f"run-{i}")
         runs.queued(f"waits-{i}", queue="q-0")
@@ -189,7 +189,7 @@ def test_lists_do_not_grow_in_number(api: ClusterApi, runs: Runs) -> None:
     assert len([one for one in api.server.seen if one.method == "GET"]) == 5
 
 
-def test_pods_are_looked_through_only_where_a_run_starts(api: ClusterApi, runs: Runs) -> None:
+def test_pods_are_listed_only_if_a_run_is_starting(api: ClusterApi, runs: Runs) -> None:
     """The server looks at all of them for it."""
     runs.admitted("going")
     runs.queued("waits", position=0)
@@ -198,7 +198,7 @@ def test_pods_are_looked_through_only_where_a_run_starts(api: ClusterApi, runs: 
     assert api.server.asked("/pods") == []
 
 
-def test_a_run_of_which_one_job_is_not_up_starts(api: ClusterApi, runs: Runs) -> None:
+def test_a_run_with_one_job_not_ready_is_starting(api: ClusterApi, runs: Runs) -> None:
     up = [{"name": "worker", "ready": 2, "active": 2}, {"name": "pathways-head", "active": 1}]
     runs.admitted("heads", mode="pathways", status={"replicatedJobsStatus": up})
     seen(api)
@@ -208,7 +208,7 @@ def test_a_run_of_which_one_job_is_not_up_starts(api: ClusterApi, runs: Runs) ->
     assert len(api.server.asked("/pods")) == 1
 
 
-def test_positions_in_the_fullest_queues(api: ClusterApi, runs: Runs) -> None:
+def test_positions_are_queried_for_the_fullest_queues(api: ClusterApi, runs: Runs) -> None:
     for i in range(2 * MAX_QUEUES + 1):
         runs.queued(f"waits-{i}", queue=f"q-{i % (MAX_QUEUES + 1)}", position=i)
     runs.queued("last", queue=f"q-{MAX_QUEUES}", position=70)  # its queue is as full as the others now

@@ -1,6 +1,4 @@
-"""Every situation of a run that can be staged on a real Kubernetes with JobSet and Kueue (study: infra §3): what
-is read of it, and the state that this gives.
-"""
+"""Situations of a run on a real Kubernetes with JobSet and Kueue: what is read, and the state of the run."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ def words(staged: Staged, name: str) -> str:
     return "".join(c.message for c in conditions if c.type == "QuotaReserved")
 
 
-def test_a_run_from_start_to_success(staged: Staged) -> None:
+def test_a_run_passes_its_states_from_start_to_success(staged: Staged) -> None:
     staged.submit("gemma")
     staged.runs("gemma")
     staged.until("gemma", ("starting", "trainer-starting"))
@@ -83,7 +81,7 @@ def test_a_run_from_start_to_success(staged: Staged) -> None:
     assert done.jobset.terminal == "Completed"
 
 
-def test_a_run_whose_data_ended(staged: Staged) -> None:
+def test_a_run_whose_data_ended_has_failed(staged: Staged) -> None:
     staged.submit("gemma")
     staged.runs("gemma")
     staged.says("gemma", STEP.format(n=7), "Exception in load_next_train_batch: You may have run out of training data.")
@@ -91,7 +89,7 @@ def test_a_run_whose_data_ended(staged: Staged) -> None:
     staged.until("gemma", ("failed", "data-ended"))
 
 
-def test_a_run_whose_steps_have_nothing_to_learn_from(staged: Staged) -> None:
+def test_a_run_without_target_tokens_has_failed(staged: Staged) -> None:
     staged.submit("gemma")
     staged.runs("gemma")
     nothing = STEP.replace("total_weights: 84, loss: 2.500", "total_weights: 0, loss: 0.000")
@@ -103,7 +101,7 @@ def test_a_run_whose_steps_have_nothing_to_learn_from(staged: Staged) -> None:
     staged.explained("gemma", "no-target-tokens")
 
 
-def test_one_process_that_fails_ends_the_run_and_is_found(staged: Staged) -> None:
+def test_one_failed_process_ends_the_run_and_is_found(staged: Staged) -> None:
     staged.submit("gemma")
     staged.runs("gemma")
     staged.says("gemma", "MAXTEXT CONFIG ERROR: 'stepz' not in 'emb_dim'", index=1, host=2)
@@ -121,14 +119,14 @@ def events(staged: Staged) -> set[str]:
     return {event.reason for event in staged.evidence("gemma").events or ()}
 
 
-def test_a_process_that_the_node_killed_for_memory(staged: Staged) -> None:
+def test_a_process_killed_for_memory_is_oom_killed(staged: Staged) -> None:
     staged.submit("gemma", restarts=0)
     staged.runs("gemma")
     staged.ends("gemma", code=137, oom=True, host=1)
     staged.until("gemma", ("failed", "oom-killed"))
 
 
-def test_a_restart_is_no_end(staged: Staged) -> None:
+def test_a_restarted_run_is_starting_and_then_training(staged: Staged) -> None:
     staged.submit("gemma")
     staged.runs("gemma")
     staged.ends("gemma", code=42, host=1)
@@ -167,7 +165,7 @@ def test_the_cause_of_a_restart_is_shown_while_any_source_has_it(staged: Staged)
     assert [explained.cause.id, *(one.id for one in explained.others)] == ["nothing-wrong", "restarted-memory"]
 
 
-def test_what_keeps_a_restarted_run_from_coming_up_is_its_reason(staged: Staged) -> None:
+def test_the_reason_of_a_restarted_run_is_why_its_pods_do_not_start(staged: Staged) -> None:
     staged.submit("gemma")
     staged.runs("gemma")
     staged.cordon("4x4")
@@ -215,7 +213,7 @@ def test_cordoned_and_tainted_nodes_are_not_a_missing_pool(staged: Staged, how: 
             staged.real.kubectl("taint", "nodes", "-l", nodes, f"{taint}-")
 
 
-def test_what_was_known_of_a_run_outlives_its_jobset_and_its_pods(staged: Staged, tmp_path: Path) -> None:
+def test_the_last_known_state_outlives_the_jobset_and_its_pods(staged: Staged, tmp_path: Path) -> None:
     """Of one that is cancelled, and of one that was killed for memory, by what `status` reads."""
     store = RecordStore(state=tmp_path, objects_at=lambda _: LocalObjects())
 
@@ -252,7 +250,7 @@ def test_what_was_known_of_a_run_outlives_its_jobset_and_its_pods(staged: Staged
     assert look()["killed"][1].reason == "oom-killed"
 
 
-def test_an_image_that_cannot_be_pulled(staged: Staged) -> None:
+def test_an_image_that_cannot_be_pulled_is_the_reason(staged: Staged) -> None:
     staged.submit("gemma", notes={"fake/pull": "ImagePullBackOff", "fake/msg": "Back-off pulling image"})
     staged.real.wait_pods(staged.namespace, selector("gemma"), count=2 * HOSTS, phase="Pending")
     staged.until("gemma", ("starting", "image-pull"))
@@ -261,7 +259,7 @@ def test_an_image_that_cannot_be_pulled(staged: Staged) -> None:
     assert {(pod.slice_index, pod.host) for pod in one.pods or ()} == {(0, 0), (1, 0)}  # `status` asks for no others
 
 
-def test_nodes_that_do_not_exist(staged: Staged) -> None:
+def test_missing_nodes_are_not_scheduled(staged: Staged) -> None:
     staged.submit("gemma", node=SPOT)
     staged.until("gemma", ("starting", "not-scheduled"))
     staged.wait(lambda: "FailedScheduling" in events(staged), "the scheduler's event")
@@ -299,7 +297,7 @@ def behind_first(queued: Staged) -> Evidence | None:
     return found if workload and (workload.position, ahead, used) == (1, ["first"], (str(CHIPS), str(CHIPS))) else None
 
 
-def test_a_request_that_never_fits(staged: Staged) -> None:
+def test_a_request_over_the_capacity_of_the_queue_is_explained_as_never_fitting(staged: Staged) -> None:
     staged.queue(CHIPS // 2)
     try:
         staged.submit("gemma", queue="own")
@@ -310,7 +308,7 @@ def test_a_request_that_never_fits(staged: Staged) -> None:
         staged.real.delete_queue(staged.namespace)
 
 
-def test_a_queue_and_a_priority_that_do_not_exist(staged: Staged) -> None:
+def test_a_missing_queue_or_priority_class_is_named(staged: Staged) -> None:
     staged.submit("gemma", queue="nosuch")
     staged.until("gemma", ("queued", "inadmissible"))
     assert staged.evidence("gemma").missing == ("LocalQueue/nosuch",)
@@ -329,7 +327,7 @@ def test_a_preempted_run_names_the_run_that_preempted_it(queued: Staged) -> None
     queued.wait(lambda: (w := queued.seen("gemma")[0].workload) and w.evictions == 1, "Kueue to count it")
 
 
-def test_a_run_that_was_deactivated(queued: Staged) -> None:
+def test_a_deactivated_run_is_evicted(queued: Staged) -> None:
     queued.submit("gemma", queue="own")
     queued.runs("gemma")
     queued.patch_workload("gemma", {"spec": {"active": False}})
@@ -338,7 +336,7 @@ def test_a_run_that_was_deactivated(queued: Staged) -> None:
     assert not seen.workload.active
 
 
-def test_a_queue_that_was_stopped(queued: Staged) -> None:
+def test_a_stopped_queue_evicts_its_run(queued: Staged) -> None:
     queued.submit("gemma", queue="own")
     queued.runs("gemma")
     queued.patch_queue({"spec": {"stopPolicy": "HoldAndDrain"}})
@@ -349,7 +347,7 @@ def test_a_queue_that_was_stopped(queued: Staged) -> None:
     assert stopped.type == "Active"
 
 
-def test_a_jobset_of_which_no_job_can_be_made(staged: Staged) -> None:
+def test_a_jobset_without_valid_jobs_has_failed_with_broken_spec(staged: Staged) -> None:
     """Admitted, its quota taken, and no condition, no event, no status: only a dry run of its Jobs tells."""
     staged.later_s = BROKEN_AFTER_S
     staged.submit("gemma", image="")
@@ -359,7 +357,7 @@ def test_a_jobset_of_which_no_job_can_be_made(staged: Staged) -> None:
     assert "image: Required value" in found.dry_run[0].message
 
 
-def test_pathways_from_start_to_success(staged: Staged) -> None:
+def test_a_pathways_run_passes_its_states_from_start_to_success(staged: Staged) -> None:
     staged.submit("gemma", mode="pathways")
     staged.runs("gemma", 2 * HOSTS + 1)
     staged.until("gemma", ("starting", "trainer-starting"))
@@ -370,7 +368,7 @@ def test_pathways_from_start_to_success(staged: Staged) -> None:
     assert seen.mode == "pathways"
 
 
-def test_a_pathways_head_that_fails(staged: Staged) -> None:
+def test_a_failed_pathways_head_fails_the_run(staged: Staged) -> None:
     staged.submit("gemma", mode="pathways")
     staged.runs("gemma", 2 * HOSTS + 1)
     staged.says("gemma", "ValueError: no", job="pathways-head")
@@ -379,7 +377,7 @@ def test_a_pathways_head_that_fails(staged: Staged) -> None:
     assert [log.replicated_job for log in staged.evidence("gemma").logs or ()] == ["pathways-head"]
 
 
-def test_all_of_them_in_one_look(staged: Staged, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_status_reads_all_runs_in_a_few_lists(staged: Staged, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What `status` reads: a few lists, and a log for what runs."""
     staged.submit("going")
     staged.runs("going")

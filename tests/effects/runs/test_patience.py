@@ -1,4 +1,4 @@
-"""A cluster is waited for as long as it shows activity, within bounds; then it is reported as silent."""
+"""A cluster is waited for while it sends data, within limits; then it is reported as silent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_silent_cluster_has_a_time_limit() -> None:
     assert (pulse.patience_s(alone=False), pulse.quiet_s()) == (QUIET_S - 4, 4)
 
 
-def test_each_byte_is_a_sign_of_life_and_there_is_an_end_all_the_same() -> None:
+def test_each_received_byte_extends_the_wait_up_to_its_limit() -> None:
     clock, cluster = Clock(), Heard()
     pulse = Pulse(now=clock)
     pulse.connected(cluster)
@@ -84,7 +84,7 @@ class HeardLate:
         return self.clock.at if self.asked > 2 else float("-inf")
 
 
-def test_a_byte_that_comes_as_the_cluster_is_skipped_does_not_change_the_reason() -> None:
+def test_a_byte_that_arrives_at_the_deadline_does_not_change_the_reason() -> None:
     clock, never = Clock(), threading.Event()
     pulse = Pulse(now=clock)
     pulse.connected(HeardLate(clock))
@@ -105,7 +105,7 @@ def test_a_finished_result_is_used_even_after_the_deadline() -> None:
     assert not pulse.left
 
 
-def test_a_failure_is_handed_on() -> None:
+def test_wait_for_raises_the_error_of_the_request() -> None:
     def fails() -> int:
         raise Unreachable("connection refused")
 
@@ -113,7 +113,7 @@ def test_a_failure_is_handed_on() -> None:
         wait_for(start(fails), Pulse(), name="lab", alone=True, say=lambda _: None)
 
 
-def test_a_login_that_does_not_end_is_called_that() -> None:
+def test_a_login_that_does_not_end_is_reported_as_timed_out() -> None:
     clock, never = Clock(), threading.Event()
     pulse = Pulse(now=clock)
     clock.at += LOGIN_S

@@ -1,4 +1,4 @@
-"""Places and buckets as `xsft doctor` finds them."""
+"""The checks of places and buckets in `xsft doctor`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def found(api: ClusterApi, *problems: Problem, late_s: float = 25.0) -> dict[str
     return {check.id: check for check in place_checks(world)}
 
 
-def test_what_can_be_used_is_ok_and_what_cannot_names_the_fix(api: ClusterApi) -> None:
+def test_usable_places_and_buckets_are_ok_and_others_name_the_fix(api: ClusterApi) -> None:
     problem = Problem(id="output-permission", severity="error", message="may not", fix="Have it granted.")
     checks = found(api, problem)
     assert list(checks) == ["place:lab", "place:other", "bucket:my-bucket", "bucket:second"]
@@ -59,7 +59,7 @@ def test_an_expired_login_and_a_missing_right_are_reported(api: ClusterApi) -> N
     assert "Log in again" in expired.next_step
 
 
-def test_a_cluster_that_hangs_is_late_and_holds_back_no_other(api: ClusterApi) -> None:
+def test_a_cluster_that_hangs_times_out_and_delays_no_other(api: ClusterApi) -> None:
     api.server.fail(".", action="hang-before", times=9)
     began = time.monotonic()
     checks = found(api, late_s=0.3)
@@ -68,18 +68,18 @@ def test_a_cluster_that_hangs_is_late_and_holds_back_no_other(api: ClusterApi) -
     assert checks["bucket:my-bucket"].ok
 
 
-def test_places_that_cannot_be_read_are_one_row(api: ClusterApi) -> None:
+def test_an_unreadable_places_file_is_one_row(api: ClusterApi) -> None:
     Path("places.yaml").write_text("lab: {contxt: x}\n")
     (check,) = found(api).values()
     assert (check.id, check.ok) == ("places.yaml", False)
     assert "contxt" in check.detail
 
 
-def test_nothing_is_asked_without_places(api: ClusterApi) -> None:
+def test_no_request_is_sent_without_places(api: ClusterApi) -> None:
     Path("places.yaml").unlink()
     assert found(api) == {}
     assert api.server.seen == []
 
 
-def test_the_real_questions_are_the_default() -> None:
+def test_place_probe_uses_the_real_checks_by_default() -> None:
     assert PlaceProbe().writable is check_writable

@@ -1,4 +1,4 @@
-"""The progress of runs: from logs, from files beside the output, or unread when the time is up."""
+"""The progress of runs: from logs, from files in the output, or unread after the deadline."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(api, tmp_path / "out")
 
 
-def test_the_log_of_the_one_that_prints_steps(world: World) -> None:
+def test_progress_comes_from_the_log_of_the_pod_that_prints_steps(world: World) -> None:
     for name in ("a", "b"):
         world.run(name)
         world.speaks(name, 1, 2, 3)
@@ -113,7 +113,7 @@ def test_the_log_of_the_one_that_prints_steps(world: World) -> None:
     assert {one.query["tailLines"] for one in world.api.server.asked("/log")} == {str(TAIL)}
 
 
-def test_what_has_not_begun_has_nothing_to_say(world: World) -> None:
+def test_a_run_that_has_not_started_has_no_progress(world: World) -> None:
     world.runs.queued("waits")
     world.run("starts", status={"replicatedJobsStatus": [{"name": "slice-job", "active": 2}]})
     found = world.read()
@@ -121,7 +121,7 @@ def test_what_has_not_begun_has_nothing_to_say(world: World) -> None:
     assert world.api.server.asked("/log") == []
 
 
-def test_a_log_in_which_nothing_stands_yet(world: World) -> None:
+def test_a_log_without_steps_has_the_phase_starting(world: World) -> None:
     world.run("a")
     world.speaks("a")
     said = world.read()["a"].progress
@@ -141,7 +141,7 @@ def test_a_longer_tail_is_read_if_the_short_one_has_no_step(world: World) -> Non
     assert [one.query["tailLines"] for one in world.api.server.asked("/log")] == [str(TAIL), str(LONG_TAIL)]
 
 
-def test_what_is_not_asked_says_so_where_it_could_tell(world: World) -> None:
+def test_not_asked_marks_the_log_only_of_runs_that_may_have_one(world: World) -> None:
     world.run("a")
     (seen,) = world.seen()
     assert not_asked(seen).unread == (Unread(what="log", why=NOT_ASKED),)
@@ -150,7 +150,7 @@ def test_what_is_not_asked_says_so_where_it_could_tell(world: World) -> None:
 
 
 @pytest.mark.loopback
-def test_what_is_late_is_not_waited_for(world: World) -> None:
+def test_a_slow_log_is_unread_after_the_deadline(world: World) -> None:
     for name in ("quick", "slow"):
         world.run(name)
         world.speaks(name, 5)
@@ -164,7 +164,7 @@ def test_what_is_late_is_not_waited_for(world: World) -> None:
 
 
 @pytest.mark.loopback
-def test_a_bucket_that_is_late_is_not_called_the_log_and_takes_nothing_that_was_read(world: World) -> None:
+def test_a_slow_bucket_is_unread_and_keeps_the_progress_of_the_log(world: World) -> None:
     never = threading.Event()
 
     class Hangs(LocalObjects):
@@ -191,7 +191,7 @@ def test_a_bucket_that_is_late_is_not_called_the_log_and_takes_nothing_that_was_
 @pytest.mark.parametrize(
     "fault", [{"code": 500}, {"action": "cut-before"}, {"code": 403, "message": "x cannot get resource y"}]
 )
-def test_a_log_that_cannot_be_read_leaves_what_was_written(world: World, fault: dict[str, Any]) -> None:
+def test_a_failed_log_leaves_the_progress_of_metrics_and_checkpoints(world: World, fault: dict[str, Any]) -> None:
     world.run("a")
     world.speaks("a", 1)
     world.metrics("a", 98, 99)
@@ -203,7 +203,7 @@ def test_a_log_that_cannot_be_read_leaves_what_was_written(world: World, fault: 
     assert [one.what for one in found.unread] == ["log"]
 
 
-def test_metrics_of_an_older_process_with_higher_steps_are_not_the_last(world: World) -> None:
+def test_metrics_of_an_older_process_with_higher_steps_are_not_used(world: World) -> None:
     """The run went on from the checkpoint of step 50, and its log is gone."""
     world.run("a")
     for age, steps in ((300, range(100, 200)), (200, range(200, 300)), (0, range(50, 100))):
@@ -215,7 +215,7 @@ def test_metrics_of_an_older_process_with_higher_steps_are_not_the_last(world: W
     assert (found.progress.source, found.progress.step) == ("metrics", 99)
 
 
-def test_without_log_and_metrics_the_checkpoints_tell(world: World) -> None:
+def test_checkpoints_give_the_progress_without_log_and_metrics(world: World) -> None:
     world.run("a", status=ended("Completed", "AllJobsCompleted"))
     world.checkpoint("a", 1000)
     (world.output / "a" / "checkpoints" / "1001.orbax-checkpoint-tmp").mkdir()
@@ -224,7 +224,7 @@ def test_without_log_and_metrics_the_checkpoints_tell(world: World) -> None:
     assert (said.source, said.step, said.saved_step) == ("checkpoints", None, 1000)
 
 
-def test_a_bucket_that_may_not_be_read_is_reported(world: World) -> None:
+def test_a_forbidden_bucket_is_unread(world: World) -> None:
     world.run("a", status=ended("Completed", "AllJobsCompleted"))
     world.denied = True
     found = world.read()["a"]
@@ -232,7 +232,7 @@ def test_a_bucket_that_may_not_be_read_is_reported(world: World) -> None:
     assert {one.what for one in found.unread} == {"log", "metrics", "checkpoints"}
 
 
-def test_a_run_that_found_its_last_checkpoint_printed_no_step(world: World) -> None:
+def test_a_run_that_found_its_last_checkpoint_has_no_step(world: World) -> None:
     world.run("a", status=ended("Completed", "AllJobsCompleted"))
     world.speaks("a", phase="Succeeded")
     world.checkpoint("a", 1000)
@@ -241,7 +241,7 @@ def test_a_run_that_found_its_last_checkpoint_printed_no_step(world: World) -> N
     assert (said.source, said.step, said.saved_step) == ("log", None, 1000)
 
 
-def test_a_run_that_failed_is_not_looked_for_in_the_bucket(world: World) -> None:
+def test_the_bucket_is_not_read_for_a_failed_run(world: World) -> None:
     world.run("a", status=ended("Failed", "ReachedMaxRestarts"))
     world.speaks("a", 1, phase="Failed")
     world.denied = True
@@ -250,7 +250,7 @@ def test_a_run_that_failed_is_not_looked_for_in_the_bucket(world: World) -> None
     assert found.progress is not None
 
 
-def test_of_two_pods_in_one_place_the_newer_attempts_counts(world: World) -> None:
+def test_the_pod_of_the_newer_attempt_gives_the_progress(world: World) -> None:
     world.run("a")
     world.speaks("a", 9)
     newer = world.runs.pod("a", tag="zzzzz", attempt=1)["metadata"]["name"]
@@ -260,7 +260,7 @@ def test_of_two_pods_in_one_place_the_newer_attempts_counts(world: World) -> Non
     assert said.step == 4
 
 
-def test_a_run_that_its_cluster_has_forgotten(world: World) -> None:
+def test_a_deleted_run_has_progress_from_its_output(world: World) -> None:
     world.seen()
     gone = Observation(
         run_name="a", target="xpk", observed_at=NOW, cluster="here", steps=10, record=Recorded(outcome="created")
@@ -279,7 +279,7 @@ def test_a_run_that_its_cluster_has_forgotten(world: World) -> None:
     assert found.progress.saved_step == 10
 
 
-def test_what_is_known_already_is_not_read() -> None:
+def test_tells_is_false_for_unread_jobsets_and_local_runs() -> None:
     jobset = RunObject(name="a", namespace="d", uid="u", created_at="", run_name="a", ours=True, terminal="Failed")
     seen = Observation(run_name="a", target="xpk", observed_at=NOW, jobset=jobset)
     assert tells(seen)
@@ -287,7 +287,7 @@ def test_what_is_known_already_is_not_read() -> None:
     assert not tells(replace(seen, target="local"))
 
 
-def test_answers_come_in_their_order_and_failures_are_raised() -> None:
+def test_answers_come_in_order_and_errors_are_raised() -> None:
     assert answers([lambda n=n: n * n for n in range(50)], threads=4, timeout_s=5) == [n * n for n in range(50)]  # type: ignore[misc]
     assert answers([], threads=4, timeout_s=5) == []
     with pytest.raises(ZeroDivisionError):
@@ -299,7 +299,7 @@ def test_answers_come_in_their_order_and_failures_are_raised() -> None:
         held.set()
 
 
-def test_pods_serve_only_the_runs_they_were_requested_for(world: World) -> None:
+def test_requested_pods_are_used_only_for_the_runs_they_belong_to(world: World) -> None:
     """With several clusters it turns out later whose turn it is."""
     for name in ("a", "b"):
         world.run(name)

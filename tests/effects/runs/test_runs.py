@@ -1,4 +1,4 @@
-"""The runs that can be seen from here, and what is done to exactly one of them."""
+"""The runs that this machine can see, and actions on exactly one of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(sources=(), store=store)
 
 
-def test_without_clusters_and_runs_there_is_nothing_and_that_is_an_answer(runs: Runs) -> None:
+def test_reading_without_clusters_and_runs_is_a_complete_empty_answer(runs: Runs) -> None:
     read = runs.read()
     assert (read.observations, read.problems, read.answered, read.whole) == ((), (), True, True)
 
@@ -60,7 +60,7 @@ def test_the_index_is_read_before_the_lists_are_requested(runs: Runs, monkeypatc
     assert order == ["index", "lists"]
 
 
-def test_the_output_is_the_jobsets_or_the_one_that_the_index_has(runs: Runs, tmp_path: Path) -> None:
+def test_output_of_returns_the_output_of_the_jobset_or_of_the_index(runs: Runs, tmp_path: Path) -> None:
     gone = observed(jobset=None)
     assert runs.output_of(observed(jobset=jobset(output="gs://a"))) == "gs://a"
     assert runs.output_of(gone) is None
@@ -72,13 +72,13 @@ def test_the_output_is_the_jobsets_or_the_one_that_the_index_has(runs: Runs, tmp
     assert runs.output_of(local("tiny", output="/e")) == "/e"
 
 
-def test_a_local_run_without_a_process_or_with_two_is_not_interrupted(runs: Runs, tmp_path: Path) -> None:
+def test_stop_local_does_not_interrupt_a_run_without_a_process(runs: Runs, tmp_path: Path) -> None:
     assert not runs.stop_local(local("tiny"))
     keep_entry(runs.store.state / "runs", entry("tiny", target="local", output=str(tmp_path)))
     assert not runs.stop_local(local("tiny"))
 
 
-def test_a_failed_job_of_a_conversion_is_recorded_once_it_is_seen(runs: Runs, tmp_path: Path) -> None:
+def test_a_failed_conversion_job_is_recorded_when_it_is_seen(runs: Runs, tmp_path: Path) -> None:
     """A container that is killed for memory records nothing itself."""
     attempt = Attempt(number=1, outcome="submitting", submitter="ab" * 8, jobset="gemma-convert", uid="uid-1")
     runs.store.begin(Record(run_name="gemma-convert", target="xpk", output=str(tmp_path), attempts=(attempt,)))
@@ -90,7 +90,7 @@ def test_a_failed_job_of_a_conversion_is_recorded_once_it_is_seen(runs: Runs, tm
     assert recorded(runs, tmp_path, later, Status(state="failed", reason="backoff")) == ("failed", "oom-killed")
 
 
-def test_recording_a_failed_job_delays_no_status(runs: Runs) -> None:
+def test_recording_a_failed_job_does_not_delay_status(runs: Runs) -> None:
     """The bucket does not answer, or refuses: once for each job, for a short time, and silently."""
     asked: list[str] = []
 
@@ -121,7 +121,7 @@ def recorded(runs: Runs, output: Path, seen: Observation, status: Status) -> tup
     return record.last.outcome, record.last.reason
 
 
-def test_a_context_needs_no_places_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_context_does_not_read_the_places_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named: what stands in places.yaml, or is wrong there, does not matter."""
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "places.yaml").write_text("main: {nonsense: 1}")

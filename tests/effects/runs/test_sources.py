@@ -1,4 +1,4 @@
-"""The places in which runs are searched."""
+"""The clusters and namespaces in which runs are searched."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def found(asked: PlaceQuery, *entries: IndexEntry) -> set[tuple[str, str]]:
     return {(one.name, one.namespace) for one in looked}
 
 
-def test_everywhere_is_all_places_and_where_runs_were_submitted_to() -> None:
+def test_all_places_and_submitted_clusters_are_searched_by_default() -> None:
     same = entry(cluster=Where(project="team-project", zone="us-east5-b", cluster="team-cluster"), namespace="default")
     other = entry(cluster=Where(context="lab"), namespace="elsewhere")
     assert found(PlaceQuery(), same, other, entry(target="local")) == {
@@ -37,16 +37,16 @@ def test_everywhere_is_all_places_and_where_runs_were_submitted_to() -> None:
     }
 
 
-def test_what_is_named_is_all_that_is_looked_at() -> None:
+def test_only_the_named_place_or_context_is_searched() -> None:
     assert found(PlaceQuery(place="lab"), entry(cluster=Where(context="elsewhere"))) == {("lab", "training")}
     assert found(PlaceQuery(place="lab", namespace="mine")) == {("lab", "mine")}
     assert found(PlaceQuery(context="other")) == {("other", "default")}
 
 
-def test_a_place_that_does_not_exist() -> None:
+def test_an_unknown_place_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"Place nosuch was not found\. Known: lab, main, no-cluster \(places.yaml\)"):
         found(PlaceQuery(place="nosuch"))
 
 
-def test_the_default_namespace_is_the_places() -> None:
+def test_places_and_sources_have_the_same_default_namespace() -> None:
     assert Place().namespace == DEFAULT_NAMESPACE

@@ -1,4 +1,4 @@
-"""The choice of runs whose progress is read: a law over any runs, and whose turn it is."""
+"""The choice of runs whose progress is read: properties for any runs, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_no_run_is_lost_and_each_kind_has_its_limit(
         assert len(asked) == min(places, kinds.count(kind))
 
 
-def test_active_runs_come_first_and_the_newest_of_them() -> None:
+def test_the_newest_active_runs_come_first() -> None:
     runs = [*(run(i, "active") for i in range(5)), *(run(i, "ended") for i in range(10, 15)), run(30, "gone")]
     found = turns(runs, wanted=wanted(at_most=3, ended_at_most=1, gone_at_most=1))
     assert [one.run_name for one in found.asked] == ["active-4", "active-3", "active-2", "ended-14", "gone-30"]
 
 
-def test_an_unreadable_run_does_not_hide_the_others() -> None:
+def test_every_run_has_its_turn_within_as_many_reads_as_runs() -> None:
     """All of them have their turn within as many looks as there are."""
     runs = [run(i, "ended") for i in range(30)]
     asked = set()
@@ -64,7 +64,7 @@ def test_an_unreadable_run_does_not_hide_the_others() -> None:
 
 
 @pytest.mark.parametrize("apart", [1, 5, 7, 14, 28, 60])
-def test_however_far_looks_are_apart(apart: int) -> None:
+def test_every_run_has_its_turn_for_any_interval_between_reads(apart: int) -> None:
     runs = [run(i, "ended") for i in range(30)]
     asked = set()
     for look in range(60):
@@ -74,25 +74,25 @@ def test_however_far_looks_are_apart(apart: int) -> None:
     assert asked == {one.run_name for one in runs}
 
 
-def test_of_runs_that_are_named_all_are_waited_for() -> None:
+def test_all_named_runs_are_waited_for() -> None:
     runs = [run(i, "active") for i in range(50)]
     named = replace(wanted(), names=frozenset(one.run_name for one in runs))
     found = turns(runs, wanted=named)
     assert (len(found.asked), found.first, found.left) == (50, 50, ())
 
 
-def test_of_those_that_are_gone_the_newest() -> None:
+def test_the_newest_deleted_runs_are_chosen() -> None:
     runs = [run(i, "gone") for i in range(5)]
     found = turns(runs, wanted=wanted(gone_at_most=2))
     assert [one.run_name for one in found.asked] == ["gone-4", "gone-3"]
 
 
-def test_without_time_no_request_is_made() -> None:
+def test_no_run_is_chosen_without_time_for_progress() -> None:
     assert turns([run(1, "active")], wanted=wanted(progress_s=0)).asked == ()
 
 
 @given(st.lists(KINDS, max_size=30), st.integers(0, 5), st.integers(0, 5))
-def test_the_cluster_that_is_waited_for(kinds: list[str], at_most: int, at_least: int) -> None:
+def test_the_newest_runs_are_waited_for_up_to_at_least(kinds: list[str], at_most: int, at_least: int) -> None:
     """All of whom something is read, unless there are more active ones than that: then so many of them."""
     runs = [run(i, kind) for i, kind in enumerate(kinds)]
     found = turns(runs, wanted=wanted(at_most=at_most, at_least=at_least, ended_at_most=2, gone_at_most=2))

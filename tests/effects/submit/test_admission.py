@@ -1,4 +1,4 @@
-"""Reads before a create, against the stand-in: everything that is needed, and nothing is changed."""
+"""Reads of a cluster before a create, against the stand-in: every object that is needed, and no change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKEN = {"secrets.hf_token": {"secret": "hf", "key": "token"}}
 
 
 @pytest.mark.parametrize("name", ["deepseek_ultrachat", "deepseek_ultrachat_mcjax"])
-def test_on_a_cluster_that_xpk_made_nothing_stands_in_the_way(cluster_api: ClusterApi, name: str) -> None:
+def test_examine_finds_no_problem_on_a_cluster_that_xpk_created(cluster_api: ClusterApi, name: str) -> None:
     cluster = cluster_api.connect()
     cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": b"x"})
     facts, problems = examine(cluster, plan_for(cluster_api, name, **TOKEN))
@@ -49,7 +49,7 @@ def test_all_missing_values_are_reported_at_once(cluster_api: ClusterApi) -> Non
     assert any("high" in p.message for p in problems if p.id == "priority-class-missing")
 
 
-def test_known_queues_are_named(cluster_api: ClusterApi) -> None:
+def test_a_missing_queue_is_reported_with_the_known_queues(cluster_api: ClusterApi) -> None:
     _, problems = examine(cluster_api.connect(), plan_for(cluster_api, queue="nosuch"))
     assert [p.id for p in problems if p.severity != "note"] == ["queue-missing"]
     assert "multislice-queue" in problems[0].message
@@ -66,7 +66,7 @@ def hold_a_slice(api: ClusterApi, *, queue: bool = False, phase: str = "Running"
 
 
 @pytest.mark.standin_only("held")
-def test_a_slice_that_a_jobset_without_a_queue_holds_is_not_free(cluster_api: ClusterApi) -> None:
+def test_a_slice_held_by_a_jobset_without_a_queue_is_not_free(cluster_api: ClusterApi) -> None:
     hold_a_slice(cluster_api)
     _, problems = examine(cluster_api.connect(), plan_for(cluster_api))
     (found,) = (problem for problem in problems if problem.severity != "note")
@@ -76,7 +76,7 @@ def test_a_slice_that_a_jobset_without_a_queue_holds_is_not_free(cluster_api: Cl
 
 
 @pytest.mark.standin_only("held")
-def test_a_jobset_that_ended_or_has_a_queue_or_may_not_be_read_holds_nothing(cluster_api: ClusterApi) -> None:
+def test_jobsets_that_ended_or_have_a_queue_hold_no_slice(cluster_api: ClusterApi) -> None:
     cluster, plan = cluster_api.connect(), plan_for(cluster_api)
     hold_a_slice(cluster_api, phase="Succeeded")
     assert examine(cluster, plan)[0].occupied == {}
@@ -89,7 +89,7 @@ def test_a_jobset_that_ended_or_has_a_queue_or_may_not_be_read_holds_nothing(clu
     assert {problem.severity for problem in problems} == {"note"}
 
 
-def test_attempts_and_strangers_are_found(cluster_api: ClusterApi) -> None:
+def test_examine_returns_earlier_attempts_and_the_jobset_of_the_same_name(cluster_api: ClusterApi) -> None:
     wanted = plan_for(cluster_api)
     assert wanted.manifest is not None
     cluster = cluster_api.connect()
@@ -99,14 +99,14 @@ def test_attempts_and_strangers_are_found(cluster_api: ClusterApi) -> None:
     assert [o["metadata"]["uid"] for o in facts.jobsets] == [facts.same_name["metadata"]["uid"]]
 
 
-def test_what_may_not_be_read_is_unseen(cluster_api: ClusterApi) -> None:
+def test_objects_without_read_permission_are_unseen_with_a_warning(cluster_api: ClusterApi) -> None:
     deny(cluster_api.world, ("get", "clusterqueues"), ("get", "secrets"), ("get", "namespaces"))
     facts, problems = examine(cluster_api.connect(), plan_for(cluster_api, **TOKEN))
     assert isinstance(facts.cluster_queue, Unseen)
     assert {(p.id, p.severity) for p in problems if p.severity != "note"} == {("admission-unseen", "warning")}
 
 
-def test_a_login_that_has_expired_is_no_missing_right(cluster_api: ClusterApi) -> None:
+def test_an_expired_login_is_not_a_missing_permission(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(".", code=401, times=99)
     with pytest.raises(Unreachable) as caught:
         examine(cluster_api.connect(), plan_for(cluster_api))
@@ -114,7 +114,7 @@ def test_a_login_that_has_expired_is_no_missing_right(cluster_api: ClusterApi) -
 
 
 @pytest.mark.standin_only("not-installed")
-def test_without_kueue(cluster_api: ClusterApi) -> None:
+def test_a_cluster_without_kueue_is_an_environment_problem(cluster_api: ClusterApi) -> None:
     cluster_api.standin.objects.uninstall("kueue.x-k8s.io")
     with pytest.raises(EnvironmentMissing):
         examine(cluster_api.connect(), plan_for(cluster_api))

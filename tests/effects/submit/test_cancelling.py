@@ -33,24 +33,24 @@ def cancelled(tmp_path: Path, there: RunObject) -> list[tuple[str, str | None]]:
     return [(one.last.outcome, one.last.reason) for one in store(tmp_path).read_run(str(tmp_path), "gemma")]
 
 
-def test_the_attempt_of_that_uid_is_cancelled(tmp_path: Path) -> None:
+def test_record_cancel_records_the_attempt_with_the_uid_of_the_jobset(tmp_path: Path) -> None:
     submitted(tmp_path, "gemma", uid="uid-1")
     submitted(tmp_path, "gemma-2", uid="uid-2", number=2)
     there = jobset("gemma-2", uid="uid-2", run_name="gemma", output=str(tmp_path))
     assert cancelled(tmp_path, there) == [("created", None), ("cancelled", "cancelled by ann")]
 
 
-def test_a_run_whose_submitter_died_before_the_uid_is_found_by_name(tmp_path: Path) -> None:
+def test_record_cancel_finds_an_attempt_without_a_uid_by_its_name(tmp_path: Path) -> None:
     submitted(tmp_path, "gemma", uid=None)
     assert cancelled(tmp_path, jobset("gemma", uid="uid-9", output=str(tmp_path)))[0][0] == "cancelled"
 
 
-def test_a_record_of_another_uid_stays(tmp_path: Path) -> None:
+def test_record_cancel_leaves_an_attempt_with_another_uid(tmp_path: Path) -> None:
     submitted(tmp_path, "gemma", uid="uid-1")
     assert cancelled(tmp_path, jobset("gemma", uid="uid-9", output=str(tmp_path))) == [("created", None)]
 
 
-def test_a_jobset_without_a_record_needs_none(tmp_path: Path) -> None:
+def test_record_cancel_accepts_a_jobset_without_a_record(tmp_path: Path) -> None:
     assert record_cancel(store(tmp_path), jobset(output=str(tmp_path)), user="ann") == ()
     assert record_cancel(store(tmp_path), jobset(output=None), user="ann") == ()
 
@@ -61,7 +61,7 @@ def worthless(tmp_path: Path, *, uid: str = "uid-1", reason: str = "no-target-to
     return row_of(seen, Status(state="failed", reason=reason), now=NOW)
 
 
-def test_a_run_that_learned_nothing_is_recorded_once(tmp_path: Path) -> None:
+def test_record_worthless_records_a_run_without_target_tokens_once(tmp_path: Path) -> None:
     submitted(tmp_path, "gemma", uid="uid-1")
     for _ in range(2):
         assert record_worthless(store(tmp_path), worthless(tmp_path)) == ()
@@ -71,7 +71,7 @@ def test_a_run_that_learned_nothing_is_recorded_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "gemma" / "xsft").glob("attempt-1.failed*"))) == 1
 
 
-def test_what_failed_otherwise_and_what_has_no_record_is_not_recorded(tmp_path: Path) -> None:
+def test_record_worthless_records_no_other_failure(tmp_path: Path) -> None:
     submitted(tmp_path, "gemma", uid="uid-1")
     assert record_worthless(store(tmp_path), worthless(tmp_path, reason="trainer-failed")) == ()
     assert record_worthless(store(tmp_path), worthless(tmp_path, uid="uid-9")) == ()
@@ -82,7 +82,7 @@ def test_what_failed_otherwise_and_what_has_no_record_is_not_recorded(tmp_path: 
     assert [one.last.outcome for one in store(tmp_path).read_run(str(tmp_path), "gemma")] == ["created"]
 
 
-def test_a_cancel_after_it_is_the_end(tmp_path: Path) -> None:
+def test_a_cancel_after_a_recorded_failure_is_the_outcome(tmp_path: Path) -> None:
     submitted(tmp_path, "gemma", uid="uid-1")
     record_worthless(store(tmp_path), worthless(tmp_path))
     later = replace(store(tmp_path), now=lambda: "2026-11-21T13:00:00Z")
@@ -91,7 +91,7 @@ def test_a_cancel_after_it_is_the_end(tmp_path: Path) -> None:
     assert (record.last.outcome, record.last.state_reason) == ("cancelled", None)
 
 
-def test_an_end_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+def test_record_worthless_warns_if_the_record_cannot_be_written(tmp_path: Path) -> None:
     def silent(_path: str) -> Objects:
         raise Unreachable("the bucket does not answer")
 
@@ -99,7 +99,7 @@ def test_an_end_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     assert (found.id, found.severity) == ("end-not-recorded", "warning")
 
 
-def test_a_record_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+def test_record_cancel_warns_if_the_record_cannot_be_written(tmp_path: Path) -> None:
     def silent(_path: str) -> Objects:
         raise Unreachable("the bucket does not answer")
 

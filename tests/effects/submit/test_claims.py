@@ -29,7 +29,7 @@ def named(plan: ConversionPlan, name: str) -> ConversionPlan:
     return replace(plan, run_name=f"{name}-convert", training=name)
 
 
-def test_the_first_one_holds(store: RecordStore, plan: ConversionPlan) -> None:
+def test_the_first_claim_holds(store: RecordStore, plan: ConversionPlan) -> None:
     assert read_claim(store, plan) is None
     first = take_claim(store, named(plan, "one"))
     assert (first.run_name, first.training) == ("one-convert", "one")
@@ -38,7 +38,7 @@ def test_the_first_one_holds(store: RecordStore, plan: ConversionPlan) -> None:
     assert under_claim(named(plan, "two"), None).run_name == "two-convert"
 
 
-def test_of_many_at_once_one_holds(store: RecordStore, plan: ConversionPlan) -> None:
+def test_exactly_one_of_eight_concurrent_claims_holds(store: RecordStore, plan: ConversionPlan) -> None:
     together, taken = threading.Barrier(8), list[ConversionClaim]()
 
     def take(number: int) -> None:
@@ -54,7 +54,7 @@ def test_of_many_at_once_one_holds(store: RecordStore, plan: ConversionPlan) -> 
     assert len({claim.run_name for claim in taken}) == 1
 
 
-def test_other_weights_in_the_same_folder_have_a_claim_of_their_own(store: RecordStore, plan: ConversionPlan) -> None:
+def test_other_weights_in_the_same_folder_have_their_own_claim(store: RecordStore, plan: ConversionPlan) -> None:
     take_claim(store, named(plan, "one"))
     other = replace(plan, inputs=replace(plan.inputs, param_scan_axis=0))
     assert take_claim(store, named(other, "two")).training == "two"

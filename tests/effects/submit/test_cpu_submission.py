@@ -1,4 +1,4 @@
-"""One conversion, by the same road as a training."""
+"""The submission of a conversion, by the same steps as a training."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def records(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> Callable
     return lambda: store.read_run("gs://my-bucket/runs", NAME)
 
 
-def test_its_result_is_known_by_its_record_and_its_name(
+def test_conversion_of_finds_a_conversion_by_its_result_and_checkpoint_path_by_name(
     cluster_api: ClusterApi, submit: Submits, bucket: Bucket, tmp_path: Path
 ) -> None:
     done = submit()
@@ -70,7 +70,7 @@ def test_its_result_is_known_by_its_record_and_its_name(
 
 
 @pytest.mark.early
-def test_what_is_created_is_the_plans_manifest_and_recorded(
+def test_the_created_jobset_is_the_manifest_of_the_plan(
     cluster_api: ClusterApi, submit: Submits, records: Callable[[], tuple[Record, ...]]
 ) -> None:
     done = submit()
@@ -91,19 +91,19 @@ def test_a_second_call_adopts_the_first(cluster_api: ClusterApi, submit: Submits
     assert len(cluster_api.world.jobsets()) == 1
 
 
-def test_other_inputs_under_a_name_that_is_active_are_refused(submit: Submits) -> None:
+def test_other_inputs_under_an_active_name_are_refused(submit: Submits) -> None:
     submit()
     with pytest.raises(Refused, match="is active with other inputs") as caught:
         submit(digest="cd" * 32)
     assert caught.value.problem_id == "job-differs"
 
 
-def test_what_is_made_is_found(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_a_conversion_whose_result_exists_is_finished(cluster_api: ClusterApi, submit: Submits) -> None:
     assert submit(made=True).action == "finished"
     assert cluster_api.world.jobsets() == {}
 
 
-def test_what_completed_since_another_folder_was_chosen_is_found(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_a_conversion_that_completed_in_another_folder_is_finished(cluster_api: ClusterApi, submit: Submits) -> None:
     first = submit()
     cluster_api.world.end(NAME, "Completed")
     done = submit(made=True, writes=WRITES.replace("0123456789ab", "0123456789ab-2"))
@@ -111,7 +111,7 @@ def test_what_completed_since_another_folder_was_chosen_is_found(cluster_api: Cl
     assert (done.plan.job.writes, len(cluster_api.world.jobsets())) == (WRITES, 1)
 
 
-def test_one_that_failed_is_tried_again_under_the_next_name(
+def test_a_failed_conversion_is_repeated_under_the_next_name(
     cluster_api: ClusterApi, submit: Submits, records: Callable[[], tuple[Record, ...]]
 ) -> None:
     submit()

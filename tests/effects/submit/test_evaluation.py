@@ -1,4 +1,4 @@
-"""The result of an evaluation's pod, which judges it."""
+"""The result of the pod of an evaluation, and its verdict."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def measured(plan: EvaluationPlan, *, says: str, loss: float | None = None, **ch
 
 
 @pytest.mark.parametrize(("says", "outcome", "verdict"), [("2", "completed", "passed"), ("3", "failed", "failed")])
-def test_the_pod_judges_and_says_how_its_attempt_ended(
+def test_the_pod_writes_the_verdict_and_the_outcome(
     plan: EvaluationPlan, store: RecordStore, says: str, outcome: str, verdict: str
 ) -> None:
     assert read_report(plan, store=store) is None
@@ -60,7 +60,7 @@ def test_the_pod_judges_and_says_how_its_attempt_ended(
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"prompts": []}', "\xff"])
-def test_a_torn_result_is_refused(plan: EvaluationPlan, store: RecordStore, content: str) -> None:
+def test_a_damaged_result_is_refused(plan: EvaluationPlan, store: RecordStore, content: str) -> None:
     measured(plan, says="it is 2")
     Path(plan.result).write_text(content, encoding="latin-1")
     with pytest.raises(Refused, match=r"evaluation\.json is not the result") as refused:
@@ -74,7 +74,7 @@ def test_the_result_of_another_evaluation_is_refused(plan: EvaluationPlan, store
         read_report(plan, store=store)
 
 
-def test_a_submission_asks_whether_it_is_measured(plan: EvaluationPlan) -> None:
+def test_is_measured_is_true_once_the_result_exists(plan: EvaluationPlan) -> None:
     assert not is_measured(plan.result)
     measured(plan, says="it is 2")
     assert is_measured(plan.result)

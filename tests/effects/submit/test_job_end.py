@@ -12,7 +12,7 @@ from xsft.records.model import Receipt
 RECEIPT = Receipt(seconds={"training": 10.0}, steps=4, notes=("One.",))
 
 
-def test_a_receipt_joins_the_record_and_changes_no_outcome(tmp_path: Path) -> None:
+def test_a_receipt_is_added_to_the_record_and_keeps_its_outcome(tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     records.finish(begun(records, intent(output)), CREATED)
     for _twice in range(2):
@@ -21,7 +21,7 @@ def test_a_receipt_joins_the_record_and_changes_no_outcome(tmp_path: Path) -> No
     assert (read.outcome, read.last.receipt, read.last.created_by) == ("created", RECEIPT, "a" * 16)
 
 
-def test_the_receipt_of_another_jobset_is_not_kept(tmp_path: Path) -> None:
+def test_the_receipt_of_another_jobset_is_ignored(tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     records.finish(begun(records, intent(output)), CREATED)
     record_receipt(records, output=output, run_name="a-run", receipt=RECEIPT, uid="u-2")
@@ -30,7 +30,7 @@ def test_the_receipt_of_another_jobset_is_not_kept(tmp_path: Path) -> None:
     assert read.last.receipt is None
 
 
-def test_an_end_is_that_of_its_jobset_also_once_a_later_attempt_has_begun(tmp_path: Path) -> None:
+def test_the_end_of_a_job_belongs_to_the_attempt_with_its_uid(tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     records.finish(begun(records, intent(output)), CREATED)
     begun(records, intent(output, number=2))

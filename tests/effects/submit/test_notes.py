@@ -1,4 +1,4 @@
-"""Notes about a live run: in the words of `xsft why`, and only if something is wrong."""
+"""Notes about an adopted run, with the words of `xsft why`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def held(*, queued: bool, suspended: bool) -> dict[str, Any]:
     ("queued", "suspended", "ids"),
     [(True, True, []), (True, False, []), (False, True, ["suspended"]), (False, False, ["no-queue"])],
 )
-def test_a_run_without_a_queue_is_reported(queued: bool, suspended: bool, ids: list[str]) -> None:
+def test_an_adopted_run_without_a_queue_is_a_warning(queued: bool, suspended: bool, ids: list[str]) -> None:
     told = adopted_notes(held(queued=queued, suspended=suspended))
     assert [one.id for one in told] == ids
     assert all(one.severity == "warning" and NAME in one.fix for one in told)

@@ -1,7 +1,4 @@
-"""The rights of the pods' Google service account, asked of stand-ins of Google's APIs, which cannot run here.
-
-Answers as in the REST references of IAM, Service Account Credentials and Cloud Storage.
-"""
+"""The rights of the Google service account of the pods, from stand-ins of Google's APIs."""
 
 from __future__ import annotations
 
@@ -82,7 +79,7 @@ def held(*names: str) -> dict[str, Any]:
     ],
     ids=["nothing may be asked", "bound", "unbound", "enough", "too few", "no answer from the bucket"],
 )
-def test_what_the_account_may_do(answers: dict[str, Any], found: PodRights) -> None:
+def test_rights_returns_the_permissions_of_a_service_account(answers: dict[str, Any], found: PodRights) -> None:
     with google(answers) as (iam, asked):
         assert iam.rights(EMAIL, demand()) == found
     assert [one for one in asked if one.startswith("testPermissions")] == [
@@ -110,11 +107,11 @@ SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
     ],
     ids=["nothing may be asked", "scopes that only read", "enough"],
 )
-def test_what_the_account_of_a_node_may_do(answers: dict[str, Any], found: PodRights) -> None:
+def test_rights_returns_the_permissions_of_a_nodes_account(answers: dict[str, Any], found: PodRights) -> None:
     with google(answers) as (iam, asked):
         assert iam.rights("gce://my-project/us-east5-b/gke-1", demand()) == found
     assert asked[0] == "gke-1"
 
 
-def test_without_a_login_nobody_is_asked() -> None:
+def test_connect_iam_is_none_without_a_login() -> None:
     assert connect_iam({"HOME": "/nowhere", "NO_GCE_CHECK": "true"}) is None

@@ -1,4 +1,4 @@
-"""The fields of a record beside the plan."""
+"""The fields of the record of an attempt."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plan() -> Plan:
     return replace(made, manifest=MANIFEST)
 
 
-def test_a_record_holds_what_is_submitted(plan: Plan) -> None:
+def test_a_record_contains_the_plan(plan: Plan) -> None:
     record = record_of(plan, WHO, number=2, action="attempt")
     assert (record.run_name, record.spec_digest, record.target) == (plan.run_name, plan.spec_digest, "xpk")
     assert record.spec == json.loads(canonical(plan.run))
@@ -75,14 +75,14 @@ def test_a_record_holds_what_is_submitted(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(("attempt", "order"), [(1, "repeated"), (2, "reshuffled")])
-def test_a_record_says_what_an_attempt_resumes_from_and_in_which_order(plan: Plan, attempt: int, order: str) -> None:
+def test_a_record_contains_the_resumed_step_and_the_order_of_the_data(plan: Plan, attempt: int, order: str) -> None:
     later = replace(plan, run=replace(plan.run, attempt=attempt))
     made = record_of(later, WHO, number=attempt, resumes_from=120).last
     assert (made.resumed_from, made.order) == (120, order)
     assert record_of(later, WHO, number=attempt).last.order is None
 
 
-def test_it_survives_its_file(plan: Plan) -> None:
+def test_a_record_is_read_back_from_its_file(plan: Plan) -> None:
     record = record_of(plan, WHO)
     assert read_record(to_json(record)) == record
 
@@ -108,7 +108,7 @@ def test_fields_that_have_no_value_are_not_recorded(plan: Plan) -> None:
     assert (attempt.manifest_digest, attempt.image, attempt.resumed_from, attempt.resumed_order) == (None,) * 4
 
 
-def test_decisions_of_planning_are_recorded() -> None:
+def test_a_record_contains_the_decisions_of_planning() -> None:
     made = make_plan(intent_of(spec_of("gemma2_ultrachat")), rendered=None, file="w.yaml")
     run = made.run
     assert run.slice is not None
@@ -131,7 +131,7 @@ def test_decisions_of_planning_are_recorded() -> None:
     assert record_of(unbounded, WHO).last.resolved == {k: v for k, v in expected.items() if k != "step_time_bound"}
 
 
-def test_decisions_of_planning_on_this_machine_are_recorded() -> None:
+def test_a_local_record_contains_the_decisions_of_planning() -> None:
     assert record_of(local_plan("/somewhere"), WHO).last.resolved == {
         "mode_reason": "one Python process on this machine",
         "num_slices": 1,
@@ -178,7 +178,9 @@ IN_COMMAND = replace(
     ],
     ids=["on a CPU node", "on a slice", "by a program in the image", "by a program in the command"],
 )
-def test_a_job_beside_a_run_is_recorded(planned: JobPlan[Any], resolved: dict[str, Any]) -> None:
+def test_a_record_of_a_job_contains_its_arguments_and_decisions(
+    planned: JobPlan[Any], resolved: dict[str, Any]
+) -> None:
     record = record_of(planned, WHO)
     assert (record.last.argv, record.last.env, record.steps) == (planned.job.argv, planned.job.env, 0)
     assert record.last.resolved == resolved
@@ -195,7 +197,7 @@ def _unset(made: Any, blank: Any) -> set[str]:
     return {one.name for one in fields(made) if getattr(made, one.name) == getattr(blank, one.name)}
 
 
-def test_a_local_run_has_no_cluster(plan: Plan) -> None:
+def test_a_local_record_has_no_cluster(plan: Plan) -> None:
     local = local_plan("/somewhere")
     attempt = record_of(replace(local, run=replace(local.run, place=plan.run.place)), WHO).last
     assert (attempt.cluster, attempt.jobset, attempt.namespace, attempt.xpk_argv, attempt.manifest_digest) == (
@@ -211,12 +213,12 @@ def test_equal_manifests_have_equal_digests() -> None:
     assert manifest_digest({"b": [1, 2], "a": "é"}) == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_a_tag_is_no_digest() -> None:
+def test_image_of_reads_a_digest_and_not_a_tag() -> None:
     assert image_of("registry:5000/a/b:tag") == RecordedImage(ref="registry:5000/a/b:tag")
     assert image_of("a@sha256:0f") == RecordedImage(ref="a@sha256:0f", digest="sha256:0f")
 
 
-def test_the_checkout_of_the_workload_counts(tmp_path: Path) -> None:
+def test_provenance_contains_the_checkout_of_the_workload(tmp_path: Path) -> None:
     git = ("git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e@example.com")
     (tmp_path / "w.yaml").write_text("a: 1\n")
     for arguments in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "m")):
@@ -234,5 +236,5 @@ def test_the_checkout_of_the_workload_counts(tmp_path: Path) -> None:
     assert set(clean.versions) == {"xsft", "xpk", "python"}
 
 
-def test_without_a_checkout_nothing_is_printed(tmp_path: Path) -> None:
+def test_provenance_has_no_git_without_a_checkout(tmp_path: Path) -> None:
     assert gather_provenance(str(tmp_path / "w.yaml")).git is None

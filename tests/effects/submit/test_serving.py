@@ -1,4 +1,4 @@
-"""A server is created once, by any caller and whatever happens to an answer; objects of others are not touched."""
+"""A server is created once by concurrent or killed callers; objects of others are not touched."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def owner_of(there: Json | None) -> str:
     return str(there["metadata"]["ownerReferences"][0]["uid"])
 
 
-def test_what_is_planned_is_created_and_owned_by_its_uid(
+def test_the_created_server_is_the_planned_one_and_owns_its_dependents(
     cluster_api: ClusterApi, plan: ServingPlan, started: Starts
 ) -> None:
     assert found(cluster_api.connect(), plan).state == "missing"
@@ -61,7 +61,7 @@ def test_what_is_planned_is_created_and_owned_by_its_uid(
     assert found(cluster_api.connect(), plan).state == "running"
 
 
-def test_callers_at_once_create_one_server(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
+def test_concurrent_callers_create_one_server(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
     with ThreadPoolExecutor(4) as threads:
         begun = list(threads.map(lambda _: started(plan), range(4)))
     assert len({one.uid for one in begun}) == 1
@@ -69,21 +69,23 @@ def test_callers_at_once_create_one_server(cluster_api: ClusterApi, plan: Servin
     assert None not in held(cluster_api, plan)
 
 
-def test_a_caller_between_the_looks_is_joined(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
+def test_a_server_that_another_caller_just_created_is_adopted(
+    cluster_api: ClusterApi, plan: ServingPlan, started: Starts
+) -> None:
     begun: list[ServerBegun] = []
     cluster_api.server.fail(r"^GET .*/deployments/", code=0, then=lambda: begun.append(started(plan)))
     done = started(plan)
     assert (done.action, [done.uid]) == ("adopted", [one.uid for one in begun])
 
 
-def test_a_lost_answer_makes_no_second_server(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
+def test_a_lost_response_creates_no_second_server(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
     cluster_api.server.fail(CREATE, action="cut-after", times=1)
     assert started(plan).action == "created"
     assert None not in held(cluster_api, plan)
 
 
 @pytest.mark.parametrize("writes", range(5), ids=["record", "deployment", "service", "budget", "end"])
-def test_a_caller_that_is_killed_before_a_write_is_continued(
+def test_a_caller_killed_before_a_write_is_continued_by_the_next(
     cluster_api: ClusterApi, plan: ServingPlan, started: Starts, tmp_path: Path, writes: int
 ) -> None:
     with pytest.raises(Killed), dying(after=writes):
@@ -100,7 +102,7 @@ def test_a_caller_that_is_killed_before_a_write_is_continued(
     assert (only.last.number, only.last.outcome, only.last.uid) == (1, "created", done.uid)
 
 
-def test_a_server_of_other_inputs_is_kept_and_the_refusal_names_what_differs(
+def test_a_server_with_other_inputs_is_kept_and_the_difference_named(
     cluster_api: ClusterApi, plan: ServingPlan, started: Starts
 ) -> None:
     before = started(plan).uid
@@ -127,7 +129,7 @@ def test_an_object_of_another_user_is_kept(
     assert [there is not None for there in held(cluster_api, plan)] == [one == kind for one in range(3)]
 
 
-def test_a_workload_that_cannot_be_served_names_every_reason() -> None:
+def test_a_workload_that_cannot_be_served_reports_every_reason() -> None:
     run = run_with(image="vllm/vllm-tpu:latest", type="l4-1", changes={"model.name": "llama3.1-70b"})
     with pytest.raises(SpecError) as refused:
         plan_serving(run, weights=WEIGHTS)

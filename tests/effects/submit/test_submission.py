@@ -1,4 +1,4 @@
-"""One run, whatever happens to its submitters, and the truth about it from the next call."""
+"""One run, whatever happens to its submitters, and its true state from the next call."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ def nothing_left(api: ClusterApi, bucket: Bucket) -> None:
 
 
 @pytest.mark.early
-def test_what_is_created_is_the_plans_manifest(cluster_api: ClusterApi, submit: Submits, planned: Plans) -> None:
+def test_the_created_jobset_is_the_manifest_of_the_plan(
+    cluster_api: ClusterApi, submit: Submits, planned: Plans
+) -> None:
     plan = planned()
     done = submit(plan)
     (sent,) = cluster_api.server.asked(CREATE)
@@ -132,7 +134,7 @@ class Person:
             raise Refused("Nothing was created.")
 
 
-def test_a_no_leaves_nothing_behind(cluster_api: ClusterApi, submit: Submits, bucket: Bucket) -> None:
+def test_declining_the_prompt_creates_nothing(cluster_api: ClusterApi, submit: Submits, bucket: Bucket) -> None:
     person = Person(agrees=False)
     with pytest.raises(Refused):
         submit(confirm=person)
@@ -141,7 +143,7 @@ def test_a_no_leaves_nothing_behind(cluster_api: ClusterApi, submit: Submits, bu
     assert (proposal.plan.jobset, proposal.attempt, proposal.since, proposal.changed) == (NAME, 1, None, ())
 
 
-def test_adopted_and_finished_runs_ask_nothing(cluster_api: ClusterApi, submit: Submits, bucket: Bucket) -> None:
+def test_adopted_and_finished_runs_show_no_prompt(cluster_api: ClusterApi, submit: Submits, bucket: Bucket) -> None:
     person = Person(agrees=True)
     actions = [submit(confirm=person).action for _ in range(2)]
     ends(cluster_api, "Completed")
@@ -163,7 +165,7 @@ def test_the_prompt_shows_changes_since_the_last_attempt(
     assert (proposal.since, proposal.changed[-1]) == (1, f"train.steps: {STEPS} -> {STEPS * 2}")
 
 
-def test_the_dry_runs_come_first_and_everything_is_strict(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_dry_runs_precede_the_create_and_all_requests_are_strict(cluster_api: ClusterApi, submit: Submits) -> None:
     submit()
     posts = [(one.path.rpartition("/")[2], one.query) for one in cluster_api.server.seen if one.method == "POST"]
     assert [(kind, "dryRun" in query) for kind, query in posts] == [
@@ -178,7 +180,9 @@ def test_the_dry_runs_come_first_and_everything_is_strict(cluster_api: ClusterAp
     assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
 
 
-def test_the_record_says_what_happened(cluster_api: ClusterApi, submit: Submits, ready: Any, planned: Plans) -> None:
+def test_the_record_contains_the_outcome_and_the_uid(
+    cluster_api: ClusterApi, submit: Submits, ready: Any, planned: Plans
+) -> None:
     plan = planned()
     submit(plan)
     (record,) = recorded(ready)
@@ -220,7 +224,7 @@ def test_a_failed_attempt_gets_a_second_that_resumes(
 
 
 @pytest.mark.parametrize("owner", [f"{NAME}-2", None])
-def test_another_run_that_has_the_next_attempts_name_does_not_stop_it(
+def test_a_next_name_that_another_run_has_is_passed_over(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any, owner: str | None
 ) -> None:
     """A run may itself be named `…-2`, and JobSets may have no known owner."""
@@ -242,7 +246,7 @@ def test_another_run_that_has_the_next_attempts_name_does_not_stop_it(
     assert submit(by="c" * 16).jobset == f"{NAME}-4"
 
 
-def test_a_name_that_another_run_takes_in_that_moment_is_passed_over(
+def test_a_next_name_that_another_run_takes_meanwhile_is_passed_over(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any
 ) -> None:
     def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
@@ -259,7 +263,7 @@ def test_a_name_that_another_run_takes_in_that_moment_is_passed_over(
     assert recorded(ready)[1].last.reason == f"{NAME}-2 belongs to run {NAME}-2"
 
 
-def test_an_adopted_run_that_no_queue_resumes_is_reported(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_an_adopted_run_that_is_suspended_without_a_queue_is_reported(cluster_api: ClusterApi, submit: Submits) -> None:
     submit()
     cluster_api.world.unqueue(NAME)
     done = submit(by="b" * 16)
@@ -279,7 +283,9 @@ def test_a_run_with_its_last_step_saved_is_finished(cluster_api: ClusterApi, buc
     assert (gone.action, gone.jobset, gone.uid, gone.steps) == ("finished", None, None, STEPS)
 
 
-def test_a_run_that_is_finished_is_its_last_attempt(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+def test_a_finished_run_is_reported_as_its_last_attempt(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits
+) -> None:
     submit()
     ends(cluster_api, "Failed")
     second = submit(by="b" * 16)
@@ -289,7 +295,7 @@ def test_a_run_that_is_finished_is_its_last_attempt(cluster_api: ClusterApi, buc
     assert (done.action, done.jobset, done.uid, done.record) == ("finished", second.jobset, second.uid, second.record)
 
 
-def test_the_output_is_judged_for_the_zone_of_the_cluster(submit: Submits, planned: Plans) -> None:
+def test_the_output_is_checked_for_the_zone_of_the_cluster(submit: Submits, planned: Plans) -> None:
     asked: list[tuple[str, str | None]] = []
 
     def writable(output: str, zone: str | None) -> tuple[Problem, ...]:
@@ -302,7 +308,7 @@ def test_the_output_is_judged_for_the_zone_of_the_cluster(submit: Submits, plann
     assert asked == [("gs://my-bucket/runs", plan.run.place.zone)]
 
 
-def test_a_run_whose_steps_taught_nothing_is_not_finished_but_failed(
+def test_a_completed_run_without_target_tokens_has_failed(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Callable[..., Submitter]
 ) -> None:
     first = submit()
@@ -321,7 +327,9 @@ def test_a_run_whose_steps_taught_nothing_is_not_finished_but_failed(
     assert bucket.objects == before
 
 
-def test_a_half_saved_last_step_is_no_end(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+def test_a_partly_saved_last_step_does_not_finish_a_run(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits
+) -> None:
     submit()
     ends(cluster_api, "Completed")
     saves(bucket, STEPS - 10)
@@ -339,7 +347,7 @@ def test_another_workload_is_refused_with_the_difference(cluster_api: ClusterApi
     assert list(stored(cluster_api)) == [NAME]
 
 
-def test_more_steps_go_on_where_it_ended(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+def test_more_steps_resume_a_finished_run(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
     submit()
     ends(cluster_api, "Completed")
     saves(bucket, STEPS)
@@ -347,14 +355,16 @@ def test_more_steps_go_on_where_it_ended(cluster_api: ClusterApi, bucket: Bucket
     assert (done.action, done.jobset) == ("attempt", f"{NAME}-2")
 
 
-def test_unexplained_checkpoints_are_reported(bucket: Bucket, submit: Submits) -> None:
+def test_checkpoints_without_a_record_are_reported(bucket: Bucket, submit: Submits) -> None:
     saves(bucket, 10)
     done = submit()
     assert [p.id for p in done.problems] == ["resumes-unrecorded"]
 
 
 @pytest.mark.parametrize("action", ["cut-after", "hang-after"])
-def test_an_answer_lost_after_the_create(cluster_api: ClusterApi, submit: Submits, action: str) -> None:
+def test_a_response_lost_after_the_create_is_found_created(
+    cluster_api: ClusterApi, submit: Submits, action: str
+) -> None:
     if action == "hang-after":
         cluster_api.expect_silence()
     cluster_api.server.fail(CREATE, action=action)
@@ -364,7 +374,7 @@ def test_an_answer_lost_after_the_create(cluster_api: ClusterApi, submit: Submit
 
 
 @pytest.mark.parametrize("code", [500, 503])
-def test_a_server_error_instead_of_the_create(cluster_api: ClusterApi, submit: Submits, code: int) -> None:
+def test_a_server_error_at_the_create_is_retried(cluster_api: ClusterApi, submit: Submits, code: int) -> None:
     cluster_api.server.fail(CREATE, code=code)
     assert submit().action == "created"
     assert len(uids(cluster_api)) == 1
@@ -391,13 +401,13 @@ def test_an_unknown_outcome_is_reported_and_the_next_call_resolves_it(
     assert uids(cluster_api) == [done.uid]
 
 
-def test_a_busy_server_is_waited_for(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_retry_after_of_a_busy_server_is_obeyed(cluster_api: ClusterApi, submit: Submits) -> None:
     cluster_api.server.fail(CREATE, code=429, retry_after="3")
     assert submit().action == "created"
     assert cluster_api.waits == [3.0]
 
 
-def test_a_name_taken_between_look_and_create_is_decided_again(
+def test_a_name_taken_between_read_and_create_is_adopted(
     cluster_api: ClusterApi, submit: Submits, planned: Plans
 ) -> None:
     def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
@@ -409,7 +419,7 @@ def test_a_name_taken_between_look_and_create_is_decided_again(
     assert (done.action, [done.uid]) == ("adopted", uids(cluster_api))
 
 
-def test_another_submitter_between_the_looks_makes_no_second_attempt(
+def test_a_run_that_another_submitter_creates_meanwhile_is_adopted(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits
 ) -> None:
     """The records are read before the JobSets: one that is recorded and not listed was deleted, not just created. The
@@ -423,7 +433,7 @@ def test_another_submitter_between_the_looks_makes_no_second_attempt(
     assert not any("checkpoints" in line for line in before)
 
 
-def test_a_run_begun_on_another_cluster_in_that_moment_is_refused(
+def test_a_run_begun_meanwhile_on_another_cluster_is_refused(
     cluster_api: ClusterApi, submit: Submits, ready: Any, planned: Plans
 ) -> None:
     """The JobSet's name decides between submitters of one namespace only."""
@@ -446,9 +456,7 @@ def by_xpk(cluster: Any, plan: Plan, mark: str) -> Any:
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
-def test_what_xpk_creates_for_another_submitter_between_the_looks_is_adopted(
-    cluster_api: ClusterApi, submit: Submits, attempt: int
-) -> None:
+def test_a_run_that_xpk_creates_meanwhile_is_adopted(cluster_api: ClusterApi, submit: Submits, attempt: int) -> None:
     if attempt == 2:
         submit()
         ends(cluster_api, "Failed")
@@ -457,7 +465,7 @@ def test_what_xpk_creates_for_another_submitter_between_the_looks_is_adopted(
     assert (done.action, done.uid, len(uids(cluster_api))) == ("adopted", uids(cluster_api)[-1], attempt)
 
 
-def test_a_name_taken_for_another_workload_in_that_moment_is_refused(
+def test_a_name_taken_meanwhile_for_another_workload_is_refused(
     cluster_api: ClusterApi, submit: Submits, planned: Plans
 ) -> None:
     def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
@@ -470,7 +478,7 @@ def test_a_name_taken_for_another_workload_in_that_moment_is_refused(
 
 
 @pytest.mark.parametrize("workloads", [(None, None), (None, FASTER)], ids=["same", "different"])
-def test_two_submitters_at_once_make_one_run(
+def test_two_concurrent_submitters_make_one_run(
     cluster_api: ClusterApi, ready: Callable[..., Submitter], workloads: tuple[Any, Any], planned: Plans
 ) -> None:
     cluster_api.server.fail(CREATE, code=0, delay_s=0.2, times=2)
@@ -504,7 +512,7 @@ def answered(one: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 @pytest.mark.contract
-def test_two_processes_at_once_make_one_run(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> None:
+def test_two_concurrent_processes_make_one_run(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> None:
     both = [process(cluster_api, bucket, tmp_path) for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(answered, both)
@@ -514,7 +522,7 @@ def test_two_processes_at_once_make_one_run(cluster_api: ClusterApi, bucket: Buc
 
 @pytest.mark.contract
 @pytest.mark.parametrize("case", [("begun", 0, "created"), ("created", 1, "adopted")], ids=["begun", "created"])
-def test_a_killed_submitter_leaves_one_run_and_the_truth(
+def test_a_killed_submitter_leaves_one_run_that_the_next_call_adopts_or_creates(
     cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path, submit: Submits, ready: Any, case: tuple[str, int, str]
 ) -> None:
     die_at, left, next_call = case
@@ -528,7 +536,7 @@ def test_a_killed_submitter_leaves_one_run_and_the_truth(
     assert submit(by="c" * 16).action == "adopted"
 
 
-def test_a_killed_submitters_number_is_free_for_another_workload(
+def test_the_number_of_a_killed_submitter_is_free_for_another_workload(
     cluster_api: ClusterApi, submit: Submits, ready: Any
 ) -> None:
     """Nothing was created: a corrected workload keeps the name."""
@@ -560,7 +568,7 @@ def _interrupted(*_: Any) -> Any:
     raise KeyboardInterrupt
 
 
-def test_a_record_that_cannot_be_completed_is_a_warning(
+def test_a_record_that_cannot_be_finished_is_a_warning(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any
 ) -> None:
     def create(cluster: Any, plan: Plan, mark: str) -> Any:
@@ -576,7 +584,7 @@ def test_a_record_that_cannot_be_completed_is_a_warning(
     assert len(uids(cluster_api)) == 1
 
 
-def test_a_record_that_cannot_be_begun_keeps_the_run_from_being_made(
+def test_a_record_that_cannot_be_begun_prevents_the_create(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits
 ) -> None:
     bucket.failures = [Failure(match="/upload/", status=403)]
@@ -597,7 +605,7 @@ def test_fields_changed_by_the_cluster_are_reported(cluster_api: ClusterApi, sub
     assert recorded(ready)[0].last.read_back.outcome == "differs"
 
 
-def test_a_run_that_cannot_be_read_back_is_created_all_the_same(
+def test_a_created_run_that_cannot_be_read_back_is_still_created(
     cluster_api: ClusterApi, submit: Submits, ready: Any
 ) -> None:
     def unreadable(cluster: Any, plan: Plan, mark: str) -> Any:
@@ -610,7 +618,7 @@ def test_a_run_that_cannot_be_read_back_is_created_all_the_same(
     assert recorded(ready)[0].last.read_back == ReadBack(outcome="not-read")
 
 
-def test_a_run_that_is_deleted_at_once_is_created_all_the_same(
+def test_a_created_run_that_is_deleted_at_once_is_still_created(
     cluster_api: ClusterApi, submit: Submits, ready: Any
 ) -> None:
     def deleted(cluster: Any, plan: Plan, mark: str) -> Any:
@@ -662,7 +670,7 @@ BAD: dict[str, tuple[Callable[[ClusterApi, Bucket], object], dict[str, Any], typ
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_reported_before_anything_is_made(
+def test_bad_input_is_reported_before_anything_is_created(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits, case: str
 ) -> None:
     spoil, changes, kind, problem = BAD[case]
@@ -676,7 +684,9 @@ def test_bad_input_is_reported_before_anything_is_made(
 
 @pytest.mark.standin_only("not-installed")
 @pytest.mark.parametrize("what", ["jobset", "kueue"])
-def test_a_cluster_without_jobset_or_kueue(cluster_api: ClusterApi, bucket: Bucket, submit: Submits, what: str) -> None:
+def test_a_cluster_without_jobset_or_kueue_is_reported(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, what: str
+) -> None:
     cluster_api.standin.objects.uninstall(f"{what}.x-k8s.io")
     with pytest.raises(EnvironmentMissing) as caught:
         submit()
@@ -686,7 +696,9 @@ def test_a_cluster_without_jobset_or_kueue(cluster_api: ClusterApi, bucket: Buck
 
 
 @pytest.mark.parametrize("taken", [_foreign, _other_run])
-def test_a_name_taken_by_another_user(cluster_api: ClusterApi, bucket: Bucket, submit: Submits, taken: Any) -> None:
+def test_a_name_taken_by_another_user_is_refused(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, taken: Any
+) -> None:
     taken(cluster_api, bucket)
     before = uids(cluster_api)
     with pytest.raises(Refused, match="is taken by a JobSet"):
@@ -702,7 +714,7 @@ def older(ref: str) -> ImageLook:
     return good_image(ref, maxtext="0.2.4")
 
 
-def test_an_image_that_does_not_exist(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+def test_a_missing_image_is_refused(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
     with pytest.raises(SpecError) as caught:
         submit(image=missing)
     (problem,) = caught.value.problems
@@ -712,7 +724,7 @@ def test_an_image_that_does_not_exist(cluster_api: ClusterApi, bucket: Bucket, s
     nothing_left(cluster_api, bucket)
 
 
-def test_an_image_of_another_maxtext(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+def test_an_image_with_another_maxtext_is_refused(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
     with pytest.raises(SpecError) as caught:
         submit(image=older)
     assert [p.id for p in caught.value.problems] == ["image-maxtext-differs"]
@@ -722,15 +734,13 @@ def test_an_image_of_another_maxtext(cluster_api: ClusterApi, bucket: Bucket, su
 
 
 @pytest.mark.parametrize(("id", "look"), [("image-maxtext-differs", older), ("image-not-found", missing)])
-def test_findings_about_an_image_can_be_accepted_by_id(
-    id: str, look: Callable[[str], ImageLook], submit: Submits
-) -> None:
+def test_problems_of_an_image_can_be_accepted_by_id(id: str, look: Callable[[str], ImageLook], submit: Submits) -> None:
     done = submit(image=look, changes={"checks": {id: "I know better"}})
     assert done.action == "created"
     assert [(p.id, p.severity) for p in done.problems if p.id == id] == [(id, "note")]
 
 
-def test_a_private_image_is_not_ours_to_judge(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_an_image_with_a_pull_secret_is_not_read_and_gets_a_note(cluster_api: ClusterApi, submit: Submits) -> None:
     secret = {"name": "pull", "namespace": cluster_api.namespace, "data": {".dockerconfigjson": b"{}"}}
     cluster_api.connect().create_secret(**secret)
     done = submit(image=missing, changes={"image.pull_secret": "pull"})
@@ -741,7 +751,7 @@ def test_a_private_image_is_not_ours_to_judge(cluster_api: ClusterApi, submit: S
     assert "docker --config pull manifest inspect" in note.fix
 
 
-def test_a_pod_template_that_jobset_would_accept_and_never_start(
+def test_an_invalid_pod_template_is_refused_by_the_dry_run_of_its_pods(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits, planned: Plans
 ) -> None:
     plan = planned()
@@ -765,7 +775,7 @@ def test_an_unknown_field_is_refused_by_the_server(
     nothing_left(cluster_api, bucket)
 
 
-def test_what_maxtexts_parser_refuses_is_not_created(
+def test_a_command_line_that_maxtexts_parser_refuses_is_not_created(
     cluster_api: ClusterApi, bucket: Bucket, ready: Any, planned: Plans
 ) -> None:
     refused = error("maxtext-refuses", "", "MaxText 0.2.5 refuses this command line: …", "Correct it.")
@@ -775,7 +785,7 @@ def test_what_maxtexts_parser_refuses_is_not_created(
     nothing_left(cluster_api, bucket)
 
 
-def test_a_create_that_the_cluster_refuses_is_recorded_and_reported(
+def test_a_create_that_the_cluster_refuses_is_recorded_as_not_created(
     cluster_api: ClusterApi, submit: Submits, ready: Any
 ) -> None:
     cluster_api.server.fail(CREATE, code=422, message="a webhook of yours says no")
@@ -788,7 +798,7 @@ def test_a_create_that_the_cluster_refuses_is_recorded_and_reported(
 
 
 @pytest.mark.parametrize("code", [401, 403])
-def test_a_create_that_we_may_not_do_is_recorded_as_not_done(
+def test_a_forbidden_create_is_recorded_as_not_created(
     cluster_api: ClusterApi, submit: Submits, ready: Any, code: int
 ) -> None:
     """Else the record would say for ever that something was begun there."""
@@ -801,7 +811,7 @@ def test_a_create_that_we_may_not_do_is_recorded_as_not_done(
     assert submit(by="b" * 16).jobset == NAME
 
 
-def test_a_create_without_an_answer_may_have_succeeded_even_if_the_retry_fails(
+def test_a_create_without_an_answer_stays_unknown_if_its_retry_is_refused(
     cluster_api: ClusterApi, submit: Submits, ready: Any
 ) -> None:
     cluster_api.server.fail(CREATE, action="cut-before")
@@ -811,7 +821,7 @@ def test_a_create_without_an_answer_may_have_succeeded_even_if_the_retry_fails(
     assert recorded(ready)[0].last.outcome == "submitting"
 
 
-def test_the_index_here_names_the_run(cluster_api: ClusterApi, submit: Submits, tmp_path: Path, ready: Any) -> None:
+def test_the_local_index_contains_the_run(cluster_api: ClusterApi, submit: Submits, tmp_path: Path, ready: Any) -> None:
     submit()
     store: RecordStore = ready().store
     (entry,) = store.local_index().entries

@@ -1,4 +1,4 @@
-"""xpk's ends, which of its words are believed, and its arguments."""
+"""A create through xpk: its exit statuses, the outcome read from the cluster, and its arguments."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def through(env: dict[str, str], run: Callable[..., Completed]) -> ThroughXpk:
 
 
 @pytest.mark.parametrize("status", [0, 1, -1])
-def test_the_existing_object_counts_not_xpks_output(
+def test_an_existing_jobset_is_created_whatever_xpk_prints(
     cluster_api: ClusterApi, tools: dict[str, str], status: int, planned: Plans
 ) -> None:
     cluster, plan = cluster_api.connect(), planned()
@@ -67,23 +67,21 @@ def test_the_existing_object_counts_not_xpks_output(
 
 
 @pytest.mark.parametrize(("status", "kind"), [(0, Unknown), (-1, Unknown), (1, SpecError)])
-def test_nothing_there_is_unknown_unless_xpk_gave_up(
+def test_a_missing_jobset_is_unknown_unless_xpk_reports_an_error(
     cluster_api: ClusterApi, tools: dict[str, str], status: int, kind: type[Exception], planned: Plans
 ) -> None:
     with pytest.raises(kind):
         through(tools, ended(status))(cluster_api.connect(), planned(), "mark")
 
 
-def test_not_being_able_to_look_is_unknown(cluster_api: ClusterApi, tools: dict[str, str], planned: Plans) -> None:
+def test_a_failed_read_back_is_unknown(cluster_api: ClusterApi, tools: dict[str, str], planned: Plans) -> None:
     server = cluster_api.server
     blind = ended(0, doing=lambda: server.fail(READ, action="cut-before", times=9))
     with pytest.raises(Unknown, match="reading it back failed"):
         through(tools, blind)(cluster_api.connect(), planned(), "mark")
 
 
-def test_a_name_that_is_taken_keeps_xpk_from_starting(
-    cluster_api: ClusterApi, tools: dict[str, str], planned: Plans
-) -> None:
+def test_a_taken_name_prevents_the_start_of_xpk(cluster_api: ClusterApi, tools: dict[str, str], planned: Plans) -> None:
     cluster, plan = cluster_api.connect(), planned()
     cluster.create_jobset(plan.manifest or {})
 
@@ -94,7 +92,7 @@ def test_a_name_that_is_taken_keeps_xpk_from_starting(
     assert len(cluster_api.server.asked(CREATE)) == 1
 
 
-def test_something_else_under_the_name_is_not_ours(
+def test_another_jobset_under_the_name_is_not_reported_as_created(
     cluster_api: ClusterApi, tools: dict[str, str], planned: Plans
 ) -> None:
     cluster, plan = cluster_api.connect(), planned()
@@ -103,7 +101,7 @@ def test_something_else_under_the_name_is_not_ours(
     assert isinstance(made(cluster, plan, "mark"), Exists)
 
 
-def test_xpk_sees_what_gcloud_needs_and_nothing_else(tmp_path: Path) -> None:
+def test_xpk_gets_only_the_environment_that_gcloud_needs(tmp_path: Path) -> None:
     own = {
         "PATH": "/bin",
         "HOME": "/home/me",
