@@ -1,4 +1,4 @@
-"""Another trainer's word for a key is answered with ours."""
+"""Messages for unknown keys: another trainer's word for a key is answered with xsft's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ train: {steps: 10, per_device_batch_size: 1}
         ("train.stpes=8", "steps"),
     ],
 )
-def test_the_fix_names_our_key(setting: str, ours: str) -> None:
+def test_fix_of_unknown_key_suggests_the_key_of_xsft(setting: str, ours: str) -> None:
     with pytest.raises(SpecError) as caught:
         read_spec(WORKLOAD, settings=(setting,))
     (problem,) = caught.value.problems
@@ -39,12 +39,12 @@ def test_the_fix_names_our_key(setting: str, ours: str) -> None:
     assert problem.fix.startswith(f"Did you mean {ours}")
 
 
-def test_every_word_of_ours_is_a_key() -> None:
+def test_every_suggested_synonym_is_a_key_and_no_source_is() -> None:
     assert [word for word in _SYNONYMS.values() if not paths_to(WorkloadSpec, word)] == []
     assert [word for word in _SYNONYMS if paths_to(WorkloadSpec, word)] == []
 
 
-def test_an_error_of_pydantics_own_has_an_id_of_ours() -> None:
+def test_pydantic_error_gets_a_documented_id() -> None:
     """`int_parsing_size` became the undocumented id int-parsing-size."""
     with pytest.raises(SpecError) as caught:
         read_spec(WORKLOAD, settings=("train.steps='1" + "0" * 5000 + "'",))

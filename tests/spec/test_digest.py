@@ -52,37 +52,37 @@ def _digest(spec: WorkloadSpec, facts: Facts | None = None) -> str:
     return spec_digest(resolve(spec, facts or Facts())[0])
 
 
-def test_the_other_values_are_complete() -> None:
+def test_other_values_cover_every_key() -> None:
     assert set(OTHER) == set(leaves())
 
 
-def test_it_is_sha256() -> None:
+def test_digest_is_sha256() -> None:
     assert len(_digest(everything())) == 64
     assert int(_digest(everything()), 16)
 
 
-def test_what_is_not_identity_does_not_change_it() -> None:
+def test_digest_ignores_keys_that_are_not_identity() -> None:
     unchanged = _digest(everything())
     assert [path for path in sorted(NOT_IDENTITY) if _digest(other(path)) != unchanged] == []
 
 
-def test_everything_else_changes_it() -> None:
+def test_digest_changes_with_every_identity_key() -> None:
     unchanged, identity = _digest(everything()), set(leaves()) - NOT_IDENTITY - set(OUTRANKED)
     assert [path for path in sorted(identity) if _digest(other(path)) == unchanged] == []
 
 
 @pytest.mark.parametrize("path", sorted(OUTRANKED))
-def test_a_value_changes_it_only_where_it_decides(path: str) -> None:
+def test_outranked_key_changes_the_digest_only_where_it_decides(path: str) -> None:
     assert _digest(other(path)) == _digest(everything())
     undecided = changed(EVERYTHING, OUTRANKED[path])
     assert _digest(other(path, undecided)) != _digest(WorkloadSpec.model_validate(undecided))
 
 
-def test_a_mcjax_run_does_not_depend_on_the_places_pathways_images() -> None:
+def test_digest_of_mcjax_run_ignores_pathways_images_of_the_place() -> None:
     assert _digest(everything(pathways=None, place__pathways=None)) == _digest(everything(pathways=None))
 
 
-def test_a_local_run_does_not_depend_on_a_place() -> None:
+def test_digest_of_local_run_ignores_the_place() -> None:
     here = everything(target="local")
     assert _digest(here) == _digest(everything(target="local", place=None, queue=None, namespace=None))
 
@@ -124,7 +124,7 @@ def _leaving_open(path: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", OPEN)
-def test_another_default_is_another_run_unless_the_file_states_the_value(path: str) -> None:
+def test_changed_default_changes_the_digest_unless_the_file_states_the_value(path: str) -> None:
     default = _default(path)
     another = next(value for value in (OTHER[path], value_at(path)) if value not in (None, default))
 
@@ -140,7 +140,7 @@ def test_another_default_is_another_run_unless_the_file_states_the_value(path: s
     assert digest(None) == unstated
 
 
-def test_keys_with_a_value_as_their_default_are_listed() -> None:
+def test_keys_with_a_default_value_are_listed_in_neutral() -> None:
     """One that is not in NEUTRAL would change the digest of every file as soon as an xsft has it."""
     empty: tuple[Any, ...] = (None, [], {})
     valued = {path for path in OPEN if _default(path) not in empty}
@@ -148,7 +148,7 @@ def test_keys_with_a_value_as_their_default_are_listed() -> None:
     assert not set(NEUTRAL) & ALWAYS_WRITTEN
 
 
-def test_a_neutral_value_is_no_default() -> None:
+def test_neutral_values_never_change() -> None:
     """They were chosen once; another one would make other runs of the files of before."""
     assert dict(NEUTRAL) == {
         "trainer": "sft",
@@ -166,7 +166,7 @@ class LaterTrain(Train):
     new_with_one: bool = False
 
 
-def test_a_key_that_is_added_later_changes_no_file_that_does_not_use_it() -> None:
+def test_new_key_keeps_the_digest_of_files_that_do_not_use_it() -> None:
     train = EVERYTHING["train"]
     neutral = {**NEUTRAL, "train.new_with_one": False}
 
@@ -194,31 +194,31 @@ DECIDED: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("path", sorted(DECIDED))
-def test_what_xsft_decides_counts_as_if_the_file_stated_it(path: str) -> None:
+def test_digest_treats_decided_values_as_stated(path: str) -> None:
     mode = "pathways" if path.startswith("pathways.") else "mcjax"
     unstated = changed(_leaving_open(path), {"mode": mode})
     stating = changed(unstated, {path: DECIDED[path]})
     assert _digest(WorkloadSpec.model_validate(unstated)) == _digest(WorkloadSpec.model_validate(stating))
 
 
-def test_the_release_in_the_images_lock_counts_as_if_the_file_stated_it() -> None:
+def test_digest_treats_the_release_of_the_image_lock_as_stated() -> None:
     found = ImageFacts(name="mine", repository="my.dev/image", digest=f"sha256:{'a' * 64}", maxtext="0.2.4")
     named = everything(image__ref=None, image__maxtext=None)
     stating = everything(image__name=None, image__ref=found.ref, image__maxtext="0.2.4")
     assert _digest(named, Facts(image=found)) == _digest(stating)
 
 
-def test_the_world_does_not_change_it() -> None:
+def test_digest_ignores_date_commit_folder_and_machine() -> None:
     spec = everything(run_name_suffix="none")
     facts = Facts(today="20270101", commit="f" * 40, working_directory="/", machine=MachineFacts(memory_gib=99.0))
     assert _digest(spec, facts) == _digest(spec)
 
 
-def test_a_later_attempt_is_the_same_run() -> None:
+def test_digest_ignores_the_attempt() -> None:
     assert _digest(everything(), Facts(attempt=3)) == _digest(everything())
 
 
-def test_a_run_name_that_asks_for_the_date_has_it() -> None:
+def test_digest_contains_the_date_of_a_dated_run_name() -> None:
     assert _digest(everything(), Facts(today="20261121")) != _digest(everything(), Facts(today="20261122"))
 
 
@@ -229,20 +229,20 @@ def test_the_digest_depends_on_values_not_on_their_source() -> None:
     assert _digest(everything(queue=None)) == _digest(own)
 
 
-def test_yesterdays_dated_run_is_named_by_its_run_name() -> None:
+def test_digest_of_dated_run_equals_that_of_its_full_run_name() -> None:
     """As `--run-name` does: the name is whole, and asks for nothing."""
     dated = everything(name="chat", run_name_suffix="date")
     named = everything(name="chat-20261121", run_name_suffix="none")
     assert _digest(named, Facts(today="20261122")) == _digest(dated, Facts(today="20261121"))
 
 
-def test_the_order_of_keys_does_not_matter() -> None:
+def test_digest_ignores_the_order_of_keys() -> None:
     backwards = {key: EVERYTHING[key] for key in reversed(EVERYTHING)}
     backwards["train"] = dict(reversed(EVERYTHING["train"].items()))
     assert _digest(WorkloadSpec.model_validate(backwards)) == _digest(everything())
 
 
-def test_a_place_by_name_is_the_place_written_out() -> None:
+def test_digest_of_named_place_equals_that_of_the_place_written_out() -> None:
     spec = everything()
     assert spec.place is not None
     assert not isinstance(spec.place, str)
@@ -250,11 +250,11 @@ def test_a_place_by_name_is_the_place_written_out() -> None:
     assert _digest(named, Facts(places={"main": spec.place})) == _digest(spec)
 
 
-def test_a_default_written_out_is_the_default() -> None:
+def test_digest_ignores_a_default_written_out() -> None:
     assert _digest(everything(tpu__num_slices=1)) == _digest(everything(tpu__num_slices=None))
 
 
-def test_a_template_counts_by_its_content_and_not_by_its_path() -> None:
+def test_digest_depends_on_the_template_text_not_its_path() -> None:
     jinja, other_jinja = TemplateFacts(text="{{ messages }}"), TemplateFacts(text="{{ messages }}!")
     one, renamed = everything(), everything(data__chat_template="folder/moved.jinja")
     assert _digest(one, Facts(template=jinja)) == _digest(renamed, Facts(template=jinja))
@@ -262,7 +262,7 @@ def test_a_template_counts_by_its_content_and_not_by_its_path() -> None:
     assert _digest(one, Facts(template=jinja)) != _digest(everything(data__chat_template=None))
 
 
-def test_each_text_of_a_template_counts_and_the_layout_of_its_json_does_not() -> None:
+def test_digest_depends_on_each_template_text_not_on_json_layout() -> None:
     named = everything(data__chat_template="qa.json")
     texts = {"PROMPT_TEMPLATE": "{question}", "COMPLETION_TEMPLATE": "{answer}"}
     files = [texts, {**texts, "PROMPT_TEMPLATE": "Q: {question}"}, {**texts, "COMPLETION_TEMPLATE": "A: {answer}"}]
@@ -272,7 +272,7 @@ def test_each_text_of_a_template_counts_and_the_layout_of_its_json_does_not() ->
     assert _digest(named, Facts(template=laid_out)) == digests[0]
 
 
-def test_it_is_canonical_json() -> None:
+def test_canonical_returns_sorted_compact_json() -> None:
     text = canonical(resolve(everything(), Facts())[0])
     document = json.loads(text)
     assert text == json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

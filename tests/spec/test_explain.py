@@ -87,7 +87,7 @@ def problems_of(text: str) -> tuple[Problem, ...]:
     return caught.value.problems
 
 
-def test_a_good_workload_fills_tuples_and_enums() -> None:
+def test_valid_workload_fills_tuples_and_enums() -> None:
     found = check(
         "name: a\nweights: float32\ncolumns: [q, a]\n"
         "place: main\nmode: {kind: pathways}\ntrain: {steps: 1, learning_rate: 1}\n"
@@ -143,7 +143,7 @@ def test_a_good_workload_fills_tuples_and_enums() -> None:
         ("env: {BAD: x}", "refused-bad", "env.BAD", "it is bad", "Remove"),
     ],
 )  # fmt: skip
-def test_each_error_is_one_problem(line: str, id: str, where: str, part: str, fix: str) -> None:
+def test_each_error_gives_one_problem(line: str, id: str, where: str, part: str, fix: str) -> None:
     (problem,) = problems_of(f"name: a\n{line}\n")
     assert (problem.id, problem.where, problem.severity) == (id, where, "error")
     assert part in problem.message
@@ -151,7 +151,7 @@ def test_each_error_is_one_problem(line: str, id: str, where: str, part: str, fi
     assert problem.message.endswith("(line 2)")
 
 
-def test_all_problems_at_once_with_their_lines() -> None:
+def test_check_reports_all_problems_with_their_lines() -> None:
     found = problems_of("name: A\ntrain:\n  steps: 0\n  x: 1\nplace: {zone: a}\nenv: {A: 1}\n")
     assert {(p.id, p.where) for p in found} == {
         ("wrong-form", "name"), ("out-of-range", "train.steps"), ("unknown-key", "train.x"), ("missing-key",
@@ -161,13 +161,13 @@ def test_all_problems_at_once_with_their_lines() -> None:
     assert [p.message[-8:] for p in found if p.where == "train.x"] == ["(line 4)"]
 
 
-def test_a_thousand_problems_are_cut_short() -> None:
+def test_thousand_problems_are_cut_to_the_maximum() -> None:
     found = problems_of("".join(f"k{i}: 1\n" for i in range(1000)))
     assert len(found) == MAX_PROBLEMS + 1
     assert found[-1].id == "more-problems"
 
 
-def test_values_are_cut_escaped_and_never_secrets() -> None:
+def test_problems_cut_and_escape_values_and_hide_secrets() -> None:
     token = "hf" + "_" + "Qw3" * 12
     found = problems_of(
         f"name: '{token}'\nenv: {{HF_TOKEN: 12345}}\nmaxtext: {'x' * 500}\n{token}: 1\ntrain: '{token} \\e'\n"
@@ -186,7 +186,7 @@ TREE = st.recursive(LEAF, lambda t: st.lists(t, max_size=3) | st.dictionaries(KE
 
 
 @given(st.dictionaries(KEYS, TREE, max_size=5))
-def test_any_data_is_a_workload_or_problems_at_keys_of_the_data(data: dict[str, object]) -> None:
+def test_any_data_validates_or_gives_problems_at_its_own_keys(data: dict[str, object]) -> None:
     parsed = parse_yaml("a: 1")
     try:
         problems: tuple[Problem, ...] = ()
@@ -200,7 +200,7 @@ def test_any_data_is_a_workload_or_problems_at_keys_of_the_data(data: dict[str, 
     assert len({(p.id, p.where) for p in problems}) == len(problems)
 
 
-def test_a_hundred_thousand_problems_take_no_time() -> None:
+def test_hundred_thousand_problems_are_reported_within_8_cpu_seconds() -> None:
     """400,000 numbers under `columns` took 35 CPU-s."""
     start = time.process_time()
     found = problems_of(f"name: a\ncolumns: [{', '.join(map(str, range(100_000)))}]\n")

@@ -1,4 +1,4 @@
-"""The workload as a type: whatever part of it is written, it comes back from YAML as it was."""
+"""The workload as a type: every part of a workload survives a round trip through YAML."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONAL = sorted(set(leaves()) - REQUIRED)
 
 
 @given(left_out=st.sets(st.sampled_from(OPTIONAL)), other=st.sets(st.sampled_from(sorted(OTHER))))
-def test_any_workload_survives_yaml(left_out: set[str], other: set[str]) -> None:
+def test_any_workload_survives_a_round_trip_through_yaml(left_out: set[str], other: set[str]) -> None:
     values = {path: OTHER[path] for path in other} | dict.fromkeys(left_out)
     spec = WorkloadSpec.model_validate(changed(EVERYTHING, values))
     text = yaml.safe_dump(spec.model_dump(mode="json", exclude_unset=True), allow_unicode=True)
@@ -36,7 +36,7 @@ def test_any_workload_survives_yaml(left_out: set[str], other: set[str]) -> None
     assert WorkloadSpec.model_validate_json(spec.model_dump_json()) == spec
 
 
-def test_everything_is_everything() -> None:
+def test_everything_sets_every_field() -> None:
     """The fixture has every field; one that is added to the model must be added there."""
     spec = WorkloadSpec.model_validate(EVERYTHING)
     unset = [path for path in leaves() if _value(spec, path) is None]
@@ -44,18 +44,18 @@ def test_everything_is_everything() -> None:
     assert set(leaves()) == set(OTHER)
 
 
-def test_the_other_value_is_another() -> None:
+def test_other_values_differ_from_those_of_everything() -> None:
     spec = WorkloadSpec.model_validate(EVERYTHING)
     assert [path for path in OTHER if _value(spec, path) == OTHER[path]] == []
 
 
 @pytest.mark.parametrize("path", [p for p in sorted(leaves()) if p not in OPTIONAL])
-def test_what_is_required_is_requested(path: str) -> None:
+def test_required_field_set_to_none_is_refused(path: str) -> None:
     with pytest.raises(ValidationError):
         WorkloadSpec.model_validate(changed(EVERYTHING, {path: None}))
 
 
-def test_nothing_can_be_changed_afterwards() -> None:
+def test_workload_spec_is_frozen() -> None:
     spec = WorkloadSpec.model_validate(EVERYTHING)
     with pytest.raises(ValidationError):
         spec.name = "other"
@@ -69,7 +69,7 @@ def _value(spec: WorkloadSpec, path: str) -> Any:
 
 
 @pytest.mark.parametrize("written", ["mine", "projects/other-project/reservations/mine"])
-def test_a_reservation_is_a_name_or_a_path_that_ends_in_one(written: str) -> None:
+def test_reservation_accepts_a_name_or_a_full_path(written: str) -> None:
     tpu = {"type": "v6e-8", "capacity": "reservation", "reservation": written}
     assert Tpu.model_validate(tpu).reservation == written
 
@@ -77,6 +77,6 @@ def test_a_reservation_is_a_name_or_a_path_that_ends_in_one(written: str) -> Non
 @pytest.mark.parametrize(
     "written", ["mine/reservationBlocks/b1", "reservations/mine", "projects/p/mine", "mine/", "a" * 64]
 )
-def test_what_no_node_label_can_say_is_no_reservation(written: str) -> None:
+def test_reservation_refuses_values_that_no_node_label_can_hold(written: str) -> None:
     with pytest.raises(ValidationError):
         Tpu.model_validate({"type": "v6e-8", "capacity": "reservation", "reservation": written})

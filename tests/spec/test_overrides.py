@@ -31,7 +31,7 @@ def data_with(*settings: str) -> dict[str, object]:
         ("trian.x=null", ("trian", "x"), None),
     ],
 )
-def test_settings_are_typed_and_placed(setting: str, path: tuple[str, ...], value: object) -> None:
+def test_settings_are_typed_and_set_at_their_path(setting: str, path: tuple[str, ...], value: object) -> None:
     found: object = data_with(setting)
     for key in path:
         assert isinstance(found, dict)
@@ -39,17 +39,17 @@ def test_settings_are_typed_and_placed(setting: str, path: tuple[str, ...], valu
     assert (found, type(found)) == (value, type(value))
 
 
-def test_null_removes_a_key_that_exists() -> None:
+def test_null_or_empty_value_removes_a_key() -> None:
     assert "lora" not in data_with("lora=null")
     assert data_with("train.lr=")["train"] == {"steps": 10}
 
 
-def test_list_items_and_order() -> None:
+def test_settings_replace_list_items_and_the_last_setting_wins() -> None:
     assert data_with("data.columns.1=z")["data"] == {"columns": ["q", "z"]}
     assert data_with("name=x", "name=y")["name"] == "y"
 
 
-def test_raw_text_and_lines_follow() -> None:
+def test_overrides_update_raw_text_and_line_numbers() -> None:
     found = apply_overrides(BASE, ["train.lr=1.10", "data.columns=[1.50]"])
     assert found.raw == {"train.steps": "10", "train.lr": "1.10", "lora.rank": "4", "data.columns.0": "1.50"}
     assert "train.lr" not in found.lines
@@ -82,7 +82,7 @@ def test_bad_settings_are_usage_errors(setting: str, id: str, part: str) -> None
     assert problem.fix
 
 
-def test_every_bad_setting_is_named_and_no_token_is_echoed() -> None:
+def test_all_bad_settings_are_reported_without_their_tokens() -> None:
     token = "hf" + "_" + "Zz9" * 12
     with pytest.raises(SpecError) as caught:
         data_with("foo", f"{token}", f"name.x={token}", f"data=[{token}")
@@ -96,7 +96,7 @@ def test_every_bad_setting_is_named_and_no_token_is_echoed() -> None:
         max_size=4,
     )
 )
-def test_any_setting_applies_or_is_refused_and_the_base_is_untouched(settings: list[str]) -> None:
+def test_any_setting_applies_or_is_refused_and_never_changes_the_base(settings: list[str]) -> None:
     before = copy.deepcopy(BASE)
     try:
         outcome: object = apply_overrides(BASE, settings)

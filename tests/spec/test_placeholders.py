@@ -1,4 +1,4 @@
-"""The placeholders of places.yaml and the templates are recognised, wherever they would be used."""
+"""Placeholders of places.yaml and of the templates are recognised wherever they are used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_shipped_example_name_is_a_placeholder(file: Path) -> None:
     assert set(re.findall(r"\bmy-[a-z-]+", file.read_text())) - a_run <= PLACEHOLDERS
 
 
-def test_where_they_stand() -> None:
+def test_placeholders_are_found_in_addresses_and_names() -> None:
     assert placeholder_in("gs://my-bucket/runs") == "my-bucket"
     assert placeholder_in("us-docker.pkg.dev/my-project/xsft") == "my-project"
     assert placeholder_in(None, "us-east5-b", "example.com:my-project") == "my-project"
@@ -71,7 +71,7 @@ def test_a_named_placeholder_is_reported_in_one_line(
     assert not (clone / "asked").exists()
 
 
-def test_secrets_and_images_do_not_go_there(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_secret_and_registry_refuse_a_placeholder_place(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = clone / "token"
     file.write_text("x")
     assert main(("secret", "create", "hub", "--place", "main", "--from-file", str(file))) == 2
@@ -81,17 +81,17 @@ def test_secrets_and_images_do_not_go_there(clone: Path, capsys: pytest.CaptureF
     assert registry_of(None, start=clone) is None
 
 
-def test_a_bucket_that_is_a_placeholder_is_not_read() -> None:
+def test_placeholder_bucket_is_not_read() -> None:
     found = read_checkpoint("gs://my-bucket/model/0/items", env={})
     assert found.status == "unreadable"
     assert "my-bucket is a placeholder" in (found.detail or "")
 
 
-def test_the_shipped_places_are_places() -> None:
+def test_shipped_places_file_holds_only_main() -> None:
     assert set(yaml.safe_load((ROOT / "places.yaml").read_text())) == {"main"}
 
 
-def test_xpk_makes_no_cluster_of_that_name(clone: Path) -> None:
+def test_make_cluster_refuses_a_placeholder_project(clone: Path) -> None:
     place = {"project": "my-project", "zone": "us-east5-b", "cluster": "tpus"}
     line = cluster_line(run_of(spec(place=place, tpu={"type": "v6e-8", "capacity": "spot"})))
     with pytest.raises(UsageError, match="my-project is a placeholder"):

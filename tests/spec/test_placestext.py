@@ -23,7 +23,7 @@ last:
 PLACE = {"context": "new", "queue": "q"}
 
 
-def test_a_new_place_is_added_at_the_end_and_every_other_byte_stays() -> None:
+def test_new_place_is_appended_and_every_other_byte_stays() -> None:
     assert with_place(FILE, "new", PLACE) == FILE + "new:\n  context: new\n  queue: q\n"
 
 
@@ -42,13 +42,13 @@ def test_line_ends_byte_order_mark_and_a_missing_last_newline_are_kept() -> None
     assert with_place(text, "main", {"context": "c"}) == "\ufeffmain:\r\n  context: c\r\nlab: {context: b}"
 
 
-def test_an_empty_file_and_one_of_comments_get_the_place() -> None:
+def test_place_is_added_to_an_empty_file_and_to_a_file_of_comments() -> None:
     assert with_place("", "a", {"context": "c"}) == "a:\n  context: c\n"
     assert with_place("# places\n", "a", {"context": "c"}) == "# places\na:\n  context: c\n"
 
 
 @pytest.mark.parametrize("text", ["{main: {context: a}}\n", "main: {context: a}\n...\n"])
-def test_a_file_that_takes_no_more_lines_is_refused(text: str) -> None:
+def test_file_that_cannot_be_appended_to_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="cannot be added") as caught:
         with_place(text, "new", {"context": "c"})
     assert "new:\n  context: c" in caught.value.fix
@@ -62,7 +62,7 @@ BETWEEN = st.sampled_from(["", "\n", "# a comment\n", "  # indented\n\n"])
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=4), st.lists(BETWEEN, min_size=5, max_size=5), NAMES, VALUES)
-def test_whatever_the_file_holds_only_that_place_changes(
+def test_with_place_changes_only_that_place_in_any_file(
     places: dict[str, dict[str, str]], between: list[str], name: str, values: dict[str, str]
 ) -> None:
     text = between[0]

@@ -38,16 +38,16 @@ def row(key: str) -> list[str]:
         ("leaf", "`true` or `false`", "", ""),
     ],
 )
-def test_a_key_in_words(key: str, kind: str, default: str, meaning: str) -> None:
+def test_row_describes_kind_default_and_meaning_of_a_key(key: str, kind: str, default: str, meaning: str) -> None:
     assert row(key) == [f"`{key}`", kind, default, meaning]
 
 
-def test_a_section_is_headed_by_the_path_that_leads_to_it() -> None:
+def test_section_heading_is_its_path() -> None:
     assert "\n## `p.one`\n" in tables(ROOT, title="All", prefix="p.")
     assert anchor("`p.one`") == "pone"
 
 
-def test_the_page_has_every_key_of_every_section_and_every_refusal() -> None:
+def test_workload_page_lists_every_key_and_every_refusal() -> None:
     page, root = workload_page(), schema()
     nodes = (root, *(node for node in root["$defs"].values() if "properties" in node))
     missing = {key for node in nodes for key in node["properties"] if f"| `{key}` |" not in page}

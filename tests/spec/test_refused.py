@@ -1,4 +1,4 @@
-"""Features that users of xpk ask for and xsft does not take: each by its id, with a reason."""
+"""Features of xpk that xsft refuses: each has an id and a reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def workload(path: str, value: object) -> str:
 
 
 @pytest.mark.parametrize("key", REFUSALS)
-def test_each_is_refused_once_by_its_id_and_with_its_reason(key: str):
+def test_each_refused_key_gives_one_problem_with_its_id_and_reason(key: str):
     path, _, value = key.partition("=")
     with pytest.raises(SpecError) as caught:
         read_spec(workload(path, value or True))
@@ -33,11 +33,11 @@ def test_each_is_refused_once_by_its_id_and_with_its_reason(key: str):
     assert problem.message.startswith(REFUSALS[key].reason)
 
 
-def test_what_is_refused_is_no_field():
+def test_refused_keys_are_no_fields():
     assert {key for key in REFUSALS if "." not in key} & set(WorkloadSpec.model_fields) == set()
     assert read_spec(workload("tpu.capacity", "spot")).tpu is not None
 
 
-def test_every_named_feature_exists():
+def test_every_refused_feature_has_an_id():
     named = {"headless", "elastic", "colocated-python", "storage", "flex", "super-slicing", "sub-slicing", "ramdisk"}
     assert {f"refused-{name}" for name in (*named, "debug-dump")} <= {refusal.id for refusal in REFUSALS.values()}

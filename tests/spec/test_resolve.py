@@ -42,7 +42,7 @@ def _run(facts: Facts | None = None, **fields: Any) -> Run:
         ({"mode": "pathways", "target": "local"}, "mcjax", "this machine"),
     ],
 )
-def test_the_mode_and_why(fields: dict[str, Any], mode: str, because: str) -> None:
+def test_mode_is_resolved_with_its_reason(fields: dict[str, Any], mode: str, because: str) -> None:
     run = _run(**fields)
     assert run.mode.value == mode
     assert because in run.mode.reason
@@ -55,18 +55,18 @@ def test_the_mode_and_why(fields: dict[str, Any], mode: str, because: str) -> No
     ("suffix", "name"),
     [("none", "everything"), ("date", "everything-20261121"), ("commit", "everything-0123456")],
 )
-def test_the_run_name_and_its_suffix(suffix: str, name: str) -> None:
+def test_run_name_gets_its_suffix(suffix: str, name: str) -> None:
     assert _run(run_name_suffix=suffix).run_name == name
 
 
-def test_a_commit_is_requested_where_there_is_none() -> None:
+def test_commit_suffix_without_a_commit_is_a_problem() -> None:
     run, problems = _resolve(Facts(), run_name_suffix="commit")
     assert run.run_name == "everything"
     assert [(p.id, p.severity, p.where) for p in problems] == [("run-name-commit", "error", "run_name_suffix")]
 
 
 @pytest.mark.parametrize(("attempt", "jobset"), [(1, "everything"), (2, "everything-2")])
-def test_an_attempt_keeps_the_run_and_gets_its_own_jobset(attempt: int, jobset: str) -> None:
+def test_attempt_keeps_the_run_name_and_numbers_the_jobset(attempt: int, jobset: str) -> None:
     run = _run(Facts(attempt=attempt), run_name_suffix="none")
     assert (run.run_name, run.jobset) == ("everything", jobset)
 
@@ -80,7 +80,7 @@ def test_a_named_place_is_looked_up() -> None:
     assert (run.place, run.queue, run.namespace) == (place, "q", "n")
 
 
-def test_an_unknown_place_names_what_is_near_and_known() -> None:
+def test_unknown_place_lists_close_and_known_places() -> None:
     places = {"main": Place(context="c"), "other": Place(context="d")}
     run, (problem,) = _resolve(Facts(places=places, places_file="places.yaml"), place="mian")
     assert run.place is None
@@ -96,7 +96,7 @@ def test_unknown_place_lists_the_folders_searched() -> None:
     assert "no places.yaml in /src/team, /src, /, /home/me/.config/xsft" in problem.message
 
 
-def test_this_machine_needs_no_place() -> None:
+def test_local_run_needs_no_place() -> None:
     run, problems = _resolve(place="nowhere", target="local")
     assert (run.place, problems) == (None, ())
 
@@ -108,7 +108,7 @@ def test_the_workload_wins_over_the_place() -> None:
     assert (run.queue, run.namespace, run.output) == ("place-queue", "team-a", "gs://my-bucket/place-runs")
 
 
-def test_without_place_the_defaults_of_xpk() -> None:
+def test_run_without_place_uses_the_defaults_of_xpk() -> None:
     run = _run(place=None, queue=None, namespace=None)
     assert (run.queue, run.namespace) == ("multislice-queue", "default")
 
@@ -127,26 +127,26 @@ def test_chips_and_devices_count_all_slices() -> None:
     assert (run.chips, run.devices, run.num_slices) == (32, 32, 2)
 
 
-def test_this_machine_is_one_device() -> None:
+def test_local_run_has_one_chip_and_one_device() -> None:
     run = _run(target="local")
     assert (run.chips, run.devices) == (1, 1)
 
 
-def test_an_unknown_tpu_is_a_problem_and_no_slice() -> None:
+def test_unknown_tpu_is_a_problem_and_gives_no_slice() -> None:
     run, (problem,) = _resolve(tpu__type="v6e-257")
     assert run.slice is None
     assert (problem.id, problem.where) == ("tpu-unknown", "tpu.type")
     assert "v6e-256" in problem.message
 
 
-def test_an_unknown_release_is_a_problem_and_the_default_stands_in() -> None:
+def test_unknown_release_is_a_problem_and_falls_back_to_the_default() -> None:
     run, (problem,) = _resolve(image__maxtext="0.2.55")
     assert run.release.version == "0.2.5"
     assert (problem.id, problem.where) == ("release-unknown", "image.maxtext")
     assert "0.2.5" in problem.message
 
 
-def test_an_unknown_model_is_none() -> None:
+def test_unknown_model_resolves_to_none() -> None:
     assert _run(model__name="nobodys-7b").model is None
 
 
@@ -154,14 +154,14 @@ def test_an_unknown_model_is_none() -> None:
 
 
 @given(steps=st.integers(1, 10**7))
-def test_the_default_period_saves_within_the_run(steps: int) -> None:
+def test_default_checkpoint_period_saves_within_the_run(steps: int) -> None:
     period = default_checkpoint_period(steps)
     assert 1 <= period <= steps
     assert period >= min(steps, 50)
     assert period == 50 or steps < 11 * period
 
 
-def test_a_period_that_is_given_stays() -> None:
+def test_given_checkpoint_period_stays() -> None:
     assert _run(train__checkpoint_period=7).checkpoint_period == 7
     assert _run(train__checkpoint_period=None).checkpoint_period == 50
 
@@ -182,11 +182,11 @@ def test_a_period_that_is_given_stays() -> None:
         ({"model__checkpoint": None, "model__hf": None}, None),
     ],
 )
-def test_the_initial_checkpoint(fields: dict[str, Any], checkpoint: str | None) -> None:
+def test_initial_checkpoint_comes_from_model_conversion_or_none(fields: dict[str, Any], checkpoint: str | None) -> None:
     assert _run(**fields).checkpoint == checkpoint
 
 
-def test_without_an_output_a_conversion_has_nowhere_to_go() -> None:
+def test_conversion_without_an_output_has_no_checkpoint() -> None:
     run = _run(model__hf__converted=None, model__checkpoint=None, output=None, place=None)
     assert (run.converted, run.checkpoint, run.checkpoint_identity) == (None, None, None)
 
@@ -203,14 +203,14 @@ FIRST = "gs://my-bucket/runs/converted/qwen3-8b-6c4173149737"
         ("gs://my-bucket/another/0/items", f"{FIRST}/0/items"),
     ],
 )
-def test_the_try_of_the_conversion_that_was_found_is_the_checkpoint(found: str, taken: str) -> None:
+def test_checkpoint_is_the_conversion_attempt_that_was_found(found: str, taken: str) -> None:
     spec = everything(model__checkpoint=None, model__hf__converted=None)
     run, _ = resolve(spec, Facts(checkpoint=CheckpointFacts(path=found, status="read")))
     assert run.checkpoint == taken
     assert spec_digest(run) == spec_digest(resolve(spec, Facts())[0])
 
 
-def test_a_folder_of_weights_counts_by_its_content() -> None:
+def test_folder_of_weights_is_identified_by_its_content() -> None:
     fields = {"model__checkpoint": None, "model__hf": {"repo": "./mine"}, "target": "local", "output": "./out"}
     here, there = (
         resolve(everything(**fields), Facts(working_directory=folder, source=SourceFacts(content=content)))[0]
@@ -227,12 +227,12 @@ def test_a_folder_of_weights_counts_by_its_content() -> None:
 # The template
 
 
-def test_a_template_is_what_its_file_says() -> None:
+def test_template_is_resolved_from_the_text_of_its_file() -> None:
     assert _run().template == Template(jinja="{{ messages }}")
     assert _run(data__chat_template=None).template is None
 
 
-def test_a_template_that_could_not_be_read_is_a_problem_and_none() -> None:
+def test_unreadable_template_is_a_problem_and_resolves_to_none() -> None:
     unread = error("file-missing", "data.chat_template", "x does not exist", "Check the path.")
     run, problems = _resolve(Facts(template=TemplateFacts(problem=unread)), run_name_suffix="none")
     assert (run.template, problems) == (None, (unread,))
@@ -242,12 +242,12 @@ def test_a_template_that_could_not_be_read_is_a_problem_and_none() -> None:
     assert (run.template, [p.id for p in problems]) == (None, ["chat-template-file"])
 
 
-def test_an_unread_template_is_a_problem() -> None:
+def test_template_without_facts_is_a_problem() -> None:
     _, problems = resolve(everything(run_name_suffix="none"), Facts())
     assert [(p.id, p.where) for p in problems] == [("chat-template-file", "data.chat_template")]
 
 
-def test_every_problem_says_what_to_do() -> None:
+def test_every_resolve_problem_has_a_fix() -> None:
     _, problems = _resolve(Facts(), place="x", tpu__type="y", image__maxtext="z", run_name_suffix="commit")
     assert len(problems) == 4
     assert all(p.fix and p.where and p.severity == "error" for p in problems)

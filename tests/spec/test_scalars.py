@@ -16,7 +16,7 @@ from xsft.spec.scalars import Surprise, resolve_plain, same_value
         ("2024-01-01", "2024-01-01"), ("0.2.5", "0.2.5"), ("1e", "1e"), ("-", "-"), ("--x", "--x"), ("٣", "٣"),
     ],
 )  # fmt: skip
-def test_core_schema(text: str, value: object) -> None:
+def test_plain_scalars_follow_the_yaml_core_schema(text: str, value: object) -> None:
     found = resolve_plain(text)
     assert (found, type(found)) == (value, type(value))
 
@@ -25,14 +25,14 @@ def test_core_schema(text: str, value: object) -> None:
     "text",
     ["0123", "-007", "00", "1_000", "0x10", "0b11", "0o17", ".inf", "-.INF", ".nan", "1e999", "9" * 19, "9" * 6000],
 )
-def test_what_readers_disagree_about_is_refused(text: str) -> None:
+def test_scalars_that_yaml_readers_disagree_about_are_refused(text: str) -> None:
     found = resolve_plain(text)
     assert isinstance(found, Surprise)
     assert "quote it" in found.fix
     assert len(found.message) < 200
 
 
-def test_the_fix_names_the_plain_number() -> None:
+def test_fix_of_leading_zero_shows_the_plain_number() -> None:
     found = resolve_plain("-0123")
     assert isinstance(found, Surprise)
     assert "-123" in found.fix
@@ -51,7 +51,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, VALUES)
-def test_values_are_the_same_as_their_json_reads(a: object, b: object) -> None:
+def test_same_value_agrees_with_equality_of_json(a: object, b: object) -> None:
     """JSON keeps what Python's `==` mixes up: numbers and booleans."""
 
     def text(value: object) -> str:

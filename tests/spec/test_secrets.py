@@ -19,7 +19,7 @@ TOKENS = [
 
 
 @pytest.mark.parametrize("token", TOKENS)
-def test_tokens_are_seen_anywhere_and_redacted(token: str) -> None:
+def test_tokens_are_detected_anywhere_and_redacted(token: str) -> None:
     assert looks_secret(f"x={token}")
     assert token not in redact(f"--arg {token} rest")
     assert "rest" in redact(f"--arg {token} rest")
@@ -32,7 +32,7 @@ def test_ordinary_text_is_no_secret(text: str) -> None:
     assert not looks_secret(text)
 
 
-def test_key_paths_that_name_a_secret() -> None:
+def test_names_secret_detects_key_paths_of_secrets_only() -> None:
     assert all(map(names_secret, ["env.HF_TOKEN", "secrets.hf_token.key", "env.API_KEY", "password", "env.MYSECRET"]))
     assert not any(map(names_secret, ["model.tokenizer", "train.max_target_length", "data.tokens_per_step"]))
     assert not any(map(names_secret, ["model.pad_token", "overrides.maxtext.reasoning_end_token", "env.MAX_TOKENS"]))
@@ -61,16 +61,16 @@ UNNAMED = (
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_variables_that_name_a_secret(name: str) -> None:
+def test_names_secret_variable_detects_names_of_secrets(name: str) -> None:
     assert names_secret_variable(name)
 
 
 @pytest.mark.parametrize("name", UNNAMED)
-def test_variables_that_name_none(name: str) -> None:
+def test_names_secret_variable_ignores_other_names(name: str) -> None:
     assert not names_secret_variable(name)
 
 
-def test_no_key_of_maxtext_names_a_secret_but_the_hubs_token() -> None:
+def test_only_hf_access_token_among_maxtext_keys_names_a_secret() -> None:
     keys = {key for version in versions() for key in keys_of(version)}
     assert len(keys) > 800
     assert {key for key in keys if names_secret(key) or names_secret(f"overrides.maxtext.{key}")} == {"hf_access_token"}
@@ -80,7 +80,7 @@ def test_no_key_of_maxtext_names_a_secret_but_the_hubs_token() -> None:
 
 
 @pytest.mark.parametrize("workload", sorted(WORKLOADS.glob("*.yaml")), ids=lambda f: f.stem)
-def test_the_shipped_workloads_hold_none(workload: Path) -> None:
+def test_shipped_workloads_hold_no_secret(workload: Path) -> None:
     assert redact(workload.read_text()) == workload.read_text()
 
 
@@ -91,10 +91,10 @@ def test_the_shipped_workloads_hold_none(workload: Path) -> None:
         *("https://keys.example/v1", "$(HF_TOKEN)", "${HF_TOKEN}", "<token>", "projects/p/secrets/s/versions/latest"),
     ],
 )  # fmt: skip
-def test_values_that_give_nothing_away(value: str) -> None:
+def test_is_harmless_accepts_numbers_paths_and_references(value: str) -> None:
     assert is_harmless(value)
 
 
 @pytest.mark.parametrize("value", ["hunter2", "a b", "correct horse", "/abc+def=", "12ab", "https://u:pw1@host/x"])
-def test_values_that_may_be_secrets(value: str) -> None:
+def test_is_harmless_rejects_possible_secrets(value: str) -> None:
     assert not is_harmless(value)

@@ -1,4 +1,4 @@
-"""Shapes of secrets: each rule sees what it describes, nothing else does, and no text takes long.
+"""Shapes of secrets: each rule matches its examples and no ordinary text, in bounded time.
 
 Whatever looks like a token is made here, at run time: no file of the repository holds one.
 """
@@ -80,7 +80,7 @@ ORDINARY = (
 
 
 @pytest.mark.parametrize("name", TOKENS)
-def test_a_token_is_seen_and_hidden_wherever_it_stands(name: str) -> None:
+def test_token_is_detected_and_redacted_in_any_context(name: str) -> None:
     token = TOKENS[name]()
     longest = max(re.split(r"\s|\\n", token), key=len)
     for form in ("{}", "see {}, please", 'key="{}"', "https://host/{}/x", '{{"a": "{}"}}', "{}\n{}"):
@@ -95,7 +95,7 @@ def test_a_token_is_seen_and_hidden_wherever_it_stands(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", AROUND)
-def test_a_secret_without_a_shape_is_known_by_what_stands_around_it(form: str) -> None:
+def test_secret_without_a_shape_is_detected_by_its_context(form: str) -> None:
     secret = random(14)
     text = AROUND[form].format(secret)
     assert looks_secret(text)
@@ -116,7 +116,7 @@ def test_ordinary_text_is_no_secret(text: str) -> None:
 @pytest.mark.parametrize("id", sorted(RULES))
 @settings(max_examples=2, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_every_rule_sees_what_it_describes(id: str, data: st.DataObject) -> None:
+def test_every_gitleaks_rule_matches_its_own_examples(id: str, data: st.DataObject) -> None:
     """gitleaks' rules, as Python reads them. What repeats itself has too little entropy to be a secret."""
     words, pattern = RULES[id]["words"], re.compile(RULES[id]["pattern"], re.ASCII)
     token = data.draw(st.from_regex(pattern, fullmatch=True).filter(lambda t: any(w in t.lower() for w in words)))
@@ -126,7 +126,7 @@ def test_every_rule_sees_what_it_describes(id: str, data: st.DataObject) -> None
     assert shown != text or len(set(token)) < 30
 
 
-def test_gitleaks_rules_are_read_as_python_reads_them() -> None:
+def test_gitleaks_patterns_are_converted_to_python() -> None:
     assert python_pattern(r"""\b(p8e-(?i)[a-z0-9]{32})(?:[\x60'"\s;]|\\[nr]|$)""") == (
         r"\b(p8e-(?i:[a-z0-9]{32}))(?![A-Za-z0-9])"
     )
@@ -153,7 +153,7 @@ ALMOST = (
 
 
 @pytest.mark.parametrize("part", ALMOST)
-def test_text_similar_to_a_secret_is_rejected_fast(part: str) -> None:
+def test_text_similar_to_a_secret_is_scanned_in_linear_time(part: str) -> None:
     """Each has many ways to be read: 100 kB of it, where a quadratic search would take minutes."""
     started = time.process_time()
     redact(part * (100_000 // len(part)))

@@ -19,13 +19,13 @@ train: {steps: 4, per_device_batch_size: 1}
 """
 
 
-def test_adding_stages_makes_no_other_training() -> None:
+def test_stages_do_not_change_the_digest_of_the_training() -> None:
     without = WorkloadSpec.model_validate(changed(EVERYTHING, {"stages": None}))
     after = WorkloadSpec.model_validate(EVERYTHING)
     assert spec_digest(resolve(without, Facts())[0]) == spec_digest(resolve(after, Facts())[0])
 
 
-def test_an_empty_section_names_the_stage() -> None:
+def test_empty_section_selects_the_stage() -> None:
     stages = read_spec(f"{WORKLOAD}stages: {{export: {{}}}}\n").stages
     assert stages.export is not None
     assert stages.export.verify == "tensors"
@@ -41,7 +41,7 @@ def test_an_empty_section_names_the_stage() -> None:
         ("exprot: {}", "stages.exprot", "export"),
     ],
 )
-def test_a_wrong_value_is_refused_where_it_stands(section: str, where: str, said: str) -> None:
+def test_wrong_stage_value_is_refused_at_its_key(section: str, where: str, said: str) -> None:
     with pytest.raises(SpecError) as refused:
         read_spec(f"{WORKLOAD}stages: {{{section}}}\n")
     (problem,) = refused.value.problems

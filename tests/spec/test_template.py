@@ -1,4 +1,4 @@
-"""Names and texts of template files."""
+"""Names and contents of template files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xsft.spec.template import QUESTION_KEYS, Template, read_template, template_
 
 
 @pytest.mark.parametrize("name", ["chat.jinja", "../templates/chat.j2", "/abs/chat.txt", "a b/é.json"])
-def test_names_of_files(name: str) -> None:
+def test_template_names_accept_jinja_and_json_files(name: str) -> None:
     assert template_name_problem(name) is None
 
 
@@ -31,25 +31,25 @@ def test_names_of_files(name: str) -> None:
         ("two\nlines.jinja", "jinja-inline"),
     ],
 )
-def test_what_names_no_file(name: str, expected: str) -> None:
+def test_template_names_refuse_addresses_and_other_file_types(name: str, expected: str) -> None:
     problem = template_name_problem(name)
     assert problem is not None
     assert (problem.id, problem.where) == (expected, "data.chat_template")
     assert "\n" not in problem.message
 
 
-def test_a_terminals_codes_are_not_printed() -> None:
+def test_template_name_problem_escapes_terminal_codes() -> None:
     problem = template_name_problem("\x1b[31mred")
     assert problem is not None
     assert "\x1b" not in problem.message
 
 
 @given(st.text())
-def test_jinja_is_the_text_of_its_file(text: str) -> None:
+def test_jinja_template_is_the_text_of_its_file(text: str) -> None:
     assert read_template("chat.jinja", text) == Template(jinja=text)
 
 
-def test_json_holds_jinja_or_texts_for_questions_or_both() -> None:
+def test_json_template_holds_jinja_question_texts_or_both() -> None:
     texts = dict.fromkeys(QUESTION_KEYS, "é\n")
     assert read_template("a.json", json.dumps(texts)) == Template(questions=texts)
     assert read_template("a.json", json.dumps({"chat_template": "{{ x }}"})) == Template(jinja="{{ x }}")
@@ -75,13 +75,13 @@ def test_json_holds_jinja_or_texts_for_questions_or_both() -> None:
         "[" * 100_000,
     ],
 )
-def test_json_that_says_something_else(text: str) -> None:
+def test_json_template_with_other_content_is_refused(text: str) -> None:
     problem = read_template("a.json", text)
     assert isinstance(problem, Problem)
     assert (problem.id, problem.where) == ("chat-template-file", "data.chat_template")
 
 
-def test_what_a_wrong_file_holds_is_not_repeated() -> None:
+def test_problem_of_wrong_template_file_hides_its_values() -> None:
     """It may be another file than was meant: a key, say."""
     value = "a" * 12 + "Secret"
     problem = read_template("a.json", json.dumps({"private_key": value}))

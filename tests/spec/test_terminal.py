@@ -25,12 +25,12 @@ ACTS = [chr(n) for n in (*range(0x20), *range(0x7F, 0xA0), *DIRECTION)]
         ("10%\r20%\r\n", "10%\n20%\n"),
     ],
 )
-def test_what_a_terminal_would_act_on_is_shown_instead(text: str, shown: str) -> None:
+def test_safe_text_removes_or_escapes_control_characters(text: str, shown: str) -> None:
     assert safe_text(text) == shown
 
 
 @given(st.text(alphabet=st.one_of(st.sampled_from(ACTS), st.characters(codec="utf-8"))))
-def test_nothing_else_changes_and_nothing_acts(text: str) -> None:
+def test_safe_text_is_idempotent_and_changes_control_characters_only(text: str) -> None:
     shown = safe_text(text)
     assert not {*ACTS} - {"\t", "\n"} & {*shown}
     assert safe_text(shown) == shown
@@ -39,7 +39,7 @@ def test_nothing_else_changes_and_nothing_acts(text: str) -> None:
 
 
 @given(st.text())
-def test_documents_hold_the_same_afterwards(text: str) -> None:
+def test_safe_text_keeps_the_values_of_json_and_yaml(text: str) -> None:
     assert json.loads(safe_text(json.dumps({text: [text]}, ensure_ascii=False))) == {text: [text]}
     quoted = yaml.safe_dump([text], default_style='"', allow_unicode=True, width=10**9)
     assert yaml.safe_load(safe_text(quoted)) == yaml.safe_load(quoted)

@@ -26,12 +26,12 @@ overrides:
 """
 
 
-def test_a_value_takes_the_place_of_the_old_one_and_comments_stay() -> None:
+def test_new_value_replaces_the_old_one_and_comments_stay() -> None:
     changed = with_values(FILE, {"train.per_device_batch_size": 4, "tpu.num_slices": 4, "tpu.type": "v6e-128"})
     assert changed == FILE.replace("8    ", "4    ").replace("v6e-256, num_slices: 2", "v6e-128, num_slices: 4")
 
 
-def test_a_new_value_stands_after_the_last_key_of_its_section() -> None:
+def test_new_key_is_added_after_the_last_key_of_its_section() -> None:
     changed = with_values(
         FILE, {"train.weight_dtype": "bfloat16", "overrides.maxtext.a.b": True, "parallelism.ici.fsdp": 16}
     )
@@ -40,7 +40,7 @@ def test_a_new_value_stands_after_the_last_key_of_its_section() -> None:
     assert changed == expected
 
 
-def test_an_empty_section_and_one_in_braces() -> None:
+def test_keys_are_added_to_empty_sections_and_sections_in_braces() -> None:
     changed = with_values(FILE, {"lora.rank": 16, "lora.alpha": 32, "tpu.capacity": "spot"})
     assert "\nlora: {rank: 16, alpha: 32}\n" in changed
     assert "tpu: {type: v6e-256, num_slices: 2, capacity: spot}   # two slices\n" in changed
@@ -50,7 +50,7 @@ def test_line_ends_byte_order_mark_and_a_missing_last_newline_are_kept() -> None
     assert with_values("\ufeffa: 1\r\nb: {c: 2}", {"d.e": "no"}) == "\ufeffa: 1\r\nb: {c: 2}\r\nd:\r\n  e: 'no'\r\n"
 
 
-def test_what_cannot_be_set_is_refused() -> None:
+def test_impossible_edits_are_refused() -> None:
     with pytest.raises(Refused, match="without changing other lines"):
         with_values(FILE, {"train": 1})
     with pytest.raises(SpecError, match="single value"):
@@ -63,7 +63,7 @@ PATHS = st.sampled_from(["a", "b.c", "train.steps", "train.x", "tpu.type", "over
 
 
 @given(TEXTS, st.dictionaries(PATHS, VALUES, max_size=4))
-def test_the_values_are_set_and_no_line_is_lost(text: str, values: dict[str, int | bool | str]) -> None:
+def test_any_edit_sets_the_values_and_keeps_every_comment(text: str, values: dict[str, int | bool | str]) -> None:
     try:
         changed = with_values(text, values)
     except (Refused, SpecError):
