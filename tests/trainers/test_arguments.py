@@ -1,4 +1,4 @@
-"""One `key=value` each. The same laws through MaxText itself: tests/contract/test_arguments_through_maxtext.py."""
+"""`key=value` arguments. MaxText itself reads them in tests/contract/test_arguments_through_maxtext.py."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ READABLE: tuple[tuple[Value, str], ...] = (
 
 
 @pytest.mark.parametrize(("value", "text"), READABLE, ids=[text for _, text in READABLE])
-def test_what_people_read_is_plain(value: Value, text: str) -> None:
+def test_readable_values_are_written_plainly(value: Value, text: str) -> None:
     assert argument("key", value) == f"key={text}"
 
 

@@ -33,7 +33,7 @@ LLAMA2 = (
         ("{{ strftime_now('%d') }}{{ messages | tojson }}", '"}]', None),
     ],
 )
-def test_what_follows_an_answer_and_what_each_round_repeats(template: str, after: str, repeated: str | None) -> None:
+def test_chat_format_finds_end_of_answer_and_repeated_text(template: str, after: str, repeated: str | None) -> None:
     found = chat_format(template, TOKENS)
     assert found is not None
     assert found.after_answer == after
@@ -41,7 +41,7 @@ def test_what_follows_an_answer_and_what_each_round_repeats(template: str, after
         assert found.repeated == repeated
 
 
-def test_deepseeks() -> None:
+def test_chat_format_reads_the_template_of_deepseek() -> None:
     bos, eos = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
     assert chat_format(DEEPSEEK_TEMPLATE, {"bos_token": bos}) == ChatFormat(after_answer=eos, repeated=bos)
 
@@ -62,7 +62,7 @@ def test_deepseeks() -> None:
         "",
     ],
 )
-def test_a_template_that_cannot_be_rendered_proves_nothing(template: str) -> None:
+def test_template_that_cannot_be_rendered_has_no_chat_format(template: str) -> None:
     assert chat_format(template, TOKENS) is None
 
 
@@ -79,7 +79,7 @@ ROUND = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
         "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + ROUND,
     ],
 )
-def test_a_template_that_formats_some_round_has_no_fault(template: str) -> None:
+def test_template_that_formats_one_kind_of_round_has_no_fault(template: str) -> None:
     assert fault(template) == ""
 
 
@@ -92,5 +92,5 @@ def test_a_template_that_formats_some_round_has_no_fault(template: str) -> None:
         ("{% for m in messages if m.role == 'assistant' %}{{ m.content }}{% endfor %}", "contain the question"),
     ],
 )
-def test_a_template_that_formats_none_is_reported(template: str, said: str) -> None:
+def test_template_that_formats_no_round_is_reported(template: str, said: str) -> None:
     assert said in fault(template)

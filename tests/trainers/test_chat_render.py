@@ -1,4 +1,4 @@
-"""A template that does not end is stopped."""
+"""Templates that do not end are stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_template_that_does_not_end_is_stopped(template: str) -> None:
         compiled(template).render({})
 
 
-def test_what_renders_a_template_reports_it() -> None:
+def test_endless_template_is_reported_as_a_fault() -> None:
     assert "did not end" in fault(RECURSION)
     assert chat_format(RECURSION, {}) is None
 

@@ -1,4 +1,4 @@
-"""The time of a cluster's chips by use, from the moments of its objects and timed log lines."""
+"""Chip time of a cluster run by use, from the times of its objects and timed log lines."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def receipt(seen: Observation, *lines: tuple[float, str], first: int = 0) -> Rec
 RAN = ((700.0, BEGIN), (800.0, MODEL), *((1090.0 + 10 * step, exact(step, 2.0)) for step in range(1, 5)))
 
 
-def test_the_queue_comes_before_what_is_held() -> None:
+def test_queued_time_ends_where_held_time_begins() -> None:
     found = receipt(ended(1200), *RAN, (1131.0, LOOP_END))
     assert spent(found) == {"queued": 600.0, "starting": 200.0, "compiling": 290.0, "training": 41.0, "saving": 69.0}
     assert (found.held_s, found.notes) == (600.0, ())
 
 
-def test_steps_saved_before_a_restart_are_training_and_the_rest_of_that_time_is_lost() -> None:
+def test_restart_counts_saved_steps_as_training_and_the_rest_as_lost() -> None:
     restored = (790.0, BEGIN.partition("System")[0] + "Restored params from step: 6 in 1.0 seconds")
     found = receipt(ended(1131, restarts=1, workload=admitted(100)), *RAN[:1], restored, *RAN[1:])
     assert spent(found) == {"queued": 100.0, "starting": 100.0, "compiling": 290.0, "training": 102.5, "lost": 538.5}
@@ -59,13 +59,13 @@ def test_steps_of_an_earlier_submission_are_not_counted_again() -> None:
     assert (found.steps, spent(found)["lost"]) == (4, 600.0)
 
 
-def test_a_run_without_a_step_says_so() -> None:
+def test_run_without_steps_notes_that_nothing_was_trained() -> None:
     found = receipt(ended(900))
     assert spent(found) == {"queued": 600.0, "starting": 300.0}
     assert found.notes == ("No log line shows a step, so nothing is counted as trained.",)
 
 
-def test_an_eviction_is_said() -> None:
+def test_evictions_are_noted() -> None:
     found = receipt(ended(1200, workload=admitted(600, evictions=2)), *RAN)
     assert found.notes == ("Evicted 2 times: all time before the latest admission is counted as queued.",)
 

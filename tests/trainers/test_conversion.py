@@ -18,7 +18,7 @@ def _argv(**fields: Any) -> tuple[str, ...]:
     return conversion_argv(run) or ()
 
 
-def test_the_current_line() -> None:
+def test_conversion_argv_of_current_release() -> None:
     assert _argv() == (
         *("python3", "-m", "maxtext.checkpoint_conversion.to_maxtext"),
         *("model_name=qwen3-8b", "base_output_directory=gs://my-bucket/runs/converted/qwen3-8b-f72c94289846"),
@@ -28,7 +28,7 @@ def test_the_current_line() -> None:
     )
 
 
-def test_the_legacy_line() -> None:
+def test_conversion_argv_of_legacy_release() -> None:
     assert _argv(image__maxtext="tutorial-v1.5.0") == (
         *("python3", "-m", "MaxText.utils.ckpt_conversion.to_maxtext", "src/MaxText/configs/base.yml"),
         *("model_name=qwen3-8b", "hf_access_token=none"),
@@ -42,7 +42,7 @@ def test_the_legacy_line() -> None:
     ("version", "lazy"),
     [("0.1.0", False), ("tutorial-v1.0.0", False), ("tutorial-v1.3.0", True), ("0.2.2", True), ("0.2.3", False)],
 )
-def test_lazy_loading_is_passed_where_known_and_not_the_default(version: str, lazy: bool) -> None:
+def test_lazy_loading_is_passed_where_supported_and_not_the_default(version: str, lazy: bool) -> None:
     assert ("--lazy_load_tensors=True" in _argv(image__maxtext=version)) is lazy
 
 
@@ -54,7 +54,7 @@ def test_a_model_of_images_and_text_is_converted_whole_and_not_lazily() -> None:
 
 @pytest.mark.parametrize("version", versions())
 @pytest.mark.parametrize("mode", ["mcjax", "pathways"])
-def test_what_it_writes_can_be_read_in_both_modes(version: str, mode: str) -> None:
+def test_conversion_writes_checkpoints_that_both_modes_read(version: str, mode: str) -> None:
     argv = _argv(image__maxtext=version, mode=mode)
     assert {"checkpoint_storage_use_zarr3=False", "checkpoint_storage_use_ocdbt=False"} <= set(argv)
 
@@ -66,14 +66,14 @@ def test_nothing_is_converted_without_weights_from_the_hub(fields: dict[str, Any
     assert _argv(**fields) == ()
 
 
-def test_it_writes_what_the_trainer_reads() -> None:
+def test_conversion_writes_the_checkpoint_that_the_trainer_reads() -> None:
     run, _ = resolve(everything(**FROM_HUB), Facts())
     (directory,) = [a.partition("=")[2] for a in conversion_argv(run) or () if a.startswith("base_output_directory=")]
     assert run.checkpoint == f"{directory}/0/items"
 
 
 @pytest.mark.parametrize(("scan", "argument"), [(None, "True"), (True, "True"), (False, "False")])
-def test_scan_and_axis_are_the_trainers(scan: bool | None, argument: str) -> None:
+def test_conversion_uses_scan_layers_and_axis_of_the_trainer(scan: bool | None, argument: str) -> None:
     argv = _argv(model__scan_layers=scan, overrides__maxtext={"param_scan_axis": 0})
     assert f"scan_layers={argument}" in argv
     assert "param_scan_axis=0" in argv
@@ -87,6 +87,6 @@ def test_scan_and_axis_are_the_trainers(scan: bool | None, argument: str) -> Non
         ({"repo": "Qwen/Qwen3-8B", "revision": "v1"}, ("--revision=v1",)),
     ],
 )
-def test_other_weights_and_a_revision_are_named(hf: dict[str, str], flags: tuple[str, ...]) -> None:
+def test_conversion_names_other_weights_and_a_revision(hf: dict[str, str], flags: tuple[str, ...]) -> None:
     argv = _argv(model__hf=hf)
     assert argv[argv.index("--save_dtype=bfloat16") + 1 :] == flags

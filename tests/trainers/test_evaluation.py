@@ -40,7 +40,7 @@ def loads(argv: tuple[str, ...]) -> list[str]:
     return [word for word in argv if word.startswith(("load_parameters_path=", "lora.lora_restore_path="))]
 
 
-def test_the_tuned_weights_are_those_of_the_last_step() -> None:
+def test_tuned_weights_come_from_the_last_step() -> None:
     plan = planned()
     assert plan.run_name == "tiny-local-evaluate"
     assert plan.weights == "/out/tiny-local/checkpoints/40/model_params"
@@ -49,13 +49,13 @@ def test_the_tuned_weights_are_those_of_the_last_step() -> None:
     assert "random" in plan.base
 
 
-def test_the_base_is_what_the_training_started_from() -> None:
+def test_base_weights_are_the_initial_checkpoint_of_the_training() -> None:
     plan = planned(**FROM)
     assert loads(plan.base_argv) == ["load_parameters_path=/checkpoints/0/items"]
     assert loads(plan.tuned_argv) == [f"load_parameters_path={plan.weights}"]
 
 
-def test_adapters_are_put_over_the_base() -> None:
+def test_adapters_are_loaded_over_the_base() -> None:
     plan = planned(**FROM, **LORA)
     assert loads(plan.tuned_argv) == [
         "load_parameters_path=/checkpoints/0/items",
@@ -65,7 +65,7 @@ def test_adapters_are_put_over_the_base() -> None:
     assert not [word for word in plan.base_argv if word.startswith("lora.")]
 
 
-def test_every_key_stands_once_and_the_split_is_read_in_order() -> None:
+def test_evaluation_passes_each_key_once_and_reads_the_split_in_order() -> None:
     plan = planned(**HELD_OUT, train__profiler="xplane", train__gradient_accumulation_steps=2)
     keys = [word.partition("=")[0] for word in plan.base_argv if "=" in word]
     assert len(keys) == len(set(keys))
@@ -77,7 +77,7 @@ def test_every_key_stands_once_and_the_split_is_read_in_order() -> None:
     assert read.endswith("/xsft/data/tiny/chat.jsonl")
 
 
-def test_without_a_split_no_row_is_read() -> None:
+def test_evaluation_without_a_split_reads_no_rows() -> None:
     assert planned().inputs.rows == 0
 
 
@@ -90,19 +90,19 @@ def test_without_a_split_no_row_is_read() -> None:
         ({"prompts": ["a"]}, {"image": {"maxtext": "0.1.0"}}, "evaluate-legacy"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(stage: dict[str, Any], more: dict[str, Any], said: str) -> None:
+def test_impossible_evaluation_is_refused(stage: dict[str, Any], more: dict[str, Any], said: str) -> None:
     (problem,) = unfit(a_run(stages={"evaluate": stage}, **more))
     assert problem.id == said
     assert problem.fix
 
 
 @pytest.mark.parametrize("stage", [{"prompts": ["a"]}, {"prompts": ["a"], "require": [{"prompt": 0, "matches": "x"}]}])
-def test_what_can_be_planned_is_not(stage: dict[str, Any]) -> None:
+def test_possible_evaluation_has_no_problems(stage: dict[str, Any]) -> None:
     assert tuple(unfit(a_run(stages={"evaluate": stage}))) == ()
     assert tuple(unfit(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()
 
 
-def test_answers_that_nothing_judges_are_a_warning() -> None:
+def test_prompts_without_requirements_are_a_warning() -> None:
     (problem,) = incomparable(a_run(stages={"evaluate": {"prompts": ["a"]}}))
     assert (problem.id, problem.severity) == ("evaluate-not-judged", "warning")
     assert tuple(incomparable(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()
@@ -117,7 +117,7 @@ def test_answers_that_nothing_judges_are_a_warning() -> None:
         ("mcjax", "0.1.0", ["evaluate-legacy"]),
     ],
 )
-def test_a_cluster_evaluates_in_mcjax_with_the_release_that_was_tried(mode: str, maxtext: str, said: list[str]) -> None:
+def test_cluster_evaluation_needs_mcjax_and_the_tested_release(mode: str, maxtext: str, said: list[str]) -> None:
     image = {**CLUSTER["image"], "maxtext": maxtext}
     document = {**CLUSTER, "image": image, "mode": mode, "stages": {"evaluate": {"prompts": ["a"]}}}
     run, _ = resolve(WorkloadSpec.model_validate(document), Facts())

@@ -5,7 +5,7 @@ from xsft.trainers.explain import MAX_CHARACTERS, reason
 RULER = "E1121 11:57:01 140 pyconfig.py:394] " + "=" * 80
 
 
-def test_an_unknown_key_is_reported_without_listing_the_900_known_ones() -> None:
+def test_unknown_key_is_reported_without_the_900_known_keys() -> None:
     known = ", ".join(f"'key_{n}'" for n in range(900))
     lines = (
         RULER,
@@ -42,32 +42,32 @@ def test_the_last_exception_is_the_cause() -> None:
     assert reason(lines) == "ValueError: No valid Orbax checkpoint found at '/x'."
 
 
-def test_an_exception_that_python_ignored_is_no_cause() -> None:
+def test_exception_ignored_by_python_is_no_cause() -> None:
     ignored = ("Exception ignored in atexit callback: <f>", "Traceback …", "RuntimeError: can't create new thread")
     assert reason(("KeyError: 'model_params'", *ignored)) == "KeyError: 'model_params'"
     assert reason(ignored) is None
 
 
-def test_a_module_qualified_exception_counts() -> None:
+def test_module_qualified_exception_is_a_cause() -> None:
     assert reason(("jaxlib._jax.XlaRuntimeError: RESOURCE_EXHAUSTED: out of memory",)) == (
         "jaxlib._jax.XlaRuntimeError: RESOURCE_EXHAUSTED: out of memory"
     )
 
 
-def test_nan_comes_before_the_exit_it_causes() -> None:
+def test_nan_loss_outranks_the_exit_that_it_causes() -> None:
     assert (
         reason(("I1 x] Aborting training due to NaN loss.", "SystemExit: 1")) == "MaxText stopped because of NaN loss"
     )
 
 
-def test_the_end_of_the_data() -> None:
+def test_end_of_the_data_is_a_cause() -> None:
     assert (
         reason(("I1 x] Exception in load_next_train_batch: out", "I1 x] Train loop finished in: 1.0 seconds"))
         == "the data ended"
     )
 
 
-def test_silence_has_no_cause() -> None:
+def test_log_without_errors_has_no_cause() -> None:
     assert reason(("completed step: 1, loss: 2.0", "")) is None
 
 

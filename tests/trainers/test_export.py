@@ -44,7 +44,7 @@ def test_a_full_export_takes_its_arrays_tokenizer_and_template_from_the_training
     )
 
 
-def test_lora_is_merged_unless_adapters_are_asked_for() -> None:
+def test_lora_is_merged_unless_adapters_are_requested() -> None:
     found = inputs(ADAPTED)
     assert (found.form, found.lora) == ("merged", LoraScale(rank=4, alpha=8))
     argv = export_argv(found, directory="/x")
@@ -56,13 +56,13 @@ def test_lora_is_merged_unless_adapters_are_asked_for() -> None:
     assert not any(word.startswith("load_parameters_path=") for word in alone)
 
 
-def test_every_key_is_one_of_the_release() -> None:
+def test_export_passes_only_keys_of_the_release() -> None:
     words = (*export_argv(inputs(FULL), directory="/x")[3:], *export_argv(inputs(ADAPTED), directory="/x")[3:])
     keys = {word.partition("=")[0] for word in words if not word.startswith("-")}
     assert {key for key in keys if not key_ok(key)} == set()
 
 
-def test_a_tokenizer_with_other_tokens_is_copied_again() -> None:
+def test_export_copies_a_tokenizer_with_changed_tokens() -> None:
     copied = ("python3", "-c", COPY, "org/tok", "<pad>", "", "/tmp/t", *FULL.argv[1:])
     found = inputs(replace(FULL, argv=copied))
     assert (found.tokenizer, found.pad_token, found.bos_token) == ("org/tok", "<pad>", "")
@@ -89,7 +89,7 @@ def test_a_tokenizer_with_other_tokens_is_copied_again() -> None:
         ),
     ],
 )
-def test_what_maxtext_cannot_export_is_refused_by_id(trained: TrainedRun, asked: ExportRequest, id: str) -> None:
+def test_export_that_maxtext_cannot_do_is_refused(trained: TrainedRun, asked: ExportRequest, id: str) -> None:
     with pytest.raises((UsageError, Refused)) as raised:
         inputs(trained, asked)
     assert raised.value.problem_id == id

@@ -1,4 +1,4 @@
-"""The one line that says why, out of all that a dying process prints."""
+"""The log line that explains why a process died."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ LINES: list[tuple[str, tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "lines", "quoted"), LINES, ids=[f"{n} {line[0]}" for n, line in enumerate(LINES)])
-def test_each_failure_is_recognised_by_its_line(kind: str, lines: Sequence[str], quoted: str) -> None:
+def test_diagnose_recognises_each_failure_by_its_line(kind: str, lines: Sequence[str], quoted: str) -> None:
     said = diagnose(("I1 x] completed step: 3, seconds: 0.2, loss: 6.2", *lines))
     assert said is not None
     assert said.kind == kind
@@ -131,30 +131,30 @@ def test_each_failure_is_recognised_by_its_line(kind: str, lines: Sequence[str],
 
 
 @pytest.mark.parametrize("lines", [("I1 x] completed step: 3, seconds: 1.0, loss: 6.2", "bye"), ()])
-def test_lines_of_a_run_that_is_well_say_nothing(lines: Sequence[str]) -> None:
+def test_lines_of_a_healthy_run_give_no_diagnosis(lines: Sequence[str]) -> None:
     assert diagnose(lines) is None
 
 
-def test_what_a_process_did_itself_comes_before_what_it_saw_of_others() -> None:
+def test_own_exception_outranks_a_lost_peer() -> None:
     for order in ((HEARTBEAT, "KeyError: 'x'"), ("KeyError: 'x'", HEARTBEAT)):
         said = diagnose(order)
         assert said is not None
         assert said.kind == "exception"
 
 
-def test_an_exception_about_a_peer_is_none_of_its_own() -> None:
+def test_exception_about_a_peer_is_diagnosed_as_peer_lost() -> None:
     said = diagnose(("jaxlib._jax.XlaRuntimeError: DATA_LOSS: lost slice 1",))
     assert said is not None
     assert said.kind == "peer-lost"
 
 
-def test_too_many_requests_are_no_lack_of_memory() -> None:
+def test_quota_error_is_not_diagnosed_as_out_of_memory() -> None:
     said = diagnose(("google.api_core.exceptions.TooManyRequests: RESOURCE_EXHAUSTED: Quota exceeded",))
     assert said is not None
     assert said.kind == "exception"
 
 
-def test_every_kind_has_a_rule() -> None:
+def test_every_kind_of_failure_has_a_rule() -> None:
     explained = {rule.pattern for group in groups() for rule in group}
     kinds = {one.kind for one in (*OWN, *ECHOES)} | {
         "config-error",
@@ -168,7 +168,7 @@ def test_every_kind_has_a_rule() -> None:
 
 
 @pytest.mark.parametrize(("kind", "lines", "quoted"), LINES, ids=[f"{n} {line[0]}" for n, line in enumerate(LINES)])
-def test_colours_hide_no_failure(kind: str, lines: Sequence[str], quoted: str) -> None:
+def test_terminal_colours_do_not_hide_a_failure(kind: str, lines: Sequence[str], quoted: str) -> None:
     coloured = diagnose([f"\x1b[1m\x07{line[:3]}\x1b[31m{line[3:]}\x1b[0m" for line in lines])
     assert coloured == diagnose(lines)
     assert coloured is not None
@@ -176,14 +176,14 @@ def test_colours_hide_no_failure(kind: str, lines: Sequence[str], quoted: str) -
     assert quoted in coloured.text
 
 
-def test_a_signature_is_the_same_for_the_same_failure_of_another_attempt() -> None:
+def test_signature_is_the_same_for_the_same_failure_in_another_attempt() -> None:
     first = "E1121 11:57:01.123456     140 pyconfig.py:394] [process=3] Ran out at 0x7f3a after 12.5 s of task 17"
     again = "E1122 09:00:00.000001     988 pyconfig.py:394] [process=61] Ran out at 0x1b2c after 99.1 s of task 4"
     assert signature(first) == signature(again) == "Ran out at # after # s of task #"
     assert signature(first) != signature("KeyError: 'a'")
 
 
-def test_a_long_line_is_cut() -> None:
+def test_long_line_is_cut_to_400_characters() -> None:
     said = diagnose((f"ValueError: {'x' * 2000}",))
     assert said is not None
     assert len(said.line) == len(said.text) == 400

@@ -99,12 +99,12 @@ LINES: list[tuple[str, TrainerEvent]] = [
 
 
 @pytest.mark.parametrize("prefix", ["", ABSL, "INFO:absl:"])
-def test_the_message_decides_and_the_prefix_does_not(prefix: str) -> None:
+def test_event_depends_on_the_message_and_not_on_its_prefix(prefix: str) -> None:
     for message, event in LINES:
         assert repr(trainer_event(prefix + message)) == repr(event), message  # repr: nan equals nan
 
 
-def test_every_kind_of_event_has_a_line() -> None:
+def test_every_event_type_has_an_example_line() -> None:
     assert {type(event) for _, event in LINES} == set(TrainerEvent.__args__)
 
 
@@ -120,7 +120,7 @@ def test_every_kind_of_event_has_a_line() -> None:
         "completed step: 3",
     ],
 )
-def test_other_lines_say_nothing(line: str) -> None:
+def test_other_lines_give_no_event(line: str) -> None:
     assert trainer_event(line) is None
 
 
@@ -152,6 +152,6 @@ MARKS = (
 
 
 @given(st.lists(st.one_of(st.sampled_from(MARKS), st.text("0123456789.eE+-naif, "), st.text())).map("".join))
-def test_no_line_raises(line: str) -> None:
+def test_trainer_event_accepts_any_line(line: str) -> None:
     event = trainer_event(line)
     assert event is None or isinstance(event, TrainerEvent)

@@ -24,12 +24,12 @@ def test_shipped_data_needs_no_network() -> None:
         {"model__hf": {"repo": "Qwen/Qwen3-0.6B"}},
     ],
 )
-def test_anything_from_a_hub_or_bucket_does(changes: dict[str, object]) -> None:
+def test_data_from_a_hub_or_bucket_needs_network(changes: dict[str, object]) -> None:
     run = local_plan("/o", **changes).run
     assert not reads_only_files(run)
     assert local_env(run) == {"JAX_PLATFORMS": "cpu"}
 
 
 @pytest.mark.parametrize("path", ["/abs/rows.jsonl", "./rows.jsonl", "../rows.jsonl"])
-def test_paths_say_so_by_how_they_start(path: str) -> None:
+def test_paths_are_recognised_by_their_prefix(path: str) -> None:
     assert reads_only_files(local_plan("/o", data__hf_train_files=path).run)

@@ -1,4 +1,4 @@
-"""Losses of one log: Tunix's decimals win, and what a resumed process does again counts."""
+"""Losses of one log: Tunix's exact values win, and steps repeated after a resume replace earlier ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from xsft.trainers.lines import Restored, Saving, Step, StepLoss
 from xsft.trainers.losses import LossFold
 
 
-def test_the_decimals_of_tunix_win_and_steps_that_are_done_again_count() -> None:
+def test_losses_prefer_the_exact_values_of_tunix_and_repeated_steps() -> None:
     found = LossFold()
     first = (StepLoss(step=1, loss=2.123456), Step(step=1, loss=2.123), Step(step=2, loss=1.5), Saving(step=1), None)
     for event in (*first, Step(step=3, loss=1.25), Restored(step=1), Step(step=2, loss=1.75)):

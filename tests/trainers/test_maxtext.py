@@ -38,7 +38,7 @@ def test_the_release_decides_module_and_configuration_file(version: str) -> None
     assert all("=" in a for a in argv[3 + run.release.positional_yml :])
 
 
-def test_legacy_and_current_layouts() -> None:
+def test_legacy_and_current_releases_have_their_module_paths() -> None:
     assert _words(_run(image__maxtext="tutorial-v1.5.0"))[2:4] == (
         "MaxText.sft.sft_trainer",
         "src/MaxText/configs/sft.yml",
@@ -82,7 +82,7 @@ def test_unset_values_are_left_to_maxtext() -> None:
     assert "packing" not in keys
 
 
-def test_the_columns_are_always_passed() -> None:
+def test_columns_are_always_passed() -> None:
     assert _argument("train_data_columns") == "[question,answer]"
     assert _argument("eval_data_columns") == "[prompt,completion]"
     assert _argument("eval_data_columns", data__eval_columns=None) == "[question,answer]"
@@ -105,7 +105,7 @@ def test_an_override_wins_and_keeps_its_place() -> None:
         ({}, {}),
     ],
 )
-def test_another_axis_over_dcn_takes_the_data_axis_back(dcn: dict[str, int], keys: dict[str, int]) -> None:
+def test_other_dcn_axis_sets_the_data_axis_to_1(dcn: dict[str, int], keys: dict[str, int]) -> None:
     """MaxText's own dcn_data_parallelism is -1: two axes would want the same slices."""
     given = trainer_keys(_run(parallelism__dcn=dcn))
     assert {k: v for k, v in given.items() if k.startswith("dcn_")} == keys
@@ -119,7 +119,7 @@ def test_the_mode_decides_the_storage_flags(mode: str, flag: str) -> None:
 
 
 @pytest.mark.parametrize(("version", "token"), [("0.2.5", None), ("tutorial-v1.5.0", "none"), ("0.1.0", None)])
-def test_the_token_is_never_on_the_line(version: str, token: str | None) -> None:
+def test_hub_token_is_never_on_the_command_line(version: str, token: str | None) -> None:
     assert _argument("hf_access_token", image__maxtext=version) == token
 
 
@@ -127,7 +127,7 @@ def test_a_run_name_that_yaml_would_misread_is_quoted() -> None:
     assert _argument("run_name", name="on", run_name_suffix="none") == "'on'"
 
 
-def test_this_machine_has_no_mesh_and_its_own_keys() -> None:
+def test_local_run_has_no_mesh_and_passes_the_local_keys() -> None:
     keys = trainer_keys(_run(target="local"))
     assert LOCAL_KEYS.items() <= keys.items()
     assert not any(key.startswith(("ici_", "dcn_")) for key in keys)
@@ -142,7 +142,7 @@ def test_mcjax_on_a_cluster_keeps_compiled_programs_beside_the_output() -> None:
 # Environment
 
 
-def test_the_environment_of_mcjax_is_the_containers() -> None:
+def test_mcjax_environment_belongs_to_the_container() -> None:
     run = _run()
     assert command_env(run) == ()
     assert trainer_env(run) == {
@@ -152,7 +152,7 @@ def test_the_environment_of_mcjax_is_the_containers() -> None:
     }
 
 
-def test_the_environment_of_pathways_travels_with_the_command() -> None:
+def test_pathways_environment_is_set_by_the_command() -> None:
     run = _run(mode="pathways")
     assert dict(command_env(run)) == {
         "JAX_PLATFORMS": "proxy",
@@ -163,7 +163,7 @@ def test_the_environment_of_pathways_travels_with_the_command() -> None:
     assert "LIBTPU_INIT_ARGS" not in trainer_env(run)
 
 
-def test_a_local_run_sees_no_cluster() -> None:
+def test_environment_of_local_run_has_no_cluster_variables() -> None:
     env = trainer_env(_run(target="local"))
     assert "HF_TOKEN_PATH" not in env
     assert "LIBTPU_INIT_ARGS" not in env

@@ -1,4 +1,4 @@
-"""Lines without what drives a terminal."""
+"""Log lines without terminal control codes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from xsft.trainers.plain import plain_line
         ("", ""),
     ],
 )
-def test_what_a_terminal_acts_on_is_taken_out(line: str, expected: str) -> None:
+def test_plain_line_removes_terminal_codes(line: str, expected: str) -> None:
     assert plain_line(line) == expected
 
 
 @given(st.text())
-def test_nothing_is_left_that_drives_a_terminal(line: str) -> None:
+def test_plain_line_leaves_no_control_character(line: str) -> None:
     assert not any((ord(c) < 32 and c != "\t") or 127 <= ord(c) < 160 for c in plain_line(line))
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Z"])))
-def test_what_drives_none_is_left_alone(line: str) -> None:
+def test_plain_line_keeps_other_text(line: str) -> None:
     assert plain_line(line) == line

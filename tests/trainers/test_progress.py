@@ -1,4 +1,4 @@
-"""Lines folded to progress: real sequences of MaxText 0.2.5 with google-tunix 0.1.7, and laws."""
+"""Log lines folded to progress: real sequences of MaxText 0.2.5 with google-tunix 0.1.7, and properties."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def fold(*lines: str, from_start: bool = True) -> Progress:
         ((BEGIN, MODEL, done(4), evaluating(5), LOOP_END, saved(5)), "ended"),
     ],
 )
-def test_phases(lines: tuple[str, ...], phase: str) -> None:
+def test_phase_follows_from_the_lines(lines: tuple[str, ...], phase: str) -> None:
     assert fold(*lines).phase == phase
 
 
-def test_lines_from_the_middle_that_say_nothing_tell_no_phase() -> None:
+def test_log_excerpt_without_events_has_no_phase() -> None:
     assert fold("Config param steps: 10", from_start=False).phase is None
     assert fold(done(7), from_start=False).phase == "training"
 
@@ -91,7 +91,7 @@ def test_tunixs_exact_loss_is_used_if_logged() -> None:
     assert fold(done(2, loss=6.222)).loss == 6.222
 
 
-def test_step_time_leaves_out_what_compiled() -> None:
+def test_step_time_excludes_steps_that_compiled() -> None:
     first = (BEGIN, MODEL, done(1, seconds=90), done(2, seconds=4), done(3, seconds=6), done(4, seconds=5))
     seen = fold(*first)
     assert (seen.step_seconds, seen.tflops_per_device, seen.tokens_per_second) == (5, 400, 1181.694)
@@ -138,13 +138,13 @@ def test_a_termination_message_belongs_to_its_process() -> None:
         ),
     ],
 )
-def test_every_layout_of_a_step(line: str) -> None:
+def test_step_lines_of_every_layout_are_read(line: str) -> None:
     """source: maxtext@0.2.5 common/metric_logger.py _log_training_metrics; the first is of <= 0.2.2, without prefix."""
     seen = fold(line, from_start=False)
     assert (seen.step, seen.loss, seen.phase) == (4, 3.5, "training")
 
 
-def test_evals_are_no_steps() -> None:
+def test_evaluation_lines_are_no_steps() -> None:
     seen = fold(
         f"{ABSL}Completed eval after train step 9, loss=1.250, perplexity=3.5, total_weights=168.0, avg_z_loss=0.000",
         f"{ABSL}Completed eval step: 3, seconds: 0.2, running loss=1.0, running perplexity=2.7",
@@ -155,14 +155,14 @@ def test_evals_are_no_steps() -> None:
     assert seen.step is None
 
 
-def test_a_loss_that_is_no_number_is_reported_as_such() -> None:
+def test_nan_loss_is_reported_as_nan() -> None:
     line = done(3).replace("loss: 2.000", "loss: nan")
     loss = fold(line).loss
     assert loss is not None
     assert math.isnan(loss)
 
 
-def test_times_are_the_log_apis() -> None:
+def test_times_come_from_the_log_api() -> None:
     line = parse_logged_line(f"2026-11-21T10:00:00.123456789Z {done(3)}")
     assert (line.at, line.text) == ("2026-11-21T10:00:00.123456789Z", done(3))
     assert parse_logged_line("no time here").at == ""
@@ -187,7 +187,7 @@ def test_times_sort_with_any_number_of_decimals(a: int, b: int) -> None:
 
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from([BEGIN, MODEL, LOOP_END, done(3), exact(4, 1.5), saving(3)])))
-def test_no_line_raises_and_every_step_was_in_the_log(lines: list[str]) -> None:
+def test_any_lines_fold_to_steps_that_were_in_the_log(lines: list[str]) -> None:
     seen = fold(*lines)
     assert seen.step in (None, 3, 4)
     assert (seen.loss is None) == (seen.step is None)
@@ -197,7 +197,7 @@ def worth(seen: Progress) -> tuple[int, int, int]:
     return seen.no_target_steps, seen.not_finite_steps, seen.zero_loss_steps
 
 
-def test_steps_that_taught_nothing_are_counted() -> None:
+def test_steps_without_effect_are_counted() -> None:
     assert worth(fold(BEGIN, MODEL, *(done(n, loss=0.0, targets=0) for n in range(1, 9)), LOOP_END)) == (8, 0, 0)
     assert worth(fold(*(done(n, loss=math.nan) for n in (5, 6, 7)), from_start=False)) == (0, 3, 0)
     assert worth(fold(*(done(n, loss=0.0) for n in (5, 6, 7)), from_start=False)) == (0, 0, 3)

@@ -1,4 +1,4 @@
-"""The time of a run by use, from lines of MaxText 0.2.5 with google-tunix 0.1.7 at made-up times."""
+"""Time of a run by use, from lines of MaxText 0.2.5 with google-tunix 0.1.7 at invented times."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ STEPS = tuple((92.0 + 2 * step, exact(step, 6.0)) for step in range(1, 5))
 """Step 1 compiles for 62 s; each takes 2 s."""
 
 
-def test_a_run_from_start_to_end() -> None:
+def test_receipt_divides_the_time_of_a_whole_run() -> None:
     found = receipt(*START, *STEPS, (100.0, saving(4)), (101.0, LOOP_END), (109.0, saved(4)), until=110.0)
     assert spent(found) == {"starting": 30.0, "compiling": 62.0, "training": 8.0, "saving": 10.0}
     assert (found.steps, found.held_s) == (4, 110.0)
 
 
-def test_a_save_takes_what_the_step_after_it_took_longer() -> None:
+def test_save_time_is_the_delay_of_the_next_step() -> None:
     found = receipt(*START, *STEPS, (100.0, saving(4)), (105.0, exact(5, 6.0)), until=105.0)
     assert spent(found) == {"starting": 30.0, "compiling": 62.0, "training": 10.0, "saving": 3.0}
 
 
-def test_an_evaluation_is_no_training() -> None:
+def test_evaluation_time_is_not_training() -> None:
     found = receipt(*START, *STEPS, (100.0, evaluating(4)), (130.0, evaluated(4)), (132.0, exact(5, 6.0)), until=132.0)
     assert spent(found) == {"starting": 30.0, "compiling": 62.0, "training": 10.0, "evaluating": 30.0}
 
@@ -52,14 +52,14 @@ def test_steps_that_a_restarted_process_repeats_are_lost() -> None:
     assert found.steps == 5
 
 
-def test_tokens_and_pace_come_from_maxtexts_line() -> None:
+def test_tokens_and_tflops_come_from_the_line_of_maxtext() -> None:
     lines = (*START, (94.0, exact(1, 2.0)), (96.0, exact(2, 2.0)), (96.0, done(1)), (98.0, done(2, targets=80)))
     found = receipt(*lines, until=98.0)
     assert (found.tokens_per_device, found.target_tokens) == (2 * round(0.5 * 1181.694), 164)
     assert found.tflops_per_device == 400.0
 
 
-def test_a_release_without_tunix_lines_is_read_by_maxtexts() -> None:
+def test_release_without_tunix_lines_is_read_from_lines_of_maxtext() -> None:
     found = receipt(*START, (94.0, done(1)), (96.0, done(2)), (98.0, done(3)), until=98.0)
     assert spent(found) == {"starting": 30.0, "compiling": 62.0, "training": 6.0}
 
@@ -77,7 +77,7 @@ def attempt(*, resumed_from: int | None, last_step: int, steps: int, training: f
     return Attempt(number=1, resumed_from=resumed_from, last_step=last_step, receipt=spent)
 
 
-def test_the_receipt_of_a_run_counts_each_step_once() -> None:
+def test_whole_receipt_counts_each_step_once() -> None:
     killed = attempt(resumed_from=None, last_step=8, steps=8, training=80.0)
     resumed = attempt(resumed_from=6, last_step=10, steps=4, training=40.0)
     found = whole_receipt((killed, resumed))

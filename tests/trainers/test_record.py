@@ -24,7 +24,7 @@ def attempt(**changes: object) -> Attempt:
 
 
 @given(LOSSES, st.integers(0, 3))
-def test_a_record_survives_its_file(losses: dict[int, float], attempts: int) -> None:
+def test_record_survives_a_round_trip_through_json(losses: dict[int, float], attempts: int) -> None:
     record = Record(
         run_name="a",
         spec_digest="d",
@@ -36,7 +36,7 @@ def test_a_record_survives_its_file(losses: dict[int, float], attempts: int) -> 
     assert complete_record(to_json(record)) == record
 
 
-def test_a_newer_xsft_may_add_keys() -> None:
+def test_unknown_keys_of_a_newer_xsft_are_ignored() -> None:
     record = Record(run_name="a", spec_digest="d", spec={}, steps=3, attempts=(attempt(),), losses={})
     document = json.loads(to_json(record)) | {"new": 1}
     document["attempts"][0]["newer"] = 2
@@ -44,26 +44,24 @@ def test_a_newer_xsft_may_add_keys() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"schema": "other/1"}', f'{{"schema": "{SCHEMA}"}}'])
-def test_what_is_not_a_record_is_a_value_error(text: str) -> None:
+def test_text_that_is_no_record_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         complete_record(text)
 
 
-def test_steps_may_grow_and_nothing_else() -> None:
+def test_changed_keys_ignores_steps_and_lists_other_changes() -> None:
     old = {"train": {"steps": 3, "learning_rate": 0.1, "checkpoint_period": 1}, "output": "/a"}
     new = {"train": {"steps": 9, "learning_rate": 0.2, "checkpoint_period": 5}, "output": "/b", "lora": {"rank": 4}}
     assert changed_keys(old, new) == ("lora.rank: unset -> 4", "train.learning_rate: 0.1 -> 0.2")
 
 
 @given(st.dictionaries(st.text(min_size=1), st.one_of(st.integers(), st.dictionaries(st.text(), st.integers()))))
-def test_a_workload_does_not_differ_from_itself(spec: dict[str, object]) -> None:
+def test_changed_keys_of_equal_workloads_are_empty(spec: dict[str, object]) -> None:
     assert changed_keys(spec, spec) == ()
 
 
 @given(LOSSES, LOSSES, st.integers(0, 10**6))
-def test_a_step_done_again_counts_with_its_later_loss(
-    before: dict[int, float], later: dict[int, float], start: int
-) -> None:
+def test_repeated_step_takes_its_later_loss(before: dict[int, float], later: dict[int, float], start: int) -> None:
     whole = merged(before, later, resumed_from=start)
     assert all(whole[step] == loss for step, loss in later.items())
     assert {step for step in whole if step not in later} == {
@@ -71,12 +69,12 @@ def test_a_step_done_again_counts_with_its_later_loss(
     }
 
 
-def test_the_step_of_the_checkpoint_was_not_lost() -> None:
+def test_merged_keeps_the_loss_of_the_checkpoint_step() -> None:
     assert merged({1: 9.0, 2: 8.0, 3: 7.0}, {3: 6.0}, resumed_from=2) == {1: 9.0, 2: 8.0, 3: 6.0}
     assert merged({1: 9.0}, {1: 8.0}, resumed_from=None) == {1: 8.0}
 
 
-def test_1_is_another_value_than_true_on_resume() -> None:
+def test_changed_keys_distinguishes_1_from_true() -> None:
     one, true = ({"overrides": {"maxtext": {"a": value, "b": [value]}}} for value in (1, True))
     assert changed_keys(one, true) == ("overrides.maxtext.a: 1 -> true", "overrides.maxtext.b: [1] -> [true]")
     assert changed_keys(one, {"overrides": {"maxtext": {"a": 1.0, "b": [1.0]}}}) == ()

@@ -1,4 +1,4 @@
-"""The seam of trainers: a second one goes the whole way, through the checks, the plan, the audit and the log."""
+"""The seam of trainers: a second trainer passes the checks, the plan, the audit and the log."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def intent_of(workload: WorkloadSpec) -> Intent:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_its_plan_starts_its_own_module_and_the_audit_finds_all_of_it(mode: str) -> None:
+def test_second_trainer_is_planned_with_its_module_and_passes_the_audit(mode: str) -> None:
     made = plan(spec(mode, target=SECOND))
     assert made.trainer_argv[:3] == ("python3", "-m", "maxtext.trainers.post_train.rl.train_rl")
     assert "rl.num_generations=4" in made.trainer_argv
@@ -64,18 +64,18 @@ def test_its_plan_starts_its_own_module_and_the_audit_finds_all_of_it(mode: str)
     assert made.ok, errors_in(made.problems)
 
 
-def test_xpk_gets_its_command() -> None:
+def test_xpk_gets_the_command_of_the_second_trainer() -> None:
     (command,) = (word for word in intent_of(spec()).xpk_argv or () if word.startswith("--command="))
     assert " -m maxtext.trainers.post_train.rl.train_rl " in command
 
 
-def test_its_digest_differs_from_that_of_sft() -> None:
+def test_second_trainer_has_another_digest_than_sft() -> None:
     """Another trainer makes another run; a file that names no trainer keeps the digest it always had."""
     named, default = spec(trainer=DEFAULT_TRAINER), read_spec(yaml.safe_dump(document("mcjax")))
     assert intent_of(named).spec_digest == intent_of(default).spec_digest != intent_of(spec()).spec_digest
 
 
-def test_a_pasted_line_of_its_own_is_imported_as_it() -> None:
+def test_pasted_command_of_second_trainer_is_imported() -> None:
     run, _ = resolve(spec(), facts_for(spec()))
     imported = import_paste(" ".join(_quoted(word) for word in xpk_argv(run)))
     assert yaml.safe_load(imported.yaml)["trainer"] == SECOND
@@ -85,12 +85,12 @@ def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def test_its_log_lines_are_read_beside_those_of_sft() -> None:
+def test_log_lines_of_second_trainer_are_read_beside_those_of_sft() -> None:
     assert lines.trainer_event("I1121 a.py:1] rollout 7, reward 0.5") == lines.Step(step=7, loss=-0.5)
     assert isinstance(lines.trainer_event("completed step: 3, seconds: 1.0, loss: 2.5"), lines.Step)
 
 
-def test_a_trainer_without_a_name_in_the_registry_is_refused() -> None:
+def test_unregistered_trainer_is_refused() -> None:
     with pytest.raises(SpecError) as refused:
         spec(trainer="dpo")
     (problem,) = refused.value.problems
@@ -110,7 +110,7 @@ def test_a_release_that_starts_another_module_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("trainer", "verdict"), [(DEFAULT_TRAINER, "fit-known"), (SECOND, "fit-unknown")])
-def test_no_step_of_sft_is_taken_for_its_own(trainer: str, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_trainer_gets_no_fit_verdict_of_sft(trainer: str, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even with the keys of SFT, to the last: another objective needs other memory and another time."""
     monkeypatch.setattr(trainer_named(SECOND), "trainer_keys", trainer_named(DEFAULT_TRAINER).trainer_keys)
     intent = intent_of(spec("pathways", trainer=trainer))
@@ -120,7 +120,7 @@ def test_no_step_of_sft_is_taken_for_its_own(trainer: str, verdict: str, monkeyp
 
 
 @pytest.mark.parametrize("name", [DEFAULT_TRAINER, SECOND])
-def test_each_of_its_modules_is_started_by_a_release(name: str) -> None:
+def test_each_module_of_a_trainer_is_started_by_a_release(name: str) -> None:
     trainer = trainer_named(name)
     assert {trainer.module(releases.release(version)) for version in releases.versions()} == trainer.MODULES
 
@@ -173,6 +173,6 @@ def _problems(target: str, mode: str, trainer: str, bad: Mapping[str, Any]) -> t
 
 
 @pytest.mark.parametrize("name", [DEFAULT_TRAINER, SECOND])
-def test_each_trainer_answers_every_question(name: str) -> None:
+def test_each_trainer_implements_the_whole_protocol(name: str) -> None:
     asked = {n for n in vars(Trainer) if not n.startswith("_")} | set(Trainer.__annotations__)
     assert [question for question in sorted(asked) if not hasattr(trainer_named(name), question)] == []

@@ -1,4 +1,4 @@
-"""Seeds of a run: no two starts share one, and the first start has MaxText's own."""
+"""Shuffle seeds of a run: no two starts share a seed, and the first start uses MaxText's default."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _seed(run: Run) -> list[str]:
     more=st.integers(0, 20),
     starts=st.lists(st.tuples(st.integers(1, 200), st.integers(0, STARTS - 1)), min_size=2, max_size=2, unique=True),
 )
-def test_no_epoch_of_any_start_has_the_seed_of_another(
+def test_no_two_epochs_of_different_starts_share_a_seed(
     seed: int | None, epochs: int | None, more: int, starts: list[tuple[int, int]]
 ) -> None:
     """MaxText shuffles epoch i with seed + i; num_epoch may grow from one attempt to a later one."""
@@ -52,7 +52,7 @@ def _seeds_of_epochs(run: Run, restart: int) -> set[int]:
     return set(range(first, first + (run.spec.data.num_epoch or 1)))
 
 
-def test_what_an_override_sets_counts_as_its_field() -> None:
+def test_override_of_shuffling_or_epochs_counts_as_its_field() -> None:
     for off in (False, "false"):
         run = _run(overrides={"maxtext": {"enable_data_shuffling": off}})
         assert not reshuffles(run)
@@ -62,12 +62,12 @@ def test_what_an_override_sets_counts_as_its_field() -> None:
     assert found == seeds(_run(data__num_epoch=5))
 
 
-def test_an_attempt_has_room_for_every_restart_that_a_workload_may_allow() -> None:
+def test_attempt_has_seeds_for_the_maximum_of_restarts() -> None:
     (most,) = [bound.le for bound in Restarts.model_fields["max"].metadata if hasattr(bound, "le")]
     assert most < STARTS
 
 
-def test_later_attempts_go_on_where_the_plan_says() -> None:
+def test_seeds_of_later_attempts_advance_by_per_attempt() -> None:
     first = seeds(_run(data__shuffle_seed=7, data__num_epoch=3))
     third = seeds(_run(attempt=3, data__shuffle_seed=7, data__num_epoch=3))
     assert first is not None
@@ -80,12 +80,12 @@ def test_later_attempts_go_on_where_the_plan_says() -> None:
 
 
 @pytest.mark.parametrize("target", ["local", "xpk"])
-def test_a_run_of_one_start_keeps_its_command_line(target: str) -> None:
+def test_run_without_restarts_keeps_its_command_line(target: str) -> None:
     assert _seed(_run(target=target, restarts__max=None)) == []
     assert _seed(_run(target=target, restarts__max=None, data__shuffle_seed=7)) == ["data_shuffle_seed=7"]
 
 
-def test_where_jobset_may_restart_it_the_first_seed_is_shown_and_is_maxtexts() -> None:
+def test_restartable_run_states_the_first_seed() -> None:
     assert _seed(_run(restarts__max=3)) == [f"data_shuffle_seed={MAXTEXT_SEED}"]
     assert _seed(_run(restarts__max=3, data__shuffle_seed=7)) == ["data_shuffle_seed=7"]
 
@@ -117,7 +117,7 @@ def test_a_run_that_repeats_never_changes_its_seed(fields: dict[str, Any]) -> No
         ("python3 data_shuffle_seed=1001 enable_data_shuffling=False", "repeated"),
     ],
 )
-def test_the_command_lines_tell_the_order(argv: str, order: str) -> None:
+def test_order_of_reads_the_seeds_of_the_command_lines(argv: str, order: str) -> None:
     assert order_of(argv.split(), earlier=[["python3", "steps=1"], ["python3", "data_shuffle_seed=7"]]) == order
 
 
@@ -128,7 +128,7 @@ def test_the_first_start_of_a_later_attempt_reads_in_another_order(attempt: int,
     assert order_at_first(_run(attempt=attempt, restarts__data=data)) == order
 
 
-def test_what_the_workload_says_and_what_the_command_lines_tell_is_one() -> None:
+def test_order_of_command_lines_agrees_with_the_workload() -> None:
     first = trainer_argv(_run(restarts__max=None))
     for data, shuffle in (("reshuffle", None), ("repeat", None), (None, False)):
         later = _run(attempt=2, restarts__max=None, restarts__data=data, data__shuffle=shuffle)

@@ -6,7 +6,7 @@ from tests.localruns import WORKLOADS
 from xsft.trainers.size import default_parameters
 
 
-def test_the_tiny_model_is_what_orbax_writes() -> None:
+def test_default_parameters_of_tiny_model_match_its_checkpoint() -> None:
     """545.4 KiB in float32: printed by orbax-checkpoint 0.12.8 for a run of the tiny workload."""
     keys = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text())["overrides"]["maxtext"] | {
         "model_name": "default"
@@ -16,6 +16,6 @@ def test_the_tiny_model_is_what_orbax_writes() -> None:
     assert abs(parameters * 4 / 1024 - 545.4) < 0.2
 
 
-def test_another_model_is_not_guessed() -> None:
+def test_default_parameters_of_other_models_are_unknown() -> None:
     assert default_parameters({"model_name": "gemma2-2b"}) is None
     assert default_parameters({"model_name": "default", "decoder_block": "llama2"}) is None

@@ -35,12 +35,14 @@ def tallied(*steps: Step, first: int = 1) -> tuple[int, int, int]:
         ((ZERO, ZERO, NOTHING, ZERO), (1, 0, 2)),
     ],
 )
-def test_what_is_counted(steps: tuple[Step, ...], counts: tuple[int, int, int]) -> None:
+def test_tally_counts_steps_without_targets_not_finite_and_zero(
+    steps: tuple[Step, ...], counts: tuple[int, int, int]
+) -> None:
     assert tallied(*steps) == counts
     assert tallied(*steps, first=900) == counts
 
 
-def test_steps_that_were_not_read_are_between() -> None:
+def test_tally_restarts_after_steps_that_were_not_read() -> None:
     tally = Tally()
     for number in (1, 2, 5, 6):
         tally.take(Step(step=number, loss=0.0, target_tokens=0))
@@ -48,7 +50,7 @@ def test_steps_that_were_not_read_are_between() -> None:
 
 
 @given(st.lists(st.sampled_from((NOTHING, WELL, ZERO, NAN, INF))))
-def test_nothing_is_counted_that_was_not_there(steps: list[Step]) -> None:
+def test_tally_never_exceeds_the_steps_of_each_kind(steps: list[Step]) -> None:
     without, not_finite, zero = tallied(*steps)
     assert without <= steps.count(NOTHING)
     assert not_finite == sum(1 for step in steps if step is NAN or step is INF)

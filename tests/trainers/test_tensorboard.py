@@ -8,7 +8,7 @@ from tests.localruns import local_plan
 from xsft.trainers.tensorboard import open_command, tensorboard_lines
 
 
-def test_metrics_and_a_profile_where_one_is_requested(tmp_path: Path) -> None:
+def test_tensorboard_lines_name_metrics_and_a_requested_profile(tmp_path: Path) -> None:
     plain = local_plan(tmp_path).run
     assert list(tensorboard_lines(plain, folder="gs://b/runs/a/")) == ["tensorboard  gs://b/runs/a/tensorboard"]
     traced = local_plan(tmp_path, train__profiler="xplane").run
@@ -17,5 +17,5 @@ def test_metrics_and_a_profile_where_one_is_requested(tmp_path: Path) -> None:
     ]
 
 
-def test_the_command_opens_the_folder_of_the_run() -> None:
+def test_tensorboard_command_opens_the_folder_of_the_run() -> None:
     assert open_command("/runs/a")[-2:] == ("--logdir", "/runs/a/tensorboard")
