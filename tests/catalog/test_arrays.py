@@ -1,4 +1,4 @@
-"""Names and shapes of every model's arrays."""
+"""Names and shapes of the arrays of every model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUILT = (
 """One model of each kind of decoder, in one layout or another, with sizes changed."""
 
 
-def test_the_arrays_make_the_models_parameters() -> None:
+def test_arrays_add_up_to_the_parameters_of_each_model() -> None:
     """Within 3 %, as models.toml says; the two layouts hold the same number."""
     for name in names():
         scanned, each = (required(name, {}, layout=ArrayLayout(scan=scan)) for scan in (True, False))
@@ -44,7 +44,7 @@ def test_the_arrays_make_the_models_parameters() -> None:
             assert totals[0] == pytest.approx(known * 1e9, rel=0.03), name
 
 
-def test_what_is_not_known_is_not_claimed() -> None:
+def test_unknown_decoders_give_incomplete_arrays_or_none() -> None:
     partial = (("deepseek4-284b", {}), ("qwen3-0.6b", {"fused_mlp": True}), ("gpt3-6b", {}))
     for name, given in partial:
         found = required(name, given, layout=ArrayLayout())
@@ -59,7 +59,7 @@ def test_what_is_not_known_is_not_claimed() -> None:
 
 @pytest.mark.contract
 @pytest.mark.parametrize("asked", BUILT)
-def test_maxtext_builds_the_same(asked: str, maxtext: Worker) -> None:
+def test_arrays_equal_those_that_maxtext_builds(asked: str, maxtext: Worker) -> None:
     name, *pairs = asked.split(",")
     (answer,) = ask([{"arrays": [name, *pairs]}], of=maxtext)
     given = {key: json.loads(value.lower()) for key, value in (pair.split("=") for pair in pairs)}

@@ -1,4 +1,4 @@
-"""CPU machines: the rows are xpk's, and what GKE leaves a pod."""
+"""CPU machines: xpk's rows, and the memory that GKE leaves to a pod."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ print(json.dumps({name: [one.gce_machine_type, one.chips_per_vm] for name, one i
 """
 
 
-def test_the_smallest_that_holds_it_is_taken() -> None:
+def test_smallest_machine_with_enough_memory_is_chosen() -> None:
     sizes = {cpu_type_for(gib * GIB): gib for gib in (1, 12, 14, 110, 120, 240, 250, 1390)}
     assert [one.machine if one else None for one in sizes] == [
         "n2-standard-4",
@@ -32,18 +32,18 @@ def test_the_smallest_that_holds_it_is_taken() -> None:
 
 
 @given(st.integers(min_value=0, max_value=1400 * GIB))
-def test_a_pod_of_that_size_fits_beside_what_the_node_keeps(memory: int) -> None:
+def test_pod_fits_beside_the_memory_reserved_by_the_node(memory: int) -> None:
     found = cpu_type_for(memory)
     assert found is None or memory <= found.pod_memory < found.memory_gib * GIB
 
 
-def test_gke_keeps_what_its_documentation_says() -> None:
+def test_pod_memory_excludes_the_reservation_that_gke_documents() -> None:
     """source: docs.cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes: 0.25*4 + 0.2*4 + 0.1*8 GiB."""
     (small, *_) = cpu_types()
     assert (small.machine, small.pod_memory) == ("n2-standard-4", int((16 - 2.6) * GIB) - 100 * 2**20)
 
 
 @pytest.mark.contract
-def test_every_row_is_xpks(xpk_python: Path) -> None:
+def test_cpu_types_equal_those_of_xpk(xpk_python: Path) -> None:
     done = subprocess.run((xpk_python, "-I", "-c", LISTING), capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == {one.name: [one.machine, one.vcpus] for one in cpu_types()}

@@ -5,7 +5,7 @@ import pytest
 from xsft.catalog import datasets
 
 
-def test_ultrachat() -> None:
+def test_ultrachat_has_its_columns_and_row_counts() -> None:
     known = datasets.dataset("HuggingFaceH4/ultrachat_200k")
     assert known is not None
     assert known.columns == ("messages",)
@@ -22,12 +22,12 @@ def test_gsm8k_needs_its_configuration_named() -> None:
     assert (known.rows("train", hf_name="main"), known.rows("test", hf_name="main")) == (7_473, 1_319)
 
 
-def test_an_unknown_data_set_is_unknown() -> None:
+def test_unknown_data_set_is_none() -> None:
     assert datasets.dataset("someone/else") is None
 
 
 @pytest.mark.parametrize("columns", [["messages"], ["completion", "prompt"], ("question", "answer")])
-def test_column_sets_that_sft_takes(columns: list[str]) -> None:
+def test_columns_ok_accepts_the_columns_of_sft(columns: list[str]) -> None:
     assert datasets.columns_ok(columns)
 
 

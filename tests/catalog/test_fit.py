@@ -34,7 +34,7 @@ def verdict(keys: dict[str, object], *, tpu_type: str = "v6e-256", num_slices: i
     return fit.known_verdict(model="deepseek3-671b", tpu_type=tpu_type, num_slices=num_slices, keys=keys)
 
 
-def test_the_flagship_fits() -> None:
+def test_flagship_fits_by_its_row() -> None:
     found = verdict(ROW_A)
     assert found is not None
     assert (found.id, found.outcome, found.peak_gib, found.sum_gib, found.limit_gib) == (
@@ -55,7 +55,7 @@ def test_a_verdict_holds_for_no_other_value_of_a_key_that_counts(key: str) -> No
     assert found is None
 
 
-def test_a_verdict_holds_for_no_other_place() -> None:
+def test_verdict_holds_for_no_other_slices_type_model_or_mesh() -> None:
     assert verdict(ROW_A, num_slices=4) is None
     assert verdict(ROW_A, tpu_type="v6e-128") is None
     assert fit.known_verdict(model="deepseek3.2-671b", tpu_type="v6e-256", num_slices=2, keys=ROW_A) is None
@@ -64,7 +64,7 @@ def test_a_verdict_holds_for_no_other_place() -> None:
 
 
 @given(tokens=st.integers(1, 10**6), row_id=st.sampled_from(ROW_IDS))
-def test_fewer_tokens_fit_where_more_do_and_more_never_where_fewer_do_not(tokens: int, row_id: str) -> None:
+def test_verdict_extends_to_fewer_tokens_if_fits_and_to_more_if_not(tokens: int, row_id: str) -> None:
     """And nothing else is told: neither that more tokens fit, nor that fewer do not, nor what is marginal, nor what has
     other blocks."""
     row = next(row for row in fit._fit_rows() if row["id"] == row_id)
@@ -81,7 +81,7 @@ def test_fewer_tokens_fit_where_more_do_and_more_never_where_fewer_do_not(tokens
         assert found.outcome == ("fits" if tokens < found.tokens else "no")
 
 
-def test_the_nearest_row_is_named() -> None:
+def test_verdict_comes_from_the_nearest_row() -> None:
     def told(tokens: int) -> str | None:
         found = fit.known_verdict(model="qwen3-8b", tpu_type="v6e-8", num_slices=1, keys={**PLAIN, fit.TOKENS: tokens})
         return found.id if found else None
@@ -97,7 +97,7 @@ def places(model: str, **keys: object) -> list[tuple[str, int]]:
     return [(place.tpu_type, place.num_slices) for place in found]
 
 
-def test_where_a_run_fits_elsewhere() -> None:
+def test_fit_lists_other_types_where_a_run_fits() -> None:
     assert places("qwen3-14b") == places("qwen3-14b", max_target_length=1024) == [("v6e-16", 1)]
     assert places("llama3.1-8b") == [("v6e-8", 1), ("v6e-256", 1)], "the fewest chips first"
     assert places("qwen3-14b", max_target_length=4096) == []
@@ -108,7 +108,7 @@ def test_where_a_run_fits_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("row_id", ROW_IDS)
-def test_each_row_is_found_and_above_the_bound(row_id: str) -> None:
+def test_each_row_is_found_and_exceeds_the_lower_bound(row_id: str) -> None:
     row = next(row for row in fit._fit_rows() if row["id"] == row_id)
     keys, run = fit.row_keys(row), parse_tpu_type(row["tpu"])
     found = fit.known_verdict(model=row["model"], tpu_type=row["tpu"], num_slices=row["slices"], keys=keys)
@@ -136,7 +136,7 @@ def test_each_row_is_found_and_above_the_bound(row_id: str) -> None:
         (1, {"trainable_parameters_mask": ["x"]}, 9.77),
     ],
 )
-def test_lower_bounds_of_deepseek(slices: int, keys: dict[str, object], gib: float) -> None:
+def test_minimum_memory_of_deepseek_matches_the_study(slices: int, keys: dict[str, object], gib: float) -> None:
     """source: aot_fit.md §0.1, "Lower bounds"."""
     run = parse_tpu_type("v6e-256")
     bound = fit.minimum_gib_per_chip(params_b=671.03, run=run, num_slices=slices, keys=keys)
@@ -151,12 +151,12 @@ def test_slices_help_only_where_the_state_is_sharded_over_them(slices: int, tpu_
     assert fit.chips_sharing(run=run, num_slices=slices, keys=sharded) == run.chips * slices
 
 
-def test_junk_in_an_axis_is_left_to_another_check() -> None:
+def test_verdict_of_an_invalid_axis_is_none() -> None:
     assert verdict(ROW_A | {"ici_fsdp_parallelism": "many"}) is None
 
 
 @pytest.mark.contract
-def test_defaults_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
+def test_counting_keys_have_the_defaults_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
     counting = {**fit.COUNTING_KEYS, fit.TOKENS: fit.DEFAULT_TOKENS}
     top_level = {key: value for key, value in counting.items() if "." not in key}
     assert top_level == {key: maxtext_facts["base"][key] for key in top_level}
@@ -166,5 +166,5 @@ def test_defaults_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> Non
 
 
 @pytest.mark.contract
-def test_keys_that_do_not_count_are_maxtexts(maxtext_facts: dict[str, Any]) -> None:
+def test_ignored_keys_are_keys_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
     assert {key for key in NOT_COUNTING if "." not in key} <= set(maxtext_facts["keys"])

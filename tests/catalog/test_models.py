@@ -12,7 +12,7 @@ NAMES = models.names()
 
 
 @given(st.sampled_from(NAMES))
-def test_a_row_is_consistent(name: str) -> None:
+def test_model_row_is_consistent(name: str) -> None:
     row = models.model(name)
     assert row.q_heads % row.kv_heads == 0
     assert row.moe == (row.experts_per_token > 0)
@@ -31,7 +31,7 @@ def test_parameters_of_a_dense_model_follow_from_its_dimensions(name: str) -> No
     assert estimate == pytest.approx(row.params_b, rel=tolerance)
 
 
-def test_the_flagship() -> None:
+def test_flagship_row_has_its_dimensions() -> None:
     row = models.model("deepseek3-671b")
     assert (row.params_b, row.layers, row.experts, row.experts_per_token) == (671.03, 61, 256, 8)
     assert (row.hf_id, row.tokenizer_family, row.gated) == ("deepseek-ai/DeepSeek-V3", "deepseek-v3", False)
@@ -39,7 +39,7 @@ def test_the_flagship() -> None:
     assert row.lora_module_path.startswith("decoder/(dense_layers|moe_layers)/self_attention/")
 
 
-def test_quirks() -> None:
+def test_models_with_unusual_layers_have_their_flags() -> None:
     assert models.model("gemma2-2b").layers == 26, "13 pairs"
     assert models.model("gemma4-e2b").unscanned
     assert models.model("qwen3-vl-2b").unscanned
@@ -50,7 +50,7 @@ def test_quirks() -> None:
     assert models.model("llama3.1-8b-Instruct").emb == models.model("llama3.1-8b").emb
 
 
-def test_pins_are_the_models_own_configuration() -> None:
+def test_pins_hold_the_configuration_of_the_model() -> None:
     assert models.pins("qwen3-0.6b")["vocab_size"] == 151936
     assert models.pins("qwen3-0.6b")["normalization_layer_epsilon"] == 1e-6
     assert models.pins("maxtext-omni-gemma3-qwen3") == {}
@@ -68,24 +68,24 @@ def test_pins_are_the_models_own_configuration() -> None:
         ("zzz", "Known: "),
     ],
 )
-def test_an_unknown_model_is_answered_with_near_ones(wrong: str, hint: str) -> None:
+def test_unknown_model_error_suggests_close_names(wrong: str, hint: str) -> None:
     with pytest.raises(ValueError, match="is not a model of MaxText") as caught:
         models.model(wrong)
     assert hint in str(caught.value)
 
 
-def test_every_model_is_one_of_the_release() -> None:
+def test_model_names_equal_those_of_the_release() -> None:
     assert set(NAMES) | {"default"} == releases.models_of(releases.DEFAULT)
 
 
 @pytest.mark.contract
-def test_pins_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
+def test_pins_equal_those_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
     ours = {name: dict(models.pins(name)) for name in maxtext_facts["model_ymls"]}
     assert ours == maxtext_facts["model_ymls"]
 
 
 @pytest.mark.contract
-def test_hf_ids_and_lora_patterns_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
+def test_hf_ids_and_lora_patterns_equal_those_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
     rows = {name: models.model(name) for name in NAMES}
     assert {name: row.hf_id for name, row in rows.items() if row.hf_id} == maxtext_facts["hf_ids"]
     assert {*models.LORA_VERIFIED, "default"} == set(maxtext_facts["lora_patterns"])
@@ -97,7 +97,7 @@ def _without_yml(facts: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.contract
-def test_defaults_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
+def test_unknown_dimensions_are_the_defaults_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
     base, unknown = maxtext_facts["base"], models.model("maxtext-omni-gemma3-qwen3")
     assert (unknown.emb, unknown.layers, unknown.mlp_dim) == (
         base["base_emb_dim"],
@@ -112,7 +112,7 @@ def test_defaults_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> Non
 
 
 @pytest.mark.contract
-def test_device_counts_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
+def test_device_counts_equal_those_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
     known = {name: count for name, count in maxtext_facts["devices"].items() if not name.startswith("v5e-")}
     assert len(known) > 100
     assert {name: tpu.parse_tpu_type(name).devices for name in known} == known

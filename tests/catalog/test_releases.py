@@ -31,7 +31,7 @@ def test_the_layout_follows_the_version(version: str) -> None:
     assert releases.release(version).sft_config.startswith("src/maxtext/" if current else "src/MaxText/")
 
 
-def test_an_unknown_release_is_answered_with_the_known_ones() -> None:
+def test_unknown_release_error_lists_the_known_releases() -> None:
     with pytest.raises(
         ValueError, match=r"'0\.2\.5x' is not a release xsft knows\. Did you mean '0\.2\.5'\? Known: 0\.1\.0, tutorial"
     ):
@@ -50,13 +50,13 @@ def test_an_unknown_release_is_answered_with_the_known_ones() -> None:
         ("0.2.5", 865),
     ],
 )
-def test_number_of_keys_per_release(version: str, count: int) -> None:
+def test_each_release_has_its_number_of_keys(version: str, count: int) -> None:
     assert len(releases.keys(version)) == count
     assert {"run_name", "steps", "model_name", "base_output_directory"} <= releases.keys(version)
 
 
 @given(st.sampled_from(sorted(releases.keys(releases.DEFAULT))))
-def test_a_top_level_key_is_taken_unless_it_only_has_sub_keys(key: str) -> None:
+def test_top_level_key_is_accepted_unless_it_only_has_sub_keys(key: str) -> None:
     assert releases.key_ok(key) != (key in ("lora", "dpo"))
     assert releases.DEFAULT in releases.releases_with(key)
 
@@ -81,19 +81,19 @@ def test_a_refused_key_always_gets_a_hint(version: str, key: str) -> None:
         ("zzzzz", "has no such key; remove it."),
     ],
 )
-def test_hints(key: str, hint: str) -> None:
+def test_key_hint_explains_each_kind_of_wrong_key(key: str, hint: str) -> None:
     assert not releases.key_ok(key)
     assert hint in releases.key_hint(key)
 
 
-def test_a_new_name_is_a_key_of_the_newest_release() -> None:
+def test_renamed_key_has_a_new_name_in_the_newest_release() -> None:
     table = toml("renamed_keys.toml")
     for old, new in {**table["renamed"], **table["others"]}.items():
         assert not releases.key_ok(old), old
         assert releases.new_name(old) == new
 
 
-def test_where_the_earlier_name_is_taken_there_is_no_other() -> None:
+def test_new_name_is_none_where_the_release_accepts_the_old_name() -> None:
     assert releases.new_name("cosine_learning_rate_final_fraction", version="0.1.0") is None
 
 
@@ -109,7 +109,7 @@ def since(version: str) -> tuple[str, ...]:
     return VERSIONS[VERSIONS.index(version) :]
 
 
-def test_facts_hold_from_their_release_on() -> None:
+def test_release_facts_hold_from_their_first_release_on() -> None:
     assert tuple(v for v in VERSIONS if releases.release(v).moe_eval_crash) == since("0.2.3")
     assert {v for v in VERSIONS if releases.release(v).positional_yml} == {*VERSIONS[:4], "0.2.0"}
     assert {v for v in VERSIONS if releases.release(v).hf_access_token_none} == set(VERSIONS[1:4])
@@ -117,7 +117,7 @@ def test_facts_hold_from_their_release_on() -> None:
     assert tuple(v for v in VERSIONS if releases.release(v).scan_layers_auto) == since("0.2.4")
 
 
-def test_models_per_release() -> None:
+def test_each_release_has_its_models() -> None:
     assert "deepseek3-671b" in releases.models_of("0.1.0")
     assert "qwen3-1.7b" not in releases.models_of("0.2.0")
     assert {"qwen3-1.7b", "default"} <= releases.models_of("0.2.1")
@@ -125,7 +125,7 @@ def test_models_per_release() -> None:
 
 
 @pytest.mark.contract
-def test_keys_and_models_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
+def test_keys_and_models_equal_those_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
     assert releases.keys(releases.DEFAULT) == set(maxtext_facts["keys"])
     assert releases.models_of(releases.DEFAULT) == set(maxtext_facts["models"])
     nested = {parent: sorted(children) for parent, children in releases.release(releases.DEFAULT).nested.items()}

@@ -1,4 +1,4 @@
-"""Machines that serve: what fits them, and that their numbers agree with what else is known of them."""
+"""Machines that serve: the models that fit, and agreement of their numbers with the TPU catalogue."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ SHAPES = serving_shapes()
         ("gpu", 1250, 128, None),  # deepseek3-671b
     ],
 )
-def test_the_smallest_machine_that_holds_a_model(asked: str, gib: float, heads: int, name: str | None) -> None:
+def test_serving_shape_is_the_smallest_that_holds_the_model(
+    asked: str, gib: float, heads: int, name: str | None
+) -> None:
     found = serving_shape_for(asked, weights=int(gib * GIB), heads=heads)
     assert (found and found.name) == name
 
 
 @pytest.mark.parametrize("shape", [one for one in SHAPES if one.kind == "tpu"], ids=lambda one: one.name)
-def test_chips_are_those_of_the_tpu_catalogue(shape: ServingShape) -> None:
+def test_serving_shapes_agree_with_the_tpu_catalogue(shape: ServingShape) -> None:
     known = parse_tpu_type(shape.name)
     assert (shape.accelerator, shape.topology) == (known.accelerator_label, known.topology)
     assert (shape.count, shape.memory_gib) == (known.chips, known.hbm_gib)

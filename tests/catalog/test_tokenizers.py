@@ -22,7 +22,7 @@ from xsft.catalog.data import toml
         ("", None),
     ],
 )
-def test_family_by_longest_prefix(repo: str, family: str | None) -> None:
+def test_tokenizer_family_follows_the_longest_prefix(repo: str, family: str | None) -> None:
     assert tokenizers.tokenizer_family(repo) == family
 
 
@@ -48,18 +48,18 @@ def test_a_tokenizer_of_another_family_does_not_fit() -> None:
         ("someone/else", None),
     ],
 )
-def test_chat_template(repo: str, has: bool | None) -> None:
+def test_has_chat_template_is_known_per_repository(repo: str, has: bool | None) -> None:
     assert tokenizers.has_chat_template(repo) is has
 
 
-def test_gates() -> None:
+def test_gated_repositories_are_known() -> None:
     assert tokenizers.is_gated("meta-llama/Llama-3.1-8B") is True
     assert tokenizers.is_gated("google/gemma-2-2b") is True
     assert tokenizers.is_gated("Qwen/Qwen3-8B") is False
     assert tokenizers.is_gated("someone/else") is None
 
 
-def test_special_tokens_of_a_repository_none_unknown_and_known() -> None:
+def test_special_tokens_are_known_unset_or_unknown() -> None:
     llama = tokenizers.special_tokens("meta-llama/Llama-3.1-8B-Instruct")
     assert llama is not None
     assert (llama.pad, llama.unk, llama.ends) == ("", "", ("<|eot_id|>",))
@@ -73,11 +73,11 @@ def test_special_tokens_of_a_repository_none_unknown_and_known() -> None:
     ("repo", "eos"),
     [("Qwen/Qwen3-8B", "<|im_end|>"), ("Qwen/Qwen3-30B-A3B", "<|im_end|>"), ("Qwen/Qwen3-8B-Base", "<|endoftext|>")],
 )
-def test_a_base_tokenizer_is_another_one(repo: str, eos: str) -> None:
+def test_base_model_has_another_end_of_sequence_token(repo: str, eos: str) -> None:
     assert (tokenizers.special_tokens(repo) or tokenizers.SpecialTokens()).eos == eos
 
 
-def test_each_row_of_special_tokens_can_be_reached_and_uses_tokens_that_are_no_part_of_its_format() -> None:
+def test_special_token_rows_are_reachable_and_their_unused_token_is_unused() -> None:
     rows = toml("tokenizers.toml")["special_tokens"]
     for row in rows:
         repo = row["repos"][0].replace("[0-9]*", "1").replace("[13]", "1").replace("*", "1")

@@ -14,7 +14,7 @@ GENERATIONS = tpu.generations()
 
 
 @given(st.sampled_from(NAMES))
-def test_a_slice_is_consistent(name: str) -> None:
+def test_slice_is_consistent(name: str) -> None:
     given_slice = tpu.parse_tpu_type(name)
     assert given_slice.hosts * given_slice.chips_per_host == given_slice.chips == prod(given_slice.physical_axes)
     assert given_slice.devices in (given_slice.chips, 2 * given_slice.chips)
@@ -22,7 +22,7 @@ def test_a_slice_is_consistent(name: str) -> None:
 
 
 @given(st.sampled_from(NAMES))
-def test_both_forms_name_the_same_slice(name: str) -> None:
+def test_count_and_topology_names_parse_to_the_same_slice(name: str) -> None:
     given_slice = tpu.parse_tpu_type(name)
     assert (
         given_slice
@@ -33,7 +33,7 @@ def test_both_forms_name_the_same_slice(name: str) -> None:
 
 
 @given(st.sampled_from(NAMES))
-def test_a_counting_name_counts_tensorcores(name: str) -> None:
+def test_number_in_a_type_name_counts_tensorcores(name: str) -> None:
     given_slice = tpu.parse_tpu_type(name)
     size = given_slice.tpu_type.partition("-")[2]
     assert "x" in size or int(size) == given_slice.chips * given_slice.cores_per_chip
@@ -58,7 +58,7 @@ def test_a_generation_may_have_a_dash_in_its_name(new_generation: str) -> None:
         tpu.parse_tpu_type("v7x-lite-17")
 
 
-def test_v6e_256() -> None:
+def test_v6e_256_has_its_shape_and_labels() -> None:
     given_slice = tpu.parse_tpu_type("v6e-256")
     assert (given_slice.generation, given_slice.topology, given_slice.chips, given_slice.hosts) == (
         "v6e",
@@ -87,27 +87,27 @@ def test_v6e_256() -> None:
         ("", "starts with none of v6e, v5litepod"),
     ],
 )
-def test_a_wrong_name_is_answered_with_the_nearest(text: str, hint: str) -> None:
+def test_wrong_type_name_error_suggests_the_nearest(text: str, hint: str) -> None:
     with pytest.raises(ValueError, match="is not a TPU type") as caught:
         tpu.parse_tpu_type(text)
     assert hint in str(caught.value)
 
 
-def test_a_counting_name_means_one_of_several_shapes() -> None:
+def test_type_name_with_a_count_means_one_of_several_topologies() -> None:
     cube, line = tpu.parse_tpu_type("v5p-512"), tpu.parse_tpu_type("v5p-4x4x16")
     assert (cube.topology, line.chips, line.tpu_type) == ("4x8x8", cube.chips, "v5p-4x4x16")
     assert cube != line
     assert "256 chips on 64 hosts (the number counts TensorCores, 2 per chip)" in cube.describe
 
 
-def test_ironwood_shows_two_devices_per_chip() -> None:
+def test_ironwood_has_two_devices_per_chip() -> None:
     """source: maxtext@0.2.5 maxtext/utils/accelerator_to_spec_map.py, tpu7x-128 is 4x4x4 with 128 devices."""
     given_slice = tpu.parse_tpu_type("tpu7x-128")
     assert (given_slice.chips, given_slice.devices, given_slice.placement_policy) == (64, 128, True)
 
 
 @pytest.mark.contract
-def test_every_entry_of_xpk(xpk_tpu_types: dict[str, dict[str, Any]]) -> None:
+def test_tpu_types_equal_every_entry_of_xpk(xpk_tpu_types: dict[str, dict[str, Any]]) -> None:
     ours = {name: _as_xpk_says(tpu.parse_tpu_type(name)) for name in NAMES}
     assert ours == xpk_tpu_types
 
@@ -123,6 +123,6 @@ def _as_xpk_says(given_slice: tpu.Slice) -> dict[str, object]:
     }
 
 
-def test_the_clouds_name_of_v5e_is_xpks_v5litepod() -> None:
+def test_v5e_is_another_name_of_v5litepod() -> None:
     assert tpu.parse_tpu_type("v5e-8") == tpu.parse_tpu_type("v5litepod-8")
     assert tpu.parse_tpu_type("v5e-4x4").xpk_type == "v5litepod-4x4"  # what xpk gets
