@@ -31,7 +31,7 @@ def settings(found: list[Alternative]) -> list[dict[str, object]]:
     return [dict(one.settings) for one in found]
 
 
-def test_a_dense_run_is_changed_without_loss_first() -> None:
+def test_alternatives_of_a_dense_run_begin_with_lossless_changes() -> None:
     found = alternatives(tunable(batch=2.0, tokens=1024), SearchLimits(max_chips=16))
     offloaded = {"overrides.maxtext.remat_policy": "custom", "overrides.maxtext.decoder_layer_input": "offload"}
     mesh = {"parallelism.ici.fsdp": 4, "parallelism.ici.tensor": 2}
@@ -40,7 +40,7 @@ def test_a_dense_run_is_changed_without_loss_first() -> None:
     assert {"train.weight_dtype", "lora.rank"} <= found[-1].settings.keys()
 
 
-def test_losses_come_in_the_documented_order() -> None:
+def test_lossy_changes_come_in_the_documented_order() -> None:
     run = tunable(batch=2.0, tokens=1024)
     alone = alternatives(run, SearchLimits(keep=("tpu", "parallelism", "remat_policy")))
     first = [next(iter(one.settings)) for one in alone if len(one.changes) == 1]
@@ -50,7 +50,7 @@ def test_losses_come_in_the_documented_order() -> None:
     ]  # fmt: skip
 
 
-def test_experts_get_an_axis_that_the_slice_and_the_model_allow() -> None:
+def test_expert_axis_divides_the_slice_and_the_model() -> None:
     found = alternatives(tunable("qwen3-30b-a3b", "v6e-16"), SearchLimits(keep=("tpu.type", "tpu.num_slices")))
     meshes = [one.run.ici for one in found if len(one.changes) == 1 and one.run.ici]
     assert {"fsdp": 1, "expert": 16} in meshes
@@ -59,19 +59,19 @@ def test_experts_get_an_axis_that_the_slice_and_the_model_allow() -> None:
     assert (split["{'fsdp': 4, 'expert': 4}"], split["{'fsdp': 2, 'expert': 8}"]) == (False, True)
 
 
-def test_a_width_that_fsdp_does_not_divide_gives_the_rest_to_tensor() -> None:
+def test_tensor_axis_takes_what_fsdp_cannot_divide() -> None:
     found = alternatives(tunable("gpt-oss-20b", "v6e-256"), SearchLimits(max_chips=256))
     assert {"fsdp": 64, "tensor": 4} in [one.run.ici for one in found if len(one.changes) == 1]
 
 
-def test_the_state_is_split_over_slices_and_own_axes_follow_the_slice() -> None:
+def test_state_is_sharded_over_slices_and_given_axes_follow_the_slice() -> None:
     run = tunable("deepseek3-671b", "v6e-128", num_slices=2, ici={"fsdp": 8, "expert": 16}, dcn={"fsdp": 2})
     found = alternatives(run, SearchLimits(types=(parse_tpu_type("v6e-256"),), slices=(2, 4)))
     assert all(one.run.ici.get("fsdp", 0) * one.run.ici.get("expert", 1) == 256 for one in found)
     assert {one.run.dcn["fsdp"] for one in found} == {2, 4}
 
 
-def test_slices_that_the_dcn_axes_do_not_make_get_axes_that_do() -> None:
+def test_dcn_axes_are_adjusted_to_the_number_of_slices() -> None:
     run = tunable("deepseek3-671b", "v6e-256", num_slices=1, ici={"fsdp": 16, "expert": 16}, dcn={"fsdp": 2})
     found = [one for one in alternatives(run, SearchLimits(types=(run.tpu,))) if one.run.ici == run.ici]
     assert {(one.run.num_slices, one.run.dcn["fsdp"]) for one in found} == {(1, 1), (2, 2)}
@@ -105,7 +105,7 @@ RUNS = st.builds(
 
 
 @given(RUNS)
-def test_each_alternative_is_other_small_and_in_its_place(run: TunableRun) -> None:
+def test_alternatives_differ_change_little_and_are_sorted_by_preference(run: TunableRun) -> None:
     found = alternatives(run, SearchLimits())
     assert len({one.words for one in found}) == len(found) < 4000
     for one in found:

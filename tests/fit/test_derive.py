@@ -16,7 +16,7 @@ def entry(verdict: Verdict, tokens: int) -> CompiledStep:
 
 
 @given(st.lists(st.tuples(st.sampled_from([YES, JUST, NO]), st.integers(1, 9000)), max_size=5), st.integers(1, 9000))
-def test_only_sound_conclusions(compiled: list[tuple[Verdict, int]], tokens: int) -> None:
+def test_verdict_is_derived_only_from_sound_conclusions(compiled: list[tuple[Verdict, int]], tokens: int) -> None:
     found = known_step([entry(verdict, at) for verdict, at in compiled], tokens=tokens)
     if found is None:
         return
@@ -26,7 +26,7 @@ def test_only_sound_conclusions(compiled: list[tuple[Verdict, int]], tokens: int
         assert found.entry.verdict == (YES if longer else NO)
 
 
-def test_the_nearest_entry_answers() -> None:
+def test_verdict_comes_from_the_nearest_entry() -> None:
     entries = [entry(YES, 2048), entry(YES, 8192), entry(NO, 16384)]
     told = {tokens: known_step(entries, tokens=tokens) for tokens in (1024, 2048, 4096, 9000, 16384, 20000)}
     assert {tokens: one.entry.tokens if one else None for tokens, one in told.items()} == {

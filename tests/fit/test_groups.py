@@ -17,5 +17,5 @@ from xsft.fit.groups import first_group
         ("channel_id=3", ()),
     ],
 )
-def test_the_first_group_in_each_form_of_the_text(text: str, group: tuple[int, ...]) -> None:
+def test_first_group_reads_every_form_of_replica_groups(text: str, group: tuple[int, ...]) -> None:
     assert first_group(text) == group

@@ -3,11 +3,11 @@ from __future__ import annotations
 from xsft.fit.memory import StartNow, TooLittleMemory, WaitForOthers, admission, needed_gib
 
 
-def test_what_a_compilation_takes() -> None:
+def test_memory_for_a_compilation_depends_on_the_model() -> None:
     assert (needed_gib(params_b=8.0), needed_gib(params_b=671.0), needed_gib(params_b=None)) == (4.0, 7.0, 4.0)
 
 
-def test_a_machine_of_6_gb_compiles_a_dense_model_alone() -> None:
+def test_machine_of_6_gb_compiles_only_a_dense_model() -> None:
     assert admission(free_gib=5.2, needed=4.0, others=()) == StartNow()
     assert admission(free_gib=5.2, needed=7.0, others=()) == TooLittleMemory(reason="5.2 GiB of memory free, 7 needed")
 

@@ -25,7 +25,7 @@ ENTRY %main.3 (p0: f32[4096,1024]) -> f32[8,1024] {
 """
 
 
-def test_buffers_of_the_entry_and_of_loops_are_found_and_none_of_a_fusion() -> None:
+def test_largest_buffers_include_loops_but_no_fusion() -> None:
     assert largest_buffers(read_program(PROGRAM)) == (
         ProgramBuffer(bytes=1048576, shape="bf16[512,1024]", count=2, layer="jit(train_step)/decoder/mlp"),
         ProgramBuffer(bytes=32768, shape="f32[8,1024]", count=1, layer=""),
@@ -33,7 +33,7 @@ def test_buffers_of_the_entry_and_of_loops_are_found_and_none_of_a_fusion() -> N
     assert largest_buffers(read_program("")) == ()
 
 
-def test_an_attribute_of_several_lines_is_no_instruction() -> None:
+def test_attribute_of_several_lines_is_no_instruction() -> None:
     text = """\
 ENTRY %main (p0: f32[8]) -> f32[8] {
   %kernel = (f32[8]{0}, bf16[4,2]{1,0:T(8,128)(2,1)S(1)}) custom-call(%p0), attributes={kernel_metadata={

@@ -9,7 +9,7 @@ from xsft.fit.work import StepWork
 WORK = StepWork(flops=918e12, kernel_flops=0.0, hbm_bytes=1638e9, ici_bytes=800e9, dcn_bytes=12.5e9, model_tflops=459.0)
 
 
-def test_the_slowest_resource_is_the_bound() -> None:
+def test_slowest_resource_is_the_bound() -> None:
     bound = compiled_bound(WORK, tpu=parse_tpu_type("v6e-256"), tokens=1000)
     assert bound is not None
     assert (bound.by, bound.times) == ("ici", {"compute": 1.0, "hbm": 1.0, "ici": 2.0, "dcn": 1.0})

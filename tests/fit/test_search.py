@@ -31,7 +31,7 @@ def ended(search: FitSearch, real: list[float]) -> FitSearch:
     return search
 
 
-def test_those_that_are_quickly_refused_are_tried_first_then_one_that_is_likely_to_fit() -> None:
+def test_search_tries_likely_refusals_first_then_a_likely_fit() -> None:
     search = of(1.3, 1.2, 0.9, 0.5)
     for place in range(3):
         assert search.next_place == place
@@ -40,7 +40,7 @@ def test_those_that_are_quickly_refused_are_tried_first_then_one_that_is_likely_
     assert (search.best.place, search.next_place) == (2, None)
 
 
-def test_after_the_first_that_fits_the_preferred_ones_are_tried() -> None:
+def test_search_tries_preferred_alternatives_after_the_first_fit() -> None:
     """Without this one an alternative that asked for less headroom would stay open."""
     just = Marginal(peak_gib=30.0, sum_gib=32.1, limit_gib=LIMIT, by=None)
     search = of(0.99, 0.98, 0.6).with_verdict(0, just, source="compiler")
@@ -54,19 +54,19 @@ def test_a_refusal_corrects_the_estimates() -> None:
     assert search.next_place == 2
 
 
-def test_each_try_in_vain_asks_for_more_headroom() -> None:
+def test_each_failed_trial_raises_the_required_headroom() -> None:
     """Else a search compiles one marginal alternative after another, minutes each, before one that surely fits."""
     just = Marginal(peak_gib=30.0, sum_gib=32.1, limit_gib=LIMIT, by=None)
     search = of(0.99, 0.98, 0.96, 0.6).with_verdict(0, just, source="compiler")
     assert search.next_place == 3
 
 
-def test_without_one_that_is_likely_the_smallest_is_tried() -> None:
+def test_search_tries_the_smallest_if_none_is_likely_to_fit() -> None:
     assert of(1.4, 1.1, 1.2).next_place == 1
     assert of().next_place is None
 
 
-def test_what_is_marginal_or_without_a_verdict_is_not_the_best() -> None:
+def test_marginal_or_unknown_alternative_is_never_the_best() -> None:
     just = Marginal(peak_gib=30.0, sum_gib=33.0, limit_gib=LIMIT, by=None)
     search = of(0.9, 0.9).with_verdict(0, just, source="compiler")
     search = search.with_verdict(1, None, source="compiler", why="killed")
@@ -78,7 +78,7 @@ def by_settings(**wanted: object) -> Alternative:
     return next(one for one in FOUND if {k.rpartition(".")[2]: v for k, v in one.settings.items()} == wanted)
 
 
-def test_an_alternative_that_takes_no_less_than_a_refused_one() -> None:
+def test_takes_no_less_compares_memory_by_settings() -> None:
     half, quarter = by_settings(per_device_batch_size=2), by_settings(per_device_batch_size=1)
     short = by_settings(per_device_batch_size=1, max_target_length=512)
     moments = by_settings(per_device_batch_size=2, mu_dtype="bfloat16")
@@ -94,9 +94,7 @@ REAL = st.lists(st.floats(0.2, 3.0), min_size=1, max_size=len(FOUND))
 
 
 @given(REAL, st.data())
-def test_the_search_ends_with_the_most_preferred_that_it_could_not_rule_out(
-    real: list[float], data: st.DataObject
-) -> None:
+def test_search_ends_with_the_most_preferred_alternative_not_ruled_out(real: list[float], data: st.DataObject) -> None:
     shares = [share * data.draw(st.floats(0.8, 1.2)) for share in real]
     found = ended(of(*shares), real)
     assert len({one.place for one in found.tried}) == len(found.tried)

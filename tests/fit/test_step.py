@@ -18,7 +18,7 @@ def step(*arguments: dict[str, Any], **changes: Any) -> StepToCompile:
     return found
 
 
-def test_the_flagships_step() -> None:
+def test_flagship_step_has_its_topology_and_arguments() -> None:
     found = step(FLAGSHIP)
     assert (found.topology, found.num_slices, found.tokens) == ("v6e-256", 2, 1024)
     assert found.arguments == (
@@ -49,7 +49,7 @@ def test_the_step_of_an_evaluation_has_its_own_batch_and_family() -> None:
     assert eval_step(run_of(spec(overrides={"maxtext": {"eval_interval": -1}})), step()) is None
 
 
-def test_names_data_checkpoints_and_rates_do_not_count() -> None:
+def test_family_ignores_names_data_checkpoints_and_rates() -> None:
     other = step(
         name="another",
         train={"steps": 7, "learning_rate": 1e-3, "checkpoint_period": 3},
@@ -59,7 +59,7 @@ def test_names_data_checkpoints_and_rates_do_not_count() -> None:
     assert other.family == step().family
 
 
-def test_mode_does_not_count() -> None:
+def test_family_ignores_the_mode() -> None:
     pathways = {"pathways": FLAGSHIP["place"]["pathways"]}
     assert step(mode="pathways", place={**GOOD["place"], **pathways}).family == step().family
 
@@ -76,15 +76,15 @@ def test_mode_does_not_count() -> None:
         {"overrides": {"maxtext": {"sa_block_q": 256}}},
     ],
 )
-def test_everything_else_counts(changes: dict[str, Any]) -> None:
+def test_family_changes_with_everything_else(changes: dict[str, Any]) -> None:
     assert step(**changes).family != step().family
 
 
-def test_a_key_at_its_default_does_not_count() -> None:
+def test_family_ignores_a_key_at_its_default() -> None:
     assert step(overrides={"maxtext": {"remat_policy": "full"}}).family == step().family
 
 
-def test_only_the_length_differs_within_a_family() -> None:
+def test_family_ignores_the_sequence_length() -> None:
     long = step(train={"max_target_length": 4096})
     assert (long.family, long.tokens) == (step().family, 4096)
 
@@ -95,7 +95,7 @@ def test_lengths_with_other_attention_blocks_are_other_families(one: int, other:
     assert same == (min(one, 512) == min(other, 512) or max(one, other) < 128)
 
 
-def test_a_run_of_this_machine_has_no_step() -> None:
+def test_local_run_has_no_step_to_compile() -> None:
     assert step_to_compile(run_of(spec(target="local"))) is None
     assert (
         step_to_compile(
@@ -105,7 +105,7 @@ def test_a_run_of_this_machine_has_no_step() -> None:
     )
 
 
-def test_slices_have_maxtexts_names() -> None:
+def test_compiler_name_is_the_name_of_maxtext() -> None:
     assert compiler_name(parse_tpu_type("v5litepod-256")) == "v5e-256"
     assert compiler_name(parse_tpu_type("v6e-16x16")) == "v6e-256"
     assert compiler_name(parse_tpu_type("tpu7x-128")) == "tpu7x-128"

@@ -1,4 +1,4 @@
-"""Errors that MaxText and JAX raised in compilations, in the workload's words."""
+"""Errors of compilations by MaxText and JAX, explained in terms of the workload."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from xsft.fit.translate import invalid_because
         ("JaxRuntimeError: ...: While setting option xla_x, 'abc' is not a valid bool value.", "xla_flags", "--xla_x"),
     ],
 )
-def test_known_errors(error: str, where: str, words: str) -> None:
+def test_known_errors_name_the_workload_key_and_the_fix(error: str, where: str, words: str) -> None:
     found = invalid_because(error, phase="tracing")
     assert found is not None
     assert found.where == where
@@ -54,7 +54,7 @@ def test_known_errors(error: str, where: str, words: str) -> None:
     assert found.said.startswith(error[:20])
 
 
-def test_what_maxtext_refuses_while_it_reads_its_keys_is_quoted() -> None:
+def test_configuration_error_of_maxtext_is_quoted() -> None:
     found = invalid_because("ValueError: opt_type must be one of adamw", phase="configuring")
     assert found is not None
     assert "opt_type must be one of adamw" in found.said
@@ -69,5 +69,5 @@ def test_what_maxtext_refuses_while_it_reads_its_keys_is_quoted() -> None:
         ("ModuleNotFoundError: No module named 'maxtext'", "importing"),
     ],
 )
-def test_other_errors_say_nothing_about_the_step(error: str, phase: str) -> None:
+def test_other_errors_do_not_make_the_step_invalid(error: str, phase: str) -> None:
     assert invalid_because(error, phase=phase) is None

@@ -20,7 +20,7 @@ ACCEPTED: dict[str, Any] = {
 """What libtpu 0.0.44 said of qwen3-0.6b on v6e-8 with 1,024 tokens: row qwen3-0.6b-v6e-8 of the catalogue."""
 
 
-def test_a_step_that_fits() -> None:
+def test_accepted_step_fits_with_its_memory_by_use() -> None:
     buffer = ProgramBuffer(bytes=311164928, shape="bf16[151936,1024]", count=3, layer="jit(train_step)/jvp()")
     found = verdict_of(ACCEPTED, devices_per_chip=1, buffers=(buffer,))
     assert isinstance(found, Fits)
@@ -36,7 +36,7 @@ def test_an_accepted_sum_above_the_limit_is_marginal() -> None:
     assert isinstance(found, Marginal)
 
 
-def test_what_an_offloading_policy_keeps_on_the_host_is_not_of_the_chip() -> None:
+def test_memory_offloaded_to_the_host_is_not_counted_on_the_chip() -> None:
     """qwen3-0.6b on v6e-8, 4 sequences of 2,048 tokens, decoder_layer_input=offload: 28 layer inputs of 16 MiB."""
     memory = {
         "peak": 6527780096, "arguments": 895049728, "output": 894890752, "alias": 596583936,
@@ -48,7 +48,7 @@ def test_what_an_offloading_policy_keeps_on_the_host_is_not_of_the_chip() -> Non
     assert (found.peak_gib, found.by.host, found.by.peak_known) == (6.0795, 0.4375, True)
 
 
-def test_where_the_compiler_names_the_hosts_peak_the_chips_is_at_most_the_sum() -> None:
+def test_peak_that_includes_the_host_is_bounded_by_the_sum() -> None:
     """Layers that keep 32 GiB on the host: accepted for a chip of 31.24 GiB with a "peak" of 36.125."""
     memory = {
         "peak": int(36.125 * GIB), "arguments": int(2.125 * GIB), "output": 2 * GIB, "alias": 0,
@@ -68,7 +68,7 @@ def test_two_devices_share_a_chip_of_tpu7x() -> None:
     assert (two.peak_gib, two.limit_gib) == (pytest.approx(2 * one.peak_gib, abs=0.001), 62.48)
 
 
-def test_the_state_that_stays_beside_an_evaluation_counts() -> None:
+def test_evaluation_counts_the_resident_optimizer_state() -> None:
     """The compiler is given the model and the batch; the optimizer's state is on the device, too."""
     optimizer = ACCEPTED["arguments"]["optimizer"]
     memory = {**ACCEPTED["memory"], "arguments": 298256076 + 1000, "output": 4, "alias": 0}
@@ -89,12 +89,12 @@ def test_a_refused_step_has_one_total_and_no_buffers() -> None:
     assert found == DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler")
 
 
-def test_an_unknown_error_is_no_verdict() -> None:
+def test_unknown_error_gives_no_verdict() -> None:
     assert verdict_of({"error": "MemoryError: ", "phase": "compiling"}, devices_per_chip=1) is None
     assert verdict_of({"error": "TypeError: of the harness", "phase": "tracing"}, devices_per_chip=1) is None
 
 
-def test_an_entry_is_read_back_and_junk_is_not() -> None:
+def test_entry_survives_a_round_trip_and_junk_is_ignored() -> None:
     because = verdict_of({"error": "ValueError: no", "phase": "configuring"}, devices_per_chip=1)
     assert isinstance(because, Invalid)
     for verdict in (verdict_of(ACCEPTED, devices_per_chip=1), because):

@@ -1,4 +1,4 @@
-"""FLOPs and bytes of small programs in the form that libtpu 0.0.44 writes, counted by hand."""
+"""FLOPs and bytes of small programs in the text form of libtpu 0.0.44, counted by hand."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def entry(*lines: str) -> StepWork:
     return work("ENTRY %main () -> f32[] {\n" + "".join(f"  {line}\n" for line in lines) + "}\n")
 
 
-def test_a_loop_counts_as_often_as_it_runs_and_reads_one_layer_each_time() -> None:
+def test_loop_counts_each_iteration_and_reads_one_layer_each_time() -> None:
     found = work(LOOP)
     assert found.flops == 28 * 2 * 128 * 64 * 256
     assert found.hbm_bytes == 28 * (64 * 256 * 2 + 128 * 256 * 2 + 4)  # layer, result, index; the input is on the chip
@@ -71,7 +71,7 @@ def test_a_loop_without_a_constant_counts_once_and_is_reported() -> None:
          "window={size=16}, dim_labels=0bf_0io->bf0", 16 * 1024 * 128 * 1024),
     ],
 )  # fmt: skip
-def test_a_convolution_counts_its_products(
+def test_convolution_flops_count_its_products(
     left: str, right: str, made: str, attributes: str, products: int | None
 ) -> None:
     if products is None:  # [tokens, width] by [width, heads, head_dim], as in qwen3-0.6b
@@ -84,7 +84,7 @@ def test_a_convolution_counts_its_products(
     assert found.flops == 2 * products
 
 
-def test_eight_bit_products_count_half() -> None:
+def test_eight_bit_products_count_half_the_flops() -> None:
     lines = ("%a = s8[128,64]{1,0} parameter(0)", "%b = s8[64,256]{1,0} parameter(1)")
     found = entry(*lines, "%c = s32[128,256]{1,0} dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}")
     assert found.flops == 128 * 64 * 256
@@ -94,13 +94,13 @@ def test_eight_bit_products_count_half() -> None:
     ("opcode", "received"),
     [("all-gather", 3.0), ("all-reduce", 2 * 3 / 4), ("reduce-scatter", 3 / 4), ("all-to-all", 3 / 4)],
 )
-def test_what_a_ring_of_four_receives(opcode: str, received: float) -> None:
+def test_collective_bytes_are_those_a_ring_of_four_receives(opcode: str, received: float) -> None:
     found = entry("%a = f32[256]{0} parameter(0)", f"%b = f32[256]{{0}} {opcode}(%a), replica_groups={{{{0,1,2,3}}}}")
     assert found.ici_bytes == 1024 * received
     assert found.dcn_bytes == 0
 
 
-def test_transfers_between_slices_are_the_hosts() -> None:
+def test_host_transfers_between_slices_count_as_dcn_bytes() -> None:
     text = """\
 ENTRY %main () -> f32[] {
   %r = (f32[512]{0}, u32[], token[]) recv(%t), is_host_transfer=true, \
@@ -113,7 +113,7 @@ frontend_attributes={_xla_host_transfer_handler_name="xla_megascale_runtime",_xl
     assert work(text, ONE).dcn_bytes == 0
 
 
-def test_an_update_in_place_writes_the_update() -> None:
+def test_update_in_place_counts_only_the_update() -> None:
     found = entry(
         "%big = f32[28,1024]{1,0} parameter(0)",
         "%small = f32[1,1024]{1,0} parameter(1)",
@@ -122,7 +122,7 @@ def test_an_update_in_place_writes_the_update() -> None:
     assert found.hbm_bytes == 2 * 4096
 
 
-def test_a_transfer_to_the_chip_counts_what_it_moves() -> None:
+def test_transfer_to_the_chip_counts_the_moved_bytes() -> None:
     found = entry(
         "%w = f32[4096]{0} parameter(0)",
         "%s = (f32[4096]{0}, f32[1024]{0:T(8)S(1)}, s32[]) slice-start(%w), slice={[0:1024]}",
