@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 from tests.effects.observing import observe_run
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import NAMESPACE, QUEUE, QUEUED, RUNNING, Runs, ended
+from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.runs.evidence import read_evidence
 from xsft.states.causes import explain_state
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
+from xsft.states.model import Status
 
 pytestmark = pytest.mark.loopback
 
@@ -29,14 +32,15 @@ class World:
         self.api = api
         self.runs = Runs(api.standin.objects)
 
-    def evidence(self, run: str, **how: Any) -> Evidence:
+    def evidence(self, run: str, *, without_pods: bool = False, **how: Any) -> Evidence:
         patience = Patience(tries=1, read_timeout_s=60.0)
         cluster = connect_context(self.api.context, here=self.api.here, patience=patience)
         attempts = observe_run(cluster, namespace=NAMESPACE, name="here", run_name=run, now=NOW)
-        seen = attempts[0]
-        return read_evidence(
-            cluster, seen=seen, status=classify(seen, now=NOW), attempts=attempts, now=lambda: NOW, **how
-        )
+        seen = replace(attempts[0], pods=None) if without_pods else attempts[0]
+        if path := how.pop("denied", None):
+            self.api.server.fail(path, times=99, code=403, message="x cannot get resource y")
+        given = {"status": classify(seen, now=NOW), **how}
+        return read_evidence(cluster, seen=seen, attempts=attempts, now=lambda: NOW, **given)
 
     def event(self, name: str, kind: str, about: str, *, uid: str = "", type: str = "Warning", **said: Any) -> None:
         involved = {"kind": kind, "name": about, "uid": uid}
@@ -133,6 +137,9 @@ def test_the_queue_of_a_run_is_read_by_what_is_known_of_it(world: World) -> None
         found = world.evidence(name)
         assert found.cluster_queue is not None, name
         assert (found.cluster_queue.type, bool(found.quotas)) == ("Active", True)
+    made = world.runs.queued("moved")
+    made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "nosuch"
+    assert world.evidence("moved").cluster_queue is not None
     del objects.of("kueue.x-k8s.io/localqueues")[NAMESPACE, QUEUE]
     world.runs.queued("gone")
     assert world.evidence("holds").cluster_queue is not None
@@ -168,6 +175,9 @@ def test_missing_objects_that_the_run_names_are_listed(world: World) -> None:
     pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["priorityClassName"] = "urgent"
     pod["volumes"].append({"name": "t", "secret": {"secretName": "hf-token"}})
+    objects = world.api.standin.objects
+    objects.add("/secrets", "there", namespace=NAMESPACE)
+    pod["volumes"].append({"name": "u", "secret": {"secretName": "there"}})
     pod["volumes"].append({"name": "o", "secret": {"secretName": "not-needed", "optional": True}})
     assert world.evidence("gemma").missing == ("LocalQueue/nosuch", "PriorityClass/urgent", "Secret/hf-token")
     world.api.server.fail("/priorityclasses/", code=403, message="cannot get resource x", times=9)
@@ -214,6 +224,26 @@ def test_evidence_reads_pods_that_status_does_not_read(world: World) -> None:
     found = world.evidence("gemma")
     assert (found.status.state, found.status.reason) == ("failed", "oom-killed")
     assert explain_state(found, now=NOW).reason == "oom-killed"
+
+
+def test_a_run_is_judged_again_by_its_pods_if_they_can_be_read(world: World) -> None:
+    world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
+    world.failed("gemma", "gemma", host=3, code=137, reason="OOMKilled")
+    earlier = Status(state="failed", reason="trainer-failed")
+    found = world.evidence("gemma", without_pods=True, status=earlier)
+    assert (found.status.reason, [pod.host for pod in found.seen.pods or ()]) == ("oom-killed", [3])
+    blind = world.evidence("gemma", without_pods=True, status=earlier, denied="/pods")
+    assert (blind.status, blind.seen.pods) == (earlier, None)
+    assert [one.what for one in blind.seen.unread] == ["pods"]
+
+
+def test_a_part_that_is_late_is_not_waited_for(world: World) -> None:
+    world.runs.admitted("gemma")
+    world.runs.pod("gemma")
+    world.api.server.fail("/events", code=0, delay_s=60.0, times=9)
+    began = time.monotonic()
+    assert world.evidence("gemma", deadline_s=0.5).events is None
+    assert time.monotonic() - began < 30
 
 
 def test_logs_of_only_the_first_failed_processes_are_read(world: World) -> None:
