@@ -46,9 +46,7 @@ def read_repository(source: ConversionSource, *, env: Mapping[str, str], token: 
     """
     endpoint = endpoint_of(env)
     revision = source.revision or BRANCH
-    with Session() as session:
-        if token:
-            session.headers["Authorization"] = f"Bearer {token}"
+    with hub_session(token) as session:
         try:
             info = read_json(session, f"{endpoint}/api/models/{source.repo}/revision/{quote(revision, safe='')}")
             return _facts_of_answer(session, f"{endpoint}/{source.repo}/resolve", source, info)
@@ -58,6 +56,14 @@ def read_repository(source: ConversionSource, *, env: Mapping[str, str], token: 
             why = "timed out" if isinstance(failed, Timeout) else type(failed).__name__
             fix = "Check the network and HF_ENDPOINT, or download the repository and set model.hf.repo to the folder."
             raise Unreachable(f"{endpoint} could not be read for {source.repo}: {why}", fix=fix) from failed
+
+
+def hub_session(token: str | None) -> Session:
+    """Return a session that sends the token to the hosts it asks, and no other login."""
+    session = Session()
+    if token:
+        session.headers["Authorization"] = f"Bearer {token}"
+    return session
 
 
 def endpoint_of(env: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from requests import RequestException
 
 from xsft.conversion.inputs import ConversionSource
-from xsft.effects.facts.hub import ENDPOINT, HubAnswer, endpoint_of, read_json, read_repository, read_token
+from xsft.effects.facts.hub import ENDPOINT, HubAnswer, endpoint_of, hub_session, read_json, read_repository, read_token
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.parallel import within
@@ -29,8 +29,7 @@ DEADLINE_S = 5.0
 
 def check_data(path: str) -> HubDataFacts:
     """Return the hub's facts of a data set; `unanswered` states why there are none. Raises nothing."""
-    env = own_environment()
-    token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
+    env, token = _own_login()
     try:
         return within(DEADLINE_S, lambda: read_data(path, env=env, token=token))
     except Unreachable as failed:
@@ -42,8 +41,7 @@ def check_weights(source: ConversionSource) -> SourceFacts:
 
     The commit is left out: it decides the folder of the converted checkpoint, and only a conversion fixes it.
     """
-    env = own_environment()
-    token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
+    env, token = _own_login()
     try:
         found = within(DEADLINE_S, lambda: read_repository(source, env=env, token=token))
     except Unreachable as failed:
@@ -55,16 +53,19 @@ def tokenizer_access(name: str) -> Problem | None:
     """Return why this login cannot read a tokenizer's repository; None if it can. Raises Unreachable if the hub does
     not answer in time.
     """
-    env = own_environment()
-    token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
+    env, token = _own_login()
     return within(DEADLINE_S, lambda: _tokenizer_access(name, env=env, token=token))
+
+
+def _own_login() -> tuple[Mapping[str, str], str | None]:
+    """Return the user's environment variables and token."""
+    env = own_environment()
+    return env, read_token(hub_token(env).get("HF_TOKEN_PATH"))
 
 
 def _tokenizer_access(name: str, *, env: Mapping[str, str], token: str | None) -> Problem | None:
     endpoint = endpoint_of(env)
-    with Session() as session:
-        if token:
-            session.headers["Authorization"] = f"Bearer {token}"
+    with hub_session(token) as session:
         try:
             info = read_json(session, f"{endpoint}/api/models/{name}")
             if info.get("gated"):
@@ -97,9 +98,7 @@ def read_data(path: str, *, env: Mapping[str, str], token: str | None, viewer: s
     """
     endpoint = endpoint_of(env)
     viewer = viewer or endpoint.replace("://", "://datasets-server.")
-    with Session() as session:
-        if token:
-            session.headers["Authorization"] = f"Bearer {token}"
+    with hub_session(token) as session:
         try:
             info = read_json(session, f"{endpoint}/api/datasets/{path}")
             if info.get("gated") and (refused := _access(session, endpoint, path)):

@@ -14,11 +14,10 @@ from msgspec.structs import replace
 from requests import RequestException
 
 from xsft.effects.images.registry_auth import RegistryLogin
-from xsft.effects.images.registry_http import BUSY, MAX_BYTES, TIMEOUT_S, RegistryAnswer, RegistryQuery
+from xsft.effects.images.registry_http import BUSY, MAX_BYTES, TIMEOUT_S, RegistryAnswer, RegistryQuery, send
 from xsft.effects.machine import clock
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.parallel import within
-from xsft.effects.machine.retries import retry_after_s
 from xsft.errors import Unknown, XsftError
 from xsft.image.contents import ENV_NAMES, ImageConfiguration, packages_of_sbom
 from xsft.image.recipe import PACKAGES_LABEL, PLATFORM
@@ -215,10 +214,10 @@ class Registries:
         """
         try:
             with Session() as session:
-                answer = session.get(f"{base_url(host)}/v2/", timeout=TIMEOUT_S, allow_redirects=False)
+                answer = send(session, "GET", f"{base_url(host)}/v2/")
         except RequestException:
             return None
-        return retry_after_s(answer.headers) if answer.status_code in BUSY else None
+        return answer.retry_after_s if answer.status in BUSY else None
 
     def login_to(self, host: str) -> RegistryLogin:
         if host not in self._logins:

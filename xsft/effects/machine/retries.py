@@ -1,8 +1,8 @@
 """Repeats a request: after growing pauses, within a budget, and no sooner than the server's Retry-After.
 
 xsft repeats its requests only by this module: the retries of urllib3 and of Google's clients, which ignore Retry-After,
-are switched off. Only google-auth repeats the refresh of a token by itself, without a pause. Polling is no retry: it
-pauses after an answer, until what it reads has changed.
+are switched off. Only google-auth repeats the refresh of a token by itself, without a pause; and in a pod, which has no
+xsft, Google's client does. Polling is no retry: it pauses after an answer, until what it reads has changed.
 """
 
 from __future__ import annotations
