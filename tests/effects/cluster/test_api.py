@@ -113,7 +113,7 @@ def test_a_response_updates_heard_at_and_the_clock_skew(cluster_api: ClusterApi)
 
 @pytest.mark.parametrize("code", [400, 403, 404, 405, 302])
 def test_a_web_page_is_not_an_answer_of_a_kubernetes_api_server(tmp_path: Path, code: int) -> None:
-    """Its server does not lack JobSet, nor does it forbid: it was not asked."""
+    """The error says neither that JobSet is missing nor that access is forbidden."""
     page = Answer(code, " <html>Sign in</html>", {"Content-Type": "text/html"})
     with served(Front(behind=lambda _: page)) as front:
         api = ClusterApi(kubeconfig=write_kubeconfig(tmp_path / "config", server=front.url, token="t"))

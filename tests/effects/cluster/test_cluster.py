@@ -97,7 +97,7 @@ def test_jobsets_are_listed_by_the_label_of_their_run(cluster_api: ClusterApi) -
 
 @pytest.mark.parametrize("action", ["broken-json", "broken-gzip", "short"])
 def test_an_incomplete_404_answer_is_requested_again(cluster_api: ClusterApi, action: str) -> None:
-    """Half of "no such JobSet" is not "JobSet is not installed"."""
+    """Half of "no such JobSet" must not be read as "JobSet is not installed"."""
     cluster_api.server.fail("/jobsets/", action=action)
     assert cluster_api.connect().get_jobset(name="nosuch", namespace=cluster_api.namespace) is None
     assert len(cluster_api.server.seen) == 2
@@ -325,7 +325,7 @@ def test_creates_send_only_get_and_post(cluster_api: ClusterApi) -> None:
 
 
 def test_a_conflict_without_an_object_is_refused(cluster_api: ClusterApi) -> None:
-    """The name is taken at each create and free at each read: another client creates and deletes it."""
+    """Another client creates and deletes the object: each create finds the name taken, and each read finds it free."""
     cluster_api.server.fail(CREATE, code=409, message="already exists", times=9)
     with pytest.raises(Refused, match="already exists"):
         cluster_api.connect().create_jobset(sent_to(cluster_api))

@@ -176,7 +176,7 @@ def test_any_faults_give_at_most_one_object_and_created_only_if_it_is_ours(
 
 
 def test_two_stand_ins_are_separate_clusters() -> None:
-    """The law above shares a server; the other tests do not."""
+    """The property test above shares a server; the other tests do not."""
     with TemporaryDirectory() as a, TemporaryDirectory() as b, standing_in(Path(a)) as one, standing_in(Path(b)) as two:
         one.connect().create_jobset(planned())
         assert two.connect().list_jobsets(namespace="default") == ()

@@ -52,7 +52,7 @@ def test_delete_keeps_an_object_with_another_uid(cluster_api: ClusterApi) -> Non
 
 
 def test_a_transient_conflict_is_not_reported_as_another_object(cluster_api: ClusterApi) -> None:
-    """The server says 409 also where it could not do it just now."""
+    """The server also answers 409 if it could not delete the object at that moment."""
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, code=409, message="Operation cannot be fulfilled: please try again")
     with pytest.raises(Unreachable, match="please try again"):
@@ -77,7 +77,7 @@ def test_a_delete_without_a_response_is_retried(cluster_api: ClusterApi, fault: 
 
 
 def test_a_new_object_under_the_name_of_a_deleted_one_is_kept(cluster_api: ClusterApi) -> None:
-    """The first try succeeded, its answer was lost, and another client submitted again."""
+    """The first delete succeeded, its response was lost, and another client created the name again."""
     name, uid = made(cluster_api)
 
     def again() -> None:

@@ -96,7 +96,7 @@ def test_a_refused_pod_names_the_rule_and_the_command(message: str, id: str, fix
 
 
 @pytest.mark.parametrize(("answer", "expected"), [(TAKEN, []), (FORBIDDEN, ["pods-not-checked"])])
-def test_a_taken_pod_name_is_no_problem_and_a_forbidden_dry_run_a_note(answer: Any, expected: list[str]) -> None:
+def test_a_taken_pod_name_is_no_problem_and_a_forbidden_dry_run_is_unread(answer: Any, expected: list[str]) -> None:
     problems = pod_problems(Answers(answer).api, JOBSET)
     assert [(problem.id, problem.kind) for problem in problems] == [(one, "unread") for one in expected]
 

@@ -124,7 +124,7 @@ NOTHING: dict[str, Callable[[Seen, threading.Event], Answer]] = {
 
 @pytest.mark.loopback
 def test_any_other_event_keeps_the_pause(tmp_path: Path) -> None:
-    """All at once: each pause is waited for."""
+    """The cases run concurrently, because each waits for its whole pause."""
 
     def keeps(case: str) -> bool:
         folder = tmp_path / case.replace(" ", "-")

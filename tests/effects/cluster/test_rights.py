@@ -1,4 +1,4 @@
-"""The rights that docs/guides/clusters.md lists are exactly those that xsft needs."""
+"""With only the rights that docs/guides/clusters.md lists, every request of xsft succeeds."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def streaming(*parts: bytes | threading.Event) -> Iterator[Stream]:
 
 
 def test_interrupting_an_ended_stream_does_nothing() -> None:
-    """The last line has no end: it is given when the connection is no longer the stream's."""
+    """The last line has no newline: it is returned after the connection left the stream."""
     with streaming(HEAD, TORN, END) as stream:
         lines = stream.lines()
         assert [next(lines), next(lines)] == [b"one", b"torn"]
@@ -49,7 +49,7 @@ def test_a_line_is_given_as_soon_as_it_arrives() -> None:
 
 
 def test_a_stream_that_is_cut_raises_incomplete_answer() -> None:
-    """Its last line may be half of one, so it is not given."""
+    """The last line may be incomplete, so it is not returned."""
     came: list[bytes] = []
     with streaming(HEAD, TORN, b"9\r\n off\n") as stream, pytest.raises(OSError, match=r"^incomplete answer$"):
         came.extend(stream.lines())

@@ -28,7 +28,7 @@ def test_locked_uv_returns_the_version_and_hashes_of_the_lock() -> None:
 
 
 def test_the_bootstrap_imports_only_the_standard_library() -> None:
-    """It runs before anything is installed."""
+    """The bootstrap runs before anything is installed."""
     module = "xsft.effects.environments.bootstrap"
     code = f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import {module}; print('loaded')"
     bare = (sys.executable, "-I", "-S", "-c", code)
@@ -66,7 +66,7 @@ def test_the_shell_bootstrap_exits_3_without_a_fitting_python(tmp_path: Path, sc
 
 @pytest.mark.contract
 def test_an_incomplete_venv_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its Python runs, its pip is not there or not all of it."""
+    """Its Python runs, but pip is missing or incomplete."""
     monkeypatch.chdir(tmp_path)
     bootstrap.LOCK.parent.mkdir(parents=True)
     bootstrap.LOCK.write_text("")

@@ -46,7 +46,7 @@ def bucket(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 def test_an_ocdbt_checkpoint_in_a_bucket_gives_every_dtype_without_reading_values(
     bucket: Bucket, tmp_path: Path, item: str
 ) -> None:
-    """From its manifest and the root of its index; what holds values is not asked for."""
+    """The dtypes come from the manifest and the root of the index."""
     report = inspect_checkpoint(f"gs://my-bucket/{item}", store=record_store({"HOME": str(tmp_path)}))
     assert (report.status, report.dtypes, report.parameters) == ("complete", DTYPES[item], PARAMETERS[item])
     assert report.bytes is not None

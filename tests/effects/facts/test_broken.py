@@ -64,7 +64,7 @@ JSON = st.recursive(
 @given(place=st.integers(0, 10_000), value=JSON)
 @pytest.mark.parametrize("name", ["_METADATA", "_sharding", "../_CHECKPOINT_METADATA"])
 def test_a_changed_value_in_a_json_file_never_raises(item: Path, name: str, place: int, value: object) -> None:
-    """One value of the document, at any depth, is another."""
+    """The changed value is at any depth."""
     file = item / name
     content = file.read_bytes()
     document = json.loads(content)

@@ -216,9 +216,7 @@ print(read_checkpoint("gs://my-bucket/0/items", deadline_s=2.5).status, loaded[:
 
 @pytest.mark.loopback
 def test_slow_imports_do_not_count_towards_the_deadline(bucket: Bucket) -> None:
-    """They are done when it begins. On a busy machine they took longer than the whole limit, and submit refused a
-    healthy bucket.
-    """
+    """On a busy machine, imports took longer than the deadline, and submit refused a healthy bucket."""
     done = subprocess.run([sys.executable, "-c", TIMED], capture_output=True, text=True, check=True)
     assert done.stdout == "read [False, True] {True}\n"
 

@@ -67,7 +67,7 @@ def test_the_adapters_to_resume_from_are_inspected(tmp_path: Path, target: str, 
 
 
 def test_the_checkpoint_of_a_conversion_is_searched(tmp_path: Path) -> None:
-    """tests/effects/facts/test_tries.py has what is found."""
+    """tests/effects/facts/test_tries.py tests what is found."""
     looks = Looks()
     facts = gathered(tmp_path / "w.yaml", looks, model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B"}})
     assert facts.checkpoint is not None
@@ -122,7 +122,7 @@ def test_a_workload_from_standard_input_has_the_current_folder() -> None:
 
 
 def test_independent_requests_are_sent_at_the_same_time(tmp_path: Path) -> None:
-    """Counted, not timed: each waits until the others are under way."""
+    """Each request waits until the others have started, so no time is measured."""
     under_way = threading.Barrier(4)
 
     def look(path: str) -> CheckpointFacts:

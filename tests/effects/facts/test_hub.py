@@ -111,7 +111,7 @@ def test_an_error_code_of_the_hub_becomes_a_problem_with_a_fix(
 
 
 def test_a_gate_on_the_files_alone_is_reported() -> None:
-    """The hub shows what a gated repository holds, and not its files."""
+    """The hub lists the files of a gated repository, but does not serve them."""
     with serving() as server:
         _whole(server)
         server.answers[f"{FILES}/config.json"] = (401, {"X-Error-Code": "GatedRepo"}, b"")

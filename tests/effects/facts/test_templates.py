@@ -108,7 +108,7 @@ def test_a_missing_template_is_reported_with_the_other_problems(tmp_path: Path) 
 
 
 def test_a_later_attempt_uses_the_template_read_with_the_workload(tmp_path: Path) -> None:
-    """A submission plans again for a later attempt; a file that changed meanwhile makes no other run of it."""
+    """A submission plans again for a later attempt; a file that changed meanwhile must not make it another run."""
     (tmp_path / "chat.jinja").write_text(JINJA)
     loaded = api.load(written(tmp_path))
     (before,) = api.intend([loaded])

@@ -82,7 +82,7 @@ def test_a_try_with_only_a_record_folder_is_used_again(tmp_path: Path) -> None:
 
 
 def test_a_try_that_a_converter_may_still_write_to_is_not_used_again(tmp_path: Path) -> None:
-    """kill -9 of xsft before the first byte: without a kernel option that ties it, the converter goes on."""
+    """After kill -9 of xsft, a converter without a parent-death signal continues."""
     workload = _spec(tmp_path)
     first, digest = _first(workload), resolve(workload, Facts())[0].conversion
     assert digest
@@ -103,7 +103,7 @@ def test_a_named_folder_has_tries_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("refused", ["converted", "try"])
 def test_unreadable_tries_are_not_reported_as_unconverted(tmp_path: Path, refused: str) -> None:
-    """A second conversion beside a whole one would be the answer to `not converted`."""
+    """Reported as unconverted, the weights would be converted a second time."""
     workload = _spec(tmp_path)
     _write(_first(workload))
 

@@ -106,7 +106,7 @@ def test_a_conflict_without_a_repository_is_not_called_created(
 def test_ensure_refuses_a_repository_of_another_format(
     fake: FakeArtifactRegistry, client: ArtifactRegistry, format: object, match: str
 ) -> None:
-    """The API answers this client with numbers; a format that is newer than the client has no name."""
+    """The API answers with numbers; a format that is newer than the client has no name."""
     fake.add(TEAM.path, format=format)
     with pytest.raises(UsageError, match=match) as refused:
         client.ensure(TEAM, create=True)

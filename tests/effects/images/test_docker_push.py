@@ -168,8 +168,8 @@ def test_push_fails_after_five_retries_and_leaves_no_tag(
 def test_push_to_a_registry_that_always_fails_ends_within_its_patience(
     docker: Engine, registry: Registry, image: str
 ) -> None:
-    """By the fast clock, patience ends in the engine's second pause: after 6 of the 15 s of both. Two registries at
-    once, for the wait's sake.
+    """By the fast clock, patience ends in the engine's second pause: after 6 of the 15 s of both. The two
+    registries are tested at once to save time.
     """
     words = {"^POST /v2/.*/blobs/uploads/": "HTTP 500", UPLOAD: "interrupted every attempt"}
 

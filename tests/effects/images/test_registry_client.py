@@ -189,7 +189,7 @@ def test_content_that_does_not_match_its_digest_is_refused(served: Served, regis
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_response_over_8_mib_is_reported_as_too_large(served: Served, registries: Registries, more: int) -> None:
-    """Spaces behind it leave it the JSON that it was."""
+    """The added spaces keep the JSON valid."""
     body = MANIFEST.ljust(MAX_BYTES + more)
     served.answers["/v2/team/image/manifests/v1"] = lambda _: Answer(body=body)
     served.answers["/v2/team/image/tags/list"] = lambda _: Answer(403, body=body)

@@ -64,7 +64,7 @@ def test_secrets_are_found_by_their_shape(tmp_path: Path, memory: Path, text: st
 
 
 def test_xsfts_own_source_holds_no_secret(memory: Path) -> None:
-    """It looks for them, so it names them; with --code it goes into an image as any other code does."""
+    """The source contains the patterns of secrets, and with --code it goes into an image."""
     assert secrets_in(tuple(read_tree(Path(image_context.__file__).parents[1])), memory) == {}
 
 
@@ -84,7 +84,7 @@ def test_a_changed_file_is_scanned_again(tmp_path: Path, memory: Path) -> None:
     assert list(secrets_in(context(tmp_path / "a", a=TOKEN, b="x = 1"), memory)) == ["a"]
 
 
-def test_a_content_that_replaces_a_secret_during_the_scan_does_not_clear_it(tmp_path: Path, memory: Path) -> None:
+def test_a_secret_replaced_during_the_scan_is_not_remembered_as_clean(tmp_path: Path, memory: Path) -> None:
     hashed = context(tmp_path / "a", a=TOKEN)
     (tmp_path / "a" / "a").write_text("x = 1")
     assert secrets_in(hashed, memory) == {}

@@ -105,7 +105,7 @@ def test_google_registries_get_no_request_without_a_login(ref: str) -> None:
 def test_look_at_image_ignores_netrc(
     engine: Engine, bad_proxy: BadProxy, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A real registry that wants the user's Docker login; ~/.netrc has another one for every host."""
+    """The registry requires the user's Docker login; ~/.netrc has another login for every host."""
     made = step(tmp_path / "image", {"data": registry.repository}, labels={"dev.xsft.maxtext.version": "0.2.5"})
     docker, repository = docker_client.connect_engine(engine.env), f"{bad_proxy.address}/{registry.repository}"
     build(made, engine=docker, client=find_client(engine.env), names=("xsft-test/netrc:1",))

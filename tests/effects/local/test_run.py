@@ -137,7 +137,7 @@ def test_a_trainer_ended_by_a_signal_has_the_signal_as_reason(tmp_path: Path, fa
 
 
 def test_a_kill_behind_unshare_is_reported(tmp_path: Path, fake: FakeTrainer) -> None:
-    """As the kernel's out-of-memory killer does it, in the namespace that this machine allows."""
+    """The kill is that of the kernel's out-of-memory killer, in the namespace that this machine allows."""
 
     def kill(event: TrainerEvent) -> None:
         if isinstance(event, Saved) and event.step == 4:
@@ -178,7 +178,7 @@ def seeds_of(result: LocalResult) -> list[list[str]]:
 
 
 def test_each_resumed_attempt_shuffles_its_rows_with_another_seed(tmp_path: Path, fake: FakeTrainer) -> None:
-    """The first is as it always was; one that finds no checkpoint has read nothing yet."""
+    """The first attempt keeps its seed, and so does an attempt that finds no checkpoint: it has read no rows."""
     ran(plan(tmp_path), fake, exit=1)
     ran(plan(tmp_path), fake, data_ends=3)
     ran(plan(tmp_path), fake, data_ends=4)
@@ -315,7 +315,7 @@ def test_two_batches_with_nan_fail_a_run_only_if_they_are_all(tmp_path: Path, fa
 
 
 def test_a_record_that_claims_completion_is_checked_against_the_log(tmp_path: Path, fake: FakeTrainer) -> None:
-    """An xsft before this one called it completed; its log tells."""
+    """An earlier xsft recorded such runs as completed."""
     first = ran(plan(tmp_path), fake, **NOTHING)
     document = json.loads(first.record.read_text())
     document["attempts"][0] |= {"outcome": "completed", "state_reason": None, "reason": None}
@@ -394,7 +394,7 @@ def test_an_error_in_on_event_stops_the_trainer(tmp_path: Path, fake: FakeTraine
 
 
 def test_a_trainer_that_reports_a_full_disk_is_stopped(tmp_path: Path, fake: FakeTrainer) -> None:
-    """The real one then waits for ever: its TensorBoard thread is gone, and the queue to it is full."""
+    """The real trainer would wait for ever, because its TensorBoard thread is gone and the queue to it is full."""
     machine = fake.machine(plain=["OSError: [Errno 28] No space left on device"], hang_at=1)
     with pytest.raises(EnvironmentMissing, match="No space left on device") as caught:
         run_local(plan(tmp_path), machine=machine, on_event=lambda _: None, grace_s=5)

@@ -238,7 +238,7 @@ def test_the_next_keep_entry_sweeps_the_file_of_a_killed_writer(tmp_path: Path) 
 
 
 def test_sweeping_continues_if_a_file_disappears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its writer has renamed it: what was listed is not there any more."""
+    """Its writer renamed the file after it was listed."""
     for name in ("a", "b", "c"):
         path = tmp_path / f".{name}.json.0123456789ab.tmp"
         path.write_text("x", encoding="utf-8")

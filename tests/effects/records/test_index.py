@@ -38,7 +38,7 @@ def test_every_field_of_an_entry_is_read_back(entry: IndexEntry) -> None:
 
 
 def test_an_entry_is_a_private_json_file_named_after_its_run(tmp_path: Path) -> None:
-    """People look into it as well."""
+    """People read the file too."""
     keep_entry(tmp_path / "index", replace(ENTRY, run_name="é" * 120, mode=None))
     (file,) = (tmp_path / "index").glob("*.json")
     assert re.fullmatch(r"é{100}-[0-9a-f]{12}\.json", file.name)

@@ -199,7 +199,7 @@ def test_a_full_disk_without_links_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_vanishes_while_the_disk_is_full_is_no_other_error(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_even_if_the_file_vanishes(tmp_path: Path) -> None:
     def full(fd: int, content: bytes) -> int:
         if not (tmp_path / "a").exists():  # the hidden file, which cannot be linked
             return os.write(fd, content)
@@ -210,9 +210,7 @@ def test_a_file_that_vanishes_while_the_disk_is_full_is_no_other_error(tmp_path:
         LocalObjects(write=full, link=_no_links).create(str(tmp_path / "a"), b"content")
 
 
-def test_content_and_name_of_a_file_are_on_the_disk_before_it_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_create_syncs_a_file_and_its_name_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that loses power afterwards has the record."""
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
@@ -403,7 +401,7 @@ def test_objects_for_chooses_the_store_by_the_scheme(
 
 
 def test_create_from_sends_a_large_file_once_and_never_overwrites(bucket: Bucket, tmp_path: Path) -> None:
-    """9 MB go in more than one request; the first try is refused as busy, the second answer is lost."""
+    """9 MB need several requests; the first is answered with 503, and the second response is lost."""
     file = tmp_path / "shard.parquet"
     file.write_bytes(os.urandom(1024) * 9 * 1024)
     bucket.failures += [Failure(match="POST /upload", status=503), Failure(match="PUT /upload", cut=True)]

@@ -50,7 +50,7 @@ def test_a_bucket_is_read_and_listed_like_a_folder(bucket: Bucket, tmp_path: Pat
 
 
 def test_a_folder_of_thousands_is_listed_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names come in the order of letters: of 2,400 checkpoints the last is not among the first 1,000."""
+    """Names are sorted as text: of 2,400 checkpoints, the last is not among the first 1,000."""
     steps = {f"run/checkpoints/{5 * n}/commit_success.txt": b"" for n in range(1, 2401)}
     for n in range(1, 2401):
         (tmp_path / "run" / "checkpoints" / str(5 * n)).mkdir(parents=True)

@@ -98,7 +98,7 @@ def test_a_waiting_run_shows_the_usage_and_order_of_its_queue(world: World) -> N
     assert (found.logs, found.events, found.dry_run) == ((), (), None)
 
 
-def test_holders_come_by_priority_and_those_ahead_by_position(world: World) -> None:
+def test_holders_are_in_order_of_priority_and_runs_ahead_of_position(world: World) -> None:
     """Holders of another queue, and those that hold no accelerators, do not block the run."""
     objects = world.api.standin.objects
     for name, priority, queue, resource in (
@@ -125,7 +125,7 @@ def test_holders_come_by_priority_and_those_ahead_by_position(world: World) -> N
     ]  # fmt: skip
 
 
-def test_the_queue_of_a_run_is_read_by_what_is_known_of_it(world: World) -> None:
+def test_the_queue_of_a_run_is_found_by_its_quota_workload_or_label(world: World) -> None:
     """By its quota, by its Workload's queue, or by its JobSet's label while there is no Workload."""
     objects = world.api.standin.objects
     world.runs.admitted("holds")
@@ -264,7 +264,7 @@ RAISED = "Traceback (most recent call last):\n\x1b[1;31mValueError\x1b[0m: no su
 
 @pytest.mark.parametrize("fault", [None, {"code": 403, "message": "cannot get resource pods/log"}])
 def test_a_termination_message_is_used_if_the_log_has_no_cause(world: World, fault: dict[str, Any] | None) -> None:
-    """Its lines are coloured, as programs write them."""
+    """The lines of the message have colours, as programs write them."""
     world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     world.failed("gemma", "gemma", message=RAISED)
     if fault is not None:

@@ -144,7 +144,7 @@ def waits(looks: Looks, name: str) -> None:
 
 @pytest.mark.parametrize("few", [True, False])
 def test_pending_first_pods_of_starting_runs_are_reported(looks: Looks, few: bool) -> None:
-    """Of many that start all pending pods are listed, without their names."""
+    """If many runs start, all pending pods are listed, without a selector of names."""
     looks.run("a")
     looks.says("a", 1)
     for name in ("b", "c"):

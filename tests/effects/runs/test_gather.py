@@ -152,7 +152,7 @@ def test_runs_of_a_silent_cluster_have_their_last_known_state(world: World) -> N
 
 
 def test_a_run_deleted_before_the_cluster_became_silent_is_not_shown_as_running(world: World) -> None:
-    """Another user cancelled it; then the cluster stops answering."""
+    """Another user cancelled the run; then the cluster stops answering."""
     world.runs.admitted("gemma")
     world.runs.admitted("other")
     remembered(world)
@@ -224,7 +224,7 @@ def test_a_run_that_ended_before_its_deletion_keeps_its_state(world: World) -> N
 
 
 def test_a_cancelled_run_keeps_its_last_known_fields(world: World) -> None:
-    """Its JobSet and its pods are gone, and its record says that it was cancelled."""
+    """Its JobSet and pods are gone, and its record says that it was cancelled."""
     made = world.runs.admitted("gemma")
     uid = made["metadata"]["uid"]
     where = {"cluster": Where(context="stand-in"), "namespace": "default"}
@@ -282,7 +282,7 @@ def test_the_state_before_a_restart_is_kept_from_an_earlier_gather(world: World)
 
 
 def test_the_reason_oom_killed_is_kept_after_its_pod_is_gone(world: World) -> None:
-    """Of all pods `status` reads the one that prints steps, and that one may be gone the next time."""
+    """`status` reads only the pod that prints steps, and that pod may be gone the next time."""
     world.runs.admitted("gemma", status=ended("Failed", "ReachedMaxRestarts"))
     pod = world.runs.pod("gemma", phase="Failed")
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-21T11:30:00Z"}}
@@ -332,7 +332,7 @@ def test_the_log_of_an_ended_run_is_read_once(world: World) -> None:
 
 
 def test_a_saved_step_before_the_log_tail_is_read_from_a_longer_tail_or_known(world: World) -> None:
-    """A run that is named is read further back; of others it is known from before."""
+    """For a named run, more of the log is read; for others, the step is known from an earlier read."""
     world.runs.admitted("gemma")
     pod = world.runs.pod("gemma")["metadata"]["name"]
     say = partial(world.api.standin.logs.say, pod)
@@ -354,7 +354,7 @@ def test_a_saved_step_before_the_log_tail_is_read_from_a_longer_tail_or_known(wo
 
 
 def test_an_ended_run_skipped_for_time_is_read_at_the_next_call(world: World) -> None:
-    """What it had said while it lived is shown meanwhile, and is not taken for its last word."""
+    """Meanwhile its earlier progress is shown, but not as its last."""
     jobset = world.runs.admitted("gemma")
     pod = world.runs.pod("gemma")["metadata"]["name"]
 
@@ -438,7 +438,7 @@ def test_only_some_logs_are_read_after_soon_s_unless_all_can_be(world: World) ->
 
 
 def test_rows_without_logs_are_shown_first_and_runs_stay_whole(world: World) -> None:
-    """`gemma-2` is read: the first attempt, which was not asked for, comes with it."""
+    """The log of `gemma-2` is read; the first attempt comes with it, although its log is not read."""
     world.runs.admitted("gemma", status=ended("Failed", "x", at="2026-11-01T00:00:00Z"))
     world.runs.admitted("gemma-2", run="gemma")
     world.runs.admitted("other")
@@ -467,7 +467,7 @@ def printers_asked(world: World) -> int:
 
 
 def test_a_deleted_run_keeps_the_clock_skew_of_its_cluster(world: World) -> None:
-    """Ours is a day ahead: it is not a day older for that."""
+    """The clock of this machine is a day ahead; the run must not be a day older for that."""
     made = world.runs.admitted("gemma")
     day_s = 86_400.0
     (seen,) = world.gather().observations

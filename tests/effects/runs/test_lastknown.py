@@ -81,7 +81,7 @@ def test_every_field_of_last_known_is_read_back(seen: Observation, tmp_path_fact
 
 
 def test_the_file_is_private_and_lists_the_newest_run_first(tmp_path: Path) -> None:
-    """For this user alone, the newest first: what is over MAX_RUNS is the oldest."""
+    """What exceeds MAX_RUNS is the oldest."""
     older = observed("older", observed_at="2026-11-21T11:00:00Z")
     remember(tmp_path, [(older, TRAINING), (observed("newer"), TRAINING)], now=NOW)
     file = only_file(tmp_path)
@@ -122,7 +122,7 @@ def test_the_cause_of_a_failure_is_kept_and_shown_after_the_restart(tmp_path: Pa
 
 
 def test_progress_is_kept_while_the_log_is_not_read(tmp_path: Path) -> None:
-    """Where there are many, most are not asked at a look; of one that is over it would pass for its last word."""
+    """With many runs, most logs are not read each time. The progress of an ended run would pass for its last."""
 
     def step(**how: Any) -> int | None:
         remember(tmp_path, [(replace(observed("a"), **how), how.pop("status", TRAINING))], now=NOW)
@@ -147,7 +147,7 @@ def test_remember_adds_to_the_known_runs(tmp_path: Path) -> None:
 
 
 def test_forget_marks_missing_runs_as_no_longer_running(tmp_path: Path) -> None:
-    """It was cancelled, or its TTL ran out, between two reads; how a run ended stays known."""
+    """A run was cancelled, or its TTL ran out, between two reads; the end of an ended run stays known."""
     end = observed("ended")
     remember(tmp_path, [(observed("gone"), TRAINING), (observed("there"), TRAINING), (end, DONE)], now=NOW)
     known = recall(tmp_path, cluster=CLUSTER, namespace="default")
@@ -210,7 +210,6 @@ def test_runs_not_seen_for_long_are_removed(tmp_path: Path) -> None:
 
 
 def test_unknown_recalled_and_local_states_are_not_kept(tmp_path: Path) -> None:
-    """Neither an unknown state, nor one that was itself remembered, nor a run on this machine."""
     nothing = Status(state="unknown", reason="steps-not-read")
     recalled = observed("gemma", last_known=TRAINING, unread=SILENT)
     remember(tmp_path, [(observed("x"), nothing), (recalled, TRAINING), (observed("y", cluster=None), DONE)], now=NOW)

@@ -93,7 +93,7 @@ def test_a_run_that_ends_between_reading_record_and_lock_is_not_killed(
 
 
 def test_is_held_works_without_the_kernels_lock_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on macOS."""
+    """macOS has no such list."""
     monkeypatch.setattr("xsft.effects.local.stop.holder", lambda _: None)
     lock = tmp_path / "lock"
     assert not is_held(lock)

@@ -229,7 +229,7 @@ def test_lines_between_snapshot_and_stream_are_printed_once(
 
 @pytest.mark.parametrize("there", [True, False])
 def test_since_also_applies_to_a_pod_that_starts_later(world: World, *, there: bool) -> None:
-    """`--since`: the first pod may have no log yet, or not be there."""
+    """With `--since`, the first pod may have no log yet, or not exist yet."""
     if there:
         world.pod()
     one = follower(world)
@@ -241,7 +241,7 @@ def test_since_also_applies_to_a_pod_that_starts_later(world: World, *, there: b
 
 
 def test_a_tail_is_not_repeated_for_its_last_second(world: World) -> None:
-    """A log that is opened anew gives all lines of its last second (the kubelet knows no less)."""
+    """A log that is opened again returns all lines of its last second: the kubelet has no finer resolution."""
     world.pod()
     world.logs.say(FIRST, "one", "two", "three", second=1)
     lines = world.listen(tail=1)
@@ -385,7 +385,7 @@ def test_following_ends_if_another_jobset_has_the_name(world: World) -> None:
 
 
 def test_following_continues_with_a_replaced_pod(world: World) -> None:
-    """A restart of the JobSet: other pods of the same places, the old ones gone with their logs."""
+    """After a restart of the JobSet, other pods have the same roles, and the old ones are gone with their logs."""
     pod = world.pod()
     world.logs.say(FIRST, "one", second=1)
     lines = world.listen()
@@ -399,7 +399,7 @@ def test_following_continues_with_a_replaced_pod(world: World) -> None:
 
 
 def test_a_stream_left_open_does_not_hide_the_next_process(world: World) -> None:
-    """A node that is gone closes nothing; the pods are looked at while the stream is silent."""
+    """A node that is gone does not close its streams; the pods are read while a stream is silent."""
     old = world.pod()
     world.logs.say(FIRST, "one", second=1)
     marks: list[str] = []
@@ -416,7 +416,7 @@ def test_a_stream_left_open_does_not_hide_the_next_process(world: World) -> None
 
 @pytest.mark.parametrize("ending", [False, True])
 def test_following_a_log_without_lines_ends_with_its_process(world: World, ending: bool) -> None:
-    """A kubelet sends no headers before the first line, so that there is no stream yet to interrupt."""
+    """A kubelet sends no headers before the first line, so there is no stream to interrupt yet."""
     old = world.pod()
     said: list[str] = []
     world.api.server.fail(f"{FIRST}/log.*follow=true", action="hang-before", times=99)
@@ -477,7 +477,7 @@ def test_a_restart_is_marked_once_between_the_lines_before_and_after(world: Worl
 
 @pytest.mark.parametrize("ending", [False, True])
 def test_an_unreachable_node_does_not_delay_the_next_process(world: World, ending: bool) -> None:
-    """Its kubelet answers no more, and what its processes said last is done without."""
+    """Its kubelet does not answer, so the last lines of its processes are lost."""
     old = world.pod()
     world.logs.say(FIRST, "one", second=1)
     said: list[str] = []
@@ -498,7 +498,7 @@ def test_an_unreachable_node_does_not_delay_the_next_process(world: World, endin
 
 
 def test_a_long_log_is_streamed_completely(world: World) -> None:
-    """It was cut after 16 MiB."""
+    """An earlier version cut the log after 16 MiB."""
     world.pod()
     line = "x" * 60_000
     world.logs.say(FIRST, *[line] * 300, "last")
@@ -511,7 +511,7 @@ def test_a_long_log_is_streamed_completely(world: World) -> None:
 
 
 def test_long_logs_of_several_hosts_are_merged_while_streaming(world: World) -> None:
-    """None of them is held whole."""
+    """No log is held in memory completely."""
     roles = []
     for host in (0, 1):
         pod = world.pod(host=host)
@@ -571,7 +571,7 @@ LINES = st.lists(st.tuples(st.integers(0, 4), st.sampled_from("ab")), max_size=1
 
 @given(LINES, st.lists(st.integers(0, 12), max_size=4))
 def test_each_line_is_given_once_wherever_a_stream_breaks(lines: list[tuple[int, str]], breaks: list[int]) -> None:
-    """A log is opened again and again; each time the server gives all from the second that was asked for."""
+    """Each time a log is opened again, the server returns all lines from the requested second."""
     log = [
         LoggedLine(text=text, at=f"2026-11-21T10:00:{second:02}.5Z")
         for second, text in sorted(lines, key=lambda x: x[0])

@@ -75,7 +75,7 @@ def test_repeated_steps_of_a_resumed_run_replace_the_earlier_ones(tmp_path: Path
 
 
 def test_resumed_steps_of_earlier_attempts_come_from_the_records(tmp_path: Path) -> None:
-    """A log tells of the latest start only."""
+    """A log contains the latest start only."""
     folder = tmp_path / "gemma" / "xsft"
     folder.mkdir(parents=True)
     for number, (step, order) in enumerate(((None, None), (40, "reshuffled")), start=1):

@@ -190,7 +190,7 @@ def test_the_number_of_lists_does_not_grow_with_the_runs(api: ClusterApi, runs: 
 
 
 def test_pods_are_listed_only_if_a_run_is_starting(api: ClusterApi, runs: Runs) -> None:
-    """The server looks at all of them for it."""
+    """The server scans all pods for this list."""
     runs.admitted("going")
     runs.queued("waits", position=0)
     runs.admitted("over", status=ended("Failed", "x"))

@@ -214,7 +214,7 @@ def test_cordoned_and_tainted_nodes_are_not_a_missing_pool(staged: Staged, how: 
 
 
 def test_the_last_known_state_outlives_the_jobset_and_its_pods(staged: Staged, tmp_path: Path) -> None:
-    """Of one that is cancelled, and of one that was killed for memory, by what `status` reads."""
+    """One run is cancelled, another killed for memory; both are read as `status` reads them."""
     store = RecordStore(state=tmp_path, objects_at=lambda _: LocalObjects())
 
     def look() -> dict[str, tuple[Observation, Status]]:
@@ -348,7 +348,7 @@ def test_a_stopped_queue_evicts_its_run(queued: Staged) -> None:
 
 
 def test_a_jobset_without_valid_jobs_has_failed_with_broken_spec(staged: Staged) -> None:
-    """Admitted, its quota taken, and no condition, no event, no status: only a dry run of its Jobs tells."""
+    """The JobSet is admitted and has no condition, event or status: only a dry run of its Jobs shows the error."""
     staged.later_s = BROKEN_AFTER_S
     staged.submit("gemma", image="")
     staged.until("gemma", ("failed", "broken-spec"))
@@ -378,7 +378,6 @@ def test_a_failed_pathways_head_fails_the_run(staged: Staged) -> None:
 
 
 def test_status_reads_all_runs_in_a_few_lists(staged: Staged, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What `status` reads: a few lists, and a log for what runs."""
     staged.submit("going")
     staged.runs("going")
     staged.says("going", STEP.format(n=4))

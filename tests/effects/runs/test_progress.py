@@ -204,7 +204,7 @@ def test_a_failed_log_leaves_the_progress_of_metrics_and_checkpoints(world: Worl
 
 
 def test_metrics_of_an_older_process_with_higher_steps_are_not_used(world: World) -> None:
-    """The run went on from the checkpoint of step 50, and its log is gone."""
+    """The run resumed from the checkpoint of step 50, and its log is gone."""
     world.run("a")
     for age, steps in ((300, range(100, 200)), (200, range(200, 300)), (0, range(50, 100))):
         world.metrics("a", *steps)
@@ -300,7 +300,7 @@ def test_answers_come_in_order_and_errors_are_raised() -> None:
 
 
 def test_requested_pods_are_used_only_for_the_runs_they_belong_to(world: World) -> None:
-    """With several clusters it turns out later whose turn it is."""
+    """With several clusters, the runs whose progress is read are chosen later."""
     for name in ("a", "b"):
         world.run(name)
         world.speaks(name, 1, 2)

@@ -79,7 +79,7 @@ def test_stop_local_does_not_interrupt_a_run_without_a_process(runs: Runs, tmp_p
 
 
 def test_a_failed_conversion_job_is_recorded_when_it_is_seen(runs: Runs, tmp_path: Path) -> None:
-    """A container that is killed for memory records nothing itself."""
+    """A container that was killed for memory cannot record its own end."""
     attempt = Attempt(number=1, outcome="submitting", submitter="ab" * 8, jobset="gemma-convert", uid="uid-1")
     runs.store.begin(Record(run_name="gemma-convert", target="xpk", output=str(tmp_path), attempts=(attempt,)))
     there = jobset("gemma-convert", uid="uid-1", work="convert", output=str(tmp_path))
@@ -91,7 +91,7 @@ def test_a_failed_conversion_job_is_recorded_when_it_is_seen(runs: Runs, tmp_pat
 
 
 def test_recording_a_failed_job_does_not_delay_status(runs: Runs) -> None:
-    """The bucket does not answer, or refuses: once for each job, for a short time, and silently."""
+    """If the bucket is silent or refuses, one short attempt is made for each job, without a message."""
     asked: list[str] = []
 
     def refuse(path: str) -> Objects:
@@ -122,7 +122,7 @@ def recorded(runs: Runs, output: Path, seen: Observation, status: Status) -> tup
 
 
 def test_a_context_does_not_read_the_places_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named: what stands in places.yaml, or is wrong there, does not matter."""
+    """With a named context, errors in places.yaml do not matter."""
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "places.yaml").write_text("main: {nonsense: 1}")
     monkeypatch.chdir(tmp_path)

@@ -53,7 +53,6 @@ def test_the_newest_active_runs_come_first() -> None:
 
 
 def test_every_run_has_its_turn_within_as_many_reads_as_runs() -> None:
-    """All of them have their turn within as many looks as there are."""
     runs = [run(i, "ended") for i in range(30)]
     asked = set()
     for second in range(30):
@@ -92,8 +91,10 @@ def test_no_run_is_chosen_without_time_for_progress() -> None:
 
 
 @given(st.lists(KINDS, max_size=30), st.integers(0, 5), st.integers(0, 5))
-def test_the_newest_runs_are_waited_for_up_to_at_least(kinds: list[str], at_most: int, at_least: int) -> None:
-    """All of whom something is read, unless there are more active ones than that: then so many of them."""
+def test_fewer_runs_are_waited_for_if_not_all_active_runs_can_be_read(
+    kinds: list[str], at_most: int, at_least: int
+) -> None:
+    """All runs that are read are waited for, unless more runs are active than can be read."""
     runs = [run(i, kind) for i, kind in enumerate(kinds)]
     found = turns(runs, wanted=wanted(at_most=at_most, at_least=at_least, ended_at_most=2, gone_at_most=2))
     first, later = found.asked[: found.first], found.asked[found.first :]

@@ -88,7 +88,7 @@ def test_a_record_is_read_back_from_its_file(plan: Plan) -> None:
 
 
 def test_every_field_that_is_known_at_submission_is_recorded(plan: Plan) -> None:
-    """The others are of the object that is created, or of what becomes of the attempt."""
+    """The other fields belong to the created object, or to the outcome of the attempt."""
     with_image = _with_image(plan, f"a/b@sha256:{'0' * 64}")
     run = replace(with_image.run, attempt=2)
     whole = replace(plan, run=run, xpk_argv=("xpk",), problems=PROBLEMS)

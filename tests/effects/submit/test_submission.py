@@ -227,7 +227,7 @@ def test_a_failed_attempt_gets_a_second_that_resumes(
 def test_a_next_name_that_another_run_has_is_passed_over(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any, owner: str | None
 ) -> None:
-    """A run may itself be named `…-2`, and JobSets may have no known owner."""
+    """A run may itself be named `…-2`, and a JobSet may have no known owner."""
     submit()
     ends(cluster_api, "Failed")
     saves(bucket, 400)
@@ -422,8 +422,8 @@ def test_a_name_taken_between_read_and_create_is_adopted(
 def test_a_run_that_another_submitter_creates_meanwhile_is_adopted(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits
 ) -> None:
-    """The records are read before the JobSets: one that is recorded and not listed was deleted, not just created. The
-    saved steps are read after them: those of a JobSet that ended are all there.
+    """The records are read before the JobSets: a run that is recorded and not listed was deleted, not just created. The
+    saved steps are read after the JobSets: those of a JobSet that ended are complete.
     """
     before: list[str] = []
     cluster_api.server.fail(LIST, code=0, do=lambda: before.extend(bucket.asked), then=lambda: submit(by="b" * 16))
@@ -436,7 +436,7 @@ def test_a_run_that_another_submitter_creates_meanwhile_is_adopted(
 def test_a_run_begun_meanwhile_on_another_cluster_is_refused(
     cluster_api: ClusterApi, submit: Submits, ready: Any, planned: Plans
 ) -> None:
-    """The JobSet's name decides between submitters of one namespace only."""
+    """A JobSet's name decides only between submitters of one namespace."""
 
     def begins(_proposal: Proposal) -> None:
         other = ready(by="b" * 16)
@@ -801,7 +801,7 @@ def test_a_create_that_the_cluster_refuses_is_recorded_as_not_created(
 def test_a_forbidden_create_is_recorded_as_not_created(
     cluster_api: ClusterApi, submit: Submits, ready: Any, code: int
 ) -> None:
-    """Else the record would say for ever that something was begun there."""
+    """Otherwise the record would always say that a create had begun."""
     words = 'jobsets.jobset.x-k8s.io is forbidden: User "u" cannot create resource "jobsets"'
     cluster_api.server.fail(CREATE, code=code, message=words)
     with pytest.raises(Unreachable):
