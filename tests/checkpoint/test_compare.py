@@ -1,4 +1,4 @@
-"""Comparison of a checkpoint's arrays with a model's."""
+"""Comparison of the arrays of a checkpoint with those of a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def written(part: tuple[int, ...], copies: int) -> tuple[int, ...]:
 
 
 @given(st.lists(st.tuples(SMALL, SMALL), min_size=1, max_size=4), st.sampled_from([1, 2, 4, 16]))
-def test_an_array_is_known_by_its_pieces_however_it_was_cut(axes: list[tuple[int, int]], copies: int) -> None:
+def test_array_matches_its_shape_for_any_sharding(axes: list[tuple[int, int]], copies: int) -> None:
     part, ways = tuple(size for size, _ in axes), tuple(cut for _, cut in axes)
     shape = tuple(size * cut for size, cut in axes)
     cut = SavedArray(path=("a",), piece=written(part, copies), ways=ways, copies=copies)
@@ -31,7 +31,7 @@ def test_an_array_is_known_by_its_pieces_however_it_was_cut(axes: list[tuple[int
     assert math.prod(shape) == 1 or not may_be(cut, tuple(3 * size * copies for size in shape))
 
 
-def test_shares_of_a_real_conversion() -> None:
+def test_array_sharded_by_a_real_conversion_matches_its_shape() -> None:
     """Four heads on 16 devices: neither axis 0 nor 1 was cut, and each device wrote a sixteenth of axis 2."""
     out = SavedArray(path=("a",), piece=(4, 28, 1, 64), ways=(1, 1, 1, 1), copies=16)
     assert may_be(out, (4, 28, 16, 64))
@@ -39,7 +39,7 @@ def test_shares_of_a_real_conversion() -> None:
     assert not may_be(out, (4, 28, 48, 64))
 
 
-def test_every_way_to_save_a_tree_gives_the_same_names() -> None:
+def test_weights_have_the_same_names_for_every_tree_layout() -> None:
     name = ("decoder", "layers", "mlp", "wo", "kernel")
     paths = (("params", "params", *name), (*name, "value"), ("base", *name, "value"), ("params", "MoEBiasVar", *name))
     for path in paths:
@@ -47,7 +47,7 @@ def test_every_way_to_save_a_tree_gives_the_same_names() -> None:
     assert weights([SavedArray(path=("opt_state", "1", "mu", *name)), SavedArray(path=("step",))]) == {}
 
 
-def test_weights_beside_params_are_reported_where_a_converter_wrote_the_tree() -> None:
+def test_weights_beside_params_are_reported_in_converted_trees_only() -> None:
     bias = ("decoder", "moe_layers", "DeepSeekMoeBlock_0", "MoeBlock_0", "gate", "bias")
     rest = [SavedArray(path=("params", "params", "decoder", "decoder_norm", "scale")), SavedArray(path=("params",))]
     beside = SavedArray(path=("params", "MoEBiasVar", *bias))

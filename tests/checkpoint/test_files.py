@@ -1,4 +1,4 @@
-"""The format of a checkpoint, told from the contents of its small files."""
+"""The format of a checkpoint, derived from its small files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def stacked(axis: int, *, layers: int, pieces: int = 1) -> dict[tuple[str, ...],
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 100_000])
-def test_what_is_no_json_object_is_none(content: bytes) -> None:
+def test_parse_json_returns_none_for_anything_but_an_object(content: bytes) -> None:
     assert parse_json(content) is None
 
 
@@ -89,7 +89,7 @@ def test_stacked_layers_are_derived_from_their_names(inside: tuple[str, ...], ex
     assert infer_scan_layers([(*PREFIX, *inside)]) is expected
 
 
-def test_layers_of_a_vision_encoder_tell_nothing() -> None:
+def test_layers_of_a_vision_encoder_do_not_show_scan_layers() -> None:
     assert infer_scan_layers([("params", "vision_encoder", "layers_0", "kernel")]) is None
 
 
@@ -98,11 +98,11 @@ def arrays(shapes_: dict[tuple[str, ...], tuple[int, ...]]) -> tuple[SavedArray,
 
 
 @given(axis=st.sampled_from([0, 1]), layers=st.integers(1, 80), pieces=st.sampled_from([1, 2, 16]))
-def test_the_axis_of_the_layers_is_derived_from_the_shapes(axis: int, layers: int, pieces: int) -> None:
+def test_scan_axis_is_derived_from_the_shapes(axis: int, layers: int, pieces: int) -> None:
     assert infer_scan_axis(arrays(stacked(axis, layers=layers, pieces=pieces))) == axis
 
 
-def test_the_axis_is_not_guessed() -> None:
+def test_scan_axis_is_unknown_if_shapes_are_ambiguous() -> None:
     one = {(*PREFIX, "layers", "norm", "scale"): (64, 28)}
     assert infer_scan_axis(arrays(one)) is None
     other = {(*PREFIX, "moe_layers", "a", "kernel"): (64, 3), (*PREFIX, "moe_layers", "b"): (7, 3)}
@@ -110,7 +110,7 @@ def test_the_axis_is_not_guessed() -> None:
     assert infer_scan_axis(arrays(mixed)) is None
 
 
-def test_the_axis_is_reported_beside_a_routers_bias_and_random_state() -> None:
+def test_scan_axis_ignores_router_bias_and_random_state() -> None:
     """The bias is stacked in front whatever the axis is, and so are the keys that a trainer saves."""
     shapes_ = stacked(1, layers=28)
     shapes_[*PREFIX, "layers", "MoeBlock_0", "gate", "bias"] = (28, 16)
@@ -118,7 +118,7 @@ def test_the_axis_is_reported_beside_a_routers_bias_and_random_state() -> None:
     assert infer_scan_axis(arrays(shapes_)) == 1
 
 
-def test_the_axis_is_reported_where_layers_were_cut() -> None:
+def test_scan_axis_is_derived_from_sharded_layers() -> None:
     """`to_maxtext` cuts axis 0 into 16, or else axis 1, which may be the axis of the layers."""
     cut = (
         SavedArray(path=(*PREFIX, "layers", "wi", "kernel"), piece=(4, 32, 128), ways=(16, 1, 1)),
@@ -127,7 +127,7 @@ def test_the_axis_is_reported_where_layers_were_cut() -> None:
     assert infer_scan_axis(cut) == 1
 
 
-def test_shapes_of_an_older_orbax_come_from_the_arrays_own_file() -> None:
+def test_shapes_of_an_older_orbax_come_from_the_array_metadata() -> None:
     wanted = stacked(1, layers=28)
     bare = metadata(dict.fromkeys(wanted))
     assert shapes(bare) == {}
@@ -151,9 +151,7 @@ def named_sharding(**said: object) -> str:
         (["fsdp", None, None, None], (4, 1, 1), 4),
     ],
 )
-def test_the_whole_is_the_piece_times_the_axes_of_the_mesh(
-    spec: list[object], ways: tuple[int, ...], copies: int
-) -> None:
+def test_whole_shape_is_the_piece_times_the_mesh_axes(spec: list[object], ways: tuple[int, ...], copies: int) -> None:
     key = ("a", "b-c")
     said = {base64.urlsafe_b64encode(b"a.b-c").decode(): named_sharding(partition_spec=spec)}
     (found,) = saved_arrays(metadata({key: (3, 5, 7)}), sharding=said, array_metadata={})
@@ -161,7 +159,7 @@ def test_the_whole_is_the_piece_times_the_axes_of_the_mesh(
     assert whole(found) == tuple(size * cut for size, cut in zip((3, 5, 7), ways, strict=True))
 
 
-def test_a_sharding_that_is_not_understood_leaves_the_whole_open() -> None:
+def test_whole_shape_is_unknown_for_an_unknown_sharding() -> None:
     name = base64.urlsafe_b64encode(b"a.b").decode()
     unknown = ("?", 7, "[]", json.dumps({"sharding_type": "New"}), named_sharding(partition_spec=["elsewhere"]))
     for text in unknown:
@@ -182,7 +180,7 @@ NAMES = ("tree_metadata", "array_metadatas", "custom_metadata", "key_metadata", 
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), JSON))
-def test_no_document_raises(document: dict[str, object]) -> None:
+def test_metadata_readers_accept_any_document(document: dict[str, object]) -> None:
     nested = {**document, "tree_metadata": {"a": document}, "array_metadatas": [{"array_metadata": document}, document]}
     for given_document in (document, nested):
         assert parse_json(json.dumps(given_document).encode()) == given_document
@@ -202,7 +200,7 @@ def test_no_document_raises(document: dict[str, object]) -> None:
         None,
     ],
 )
-def test_what_has_no_array_is_not_looked_for(value: object) -> None:
+def test_nodes_without_an_array_are_skipped(value: object) -> None:
     """An empty node of an optimizer's tree, e.g.: the store has nothing of its name, and the save is whole."""
     tree = {"a": {"key_metadata": [{"key": "a"}], "value_metadata": value}}
     assert saved_arrays({"tree_metadata": tree}, sharding={}, array_metadata={}) == ()
@@ -218,7 +216,7 @@ def test_parameters_are_counted_over_all_pieces() -> None:
 
 
 @pytest.mark.parametrize("shape", [[-1, 2], [True, 2], [1.5, 2], [10**30, 2], [2] * 40, "2", None])
-def test_what_is_no_shape_is_unknown(shape: object) -> None:
+def test_invalid_shape_is_unknown(shape: object) -> None:
     entry = {"key_metadata": [{"key": "a"}], "value_metadata": {"write_shape": shape}}
     assert shapes({"tree_metadata": {"a": entry}}) == {}
     assert own_metadata(json.dumps({"shape": shape}).encode()).shape is None

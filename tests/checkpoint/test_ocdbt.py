@@ -1,4 +1,4 @@
-"""The index of OCDBT stores that Orbax and tensorstore wrote (tests/data/checkpoints/README.md)."""
+"""The index of OCDBT stores written by Orbax and tensorstore (tests/data/checkpoints/README.md)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def content_of(store: Path, at: Location) -> bytes:
         ("qwen3-lora/checkpoints/2/model_params", "/.zarray", 14),
     ],
 )
-def test_the_root_holds_the_file_of_every_array(stores: Path, store: str, file: str, arrays: int) -> None:
+def test_root_node_holds_the_metadata_file_of_every_array(stores: Path, store: str, file: str, arrays: int) -> None:
     at = root(manifest_of(stores / store))
     assert at is not None
     found = node(content_of(stores / store, at), at)
@@ -67,7 +67,7 @@ def test_truncated_and_foreign_files_are_reported(stores: Path) -> None:
 
 
 @given(data=st.data())
-def test_no_bytes_raise_anything_else(stores: Path, data: st.DataObject) -> None:
+def test_changed_bytes_decode_or_raise_undecodable(stores: Path, data: st.DataObject) -> None:
     """Whatever is changed in a manifest and a node."""
     store = stores / "deep"
     at = root(manifest_of(store))
@@ -82,7 +82,7 @@ def test_no_bytes_raise_anything_else(stores: Path, data: st.DataObject) -> None
 
 
 @given(st.binary(max_size=200))
-def test_no_body_raises_anything_else(body: bytes) -> None:
+def test_any_uncompressed_body_decodes_or_raises_undecodable(body: bytes) -> None:
     """Uncompressed, so that every byte is read as a number."""
     for magic, decode in ((b"\x0c\xdb\x3a\x2a", root), (b"\x0c\xdb\x20\xde", lambda b: node(b, ANYWHERE))):
         content = magic + (len(body) + 18).to_bytes(8, "little") + b"\0\0" + body + b"\0" * 4

@@ -102,7 +102,7 @@ def container(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Contai
         yield Container("gs://my-bucket/runs" if request.param == "bucket" else str(tmp_path / "runs"), bucket)
 
 
-def test_a_whole_save_is_recorded_as_completed_beside_the_result_and_the_run(container: Container) -> None:
+def test_complete_save_is_recorded_beside_the_result_and_the_run(container: Container) -> None:
     assert container.run(*WHOLE)[0] == 0
     assert (container.record.outcome, container.record.digest) == ("completed", "d" * 64)
     assert container.record.started_at <= (container.record.finished_at or "")
@@ -121,12 +121,12 @@ def test_a_failure_is_recorded_with_its_reason(container: Container) -> None:
     assert container.attempt("completed") is None
 
 
-def test_exit_status_0_proves_nothing_and_another_one_neither(container: Container) -> None:
+def test_exit_status_0_with_a_torn_save_is_recorded_as_failed(container: Container) -> None:
     status, _ = container.run(*TORN)
     assert (status, container.record.outcome) == (1, "failed")
 
 
-def test_an_error_after_the_save_loses_no_checkpoint(container: Container) -> None:
+def test_error_after_a_complete_save_keeps_the_checkpoint(container: Container) -> None:
     status, said = container.run(*WHOLE, status=9)
     assert (status, container.record.outcome) == (0, "completed")
     assert "exit status 9" in said
@@ -141,14 +141,14 @@ def test_sigterm_reaches_the_converter_and_is_recorded(container: Container) -> 
     assert container.attempt("failed") is None  # cancel or the cluster says why
 
 
-def test_a_folder_that_another_process_writes_is_refused(container: Container) -> None:
+def test_folder_claimed_by_another_process_is_refused(container: Container) -> None:
     container.run(*TORN, status=1)
     status, said = container.run(*WHOLE)
     assert (status, container.record.outcome) == (4, "failed")
     assert "another process is writing" in said
 
 
-def test_a_pod_that_was_preempted_before_it_wrote_starts_again(container: Container) -> None:
+def test_pod_preempted_before_its_first_write_starts_again(container: Container) -> None:
     with container.start("hang") as process:
         until(lambda: "hanging" in str(process.stdout.readline() if process.stdout else ""))
         os.killpg(process.pid, signal.SIGKILL)  # as a container that is killed whole

@@ -24,14 +24,14 @@ def test_memory_is_between_a_failed_and_an_ample_size(
     assert found.output == pytest.approx(2 * parameters, rel=0.02)
 
 
-def test_loading_all_of_it_at_once_takes_twice_as_much() -> None:
+def test_eager_loading_takes_twice_the_memory_of_lazy_loading() -> None:
     lazy, eager = (estimate(_inputs("qwen3-8b"), lazy=lazy) for lazy in (True, False))
     assert lazy
     assert eager
     assert 1.7 < (eager.memory - GIB) / (lazy.memory - GIB) < 2
 
 
-def test_a_tiny_model_takes_what_the_process_takes() -> None:
+def test_memory_of_a_tiny_model_is_that_of_the_process() -> None:
     """0.49 GB was measured."""
     found = estimate(
         _inputs(
@@ -44,7 +44,7 @@ def test_a_tiny_model_takes_what_the_process_takes() -> None:
     assert 0.49 * 1e9 < found.memory < 1.1 * GIB
 
 
-def test_a_model_that_was_measured_takes_less() -> None:
+def test_estimate_exceeds_a_measured_conversion() -> None:
     """to_maxtext of MaxText 0.2.5 held 1.20 GB for 0.71 GB of weights, sampled from /proc while it ran."""
     sizes = {"base_emb_dim": 1024, "base_num_query_heads": 16, "base_num_kv_heads": 8, "head_dim": 64}
     found = estimate(_inputs("qwen3-0.6b", **sizes, base_mlp_dim=3072, vocab_size=512), lazy=True)
@@ -53,7 +53,7 @@ def test_a_model_that_was_measured_takes_less() -> None:
     assert 1.20e9 < found.memory < 2e9
 
 
-def test_a_model_of_unknown_size_is_derived_from_its_files_or_not_at_all() -> None:
+def test_unknown_model_is_estimated_from_its_files_or_not_at_all() -> None:
     unknown = _inputs("no-such-model")
     assert estimate(unknown, lazy=True) is None
     found = estimate(unknown, lazy=True, source_bytes=2 * 10**9)

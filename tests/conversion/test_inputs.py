@@ -46,7 +46,7 @@ def test_every_input_of_the_result_changes_the_folder(other: ConversionInputs) -
     assert other.digest != INPUTS.digest
 
 
-def test_every_field_has_its_say() -> None:
+def test_every_field_of_the_inputs_is_tested() -> None:
     """A field that is added must be in the list above."""
     assert set(INPUTS.__struct_fields__) == {
         *("source", "model", "release", "scan_layers", "param_scan_axis", "use_zarr3", "use_ocdbt", "dtype", "keys")
@@ -54,11 +54,11 @@ def test_every_field_has_its_say() -> None:
 
 
 @pytest.mark.parametrize("same", [_source(commit="c" * 40), _source(revision="main")])
-def test_what_the_hub_answers_does_not(same: ConversionInputs) -> None:
+def test_answer_of_the_hub_does_not_change_the_digest(same: ConversionInputs) -> None:
     assert same.digest == INPUTS.digest
 
 
-def test_a_folder_is_identified_by_its_content_not_its_path() -> None:
+def test_folder_of_weights_is_identified_by_its_content_not_its_path() -> None:
     assert _source(repo="/a", content="c").digest == _source(repo="/b", content="c").digest
 
 
@@ -66,5 +66,5 @@ def test_a_folder_is_identified_by_its_content_not_its_path() -> None:
     ("fields", "pinned"),
     [({}, False), ({"revision": "v1"}, False), ({"revision": "c" * 40}, True), ({"repo": "/models/mine"}, True)],
 )
-def test_only_a_commit_or_a_folder_cannot_move(fields: dict[str, Any], pinned: bool) -> None:
+def test_source_is_pinned_by_a_commit_or_a_folder(fields: dict[str, Any], pinned: bool) -> None:
     assert _source(**fields).source.pinned is pinned

@@ -1,4 +1,4 @@
-"""Quantised weights, told from config.json and the names and types of arrays."""
+"""Quantised weights, detected from config.json and from the names and types of arrays."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ FP8 = {"quantization_config": {"quant_method": "fp8"}}
         {"vision_config": None, "text_config": FP8},
     ],
 )
-def test_a_config_at_any_depth_is_evidence(config: dict[str, Any]) -> None:
+def test_quantization_config_at_any_depth_is_detected(config: dict[str, Any]) -> None:
     assert quantized(config, arrays=()) == "config.json has quantization_config (fp8)"
 
 
 @pytest.mark.parametrize(
     "config", [{}, {"quantization_config": None}, {"quantization_config": {}}, {"text_config": [FP8]}]
 )
-def test_plain_weights_give_no_evidence(config: dict[str, Any]) -> None:
+def test_plain_weights_are_not_quantized(config: dict[str, Any]) -> None:
     assert quantized(config, arrays=("model.norm.weight",), dtypes=("BF16", "F32")) == ""
 
 
-def test_a_config_of_any_depth_is_read() -> None:
+def test_deeply_nested_config_is_read_without_recursion_error() -> None:
     config: dict[str, Any] = {}
     for _ in range(3000):
         config = {"text_config": config}

@@ -10,25 +10,25 @@ from xsft.data import SHIPPED, located, packaged
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_everything_named_is_shipped(name: str) -> None:
+def test_every_shipped_name_exists(name: str) -> None:
     path = Path(packaged(f"xsft://{name}"))
     assert path.is_absolute()
     assert path.exists()
 
 
 @pytest.mark.parametrize("path", ["gs://bucket/a", "./a", "/a", "HuggingFaceH4/ultrachat_200k", ""])
-def test_other_paths_are_left_alone(path: str) -> None:
+def test_packaged_leaves_other_paths_unchanged(path: str) -> None:
     assert packaged(path) == path
 
 
 @pytest.mark.parametrize("path", ["xsft://tiny/chat.json", "xsft://", "xsft://../../etc/passwd", "xsft://tiny"])
-def test_what_is_not_shipped_is_refused_with_what_is(path: str) -> None:
+def test_unknown_shipped_name_is_refused_with_the_known_ones(path: str) -> None:
     with pytest.raises(ValueError, match=r"xsft://tiny/chat\.jsonl, xsft://tiny/tokenizer"):
         packaged(path)
     assert located(path) == path
 
 
-def test_the_rows_are_the_ones_the_script_makes() -> None:
+def test_shipped_rows_equal_those_of_the_script() -> None:
     assert Path(packaged("xsft://tiny/chat.jsonl")).read_text(encoding="utf-8") == rows_text()
 
 
@@ -38,7 +38,7 @@ def test_each_row_serves_both_column_sets() -> None:
     assert all([m["content"] for m in row["messages"]] == [row["question"], row["answer"]] for row in rows)
 
 
-def test_the_tokenizer_is_small_and_has_a_chat_template() -> None:
+def test_shipped_tokenizer_is_small_and_has_a_chat_template() -> None:
     folder = Path(packaged("xsft://tiny/tokenizer"))
     assert json.loads((folder / "tokenizer_config.json").read_text()) == tokenizer_config()
     assert "chat_template" in tokenizer_config()

@@ -14,13 +14,13 @@ def sequence(trained: list[bool], *, last: int | None = None) -> TokenSequence:
     return TokenSequence(inputs=ids, trained=tuple(trained), segments=(1,) * len(ids), padding=0, last=last)
 
 
-def test_a_token_is_trained_where_the_one_before_predicts_it() -> None:
+def test_token_is_trained_where_the_previous_token_predicts_it() -> None:
     one = sequence([False, True, True, False])
     assert list(one.tokens) == [(0, "masked"), (1, "masked"), (2, "trained"), (3, "trained")]
     assert one.target_text == (2, 3)
 
 
-def test_a_target_beyond_the_cut_is_shown() -> None:
+def test_target_after_the_last_input_is_shown() -> None:
     assert list(sequence([True], last=9).tokens) == [(0, "masked"), (9, "trained")]
 
 
@@ -38,7 +38,7 @@ WORDS = Vocabulary(
 )
 
 
-def test_a_character_of_several_tokens_is_whole() -> None:
+def test_character_of_several_tokens_is_shown_whole() -> None:
     one = TokenSequence(inputs=(3, 4), trained=(False, False), segments=(1, 1), padding=0)
     assert [piece.text for piece in pieces(one, WORDS)] == ["€"]
 
@@ -53,19 +53,19 @@ def test_a_character_of_several_tokens_is_whole() -> None:
     ],
     ids=["behind it only a newline", "no special token", "in front of the text only", "masked"],
 )
-def test_the_end_is_the_special_token_that_is_trained_last(
+def test_end_is_the_last_trained_special_token(
     inputs: tuple[int, ...], trained: tuple[bool, ...], end: int | None
 ) -> None:
     one = TokenSequence(inputs=inputs, trained=trained, segments=(1,) * len(inputs), padding=1)
     assert one.end(WORDS) == end
 
 
-def test_packed_examples_have_a_border() -> None:
+def test_pieces_are_divided_between_packed_examples() -> None:
     one = TokenSequence(inputs=(0, 0, 0), trained=(False, False, False), segments=(1, 1, 2), padding=0)
     assert [(piece.segment, piece.ids) for piece in pieces(one, WORDS)] == [(1, (0, 0)), (2, (0,))]
 
 
-def test_special_tokens_stand_by_themselves() -> None:
+def test_special_tokens_get_their_own_spans() -> None:
     one = TokenSequence(inputs=(0, 0, 1, 1, 5), trained=(False,) * 5, segments=(1,) * 5, padding=0)
     (piece,) = pieces(one, WORDS)
     assert list(spans(piece, WORDS)) == [("hihi", None), ("<e>", "EOS"), ("<e>", "EOS"), ("<x>", "special")]

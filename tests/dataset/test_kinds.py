@@ -1,11 +1,11 @@
-"""Kinds of values; tests/contract/test_kinds.py compares them with datasets itself."""
+"""Kinds of values; tests/contract/test_kinds.py compares them with those of Hugging Face datasets."""
 
 from __future__ import annotations
 
 from xsft.dataset.kinds import Retyped, retyped
 
 
-def test_a_column_is_null_first_and_text_later() -> None:
+def test_column_that_is_null_first_and_text_later_is_retyped() -> None:
     assert retyped([{"note": None}] * 2, [{"note": None}, {"note": "x"}]) == Retyped("note", "null", "x")
     assert retyped([{"note": None}, {"note": "y"}], [{"note": "x"}]) is None
 

@@ -1,4 +1,4 @@
-"""Decisions before a row is read: columns, splits, shards, the folder, and the section that is pasted."""
+"""Decisions before rows are read: columns, splits, shards, the folder, and the section to paste."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def wanted(options: Options = NONE, **data: Any) -> Preparation:
 
 
 @given(rows=st.integers(1, 10**7), size=st.integers(0, 10**13), hosts=st.integers(1, 512), asked=st.integers(1, 5000))
-def test_every_host_has_as_many_shards_and_none_is_empty(rows: int, size: int, hosts: int, asked: int) -> None:
+def test_every_host_gets_equally_many_shards_and_no_shard_is_empty(
+    rows: int, size: int, hosts: int, asked: int
+) -> None:
     shards = shard_count(rows=rows, size=size, hosts=hosts, asked=asked)
     assert 1 <= shards <= rows
     assert shards % hosts == 0 or rows < hosts
@@ -77,7 +79,7 @@ def test_large_rows_take_more_shards() -> None:
         (["q", "answer"], {"q": "question"}, {"q": "question", "answer": "answer"}),
     ],
 )
-def test_a_workload_may_name_its_columns_before_or_after(
+def test_columns_may_have_their_name_before_or_after_renaming(
     columns: list[str], renames: dict[str, str], expected: dict[str, str]
 ) -> None:
     assert column_names(columns, renames) == expected
@@ -138,7 +140,7 @@ def test_other_inputs_have_another_folder(change: str) -> None:
     assert address(CHANGES[change], ("c",)).rpartition("-")[2] != address(BASE, ("c",)).rpartition("-")[2]
 
 
-def test_the_folder_follows_what_files_hold_not_where_they_lie() -> None:
+def test_folder_depends_on_the_content_of_files_not_their_paths() -> None:
     assert address(BASE, ("c",)).startswith("chat-")
     assert address(BASE, ("c",)) != address(BASE, ("d",))
     assert address(wanted(hf_train_files="/elsewhere/chat.jsonl"), ("c",)) == address(BASE, ("c",))
@@ -175,7 +177,7 @@ def test_refused_rows_are_counted_shown_and_may_be_left_out() -> None:
     assert preparation_problems(found, wanted(Options(skip_bad=True))) == ()
 
 
-def test_no_rows_are_an_error_however_it_came() -> None:
+def test_split_without_rows_is_an_error() -> None:
     for wants, split in ((BASE, counted()), (wanted(Options(skip_bad=True)), counted(0, "x"))):
         (problem,) = preparation_problems({"train": split}, wants)
         assert problem.id == "data-empty"
@@ -183,7 +185,7 @@ def test_no_rows_are_an_error_however_it_came() -> None:
     assert "--eval-share 0.01" in share.message
 
 
-def test_the_section_reads_the_prepared_files_and_keeps_the_rest() -> None:
+def test_data_section_reads_the_prepared_files_and_keeps_other_keys() -> None:
     run = run_of(hf_name="main", hf_data_dir="d", packing=False, chat_template="t.jinja", num_epoch=3)
     section = data_section(run, PREPARED, to="gs://b/data/chat-0")
     assert section == {
@@ -203,7 +205,7 @@ def test_the_section_reads_the_prepared_files_and_keeps_the_rest() -> None:
     assert WorkloadSpec.model_validate(document).data.rows == 9
 
 
-def test_an_array_record_is_read_by_grain_and_holds_texts() -> None:
+def test_array_record_is_read_by_grain_and_holds_only_texts() -> None:
     texts = wanted(Options(format="arrayrecord"), columns=["prompt", "completion"])
     assert texts.rule == "texts"
     assert wanted(columns=["prompt", "completion"]).rule == "lists"
@@ -214,12 +216,12 @@ def test_an_array_record_is_read_by_grain_and_holds_texts() -> None:
         wanted(Options(format="arrayrecord"))
 
 
-def test_array_records_are_not_prepared_again() -> None:
+def test_array_record_is_refused_as_already_prepared() -> None:
     with pytest.raises(SpecError, match="already prepared"):
         wanted(hf_path="arrayrecord", hf_train_files="/data/*.arrayrecord", pipeline="grain")
 
 
-def test_fewer_rows_than_shards_are_warned_of() -> None:
+def test_fewer_shards_than_hosts_need_give_a_warning() -> None:
     hosts = replace(wanted(), hosts=2)
     few = replace(PREPARED, rows={"train": 90, "eval": 1})
     train, evaluated = shard_problems(few, hosts)

@@ -49,7 +49,7 @@ def reading(*, rows: int | None = None, steps: int = 10) -> Reading:
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=50))
-def test_what_holds_of_any_lengths(lengths: list[int]) -> None:
+def test_summary_of_any_lengths_is_consistent(lengths: list[int]) -> None:
     found = summary(lengths)
     assert found.tokens is not None
     assert min(lengths) <= found.tokens.p50 <= found.tokens.p90 <= found.tokens.max == max(lengths)
@@ -58,29 +58,29 @@ def test_what_holds_of_any_lengths(lengths: list[int]) -> None:
     assert found.tokens.at_least == (max(lengths) >= LOOK_AHEAD * LIMIT)
 
 
-def test_half_and_nine_tenths() -> None:
+def test_summary_gives_median_90th_percentile_and_maximum() -> None:
     found = summary([*range(1, 11)]).tokens
     assert found is not None
     assert (found.p50, found.p90, found.max) == (5, 9, 10)
 
 
-def test_steps_of_an_epoch() -> None:
+def test_steps_per_epoch_follow_from_rows_and_packing() -> None:
     assert summary([8] * 10, rows=100).steps_per_epoch == 25
     assert summary([8] * 10, rows=100, packed=[one(16)]).steps_per_epoch == pytest.approx(100 * 8 / 16 / 4)
     assert summary([8] * 10).steps_per_epoch is None
 
 
-def test_packing_is_the_share_that_is_no_padding() -> None:
+def test_packing_is_the_share_without_padding() -> None:
     assert summary([8], packed=[one(16), one(8)]).packing == 0.75
     assert summary([8]).packing is None
 
 
-def test_duplicates_are_by_what_is_trained() -> None:
+def test_duplicates_are_counted_by_inputs_and_trained_tokens() -> None:
     assert summary([8, 8, 8]).duplicates == 0
     assert summary([1, 1, 8], trained=0).duplicates == 2
 
 
-def test_what_the_other_split_holds_too() -> None:
+def test_summary_counts_examples_that_the_other_split_holds() -> None:
     other = [one(8, first=0), one(9, first=1), one(8, trained=0)]
     found = summary([8, 8], other=other)
     assert (found.in_other, found.whole_in_other, found.other_sampled) == (1, 1, 3)
@@ -99,7 +99,7 @@ def said(role: str, *, empty: bool = False, written: bool = True) -> Turn:
     return Turn(role=role, empty=empty, written=written)
 
 
-def test_tokens_beyond_the_model() -> None:
+def test_summary_counts_tokens_beyond_the_vocabulary() -> None:
     few = Vocabulary(texts=WORDS.texts, rows=150)
     assert summary([8, 8, 8], vocabulary=few).beyond_vocabulary == 1
 
@@ -111,7 +111,7 @@ def ids(found: Summary, *, steps: int = 1) -> list[tuple[str, str]]:
 ENDED = Vocabulary(texts=WORDS.texts, kinds=dict.fromkeys(range(10_000), "special"))
 
 
-def test_what_should_not_stay_so() -> None:
+def test_summary_problems_have_their_id_and_severity() -> None:
     assert ids(summary([8] * 9, vocabulary=ENDED)) == []
     assert ids(summary([])) == [("data-empty", "error")]
     assert ids(summary([8] * 3, trained=0)) == [("data-no-target", "error")]
@@ -135,5 +135,5 @@ def test_what_should_not_stay_so() -> None:
     ],
     ids=["dropped", "empty", "an empty system message", "written"],
 )
-def test_roles_that_should_not_stay_so(turn: Turn, found: list[str]) -> None:
+def test_dropped_roles_and_empty_turns_are_problems(turn: Turn, found: list[str]) -> None:
     assert [one for one, _severity in ids(summary([8], vocabulary=ENDED, turns=[[turn]]))] == found

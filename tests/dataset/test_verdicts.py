@@ -1,4 +1,4 @@
-"""Verdicts on sampled rows; tests/contract/test_rules.py compares the rules with MaxText's."""
+"""Problems of sampled rows; tests/contract/test_rules.py compares the rules with MaxText's."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ROWS: dict[str, tuple[list[Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", ROWS)
-def test_rows_of_messages(case: str) -> None:
+def test_rows_of_messages_give_the_expected_problems(case: str) -> None:
     rows, ids = ROWS[case]
     assert found([{"messages": messages} for messages in rows]) == ids
 
@@ -76,7 +76,7 @@ def test_keys_are_derived_from_the_first_rows(case: str) -> None:
     assert ids(DataFacts(rows=sampled), Rules(columns=("messages",), render=renderer(PLAIN, {}))) == expected
 
 
-def test_a_column_that_the_first_file_lacks() -> None:
+def test_column_missing_in_the_first_file_is_an_error_if_all_rows_were_read() -> None:
     first, later = {"messages": GOOD}, {"messages": GOOD, "id": 1}
     rules = Rules(columns=("messages",), render=renderer(PLAIN, {}))
     for rows, found in (((first, later), ["data-columns error"]), ((later, first), [])):
@@ -86,12 +86,12 @@ def test_a_column_that_the_first_file_lacks() -> None:
         assert ids(DataFacts(rows=sampled), rules) == [], "a sample does not show every column of the first file"
 
 
-def test_another_column() -> None:
+def test_rows_without_the_column_are_an_error() -> None:
     assert found([{"text": "a"}]) == ["data-columns error"]
     assert found([3]) == ["data-columns error"]
 
 
-def test_templates() -> None:
+def test_rows_are_judged_by_the_chat_template() -> None:
     rows = [{"messages": GOOD}] * 3
     assert found(rows, template=DEAF) == ["data-role-dropped warning"]
     assert found(rows, template=MUTE) == ["data-no-target error", "data-role-dropped warning"]
@@ -100,14 +100,14 @@ def test_templates() -> None:
     ]
 
 
-def test_prompt_and_completion() -> None:
+def test_prompts_and_completions_must_be_lists_of_messages() -> None:
     columns = ("prompt", "completion")
     assert found([{"prompt": [USER], "completion": [ASSISTANT]}], columns=columns) == []
     assert found([{"prompt": "hi", "completion": "yes"}], columns=columns) == ["data-conversation error"]
     assert found([{"prompt": GOOD, "completion": [ASSISTANT]}], columns=columns) == ["data-conversation error"]
 
 
-def test_questions_and_answers() -> None:
+def test_questions_and_answers_must_be_texts() -> None:
     columns = ("question", "answer")
     assert found([{"question": "hi", "answer": 3}], columns=columns) == []
     assert found([{"question": "hi", "answer": None}], columns=columns) == ["data-no-target error", "data-null warning"]
@@ -116,7 +116,7 @@ def test_questions_and_answers() -> None:
     assert found(twice, columns=columns, formatted=True, separator="####") == ["data-conversation error"]
 
 
-def test_the_first_row_is_named() -> None:
+def test_problem_names_the_first_bad_row() -> None:
     rows = tuple(SampledRow(at=f"row {at} of a.jsonl", row={"messages": GOOD if at < 5 else "x"}) for at in range(7))
     (problem,) = row_problems(DataFacts(rows=rows), Rules(columns=("messages",)), where="data.hf_train_files")
     assert problem.message.startswith("2 of 7 checked rows stop MaxText: row 5 of a.jsonl holds in messages text")

@@ -23,10 +23,10 @@ from xsft.evaluation.verdict import AnswerPattern
         {"max_eval_loss": 1.0},
     ],
 )
-def test_what_decides_the_result_is_in_the_digest(change: dict[str, Any]) -> None:
+def test_digest_changes_with_each_input_of_the_result(change: dict[str, Any]) -> None:
     assert inputs(**change).digest != INPUTS.digest
 
 
-def test_the_folder_has_the_digest() -> None:
+def test_folder_name_contains_the_digest() -> None:
     found = directory_of(INPUTS, output="/out/", run_name="tiny-evaluate")
     assert found == f"/out/tiny-evaluate/{INPUTS.digest[:12]}"

@@ -1,4 +1,4 @@
-"""The program that an image carries; tests/contract/test_evaluate.py runs it to its end on two hosts."""
+"""The program that an image contains; tests/contract/test_evaluate.py runs it to its end on two hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xsft.pod.sent import carried_argv
 
 
 @pytest.mark.parametrize(("content", "held"), [(program_archive() + b" ", "of the image is "), (b"", "is missing")])
-def test_a_pod_runs_no_other_program_than_the_planned_one(tmp_path: Path, content: bytes, held: str) -> None:
+def test_pod_refuses_a_program_other_than_the_planned_one(tmp_path: Path, content: bytes, held: str) -> None:
     archive = tmp_path / ARCHIVE
     if content:
         archive.write_bytes(content)

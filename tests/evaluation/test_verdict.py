@@ -18,7 +18,7 @@ def judged(losses: Losses = NONE, answers: tuple[str, ...] = ("it is 2.",), **ch
     return judge_evaluation(inputs(**changes).rules, answers=answers, losses=losses, matches=matches)
 
 
-def test_nothing_compared_is_not_judged() -> None:
+def test_verdict_without_rules_is_not_judged() -> None:
     found = judged()
     assert found.verdict == "not-judged"
     assert "neither" not in found.summary
@@ -29,7 +29,7 @@ def test_nothing_compared_is_not_judged() -> None:
     ("expression", "verdict", "why"),
     [("is 2", "passed", "it is 2."), ("is 3", "failed", "it is 2."), ("slow", "failed", "took too long")],
 )
-def test_an_answer_is_searched(expression: str, verdict: str, why: str) -> None:
+def test_answer_is_searched_for_the_required_expression(expression: str, verdict: str, why: str) -> None:
     found = judged(require=(AnswerPattern(prompt=0, matches=expression),))
     assert found.verdict == verdict
     assert why in found.rules[0].why
@@ -53,11 +53,13 @@ def test_a_rule_for_a_prompt_that_does_not_exist_fails() -> None:
         (float("nan"), 1.0, 1.0, "failed"),
     ],
 )
-def test_the_losses_are_compared(tuned: float | None, base: float | None, most: float | None, verdict: str) -> None:
+def test_eval_losses_are_compared_with_base_and_maximum(
+    tuned: float | None, base: float | None, most: float | None, verdict: str
+) -> None:
     assert judged(Losses(base=base, tuned=tuned), rows=8, max_eval_loss=most).verdict == verdict
 
 
-def test_one_missed_rule_fails_the_whole() -> None:
+def test_one_missed_rule_fails_the_verdict() -> None:
     rules = (AnswerPattern(prompt=0, matches="is 2"), AnswerPattern(prompt=0, matches="is 3"))
     found = judged(Losses(base=2.0, tuned=1.0), rows=8, require=rules)
     assert found.verdict == "failed"

@@ -168,7 +168,7 @@ def test_an_exporter_that_fails_is_recorded_with_its_exit_status(in_bucket: Pod)
     assert in_bucket.record.reason == "MaxText's exporter ended with exit status 3"
 
 
-def test_a_copy_that_fails_is_not_complete_and_nobody_continues_it(in_bucket: Pod) -> None:
+def test_failed_copy_is_recorded_as_failed_and_refuses_a_second_writer(in_bucket: Pod) -> None:
     other = f"{in_bucket.directory.removeprefix('gs://my-bucket/')}/model.safetensors"
     in_bucket.bucket.objects[other] = b"of somebody"
     assert in_bucket.run()[0] == 1
@@ -188,7 +188,7 @@ def test_sigterm_ends_the_exporter_and_is_recorded(in_bucket: Pod) -> None:
 
 
 @pytest.mark.maxtext
-def test_the_hub_gets_one_commit_in_an_empty_repository(tmp_path: Path, maxtext_python: Path) -> None:
+def test_hub_gets_one_commit_in_an_empty_repository(tmp_path: Path, maxtext_python: Path) -> None:
     """By the huggingface_hub of MaxText's environment: written, found by a later start, never overwritten."""
     with serving(Bucket({})) as bucket, serving_hub(Hub()) as hub:
         pod = Pod(str(tmp_path / "runs"), bucket, tmp_path)

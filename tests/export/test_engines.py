@@ -1,4 +1,4 @@
-"""The type of each model, by which an engine recognises its folder."""
+"""The model type by which an inference engine recognises an exported folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xsft.catalog.models import model, names
 from xsft.export.engines import model_type
 
 
-def test_every_model_that_the_exporter_knows_has_a_type() -> None:
+def test_every_exportable_model_except_mistral_has_a_type() -> None:
     """MaxText 0.2.5 converts mistral-7b, and has no configuration to export it with."""
     unknown = [name for name in names() if model(name).hf_id and model(name).built_in and model_type(name) is None]
     assert unknown == ["mistral-7b"]
@@ -17,5 +17,5 @@ def test_every_model_that_the_exporter_knows_has_a_type() -> None:
 @pytest.mark.parametrize(
     ("name", "type_"), [("qwen3-0.6b", "qwen3"), ("qwen3-30b-a3b-base", "qwen3_moe"), ("default", None)]
 )
-def test_the_longest_start_decides(name: str, type_: str | None) -> None:
+def test_model_type_follows_the_longest_prefix(name: str, type_: str | None) -> None:
     assert model_type(name) == type_

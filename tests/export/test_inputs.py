@@ -1,4 +1,4 @@
-"""The digest of an export: what decides its bytes, and nothing else."""
+"""The digest of an export: it covers the inputs that decide the exported bytes, and nothing else."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ INPUTS = ExportInputs(
         {"lora": LoraScale(rank=4, alpha=8)},
     ],
 )
-def test_what_changes_the_bytes_changes_the_folder(change: dict[str, object]) -> None:
+def test_each_input_that_changes_the_bytes_changes_the_folder(change: dict[str, object]) -> None:
     other = replace(INPUTS, **change)
     assert directory_of(other, output="/out") != directory_of(INPUTS, output="/out")
 
 
-def test_a_moved_folder_is_the_same_export() -> None:
+def test_moved_weights_keep_the_folder_of_the_export() -> None:
     moved = replace(INPUTS, weights="/moved/tiny/checkpoints/2/model_params", base="/moved/0/items")
     assert directory_of(moved, output="/out/") == directory_of(INPUTS, output="/out")
     assert directory_of(INPUTS, output="/out") == f"/out/tiny-export/{INPUTS.digest[:12]}"
 
 
-def test_another_save_has_another_content() -> None:
+def test_content_changes_with_the_saved_files() -> None:
     first, second = {"_METADATA": b"1", "manifest.ocdbt": b"1"}, {"_METADATA": b"1", "manifest.ocdbt": b"2"}
     assert content_of(first) == content_of(dict(first)) != content_of(second)

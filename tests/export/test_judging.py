@@ -1,4 +1,4 @@
-"""Verdicts on headers, configuration, values and logits."""
+"""Problems of headers, configuration, values and logits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_another_data_type_is_named() -> None:
     ("tied", "names", "count"),
     [(True, {}, 0), (True, {"lm_head.weight": 1}, 1), (False, {}, 1), (False, {"lm_head.weight": 1}, 0), (None, {}, 0)],
 )
-def test_the_output_layer_is_tied_or_there(tied: bool | None, names: dict[str, object], count: int) -> None:
+def test_output_layer_must_be_tied_or_present(tied: bool | None, names: dict[str, object], count: int) -> None:
     config = {} if tied is None else {"tie_word_embeddings": tied}
     assert len(list(config_problems(config, names=names))) == count
 
@@ -61,7 +61,7 @@ def test_equal_values_pass_and_differing_ones_are_counted() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"compared": 0}, {"unread": ["norm (KeyError)"]}, {"unexported": ["params-x"]}])
-def test_a_comparison_with_gaps_fails(changes: dict[str, Any]) -> None:
+def test_comparison_with_missing_tensors_fails(changes: dict[str, Any]) -> None:
     assert len(list(values_problems(worker(**changes)))) == 1
 
 

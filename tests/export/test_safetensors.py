@@ -23,20 +23,20 @@ def content(tmp_path: Path) -> bytes:
     return (tmp_path / "a").read_bytes()
 
 
-def test_names_shapes_types_and_bytes(content: bytes) -> None:
+def test_header_gives_names_shapes_types_and_byte_ranges(content: bytes) -> None:
     assert parsed(content) == {
         "w": TensorHeader(dtype="BF16", shape=(2, 3), begin=0, end=12),
         "n": TensorHeader(dtype="BF16", shape=(4,), begin=12, end=20),
     }
 
 
-def test_a_file_that_is_cut_off_names_the_tensor(content: bytes) -> None:
+def test_truncated_file_error_names_the_tensor(content: bytes) -> None:
     with pytest.raises(ValueError, match="n ends at byte 20 of 19: the file is cut off"):
         parsed(content[:-1])
 
 
 @pytest.mark.parametrize("broken", [b"", b"\0" * 16, b"\xff" * 16])
-def test_other_content_is_no_safetensors_file(broken: bytes) -> None:
+def test_other_content_is_refused_as_no_safetensors_file(broken: bytes) -> None:
     with pytest.raises(ValueError, match="not a safetensors file"):
         parsed(broken)
 

@@ -1,4 +1,4 @@
-"""A repository's name is taken apart, or refused with the part that cannot be."""
+"""Parsing of Artifact Registry repository names, and refusals that quote the wrong part."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from xsft.image.artifact_names import Repository, repository_of
         ("eu.gcr.io/my-project/image", "my-project", "europe", "eu.gcr.io"),
     ],
 )
-def test_googles_repositories(name: str, project: str, location: str, repository: str) -> None:
+def test_repository_of_reads_names_of_artifact_registry(
+    name: str, project: str, location: str, repository: str
+) -> None:
     found = repository_of(name)
     assert found == Repository(project=project, location=location, name=repository)
     assert found.path == f"projects/{project}/locations/{location}/repositories/{repository}"
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1:5000/xsft/image", "ghcr.io/me/image", "pkg.dev/a/b", "my-image"])
-def test_others_are_not_googles(name: str) -> None:
+def test_names_of_other_registries_are_none(name: str) -> None:
     assert repository_of(name) is None
 
 
@@ -42,11 +44,11 @@ def test_others_are_not_googles(name: str) -> None:
         ("us-docker.pkg.dev/my-project/xsft-/i", "'xsft-' is not a valid repository"),
     ],
 )
-def test_what_cannot_be_is_named(name: str, what: str) -> None:
+def test_refusal_quotes_the_wrong_part_of_a_repository_name(name: str, what: str) -> None:
     with pytest.raises(UsageError, match=what) as refused:
         repository_of(name)
     assert refused.value.problem_id == "artifact-repository"
 
 
-def test_as_docker_names_it() -> None:
+def test_repository_has_its_docker_name() -> None:
     assert Repository(project="example.com:p", location="us", name="r").docker == "us-docker.pkg.dev/example.com/p/r"

@@ -1,4 +1,4 @@
-"""Each refusal, in the words of engines and registries, has its id, its exit status and a command that mends it."""
+"""Messages of engines and registries, explained with an id, an exit status and a command that helps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ STEP = BuildStep(name="deps", tag="deps-1", dockerfile="Dockerfile", files=())
 
 
 @pytest.mark.parametrize(("said", "id", "status", "mends", "passes"), SAID)
-def test_what_docker_says(said: str, id: str, status: int, mends: str, passes: bool) -> None:
+def test_docker_error_is_explained_with_id_status_and_fix(
+    said: str, id: str, status: int, mends: str, passes: bool
+) -> None:
     error = explain_docker_error(said, PUSH)
     assert (error.problem_id, error.exit_status) == (id, status)
     assert mends in error.fix
@@ -36,7 +38,7 @@ def test_what_docker_says(said: str, id: str, status: int, mends: str, passes: b
         "repository name not known to registry: connection reset by peer",
     ],
 )
-def test_a_refusal_is_not_tried_again_though_its_words_name_a_connection_too(said: str) -> None:
+def test_refusal_that_mentions_a_connection_is_not_retried(said: str) -> None:
     assert not is_passing(said)
 
 
@@ -54,7 +56,7 @@ def test_a_refusal_is_not_tried_again_though_its_words_name_a_connection_too(sai
         ("TLS is hard", "docker", "docker-not-running", "docker version"),
     ],
 )  # fmt: skip
-def test_why_there_is_no_engine(said: str, client: str | None, id: str, mends: str) -> None:
+def test_missing_engine_is_explained(said: str, client: str | None, id: str, mends: str) -> None:
     error = no_engine(said, host="unix:///var/run/docker.sock", client=client)
     assert (error.problem_id, error.exit_status) == (id, 3)
     assert mends in error.fix
@@ -75,7 +77,7 @@ def test_why_there_is_no_engine(said: str, client: str | None, id: str, mends: s
         ("#5 9.1 something else", "build-failed", 3),
     ],
 )  # fmt: skip
-def test_why_a_step_failed(output: str, id: str, status: int) -> None:
+def test_failed_build_step_is_explained(output: str, id: str, status: int) -> None:
     reading = BuildOutput()
     for line in ("#5 [2/2] RUN pip install", output, "#5 ERROR: executor failed running [/bin/sh]: exit code: 1"):
         list(reading.events(line))
@@ -89,7 +91,7 @@ _, *PRINTED = (Path(__file__).parent / "build_words.txt").read_text(encoding="ut
 
 
 @pytest.mark.parametrize(("id", "said"), [printed.split("\n", 1) for printed in PRINTED])
-def test_why_a_package_cannot_be_had(id: str, said: str) -> None:
+def test_missing_package_is_explained(id: str, said: str) -> None:
     assert failed_with(said).problem_id == id
 
 
@@ -105,7 +107,7 @@ def failed_with(said: str) -> XsftError:
 @pytest.mark.parametrize(
     ("base", "host"), [("docker.io/library/python:3.12", "docker.io"), ("localhost:5000/x:1", "localhost:5000")]
 )
-def test_a_login_that_a_bases_registry_refuses_is_reported_with_its_host(base: str, host: str) -> None:
+def test_refused_login_for_a_base_image_names_the_registry(base: str, host: str) -> None:
     reading = BuildOutput()
     for line in (f"#3 [internal] load metadata for {base}", "#3 ERROR: unexpected status: 401 Unauthorized"):
         list(reading.events(line))
@@ -113,7 +115,7 @@ def test_a_login_that_a_bases_registry_refuses_is_reported_with_its_host(base: s
     assert (error.problem_id, error.fix) == ("registry-login-refused", f"Log in again: docker login {host}.")
 
 
-def test_an_unreadable_base_is_reported() -> None:
+def test_unreachable_registry_of_the_base_image_is_reported() -> None:
     reading = BuildOutput()
     said = 'failed to do request: Head "https://nowhere.invalid/v2/x": dial tcp: lookup nowhere.invalid: no such host'
     for line in ("#3 [internal] load metadata for nowhere.invalid/x:1", f"#3 ERROR: {said}"):
@@ -123,6 +125,6 @@ def test_an_unreadable_base_is_reported() -> None:
     assert "pull the base image nowhere.invalid/x:1" in error.message
 
 
-def test_tokens_in_another_users_words_are_not_passed_on() -> None:
+def test_tokens_in_docker_errors_are_redacted() -> None:
     token = "hf_" + "a1B2" * 9
     assert token not in explain_docker_error(f"denied: {token}", PUSH).message

@@ -1,4 +1,4 @@
-"""The matcher agrees with Docker's own, and with the SDK's wherever that one does."""
+"""The matcher of .dockerignore agrees with Docker's, and with the SDK's wherever that one agrees with Docker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULES = ("*", "!requirements.txt", "**/__pycache__", "a/*", "!a/b", "**/*.pyc", 
 PATHS = st.lists(st.text("abcxz.", min_size=1, max_size=3), min_size=1, max_size=4).map("/".join)
 
 
-def test_rules_in_any_order_mean_what_docker_takes_them_for() -> None:
+def test_rules_in_any_order_match_as_the_docker_sdk_matches_them() -> None:
     paths = ("requirements.txt", "a", "a/b", "a/b/c", "x", "abc", "ac", "bc", "a/z", "a/q/z", "f.pyc", "d/f.pyc")
     for rules in permutations(RULES, 3):
         ours, theirs = ignoring("\n".join(rules)), PatternMatcher(list(rules))
@@ -25,7 +25,7 @@ def test_rules_in_any_order_mean_what_docker_takes_them_for() -> None:
 
 
 @given(st.lists(st.sampled_from([*RULES, "**", "!**/c", "b*", "!a", "x.z"]), max_size=5), PATHS)
-def test_any_path_is_judged_as_docker_judges_it(rules: list[str], path: str) -> None:
+def test_any_path_is_ignored_as_the_docker_sdk_ignores_it(rules: list[str], path: str) -> None:
     if path in {".", ".."} or "." in path.split("/") or ".." in path.split("/"):
         return
     assert ignoring("\n".join(rules))(path) == bool(PatternMatcher(rules).matches(path))
@@ -51,7 +51,7 @@ UNLIKE_THE_SDK = {
 """Rules in this order, and paths that they are about."""
 
 
-def test_docker_py_reads_some_rules_in_another_way() -> None:
+def test_docker_sdk_differs_from_docker_for_some_rules() -> None:
     """Why xsft has a matcher of its own: docker 7.1.0, utils/build.py `PatternMatcher.matches`, utils/fnmatch.py."""
     assert ignoring("**/.cache")("a/b/.cache/x")
     assert not PatternMatcher(["**/.cache"]).matches("a/b/.cache/x")
@@ -60,7 +60,7 @@ def test_docker_py_reads_some_rules_in_another_way() -> None:
 
 
 @pytest.mark.engine
-def test_a_real_build_takes_the_same_files(engine: Engine, tmp_path: Path) -> None:
+def test_real_build_sends_the_same_files(engine: Engine, tmp_path: Path) -> None:
     paths = sorted({path for paths in UNLIKE_THE_SDK.values() for path in paths})
     for path in paths:
         (tmp_path / "context" / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The lock keeps what was pushed where, and what it does not know."""
+"""The image lock: pushed digests for each repository, and unknown keys that are kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEXT = st.text(max_size=5)
 
 
 @given(TEXT, TEXT, st.none() | st.booleans(), st.none() | st.tuples(TEXT))
-def test_what_is_written_is_read(deps: str, commit: str, dirty: bool | None, code: tuple[str] | None) -> None:
+def test_written_lock_is_read_back(deps: str, commit: str, dirty: bool | None, code: tuple[str] | None) -> None:
     options = replace(LOCKED.options, code=code) if code and LOCKED.options else None
     locked = replace(LOCKED, deps=deps, commit=commit or None, dirty=dirty, options=options)
     assert read_lock(updated(None, locked)) == {locked.repository: locked}
@@ -71,7 +71,7 @@ TEXT_OF_LOCKED = """\
 """Users commit it: a change of its form would be a change in their repositories."""
 
 
-def test_the_text_of_a_lock() -> None:
+def test_lock_has_its_documented_text() -> None:
     text = TEXT_OF_LOCKED.replace("<ab>", "ab" * 32).replace("<cd>", "cd" * 32)
     base = Base(ref="python:3.12-slim", digest=DIGEST)
     assert updated(with_base(None, image="post_training", base=base), LOCKED) == text
@@ -87,7 +87,7 @@ def test_a_base_without_a_digest_is_not_pinned() -> None:
     assert read_lock(json.dumps({"schema": SCHEMA, "images": ["a"]})) == {}
 
 
-def test_each_repository_has_its_row_and_the_text_is_canonical() -> None:
+def test_each_repository_has_a_row_and_the_text_is_canonical() -> None:
     other = replace(LOCKED, repository="us-docker.pkg.dev/p/xsft/post-training")
     one = updated(updated(None, LOCKED), other)
     assert one == updated(updated(None, other), LOCKED)
@@ -96,7 +96,7 @@ def test_each_repository_has_its_row_and_the_text_is_canonical() -> None:
     assert one.endswith("}\n")
 
 
-def test_what_a_later_xsft_adds_is_kept_and_not_misread() -> None:
+def test_unknown_keys_of_a_later_xsft_are_kept_and_ignored() -> None:
     document = json.loads(updated(None, LOCKED))
     document["signed"] = "yes"
     document["images"]["elsewhere/x"] = {"digest": "none yet"}
@@ -111,28 +111,28 @@ def test_what_a_later_xsft_adds_is_kept_and_not_misread() -> None:
 
 
 @pytest.mark.parametrize("key", ["digest", "maxtext", "deps", "pushed_at"])
-def test_a_row_without_a_byte_unit_is_not_read(key: str) -> None:
+def test_row_without_a_required_key_is_ignored(key: str) -> None:
     document = json.loads(updated(None, LOCKED))
     del document["images"][LOCKED.repository][key]
     assert read_lock(json.dumps(document)) == {}
 
 
 @pytest.mark.parametrize(("key", "value"), [("digest", "latest"), ("base", 7), ("dirty", "yes"), ("commit", 7)])
-def test_a_row_with_another_kind_of_value_is_not_read(key: str, value: object) -> None:
+def test_row_with_a_value_of_a_wrong_type_is_ignored(key: str, value: object) -> None:
     document = json.loads(updated(None, LOCKED))
     document["images"][LOCKED.repository][key] = value
     assert read_lock(json.dumps(document)) == {}
 
 
 @pytest.mark.parametrize("options", [7, {"code": "extra"}, {"args": ["A"]}, {"vllm": 1}])
-def test_options_with_another_kind_of_value_are_unknown(options: object) -> None:
+def test_options_with_a_value_of_a_wrong_type_are_unknown(options: object) -> None:
     document = json.loads(updated(None, LOCKED))
     document["images"][LOCKED.repository]["options"] = options
     assert read_lock(json.dumps(document)) == {LOCKED.repository: replace(LOCKED, options=None)}
 
 
 @pytest.mark.parametrize("digest", [None, "", "latest", "sha256:12", 7, "sha256:" + "cd" * 32 + " x"])
-def test_a_digest_of_the_dependencies_that_is_none_is_not_read(digest: object) -> None:
+def test_invalid_digest_of_the_dependencies_is_ignored(digest: object) -> None:
     """Locks of an earlier xsft have none either."""
     document = json.loads(updated(None, LOCKED))
     document["images"][LOCKED.repository]["deps_digest"] = digest
@@ -140,18 +140,18 @@ def test_a_digest_of_the_dependencies_that_is_none_is_not_read(digest: object) -
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "xsft.record/1"}', "[" * 100_000])
-def test_what_is_no_lock_is_refused(text: str) -> None:
+def test_text_that_is_no_lock_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"it |invalid JSON"):
         read_lock(text)
 
 
 @pytest.mark.parametrize("repository", ["a.dev/x;id", "a.dev/x $(id)", "a.dev/x:v1", "x", "A.dev/x", "a.dev/../x"])
-def test_a_repository_that_is_none_is_not_read(repository: str) -> None:
+def test_row_with_an_invalid_repository_is_ignored(repository: str) -> None:
     text = updated(updated(None, LOCKED), replace(LOCKED, repository=repository))
     assert read_lock(text) == {LOCKED.repository: LOCKED}
 
 
-def test_a_lock_of_a_later_version_is_not_written_and_a_digest_is_one() -> None:
+def test_updated_refuses_a_later_lock_version_and_an_invalid_digest() -> None:
     later = json.dumps({**json.loads(updated(None, LOCKED)), "schema": "xsft.image-lock/2"})
     assert read_lock(later)
     with pytest.raises(ValueError, match="its version is"):
@@ -161,13 +161,13 @@ def test_a_lock_of_a_later_version_is_not_written_and_a_digest_is_one() -> None:
     assert SCHEMA in updated(None, LOCKED)
 
 
-def test_the_time_alone_is_no_other_image() -> None:
+def test_same_image_ignores_time_and_commit() -> None:
     assert same_image(LOCKED, replace(LOCKED, pushed_at="later", commit=None, dirty=True))
     assert not same_image(LOCKED, replace(LOCKED, digest="sha256:" + "0" * 64))
     assert not same_image(LOCKED, replace(LOCKED, deps_digest=None))
 
 
-def test_options_name_no_registry_and_no_file_of_this_machine() -> None:
+def test_lock_options_hold_no_registry_and_no_local_file() -> None:
     options = replace(OPTIONS, pip_config="/home/me/pip.conf")
     text = updated(None, replace(LOCKED, options=options))
     assert "/home/me" not in text

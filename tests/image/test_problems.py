@@ -1,4 +1,4 @@
-"""Bad options are told before anything is done, with what is allowed."""
+"""Wrong build options are reported before the build starts, with the allowed values."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ REQUIREMENTS = (
         ({"args": {"APT_PACKAGES": "git -oDebug=1"}}, "image-argument", "'-oDebug=1' is not a Debian package"),
     ],
 )
-def test_bad_options_are_reported(changes: dict[str, Any], id: str, says: str) -> None:
+def test_wrong_options_are_reported(changes: dict[str, Any], id: str, says: str) -> None:
     (found,) = option_problems(replace(OPTIONS, **changes))
     assert found.id == id
     assert says in f"{found.message} {found.fix}"
 
 
-def test_good_options_have_no_problems() -> None:
+def test_valid_options_have_no_problems() -> None:
     good = {
         "maxtext_source": "git+https://example.com/o/m@1a2b",
         "base": "python:3.12",
@@ -74,7 +74,7 @@ def test_good_options_have_no_problems() -> None:
     assert option_problems(replace(OPTIONS, maxtext_source="git+ssh://git@example.com/o/m@main")) == ()
 
 
-def test_an_argument_that_no_dockerfile_takes_is_reported_with_those_it_takes() -> None:
+def test_unknown_build_argument_is_reported_with_the_known_ones() -> None:
     found = material_problems(replace(OPTIONS, vllm="vllm==1", args={"BASE_IMAG": "x"}), material())
     assert [p.id for p in found] == ["image-argument"] * 2
     assert "VLLM_REQUIREMENT" in found[0].message
@@ -83,7 +83,7 @@ def test_an_argument_that_no_dockerfile_takes_is_reported_with_those_it_takes() 
 
 
 @given(st.text(), st.sampled_from(";|&$`\"'\\(){}\n\t\0"), st.sampled_from(REQUIREMENTS))
-def test_what_a_shell_would_act_on_is_never_in_a_requirement(after: str, sign: str, requirement: str) -> None:
+def test_shell_metacharacters_in_requirements_are_refused(after: str, sign: str, requirement: str) -> None:
     for options in (
         replace(OPTIONS, vllm=f"{requirement}{sign}{after}"),
         replace(OPTIONS, args={"MAXTEXT_REQUIREMENT": f"{requirement}{sign}{after}"}),

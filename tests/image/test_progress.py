@@ -1,4 +1,4 @@
-"""BuildKit's plain progress, as the two kinds of client print it (recorded from 20.10.24 and 28.2.2 with buildx)."""
+"""BuildKit's plain progress, as both kinds of client print it (recorded from 20.10.24 and 28.2.2 with buildx)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read(text: str) -> tuple[BuildOutput, list[BuildEvent]]:
 
 
 @pytest.mark.parametrize("text", [OLD, NEW])
-def test_both_clients_tell_the_same(text: str) -> None:
+def test_both_clients_give_the_same_events(text: str) -> None:
     reading, events = read(text)
     assert events == COMMON
     assert reading.failed == "RUN echo one; echo two >&2; exit 3"
@@ -73,7 +73,7 @@ def test_both_clients_tell_the_same(text: str) -> None:
     assert not any("sha256:" in line for line in reading.tail)
 
 
-def test_a_step_that_is_named_again_after_another_has_spoken_starts_once() -> None:
+def test_step_that_is_named_again_starts_once() -> None:
     _, events = read("#5 [2/2] RUN a\n#5 0.1 x\n\n#6 [x 1/3] RUN b\n\n#5 [2/2] RUN a\n#5 0.2 y\n")
     assert [event for event in events if isinstance(event, StepStarted)] == [
         StepStarted(id=5, name="RUN a", number=2, total=2),
@@ -81,7 +81,7 @@ def test_a_step_that_is_named_again_after_another_has_spoken_starts_once() -> No
     ]
 
 
-def test_an_error_before_any_step() -> None:
+def test_error_before_any_step_is_kept() -> None:
     reading, _ = read(
         "failed to solve with frontend dockerfile.v0: dockerfile parse error line 1: unknown instruction: FRM"
     )
@@ -90,7 +90,7 @@ def test_an_error_before_any_step() -> None:
 
 
 @given(st.lists(st.text(max_size=40)))
-def test_no_line_breaks_it_and_the_tail_is_short(lines: list[str]) -> None:
+def test_any_lines_are_read_and_the_tail_is_bounded(lines: list[str]) -> None:
     reading = BuildOutput()
     for line in lines:
         list(reading.events(line))

@@ -1,4 +1,4 @@
-"""Options and files make two builds, or problems in words."""
+"""Options and files give two build steps, with tags that depend on their content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = st.lists(st.tuples(NAMES, st.binary(max_size=4), st.booleans()), max_siz
 ARGS = st.dictionaries(st.sampled_from(["A", "B"]), st.text(max_size=3))
 
 
-def test_the_two_builds_and_their_arguments() -> None:
+def test_recipe_has_two_builds_with_their_arguments() -> None:
     made = recipe()
     assert made.repository == "127.0.0.1:5000/team/post-training"
     assert made.deps.args == {
@@ -33,7 +33,7 @@ def test_the_two_builds_and_their_arguments() -> None:
     }
 
 
-def test_the_steps_are_the_two_parts() -> None:
+def test_recipe_steps_take_the_files_of_their_part() -> None:
     made, parts = recipe(), material()
     for step, part, name in ((made.deps, parts.deps, "deps"), (made.code, parts.code, "code")):
         assert (step.name, step.dockerfile, step.files) == (name, part.dockerfile, part.files)
@@ -41,7 +41,7 @@ def test_the_steps_are_the_two_parts() -> None:
     assert (made.image, made.maxtext, made.base) == ("post_training", "0.2.5", f"python:3.12-slim@{DIGEST}")
 
 
-def test_a_dockerfile_gets_the_arguments_that_it_declares() -> None:
+def test_dockerfile_gets_only_the_arguments_that_it_declares() -> None:
     deps = replace(material().deps, args=dict.fromkeys(("VLLM_REQUIREMENT", "APT_PACKAGES", "BASE_DIGEST")))
     code = replace(material().code, args=dict.fromkeys(("REVISION", "APT_PACKAGES", "EVALUATE_SHA256")))
     program = file("xsft/evaluate.zip", b"zip")
@@ -52,7 +52,7 @@ def test_a_dockerfile_gets_the_arguments_that_it_declares() -> None:
     assert made.base == ""
 
 
-def test_the_packages_of_the_lock_are_a_label_unless_an_argument_replaces_them() -> None:
+def test_packages_label_lists_locked_packages_that_no_argument_replaces() -> None:
     packages = {"jax": "0.11.0", "maxtext": "0.2.5", "google-tunix": "0.1.6", "numpy": "2.0"}
     names = ("MAXTEXT_REQUIREMENT", "TUNIX_REQUIREMENT")
     deps = replace(material().deps, args=dict.fromkeys(names))
@@ -74,7 +74,7 @@ def test_the_packages_of_the_lock_are_a_label_unless_an_argument_replaces_them()
         Base(ref="mine:1"),
     ],
 )
-def test_a_base_is_read_from_what_the_lock_keeps_of_it(base: Base) -> None:
+def test_base_is_read_back_from_the_lock(base: Base) -> None:
     assert base_of(base.known) == base
     assert base_of("") is None
 
@@ -89,13 +89,13 @@ def test_a_tag_is_the_same_in_every_release() -> None:
     assert recipe().code.tag == "code-d4c422767fcff8bbc966"
 
 
-def test_builder_and_commit_do_not_change_the_tag() -> None:
+def test_commit_and_labels_do_not_change_the_tag() -> None:
     labelled = recipe(revision="1" * 40, dirty=True, maxtext_label="tree abc-dirty")
     assert labelled.code.args["DIRTY"] == "true"
     assert (labelled.deps.tag, labelled.code.tag) == (recipe().deps.tag, recipe().code.tag)
 
 
-def test_the_code_does_not_touch_the_dependencies_and_they_touch_the_code() -> None:
+def test_code_changes_one_tag_and_dependencies_change_both() -> None:
     plain = recipe()
     code = material().code
     edited = recipe(code=replace(code, files=(*code.files[:-1], file("code/hooks.py", b"print(2)"))))
@@ -106,7 +106,7 @@ def test_the_code_does_not_touch_the_dependencies_and_they_touch_the_code() -> N
     assert rebased.code.tag != plain.code.tag
 
 
-def test_a_base_without_digest_is_known_by_the_engines_id() -> None:
+def test_base_without_digest_is_identified_by_its_image_id() -> None:
     one, other = (recipe(base=Base(ref="base:1", image_id=f"sha256:{n}")) for n in "12")
     assert one.deps.args["BASE_IMAGE"] == "base:1"
     assert "BASE_DIGEST" not in one.deps.args
@@ -114,20 +114,20 @@ def test_a_base_without_digest_is_known_by_the_engines_id() -> None:
     assert one.deps.tag != other.deps.tag
 
 
-def test_the_index_configuration_is_a_secret_and_no_identity() -> None:
+def test_pip_configuration_is_a_build_secret_and_does_not_change_the_tag() -> None:
     made = recipe(replace(OPTIONS, pip_config="/home/me/pip.conf"))
     assert made.deps.secrets == (BuildSecret(id="pip_conf", file="/home/me/pip.conf"),)
     assert made.deps.tag == recipe().deps.tag
     assert made.code.secrets == ()
 
 
-def test_without_a_registry_the_name_is_one_that_cannot_be_pulled() -> None:
+def test_recipe_without_registry_has_a_local_name() -> None:
     made = recipe(replace(OPTIONS, registry=None))
     assert repository_of(replace(OPTIONS, registry=None)) is None
     assert made.repository == local_name("post_training") == "localhost/xsft/post-training"
 
 
-def test_an_image_says_what_it_is_and_which_tag_it_was_made_for() -> None:
+def test_image_labels_state_its_kind_and_tag() -> None:
     made = recipe()
     lock = material().deps.files[1].sha256
     both = {"dev.xsft.image": "post_training", "dev.xsft.maxtext.version": "0.2.5", "dev.xsft.lock.sha256": lock}
@@ -152,7 +152,7 @@ def deps(files: tuple[ContextFile, ...], args: dict[str, str], **told: object) -
 
 
 @given(FILES, ARGS, st.randoms())
-def test_neither_order_nor_where_the_bytes_lie_counts(rows, args, chance) -> None:
+def test_content_tag_ignores_order_and_source_paths(rows, args, chance) -> None:
     files = list(made(rows))
     shuffled = [replace(f, source="/elsewhere") for f in files]
     chance.shuffle(shuffled)
@@ -161,18 +161,18 @@ def test_neither_order_nor_where_the_bytes_lie_counts(rows, args, chance) -> Non
 
 
 @given(FILES, FILES)
-def test_files_that_differ_in_anything_make_another_tag(one, other) -> None:
+def test_content_tag_changes_with_any_difference_of_files(one, other) -> None:
     assume(sorted(one) != sorted(other))
     assert deps(made(one), {}) != deps(made(other), {})
 
 
 @given(ARGS, ARGS)
-def test_arguments_that_differ_make_another_tag(one, other) -> None:
+def test_content_tag_changes_with_any_difference_of_arguments(one, other) -> None:
     assume(one != other)
     assert deps((), one) != deps((), other)
 
 
-def test_kind_mode_target_and_whatever_else_is_told_count() -> None:
+def test_content_tag_changes_with_kind_mode_target_base_and_labels() -> None:
     link = ContextFile(path="a", kind="link", target="b")
     tags = {
         deps((), {}),
@@ -189,7 +189,7 @@ def test_kind_mode_target_and_whatever_else_is_told_count() -> None:
     assert len(tags) == 10
 
 
-def test_dockerfile_base_labels_and_arguments_are_part_of_a_tag() -> None:
+def test_recipe_tag_changes_with_dockerfile_base_labels_and_arguments() -> None:
     plain, parts = recipe(), material()
     tags = {
         plain.deps.tag,

@@ -1,4 +1,4 @@
-"""References: taken apart, put together again, and refused in words."""
+"""Image references: parsing, formatting, and refusals with the reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TAGS = st.none() | st.from_regex(r"[A-Za-z0-9_][-._A-Za-z0-9]{0,20}", fullmatch=
 
 
 @given(HOSTS, st.lists(WORDS, min_size=1, max_size=4), TAGS, st.sampled_from([None, DIGEST]))
-def test_what_is_put_together_is_taken_apart(host: str, path: list[str], tag: str | None, digest: str | None) -> None:
+def test_formatted_reference_is_parsed_back(host: str, path: list[str], tag: str | None, digest: str | None) -> None:
     if not host and len(path) > 1 and "." in path[0]:
         path[0] = path[0].replace(".", "-")  # it would be a host
     made = Reference(host=host, repository="/".join(path), tag=tag, digest=digest)
@@ -56,7 +56,7 @@ def test_what_is_put_together_is_taken_apart(host: str, path: list[str], tag: st
         ("a" * 300, "300 characters"),
     ],
 )
-def test_what_is_no_reference_is_refused_with_the_reason(text: str, says: str) -> None:
+def test_invalid_reference_is_refused_with_the_reason(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         parse_reference(text)
 
@@ -87,7 +87,7 @@ def test_a_repository_has_a_host_and_neither_tag_nor_digest(text: str, says: str
         ("xgcr.io/my-project/image", None),
     ],
 )
-def test_the_retired_registry_is_called_by_its_new_name(old: str, new: str | None) -> None:
+def test_gcr_address_is_replaced_by_its_artifact_registry_address(old: str, new: str | None) -> None:
     assert replacement(old) == new
     found = legacy_warning(old, where="image.ref")
     assert (found is None) == (new is None)

@@ -1,4 +1,4 @@
-"""The registry of a name, and the hosts that may receive its login."""
+"""The registry of an image name, and the hosts that may receive its login."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ DIGEST = "sha256:" + "0" * 64
         ("bitnami/redis", "docker.io", "bitnami/redis", "latest"),
     ],
 )
-def test_names(ref: str, host: str, path: str, reference: str) -> None:
+def test_image_name_is_parsed_to_host_path_and_reference(ref: str, host: str, path: str, reference: str) -> None:
     assert parse_image_name(ref) == ImageName(host=host, path=path, reference=reference)
 
 
 @pytest.mark.parametrize("ref", ["a b", "h.dev/x;rm", "h.dev/UPPER", "", "h.dev/i@sha256:12"])
-def test_what_is_no_name(ref: str) -> None:
+def test_invalid_image_name_is_refused(ref: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_image_name(ref)
     assert refused.value.problem_id == "image-reference"
 
 
-def test_addresses() -> None:
+def test_registry_addresses_use_http_only_on_loopback() -> None:
     assert (
         parse_image_name("python:3").url("manifests", "3")
         == "https://registry-1.docker.io/v2/library/python/manifests/3"
@@ -56,7 +56,7 @@ def test_addresses() -> None:
         ("gcr.io:5000", False),
     ],
 )
-def test_only_googles_own_registries_are_sent_the_login(host: str, google: bool) -> None:
+def test_only_registries_of_google_get_the_google_login(host: str, google: bool) -> None:
     assert is_google(host) is google
 
 
@@ -92,5 +92,5 @@ def test_only_googles_own_registries_are_sent_the_login(host: str, google: bool)
         ("https://[2001:db8::2]/token", "[2001:db8::1]:5000", False),
     ],
 )
-def test_hosts_that_may_get_credentials(realm: str, host: str, told: bool) -> None:
+def test_credentials_go_only_to_realms_of_the_registry_domain(realm: str, host: str, told: bool) -> None:
     assert may_be_told(realm, host) is told

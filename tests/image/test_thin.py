@@ -1,4 +1,4 @@
-"""Files of the image below are not sent again, and nothing else is left out."""
+"""Files that the base image already holds are left out of the build context, and no others."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ def step(tree: dict[str, bytes]) -> BuildStep:
 
 
 @given(TREE, TREE)
-def test_what_is_sent_and_what_is_installed_make_the_tree_again(
-    tree: dict[str, bytes], installed: dict[str, bytes]
-) -> None:
+def test_sent_and_installed_files_make_the_whole_tree(tree: dict[str, bytes], installed: dict[str, bytes]) -> None:
     made = step(tree)
     known = {path: file(path, content).sha256 for path, content in installed.items()}
     gone = left_out(made, "maxtext", known)
@@ -36,6 +34,6 @@ def test_what_is_sent_and_what_is_installed_make_the_tree_again(
     assert {f.path for f in made.files} - {f.path for f in sent.files} == {f.path for f in gone}
 
 
-def test_only_the_packages_own_tree_is_thinned() -> None:
+def test_only_the_tree_of_the_package_is_thinned() -> None:
     known = {f.path: f.sha256 for f in recipe().code.files}
     assert left_out(step({}), "maxtext", known) == ()

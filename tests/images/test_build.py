@@ -1,4 +1,4 @@
-"""The real build files on a real engine, with a lock of two tiny packages from an index that asks for a login."""
+"""The real build files on a real engine, with a lock of small packages from an index that requires a login."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def context(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_indexs_login_is_used_and_is_in_no_layer_and_not_in_the_history(
+def test_login_of_the_index_is_used_and_is_in_no_layer_or_history(
     engine: Engine, private_index: Index, deps: str, context: Path, folder: Path
 ) -> None:
     assert [path for path, known in private_index.asked if known and path.endswith(".whl")]
@@ -74,7 +74,7 @@ def test_the_indexs_login_is_used_and_is_in_no_layer_and_not_in_the_history(
     assert [needle for needle in (*needles, user) if needle in history] == []
 
 
-def test_without_the_login_nothing_is_installed(
+def test_build_without_the_login_fails(
     engine: Engine, base_image: BaseImage, private_index: Index, folder: Path
 ) -> None:
     conf = folder / "without.conf"
@@ -85,7 +85,7 @@ def test_without_the_login_nothing_is_installed(
     assert "401" in failed.stderr or "User for" in failed.stderr
 
 
-def test_another_login_is_not_tried_for_what_is_in_the_builds_cache(
+def test_another_login_is_not_tried_for_cached_steps(
     engine: Engine, base_image: BaseImage, private_index: Index, deps: str, folder: Path
 ) -> None:
     """docs/guides/images.md says so: a secret is no part of what BuildKit knows a step by."""
@@ -97,7 +97,7 @@ def test_another_login_is_not_tried_for_what_is_in_the_builds_cache(
     assert layers(engine, "tiny:cached") == layers(engine, deps)
 
 
-def test_built_twice_from_one_lock_its_packages_are_the_same_layers_bit_by_bit(
+def test_two_builds_of_one_lock_have_identical_package_layers(
     engine: Engine, base_image: BaseImage, private_index: Index, deps: str, folder: Path
 ) -> None:
     again = build_deps(engine, base_image, private_index, folder, "--no-cache", tag="tiny:again")
@@ -109,7 +109,7 @@ def test_built_twice_from_one_lock_its_packages_are_the_same_layers_bit_by_bit(
 
 
 @pytest.mark.parametrize(("package", "number"), [("libtpu", 1), ("scipy", 2), ("maxtext", 3)])
-def test_a_changed_row_changes_its_own_layer_alone(
+def test_changed_row_changes_only_its_own_layer(
     engine: Engine, base_image: BaseImage, private_index: Index, deps: str, folder: Path, package: str, number: int
 ) -> None:
     newer = build_deps(engine, base_image, private_index, folder, tag=f"tiny:{package}", newer=package)
@@ -118,18 +118,18 @@ def test_a_changed_row_changes_its_own_layer_alone(
     assert [before != after for before, after in pairs] == [at == number for at in (1, 2, 3)]
 
 
-def test_byte_code_is_taken_without_a_look_at_its_source(engine: Engine, deps: str) -> None:
+def test_byte_code_is_loaded_without_checking_its_source(engine: Engine, deps: str) -> None:
     """PEP 552: the flags after the magic number; 1 is a hash that is not checked."""
     code = "import libtpu.chip as c; print(open(c.__cached__, 'rb').read()[4:8])"
     assert run(engine, deps, code) == repr(b"\x01\x00\x00\x00")
 
 
-def test_the_list_of_packages_is_in_the_image(engine: Engine, deps: str) -> None:
+def test_image_contains_the_list_of_packages(engine: Engine, deps: str) -> None:
     listed = json.loads(run(engine, deps, "print(open('/usr/share/xsft/sbom.cdx.json').read())"))
     assert "pkg:pypi/libtpu@9.9" in [one["purl"] for one in listed["components"]]
 
 
-def test_one_changed_line_is_one_file_in_the_last_layer(engine: Engine, deps: str, context: Path) -> None:
+def test_changed_line_adds_one_file_in_the_last_layer(engine: Engine, deps: str, context: Path) -> None:
     fork = PACKAGES["maxtext"]
     lay(context / "maxtext" / "src", fork)
     build_code(engine, context, deps, tag="tiny:one")
@@ -145,7 +145,7 @@ def test_one_changed_line_is_one_file_in_the_last_layer(engine: Engine, deps: st
     assert 0 < added_bytes(engine, "tiny:two", deps) < 10_000 < len(fork["maxtext/large.py"])
 
 
-def test_code_is_on_the_path_and_the_fork_and_tunix_are_placed(engine: Engine, deps: str, context: Path) -> None:
+def test_code_fork_and_tunix_can_be_imported(engine: Engine, deps: str, context: Path) -> None:
     lay(
         context,
         {"code/mine/__init__.py": "X = 5\n", "maxtext/maxtext/__init__.py": "", "maxtext/maxtext/own.py": "Y = 6\n"},
@@ -155,7 +155,7 @@ def test_code_is_on_the_path_and_the_fork_and_tunix_are_placed(engine: Engine, d
     assert run(engine, "tiny:all", "import mine, maxtext.own, tunix; print(mine.X, maxtext.own.Y, tunix.Z)") == "5 6 7"
 
 
-def test_the_labels_are_those_of_the_readme(engine: Engine, deps: str, context: Path) -> None:
+def test_image_labels_equal_those_of_the_readme(engine: Engine, deps: str, context: Path) -> None:
     given = {"REVISION": "0123abcd", "DIRTY": "true", "MAXTEXT_SOURCE": "tree 4567-dirty"}
     build_code(
         engine, context, deps, *(f"--build-arg={name}={value}" for name, value in given.items()), tag="tiny:labels"

@@ -1,4 +1,4 @@
-"""The script that fills the deps image: a pip.conf says where uv takes packages from."""
+"""The script that installs packages into the deps image; pip.conf states uv's package index."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def settings(install: ModuleType, text: str, folder: Path) -> dict[str, str]:
     return dict(install.uv_settings(install.pip_settings(str(conf))))
 
 
-def test_indexes_and_what_goes_with_them_are_carried_over(install: ModuleType, tmp_path: Path) -> None:
+def test_indexes_and_network_options_are_passed_to_uv(install: ModuleType, tmp_path: Path) -> None:
     text = """[global]
 index-url = https://user:p%40ss@first.example/simple
 extra-index-url =
@@ -60,13 +60,13 @@ unknown = 1
     }
 
 
-def test_a_section_for_install_wins(install: ModuleType, tmp_path: Path) -> None:
+def test_install_section_of_pip_conf_wins_over_global(install: ModuleType, tmp_path: Path) -> None:
     text = "[install]\nindex-url = https://one.example\n[global]\nindex-url = https://two.example\n"
     assert settings(install, text, tmp_path)["UV_DEFAULT_INDEX"] == "https://one.example"
 
 
 @pytest.mark.parametrize("path", ["", "/no/such/file"])
-def test_without_a_pip_conf_nothing_is_set(install: ModuleType, path: str) -> None:
+def test_uv_settings_without_pip_conf_set_only_the_link_mode(install: ModuleType, path: str) -> None:
     assert install.uv_settings(install.pip_settings(path)) == {"UV_LINK_MODE": "copy"}
 
 
@@ -110,7 +110,7 @@ def refusing() -> Iterator[str]:
         ("http://{}/200/simple", "build-package-missing"),
     ],
 )
-def test_what_the_real_tools_print_is_understood(
+def test_output_of_real_pip_and_uv_is_explained(
     install: ModuleType, refusing: str, tmp_path: Path, tool: str, index: str, id: str
 ) -> None:
     secret = secrets.token_hex()

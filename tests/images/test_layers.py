@@ -1,4 +1,4 @@
-"""The plan of the layers: each package in one of them, and what a changed row of the lock saves a host."""
+"""The plan of the layers: each package is in one layer, and a changed row of the lock changes one layer."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def sizes_mb() -> list[float]:
 SIZES_MB = sizes_mb()
 
 
-def test_the_list_of_packages_names_every_row() -> None:
+def test_list_of_packages_names_every_row() -> None:
     listed = json.loads(INSTALL.sbom(LOCK))
     assert (listed["bomFormat"], listed["specVersion"]) == ("CycloneDX", "1.6")
     assert [(one["name"], one["version"]) for one in listed["components"]] == [INSTALL.named(row) for row in ROWS]

@@ -1,4 +1,4 @@
-"""The promises of images/post_training/: its lock, its build files, and the table that its builder reads."""
+"""Promises of images/post_training/: its lock, its build files, and the table that its builder reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_lock_file_has_the_documented_fields() -> None:
     assert LOCK["jaxlib"] == LOCK["jax"]
 
 
-def test_the_lock_is_what_is_tested_on_a_cpu_and_its_overrides_and_what_only_a_tpu_needs() -> None:
+def test_lock_is_the_cpu_lock_with_overrides_and_tpu_packages() -> None:
     on_cpu, overrides = environment_for("maxtext").pins, pins(read("overrides.txt"))
     assert {name for name in on_cpu if LOCK.get(name) != on_cpu[name]} == set(overrides)
     assert {name: LOCK[name] for name in overrides} == overrides
@@ -47,7 +47,7 @@ def test_the_lock_is_what_is_tested_on_a_cpu_and_its_overrides_and_what_only_a_t
 
 
 @pytest.mark.contract
-def test_the_pins_are_maxtexts_own(maxtext_environment: BuiltEnvironment) -> None:
+def test_lock_has_the_pins_of_maxtext(maxtext_environment: BuiltEnvironment) -> None:
     site = next(maxtext_environment.folder.glob("lib/python*/site-packages"))
     theirs = pins((site / "dependencies/extra_deps/tpu_post_train_overrides.txt").read_text(encoding="utf-8"))
     assert theirs.keys() >= {"flax", "fsspec", "gcsfs", "jax", "jaxlib", "libtpu", "optax", "qwix"}
@@ -57,11 +57,11 @@ def test_the_pins_are_maxtexts_own(maxtext_environment: BuiltEnvironment) -> Non
 @pytest.mark.parametrize(
     "name", ["requirements.txt", "requirements.in", "overrides.txt", "installer.txt", "installer.in", *BUILD_FILES]
 )
-def test_no_index_is_named(name: str) -> None:
+def test_build_files_name_no_package_index(name: str) -> None:
     assert not re.search(r"https?://|^--?(index|extra-index|find-links|trusted)", read(name), re.MULTILINE)
 
 
-def test_the_lock_is_made_by_make_locks() -> None:
+def test_lock_is_written_by_make_locks() -> None:
     makefile = (FOLDER.parents[1] / "Makefile").read_text(encoding="utf-8")
     commands = " ".join(makefile.replace("\\\n", " ").split())
     for name in ("requirements", "installer"):
@@ -72,12 +72,12 @@ def test_the_lock_is_made_by_make_locks() -> None:
 
 
 @pytest.mark.parametrize("name", BUILD_FILES)
-def test_no_frontend_is_fetched(name: str) -> None:
+def test_dockerfiles_use_no_remote_frontend(name: str) -> None:
     assert not re.search(r"^#\s*syntax\s*=", read(name), re.MULTILINE | re.IGNORECASE)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("Dockerfile", "deps"), ("code.Dockerfile", "code")])
-def test_the_readmes_tables_are_what_the_build_files_take(name: str, kind: str) -> None:
+def test_readme_tables_list_the_arguments_secrets_and_labels(name: str, kind: str) -> None:
     text = read(name)
     arguments = set(re.findall(r"^ARG ([A-Z0-9_]+)", text, re.MULTILINE))
     assert arguments == {row[0] for row in table("build argument") if row[1] == kind}
@@ -89,7 +89,7 @@ def test_the_readmes_tables_are_what_the_build_files_take(name: str, kind: str) 
 
 
 @pytest.mark.parametrize("name", BUILD_FILES)
-def test_the_defaults_are_the_readmes(name: str) -> None:
+def test_argument_defaults_equal_those_of_the_readme(name: str) -> None:
     given = dict(re.findall(r"^ARG ([A-Z0-9_]+)=(\S+)$", read(name), re.MULTILINE))
     said = {row[0]: '""' if row[2].startswith("empty") else row[2] for row in table("build argument")}
     assert given

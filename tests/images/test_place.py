@@ -1,4 +1,4 @@
-"""The script that lays a fork over an installed package while an image is built."""
+"""The script that copies a fork over an installed package while an image is built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def site(tmp_path: Path) -> Path:
     return site
 
 
-def test_only_what_differs_is_written(site: Path, tmp_path: Path) -> None:
+def test_only_changed_files_are_written(site: Path, tmp_path: Path) -> None:
     untouched = site / "thing/__init__.py"
     before = untouched.stat().st_mtime_ns
     tree = lay(
@@ -34,7 +34,7 @@ def test_only_what_differs_is_written(site: Path, tmp_path: Path) -> None:
     assert run(site, "-c", "import thing.a, thing.new.b; print(thing.a.VALUE, thing.new.b.B)").stdout == "2 1\n"
 
 
-def test_byte_code_of_the_old_file_is_not_taken_for_the_new_ones(site: Path, tmp_path: Path) -> None:
+def test_byte_code_of_the_old_file_is_not_used_for_the_new_file(site: Path, tmp_path: Path) -> None:
     """A build context has one time for all files, and a change of one digit has one size."""
     for content in ("VALUE = 2\n", "VALUE = 3\n"):
         tree = lay(tmp_path / content.strip(), "thing", {"__init__.py": "", "a.py": content, "gone.py": ""})
@@ -44,7 +44,7 @@ def test_byte_code_of_the_old_file_is_not_taken_for_the_new_ones(site: Path, tmp
         assert run(site, "-c", "import thing.a; print(f'VALUE = {thing.a.VALUE}')").stdout == content
 
 
-def test_modules_that_are_gone_are_removed_and_data_that_was_left_out_stays(site: Path, tmp_path: Path) -> None:
+def test_removed_modules_are_deleted_and_omitted_data_stays(site: Path, tmp_path: Path) -> None:
     place(site, lay(tmp_path / "tree", "thing", {"__init__.py": "", "a.py": "VALUE = 1\n"}))
     assert not (site / "thing/gone.py").exists()
     assert not (site / "thing/conf/x.yml").exists()
@@ -53,7 +53,7 @@ def test_modules_that_are_gone_are_removed_and_data_that_was_left_out_stays(site
     assert run(site, "-c", "import thing.gone", check=False).returncode != 0
 
 
-def test_what_was_left_out_because_it_is_installed_stays(site: Path, tmp_path: Path) -> None:
+def test_files_left_out_as_installed_stay(site: Path, tmp_path: Path) -> None:
     tree = lay(tmp_path / "tree", "thing", {"__init__.py": "", "a.py": "VALUE = 2\n"})
     (tree / "as-installed.txt").write_text("5 conf/x.yml\n1 assets/words.bin\n", encoding="utf-8")
     assert place(site, tree).stdout == "thing: 1 files written, 1 removed, 3 as installed\n"
@@ -62,7 +62,7 @@ def test_what_was_left_out_because_it_is_installed_stays(site: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("line", ["6 conf/x.yml", "0 nowhere.py"])
-def test_what_was_left_out_by_mistake_ends_the_build(site: Path, tmp_path: Path, line: str) -> None:
+def test_files_left_out_by_mistake_fail_the_build(site: Path, tmp_path: Path, line: str) -> None:
     tree = lay(tmp_path / "tree", "thing", {"__init__.py": ""})
     (tree / "as-installed.txt").write_text(f"{line}\n", encoding="utf-8")
     failed = place(site, tree, check=False)
@@ -79,7 +79,7 @@ def test_an_empty_folder_changes_nothing(site: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("package", "words"), [("thing", "neither src/thing/ nor thing/"), ("other", "not installed")])
-def test_text_that_cannot_be_assigned_is_reported(site: Path, tmp_path: Path, package: str, words: str) -> None:
+def test_wrong_package_folder_is_reported(site: Path, tmp_path: Path, package: str, words: str) -> None:
     tree = lay(tmp_path / "tree", "other", {"__init__.py": ""})
     said = run(site, str(PLACE), str(tree), package, check=False)
     assert said.returncode == 1

@@ -24,7 +24,7 @@ print(getpass.getuser(), importlib.metadata.version("libtpu"))
 """
 
 
-def test_it_holds_the_packages_of_the_lock_and_no_others(engine: Engine, deps_image: str) -> None:
+def test_image_holds_exactly_the_packages_of_the_lock(engine: Engine, deps_image: str) -> None:
     """So two images of one lock hold the same, whenever they are built."""
     lock = dict(
         re.findall(r"^([a-z0-9-]+)==(\S+)", (BUILD / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)
@@ -34,7 +34,7 @@ def test_it_holds_the_packages_of_the_lock_and_no_others(engine: Engine, deps_im
     assert found == lock
 
 
-def test_the_trainer_imports_in_it_as_any_user(engine: Engine, deps_image: str) -> None:
+def test_trainer_imports_in_the_image_as_any_user(engine: Engine, deps_image: str) -> None:
     """As `docker run --user` starts it. tests/contract/test_image_real.py trains as root, who XPK starts it as."""
     user = ("--user", "12345:12345")
     said = engine.docker("run", "--rm", "--network", "none", *user, deps_image, "python3", "-c", TRAINER)

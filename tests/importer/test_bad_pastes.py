@@ -1,4 +1,4 @@
-"""Bad pastes are refused in one clear message, quickly, and no secret is ever kept or shown."""
+"""Wrong pastes are refused with one clear message, quickly; secrets are never kept or shown."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ IN_THE_COMMAND = (
 
 
 @pytest.mark.parametrize("text", [*SECRET_PLACES, *(paste(more=f" {text}") for text in IN_THE_COMMAND)])
-def test_no_secret_is_kept_or_shown(text: str) -> None:
+def test_import_never_keeps_or_shows_a_secret(text: str) -> None:
     try:
         imported = import_paste(text.replace("{line}", paste().strip()))
         said = repr(imported)
@@ -91,7 +91,7 @@ def refused(text: str) -> list[str]:
     ],
     ids=lambda text: text[:40],
 )
-def test_one_clear_refusal(text: str, id: str) -> None:
+def test_wrong_paste_gives_one_problem(text: str, id: str) -> None:
     assert refused(text) == [id]
 
 
@@ -116,14 +116,14 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs_are_refused_quickly(name: str) -> None:
+def test_shell_bombs_are_refused_within_5_seconds(name: str) -> None:
     start = time.process_time()
     with suppress(SpecError):
         import_paste(BOMBS[name])
     assert time.process_time() - start < 5.0  # measured: at most 1.2 s
 
 
-def test_one_long_variable_is_not_repeated_for_ever() -> None:
+def test_repeated_expansion_of_a_long_variable_is_refused() -> None:
     """554 KB took 2.4 GB of memory."""
     assert refused(BOMBS["repeating"]) == ["import-nesting"]
 
@@ -198,7 +198,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=80))
 @example("xpk workload create --command='" + CURRENT + "'")
-def test_any_text_is_a_workload_or_a_spec_error(text: str) -> None:
+def test_any_text_gives_a_workload_or_spec_error(text: str) -> None:
     try:
         problems = import_paste(text).problems
     except SpecError as found:
@@ -209,12 +209,12 @@ def test_any_text_is_a_workload_or_a_spec_error(text: str) -> None:
 
 @settings(max_examples=settings().max_examples * 2 // 5)  # each takes about 40 ms
 @given(st.integers(0, 2000), st.integers(0, 40), st.lists(PIECES, max_size=3).map("".join))
-def test_a_damaged_paste_is_a_workload_or_a_spec_error(at: int, cut: int, piece: str) -> None:
+def test_damaged_paste_gives_a_workload_or_spec_error(at: int, cut: int, piece: str) -> None:
     whole = paste()
-    test_any_text_is_a_workload_or_a_spec_error.hypothesis.inner_test(whole[:at] + piece + whole[at + cut :])
+    test_any_text_gives_a_workload_or_spec_error.hypothesis.inner_test(whole[:at] + piece + whole[at + cut :])
 
 
-def test_what_turns_the_direction_of_writing_is_seen_in_the_file() -> None:
+def test_bidirectional_control_characters_are_escaped_in_the_yaml() -> None:
     """Trojan Source: a colleague who reads the file must see what MaxText gets."""
     imported = import_paste(paste(more=" hf_path=a\u202eb\u2066c").strip() + " --env=NOTE='x\u202ey' # \u2067")
     assert not {*"\u202e\u2066\u2067"} & {*imported.yaml}

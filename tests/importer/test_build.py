@@ -1,4 +1,4 @@
-"""The law: what xsft planned, pasted back, plans to the same line, arguments and environment. And what people paste."""
+"""Pasted plans of xsft give the same line, arguments and environment again; lines of users are imported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def assert_law(p: Intent) -> None:
 
 @pytest.mark.parametrize("release", ["0.1.0", "0.2.5"])
 @pytest.mark.parametrize("overrides", [{"packing": 0}, {"packing": 0, "mu_dtype": False}, {"packing": "true"}])
-def test_an_override_in_another_spelling_than_its_field_comes_back(release: str, overrides: Tree) -> None:
+def test_override_in_another_spelling_survives_the_round_trip(release: str, overrides: Tree) -> None:
     tree = {
         "name": "a",
         "mode": "mcjax",
@@ -81,7 +81,7 @@ def test_an_override_in_another_spelling_than_its_field_comes_back(release: str,
     suppress_health_check=[HealthCheck.filter_too_much],
 )
 @given(workloads())
-def test_an_own_line_comes_back_to_the_byte(tree: Tree) -> None:
+def test_planned_line_survives_the_round_trip_to_the_byte(tree: Tree) -> None:
     intent = make_intent(WorkloadSpec.model_validate(tree), Facts())
     assume(intent.xpk_argv is not None)
     assume(not NOT_A_PLAN & {p.id for p in intent.problems})
@@ -92,7 +92,7 @@ WORKLOADS = tuple(sorted(p for p in (ROOT / "workloads").glob("*.yaml") if "targ
 
 
 @pytest.mark.parametrize("file", WORKLOADS, ids=lambda file: file.stem)
-def test_the_law_holds_for_every_workload(file: Path) -> None:
+def test_shipped_workloads_survive_the_round_trip(file: Path) -> None:
     places = load_yaml((ROOT / "places.yaml").read_text())
     spec = read_spec(file.read_text())
     facts = Facts(
@@ -103,7 +103,7 @@ def test_the_law_holds_for_every_workload(file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-def test_a_tutorials_command_becomes_our_plan_of_the_same_values(name: str) -> None:
+def test_tutorial_command_gives_the_plan_of_the_same_values(name: str) -> None:
     """Apart from Pathways' images, which the tutorials leave to xpk."""
     tutorial = TRAINERS[name]
     imported = import_paste(pasted(tutorial))
@@ -120,7 +120,7 @@ IMAGES = {"proxy-server-image": "proxy_image", "server-image": "server_image", "
 
 
 @pytest.mark.parametrize("name", CONVERSIONS)
-def test_a_conversion_alone_is_no_line_and_beside_one_it_is_named(name: str) -> None:
+def test_conversion_is_refused_alone_and_listed_beside_an_xpk_line(name: str) -> None:
     conversion = shlex.join(CONVERSIONS[name].argv)
     with pytest.raises(SpecError) as refused:
         import_paste(conversion)
@@ -130,7 +130,7 @@ def test_a_conversion_alone_is_no_line_and_beside_one_it_is_named(name: str) -> 
     assert "model.hf" in said["python3 -m MaxText.utils.ckpt_conversion.to_maxtext"].why
 
 
-def test_the_pasted_tutorial_with_its_exports() -> None:
+def test_pasted_tutorial_with_exports_is_imported() -> None:
     imported = import_paste(paste())
     spec = read_spec(imported.yaml)
     assert imported.problems == ()
@@ -142,7 +142,7 @@ def test_the_pasted_tutorial_with_its_exports() -> None:
     assert {"hf_access_token", "exec", "checkpoint_period", "checkpoint_storage_use_zarr3", "run_name"} <= what
 
 
-def test_what_is_not_set_is_named_and_the_rest_is_imported() -> None:
+def test_unset_variables_are_reported_and_the_rest_is_imported() -> None:
     imported = import_paste(paste(exports=EXPORTS.replace("export MODEL=deepseek3-671b\n", "").replace("STEPS=", "S=")))
     assert {(p.id, p.where) for p in imported.problems} == {
         ("import-unset", "model.name"),
@@ -153,7 +153,7 @@ def test_what_is_not_set_is_named_and_the_rest_is_imported() -> None:
     assert data["tpu"] == {"type": "v6e-256", "num_slices": 2}
 
 
-def test_differences_include_missing_values() -> None:
+def test_differences_include_values_that_the_line_lacks() -> None:
     exports = EXPORTS.replace("export STEPS=1000\n", "export UNUSED=1\n")
     imported = import_paste(paste(exports=exports, more=" checkpoint_storage_use_zarr3=False hf_eval_split=x"))
     said = {d.what: (d.given, d.now) for d in imported.differences}
@@ -168,7 +168,7 @@ def test_differences_include_missing_values() -> None:
     ("tail", "what"),
     [(" | tee log", "tee"), ("; echo done", "echo"), (" && gsutil cp a b", "gsutil"), (" > log 2>&1", "redirection")],
 )
-def test_what_follows_the_trainer_is_dropped_with_the_reason(tail: str, what: str) -> None:
+def test_commands_after_the_trainer_are_dropped_with_the_reason(tail: str, what: str) -> None:
     said = {d.what: d.why for d in import_paste(paste(more=tail)).differences}
     assert "SIGTERM" in said[what] or what == "redirection"
 
@@ -185,13 +185,13 @@ def test_what_follows_the_trainer_is_dropped_with_the_reason(tail: str, what: st
         ("--dry-run", "xsft plan"),
     ],
 )
-def test_flags_that_do_not_come_along_say_why(flag: str, why: str) -> None:
+def test_dropped_flags_have_a_reason(flag: str, why: str) -> None:
     text = paste().replace("workload create", "workload create-pathways").strip() + f" {flag}"
     said = {d.what: d.why for d in import_paste(text).differences}
     assert why in said[flag.replace("=", " ").split(" ")[0]]
 
 
-def test_flags_that_do_come_along() -> None:
+def test_supported_flags_are_imported() -> None:
     more = "-tgps 60 --priority=high --ttl-seconds-after-finished 5 --restart-on-exit-codes=1,3-5 --spot --max-res 2"
     spec = read_spec(import_paste(f"{paste().strip()} {more} --env=A=1 --env 'B=x y' --enable-debug-logs").yaml)
     assert (spec.restarts.grace_period_s, spec.restarts.max, spec.restarts.on_exit_codes) == (60, 2, [1, 3, 4, 5])
@@ -202,11 +202,11 @@ def test_flags_that_do_come_along() -> None:
 
 
 @pytest.mark.parametrize("launcher", ["xpk", "python3 xpk.py", "python -m xpk.main", "uvx xpk", "time xpk", "A=1 xpk"])
-def test_ways_to_start_xpk(launcher: str) -> None:
+def test_every_way_to_start_xpk_is_recognised(launcher: str) -> None:
     assert import_paste(paste().replace("xpk workload", f"{launcher} workload")).problems == ()
 
 
-def test_what_only_a_shell_knows_is_a_hole_and_never_run(tmp_path: Path) -> None:
+def test_command_substitution_is_a_hole_and_is_never_run(tmp_path: Path) -> None:
     trap = tmp_path / "ran"
     imported = import_paste(paste(exports=EXPORTS.replace("my-project", f"$(touch {trap}; gcloud config get project)")))
     assert not trap.exists()
@@ -226,12 +226,12 @@ def test_what_only_a_shell_knows_is_a_hole_and_never_run(tmp_path: Path) -> None
         ("fixed", "fixed", None),
     ],
 )
-def test_names(given: str, name: str, suffix: str | None) -> None:
+def test_run_name_with_a_substitution_becomes_name_and_suffix(given: str, name: str, suffix: str | None) -> None:
     data = load_yaml(import_paste(paste(exports=EXPORTS.replace("sft-$(date +%s)", given))).yaml)
     assert (data["name"], data.get("run_name_suffix")) == (name, suffix)
 
 
-def test_the_order_of_rows_after_a_restart_is_reported() -> None:
+def test_order_of_rows_after_a_restart_is_reported() -> None:
     """Of a line that is not xsft's own, and of xsft's own Pathways lines, whose restarts xpk drops."""
     line = f"xpk workload create {flags()} --max-restarts=3 --command='{CURRENT} steps=5'"
     (found,) = (one for one in import_paste(line).differences if one.what == "restarts.data")
@@ -244,23 +244,23 @@ def test_the_order_of_rows_after_a_restart_is_reported() -> None:
     assert "restarts.max" not in {one.what for one in import_paste(shlex.join(once)).differences}
 
 
-def test_a_later_attempt_is_the_same_run() -> None:
+def test_jobset_of_a_later_attempt_imports_the_same_run() -> None:
     line = f"xpk workload create {flags(workload='my-run-3')} --command='{CURRENT} run_name=my-run steps=5'"
     assert load_yaml(import_paste(line).yaml)["name"] == "my-run"
 
 
-def test_keys_the_release_refuses_are_dropped_and_typos_are_kept() -> None:
+def test_keys_that_the_release_lacks_are_dropped_and_typos_are_kept() -> None:
     imported = import_paste(paste(more=" enable_nnx=True pure_nnx_decoder=True stpes=3"))
     assert {"enable_nnx", "pure_nnx_decoder"} <= {d.what for d in imported.differences}
     assert read_spec(imported.yaml).overrides.maxtext == {"stpes": 3}
 
 
-def test_the_images_tag_names_the_release() -> None:
+def test_image_tag_sets_the_release() -> None:
     exports = EXPORTS.replace("gcr.io/${PROJECT_ID}/sft", "gcr.io/p/sft:maxtext-0.2.4")
     assert read_spec(import_paste(paste(exports=exports, more=" enable_nnx=True")).yaml).image.maxtext == "0.2.4"
 
 
-def test_what_the_command_leaves_to_maxtext_is_written_out() -> None:
+def test_defaults_of_maxtext_are_written_out() -> None:
     line = f"xpk workload create {flags()} --command='{CURRENT}'"
     spec = read_spec(import_paste(line).yaml)
     assert (spec.model.name, spec.train.steps, spec.train.per_device_batch_size) == ("default", 150_001, 12)

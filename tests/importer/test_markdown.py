@@ -1,4 +1,4 @@
-"""A page of a tutorial, pasted as it is."""
+"""Tutorial pages pasted as Markdown."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def page(*lines: str) -> str:
     return f"# On several hosts\n\n1. Don't skip this:\n\n{exports}\n\n{other}\n\n{shown}\n\nThat's all.\n"
 
 
-def test_the_line_of_a_page_is_imported_as_if_it_was_pasted_alone() -> None:
+def test_line_of_a_page_is_imported_as_if_pasted_alone() -> None:
     found = import_paste(page(MCJAX))
     assert read_spec(found.yaml) == read_spec(import_paste(EXPORTS + MCJAX).yaml)
     assert not [d for d in found.differences if d.what.startswith(("print", "Don"))]
 
 
-def test_of_several_lines_one_is_named_by_where_it_begins() -> None:
+def test_several_lines_are_refused_until_one_is_selected() -> None:
     text = page(MCJAX, PATHWAYS)
     with pytest.raises(SpecError) as caught:
         import_paste(text)
@@ -54,10 +54,10 @@ def test_shell_blocks_of_any_language_tag_are_read(info: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["xpk workload create\n", "cat <<X\n```\nno\n```\nX\nxpk workload create\n"])
-def test_what_is_no_page_is_left_alone(text: str) -> None:
+def test_text_without_fences_is_unchanged(text: str) -> None:
     assert shell_lines(text) == text
 
 
-def test_an_inner_fence_that_is_shorter_closes_nothing() -> None:
+def test_shorter_inner_fence_does_not_close_a_block() -> None:
     text = "````sh\nxpk workload create\n```\nmore\n````\nend\n"
     assert shell_lines(text) == "\nxpk workload create\n```\nmore\n\n\n"

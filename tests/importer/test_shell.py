@@ -1,4 +1,4 @@
-"""Words as bash makes them: held against bash itself."""
+"""Word expansion, compared with bash."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def bash() -> str:
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))
-def test_words_are_bashs(bash: str, text: str) -> None:
+def test_words_equal_those_of_bash(bash: str, text: str) -> None:
     script = f"set -f\n{VARIABLES}printf '%s\\0' start {text}"
     done = subprocess.run([bash, "-c", script], capture_output=True, check=False, env={"LC_ALL": "C.UTF-8"})
     ours = Shell().run(f"{VARIABLES}printf start {text}")
@@ -114,23 +114,23 @@ def argv(text: str) -> list[tuple[str, ...]]:
         ("a \\  \n b", [("a", "b")]),
     ],
 )
-def test_commands(text: str, expected: list[tuple[str, ...]]) -> None:
+def test_commands_are_split_as_in_a_shell(text: str, expected: list[tuple[str, ...]]) -> None:
     assert argv(text) == expected
 
 
 @pytest.mark.parametrize("text", ["$(date)", "`date`", "${A%x}", "${#A}", "$1", "$?", "$((A ? 1 : 2))", "<(x)x"])
-def test_what_cannot_be_known_is_a_hole(text: str) -> None:
+def test_unknown_expansions_are_holes(text: str) -> None:
     shell = Shell()
     words = shell.run(f"a {text}")[0].argv
     assert words == ("a", "x") if "<" in text else shell.holes.inside(words[1])
 
 
-def test_a_hole_is_named_by_its_variable() -> None:
+def test_hole_is_labelled_with_its_variable() -> None:
     shell = Shell()
     (command,) = shell.run("a $B-${B?no} $((C + 1))")
     assert shell.holes.labelled(" ".join(command.argv)) == "a ${B}-${B} ${C}"
 
 
-def test_exports_inside_are_the_commands_environment() -> None:
+def test_inner_exports_become_the_environment_of_the_command() -> None:
     (command,) = Shell().run("X=0 bash -c 'export A=1; B=2 c'")
     assert command.env == (("X", "0"), ("A", "1"), ("B", "2"))

@@ -1,4 +1,4 @@
-"""A value is what MaxText would read; the contract test asks OmegaConf itself."""
+"""Values as MaxText reads them; the contract test compares them with OmegaConf."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ TEXTS = (
 
 
 @given(VALUE)
-def test_what_xsft_writes_is_read_back(value: object) -> None:
+def test_written_values_are_read_back(value: object) -> None:
     assert read_value(yaml_value(value)) == value  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["{a: 1}", "[[1]]", "[a", "a: b", "*x", "!x y", ".inf", "9" * 30])
-def test_what_no_workload_holds_is_refused(text: str) -> None:
+def test_values_that_no_workload_can_hold_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"MaxText|cannot hold|not a finite"):
         read_value(text)
 
 
-def test_same() -> None:
+def test_same_compares_values_as_maxtext_does() -> None:
     assert same(1, 1.0)
     assert same(0, False)
     assert same([1, "a"], [1.0, "a"])
@@ -71,7 +71,7 @@ def test_same() -> None:
 
 
 @pytest.mark.contract
-def test_omegaconf_reads_the_same(maxtext_environment: BuiltEnvironment) -> None:
+def test_omegaconf_reads_the_same_values(maxtext_environment: BuiltEnvironment) -> None:
     code = (
         "import json, sys; from omegaconf import OmegaConf as O\n"
         "print(json.dumps([O.to_container(O.from_cli([f'k={t}']))['k'] for t in json.load(sys.stdin)]))"
@@ -86,7 +86,7 @@ def test_omegaconf_reads_the_same(maxtext_environment: BuiltEnvironment) -> None
     assert [read_value(text) for text in TEXTS] == json.loads(done.stdout)
 
 
-def test_a_mapping_becomes_one_key_for_each_of_its_texts() -> None:
+def test_mapping_of_texts_becomes_one_key_per_text() -> None:
     texts = {"template_config": {"PROMPT_TEMPLATE": 'Q: "{question}"\n', "REASONING_ANSWER_SEPARATOR": "####"}}
     found = dict(leaves("formatting_func_kwargs", json.dumps(texts)))
     assert {key: read_value(text) for key, text in found.items()} == {

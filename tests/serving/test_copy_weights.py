@@ -33,7 +33,7 @@ def downloads(bucket: Bucket) -> list[str]:
     return [line for line in bucket.questions if "alt=media" in line]
 
 
-def test_every_file_arrives_and_a_restarted_pod_copies_only_what_is_missing(bucket: Bucket, tmp_path: Path) -> None:
+def test_restarted_pod_copies_only_missing_files(bucket: Bucket, tmp_path: Path) -> None:
     target = tmp_path / "weights"
     main(SOURCE, target)
     assert {file.name: file.read_bytes() for file in target.iterdir()} == {
@@ -50,7 +50,7 @@ def test_every_file_arrives_and_a_restarted_pod_copies_only_what_is_missing(buck
     ("lacking", "named"),
     [("config.json", "config.json missing"), ("model.safetensors", "*.safetensors missing")],
 )
-def test_a_torn_export_is_not_served(bucket: Bucket, tmp_path: Path, lacking: str, named: str) -> None:
+def test_incomplete_export_is_not_served(bucket: Bucket, tmp_path: Path, lacking: str, named: str) -> None:
     del bucket.objects[f"{FOLDER}/{lacking}"]
     with pytest.raises(ValueError, match="is not a complete model") as refused:
         main(SOURCE, tmp_path / "weights")
@@ -58,7 +58,7 @@ def test_a_torn_export_is_not_served(bucket: Bucket, tmp_path: Path, lacking: st
 
 
 @pytest.mark.loopback
-def test_the_program_as_a_pod_runs_it_names_the_shard_that_is_missing(bucket: Bucket, tmp_path: Path) -> None:
+def test_copy_program_names_the_missing_shard(bucket: Bucket, tmp_path: Path) -> None:
     index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
     bucket.objects[f"{FOLDER}/{INDEX}"] = json.dumps(index).encode()
     argv = (sys.executable, "-c", copy_program(), SOURCE, str(tmp_path / "weights"))

@@ -68,7 +68,7 @@ def actions(found: Walked) -> list[str]:
     return [report.action for report in found.reports]
 
 
-def test_what_is_missing_is_done_in_order_and_found_the_next_time() -> None:
+def test_missing_stages_are_performed_in_order_and_done_the_next_time() -> None:
     stages = (Recorded("convert"), Recorded("train"), Recorded("export"))
     assert actions(walked(*stages)) == ["created", "created", "created"]
     again = walked(*stages)
@@ -84,7 +84,7 @@ def test_a_cluster_stage_is_watched_to_its_end() -> None:
     assert stages[0].calls == ["perform", "watch 60.0"]
 
 
-def test_without_waiting_what_can_start_is_started_and_the_rest_waits() -> None:
+def test_walk_without_waiting_starts_the_first_stage_only() -> None:
     stages = (Recorded("convert", on_cluster=True), Recorded("train", on_cluster=True))
     found = walked(*stages, waits=False)
     assert [(r.action, r.state, r.why) for r in found.reports] == [
@@ -95,20 +95,20 @@ def test_without_waiting_what_can_start_is_started_and_the_rest_waits() -> None:
     assert stages[1].calls == []
 
 
-def test_a_stage_of_another_caller_is_adopted_and_not_done_twice() -> None:
+def test_running_stage_of_another_caller_is_adopted() -> None:
     stage = Recorded("train", state="running")
     assert actions(walked(stage)) == ["adopted"]
     assert stage.calls == ["watch 60.0"]
 
 
-def test_a_stage_whose_process_was_killed_is_done_here() -> None:
+def test_stage_whose_process_was_killed_is_performed() -> None:
     stage = Recorded("train", state="running", dies=1)
     assert [(r.action, r.state) for r in walked(stage).reports] == [("created", "done")]
     assert stage.calls == ["watch 60.0", "perform"]
 
 
 @pytest.mark.parametrize("error", [RunFailed("the data ended"), Refused("another run is there")])
-def test_an_error_ends_the_walk_and_the_rest_waits(error: XsftError) -> None:
+def test_error_ends_the_walk_and_later_stages_wait(error: XsftError) -> None:
     found = walked(Recorded("convert", state="done"), Recorded("train", fails=error), Recorded("export"))
     assert actions(found) == ["done", "waiting", "waiting"]
     assert found.failed is error
@@ -122,7 +122,7 @@ def test_a_time_limit_leaves_the_stage_running() -> None:
 
 
 @pytest.mark.parametrize("state", ["missing", "done"])
-def test_a_missed_verdict_ends_the_walk_each_time(state: StageState) -> None:
+def test_failed_verdict_ends_the_walk_each_time(state: StageState) -> None:
     found = walked(Recorded("evaluate", state=state, verdict="failed"), Recorded("export"))
     assert isinstance(found.failed, RunFailed)
     assert found.failed.problem_id == "verdict-failed"
@@ -130,18 +130,18 @@ def test_a_missed_verdict_ends_the_walk_each_time(state: StageState) -> None:
     assert actions(found)[1] == "waiting"
 
 
-def test_a_verdict_that_judged_nothing_goes_on() -> None:
+def test_walk_continues_after_a_verdict_that_is_not_judged() -> None:
     assert walked(Recorded("evaluate", verdict="not-judged"), Recorded("export")).failed is None
 
 
-def test_from_and_to_leave_stages_out() -> None:
+def test_walk_skips_stages_outside_from_and_to() -> None:
     stages = (Recorded("convert", state="done"), Recorded("train", state="done"), Recorded("export"), Recorded("serve"))
     found = walked(*stages, first="export", last="export")
     assert actions(found) == ["skipped", "skipped", "created", "skipped"]
     assert [r.state for r in found.reports] == [None, None, "done", None]
 
 
-def test_a_stage_whose_input_was_left_out_and_is_not_done_is_refused() -> None:
+def test_stage_whose_skipped_input_is_not_done_is_refused() -> None:
     stages = (Recorded("train"), Recorded("export"))
     found = walked(*stages, first="export")
     assert isinstance(found.failed, Refused)
@@ -150,7 +150,7 @@ def test_a_stage_whose_input_was_left_out_and_is_not_done_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("converted", "named"), [("missing", "convert"), ("done", "train")])
-def test_the_first_stage_that_is_not_done_is_named(converted: StageState, named: str) -> None:
+def test_refusal_names_the_first_stage_that_is_not_done(converted: StageState, named: str) -> None:
     found = walked(Recorded("convert", converted), Recorded("train"), Recorded("export"), first="export")
     assert found.failed is not None
     assert "needs the result of train, which is not done: it is missing" in found.failed.message
