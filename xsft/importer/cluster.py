@@ -85,6 +85,7 @@ PATHWAYS_LOST = MappingProxyType(
 
 
 def mode_of(verb: str, flags: Flags) -> ModeName:
+    """Return the mode of an xpk line, which its verb or an older flag names in xpk's words."""
     return "pathways" if verb == "create-pathways" or flags.get("use-pathways") else "mcjax"
 
 
