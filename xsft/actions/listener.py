@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from xsft.aliases import ShowLine
 from xsft.problems import Problem
@@ -25,12 +27,6 @@ ShowWaiting = Callable[[str], AbstractContextManager[ShowLine]]
 """Shows a line during a short request, and yields a function that replaces it."""
 AskUser = Callable[[str], bool]
 """Asks the user a question, and returns whether the answer is yes."""
-
-
-@contextmanager
-def wait_silently(_line: str) -> Iterator[ShowLine]:
-    """Show nothing."""
-    yield lambda _line: None
 
 
 class ProgressView(Protocol):
@@ -53,48 +49,10 @@ class ConversionView(Protocol):
         """Show what a line of the converter tells."""
 
 
-class ActionListener(Protocol):
-    """Hears what an action does."""
+class SilentView:
+    """Display that shows nothing."""
 
-    def working(self, title: str) -> AbstractContextManager[ProgressView]:
-        """Show the lines of work that may take long."""
-
-    def waiting(self, title: str, line: str) -> AbstractContextManager[ShowLine]:
-        """Show a line during a short request."""
-
-    def say(self, line: str) -> None: ...
-
-    def warn(self, problems: Iterable[Problem]) -> None: ...
-
-    def submitting(self, plan: Planned) -> None:
-        """Hear what the run will take, before the cluster is asked."""
-
-    def proposed(self, proposal: Proposal) -> None:
-        """Hear how the run differs from its last attempt, before the user is asked."""
-
-    def unexpected(self, evidence: Evidence, cause: Cause) -> None:
-        """Hear why a run cannot succeed."""
-
-    def training(self, *, steps: int) -> AbstractContextManager[Callable[[TrainerEvent], None]]:
-        """Show the events of a training on this machine."""
-
-    def trained(self, plan: Plan, result: LocalResult, picture: Path | None) -> None: ...
-
-    def evaluated(self, report: EvaluationReport) -> None: ...
-
-    def reading(self) -> AbstractContextManager[ConversionView]:
-        """Show how far a folder of weights is read."""
-
-    def converting(self, plan: ConversionPlan) -> AbstractContextManager[ConversionView]:
-        """Show a conversion on this machine."""
-
-    def converting_on_cluster(self) -> ConversionView: ...
-
-
-class Silence:
-    """Shows nothing."""
-
-    def __call__(self, line: str, /) -> None: ...
+    def __call__(self, shown: object, /) -> None: ...
 
     def pause(self) -> None: ...
 
@@ -104,32 +62,39 @@ class Silence:
 
     def on_line(self, line: str) -> None: ...
 
-    def working(self, title: str) -> AbstractContextManager[ProgressView]:
-        return nullcontext(self)
 
-    def waiting(self, title: str, line: str) -> AbstractContextManager[ShowLine]:
-        return nullcontext(self)
+@contextmanager
+def wait_silently(*_shown: object, **_named: object) -> Iterator[SilentView]:
+    """Show nothing."""
+    yield SilentView()
 
-    def warn(self, problems: Iterable[Problem]) -> None: ...
 
-    def submitting(self, plan: Planned) -> None: ...
+def _hear_nothing(*_told: object) -> None:
+    """Drop what is reported."""
 
-    def proposed(self, proposal: Proposal) -> None: ...
 
-    def unexpected(self, evidence: Evidence, cause: Cause) -> None: ...
+class ActionListener(Struct, frozen=True, kw_only=True):
+    """The functions that hear what an action does; by default nothing is shown."""
 
-    def training(self, *, steps: int) -> AbstractContextManager[Callable[[TrainerEvent], None]]:
-        return nullcontext(lambda _event: None)
-
-    def trained(self, plan: Plan, result: LocalResult, picture: Path | None) -> None: ...
-
-    def evaluated(self, report: EvaluationReport) -> None: ...
-
-    def reading(self) -> AbstractContextManager[ConversionView]:
-        return nullcontext(self)
-
-    def converting(self, plan: ConversionPlan) -> AbstractContextManager[ConversionView]:
-        return nullcontext(self)
-
-    def converting_on_cluster(self) -> ConversionView:
-        return self
+    working: Callable[[str], AbstractContextManager[ProgressView]] = wait_silently
+    """Shows the lines of work that may take long, under this title."""
+    waiting: Callable[[str, str], AbstractContextManager[ShowLine]] = wait_silently
+    """Shows a line under a title, during a short request."""
+    say: ShowLine = _hear_nothing
+    warn: Callable[[Iterable[Problem]], None] = _hear_nothing
+    submitting: Callable[[Planned], None] = _hear_nothing
+    """Hears what the run will take, before the cluster is asked."""
+    proposed: Callable[[Proposal], None] = _hear_nothing
+    """Hears how the run differs from its last attempt, before the user is asked."""
+    unexpected: Callable[[Evidence, Cause], None] = _hear_nothing
+    """Hears why a run cannot succeed."""
+    training: Callable[[int], AbstractContextManager[Callable[[TrainerEvent], None]]] = wait_silently
+    """Shows the events of a training on this machine with so many steps."""
+    trained: Callable[[Plan, LocalResult, Path | None], None] = _hear_nothing
+    """Hears the result of a training, and its picture."""
+    evaluated: Callable[[EvaluationReport], None] = _hear_nothing
+    reading: Callable[[], AbstractContextManager[ConversionView]] = wait_silently
+    """Shows how far a folder of weights is read."""
+    converting: Callable[[ConversionPlan], AbstractContextManager[ConversionView]] = wait_silently
+    """Shows a conversion on this machine."""
+    converting_on_cluster: Callable[[], ConversionView] = SilentView

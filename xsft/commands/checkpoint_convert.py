@@ -32,7 +32,7 @@ from xsft.screen.cpu_plan_text import conversion_text
 from xsft.screen.documents import print_json, status_of
 from xsft.screen.failure import print_problems
 from xsft.screen.submission import PrintedDocument, print_created, report_submission
-from xsft.screen.terminal import Terminal
+from xsft.screen.terminal import terminal
 from xsft.steps import JobPlan
 
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     _refuse_convert_options(args, on_cluster=workload.spec.on_cluster)
     if workload.spec.on_cluster:
         return _on_cluster(workload, args)
-    result = converted_here(workload, Terminal())
+    result = converted_here(workload, terminal())
     print_problems(result.warnings)
     match result.outcome:
         case "completed":
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
-    plan, intent, problems = look_for_cluster(workload, Terminal())
+    plan, intent, problems = look_for_cluster(workload, terminal())
     found, claim = convert_cluster(
         plan,
         intent.run,
@@ -67,7 +67,7 @@ def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
         problems=problems,
         on_tpu=args.on_tpu,
         request=_job_request(args),
-        listener=Terminal(),
+        listener=terminal(),
     )
     return _report_conversion(found, claim, as_json=args.json)
 

@@ -31,7 +31,7 @@ from xsft.screen.documents import print_json, status_of
 from xsft.screen.failure import print_problems
 from xsft.screen.progress import print_to_stderr, shown
 from xsft.screen.submission import PrintedDocument, print_created, report_submission
-from xsft.screen.terminal import Terminal
+from xsft.screen.terminal import terminal
 from xsft.steps import JobPlan
 from xsft.trainers.export import ExportRequest, TrainedRun
 
@@ -61,7 +61,7 @@ def _of_file(args: argparse.Namespace) -> int:
         return _export_here(intended(intent), args)
     made = plan_for_pod(intended(intent), _export_request(args), to=args.output)
     request = _job_request(args)
-    found = export_cluster(intent, made, file=workload.file, request=request, log=sys.stderr, listener=Terminal())
+    found = export_cluster(intent, made, file=workload.file, request=request, log=sys.stderr, listener=terminal())
     return _report_export(found, as_json=args.json)
 
 
@@ -147,9 +147,9 @@ def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
     with shown("export") as say:
         work = ExportWork(
             look=route.here,
-            machine=partial(maxtext_machine, Terminal()),
+            machine=partial(maxtext_machine, terminal()),
             say=say,
-            engine=partial(engine_environment, Terminal()) if args.verify == "logits" else None,
+            engine=partial(engine_environment, terminal()) if args.verify == "logits" else None,
         )
         refuse_engine(work)
         result = export_by(route, work)

@@ -19,7 +19,7 @@ from xsft.screen.asking import asker
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.progress import shown
-from xsft.screen.terminal import Terminal
+from xsft.screen.terminal import terminal
 from xsft.spec.amounts import duration_text
 from xsft.stages.stage import STAGES, Stage
 from xsft.stages.walk import StageReport, Walk, Walked, walk
@@ -63,7 +63,7 @@ def _stages_to_run(workload: api.Loaded, args: argparse.Namespace) -> tuple[Stag
             "--no-wait: on this machine the stages run in this process, and would end with it.",
             fix="Leave it out; `nohup xsft run FILE &` continues without the terminal.",
         )
-    call = ClusterCall(ask=asker(yes=args.yes or args.json), poll_s=args.poll, listener=Terminal())
+    call = ClusterCall(ask=asker(yes=args.yes or args.json), poll_s=args.poll, listener=terminal())
     stages = stages_of(workload, run_name=intent.run.run_name, call=call, known=intent)
     _refuse_unplanned(stages, args)
     return stages

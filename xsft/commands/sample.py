@@ -16,14 +16,14 @@ from xsft.effects.records.records import record_store
 from xsft.evaluation.report import Measurement
 from xsft.screen.documents import print_json
 from xsft.screen.progress import shown
-from xsft.screen.terminal import Terminal
+from xsft.screen.terminal import terminal
 from xsft.spec.terminal import safe_text
 
 
 def run(args: argparse.Namespace) -> int:
     run = tuned_run(args.run, step=args.step, store=record_store())
     sampling = Sampling(prompts=tuple(args.prompt), max_new_tokens=args.max_new_tokens, with_base=args.base)
-    machine = maxtext_machine(Terminal())
+    machine = maxtext_machine(terminal())
     with (
         as_ctrl_c(),
         scratch_folder("sample") as scratch,

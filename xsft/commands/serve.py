@@ -28,7 +28,7 @@ from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems
 from xsft.screen.progress import shown
 from xsft.screen.server_text import server_document, server_lines, server_plan_lines
-from xsft.screen.terminal import Terminal
+from xsft.screen.terminal import terminal
 from xsft.trainers.export import ExportRequest
 
 WORKLOADS = (".yaml", ".yml")
@@ -59,7 +59,7 @@ def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
 
 def _serve_on_cluster(args: argparse.Namespace) -> int:
     """Print the plan, or create the server and wait until it answers."""
-    listener = Terminal()
+    listener = terminal()
     request = ServerRequest(
         file=args.model,
         settings=args.settings,
@@ -102,7 +102,7 @@ def _folder_to_serve(given: str) -> Path:
     trained = training_of(given, record_store())
     with shown("export") as say:
         route = ExportRoute(trained=trained, asked=ExportRequest())
-        end = stage_end(export_here(ExportWork(look=route.here, machine=partial(maxtext_machine, Terminal()), say=say)))
+        end = stage_end(export_here(ExportWork(look=route.here, machine=partial(maxtext_machine, terminal()), say=say)))
     if end.interrupted:
         raise KeyboardInterrupt
     if end.result is None:

@@ -25,7 +25,7 @@ from xsft.screen.local_text import show_result
 from xsft.screen.plans import PlanFormat, print_plans
 from xsft.screen.progress import shown
 from xsft.screen.submission import print_created, report_submission
-from xsft.screen.terminal import Terminal
+from xsft.screen.terminal import terminal
 from xsft.steps import Plan
 from xsft.submitting import submitter_for
 
@@ -51,11 +51,11 @@ def run(args: argparse.Namespace) -> int:
     connect = partial(submitter_for, loaded, plan, through_xpk=args.through_xpk)
     patience = WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
     log = (sys.stderr if args.json else sys.stdout) if args.follow else None
-    after = after_plan(plan, patience=patience, log=log, listener=Terminal())
+    after = after_plan(plan, patience=patience, log=log, listener=terminal())
     end = submit_cluster(
         plan,
         connect=connect,
-        listener=Terminal(),
+        listener=terminal(),
         ask=asker(yes=args.yes or args.json),
         wait=after.wait if args.wait or args.follow else None,
         on_created=(lambda _done: None) if args.json else print_created,
@@ -69,8 +69,8 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
     Raises RunFailed if it failed or ended short, Refused and EnvironmentMissing as `run_local` does.
     """
     messages = stderr or sys.stderr
-    result, picture = train_here(plan, machine=machine, listener=Terminal(messages))
-    show_result(plan, result, picture=picture, stream=messages if json or result.outcome != "completed" else sys.stdout)
+    result, picture = train_here(plan, machine=machine, listener=terminal(messages))
+    show_result(plan, result, picture, stream=messages if json or result.outcome != "completed" else sys.stdout)
     match result.outcome:
         case "completed":
             if json:

@@ -17,7 +17,7 @@ EVERY_S = 1.0
 
 
 @contextmanager
-def live(*, steps: int, stream: TextIO, monotonic: Callable[[], float]) -> Iterator[OnEvent]:
+def live(steps: int, *, stream: TextIO, monotonic: Callable[[], float]) -> Iterator[OnEvent]:
     """Yield the function that takes the trainer's events."""
     if not stream.isatty():
         yield _Plain(steps=steps, stream=stream, monotonic=monotonic).on_event

@@ -21,7 +21,7 @@ from xsft.trainers.tensorboard import open_command, tensorboard_lines
 from xsft.trainers.trainer import trainer_of
 
 
-def show_result(plan: Plan, result: LocalResult, *, picture: Path | None, stream: TextIO) -> None:
+def show_result(plan: Plan, result: LocalResult, picture: Path | None, *, stream: TextIO) -> None:
     """Print the summary of a run. Its plot is drawn with box characters; a terminal that lacks them gets question
     marks."""
     encoding, lines = stream.encoding or "utf-8", local_lines(plan, result, picture=picture)

@@ -18,7 +18,7 @@ from xsft import api
 from xsft.actions.pipeline.here import TrainHere
 from xsft.commands.run import walk_document
 from xsft.errors import TimedOut
-from xsft.screen.terminal import Terminal
+from xsft.screen.terminal import terminal
 from xsft.stages.walk import Walk, Walked, walk
 
 pytestmark = pytest.mark.loopback
@@ -41,7 +41,7 @@ def written(tmp_path: Path, **changes: Any) -> Path:
 
 
 def training(tmp_path: Path, fake: FakeTrainer, **does: Any) -> TrainHere:
-    return TrainHere(api.load(written(tmp_path)), run_name="tiny", listener=Terminal(), machine=fake.machine(**does))
+    return TrainHere(api.load(written(tmp_path)), run_name="tiny", listener=terminal(), machine=fake.machine(**does))
 
 
 def walked(stage: TrainHere, *, left_s: float | None = None) -> Walked:
@@ -139,7 +139,7 @@ def test_weights_that_are_cut_off_or_too_large_are_not_evaluated(
 ) -> None:
     judged = {"prompts": ["a"], "require": [{"prompt": 0, "matches": "b"}]}
     file = written(tmp_path, stages={"evaluate": judged})
-    stage = TrainHere(api.load(file), run_name="tiny", listener=Terminal(), machine=fake.machine())
+    stage = TrainHere(api.load(file), run_name="tiny", listener=terminal(), machine=fake.machine())
     assert walked(stage).failed is None
     weights = tmp_path / "out" / "tiny" / "checkpoints" / "6" / "model_params"
     weights.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from xsft import api as workloads
 from xsft.actions.pipeline.cluster import ClusterCall, SharedIntent
 from xsft.actions.pipeline.serve import ServeOnCluster
 from xsft.errors import Refused, RunFailed
-from xsft.screen.terminal import Terminal
+from xsft.screen.terminal import terminal
 from xsft.stages.stage import StageFound
 from xsft.stages.walk import StageReport, Walk, walk
 
@@ -49,7 +49,7 @@ def here(tmp_path: Path) -> Iterator[Machine]:
 def stage(here: Machine, *, exported: Exported | None = None, image: str = IMAGE) -> ServeOnCluster:
     file = here.workload(STORY, stages={"export": {}, "serve": {"image": image}})
     loaded = workloads.load(str(file))
-    call = ClusterCall(ask=None, poll_s=0.05, listener=Terminal())
+    call = ClusterCall(ask=None, poll_s=0.05, listener=terminal())
     export = exported or Exported(name="export", state="done")
     return ServeOnCluster(SharedIntent(loaded, known=None), exported=export, training=TRAINING, call=call)
 

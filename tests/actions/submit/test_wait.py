@@ -19,6 +19,7 @@ from tests.observations import NOW, Read
 from tests.observations import said as said_of
 from tests.replacing import replace
 from tests.submissions import NAME, planned
+from xsft.actions.listener import ActionListener, SilentView
 from xsft.actions.runs.waiting import RecordWait, WaitLimits
 from xsft.actions.submit.cluster import submit_cluster
 from xsft.actions.submit.wait import After
@@ -29,11 +30,13 @@ from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, UsageError, X
 from xsft.problems import Problem, warning
 from xsft.run_query import RunQuery
 from xsft.screen.submission import print_created, report_submission
-from xsft.screen.terminal import Terminal
+from xsft.screen.terminal import TAIL, terminal
+from xsft.screen.why_text import cause_lines, log_lines
 from xsft.states.evidence import Evidence
 from xsft.states.folding import FoldedRun, RowFilter
 from xsft.states.model import Observation, Status
 from xsft.states.rows import Row
+from xsft.states.rule import Cause
 from xsft.trainers.failures import diagnose
 
 PLAN = planned()
@@ -54,12 +57,9 @@ class Submitted:
         )
 
 
-class Told(Terminal):
-    """A terminal whose lines are kept."""
-
-    def __init__(self, lines: list[str]) -> None:
-        super().__init__()
-        self.say = lines.append
+def cause_of(evidence: Evidence, cause: Cause) -> Iterator[str]:
+    yield from log_lines(evidence, tail=TAIL)
+    yield from cause_lines(cause)
 
 
 def named(read: Read) -> Read:
@@ -81,7 +81,7 @@ def submit(
     warnings: tuple[Problem, ...] = (),
     problems: tuple[Problem, ...] = (),
     record: RecordWait = lambda _row: (),
-    terminal: Terminal | None = None,
+    listener: ActionListener | None = None,
 ) -> int:
     played = Played(*map(named, answers))
     clock = played.clock if pause is None else replace(played.clock, pause=pause)
@@ -92,7 +92,7 @@ def submit(
         say=(played.lines if said is None else said).append,
         lines=lines,
         log=log or io.StringIO(),
-        explain=Told(said).unexpected if said is not None else lambda _evidence, _cause: None,
+        explain=lambda evidence, cause: (said if said is not None else []).extend(cause_of(evidence, cause)),
         gather=gather,
         record=record,
     )
@@ -100,7 +100,7 @@ def submit(
     end = submit_cluster(
         replace(PLAN, problems=warnings),
         connect=connect,
-        listener=terminal or Terminal(),
+        listener=listener or terminal(),
         wait=after.wait,
         on_created=(lambda _done: None) if json else print_created,
     )
@@ -294,16 +294,14 @@ def test_a_time_without_waiting_is_refused() -> None:
         run(parser(only="submit").parse_args(("submit", "w.yaml", "--timeout", "2h")))
 
 
-class Wiped(Terminal):
+@contextmanager
+def wiped(_title: str) -> Iterator[SilentView]:
     """A user who presses Ctrl-C while the progress is wiped."""
-
-    @contextmanager
-    def working(self, title: str) -> Iterator[Callable[[str], None]]:
-        yield lambda _line: None
-        raise KeyboardInterrupt
+    yield SilentView()
+    raise KeyboardInterrupt
 
 
 def test_ctrl_c_while_the_progress_is_wiped_does_not_say_that_nothing_was_created() -> None:
     with pytest.raises(KeyboardInterrupt) as stopped:
-        submit(EMPTY, terminal=Wiped())
+        submit(EMPTY, listener=ActionListener(working=wiped))
     assert NOTHING_CREATED not in getattr(stopped.value, "__notes__", ())

@@ -5,7 +5,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from tests.effects.machine.test_http_session import serving
-from xsft.actions.listener import Silence
+from xsft.actions.listener import ActionListener
 from xsft.actions.weights.convert import ask_hub, moved, read_source_for_pods
 from xsft.conversion.inputs import ConversionInputs, ConversionSource
 from xsft.conversion.plan import ConversionPlan
@@ -64,9 +64,9 @@ def test_a_branch_that_moved_since_is_reported(plan: ConversionPlan, now: str | 
 def test_without_a_network_cached_files_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
-    assert ask_hub(WHOLE, Silence()) is None
+    assert ask_hub(WHOLE, ActionListener()) is None
     with pytest.raises(Unreachable):
-        ask_hub(PLAN, Silence())
+        ask_hub(PLAN, ActionListener())
 
 
 @pytest.mark.parametrize(("has_secret", "found"), [(True, ["hub-not-asked"]), (False, [])])
@@ -77,7 +77,7 @@ def test_a_gated_repository_is_refused_unless_the_pod_has_a_token(
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
         path = f"/api/models/{PLAN.inputs.source.repo}/revision/main"
         server.answers = {path: (403, {"X-Error-Code": "GatedRepo"}, b"")}
-        source, said = read_source_for_pods(PLAN, Silence(), has_secret=has_secret)
+        source, said = read_source_for_pods(PLAN, ActionListener(), has_secret=has_secret)
     assert [problem.id for problem in said] == found
     assert (source is None) == has_secret
 
@@ -85,5 +85,5 @@ def test_a_gated_repository_is_refused_unless_the_pod_has_a_token(
 def test_an_unreachable_hub_is_only_a_warning_for_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
-    source, said = read_source_for_pods(PLAN, Silence(), has_secret=False)
+    source, said = read_source_for_pods(PLAN, ActionListener(), has_secret=False)
     assert (source, [problem.id for problem in said]) == (None, ["hub-not-asked"])

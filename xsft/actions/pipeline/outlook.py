@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xsft.actions.listener import Silence
+from xsft.actions.listener import ActionListener
 from xsft.actions.pipeline.cluster import ClusterCall
 from xsft.actions.pipeline.stages import stages_of
 from xsft.api import Loaded
@@ -13,7 +13,7 @@ from xsft.steps import Intent
 
 def plan_stages(workload: Loaded, *, intent: Intent, run_name: str) -> tuple[StagePlan, ...]:
     """Return the plans of all stages but the training, in order."""
-    call = ClusterCall(ask=None, poll_s=0.0, listener=Silence())
+    call = ClusterCall(ask=None, poll_s=0.0, listener=ActionListener())
     stages = stages_of(workload, run_name=run_name, call=call, known=intent)
     return tuple(_plan_stage(stage) for stage in stages if stage.name != "train")
 

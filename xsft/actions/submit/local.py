@@ -55,7 +55,7 @@ def _trained(plan: Plan, machine: Machine | None, listener: ActionListener) -> L
     machine = machine or machine_of_plan(plan, listener)
     before = machine.contain().warnings
     listener.warn(before)
-    with listener.training(steps=plan.run.spec.train.steps) as on_event:
+    with listener.training(plan.run.spec.train.steps) as on_event:
         result = run_local(plan, machine=machine, on_event=on_event)
     listener.warn(w for w in result.warnings if w not in before)
     return result
