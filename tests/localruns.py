@@ -92,6 +92,14 @@ class FakeTrainer:
         return dict(json.loads((self.folder / "seen.json").read_text()))
 
 
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeTrainer:
+    """The trainer's stand-in in a folder of its own."""
+    folder = tmp_path / "fake"
+    folder.mkdir()
+    return FakeTrainer(folder=folder)
+
+
 @pytest.fixture(scope="session")
 def private_pids() -> Containment:
     """Return how a process gets a PID namespace of its own: MaxText ends other people's processes otherwise."""

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,25 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.documents import read_document
-from tests.hfmodels import SIZES, write_model
-from tests.inprocess import xsft
 from tests.localruns import WORKLOADS, FakeTrainer
 from xsft import api
 from xsft.actions.pipeline.here import TrainHere
-from xsft.commands.run import walk_document
 from xsft.errors import TimedOut
 from xsft.screen.terminal import terminal
 from xsft.stages.walk import Walk, Walked, walk
 
 pytestmark = pytest.mark.loopback
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeTrainer:
-    folder = tmp_path / "fake"
-    folder.mkdir()
-    return FakeTrainer(folder=folder)
 
 
 def written(tmp_path: Path, **changes: Any) -> Path:
@@ -48,6 +36,7 @@ def walked(stage: TrainHere, *, left_s: float | None = None) -> Walked:
     return walk((stage,), Walk(left_s=lambda: left_s))
 
 
+@pytest.mark.early
 def test_the_training_is_done_once(tmp_path: Path, fake: FakeTrainer) -> None:
     stage = training(tmp_path, fake)
     (first,) = walked(stage).reports
@@ -97,63 +86,3 @@ def test_a_training_of_another_process_is_waited_for(tmp_path: Path, fake: FakeT
         assert [(r.action, r.state) for r in timed_out.reports] == [("adopted", "running")]
         threading.Timer(0.1, lambda: fcntl.flock(held, fcntl.LOCK_UN)).start()
         assert [report.action for report in walked(stage).reports] == ["created"]
-
-
-def test_the_document(tmp_path: Path, fake: FakeTrainer) -> None:
-    found = {
-        "schema": "xsft.run/1",
-        **walk_document(walked(training(tmp_path, fake))),
-        "problems": [],
-        "exit_status": 0,
-    }
-    read_document("run", found)
-
-
-def test_errors_of_the_training_end_it_before_the_conversion(tmp_path: Path) -> None:
-    write_model(tmp_path / "model")
-    weights = {"name": "qwen3-0.6b", "tokenizer": str(tmp_path / "model"), "hf": {"repo": str(tmp_path / "model")}}
-    file = written(tmp_path, model=weights, overrides={"maxtext": {**SIZES, "learning_rat": 1}})
-    done = xsft("run", str(file), "--json")
-    assert (done.returncode, json.loads(done.stdout)["problems"][0]["where"]) == (2, "overrides.maxtext.learning_rat")
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.early
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--no-wait",), "nohup"),
-        (("--no-wait", "--timeout", "5s"), "--timeout"),
-        (("--from", "export", "--to", "train"), "convert, train, evaluate"),
-    ],
-)
-def test_options_that_cannot_be_together(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
-    done = xsft("run", str(written(tmp_path)), *options)
-    assert done.returncode == 2
-    assert said in done.stderr
-
-
-@pytest.mark.parametrize(("status", "size", "id"), [(4, 0, "evaluation-untrained"), (3, 2**42, "evaluation-memory")])
-def test_weights_that_are_cut_off_or_too_large_are_not_evaluated(
-    tmp_path: Path, fake: FakeTrainer, status: int, size: int, id: str
-) -> None:
-    judged = {"prompts": ["a"], "require": [{"prompt": 0, "matches": "b"}]}
-    file = written(tmp_path, stages={"evaluate": judged})
-    stage = TrainHere(api.load(file), run_name="tiny", listener=terminal(), machine=fake.machine())
-    assert walked(stage).failed is None
-    weights = tmp_path / "out" / "tiny" / "checkpoints" / "6" / "model_params"
-    weights.mkdir(parents=True, exist_ok=True)
-    (weights / "_METADATA").touch()
-    os.truncate(weights / "_METADATA", size)
-    if not size:
-        (weights / "_METADATA").unlink()
-    done = xsft("run", str(file), "--from", "evaluate")
-    assert done.returncode == status
-    assert f"[{id}]" in done.stderr
-    assert not list((tmp_path / "out").glob("tiny-evaluate/*/evaluation.json"))
-
-
-def test_a_stage_that_the_workload_lacks_is_refused(tmp_path: Path) -> None:
-    ended = xsft("run", str(written(tmp_path)), "--from", "serve")
-    assert ended.returncode == 2
-    assert "has no stage from serve to serve; it has train." in ended.stderr

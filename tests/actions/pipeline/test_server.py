@@ -79,18 +79,3 @@ def test_without_weights_the_export_of_the_workload_is_served_once_there_is_one(
     (problem,) = json.loads(done.stdout)["problems"]
     assert (done.returncode, problem["id"]) == (4, "serve-no-weights")
     assert problem["fix"].startswith(f"Export it first: xsft run {file} --to export")
-
-
-@pytest.mark.standin_only("no-request")
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("w.yaml", "--port", "8080"), "--port is for a server on this machine."),
-        (("folder", "--weights", "gs://my-bucket/x"), "--weights is for a server on a cluster."),
-        (("folder", "--dry-run"), "--dry-run is for a server on a cluster."),
-    ],
-)
-def test_options_of_the_other_place_are_refused(here: Machine, options: tuple[str, ...], said: str) -> None:
-    done = here.xsft("serve", *options)
-    assert done.returncode == 2
-    assert said in done.stderr

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import io
-import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.actions.runs.test_explain import FAILED, pod
 from tests.actions.runs.test_explain import log as log_of
-from tests.actions.runs.test_waiting import DEAF, EMPTY, Played, at, state_told
-from tests.documents import read_document
+from tests.actions.runs.test_waiting import DEAF, Played, at, state_told
 from tests.observations import NOW, Read
 from tests.observations import said as said_of
 from tests.replacing import replace
 from tests.submissions import NAME, planned
-from xsft.actions.listener import ActionListener, SilentView
+from xsft.actions.listener import ActionListener
 from xsft.actions.runs.waiting import RecordWait, WaitLimits
 from xsft.actions.submit.cluster import submit_cluster
 from xsft.actions.submit.wait import After
-from xsft.commands.verbs import parser
-from xsft.effects.submit.interrupts import NOTHING_CREATED
 from xsft.effects.submit.submission import Submission
-from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, UsageError, XsftError
-from xsft.problems import Problem, warning
+from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, XsftError
+from xsft.problems import Problem
 from xsft.run_query import RunQuery
 from xsft.screen.submission import print_created, report_submission
 from xsft.screen.terminal import TAIL, terminal
@@ -107,13 +103,6 @@ def submit(
     return report_submission(end, json=json)
 
 
-def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert submit(EMPTY, at("queued"), at("training", 5), at("succeeded", 1000)) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"{NAME}: created JobSet")
-    assert lines[-1] == f"{NAME}  succeeded  step 1000/1000  loss 2.346"
-
-
 @pytest.mark.parametrize(
     ("answers", "timeout_s", "kind"),
     [
@@ -170,31 +159,6 @@ def test_an_interrupted_wait_says_that_the_run_continues() -> None:
     (told,) = stopped.value.__notes__
     assert "is unaffected and continues" in told
     assert all(f"xsft {verb} {NAME}" in told for verb in ("wait", "logs", "cancel"))
-
-
-@pytest.mark.parametrize(
-    ("action", "ids"),
-    [
-        ("created", ["of-the-plan", "of-the-run"]),
-        ("attempt", ["of-the-plan", "of-the-run"]),
-        ("adopted", ["of-the-run"]),
-        ("finished", ["of-the-run"]),
-        ("refused", ["of-the-plan"]),
-    ],
-)
-def test_warnings_of_an_existing_run_are_not_repeated(
-    action: str, ids: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = (warning("of-the-plan", "", "one.", "f"),)
-    with suppress(Refused):
-        submit(at("succeeded", 1000), action=action, warnings=made, problems=(warning("of-the-run", "", "two.", "f"),))
-    err = capsys.readouterr().err
-    assert [one for one in ("of-the-plan", "of-the-run") if f"[{one}]" in err] == ids
-    assert ("1 warning of the workload, shown when" in err) == (action in ("adopted", "finished"))
-
-
-def test_a_finished_run_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert submit(DEAF, action="finished") == 0
 
 
 NOTHING = "failed/no-target-tokens"
@@ -271,37 +235,3 @@ def test_a_silent_log_does_not_outlast_the_time() -> None:
     with pytest.raises(TimedOut):
         submit(at("training", 1), lines=endless, timeout_s=30)
     over.set()
-
-
-@pytest.mark.parametrize(("answers", "status"), [((at("succeeded", 1000),), 0), ((at("failed", 3),), 6)])
-def test_one_document_at_the_end(answers: tuple[Read, ...], status: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert submit(at("training", 1), *answers, json=True) == status
-    (line,) = capsys.readouterr().out.splitlines()
-    read_document("submit", line)
-    made = json.loads(line)
-    assert (made["action"], made["exit_status"], made["run"]["state"]) == (
-        "created",
-        status,
-        "succeeded" if status == 0 else "failed",
-    )
-    assert bool(made["problems"]) == bool(status)
-
-
-def test_a_time_without_waiting_is_refused() -> None:
-    from xsft.commands.submit import run
-
-    with pytest.raises(UsageError, match="--timeout needs --wait"):
-        run(parser(only="submit").parse_args(("submit", "w.yaml", "--timeout", "2h")))
-
-
-@contextmanager
-def wiped(_title: str) -> Iterator[SilentView]:
-    """A user who presses Ctrl-C while the progress is wiped."""
-    yield SilentView()
-    raise KeyboardInterrupt
-
-
-def test_ctrl_c_while_the_progress_is_wiped_does_not_say_that_nothing_was_created() -> None:
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        submit(EMPTY, listener=ActionListener(working=wiped))
-    assert NOTHING_CREATED not in getattr(stopped.value, "__notes__", ())

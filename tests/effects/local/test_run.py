@@ -28,13 +28,6 @@ from xsft.trainers.record import complete_record
 pytestmark = pytest.mark.loopback
 
 
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeTrainer:
-    folder = tmp_path / "fake"
-    folder.mkdir()
-    return FakeTrainer(folder=folder)
-
-
 def plan(tmp_path: Path, **changes: object) -> Plan:
     return local_plan(tmp_path / "out", **{"train__steps": 6, "train__checkpoint_period": 2, **changes})
 

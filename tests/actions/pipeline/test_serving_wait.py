@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.servers import NAME, server
+from xsft.actions.pipeline.serving_wait import confirm_server
+from xsft.errors import Refused
+
+
+def test_the_question_names_the_machine_and_any_answer_but_yes_creates_nothing() -> None:
+    asked: list[str] = []
+
+    def decline(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    with pytest.raises(Refused, match="Nothing was created"):
+        confirm_server(server(), ask=decline)
+    assert asked == [f"Create {NAME} on one ct6e-standard-1t (v6e-1), until you end it? [y/N] "]
+    confirm_server(server(), ask=lambda _question: True)
+
+
+def test_without_a_terminal_nothing_is_asked() -> None:
+    confirm_server(server(), ask=None)

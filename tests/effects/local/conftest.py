@@ -1,0 +1,3 @@
+from __future__ import annotations
+
+from tests.localruns import fake  # noqa: F401 - a fixture
