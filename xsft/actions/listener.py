@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xsft.conversion.progress import ConversionEvent
     from xsft.effects.local.run import LocalResult
     from xsft.effects.submit.proposal import Proposal
+    from xsft.effects.submit.submission import Submission
     from xsft.evaluation.report import EvaluationReport
     from xsft.states.evidence import Evidence
     from xsft.states.rule import Cause
@@ -86,6 +87,8 @@ class ActionListener(Struct, frozen=True, kw_only=True):
     """Hears what the run will take, before the cluster is asked."""
     proposed: Callable[[Proposal], None] = _hear_nothing
     """Hears how the run differs from its last attempt, before the user is asked."""
+    created: Callable[[Submission], None] = _hear_nothing
+    """Hears of a submission, before the wait for its end."""
     unexpected: Callable[[Evidence, Cause], None] = _hear_nothing
     """Hears why a run cannot succeed."""
     training: Callable[[int], AbstractContextManager[Callable[[TrainerEvent], None]]] = wait_silently

@@ -16,10 +16,9 @@ from xsft.actions.runs.cancel import (
     cancelled,
 )
 from xsft.actions.runs.selection import runs_of
-from xsft.effects.machine.streams import has_terminal
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused
-from xsft.screen.asking import confirm
+from xsft.screen.asking import asker
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.progress import spinning
@@ -27,7 +26,7 @@ from xsft.screen.progress import spinning
 
 def run(args: argparse.Namespace) -> int:
     runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
-    world = cancel_world(runs, confirm=confirm if has_terminal() else None, waiting=partial(spinning, "cancel"))
+    world = cancel_world(runs, confirm=asker(yes=False), waiting=partial(spinning, "cancel"))
     return cancel(args.run, world=world, yes=args.yes, json=args.json)
 
 

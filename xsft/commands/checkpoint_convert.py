@@ -31,7 +31,7 @@ from xsft.screen.checkpoint_documents import CONVERT, conversion_fields, planned
 from xsft.screen.cpu_plan_text import conversion_text
 from xsft.screen.documents import print_json, status_of
 from xsft.screen.failure import print_problems
-from xsft.screen.submission import PrintedDocument, print_created, report_submission
+from xsft.screen.submission import PrintedDocument, report_submission
 from xsft.screen.terminal import terminal
 from xsft.steps import JobPlan
 
@@ -67,7 +67,7 @@ def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
         problems=problems,
         on_tpu=args.on_tpu,
         request=_job_request(args),
-        listener=terminal(),
+        listener=terminal(as_json=args.json),
     )
     return _report_conversion(found, claim, as_json=args.json)
 
@@ -78,7 +78,6 @@ def _job_request(args: argparse.Namespace) -> CpuJobRequest:
         waits=args.wait,
         limits=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
         ask=asker(yes=args.yes or args.json),
-        on_created=(lambda _done: None) if args.json else print_created,
     )
 
 

@@ -30,7 +30,7 @@ from xsft.screen.cpu_plan_text import export_text
 from xsft.screen.documents import print_json, status_of
 from xsft.screen.failure import print_problems
 from xsft.screen.progress import print_to_stderr, shown
-from xsft.screen.submission import PrintedDocument, print_created, report_submission
+from xsft.screen.submission import PrintedDocument, report_submission
 from xsft.screen.terminal import terminal
 from xsft.steps import JobPlan
 from xsft.trainers.export import ExportRequest, TrainedRun
@@ -60,8 +60,8 @@ def _of_file(args: argparse.Namespace) -> int:
     if on_this_machine:
         return _export_here(intended(intent), args)
     made = plan_for_pod(intended(intent), _export_request(args), to=args.output)
-    request = _job_request(args)
-    found = export_cluster(intent, made, file=workload.file, request=request, log=sys.stderr, listener=terminal())
+    request, listener = _job_request(args), terminal(as_json=args.json)
+    found = export_cluster(intent, made, file=workload.file, request=request, log=sys.stderr, listener=listener)
     return _report_export(found, as_json=args.json)
 
 
@@ -71,7 +71,6 @@ def _job_request(args: argparse.Namespace) -> CpuJobRequest:
         waits=args.wait,
         limits=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
         ask=asker(yes=args.yes or args.json),
-        on_created=(lambda _done: None) if args.json else print_created,
     )
 
 

@@ -24,7 +24,7 @@ from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.local_text import show_result
 from xsft.screen.plans import PlanFormat, print_plans
 from xsft.screen.progress import shown
-from xsft.screen.submission import print_created, report_submission
+from xsft.screen.submission import report_submission
 from xsft.screen.terminal import terminal
 from xsft.steps import Plan
 from xsft.submitting import submitter_for
@@ -34,11 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if args.timeout is not None and not (args.wait or args.follow):
         raise UsageError("--timeout needs --wait or --follow.", fix="Add one of them, or omit --timeout.")
     if args.dry_run:
-        form: PlanFormat = "json" if args.json else "text"
-        files, settings = [args.file], args.settings
-        with shown("xsft") as progress:
-            found = plan_files(files, settings=settings, run_name=args.run_name, offline=False, progress=progress)
-        return print_plans(found, form)
+        return _print_plan(args)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
         (plan,) = api.plan((loaded,), progress=progress)
@@ -48,17 +44,28 @@ def run(args: argparse.Namespace) -> int:
         if args.through_xpk:
             raise UsageError("--through-xpk: the workload runs on this machine.", fix="Omit it.")
         return submit_local(plan, json=args.json)
-    connect = partial(submitter_for, loaded, plan, through_xpk=args.through_xpk)
-    patience = WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
+    return _submit_to_cluster(loaded, plan, args)
+
+
+def _print_plan(args: argparse.Namespace) -> int:
+    form: PlanFormat = "json" if args.json else "text"
+    with shown("xsft") as progress:
+        found = plan_files(
+            [args.file], settings=args.settings, run_name=args.run_name, offline=False, progress=progress
+        )
+    return print_plans(found, form)
+
+
+def _submit_to_cluster(loaded: api.Loaded, plan: Plan, args: argparse.Namespace) -> int:
+    listener, patience = terminal(as_json=args.json), WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
     log = (sys.stderr if args.json else sys.stdout) if args.follow else None
-    after = after_plan(plan, patience=patience, log=log, listener=terminal())
+    after = after_plan(plan, patience=patience, log=log, listener=listener)
     end = submit_cluster(
         plan,
-        connect=connect,
-        listener=terminal(),
+        connect=partial(submitter_for, loaded, plan, through_xpk=args.through_xpk),
+        listener=listener,
         ask=asker(yes=args.yes or args.json),
         wait=after.wait if args.wait or args.follow else None,
-        on_created=(lambda _done: None) if args.json else print_created,
     )
     return report_submission(end, json=args.json)
 

@@ -6,6 +6,8 @@ import sys
 from functools import partial
 from typing import TextIO
 
+from msgspec.structs import replace
+
 from xsft.actions.listener import ActionListener
 from xsft.effects.machine.clock import monotonic
 from xsft.effects.submit.proposal import Proposal
@@ -15,6 +17,7 @@ from xsft.screen.failure import print_problems
 from xsft.screen.live import live
 from xsft.screen.local_text import show_result
 from xsft.screen.progress import print_to_stderr, shown, spinning
+from xsft.screen.submission import print_created
 from xsft.screen.submission_text import proposal_lines, resource_lines
 from xsft.screen.why_text import cause_lines, log_lines
 from xsft.states.evidence import Evidence
@@ -25,10 +28,11 @@ TAIL = 20
 """Log lines shown of the process that failed first, if a run fails."""
 
 
-def terminal(stream: TextIO | None = None) -> ActionListener:
-    """Return what shows everything on stderr, or trainings on another stream."""
+def terminal(stream: TextIO | None = None, *, as_json: bool = False) -> ActionListener:
+    """Return what shows everything on stderr, or trainings on another stream. Submissions are printed on stdout, which
+    `as_json` keeps for the document."""
     stream = stream or sys.stderr
-    return ActionListener(
+    listener = ActionListener(
         working=shown,
         waiting=spinning,
         say=print_to_stderr,
@@ -43,6 +47,7 @@ def terminal(stream: TextIO | None = None) -> ActionListener:
         converting=converting,
         converting_on_cluster=lambda: ConversionDisplay(print_to_stderr, every_s=EVERY_S),
     )
+    return listener if as_json else replace(listener, created=print_created)
 
 
 def _print_resources(plan: Planned) -> None:

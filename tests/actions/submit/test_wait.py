@@ -25,7 +25,7 @@ from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, XsftError
 from xsft.problems import Problem
 from xsft.run_query import RunQuery
-from xsft.screen.submission import print_created, report_submission
+from xsft.screen.submission import report_submission
 from xsft.screen.terminal import TAIL, terminal
 from xsft.screen.why_text import cause_lines, log_lines
 from xsft.states.evidence import Evidence
@@ -96,9 +96,8 @@ def submit(
     end = submit_cluster(
         replace(PLAN, problems=warnings),
         connect=connect,
-        listener=listener or terminal(),
+        listener=listener or terminal(as_json=json),
         wait=after.wait,
-        on_created=(lambda _done: None) if json else print_created,
     )
     return report_submission(end, json=json)
 

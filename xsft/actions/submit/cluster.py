@@ -57,18 +57,17 @@ def submit_cluster(
     listener: ActionListener,
     ask: AskUser | None = None,
     wait: Wait | None = None,
-    on_created: Callable[[Submission], None] = lambda _done: None,
 ) -> SubmissionEnd:
     """Create, adopt or recognise the run; with `wait`, wait for its end.
 
-    `ask`: asks the user whether to create it; None: without asking. `on_created`: gets the submission before the wait.
+    `ask`: asks the user whether to create it; None: without asking.
     Raises as `connect` and `Submitter.submit` do, Refused if the answer is no.
     """
     done = submitted(plan, connect=connect, ask=ask, listener=listener)
     if wait is None:
         return SubmissionEnd(done=done)
     if done.action != "finished":
-        on_created(done)
+        listener.created(done)
     with when_interrupted(goes_on(plan.run_name)):
         waited = wait(done)
     if done.action == "finished" and waited.outcome == "reached":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Generic, TextIO, TypeVar
 
@@ -36,8 +35,6 @@ class CpuJobRequest(Struct, frozen=True, kw_only=True):
     limits: WaitLimits
     ask: AskUser | None
     """Asks before a node is used; None: do not ask."""
-    on_created: Callable[[Submission], None]
-    """Gets the submission before the wait."""
 
 
 class ResultFound(Struct, Generic[Made], frozen=True, kw_only=True):
@@ -71,7 +68,6 @@ def submit_cpu_job(
         listener=listener,
         ask=request.ask,
         wait=wait if request.waits else None,
-        on_created=request.on_created,
     )
 
 
