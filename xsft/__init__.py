@@ -25,12 +25,12 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from xsft.actions.submit.anywhere import submit
     from xsft.api import check, load, plan
     from xsft.python import cancel, compare, logs, status, wait, why
-    from xsft.submitting import submit
     from xsft.training_data import inspect_data, show_data
 else:
-    _MODULES = {"inspect_data": "training_data", "show_data": "training_data", "submit": "submitting"}
+    _MODULES = {"inspect_data": "training_data", "show_data": "training_data", "submit": "actions.submit.anywhere"}
     _MODULES |= dict.fromkeys(("check", "load", "plan"), "api")
 
     def __getattr__(name: str) -> object:

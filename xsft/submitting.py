@@ -1,4 +1,4 @@
-"""Submit a plan, for the command line and for Python callers: to its cluster, or train here."""
+"""What a submission needs: a submitter connected to the plan's cluster, or the machine that trains."""
 
 from __future__ import annotations
 
@@ -6,40 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 from xsft.aliases import ShowLine
-from xsft.api import Loaded, accepted, ask_maxtext, plan
+from xsft.api import Loaded, ask_maxtext, plan
 from xsft.checks.cluster.demand import Demand
 from xsft.checks.cluster.pod_identity import PodRights
 from xsft.checks.parsed import not_asked
 from xsft.effects.cluster import cluster
 from xsft.effects.environments import environments
 from xsft.effects.local.machine import Machine, in_image
-from xsft.effects.local.run import LocalResult, already_done, run_local
 from xsft.effects.machine.parallel import Started, start
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records import records
 from xsft.effects.submit import recording
 from xsft.effects.submit.proposal import Proposal
-from xsft.effects.submit.submission import Submission, Submitter
+from xsft.effects.submit.submission import Submitter
 from xsft.effects.submit.through_xpk import NOTE, ThroughXpk, differences, refuse_losses
 from xsft.errors import UsageError
 from xsft.problems import Problem
 from xsft.steps import Plan
-
-
-def submit(
-    workload: Loaded, *, through_xpk: bool = False, progress: ShowLine = lambda _line: None
-) -> Submission | LocalResult:
-    """Execute the workload's plan: create it on its cluster, once, or train on this machine to its end.
-
-    Raises SpecError if the plan has errors, and as `Submitter.submit` and `run_local` do; a local run that failed is
-    returned as a result that says so.
-    """
-    (made,) = plan((workload,), progress=progress)
-    accepted(made)
-    if made.on_this_machine:
-        return _submit_local(made, progress=progress)
-    return submitter_for(workload, made, through_xpk=through_xpk, progress=progress).submit(made)
 
 
 def submitter_for(
@@ -98,13 +82,6 @@ def _by_xpk(progress: ShowLine) -> dict[str, Any]:
     xpk = environments.ensure("xpk", progress=progress)
     create = ThroughXpk(python=xpk.python, env=own_environment())
     return {"create": create, "compare": differences, "notes": (NOTE,)}
-
-
-def _submit_local(made: Plan, *, progress: ShowLine) -> LocalResult:
-    done = already_done(made)
-    if done is not None:
-        return done
-    return run_local(made, machine=machine_for(made, progress=progress), on_event=lambda _event: None)
 
 
 def machine_for(made: Plan, *, progress: ShowLine) -> Machine:

@@ -50,14 +50,22 @@ class ConversionView(Protocol):
         """Show what a line of the converter tells."""
 
 
-class SilentView:
-    """Display that shows nothing."""
+def _hear_nothing(*_told: object) -> None:
+    """Drop what is reported."""
 
-    def __call__(self, shown: object, /) -> None: ...
+
+class PlainView(Struct, frozen=True, kw_only=True):
+    """Display of lines by one function, and of nothing else; by default silent."""
+
+    show: ShowLine = _hear_nothing
+
+    def __call__(self, line: str, /) -> None:
+        self.show(line)
 
     def pause(self) -> None: ...
 
-    def say(self, line: str) -> None: ...
+    def say(self, line: str) -> None:
+        self.show(line)
 
     def on_event(self, event: ConversionEvent) -> None: ...
 
@@ -65,13 +73,14 @@ class SilentView:
 
 
 @contextmanager
-def wait_silently(*_shown: object, **_named: object) -> Iterator[SilentView]:
+def wait_silently(*_shown: object) -> Iterator[PlainView]:
     """Show nothing."""
-    yield SilentView()
+    yield PlainView()
 
 
-def _hear_nothing(*_told: object) -> None:
-    """Drop what is reported."""
+@contextmanager
+def _train_silently(_steps: int) -> Iterator[Callable[[TrainerEvent], None]]:
+    yield _hear_nothing
 
 
 class ActionListener(Struct, frozen=True, kw_only=True):
@@ -91,7 +100,7 @@ class ActionListener(Struct, frozen=True, kw_only=True):
     """Hears of a submission, before the wait for its end."""
     unexpected: Callable[[Evidence, Cause], None] = _hear_nothing
     """Hears why a run cannot succeed."""
-    training: Callable[[int], AbstractContextManager[Callable[[TrainerEvent], None]]] = wait_silently
+    training: Callable[[int], AbstractContextManager[Callable[[TrainerEvent], None]]] = _train_silently
     """Shows the events of a training on this machine with so many steps."""
     trained: Callable[[Plan, LocalResult, Path | None], None] = _hear_nothing
     """Hears the result of a training, and its picture."""
@@ -100,4 +109,4 @@ class ActionListener(Struct, frozen=True, kw_only=True):
     """Shows how far a folder of weights is read."""
     converting: Callable[[ConversionPlan], AbstractContextManager[ConversionView]] = wait_silently
     """Shows a conversion on this machine."""
-    converting_on_cluster: Callable[[], ConversionView] = SilentView
+    converting_on_cluster: Callable[[], ConversionView] = PlainView

@@ -9,7 +9,7 @@ import pytest
 
 from tests.actions.runs.test_waiting import DEAF, EMPTY, at
 from tests.actions.submit.test_wait import submit
-from xsft.actions.listener import ActionListener, SilentView
+from xsft.actions.listener import ActionListener, PlainView
 from xsft.effects.submit.interrupts import NOTHING_CREATED
 from xsft.errors import Refused
 from xsft.problems import warning
@@ -41,9 +41,9 @@ def test_a_finished_run_is_not_waited_for(capsys: pytest.CaptureFixture[str]) ->
 
 
 @contextmanager
-def wiped(_title: str) -> Iterator[SilentView]:
+def wiped(_title: str) -> Iterator[PlainView]:
     """A user who presses Ctrl-C while the progress is wiped."""
-    yield SilentView()
+    yield PlainView()
     raise KeyboardInterrupt
 
 
