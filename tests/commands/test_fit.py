@@ -71,9 +71,3 @@ def test_fit_refuses_a_local_workload() -> None:
     done = xsft("fit", str(WORKLOADS / "tiny_local.yaml"), "--json")
     assert done.returncode == 2
     assert [one["id"] for one in json.loads(done.stdout)["problems"]] == ["fit-no-step"]
-
-
-def test_fit_refuses_a_topology_that_only_libtpu_knows() -> None:
-    done = xsft("fit", str(WORKLOADS / "qwen3_gsm8k.yaml"), "--set", "tpu.type=v6e-16x32")
-    assert done.returncode == 2
-    assert "'v6e-16x32' is not a TPU type that xpk accepts" in done.stderr

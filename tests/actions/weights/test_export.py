@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from typing import Any
+
+from tests.localruns import local_plan
+from xsft.actions.weights.export import intended, refuse_engine
+from xsft.effects.local.export import ExportWork
+
+
+def test_without_an_engine_the_export_is_not_looked_at() -> None:
+    def refused() -> Any:
+        raise AssertionError("it reads checkpoints")
+
+    refuse_engine(ExportWork(look=refused, machine=refused, say=print, engine=None))
+
+
+def test_a_training_that_has_not_begun_has_its_names(tmp_path: Any) -> None:
+    plan = local_plan(tmp_path / "out/")
+    trained = intended(plan)
+    assert (trained.run_name, trained.spec_digest) == (plan.run_name, plan.spec_digest)
+    assert trained.output == str(tmp_path / "out")
