@@ -15,11 +15,11 @@ from xsft.trainers.arguments import argument
 pytestmark = pytest.mark.contract
 
 
-def test_the_hard_values_come_back(maxtext: Worker) -> None:
+def test_hard_values_come_back_unchanged_from_maxtexts_command_line(maxtext: Worker) -> None:
     assert _changed(list(HARD), maxtext) == []
 
 
-def test_generated_values_come_back(maxtext: Worker) -> None:
+def test_generated_values_come_back_unchanged_from_maxtexts_command_line(maxtext: Worker) -> None:
     """Drawn first, asked once: importing OmegaConf for each example would take minutes."""
     drawn: list[Value] = []
 

@@ -30,7 +30,7 @@ KERNEL = Path(__file__).parent / "maxtext_attention.py"
 
 
 @pytest.mark.maxtext
-def test_the_kernel_takes_what_the_rule_takes(maxtext_python: Path) -> None:
+def test_the_kernel_accepts_exactly_the_block_sizes_that_the_rule_accepts(maxtext_python: Path) -> None:
     wanted = [[length, {name: given.get(name, 512) for name in NAMES}] for length, given in CASES]
     refused = answer(maxtext_python, KERNEL, wanted)
     told = [misfit(length, blocks) for length, blocks in wanted]

@@ -46,7 +46,7 @@ def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_everything_lands_or_is_patched(name: str, plans: dict[str, Plan]) -> None:
+def test_every_field_lands_or_is_patched(name: str, plans: dict[str, Plan]) -> None:
     rows = plans[name].audit
     assert len(rows) > 30
     assert [row for row in rows if row.outcome not in ("landed", "patched")] == []
@@ -62,7 +62,7 @@ def test_the_container_gets_the_trainers_argv(name: str, plans: dict[str, Plan])
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_by_hand_says_what_xpk_lacks(mode: str, plans: dict[str, Plan]) -> None:
+def test_the_note_beside_the_xpk_line_names_what_the_line_lacks(mode: str, plans: dict[str, Plan]) -> None:
     """Pathways lacks what xpk drops since it renders a plain JobSet; McJAX has it."""
     reasons = " ".join(plans[mode].by_hand)
     for dropped in ("--max-restarts", "--ttl-seconds-after-finished", "--docker-image-pull-secret", "--priority"):

@@ -106,7 +106,7 @@ ALL = {
 }
 
 
-def test_nothing_was_written_that_is_not_tested(written: Written) -> None:
+def test_every_written_checkpoint_is_tested(written: Written) -> None:
     assert set(written.held) == set(ALL)
 
 
@@ -133,7 +133,7 @@ def test_no_value_of_an_array_is_read(written: Written, name: str) -> None:
         assert report.bytes_read < report.bytes / 10
 
 
-def test_what_the_converter_recorded_and_the_trainer_did_not(written: Written) -> None:
+def test_the_converter_records_scanning_and_the_trainer_does_not(written: Written) -> None:
     assert written.look("converted/qwen3-unscanned/0/items").scan_recorded
     assert not written.look("trained/gemma2-unscanned/checkpoints/2/model_params").scan_recorded
 
@@ -167,7 +167,7 @@ def test_a_save_that_was_killed_is_torn(written: Written, save: str) -> None:
     assert (above.status, above.near) == ("torn", None)
 
 
-def test_what_was_lost_later_is_torn(written: Written, tmp_path: Path) -> None:
+def test_a_checkpoint_that_lost_a_file_is_torn(written: Written, tmp_path: Path) -> None:
     for name, lost in (("z0o1", "manifest.ocdbt"), ("z0o0", "params.params.token_embedder.embedding"), ("z1o1", "d")):
         copy = tmp_path / name / "0"
         shutil.copytree(written.root / "converted" / f"qwen3-{name}" / "0", copy)
@@ -218,7 +218,7 @@ def wrong(name: str, family: str, scan: bool, axis: int, mode: str) -> Iterator[
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_each_wrong_pairing_has_its_own_id_and_each_right_one_none(written: Written, name: str) -> None:
+def test_each_wrong_pairing_has_its_own_id_and_each_right_pairing_none(written: Written, name: str) -> None:
     given = Facts(checkpoint=written.look(name))
     for workload, asked in WORKLOADS.items():
         family, scan, axis, mode = asked
@@ -229,7 +229,7 @@ def test_each_wrong_pairing_has_its_own_id_and_each_right_one_none(written: Writ
 
 @pytest.mark.parametrize("key", [key for key in SIZES if key != "override_model_config"])
 @pytest.mark.parametrize("name", ["converted/qwen3-z1o1/0/items", "trained/qwen3/checkpoints/2/model_params"])
-def test_every_size_of_an_override_is_compared(written: Written, name: str, key: str) -> None:
+def test_checks_compare_every_size_of_an_override(written: Written, name: str, key: str) -> None:
     other = spec(overrides={"maxtext": {**SIZES, key: 2 * SIZES[key]}})
     assert ids(weights.check, other, Facts(checkpoint=written.look(name))) == {"checkpoint-model"}
 
@@ -251,7 +251,7 @@ def test_every_size_of_an_override_is_compared(written: Written, name: str, key:
         ("trained/qwen3/checkpoints/2/model_params/d", "trained/qwen3/checkpoints/2/model_params"),
     ],
 )
-def test_a_wrong_level_is_answered_with_the_right_one(written: Written, given: str, meant: str) -> None:
+def test_a_path_at_a_wrong_level_is_reported_with_the_right_path(written: Written, given: str, meant: str) -> None:
     found = read_checkpoint(str(written.root / given))
     assert found.status in {"not-a-checkpoint", "missing"}
     assert found.near == str(written.root / meant)

@@ -92,14 +92,14 @@ def passing(workloads: Mapping[str, WorkloadSpec]) -> dict[str, WorkloadSpec]:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_refusal_is_maxtexts_too(name: str, answers: dict[str, Any]):
+def test_maxtext_refuses_what_the_checks_refuse(name: str, answers: dict[str, Any]):
     expected, workload = REFUSED[name]
     assert expected in {p.id for p in check_run(run_of(workload), Facts()) if p.severity == "error"}
     assert "error" in answers[name], f"MaxText takes it: {expected} refuses too much"
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_what_passes_is_taken(name: str, answers: dict[str, Any]):
+def test_maxtext_accepts_what_the_checks_accept(name: str, answers: dict[str, Any]):
     subjects = {"maxtext-key-unknown", "override-model-key", "model-unknown", "scan-layers-model"}
     assert not subjects & {p.id for p in check_run(run_of(TAKEN[name]), Facts())}
     assert "error" not in answers[name], answers[name].get("error")

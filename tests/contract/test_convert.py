@@ -95,7 +95,7 @@ def lab(tmp_path: Path, maxtext_python: Path, private_pids: Containment) -> Lab:
 
 
 @pytest.mark.trainer
-def test_converted_killed_converted_and_found(lab: Lab, maxtext_python: Path) -> None:
+def test_a_killed_conversion_resumes_and_is_found_by_the_next_call(lab: Lab, maxtext_python: Path) -> None:
     """From a hub, whose connection breaks in the middle. tests/contract/test_whole_pipeline.py trains from it."""
     weights = write_model(lab.folder / "model", unused=12_000_000) / "model.safetensors"
     with serving_files(HubFiles(files_in(weights.parent), cut_after={weights.name: CUT})) as hub:

@@ -46,7 +46,7 @@ def folder_of(document: dict[str, Any]) -> str:
     return str(document["checkpoint"]).removeprefix("gs://my-bucket/")
 
 
-def test_what_a_dry_run_shows_is_created_once_and_adopted(here: Machine) -> None:
+def test_convert_creates_the_manifest_of_the_dry_run_once_and_adopts_it(here: Machine) -> None:
     shown = convert(here, "--dry-run")
     assert (shown["action"], here.jobsets) == ("planned", [])
     first = convert(here)
@@ -61,7 +61,7 @@ def test_what_a_dry_run_shows_is_created_once_and_adopted(here: Machine) -> None
     assert (status["jobset"], status["steps"]) == (NAME, None)
 
 
-def test_two_names_at_once_make_one_conversion(here: Machine) -> None:
+def test_two_run_names_of_one_conversion_create_one_job(here: Machine) -> None:
     """Same weights, same output: the second is told whose conversion it is."""
     file = str(here.workload(STORY))
     names = ("one", "two")
@@ -86,7 +86,7 @@ def test_a_claim_of_a_dead_job_is_redone_at_a_new_path(here: Machine) -> None:
     assert again["checkpoint"] == first["checkpoint"].replace("/0/items", "-2/0/items")
 
 
-def test_what_was_converted_is_found_and_both_ends_are_recorded(here: Machine) -> None:
+def test_convert_retries_a_failed_job_finds_the_result_and_records_both_ends(here: Machine) -> None:
     first = convert(here)
     here.bucket.objects[f"{folder_of(first)}/half"] = b"it was cut off"
     here.api.world.end(NAME, "Failed")
@@ -102,7 +102,7 @@ def test_what_was_converted_is_found_and_both_ends_are_recorded(here: Machine) -
     assert outcomes(here) == ["failed", "completed"]
 
 
-def test_waiting_ends_with_the_checkpoint_and_writes_that_down(here: Machine) -> None:
+def test_convert_wait_ends_with_the_checkpoint_and_records_it(here: Machine) -> None:
     options = ("--json", "--wait", "--poll=1s", "--timeout=5m")
     argv = (str(XSFT), "checkpoint", "convert", str(here.workload(STORY)), *options)
     with subprocess.Popen(argv, env=here.env, cwd=here.folder, stdout=subprocess.PIPE, text=True) as process:
@@ -128,7 +128,7 @@ def outcomes(here: Machine) -> list[str]:
 
 
 @pytest.mark.standin_only("no-request")
-def test_a_person_sees_the_plan(here: Machine) -> None:
+def test_convert_dry_run_prints_the_plan_as_text(here: Machine) -> None:
     done = here.xsft("checkpoint", "convert", here.workload(STORY), "--dry-run")
     assert done.returncode == 0, done.stderr
     shown = done.stdout
@@ -139,7 +139,7 @@ def test_a_person_sees_the_plan(here: Machine) -> None:
 
 
 @pytest.mark.standin_only("no-request")
-def test_on_a_slice_the_plan_says_what_is_wasted(here: Machine) -> None:
+def test_a_plan_on_a_slice_prints_the_wasted_chips(here: Machine) -> None:
     shown = convert(here, "--on-tpu", "--dry-run")
     assert (shown["job"]["tpu"], shown["job"]["chips"]) == ("v6e-8", 8)
     assert {problem["id"] for problem in shown["problems"]} >= {"conversion-on-tpu"}

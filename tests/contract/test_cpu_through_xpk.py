@@ -66,49 +66,51 @@ def _line(one: CpuJob) -> tuple[str, ...]:
     return rendering.xpk_argv
 
 
-def test_its_manifest_is_the_golden_one(plans: dict[str, JobPlan[CpuJob]], golden: Golden) -> None:
+def test_the_manifest_of_a_cpu_job_is_the_golden_manifest(plans: dict[str, JobPlan[CpuJob]], golden: Golden) -> None:
     golden.check(f"{STORY}.convert.yaml", yaml.safe_dump(plans["mcjax"].manifest, sort_keys=False, width=120))
 
 
-def test_its_manifest_on_a_slice_is_the_golden_one(plans: dict[str, JobPlan[CpuJob]], golden: Golden) -> None:
+def test_the_manifest_of_a_conversion_on_a_slice_is_the_golden_manifest(
+    plans: dict[str, JobPlan[CpuJob]], golden: Golden
+) -> None:
     golden.check(
         f"{STORY}.convert-on-tpu.yaml", yaml.safe_dump(plans["tpu-v6e-256"].manifest, sort_keys=False, width=120)
     )
 
 
-def test_a_pathways_cluster_gets_the_same_one(plans: dict[str, JobPlan[CpuJob]]) -> None:
+def test_a_cpu_job_has_the_same_manifest_in_both_modes(plans: dict[str, JobPlan[CpuJob]]) -> None:
     assert plans["pathways"].manifest == plans["mcjax"].manifest
 
 
 @pytest.mark.parametrize("name", [*SIZES, *MODES, "all", "tpu-v6e-256", "tpu-spot"])
-def test_everything_asked_for_arrived(plans: dict[str, JobPlan[CpuJob]], name: str) -> None:
+def test_the_audit_of_a_cpu_job_finds_every_field(plans: dict[str, JobPlan[CpuJob]], name: str) -> None:
     assert {row.outcome for row in plans[name].audit} == {"landed", "patched"}
     assert plans[name].problems == ()
 
 
 @pytest.mark.parametrize("name", [*SIZES, "all"])
-def test_the_command_is_the_expected_one(plans: dict[str, JobPlan[CpuJob]], name: str) -> None:
+def test_the_container_of_a_cpu_job_has_the_planned_command(plans: dict[str, JobPlan[CpuJob]], name: str) -> None:
     made = plans[name]
     script = _container(made)["command"][2]
     assert decode_command(command_in_wrapper(script)) == ((), made.job.process)
     assert made.job.process[4:] == made.job.argv
 
 
-def test_the_machine_is_by_the_size(plans: dict[str, JobPlan[CpuJob]]) -> None:
+def test_the_machine_type_follows_from_the_memory(plans: dict[str, JobPlan[CpuJob]]) -> None:
     flags = [next(a for a in plans[name].xpk_argv or () if a.startswith("--device-type=")) for name in SIZES]
     names = [one.name for one in cpu_types()]
     assert flags == [f"--device-type={name}" for name in (*names, names[-1])]
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_memory_is_requested_and_limited_and_disk_is_not_kueues(plans: dict[str, JobPlan[CpuJob]], name: str) -> None:
+def test_a_cpu_job_requests_and_limits_memory_and_no_disk(plans: dict[str, JobPlan[CpuJob]], name: str) -> None:
     resources = _container(plans[name])["resources"]
     assert resources["requests"]["memory"] == resources["limits"]["memory"] == name
     assert set(resources["requests"]) == {"cpu", "memory"}
     assert set(resources["limits"]) == {"memory"}
 
 
-def test_what_xpk_gives_a_slice_and_a_cpu_job_does_not_need_is_gone(plans: dict[str, JobPlan[CpuJob]]) -> None:
+def test_settings_of_slices_are_removed_from_a_cpu_job(plans: dict[str, JobPlan[CpuJob]]) -> None:
     manifest = plans["mcjax"].manifest or {}
     pod = _pod(plans["mcjax"])
     assert not any("exclusive-topology" in key for key in manifest["metadata"]["annotations"])
@@ -117,7 +119,7 @@ def test_what_xpk_gives_a_slice_and_a_cpu_job_does_not_need_is_gone(plans: dict[
     assert pod["hostNetwork"] is True
 
 
-def test_on_a_slice_it_takes_one_whole_and_no_quota_but_chips(plans: dict[str, JobPlan[CpuJob]]) -> None:
+def test_a_conversion_on_tpu_takes_one_whole_slice_and_only_quota_of_chips(plans: dict[str, JobPlan[CpuJob]]) -> None:
     made = plans["tpu-v6e-256"]
     assert {"--tpu-type=v6e-256", "--num-slices=1"} <= set(made.xpk_argv or ())
     (replicated,) = (made.manifest or {})["spec"]["replicatedJobs"]
@@ -132,7 +134,7 @@ def test_on_a_slice_it_takes_one_whole_and_no_quota_but_chips(plans: dict[str, J
     assert _pod(plans["tpu-spot"])["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
 
 
-def test_settings_of_the_chips_stay_away(plans: dict[str, JobPlan[CpuJob]]) -> None:
+def test_a_cpu_job_gets_no_xla_flags_and_the_cpu_platform(plans: dict[str, JobPlan[CpuJob]]) -> None:
     env = {one["name"]: one.get("value") for one in _container(plans["all"])["env"]}
     assert "XLA_FLAGS" not in env
     assert env["QUOTED"] == 'a "b" $$C \\'

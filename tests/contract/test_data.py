@@ -78,7 +78,7 @@ def test_an_example_is_shown_as_the_model_sees_it(ask: Ask, capfd: pytest.Captur
     assert "<|end|> (EOS) is trained at the end; begins without BOS" in out
 
 
-def test_what_is_trained_follows_the_workload(ask: Ask) -> None:
+def test_the_trained_tokens_follow_the_workload(ask: Ask) -> None:
     document = ask("show", [CHAT, CHAT], "--packed", "-n", "1", data={"completion_only": False})
     (everything,) = parts(document)
     first, *rest = everything
@@ -89,7 +89,7 @@ def test_what_is_trained_follows_the_workload(ask: Ask) -> None:
     assert set(segments) == {1, 2}, "the border shows"
 
 
-def test_a_pad_token_that_ends_the_answer_is_seen(ask: Ask) -> None:
+def test_a_pad_token_that_ends_the_answer_is_reported(ask: Ask) -> None:
     """The end of the answer is read and not trained: the run would never learn to stop."""
     document = ask("show", [CHAT], model={"pad_token": "<|end|>"})
     (shown,) = parts(document)
@@ -97,7 +97,7 @@ def test_a_pad_token_that_ends_the_answer_is_seen(ask: Ask) -> None:
     assert document["examples"][0]["end"] is None
 
 
-def test_counts(ask: Ask, tmp_path: Path) -> None:
+def test_inspect_counts_rows_tokens_and_duplicates(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "eval.jsonl").write_text(lines([CHAT]))
     rows = [CHAT, CHAT, LONG, {"messages": [{"role": "system", "content": ""}, *CHAT["messages"]]}]
     data = {"hf_eval_files": str(tmp_path / "eval.jsonl")}
@@ -123,7 +123,9 @@ PATCHES = {"self.completion_only and element": "not element"}
 """Of input_pipeline_utils.py: the answers are masked in place of the prompts."""
 
 
-def test_it_is_maxtexts_own_pipeline_that_is_shown(maxtext_environment: BuiltEnvironment, tmp_path: Path) -> None:
+def test_data_show_runs_the_pipeline_of_the_installed_maxtext(
+    maxtext_environment: BuiltEnvironment, tmp_path: Path
+) -> None:
     """Another pipeline in the worker's path changes what is shown."""
     python = another_maxtext(maxtext_environment, tmp_path)
     file = tmp_path / "rows.jsonl"
@@ -170,7 +172,7 @@ BROKEN: Mapping[str, tuple[Mapping[str, Any], str]] = {
 }
 
 
-def test_grain_reads_what_is_shown(ask: Ask, maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
+def test_data_inspect_counts_rows_of_grain(ask: Ask, maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
     file = str(maxtext_pipeline.parquet([CHAT, CHAT, LONG], file=tmp_path / "rows.parquet"))
     data = {"pipeline": "grain", "hf_path": "parquet", "hf_train_files": file, "hf_eval_files": file}
     found = ask("inspect", [CHAT], data=data, train={"max_target_length": 32})
@@ -235,7 +237,7 @@ WRONG: Mapping[str, tuple[str, Seen, str, set[str]]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_spoils_a_training_is_shown_counted_and_checked(ask: Ask, tmp_path: Path, case: str) -> None:
+def test_a_bad_template_is_shown_counted_and_reported_by_check(ask: Ask, tmp_path: Path, case: str) -> None:
     template, seen, counted, checked = WRONG[case]
     (tmp_path / "t.jinja").write_text(template)
     data, error = {"chat_template": "t.jinja"}, counted == "data-no-target"
@@ -247,7 +249,7 @@ def test_what_spoils_a_training_is_shown_counted_and_checked(ask: Ask, tmp_path:
 
 
 @pytest.mark.parametrize("command", data_guide.shown())
-def test_the_guide_shows_what_is_printed(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guide_shows_the_printed_output(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert data_guide.printed(command) == data_guide.shown()[command], "run `make pictures`"
 
 

@@ -23,7 +23,7 @@ WORKLOADS: dict[str, WorkloadSpec] = {
 }
 
 
-def test_what_the_parser_refuses_is_reported(maxtext_python: Path) -> None:
+def test_check_deep_reports_what_maxtexts_parser_refuses(maxtext_python: Path) -> None:
     """One process answers all."""
     said = api.ask_maxtext([make_intent(workload, Facts()) for workload in WORKLOADS.values()])
     ids = dict(zip(WORKLOADS, ([problem.id for problem in found] for found in said), strict=True))

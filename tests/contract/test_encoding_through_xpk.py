@@ -132,7 +132,9 @@ HARD = (
 
 
 @pytest.mark.parametrize("mode", ["mcjax", "pathways"])
-def test_every_hard_case_in_every_locale(xpk_python: Path, stubs: Path, tmp_path: Path, mode: ModeName) -> None:
+def test_hard_arguments_arrive_unchanged_in_every_locale(
+    xpk_python: Path, stubs: Path, tmp_path: Path, mode: ModeName
+) -> None:
     pairs = tuple((f"V{index}", value) for index, value in enumerate(HARD))
     case = Case(
         argv=("python3", *HARD),
@@ -146,7 +148,7 @@ def test_every_hard_case_in_every_locale(xpk_python: Path, stubs: Path, tmp_path
 
 
 @pytest.mark.parametrize("mode", ["mcjax", "pathways"])
-def test_through_the_command_line_that_a_user_would_type(
+def test_hard_arguments_arrive_through_the_line_that_a_user_types(
     xpk_python: Path, stubs: Path, tmp_path: Path, mode: ModeName
 ) -> None:
     """No worker: xpk's console script, started by bash from the line as the plan prints it."""

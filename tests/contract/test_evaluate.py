@@ -73,7 +73,7 @@ def report(memorised: Memorised) -> EvaluationReport:
     return read
 
 
-def test_the_tuned_model_answers_its_data_and_the_base_does_not(report: EvaluationReport) -> None:
+def test_the_tuned_model_answers_its_data_and_the_base_model_does_not(report: EvaluationReport) -> None:
     assert report.judgement.verdict == "passed"
     assert report.prompts[0][-1].content == QUESTION
     assert len(report.prompts) == 5
@@ -110,7 +110,7 @@ def test_numpy_alone_computes_the_same_tokens_and_loss(report: EvaluationReport,
     assert report.tuned.loss == pytest.approx(found["loss"], rel=1e-2)
 
 
-def test_it_is_done_once(report: EvaluationReport, memorised: Memorised) -> None:
+def test_a_finished_evaluation_is_not_repeated(report: EvaluationReport, memorised: Memorised) -> None:
     plan = planned(memorised)
     before = sorted(Path(plan.output, plan.run_name).rglob("*"))
     end = performed(memorised, plan)
@@ -163,7 +163,7 @@ def measured_by(hosts: int, argv: tuple[str, ...], *, memorised: Memorised, fold
     return [process.wait(timeout=600) for process in running]
 
 
-def test_xsft_run_finds_both_done(
+def test_xsft_run_finds_training_and_evaluation_done(
     report: EvaluationReport, memorised: Memorised, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(("run", str(memorised.file))) == 0
@@ -176,7 +176,7 @@ def test_xsft_run_finds_both_done(
 
 
 @pytest.mark.usefixtures("warm_maxtext")
-def test_sample_gives_the_same_answer(report: EvaluationReport, memorised: Memorised) -> None:
+def test_sample_prints_the_answer_of_the_evaluation(report: EvaluationReport, memorised: Memorised) -> None:
     argv = (sys.executable, "-m", "xsft", "sample", "memorised", "--prompt", QUESTION, "--base", "--json")
     done = subprocess.run((*argv, "--max-new-tokens", "24"), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -147,7 +147,7 @@ def test_a_full_export_is_verified_and_gives_the_trained_answer(full: ExportResu
     assert (again.action, again.folder) == ("finished", full.folder)
 
 
-def test_wrong_layouts_are_detected(full: ExportResult, lab: Lab) -> None:
+def test_verification_detects_each_wrong_layout(full: ExportResult, lab: Lab) -> None:
     """By one start of MaxText for the values, which TensorStore reads from a bucket, and one for the logits, of all
     folders together."""
     assert full.folder

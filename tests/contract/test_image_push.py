@@ -46,7 +46,7 @@ def described(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def test_a_push_builds_what_is_missing_and_the_lock_has_what_the_registry_has(
+def test_a_push_builds_missing_images_and_locks_the_digest_of_the_registry(
     small: Project, registry: Registry, engine: Engine
 ) -> None:
     made = described(small.image("push", f"--registry={repository(registry)}"))
@@ -147,7 +147,7 @@ def test_another_image_under_our_tag_is_neither_recorded_nor_overwritten(
     assert [made["deps"]["outcome"], made["code"]["outcome"]] == ["built", "built"]
 
 
-def test_dependencies_are_pulled_by_the_locks_digest_wherever_their_tag_leads_by_now(
+def test_dependencies_are_pulled_by_the_locked_digest_even_if_their_tag_moved(
     small: Project, registry: Registry, engine: Engine
 ) -> None:
     where, name = f"--registry={repository(registry)}", f"{repository(registry)}/small"
@@ -201,7 +201,7 @@ def test_the_first_build_pins_its_base_and_another_one_needs_update_base(
     assert json.loads(small.lock.read_text(encoding="utf-8"))["base"] == f"{name}@{registry.digest('base')}"
 
 
-def test_two_pushes_at_once_end_right(small: Project, registry: Registry) -> None:
+def test_two_simultaneous_pushes_both_succeed(small: Project, registry: Registry) -> None:
     arguments = ("image", "push", "--image=small", "--code=extra", f"--registry={repository(registry)}", "--json")
     both = [small.start(*arguments) for _ in range(2)]
     said = [running.communicate(timeout=WITHIN_S * 3) for running in both]
@@ -242,7 +242,7 @@ def test_ctrl_c_while_the_image_is_pushed_leaves_no_half_made_lock(
     assert small.image("push", where)["pushed"] is True
 
 
-def test_without_an_engine_the_fix_is_a_command(small: Project, registry: Registry) -> None:
+def test_build_without_an_engine_prints_a_command_as_fix(small: Project, registry: Registry) -> None:
     nowhere = {"DOCKER_HOST": f"unix://{small.folder}/none.sock"}
     done = small.xsft("image", "build", "--image=small", "--json", env=nowhere)
     assert done.returncode == 3, done.stderr

@@ -44,7 +44,7 @@ def project(engine: Engine, base_image: BaseImage, tmp_path: Path) -> Project:
     return Project(tmp_path, environment(tmp_path, engine))
 
 
-def test_it_is_built_and_trains_and_resumes(project: Project, engine: Engine, base_image: BaseImage) -> None:
+def test_the_real_image_is_built_trains_and_resumes(project: Project, engine: Engine, base_image: BaseImage) -> None:
     """Small images are pushed and pulled by the digest in the lock: test_image_push, test_make_image_push."""
     done = project.xsft(
         *("image", "build", f"--base={base_image.reference}", "--code=mine", "--pip-config=pip.conf", "--json")

@@ -24,7 +24,7 @@ NOT_JUDGED = [(True, "x"), (True, "7")]
 """Which texts are booleans is not copied."""
 
 
-def test_the_rule_says_what_datasets_does(maxtext_python: Path) -> None:
+def test_the_rule_casts_exactly_what_datasets_casts(maxtext_python: Path) -> None:
     judged = [retyped([{"n": one}], [{"n": other}]) is None for one, other in PAIRS]
     casts = answer(maxtext_python, CASTS, [[{"n": one}, {"n": other}] for one, other in PAIRS])
     told = zip(PAIRS, judged, casts, strict=True)

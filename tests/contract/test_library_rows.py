@@ -38,7 +38,9 @@ def ids(file: Path | str, *more: str) -> set[str]:
     ],
     ids=["good", "JSON in a string", "another column", "no answer"],
 )
-def test_rows_of_parquet(maxtext_pipeline: Pipeline, tmp_path: Path, row: dict[str, Any], found: set[str]) -> None:
+def test_check_judges_rows_of_parquet(
+    maxtext_pipeline: Pipeline, tmp_path: Path, row: dict[str, Any], found: set[str]
+) -> None:
     file = maxtext_pipeline.parquet([row] * 480, file=tmp_path / "rows.parquet")
     assert ids(file) == found
 
@@ -53,7 +55,9 @@ def test_rows_of_parquet(maxtext_pipeline: Pipeline, tmp_path: Path, row: dict[s
     ],
     ids=["good", "from and value", "another column", "no answer"],
 )
-def test_rows_for_grain(maxtext_pipeline: Pipeline, tmp_path: Path, row: dict[str, Any], found: set[str]) -> None:
+def test_check_judges_rows_of_parquet_for_grain(
+    maxtext_pipeline: Pipeline, tmp_path: Path, row: dict[str, Any], found: set[str]
+) -> None:
     file = maxtext_pipeline.parquet([row] * 480, file=tmp_path / "rows.parquet")
     assert ids(file, "data.pipeline=grain") == found
 
@@ -76,7 +80,7 @@ pq.write_table(pa.table({"messages": pa.array(rows, type=pa.large_list(said))}),
 """
 
 
-def test_large_lists(maxtext_python: Path, tmp_path: Path) -> None:
+def test_check_reads_large_lists_of_parquet(maxtext_python: Path, tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     subprocess.run([maxtext_python, "-I", "-c", LARGE, file], check=True)
     assert ids(file) == {"data-conversation"}
@@ -92,7 +96,7 @@ pq.write_table(pa.Table.from_pylist(rows), sys.argv[1], row_group_size=int(sys.a
 
 
 @pytest.mark.parametrize(("rows_of_a_group", "found"), [(100, {"data-roles", "data-rows"}), (1500, {"data-rows"})])
-def test_parquet_in_a_bucket(
+def test_check_reads_beginning_and_footer_of_parquet_in_a_bucket(
     maxtext_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_of_a_group: int, found: set[str]
 ) -> None:
     """The beginning and the footer are read; the rows are those of the first row group, if it is not too large."""
@@ -107,12 +111,12 @@ def test_parquet_in_a_bucket(
         assert ids("gs://my-bucket/d/*.parquet") == {"data-unreadable"}
 
 
-def test_a_broken_file(tmp_path: Path) -> None:
+def test_a_broken_parquet_file_is_unreadable(tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").write_bytes(b"PAR1 and no more")
     assert ids(tmp_path / "rows.parquet") == {"data-unreadable"}
 
 
-def test_what_was_read_is_not_read_again(maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
+def test_a_file_is_read_only_once(maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
     file = maxtext_pipeline.parquet([GOOD] * 479, file=tmp_path / "rows.parquet")
     found = library_rows.read_files([file], of="parquet", where="data.hf_train_files")
     assert (found.counted, found.problem) == (479, None)
@@ -171,7 +175,7 @@ def argv(columns: str, *settings: str) -> tuple[str, ...]:
     return intent.trainer_argv
 
 
-def test_rows_of_arrow_and_text(maxtext_pipeline: Pipeline, files: Path) -> None:
+def test_rows_of_arrow_and_text_are_read_and_judged(maxtext_pipeline: Pipeline, files: Path) -> None:
     found = read_rows(f"{files}/*.arrow", of="arrow", where="data.hf_train_files")
     assert found
     rows = (found.rows[0], found.rows[-1])
@@ -196,7 +200,7 @@ def test_archives_are_read_as_datasets_does(maxtext_pipeline: Pipeline, files: P
     assert "Compression type zstd not supported" in said
 
 
-def test_every_format_in_a_bucket(
+def test_every_format_is_read_in_a_bucket(
     maxtext_python: Path, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a large object the rows of its beginning are read."""

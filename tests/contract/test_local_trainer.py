@@ -70,7 +70,7 @@ def test_the_tiny_workload_learns_and_leaves_other_processes_alone(
     assert (again.action, again.losses) == ("finished", result.losses)
 
 
-def test_an_interrupted_run_goes_on_from_its_checkpoint_and_reads_its_first_rows_again(
+def test_an_interrupted_run_resumes_from_its_checkpoint_and_rereads_its_first_rows(
     tmp_path: Path, machine: Machine, warm_machine: Machine
 ) -> None:
     """The rows are told by the target tokens of each step: with one seed (`restarts.data: repeat`) they come again.
@@ -99,7 +99,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_and_reads_its_first_rows
     assert again == first[:3] != first[3:6]
 
 
-def test_question_and_answer_columns_until_the_data_ends(tmp_path: Path, warm_machine: Machine) -> None:
+def test_a_run_whose_data_ended_early_is_short(tmp_path: Path, warm_machine: Machine) -> None:
     """MaxText exits 0 here."""
     wanted = {"data__columns": ["question", "answer"], "train__per_device_batch_size": 16, "train__steps": 50}
     result = ran(local_plan(tmp_path, **wanted), warm_machine)
@@ -165,7 +165,7 @@ def evaluated(output: Path, *, requires: str) -> tuple[int, list[dict[str, Any]]
     return done.returncode, json.loads(done.stdout)["stages"]
 
 
-def test_a_wrong_key_is_named(tmp_path: Path, machine: Machine) -> None:
+def test_a_run_that_failed_of_an_unknown_key_names_the_key(tmp_path: Path, machine: Machine) -> None:
     result = ran(local_plan(tmp_path, overrides__maxtext={"stepz": 1}), machine)
     assert (result.outcome, result.reason) == ("failed", "MaxText does not know the key 'stepz'")
 
@@ -177,7 +177,7 @@ def test_accumulation_fails_with_the_tunix_of_the_lock(tmp_path: Path, warm_mach
     assert "'NoneType' object has no attribute 'add'" in str(result.reason)
 
 
-def test_the_tokenizer_is_the_one_the_script_makes(maxtext_python: Path, tmp_path: Path) -> None:
+def test_the_shipped_tokenizer_is_the_output_of_its_script(maxtext_python: Path, tmp_path: Path) -> None:
     script = Path(__file__).parent.parent / "tools" / "make_tiny_data.py"
     subprocess.run([str(maxtext_python), str(script), str(tmp_path)], check=True, capture_output=True)
     from xsft.data import packaged

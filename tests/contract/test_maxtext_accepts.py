@@ -140,7 +140,9 @@ def _slices(run: Run) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_key_is_taken_with_its_value(name: str, intents: dict[str, Intent], answers: dict[str, Any]) -> None:
+def test_maxtext_accepts_every_key_with_its_value(
+    name: str, intents: dict[str, Intent], answers: dict[str, Any]
+) -> None:
     answer = answers[name]
     assert "error" not in answer, answer["error"]
     assert answer["ignored"] == []
@@ -157,7 +159,7 @@ def test_the_cases_use_every_key_that_a_field_can_become(intents: dict[str, Inte
     assert {key for key in (*FIELD_OF, *axes) if key_ok(key, version=DEFAULT)} - used == never_rendered
 
 
-def test_a_wrong_key_is_refused(maxtext: Worker) -> None:
+def test_maxtext_refuses_an_unknown_key(maxtext: Worker) -> None:
     """The parser that said yes above can say no."""
     argv = intent_of(spec_of(BASE)).trainer_argv
     wrong = ("stepz=5", "steps=abc", "lora.lora_rnk=5", "model_name=gemma2-3b")
@@ -191,7 +193,7 @@ def conversions(maxtext: Worker) -> dict[str, tuple[tuple[str, ...], Any]]:
 
 
 @pytest.mark.parametrize("name", CONVERSIONS)
-def test_the_converter_takes_every_argument(name: str, conversions: dict[str, tuple[tuple[str, ...], Any]]) -> None:
+def test_the_converter_accepts_every_argument(name: str, conversions: dict[str, tuple[tuple[str, ...], Any]]) -> None:
     """Up to where it would read weights: its own flags are known to it, the rest are keys with the values meant."""
     argv, answer = conversions[name]
     assert "error" not in answer, answer["error"]

@@ -65,9 +65,7 @@ def test_a_row_holds_the_conversations_and_only_answers_are_trained(
     assert set(row.inputs_segmentation) == {0, 1, 2, 3}
 
 
-def test_without_packing_each_has_a_row_until_the_data_ends(
-    hf: Mapping[str, Value], maxtext_pipeline: Pipeline
-) -> None:
+def test_without_packing_each_conversation_is_one_row(hf: Mapping[str, Value], maxtext_pipeline: Pipeline) -> None:
     """MaxText says of padding that it is read, where its id is not 0; it is trained nowhere."""
     rows = maxtext_pipeline.rows(ARGV, {**hf, "packing": False}, batches=10)
     assert [row.text.replace("<|pad|>", "") for row in rows] == TEXTS

@@ -134,7 +134,7 @@ def tools(tmp_path: Path, xpk_environment: BuiltEnvironment, monkeypatch: pytest
         yield folder
 
 
-def test_yes_runs_what_was_shown(workload: str, tools: Path, tmp_path: Path) -> None:
+def test_place_create_with_yes_runs_the_printed_commands(workload: str, tools: Path, tmp_path: Path) -> None:
     done = xsft("place", "create", workload, "--set", "tpu.num_slices=2", "--yes")
     assert done.returncode == 0, done.stderr
     first, *others, last = done.stdout.splitlines()
@@ -148,7 +148,7 @@ def test_yes_runs_what_was_shown(workload: str, tools: Path, tmp_path: Path) -> 
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_name_that_is_taken_is_refused_before_xpk_starts(workload: str, tools: Path) -> None:
+def test_place_create_refuses_an_existing_cluster_name_before_xpk_starts(workload: str, tools: Path) -> None:
     (tools / "clusters.json").write_bytes((tools / "made.json").read_bytes())
     done = xsft("place", "create", workload, "--yes")
     assert done.returncode == 4

@@ -113,7 +113,7 @@ def test_the_same_text_is_trained_before_and_after(
     assert (inspected["rows"], inspected["everything"], inspected["no_target"]) == (80, True, 0)
 
 
-def test_once_per_content_and_the_manifest_holds(
+def test_prepare_writes_each_content_once_with_a_manifest(
     tmp_path: Path, workload: Callable[..., Path], prepared: Callable[..., Any]
 ) -> None:
     rows = [from_values(f"question {n}") for n in range(200)]
@@ -159,7 +159,7 @@ BAD: Mapping[str, tuple[Sequence[Row] | bytes, Sequence[str], str, str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_error_and_leaves_nothing_whole(
+def test_bad_input_is_one_error_and_leaves_no_manifest(
     case: str, tmp_path: Path, workload: Callable[..., Path], prepared: Callable[..., Any]
 ) -> None:
     content, options, problem_id, words = BAD[case]
@@ -191,7 +191,7 @@ def test_a_folder_in_the_hubs_layout_is_read_by_its_splits(
     assert found["data"]["hf_eval_files"].endswith("/eval-*-of-00002.parquet")
 
 
-def test_into_a_bucket_each_shard_goes_once_and_the_manifest_last(
+def test_prepare_uploads_each_shard_once_and_the_manifest_last(
     tmp_path: Path, workload: Callable[..., Path], prepared: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A first try that the bucket refuses leaves nothing that looks whole."""
@@ -229,7 +229,7 @@ def started(file: Path, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(argv, env=os.environ | env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def test_killed_half_way_and_begun_again_it_is_whole_and_nothing_is_deleted(
+def test_a_killed_prepare_completes_on_the_next_call_and_deletes_nothing(
     tmp_path: Path,
     workload: Callable[..., Path],
     prepared: Callable[..., Any],
@@ -254,7 +254,7 @@ def test_killed_half_way_and_begun_again_it_is_whole_and_nothing_is_deleted(
     assert half[0].exists()
 
 
-def test_two_at_once_make_it_once(tmp_path: Path, workload: Callable[..., Path]) -> None:
+def test_two_simultaneous_prepares_write_the_data_once(tmp_path: Path, workload: Callable[..., Path]) -> None:
     rows = write(tmp_path / "rows.jsonl", [chat(f"question {n}") for n in range(500)])
     file = workload(hf_train_files=str(rows))
     both = [started(file) for _ in range(2)]

@@ -50,7 +50,7 @@ def again(before: list[list[int]], after: list[list[int]], *, rows: int) -> floa
 
 
 @pytest.mark.parametrize("files", MEASURED)
-def test_rows_read_twice_before_and_after(files: int, tmp_path: Path, maxtext_pipeline: Pipeline) -> None:
+def test_a_restart_rereads_the_measured_share_of_rows(files: int, tmp_path: Path, maxtext_pipeline: Pipeline) -> None:
     seed, pattern = seeds_of_a_run(), written(tmp_path, files=files)
     most = int(ROWS * max(MEASURED[files])) // HOSTS
 
@@ -67,9 +67,7 @@ def test_rows_read_twice_before_and_after(files: int, tmp_path: Path, maxtext_pi
         assert again(first, next_attempt, rows=rows) == pytest.approx(expected, abs=CLOSE)
 
 
-def test_a_file_that_the_shuffle_holds_whole_repeats_what_chance_repeats(
-    tmp_path: Path, maxtext_pipeline: Pipeline
-) -> None:
+def test_a_file_of_one_shuffle_buffer_repeats_rows_only_by_chance(tmp_path: Path, maxtext_pipeline: Pipeline) -> None:
     """Which is why `resume-few-files` is silent about files of at most 1,000 rows."""
     pattern, seed = written(tmp_path, files=1, rows=1000), seeds_of_a_run()
     first, restarted = (

@@ -149,7 +149,7 @@ def exported_once(here: Machine) -> None:
 
 
 @pytest.mark.standin_only("walked")
-def test_a_walk_that_is_killed_before_each_write_is_continued(here: Machine) -> None:
+def test_a_run_that_is_killed_before_each_write_continues_at_the_next_call(here: Machine) -> None:
     """Each call comes one write further than the one before it."""
     stages = {"evaluate": EVALUATE, "export": {}, "serve": {"image": IMAGE}}
     file = here.workload(STORY, stages=stages, tpu=TPU)

@@ -130,7 +130,7 @@ def test_a_run_is_served_from_its_export(trained: Lab, inference_engine: BuiltEn
     assert document["folder"] == exported.folder
 
 
-def test_a_name_that_no_training_has(trained: Lab, inference_engine: BuiltEnvironment) -> None:
+def test_serve_refuses_a_name_that_no_training_has(trained: Lab, inference_engine: BuiltEnvironment) -> None:
     with start("nobody", XSFT_STATE_DIR=trained.env["XSFT_STATE_DIR"]) as process:
         _, err = process.communicate(timeout=300)
     assert process.returncode == 2

@@ -83,7 +83,7 @@ def test_the_check_knows_which_special_tokens_are_trained(
 
 @pytest.mark.parametrize("marks", [True, False], ids=["marks", "no-marks"])
 @pytest.mark.parametrize("made", [tiny, lambda folder: tiny(folder, bos_token="<|end|>"), like_deepseek])
-def test_grain_trains_what_the_check_says(
+def test_grain_trains_the_special_tokens_that_the_check_names(
     made: Callable[[Path], Path], marks: bool, tmp_path: Path, maxtext_pipeline: Pipeline
 ) -> None:
     keys = {"dataset_type": "grain", "add_bos": marks, "add_eos": marks}
@@ -95,7 +95,7 @@ def test_grain_trains_what_the_check_says(
     assert (row.text == plain.text) is not marks
 
 
-def test_the_catalogue_says_of_qwen3_what_maxtexts_copy_of_its_tokenizer_says(
+def test_the_catalogue_agrees_with_maxtexts_copy_of_qwen3s_tokenizer(
     tmp_path: Path, package: Path, maxtext_pipeline: Pipeline
 ) -> None:
     tokens, _ = _asked(package / QWEN3, MESSAGES, tmp_path, maxtext_pipeline)

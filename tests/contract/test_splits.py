@@ -27,13 +27,13 @@ def files(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("split", ["train[:50%]", "train[:50%]+train", "test", "train_sft"])
-def test_a_split_that_is_refused(split: str, files: str, maxtext_pipeline: Pipeline) -> None:
+def test_maxtext_refuses_a_bad_split(split: str, files: str, maxtext_pipeline: Pipeline) -> None:
     with pytest.raises(PipelineError, match="Bad split"):
         maxtext_pipeline.rows(ARGV, {"hf_train_files": files, "train_split": split})
 
 
 @pytest.mark.parametrize("split", ["train", "all", "train + train"])
-def test_a_split_that_is_read(split: str, files: str, maxtext_pipeline: Pipeline) -> None:
+def test_maxtext_reads_a_good_split(split: str, files: str, maxtext_pipeline: Pipeline) -> None:
     assert maxtext_pipeline.rows(ARGV, {"hf_train_files": files, "train_split": split})
 
 
@@ -42,7 +42,7 @@ def test_files_for_evaluation_need_no_split(files: str, maxtext_pipeline: Pipeli
     assert maxtext_pipeline.rows(ARGV, keys)
 
 
-def test_a_file_format_without_files_for_evaluation(files: str, maxtext_pipeline: Pipeline) -> None:
+def test_a_file_format_needs_files_for_evaluation(files: str, maxtext_pipeline: Pipeline) -> None:
     keys = {"hf_train_files": files, **EVALUATED, "hf_eval_split": "train"}
     with pytest.raises(PipelineError, match="NoneType"):
         maxtext_pipeline.rows(ARGV, keys)

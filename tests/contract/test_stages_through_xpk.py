@@ -83,7 +83,7 @@ def _plan(job: CpuJob | SliceJob, rendered: dict[str, Any], line: tuple[str, ...
 
 
 @pytest.mark.parametrize(("name", "stage"), STAGES)
-def test_its_manifest_is_the_golden_one(
+def test_the_manifest_of_a_stage_is_the_golden_manifest(
     plans: dict[tuple[str, str], AnyPlan], name: str, stage: str, golden: Golden
 ) -> None:
     manifest = _without_programs(plans[name, stage].manifest or {})
@@ -98,7 +98,7 @@ def test_a_training_under_pathways_has_the_same_export(plans: dict[tuple[str, st
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_everything_asked_for_arrived(plans: dict[tuple[str, str], AnyPlan], key: tuple[str, str]) -> None:
+def test_the_audit_of_a_stage_finds_every_field(plans: dict[tuple[str, str], AnyPlan], key: tuple[str, str]) -> None:
     assert {row.outcome for row in plans[key].audit} == {"landed", "patched"}
     assert plans[key].problems == ()
 

@@ -11,7 +11,7 @@ from xsft.checks.startup import TOPOLOGY, UNCONNECTED
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 
 
-def test_the_keys_with_which_hosts_stay_unconnected(maxtext: Worker) -> None:
+def test_hosts_stay_unconnected_with_the_refused_keys(maxtext: Worker) -> None:
     bad = [*({key: value} for key, value in UNCONNECTED.items()), {TOPOLOGY: "v6e-16"}]
     good = [{}, *({key: not value} for key, value in UNCONNECTED.items())]
     answers = ask([{"connects": keys} for keys in (*bad, *good)], of=maxtext)

@@ -38,7 +38,7 @@ def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: Cluster
         yield made
 
 
-def test_submitting_creates_what_plan_shows_and_again_adopts_it(here: Machine) -> None:
+def test_submit_creates_the_planned_jobset_and_adopts_it_the_next_time(here: Machine) -> None:
     file = here.workload()
     shown = json.loads(here.xsft("plan", file, "--json").stdout)["plans"][0]
     first = here.xsft("submit", file, "--json", closed=True)
@@ -73,7 +73,7 @@ def test_the_modules_of_a_submission_call_each_other_one_way(here: Machine) -> N
     assert len(pairs := two_way(calls)) <= 2, pairs  # the question before the creation, and the bucket's retries
 
 
-def test_python_submits_the_same(here: Machine) -> None:
+def test_python_submits_and_adopts_as_the_command_line_does(here: Machine) -> None:
     file = here.workload()
     done = here.python(f"import xsft; print(*(xsft.submit(xsft.load({str(file)!r})).action for _ in range(2)))")
     assert done.stdout.split() == ["created", "adopted"], done.stderr
@@ -135,7 +135,7 @@ def test_a_person_at_a_terminal_is_asked_before_slices_are_taken(here: Machine) 
 
 @pytest.mark.standin_only("prompt")
 @pytest.mark.parametrize("option", ["--yes", "--json"])
-def test_no_prompt_with(here: Machine, option: str) -> None:
+def test_submit_does_not_prompt_with_an_option_for_scripts(here: Machine, option: str) -> None:
     status, shown = at_a_terminal(here, "submit", here.workload(), option)
     assert (status, QUESTION in shown, len(here.jobsets)) == (0, False, 1)
 
@@ -157,7 +157,7 @@ def test_a_failed_run_is_tried_again_and_a_finished_one_is_left(here: Machine) -
 
 
 @pytest.mark.standin_only("no-request")
-def test_a_dry_run_is_the_plan(here: Machine) -> None:
+def test_submit_dry_run_prints_the_plan_and_changes_nothing(here: Machine) -> None:
     file = here.workload()
     for flags in ((), ("--json",)):
         plan, dry = here.xsft("plan", file, *flags), here.xsft("submit", "--dry-run", file, *flags)
@@ -202,7 +202,7 @@ FAILURES: dict[str, tuple[Callable[[Machine], Any], dict[str, Any], int, str]] =
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_exit_statuses(here: Machine, case: str) -> None:
+def test_each_failure_of_submit_has_its_exit_status(here: Machine, case: str) -> None:
     spoil, changes, status, problem = FAILURES[case]
     spoil(here)
     before = len(here.jobsets)
@@ -243,7 +243,7 @@ def test_ctrl_c_between_the_create_and_its_answer_says_what_is_known(here: Machi
 
 
 @pytest.mark.standin_only("not-installed")
-def test_a_cluster_without_jobset(here: Machine) -> None:
+def test_submit_exits_3_on_a_cluster_without_jobset(here: Machine) -> None:
     here.api.standin.objects.uninstall("jobset.x-k8s.io")
     done = here.xsft("submit", here.workload(), "--json")
     assert done.returncode == 3

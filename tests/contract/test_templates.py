@@ -131,7 +131,7 @@ def test_every_character_of_a_template_counts(
     assert "$(date) $$" in ours.text
 
 
-def test_an_interpolation_is_refused_here_and_there(
+def test_checks_and_maxtext_refuse_an_interpolation(
     tmp_path: Path, hf: Mapping[str, Value], maxtext_pipeline: Pipeline
 ) -> None:
     intent = workload(tmp_path, "chat.jinja", MARKED + "${HOME}")

@@ -151,7 +151,7 @@ def test_xpk_gets_nothing_of_the_users_and_leaves_nothing(made: Made) -> None:
     assert not (folder / "no-kubeconfig").exists()
 
 
-def test_it_is_adopted_afterwards_either_way_also_where_its_submitter_was_killed(made: Made) -> None:
+def test_a_jobset_of_xpk_is_adopted_even_after_its_submitter_was_killed(made: Made) -> None:
     here, uid = made.here, json.loads(made.done.stdout)["uid"]
     calls = len(made.tools.calls)
     file = here.workload(STORY, place=PLACE)
@@ -183,7 +183,7 @@ def test_an_xpk_failure_is_reported_with_its_own_message(standins: Mapping[str, 
 
 
 @pytest.mark.standin_only("xpk")
-def test_a_question_of_xpk_ends_it_and_deletes_nothing(standins: Mapping[str, Made]) -> None:
+def test_a_prompt_of_xpk_ends_the_submission_and_deletes_nothing(standins: Mapping[str, Made]) -> None:
     """Kueue knows a workload of this name that the API did not show: xpk asks, and nobody answers."""
     made = standins["question"]
     assert made.done.returncode == 2
@@ -200,7 +200,7 @@ def test_a_question_of_xpk_ends_it_and_deletes_nothing(standins: Mapping[str, Ma
         (STORY, {"queue": "team-queue"}, {"queue"}),
     ],
 )
-def test_what_xpk_would_lose_is_refused(
+def test_through_xpk_refuses_fields_that_xpk_drops(
     here: Machine, tools: Tools, story: str, changes: dict[str, Any], fields: set[str]
 ) -> None:
     file = here.workload(story, place=PLACE, **changes)
@@ -222,7 +222,7 @@ def test_a_cluster_that_is_not_gkes_is_refused(here: Machine) -> None:
 
 
 @pytest.mark.standin_only("no-request")
-def test_missing_tools_are_reported(here: Machine, tools: Tools) -> None:
+def test_through_xpk_exits_3_when_tools_are_missing(here: Machine, tools: Tools) -> None:
     (tools.folder / "kubectl").unlink()
     here.env["PATH"] = str(tools.folder)
     done = here.xsft("submit", "--through-xpk", here.workload(STORY, place=PLACE), "--json")

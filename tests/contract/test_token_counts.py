@@ -50,7 +50,7 @@ BOS = {
 
 
 @pytest.mark.parametrize("post_processor", [None, BOS], ids=["tokenizers", "transformers"])
-def test_lengths_are_those_of_maxtext(
+def test_counted_lengths_are_those_of_maxtext(
     maxtext_pipeline: Pipeline, tmp_path: Path, post_processor: dict[str, object] | None
 ) -> None:
     folder = Path(shutil.copytree(TOKENIZER, tmp_path / "tokenizer"))
@@ -68,7 +68,7 @@ def test_lengths_are_those_of_maxtext(
     assert [sum(answer for _prompt, answer in rounds) for rounds in counted] == [len(one.trained) for one in read]
 
 
-def test_rows_that_are_cut(tmp_path: Path) -> None:
+def test_check_reports_rows_that_are_cut(tmp_path: Path) -> None:
     short, long, no_answer = row("why?"), row("why?", "so. " * 200), row("why? " * 200)
     assert ids(tmp_path, [short] * 40) == []
     assert ids(tmp_path, [short] * 38 + [long] * 2) == []
@@ -101,7 +101,7 @@ def test_without_maxtexts_environment_the_note_names_the_setup(tmp_path: Path, m
     assert "xsft setup maxtext" in note.fix
 
 
-def test_the_same_texts_are_counted_once() -> None:
+def test_tokens_of_the_same_texts_are_counted_once() -> None:
     texts = ((("what is it?", "a text of the test, counted once"),),)
     found = count_tokens(texts, tokenizer=str(TOKENIZER), timeout_s=200)
     assert found

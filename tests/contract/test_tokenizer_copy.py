@@ -57,7 +57,7 @@ def _rows(intent: Intent, pipeline: Pipeline, **here: bool) -> list[Row]:
 
 
 @pytest.mark.parametrize("packing", [True, False])
-def test_where_pad_is_eos_no_answer_s_end_is_trained(
+def test_the_end_of_an_answer_is_not_trained_if_pad_is_eos(
     packing: bool, tmp_path: Path, rows: Path, maxtext_pipeline: Pipeline
 ) -> None:
     (row,) = _rows(_intent(like_deepseek(tmp_path / "own"), rows), maxtext_pipeline, packing=packing)
@@ -65,7 +65,7 @@ def test_where_pad_is_eos_no_answer_s_end_is_trained(
 
 
 @pytest.mark.parametrize("packing", [True, False])
-def test_the_copy_trains_each_answer_s_end_and_reads_the_same(
+def test_the_copied_tokenizer_trains_each_answer_end_and_reads_the_same_tokens(
     packing: bool, tmp_path: Path, rows: Path, maxtext_python: Path, maxtext_pipeline: Pipeline
 ) -> None:
     folder = like_deepseek(tmp_path / "own")
@@ -87,7 +87,7 @@ def test_the_copy_trains_each_answer_s_end_and_reads_the_same(
         ({"pad_token": None, "unk_token": "<|end|>"}, {"pad_token": "<|pad|>"}),
     ],
 )
-def test_an_end_that_is_the_bos_or_stands_in_for_the_pad_is_trained_by_the_copy_only(
+def test_an_end_token_that_is_bos_or_pad_is_trained_only_with_the_copied_tokenizer(
     config: Any, tokens: Any, tmp_path: Path, rows: Path, maxtext_python: Path, maxtext_pipeline: Pipeline
 ) -> None:
     folder = tiny(tmp_path / "own", **config)

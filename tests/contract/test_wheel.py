@@ -59,7 +59,7 @@ def test_every_file_of_the_package_is_in_the_wheel_and_nothing_else(wheel: Path)
     assert {name.split("/")[0] for name in packed} == {"xsft"}
 
 
-def test_the_command_and_the_data_are_there(installed: Path) -> None:
+def test_the_installed_wheel_has_the_command_and_its_data(installed: Path) -> None:
     assert "setup" in run(str(installed / "bin" / "xsft"), "--help", cwd=installed)
     where = run(str(installed / "bin" / "python"), "-I", "-c", LOOK_INSIDE, cwd=installed).strip()
     assert Path(where).is_relative_to(installed)

@@ -46,7 +46,7 @@ def stages(chain: Chain) -> list[dict[str, Any]]:
     return chain.run()
 
 
-def test_it_continues_after_each_kill(stages: list[dict[str, Any]]) -> None:
+def test_the_pipeline_continues_after_each_kill(stages: list[dict[str, Any]]) -> None:
     assert [(one["name"], one["action"], one["state"]) for one in stages] == [
         ("convert", "done", "done"),
         ("train", "done", "done"),
@@ -56,7 +56,7 @@ def test_it_continues_after_each_kill(stages: list[dict[str, Any]]) -> None:
     ]
 
 
-def test_a_second_call_does_nothing_twice(chain: Chain, stages: list[dict[str, Any]]) -> None:
+def test_a_second_call_repeats_no_stage(chain: Chain, stages: list[dict[str, Any]]) -> None:
     files = written(chain)
     again = chain.run()
     assert [one["action"] for one in again] == ["done", "done", "done", "done", "skipped"]
@@ -72,7 +72,7 @@ def test_the_loss_falls_and_nearly_every_tensor_is_trained(chain: Chain, stages:
     assert verification["changed"] >= 0.9 * verification["trained"]
 
 
-def test_the_served_answer_is_maxtexts(chain: Chain, stages: list[dict[str, Any]]) -> None:
+def test_the_served_answer_is_the_answer_of_maxtext(chain: Chain, stages: list[dict[str, Any]]) -> None:
     report = chain.evaluation(stages)
     question, tuned = report["prompts"][0][-1]["content"], report["tuned"]["answers"][0]
     assert tuned["ended"] == "stop"

@@ -139,7 +139,9 @@ def test_every_line_of_the_matrix_equals_xpks_main(lean: dict[Argv, str], xpk_py
 
 
 @pytest.mark.parametrize("verb", ["create", "create-pathways"])
-def test_the_console_script_agrees(lean: dict[Argv, str], xpk_python: Path, tmp_path: Path, verb: str) -> None:
+def test_the_console_script_writes_the_same_manifest_as_the_worker(
+    lean: dict[Argv, str], xpk_python: Path, tmp_path: Path, verb: str
+) -> None:
     argv = [line for line in MATRIX if line[2] == verb][5]
     assert _through_console_script(argv, xpk_python, tmp_path) == lean[argv]
 
@@ -194,7 +196,7 @@ def test_the_users_environment_does_not_reach_xpk(
 
 
 @pytest.mark.parametrize("argv", [MATRIX[2], MATRIX[-1]])
-def test_without_the_worker_the_command_line_gives_the_same(
+def test_xpks_command_line_gives_the_same_manifest_without_the_worker(
     lean: dict[Argv, str], xpk_python: Path, tmp_path: Path, argv: Argv
 ) -> None:
     broken = tmp_path / "worker.py"
@@ -203,7 +205,9 @@ def test_without_the_worker_the_command_line_gives_the_same(
     assert found == (lean[argv],)
 
 
-def test_a_library_that_rendering_needs_is_noticed(lean: dict[Argv, str], xpk_python: Path, tmp_path: Path) -> None:
+def test_the_worker_gives_up_when_rendering_needs_a_replaced_library(
+    lean: dict[Argv, str], xpk_python: Path, tmp_path: Path
+) -> None:
     """A stand-in in the place of Jinja, which Pathways needs: the worker gives up, and the result is still right."""
     source = render.WORKER.read_text().replace("UNUSED if pathways else", "(*UNUSED, PATHWAYS_ONLY) if pathways else")
     greedy = tmp_path / "worker.py"

@@ -630,14 +630,14 @@ OF_SERVERS: tuple[Row, ...] = (
 ROWS: tuple[Row, ...] = (*OF_SERVERS, *QUEUE, *PODS, *RESTARTED, *FAILED, *STATES)
 
 
-def test_the_one_cause() -> None:
+def test_each_evidence_has_its_one_cause() -> None:
     assert [*enumerate(found.cause.id for _, found, _ in ROWS)] == [*enumerate(name for name, _, _ in ROWS)]
     for name, found, said in ROWS:
         whole = "\n".join((found.cause.message, found.cause.fix, found.cause.where, *found.cause.evidence))
         assert [words for words in said if words not in whole] == [], (name, whole)
 
 
-def test_every_rule_is_the_cause_of_something() -> None:
+def test_every_rule_is_the_cause_of_a_tested_case() -> None:
     of_messages = {one["id"] for one in MESSAGES} | {"container-restarted"}  # the tests of Pathways' workers below
     assert {rule.id for rule in RULES} | {"crash-loop"} == {row[0] for row in ROWS} | of_messages
 
@@ -650,7 +650,7 @@ def test_every_cause_reads_as_a_sentence_with_a_next_step() -> None:
             assert cause.fix or cause.id in ("nothing-wrong", "server-up")
 
 
-def test_rules_name_only_what_there_is() -> None:
+def test_messages_of_rules_name_only_known_values() -> None:
     """A name in a message is one of `words`, of the pattern, or of the clue; each clue gives its names always."""
     given = words(Evidence(seen=observation(), status=classify(observation(), now=NOW)), now=NOW).keys()
     of_clues = {
@@ -767,7 +767,7 @@ def test_workers_wait_for_the_head_only_until_they_have_begun() -> None:
     assert why(pathways()).reason == "pods-not-ready"
 
 
-def test_what_only_pods_tell_of_a_failure_is_worth_keeping() -> None:
+def test_a_failure_that_only_pods_show_is_kept() -> None:
     end = terminated(137, "OOMKilled", finished_at="2026-11-21T11:59:58Z")
     seen = observation(jobset=jobset(jobs=slices(ready=1, active=2)), progress=None)
     for its_pods, kept in (((pod(0, 2, "Failed", containers=(end,)),), True), ((), False)):
@@ -788,7 +788,7 @@ def test_what_only_pods_tell_of_a_failure_is_worth_keeping() -> None:
     )
 
 
-def test_what_keeps_it_from_starting_now_comes_before_why_it_was_restarted() -> None:
+def test_the_cause_of_a_blocked_start_precedes_the_cause_of_the_restart() -> None:
     now = pod(0, 0, "Pending", attempt=2, containers=(waiting("ImagePullBackOff"),))
     said = why(again(now), events=(POLICY,))
     assert (said.reason, said.cause.id, [one.id for one in said.others]) == ("image-pull", "image-pull", ["restarted"])
@@ -797,7 +797,7 @@ def test_what_keeps_it_from_starting_now_comes_before_why_it_was_restarted() -> 
 
 
 @pytest.mark.parametrize("phase", ["starting", "compiling", "training", "saving"])
-def test_why_it_was_restarted_is_history_once_it_is_up(phase: Any) -> None:
+def test_the_cause_of_a_restart_is_secondary_once_the_run_is_up(phase: Any) -> None:
     seen = observation(
         jobset=jobset(restarts=1), progress=progress(phase=phase, step=3 if phase == "training" else None)
     )
@@ -806,7 +806,7 @@ def test_why_it_was_restarted_is_history_once_it_is_up(phase: Any) -> None:
     assert ids == (["restarted"] if phase == "starting" else ["nothing-wrong", "restarted"])
 
 
-def test_a_failure_of_another_time_is_not_why_it_was_restarted() -> None:
+def test_a_failure_at_another_time_does_not_explain_a_restart() -> None:
     old = replace(KILLING, at="2026-11-21T11:30:00Z")
     assert why(again(), events=(POLICY,), node_events=(old,)).cause.id == "restarted"
     assert why(again(), node_events=(old,)).cause.id == "restarted-memory", (
@@ -847,12 +847,12 @@ def test_a_second_cause_is_shown_second() -> None:
         ((replace(LOOP, step=300),), None, True),
     ],
 )
-def test_a_crash_loop_is_the_same_end_without_a_step_further(earlier: Any, step: int | None, loops: bool) -> None:
+def test_a_crash_loop_is_the_same_end_without_progress(earlier: Any, step: int | None, loops: bool) -> None:
     seen = replace(ended(1), progress=None if step is None else training(step))
     assert (why(seen, logs=(log("config-error"),), earlier=earlier).cause.id == "crash-loop") == loops
 
 
-def test_ends_of_which_nothing_is_known_are_not_the_same() -> None:
+def test_unknown_ends_are_not_a_crash_loop() -> None:
     assert why(ended(1), earlier=(replace(LOOP, signature=""),)).cause.id == "exit-code"
 
 
@@ -869,7 +869,7 @@ FOLLOWER = (
         pytest.param('pods "x" is forbidden', observation(pods=None, progress=None), id="all-pods-are-up"),
     ],
 )
-def test_pods_that_were_refused_for_a_moment_explain_nothing(message: str, seen: Observation) -> None:
+def test_pods_that_were_refused_only_briefly_are_no_cause(message: str, seen: Observation) -> None:
     """source: jobset@v0.10.1 with exclusive placement: followers are refused until their first pod has a node."""
     found = why(seen, events=(event("FailedCreate", message, "Job/x"),))
     assert "pods-refused" not in {found.cause.id, *(other.id for other in found.others)}
@@ -891,7 +891,7 @@ def test_a_process_that_ended_explains_a_stall() -> None:
     assert why(seen).cause.id == "crashed"
 
 
-def test_unreachable_says_from_when_the_last_known_state_is() -> None:
+def test_the_cause_of_unreachable_gives_the_time_of_the_last_known_state() -> None:
     seen = absent("created", unread=unread("jobsets"), last_known=classify(observation(), now=NOW))
     found = why(replace(seen, observed_at="2026-11-21T09:00:00Z"))
     assert (found.state, found.cause.id) == ("training", "unreachable")
@@ -959,7 +959,7 @@ def test_every_evidence_has_a_cause(
     assert (found.state, found.reason) == (evidence.status.state, evidence.status.reason)
 
 
-def test_of_one_group_what_the_cluster_names_comes_before_what_is_inferred(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_direct_causes_precede_inferred_causes_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever their order in the file."""
     killed = ended(137, "OOMKilled")
     (rule,) = (one for group in groups() for one in group if one.id == why(killed).cause.id)

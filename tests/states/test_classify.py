@@ -22,7 +22,7 @@ def test_no_two_stages_share_a_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["one slice done", "no step for 301 s of 12 s each", "completed, ended short"])
-def test_what_the_steps_tell_names_the_log(name: str) -> None:
+def test_a_state_that_follows_from_steps_has_the_log_as_evidence(name: str) -> None:
     seen = next(case[1] for case in CASES if case[0] == name)
     assert "log" in classify(seen, now=NOW).evidence
 
@@ -55,7 +55,7 @@ def test_what_the_steps_tell_names_the_log(name: str) -> None:
         ("gone, was created", ("record",)),
     ],
 )
-def test_the_evidence_is_what_decided(name: str, evidence: tuple[str, ...]) -> None:
+def test_the_evidence_names_the_sources_that_decided(name: str, evidence: tuple[str, ...]) -> None:
     seen = next(case[1] for case in CASES if case[0] == name)
     assert classify(seen, now=NOW).evidence == evidence
 
@@ -63,18 +63,18 @@ def test_the_evidence_is_what_decided(name: str, evidence: tuple[str, ...]) -> N
 LAST_KNOWN = Status(state="training", reason="", evidence=("jobset", "pods", "log"))
 
 
-def test_an_unreachable_cluster_leaves_what_was_known() -> None:
+def test_an_unreachable_cluster_keeps_the_last_known_state() -> None:
     seen = absent("created", unread=unread("jobsets"), last_known=LAST_KNOWN)
     assert classify(seen, now=NOW) is LAST_KNOWN
 
 
-def test_the_jobset_of_an_earlier_call_says_nothing_beside_what_was_known() -> None:
+def test_an_unread_jobset_does_not_replace_the_last_known_state() -> None:
     failed = next(case[1] for case in CASES if case[0] == "exit 1, whatever maxRestarts")
     assert classify(replace(failed, unread=unread("jobsets"), last_known=LAST_KNOWN), now=NOW) is LAST_KNOWN
     assert classify(replace(failed, last_known=LAST_KNOWN), now=NOW).state == "failed"
 
 
-def test_a_jobset_that_is_gone_is_not_what_it_was() -> None:
+def test_a_jobset_that_is_gone_replaces_the_last_known_state() -> None:
     assert classify(absent("created", last_known=LAST_KNOWN), now=NOW).reason == "jobset-gone"
 
 
@@ -90,7 +90,7 @@ def test_a_local_run_is_derived_from_its_record(seen: Observation, expected: tup
     assert (status.state, status.reason) == expected
 
 
-def test_a_local_record_that_cannot_be_read_leaves_what_was_known() -> None:
+def test_an_unreadable_local_record_keeps_the_last_known_state() -> None:
     known = local("", record=None, last_known=LAST_KNOWN)
     assert classify(replace(known, unread=unread("record")), now=NOW) is LAST_KNOWN
     assert classify(known, now=NOW).reason == "not-found"
@@ -107,13 +107,13 @@ def test_the_evidence_of_a_local_run_names_each_source_once() -> None:
     assert classify(from_record, now=NOW).evidence == ("record",)
 
 
-def test_patience_is_the_callers_to_choose() -> None:
+def test_the_caller_chooses_the_stall_factor() -> None:
     seen = observation(progress=training(said_at="2026-11-21T11:48:00Z", step_seconds=60.0))
     assert classify(seen, now=NOW).state == "stalled"
     assert classify(seen, now=NOW, stall_factor=20).state == "training"
 
 
-def test_now_may_be_before_the_observation() -> None:
+def test_a_time_before_the_observation_is_accepted() -> None:
     seen = observation(progress=training(said_at="2026-11-21T11:00:00Z"))
     assert classify(seen, now="2026-11-21T11:00:30Z").state == "training"
 

@@ -82,12 +82,12 @@ def no_run_succeeds_whose_steps_taught_nothing(seen: Observation) -> None:
     assert classify(taught_nothing, now=NOW).state != "succeeded"
 
 
-def test_the_reasons_of_worthless_runs_are_reasons() -> None:
+def test_reasons_of_worthless_runs_are_reasons_of_failed_runs() -> None:
     assert {slug for slug in WORTHLESS if "failed" in BY_SLUG[slug].states} == WORTHLESS
 
 
 @given(seen=observations, names=st.sets(st.sampled_from(("jobset", "workload", "pods", "progress"))))
-def test_what_is_not_read_makes_no_failure(seen: Observation, names: set[str]) -> None:
+def test_unread_sources_never_make_a_run_failed(seen: Observation, names: set[str]) -> None:
     """Reading less never turns a run that has not failed into one that has, but for one whose JobSet failed after the
     last checkpoint was saved: without that, the JobSet's word is the last.
     """
@@ -121,7 +121,7 @@ def how_it_was_before_a_restart_decides_no_state(seen: Observation) -> None:
 
 
 @given(seen=observations, held=jobsets, restarts=st.integers(1, 3))
-def test_no_restart_explains_for_ever_that_pods_are_not_up(seen: Observation, held: RunObject, restarts: int) -> None:
+def test_an_old_restart_does_not_explain_missing_pods(seen: Observation, held: RunObject, restarts: int) -> None:
     """Of a restart whose time is unknown, it cannot be said that it was lately."""
     old = replace(held, restarts=restarts, created_at="2026-11-21T10:00:00Z", jobs=slices(active=2))
     late = replace(seen, target="xpk", unread=(), jobset=old, pods=None, before=None, observed_at=NOW)
@@ -135,7 +135,7 @@ def an_unreachable_cluster_never_fails_a_run(seen: Observation) -> None:
 
 
 @given(known=statuses)
-def test_known_facts_are_shown_again_unchanged(known: Status) -> None:
+def test_the_last_known_state_is_returned_unchanged(known: Status) -> None:
     away = absent("created", unread=not_read("jobsets"), last_known=known)
     once = classify(away, now=NOW)
     assert once is known
@@ -143,7 +143,9 @@ def test_known_facts_are_shown_again_unchanged(known: Status) -> None:
 
 
 @given(seen=observations, data=st.data())
-def test_order_means_nothing(seen: Observation, data: st.DataObject) -> None:
+def test_the_order_of_conditions_jobs_and_pods_does_not_change_the_state(
+    seen: Observation, data: st.DataObject
+) -> None:
     def shuffled(values: tuple[object, ...]) -> tuple[object, ...]:
         return tuple(data.draw(st.permutations(values)))
 
@@ -164,7 +166,7 @@ def test_order_means_nothing(seen: Observation, data: st.DataObject) -> None:
     more=listed(conditions),
     jobs=listed(replicated_jobs),
 )
-def test_nothing_succeeds_short_of_its_last_step(step: int, saved: int | None, more: object, jobs: object) -> None:
+def test_a_run_short_of_its_last_step_never_succeeds(step: int, saved: int | None, more: object, jobs: object) -> None:
     case = next(case[1] for case in CASES if case[0] == "completed, ended short")
     assert case.jobset is not None
     assert case.progress is not None
@@ -199,7 +201,7 @@ LAWS = (
 
 @given(seen=observations)
 @example(seen=observation())
-def test_laws_of_every_observation(seen: Observation) -> None:
+def test_every_observation_satisfies_the_laws(seen: Observation) -> None:
     """One test: an observation takes longer to make up than all of them to hold."""
     for law in LAWS:
         law(seen)

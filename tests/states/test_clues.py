@@ -70,7 +70,7 @@ def test_kueues_message_is_shown_while_quota_is_not_reserved() -> None:
     assert texts(clues_queue.kueue(evidence(observation(workload=None)))) == []
 
 
-def test_an_eviction_that_is_over_is_none() -> None:
+def test_an_eviction_that_is_over_gives_no_clue() -> None:
     over = condition("Evicted", "False", "QuotaReserved", "Previously: …")
     assert texts(clues_queue.eviction(evidence(observation(workload=workload(over, QUOTA))))) == []
     now = workload(condition("Evicted", "True", "Preempted", "m"))
@@ -96,7 +96,7 @@ def test_an_eviction_that_is_over_is_none() -> None:
         (None, observation(), []),
     ],
 )
-def test_a_cluster_queue_that_is_active_says_nothing(queue: Any, seen: Observation, expected: Any) -> None:
+def test_only_an_inactive_cluster_queue_gives_a_clue(queue: Any, seen: Observation, expected: Any) -> None:
     found = clues_queue.cluster_queue(evidence(seen, cluster_queue=queue))
     assert [(clue.text, clue.where) for clue in found] == expected
 
@@ -112,7 +112,9 @@ def test_a_cluster_queue_that_is_active_says_nothing(queue: Any, seen: Observati
         (500, (600,) * 3, ("3 higher", "r0, r1, r2")),
     ],
 )
-def test_runs_ahead_in_the_queue(mine: int | None, ahead: tuple[int | None, ...], expected: tuple[str, str]) -> None:
+def test_the_clue_names_and_counts_the_runs_ahead_in_the_queue(
+    mine: int | None, ahead: tuple[int | None, ...], expected: tuple[str, str]
+) -> None:
     names = tuple(Neighbour(name=f"r{n}", priority=priority) for n, priority in enumerate(ahead))
     seen = observation(jobset=HELD, workload=workload(WAITING, priority=mine))
     (clue,) = clues_queue.behind(evidence(seen, ahead=names))
@@ -120,7 +122,7 @@ def test_runs_ahead_in_the_queue(mine: int | None, ahead: tuple[int | None, ...]
     assert clue.values["count"] == clue.text.split()[0]
 
 
-def test_no_run_is_ahead() -> None:
+def test_an_empty_queue_gives_no_clue() -> None:
     assert texts(clues_queue.behind(evidence(ahead=()))) == texts(clues_queue.behind(evidence())) == []
 
 
@@ -148,7 +150,7 @@ def test_events_say_more_of_a_container_that_is_not_made(reason: str) -> None:
     assert {clue.values["image"] for clue in found} == {"its image"}
 
 
-def test_without_a_jobset_the_image_is_its_image() -> None:
+def test_an_unknown_image_is_called_its_image() -> None:
     (clue,) = clues_pods.events(evidence(observation(jobset=None), events=(event("Failed"),)))
     assert clue.values["image"] == "its image"
 
@@ -185,7 +187,7 @@ def test_only_the_log_of_the_first_failed_process_is_read() -> None:
     assert texts(clues_failure.said(evidence(seen, logs=both[:1]))) == ["peer-lost"]  # no log of the one that failed
 
 
-def test_of_logs_alone_echoes_come_last_and_the_latest_attempt_first() -> None:
+def test_clues_from_logs_put_the_latest_attempt_first_and_echoes_last() -> None:
     seen = observation(jobset=jobset(terminal="Failed"), pods=())
     logs = (
         log("peer-lost", attempt=1),
@@ -223,7 +225,7 @@ def test_a_condition_of_the_jobset_that_is_false_says_nothing() -> None:
     assert texts(clues_failure.jobset(evidence(observation(jobset=None)))) == []
 
 
-def test_the_first_silent_host_of_several() -> None:
+def test_the_clue_of_silence_names_the_first_silent_host() -> None:
     early, late = log(None, host=3, said_at="2026-11-21T11:00:00Z"), log(None, said_at="2026-11-21T11:10:00Z")
     (clue,) = clues_state.silence(evidence(logs=(late, log(None, host=1), early)))
     assert (clue.values["first"], clue.quoted) == (f"{clue.where} stopped printing first.", ("2", "3"))
@@ -234,7 +236,7 @@ def test_the_first_silent_host_of_several() -> None:
     assert (nobody.where, nobody.quoted, nobody.values["first"]) == ("", (), "")
 
 
-def test_a_record_is_the_source_where_it_gave_the_state() -> None:
+def test_a_record_gives_a_clue_only_if_it_gave_the_state() -> None:
     record = Recorded(outcome="failed", reason="KeyError: 'x'")
     (clue,) = clues_state.recorded(evidence(local("failed", record=record)))
     assert (clue.text, clue.where) == ("KeyError: 'x'", "record")
@@ -251,7 +253,7 @@ def named(seen: Observation, **more: Any) -> dict[str, str]:
     return words(evidence(seen, **more), now=NOW)
 
 
-def test_words_for_what_is_known() -> None:
+def test_words_hold_the_known_values() -> None:
     known = named(observation(progress=training(saved_step=300, said_at="2026-11-21T11:50:00Z")))
     assert (known["step"], known["steps"], known["saved"], known["progress"]) == (
         "400",
@@ -269,7 +271,7 @@ def test_words_for_what_is_known() -> None:
     assert named(observation(steps=5))["steps"] == "5"
 
 
-def test_words_for_what_is_not_known() -> None:
+def test_words_have_placeholders_for_unknown_values() -> None:
     for seen in (
         observation(steps=None, jobset=None, workload=None, progress=None),
         local("failed", steps=None, progress=progress()),
@@ -291,14 +293,14 @@ def test_words_for_what_is_not_known() -> None:
         assert named(observation(progress=training(step_seconds=step)))["median"] == ""
 
 
-def test_words_about_restarts() -> None:
+def test_words_count_the_restarts() -> None:
     assert named(observation())["exits"] == "It is not restarted (restarts.max is 0)."
     assert "1 of 3 times so far" in named(observation(jobset=jobset(max_restarts=3, restarts=1)))["exits"]
     assert named(observation(jobset=jobset(ours=False)))["exits"] == ""
     assert named(observation(jobset=None))["exits"] == ""
 
 
-def test_words_about_neighbours() -> None:
+def test_words_name_holders_queue_and_quotas() -> None:
     holders = (Neighbour(name="a", holds="512 chips"), Neighbour(name="b", priority=0), Neighbour(name="c"))
     quota = Quota(flavor="f", resource="r", total="8", used="6")
     known = named(observation(), holders=holders, ahead=holders[2:], quotas=(quota,))
@@ -307,7 +309,7 @@ def test_words_about_neighbours() -> None:
     assert [named(observation())[name] for name in ("holders", "queue", "quotas")] == ["", "", ""]
 
 
-def test_the_meaning_of_the_state() -> None:
+def test_words_explain_an_unknown_state() -> None:
     assert named(COMPLETED_UNREAD)["meaning_of_state"].startswith("It is unknown: the run completed; its last step")
     assert named(observation())["meaning_of_state"] == ""
 

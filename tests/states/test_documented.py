@@ -31,7 +31,7 @@ def test_every_state_is_a_row_with_the_filters_that_mean_it() -> None:
     assert told == {state: {word for word in WORDS if word not in STATES and matches(state, word)} for state in STATES}
 
 
-def test_the_limits_of_patience_are_the_codes() -> None:
+def test_documented_time_limits_are_those_of_the_code() -> None:
     said = " ".join(STATES_PAGE.split())
     for text in (
         f"{running.STALL_FACTOR:g} × the median step, and at least {running.STEP_SILENCE_S / 60:g} minutes",
@@ -58,9 +58,9 @@ def test_every_cause_is_a_row_with_its_group() -> None:
     assert dict(rows) == known
 
 
-def test_every_clue_is_looked_at_by_a_rule() -> None:
+def test_every_clue_is_used_by_a_rule() -> None:
     assert set(CLUES.values()) == {rule.clues for group in groups() for rule in group}
 
 
-def test_the_last_rules_leave_no_state_without_a_cause() -> None:
+def test_the_last_rules_cover_every_state() -> None:
     assert {state for rule in groups()[-1] for state in rule.states} == set(STATES)

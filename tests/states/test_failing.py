@@ -82,18 +82,20 @@ FIRST: list[tuple[str, tuple[Pod, ...], tuple[Log, ...], tuple[int, int]]] = [
 
 
 @pytest.mark.parametrize(("pods", "logs", "expected"), [row[1:] for row in FIRST], ids=[row[0] for row in FIRST])
-def test_the_first_failing_worker(pods: tuple[Pod, ...], logs: tuple[Log, ...], expected: tuple[int, int]) -> None:
+def test_first_failure_is_the_worker_that_failed_first(
+    pods: tuple[Pod, ...], logs: tuple[Log, ...], expected: tuple[int, int]
+) -> None:
     assert first(pods, *logs) == expected
     assert first(tuple(reversed(pods)), *logs) == expected
 
 
 @pytest.mark.parametrize("pods", [(), (pod(),), (died(0, 0, 0, 10),)])
-def test_no_pod_failed(pods: tuple[Pod, ...]) -> None:
+def test_pods_that_did_not_fail_have_no_first_failure(pods: tuple[Pod, ...]) -> None:
     assert first(pods) is None
     assert suspects(pods) == ()
 
 
-def test_logs_are_worth_reading_in_the_order_of_likelihood_the_latest_attempt_first() -> None:
+def test_suspects_are_sorted_by_attempt_and_likelihood() -> None:
     pods = (died(0, 0, 1, 5, attempt=0), died(0, 1, 137, 10, attempt=1), died(1, 5, 1, 10, attempt=1), pod(1, 6))
     assert [(one.slice_index, one.host) for one in suspects(pods)] == [(1, 5), (0, 1), (0, 0)]
 
@@ -103,13 +105,13 @@ def test_a_pod_with_two_failed_containers_is_one_suspect() -> None:
     assert suspects((twice,)) == (twice,)
 
 
-def test_places_are_named_for_people() -> None:
+def test_a_pod_is_named_by_slice_and_host() -> None:
     assert place(pod(1, 37)) == "slice 1 host 37 (pod deepseek-ultrachat-slice-job-1-37-xtx22)"
     assert place(pod(replicated_job="pathways-head")).startswith("the head (pod deepseek")
     assert place(log_of(pod(1, 37, name=""), "x")) == "this machine"
 
 
 @given(st.permutations([died(s, h, 1 + (h == 3), (7 * s + 3 * h) % 5) for s in range(2) for h in range(4)]))
-def test_order_means_nothing(pods: list[Pod]) -> None:
+def test_the_order_of_pods_does_not_change_the_first_failure(pods: list[Pod]) -> None:
     assert first(pods) == first(sorted(pods, key=lambda one: one.name))
     assert suspects(pods) == suspects(sorted(pods, key=lambda one: one.name))

@@ -51,7 +51,7 @@ def test_an_attempt_with_unknown_end_is_not_used_for_a_later_one() -> None:
         assert (found.row.jobset, found.status.reason) == ("gemma-2", "ended-short")
 
 
-def test_where_the_cluster_is_silent_an_attempt_that_was_submitted_since_stands_for_the_run() -> None:
+def test_the_newest_attempt_stands_for_a_run_of_a_silent_cluster() -> None:
     silent = (Unread(what="jobsets", why="no answer"),)
     before = observed(unread=silent, last_known=Status(state="training"))
     since = observed(
@@ -61,7 +61,7 @@ def test_where_the_cluster_is_silent_an_attempt_that_was_submitted_since_stands_
     assert (found.row.state, found.row.reason) == ("unknown", "unreachable")
 
 
-def test_an_attempt_whose_jobset_is_gone_is_no_run_of_its_own() -> None:
+def test_an_attempt_whose_jobset_is_gone_is_counted_in_its_run() -> None:
     gone = observed(jobset=None, progress=None, record=Recorded(outcome="failed", jobset="gemma"))
     (found,) = rows(gone, observed(jobset=jobset("gemma-2", run_name="gemma")))
     assert found.row.jobset == "gemma-2"
@@ -118,7 +118,7 @@ def test_active_runs_come_first_then_the_newest() -> None:
     assert names(rows(finished("done", at="2026-11-21T11:00:00Z"), old, observed("new"))) == ["new", "old", "done"]
 
 
-def test_what_ended_over_a_day_ago_is_shown_on_demand() -> None:
+def test_runs_that_ended_over_a_day_ago_are_shown_only_on_demand() -> None:
     found = rows(
         observed("active", jobset=jobset("active", created_at="2026-10-01T00:00:00Z")),
         finished("today", at="2026-11-20T12:30:00Z"),
@@ -130,7 +130,7 @@ def test_what_ended_over_a_day_ago_is_shown_on_demand() -> None:
     assert names(chosen(found, RowFilter(runs=("before",)))) == ["before"]
 
 
-def test_a_run_of_which_nothing_is_left_is_shown_for_a_week() -> None:
+def test_a_run_with_only_a_record_is_shown_for_a_week() -> None:
     def gone(started_at: str) -> Observation:
         return Observation(
             run_name="gone", target="xpk", observed_at=NOW, record=Recorded(outcome="created", started_at=started_at)
@@ -147,20 +147,20 @@ def test_a_run_of_which_nothing_is_left_is_shown_for_a_week() -> None:
     assert names(chosen(found, RowFilter())) == ["there"]
 
 
-def test_filters() -> None:
+def test_filters_choose_runs_by_state_and_mode() -> None:
     found = rows(observed("a"), queued("b"), local("c"))
     assert names(chosen(found, RowFilter(states=("running",)))) == ["a"]
     assert names(chosen(found, RowFilter(states=("running", "queued")))) == ["b", "a"]
     assert names(chosen(found, RowFilter(mode="pathways"))) == []
 
 
-def test_a_name_is_never_a_beginning() -> None:
+def test_a_name_does_not_match_as_a_prefix() -> None:
     found = rows(observed("gemma"), observed("gemma-long"))
     assert names(named(found, "gemma")) == ["gemma"]
     assert names(named(found, "gem")) == []
 
 
-def test_a_run_may_be_called_by_any_jobset_of_its_and_its_own_name_comes_first() -> None:
+def test_a_run_is_found_by_the_name_of_any_of_its_jobsets() -> None:
     first, second = observed(), observed(jobset=jobset("gemma-2", created_at="2026-11-21T11:00:00Z"))
     elsewhere = observed("gemma-2", cluster="elsewhere")
     assert names(named(rows(first, second), "gemma-2")) == ["gemma"]
@@ -186,7 +186,7 @@ def whole_runs_may_come_in_parts(seen: list[Observation], random: Any) -> None:
 
 
 @given(st.lists(observations(), max_size=6), st.randoms(use_true_random=False), st.sampled_from(STATES))
-def test_laws_of_any_observations(seen: list[Observation], random: Any, state: Any) -> None:
+def test_folding_satisfies_its_laws_for_any_observations(seen: list[Observation], random: Any, state: Any) -> None:
     """One test: making observations up takes longer than folding them."""
     one_row_never_holds_two_places(seen)
     no_order_of_what_was_read_makes_other_runs(seen, random)
@@ -195,12 +195,12 @@ def test_laws_of_any_observations(seen: list[Observation], random: Any, state: A
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_state_means_itself_and_no_other(state: State) -> None:
+def test_a_state_as_filter_matches_only_itself(state: State) -> None:
     assert [word for word in STATES if matches(state, word)] == [state]
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_words_for_several_states(state: State) -> None:
+def test_words_for_several_states_match_these_states(state: State) -> None:
     assert matches(state, "running") == (state in {"compiling", "training", "saving", "serving"})
     assert matches(state, "ended") == (state in {"succeeded", "failed", "cancelled"})
     assert matches(state, "active") == (not matches(state, "ended"))
@@ -212,5 +212,5 @@ def test_an_unknown_word_is_refused() -> None:
         matches("training", "runing")
 
 
-def test_running_and_ended_share_nothing() -> None:
+def test_running_and_ended_have_no_state_in_common() -> None:
     assert not RUNNING & ENDED

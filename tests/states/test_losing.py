@@ -59,7 +59,9 @@ def loss(seen: Observation, state: State = "training", saved: SavedSteps = NONE)
         (observed(progress=None, unread=(Unread(what="log", why="timeout"),)), "training", NONE, None, "timeout"),
     ],
 )
-def test_what_would_be_lost(seen: Observation, state: State, saved: SavedSteps, steps: int | None, words: str) -> None:
+def test_loss_counts_the_steps_since_the_last_checkpoint(
+    seen: Observation, state: State, saved: SavedSteps, steps: int | None, words: str
+) -> None:
     found = loss(seen, state, saved)
     assert found.steps == steps
     assert re.search(words, loss_text(found)), loss_text(found)
@@ -72,12 +74,12 @@ def test_chips_of_all_slices_are_freed_and_none_of_a_queued_run() -> None:
     assert loss(observed(progress=None), "starting").chips == 512
 
 
-def test_a_run_that_trained_and_has_a_pod_replaced_has_done_something() -> None:
+def test_a_run_whose_pod_is_being_replaced_may_lose_steps() -> None:
     replaced = row(observed(progress=None), "starting", "pods-replaced")
     assert may_lose(replaced)
     assert loss_of(replaced, NONE).steps is None
 
 
 @pytest.mark.parametrize("state", ["queued", "starting"])
-def test_what_has_not_begun_has_nothing_to_lose(state: State) -> None:
+def test_a_run_that_has_not_begun_has_nothing_to_lose(state: State) -> None:
     assert not may_lose(row(observed(progress=None), state))

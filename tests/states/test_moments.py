@@ -24,7 +24,9 @@ from xsft.states.moments import before, earliest, latest, moment, seconds_betwee
         ("0001-01-01T00:00:00+14:00", "2026-11-21T10:00:00Z", None),
     ],
 )
-def test_seconds_between(earlier: str | None, later: str | None, seconds: float | None) -> None:
+def test_seconds_between_compares_times_in_any_form(
+    earlier: str | None, later: str | None, seconds: float | None
+) -> None:
     assert seconds_between(earlier, later) == seconds
 
 
@@ -45,7 +47,7 @@ def test_times_are_shown_in_one_form(time: str, shown: str) -> None:
 
 
 @given(st.datetimes(), st.timedeltas(timedelta(hours=-23), timedelta(hours=23)))
-def test_what_is_shown_is_the_same_time(time: datetime, offset: timedelta) -> None:
+def test_a_time_is_the_same_after_with_z(time: datetime, offset: timedelta) -> None:
     written = time.replace(tzinfo=timezone(offset)).isoformat()
     assert with_z(written).endswith("Z") or moment(written) is None
     assert moment(with_z(written)) == moment(written)

@@ -21,7 +21,7 @@ def names(found: tuple[FoldedRun, ...]) -> list[str]:
     return [one.row.run_name for one in found]
 
 
-def test_a_row_says_how_far_and_how_fast_and_how_old() -> None:
+def test_a_row_has_step_speed_and_age() -> None:
     (found,) = rows(observed())
     row = found.row
     assert (row.state, row.step, row.steps, row.loss) == ("training", 120, 1000, 2.3456)
@@ -78,7 +78,7 @@ def test_every_column_of_a_live_run_has_its_source() -> None:
     }
 
 
-def test_a_run_of_a_record_alone_takes_its_columns_from_there() -> None:
+def test_a_run_with_only_a_record_takes_its_columns_from_the_record() -> None:
     record = Recorded(outcome="failed", jobset="gemma-export", uid="u1", work="export", tpu="v5p-8", num_slices=4)
     seen = observed("gemma-export", jobset=None, progress=None, record=record, output="gs://my-bucket/other/")
     row = row_of(seen, Status(state="failed"), now=NOW)
@@ -90,14 +90,14 @@ def test_a_run_of_a_record_alone_takes_its_columns_from_there() -> None:
     assert training.tensorboard == "gs://my-bucket/other/gemma-export/tensorboard"
 
 
-def test_a_jobset_that_xsft_did_not_create_is_no_stage() -> None:
+def test_a_jobset_that_xsft_did_not_create_has_no_stage() -> None:
     row = row_of(observed(jobset=jobset(ours=False), workload=None), Status(state="training"), now=NOW)
     assert (row.stage, row.pipeline, row.queue, row.queue_position) == (None, None, "multislice-queue", None)
     gone = row_of(observed(jobset=None, was=jobset(ours=False)), Status(state="gone"), now=NOW)
     assert (gone.stage, gone.pipeline, gone.jobset, gone.uid) == (None, None, None, None)
 
 
-def test_a_run_ended_when_its_jobset_said_so_for_good() -> None:
+def test_a_run_ended_at_the_terminal_condition_of_its_jobset() -> None:
     def ended(type: str, *, status: str = "True", at: str | None = "2026-11-21T11:00:00Z") -> str | None:
         held = jobset(conditions=(Condition(type=type, status=status, reason="r", at=at),))
         record = Recorded(outcome="completed", finished_at="2026-11-21T11:30:00Z")
@@ -107,7 +107,7 @@ def test_a_run_ended_when_its_jobset_said_so_for_good() -> None:
     assert ended("Suspended") == ended("Failed", status="False") == ended("Failed", at=None) == "2026-11-21T11:30:00Z"
 
 
-def test_only_a_running_run_that_says_all_three_has_a_time_left() -> None:
+def test_only_a_running_run_with_steps_and_speed_has_an_eta() -> None:
     assert row_of(observed(), Status(state="succeeded"), now=NOW).eta_s is None
     for lacking in ({"step": None}, {"step_seconds": None}):
         assert row_of(observed(progress=said(**lacking)), Status(state="training"), now=NOW).eta_s is None
@@ -116,7 +116,7 @@ def test_only_a_running_run_that_says_all_three_has_a_time_left() -> None:
 
 
 @pytest.mark.parametrize("pace", [float("inf"), float("nan"), 1e308])
-def test_a_pace_that_is_no_number_gives_no_time_left(pace: float) -> None:
+def test_an_invalid_step_time_gives_no_eta(pace: float) -> None:
     (found,) = rows(observed(steps=1000, progress=said(1, step_seconds=pace)))
     assert found.row.eta_s is None
 
@@ -133,11 +133,11 @@ def test_a_tpu7x_chip_is_two_devices() -> None:
 
 
 @pytest.mark.parametrize("tpu", [None, "h100-8", "tpu7-8"])
-def test_no_mfu_without_a_peak(tpu: str | None) -> None:
+def test_mfu_is_none_without_the_peak_of_the_chip(tpu: str | None) -> None:
     assert row_of(observed(jobset=jobset(tpu=tpu)), Status(state="training"), now=NOW).mfu is None
 
 
-def test_what_was_not_read_says_why() -> None:
+def test_a_row_gives_the_reason_for_an_unread_log() -> None:
     (found,) = rows(observed(progress=None, unread=(Unread(what="log", why="deadline of 2 s"),)))
     assert not found.row.progress.read
     assert found.row.progress.why == "deadline of 2 s"
@@ -159,7 +159,7 @@ def test_all_times_have_one_form_whoever_wrote_them() -> None:
     )  # fmt: skip
 
 
-def test_a_run_whose_jobset_is_gone_shows_what_it_was() -> None:
+def test_a_run_whose_jobset_is_gone_keeps_its_columns() -> None:
     record = Recorded(outcome="cancelled", finished_at="2026-11-21T11:00:00Z")
     seen = observed(jobset=None, was=jobset(restarts=1), record=record)
     row = row_of(seen, Status(state="cancelled"), now=NOW)
@@ -169,7 +169,7 @@ def test_a_run_whose_jobset_is_gone_shows_what_it_was() -> None:
     assert row.mfu == pytest.approx(0.455, abs=0.0005)
 
 
-def test_a_run_never_observed_shows_what_was_submitted() -> None:
+def test_a_run_never_observed_has_the_columns_of_its_record() -> None:
     record = Recorded(outcome="cancelled", tpu="v5p-8", num_slices=4)
     row = row_of(observed(jobset=None, record=record), Status(state="cancelled"), now=NOW)
     assert (row.tpu, row.num_slices, row.restarts) == ("v5p-8", 4, None)
@@ -180,7 +180,7 @@ def test_a_server_whose_clock_is_ahead_makes_no_negative_age() -> None:
     assert (found.row.age_s, found.row.evidence_age_s) == (0, 0)
 
 
-def test_a_row_that_is_kept_grows_old_and_stays_what_it_was() -> None:
+def test_a_kept_row_changes_only_its_ages() -> None:
     (found,) = rows(observed())
     later = aged(found.row, now="2026-11-21T12:10:00Z")
     assert (later.age_s, later.evidence_age_s) == (7800, 604)
@@ -226,13 +226,13 @@ RESHUFFLES = {"data_on_restart": "reshuffle"}
         (jobset(restarts=1, ours=False), None),
     ],
 )
-def test_in_which_order_a_run_reads_since_it_resumed(held: RunObject, order: str | None) -> None:
+def test_a_resumed_run_has_the_order_of_its_data(held: RunObject, order: str | None) -> None:
     (resumed,) = rows(observed(jobset=held, progress=said(resumed_from=100)))
     assert (resumed.row.progress.resumed_from, resumed.row.progress.resumed_order) == (100, order)
     (first,) = rows(observed(jobset=held, progress=said()))
     assert first.row.progress.resumed_order is None
 
 
-def test_a_local_run_says_itself_in_which_order_it_reads() -> None:
+def test_a_resumed_local_run_reports_the_order_of_its_data() -> None:
     (resumed,) = rows(local(progress=said(resumed_from=10, resumed_order="reshuffled")))
     assert resumed.row.progress.resumed_order == "reshuffled"

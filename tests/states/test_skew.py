@@ -46,7 +46,7 @@ def told(seen: Observation, status: Status, *, now: str) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("seconds", SKEWS)
-def test_every_stage_is_the_same(seconds: float) -> None:
+def test_a_skewed_clock_changes_no_stage(seconds: float) -> None:
     now = later(NOW, seconds)
     for name, seen, expected in ON_CLUSTER:
         skewed = seen_by_a_clock_that_is_ahead(seen, seconds)
@@ -55,7 +55,7 @@ def test_every_stage_is_the_same(seconds: float) -> None:
         assert told(skewed, status, now=now) == told(seen, status, now=NOW), name
 
 
-def test_there_are_stages_that_depend_on_the_clock() -> None:
+def test_some_stages_depend_on_the_clock_without_correction() -> None:
     """Else the test above would prove nothing."""
 
     def judged(seen: Observation, seconds: float) -> str:

@@ -22,7 +22,7 @@ def row(state: State, *, step: int | None = 120, steps: int | None = 1000) -> Ro
 @pytest.mark.parametrize(
     ("text", "goal"), [("done", DONE), ("running", RUNNING_GOAL), ("step=12", Goal(kind="step", step=12))]
 )
-def test_goals_are_what_they_say(text: str, goal: Goal) -> None:
+def test_goals_are_parsed_and_printed(text: str, goal: Goal) -> None:
     assert parse_goal(text) == goal
     assert goal.text == text
 
@@ -34,13 +34,13 @@ def test_other_goals_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_done_is_success_only(state: State) -> None:
+def test_done_is_reached_only_by_success(state: State) -> None:
     expected = "reached" if state in {"succeeded", "serving"} else ("ended" if state in ENDED else "waiting")
     assert verdict(DONE, row(state)) == expected
 
 
 @pytest.mark.parametrize("reason", sorted(WORTHLESS))
-def test_a_run_whose_steps_teach_nothing_will_not_be_done(reason: str) -> None:
+def test_a_run_that_trains_on_nothing_will_not_be_done(reason: str) -> None:
     lives = replace(row("training"), reason=reason)
     assert verdict(DONE, lives) == "ended"
     assert verdict(RUNNING_GOAL, lives) == "reached"
@@ -48,20 +48,20 @@ def test_a_run_whose_steps_teach_nothing_will_not_be_done(reason: str) -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_running_is_running_or_was(state: State) -> None:
+def test_running_is_reached_while_running_and_after_success(state: State) -> None:
     expected = "ended" if state in ENDED else "waiting"
     assert verdict(RUNNING_GOAL, row(state)) == ("reached" if state in {*RUNNING, "succeeded"} else expected)
 
 
 @given(st.sampled_from(STATES), st.none() | st.integers(0, 2000), st.integers(1, 1000))
-def test_a_step_is_reached_when_it_is_done(state: State, step: int | None, wanted: int) -> None:
+def test_a_step_goal_is_reached_when_the_step_is_done(state: State, step: int | None, wanted: int) -> None:
     found = verdict(Goal(kind="step", step=wanted), row(state, step=step))
     done = 1000 if state == "succeeded" else step
     assert (found == "reached") == (done is not None and done >= wanted)
     assert (found == "ended") == (found != "reached" and state in ENDED)
 
 
-def test_a_step_that_never_comes() -> None:
+def test_a_step_beyond_the_last_is_never_reached() -> None:
     assert beyond(Goal(kind="step", step=1001), row("training"))
     assert not beyond(Goal(kind="step", step=1000), row("training"))
     assert not beyond(Goal(kind="step", step=1001), row("training", steps=None))
