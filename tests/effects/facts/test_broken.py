@@ -53,6 +53,13 @@ def test_damaged_file_content_never_raises(item: Path, name: str, data: st.DataO
     assert found.status == "read" or found.detail
 
 
+def test_a_damaged_manifest_that_names_a_file_with_nul_bytes_is_torn(item: Path) -> None:
+    manifest = item / "manifest.ocdbt"
+    content = manifest.read_bytes()
+    manifest.write_bytes(content[:54] + bytes(10) + content[64:])
+    assert read_checkpoint(str(item)).status == "torn"
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -91,9 +91,9 @@ class LocalStorage:
             with open_regular(path) as file:
                 file.seek(start)
                 return file.read(limit)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name, as of no file
             return None
-        except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
+        except OSError as failed:
             raise _cannot_read(path, failed) from None
 
     def names(self, folder: str) -> tuple[str, ...]:
