@@ -113,7 +113,9 @@ class _File(Struct, frozen=True, kw_only=True):
 def _files(body: _Cursor, *, base: bytes) -> tuple[_File, ...]:
     count = body.varint()
     shared, lengths, bases = [0, *body.varints(count - 1)], body.varints(count), body.varints(count)
-    paths = _joined(shared, [body.take(length) for length in lengths])
+    paths = tuple(_joined(shared, [body.take(length) for length in lengths]))
+    if any(b"\0" in path for path in (base, *paths)):
+        raise Damaged("it names a file with a NUL byte")
     return tuple(
         _File(path=(base + path).decode(errors="replace"), base=base + path[:own])
         for path, own in zip(paths, bases, strict=True)

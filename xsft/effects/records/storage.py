@@ -91,9 +91,9 @@ class LocalStorage:
             with open_regular(path) as file:
                 file.seek(start)
                 return file.read(limit)
-        except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name, as of no file
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError as failed:
+        except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
             raise _cannot_read(path, failed) from None
 
     def names(self, folder: str) -> tuple[str, ...]:
