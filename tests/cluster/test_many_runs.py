@@ -47,8 +47,8 @@ def bench(
 
 
 def test_status_of_many_runs_is_a_few_lists(bench: Bench, tmp_path: Path) -> None:
-    ours, *_, jobsets, _, _ = bench_status.commands(bench.many, xpk=tmp_path)
-    assert (ours.name, jobsets.name) == ("xsft status --all --json", "kubectl get jobsets -o json")
+    commands = {command.name: command for command in bench_status.commands(bench.many, xpk=tmp_path)}
+    ours, jobsets = commands["xsft status --all --json"], commands["kubectl get jobsets -o json"]
     told, beside = bench.count(ours), bench.count(jobsets)
     runs = json.loads(told.stdout)["runs"]
     bench_status.check(runs, runs=RUNS, proven=True)
