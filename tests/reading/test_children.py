@@ -12,7 +12,7 @@ from xsft.reading.children import child_jobs
 PREFIX = "jobset.sigs.k8s.io"
 
 
-def test_mcjax_names_the_last_slice() -> None:
+def test_the_last_child_job_of_a_mcjax_run_has_the_names_of_its_slice() -> None:
     (job,) = child_jobs(planned("deepseek_ultrachat_mcjax"))
     labels = job["metadata"]["labels"]
     assert job["metadata"]["name"] == "deepseek-ultrachat-mcjax-slice-job-1"
@@ -21,7 +21,7 @@ def test_mcjax_names_the_last_slice() -> None:
     assert job["spec"]["template"]["spec"]["subdomain"] == "deepseek-ultrachat-mcjax"
 
 
-def test_pathways_has_the_coordinators_label_on_jobs_and_pods() -> None:
+def test_pathways_jobs_and_pods_have_the_coordinators_label() -> None:
     jobs = child_jobs(planned("deepseek_ultrachat"))
     assert {job["metadata"]["name"] for job in jobs} == {
         "deepseek-ultrachat-pathways-head-0",
@@ -35,7 +35,7 @@ def test_pathways_has_the_coordinators_label_on_jobs_and_pods() -> None:
 
 
 @pytest.mark.parametrize("workload", ["deepseek_ultrachat", "deepseek_ultrachat_mcjax"])
-def test_labels_of_the_template_stay_and_the_manifest_is_not_changed(workload: str) -> None:
+def test_template_labels_are_kept_and_the_manifest_is_not_changed(workload: str) -> None:
     manifest = planned(workload)
     before = copy.deepcopy(manifest)
     jobs = child_jobs(manifest)
@@ -43,12 +43,12 @@ def test_labels_of_the_template_stay_and_the_manifest_is_not_changed(workload: s
     assert any(j["spec"]["template"]["metadata"]["labels"].get("xsft.dev/run") for j in jobs)
 
 
-def test_exclusive_placement_is_passed_on() -> None:
+def test_exclusive_placement_is_copied_to_the_jobs() -> None:
     (job,) = child_jobs(planned("deepseek_ultrachat_mcjax"))
     key = "alpha.jobset.sigs.k8s.io/exclusive-topology"
     assert job["spec"]["template"]["metadata"]["annotations"][key] == "cloud.google.com/gke-nodepool"
 
 
-def test_global_indices_count_in_order() -> None:
+def test_global_job_indices_count_in_order() -> None:
     jobs = child_jobs(planned("deepseek_ultrachat"))
     assert [job["metadata"]["labels"][f"{PREFIX}/job-global-index"] for job in jobs] == ["0", "2"]

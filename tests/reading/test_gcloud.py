@@ -21,7 +21,7 @@ def test_only_docker_repositories_are_registries() -> None:
     assert buckets_of(BUCKETS) == ("gs://my-runs",)
 
 
-def test_unexpected_json_gives_nothing() -> None:
+def test_unexpected_json_of_gcloud_gives_no_rows() -> None:
     assert clusters_of([{}])[0].slices == {}
     assert (registries_of([{"name": 3}]), buckets_of([{}]), project_of([]), project_of({})) == ((), (), None, None)
 

@@ -53,7 +53,7 @@ def plain(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("jobset", "run_name", "ours"), [("one", "one", True), ("one-2", "one", True), ("odd", "odd", False)]
 )
-def test_a_copied_label_makes_no_attempt(jobset: str, run_name: str, ours: bool) -> None:
+def test_a_jobset_with_a_copied_label_is_no_attempt(jobset: str, run_name: str, ours: bool) -> None:
     made = manifest("deepseek_ultrachat")
     made["metadata"]["labels"]["xsft.dev/run"] = "one"
     made["metadata"]["name"] = jobset
@@ -62,7 +62,7 @@ def test_a_copied_label_makes_no_attempt(jobset: str, run_name: str, ours: bool)
 
 
 @pytest.mark.parametrize(("name", "mode"), [("deepseek_ultrachat", "pathways"), ("deepseek_ultrachat_mcjax", "mcjax")])
-def test_what_xsft_made_is_read_back(name: str, mode: str) -> None:
+def test_a_jobset_of_xsft_is_read_back(name: str, mode: str) -> None:
     made = manifest(name)
     made["metadata"] |= {"uid": "u-1", "creationTimestamp": "2026-11-21T10:00:00Z"}
     seen = jobset_of(made)
@@ -76,7 +76,7 @@ def test_what_xsft_made_is_read_back(name: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "mode"), [("deepseek_ultrachat", "pathways"), ("deepseek_ultrachat_mcjax", "mcjax")])
-def test_what_plain_xpk_made_is_read_too(name: str, mode: str) -> None:
+def test_a_jobset_of_plain_xpk_is_read(name: str, mode: str) -> None:
     seen = jobset_of(plain(name))
     assert trains(plain(name))
     assert (seen.ours, seen.run_name, seen.spec_digest) == (False, seen.name, None)
@@ -98,7 +98,7 @@ def test_what_plain_xpk_made_is_read_too(name: str, mode: str) -> None:
         ("python3 -m m", None),
     ],
 )
-def test_steps_are_taken_from_a_command_that_says_them_once(command: str, steps: int | None) -> None:
+def test_steps_are_read_from_a_command_that_names_them_once(command: str, steps: int | None) -> None:
     bare = plain("deepseek_ultrachat_mcjax")
     container = bare["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
     container["command"] = ["bash", "-c", command]
@@ -126,7 +126,7 @@ def test_the_tpu_is_derived_from_the_node_selector(accelerator: str, topology: s
     assert jobset_of(bare).tpu == tpu
 
 
-def test_counts_go_by_name_and_not_by_order() -> None:
+def test_counts_of_jobs_are_matched_by_name_not_by_order() -> None:
     """source: infra §3.2: replicatedJobsStatus is in arbitrary order."""
     made = manifest("deepseek_ultrachat")
     made["status"] = {
@@ -158,7 +158,7 @@ def test_jobsets_that_train_nothing_are_distinguished() -> None:
 
 
 @given(OBJECTS)
-def test_no_json_raises(json: dict[str, Any]) -> None:
+def test_reading_a_jobset_raises_for_no_json(json: dict[str, Any]) -> None:
     seen = jobset_of(json)
     assert isinstance(seen.name, str)
     assert seen.restarts >= 0
@@ -169,7 +169,7 @@ def test_no_json_raises(json: dict[str, Any]) -> None:
 
 
 @given(JSON)
-def test_what_is_of_another_kind_is_nothing(value: Any) -> None:
+def test_objects_of_another_kind_are_not_read_as_jobsets(value: Any) -> None:
     assert mapping(value, "a", "b") == (value["a"]["b"] if _nested(value) else {})
     assert all(isinstance(row, dict) for row in rows(value))
     assert all(isinstance(item, str) for item in texts(value))
@@ -182,6 +182,6 @@ def _nested(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("a"), dict) and isinstance(value["a"].get("b"), dict)
 
 
-def test_what_a_restart_makes_of_the_data_is_read() -> None:
+def test_the_effect_of_a_restart_on_the_data_is_read() -> None:
     assert jobset_of(manifest("deepseek_ultrachat")).data_on_restart == "reshuffle"
     assert jobset_of(plain("deepseek_ultrachat")).data_on_restart is None

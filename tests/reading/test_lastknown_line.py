@@ -62,7 +62,7 @@ def other(value: object, hint: Any) -> object:
 
 
 @pytest.mark.parametrize(("part", "name"), tuple(leaves()))
-def test_a_field_comes_back(part: str, name: str) -> None:
+def test_every_field_of_a_last_known_line_is_read_back(part: str, name: str) -> None:
     whole = getattr(KNOWN, part) if part else KNOWN
     changed = replace(whole, **{name: other(getattr(whole, name), get_type_hints(type(whole))[name])})
     known = replace(KNOWN, **{part: changed}) if part else changed

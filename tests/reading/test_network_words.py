@@ -52,7 +52,7 @@ def met(url: str, *, timeout_s: float = 5, **more: Any) -> str:
     return str(failed.value)
 
 
-def test_what_requests_says_becomes_words_of_ours(closing: int, silent: int) -> None:
+def test_network_errors_of_requests_become_searchable_words(closing: int, silent: int) -> None:
     """The real library's texts: another release of it may have others."""
     nowhere = "http://xsft-tests-nowhere.invalid/v2/"
     said = {
@@ -80,12 +80,12 @@ SHORT = "('Connection broken: IncompleteRead(5 bytes read, 95 more expected)', I
         (SHORT, "incomplete answer"),
     ],
 )
-def test_what_cannot_be_met_here(said: str, expected: str) -> None:
+def test_network_errors_that_cannot_be_made_here_become_searchable_words(said: str, expected: str) -> None:
     assert plain_words(said) == expected
 
 
 @given(st.text())
-def test_other_text_is_kept_and_a_librarys_text_is_replaced(said: str) -> None:
+def test_unknown_text_is_kept_and_text_of_a_library_is_replaced(said: str) -> None:
     assert plain_words(said) == said
     assert not [part for part in LIBRARY if part in plain_words(f"HTTPSConnectionPool(host='r', port=443): {said!a}")]
 
@@ -100,5 +100,5 @@ def test_other_text_is_kept_and_a_librarys_text_is_replaced(said: str) -> None:
         ("invalid_grant: Token has been expired or revoked.", False),
     ],
 )
-def test_a_login_program_that_blames_the_network(said: str, network: bool) -> None:
+def test_a_login_program_that_reports_a_network_error_is_recognised(said: str, network: bool) -> None:
     assert blames_network(said) is network

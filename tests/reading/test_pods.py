@@ -37,7 +37,7 @@ def made(mode: str | None, *jobs: str) -> RunObject:
     )
 
 
-def test_a_pod_that_cannot_pull_its_image() -> None:
+def test_a_failed_image_pull_of_a_pod_is_read() -> None:
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling"}}
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T10:00:00Z"}
     seen = pod_of(
@@ -57,7 +57,7 @@ def test_a_pod_that_cannot_pull_its_image() -> None:
     assert trainer_container(seen) == "jax-tpu"
 
 
-def test_a_container_that_ended() -> None:
+def test_the_end_of_a_container_is_read() -> None:
     ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "m", "finishedAt": "f"}}
     (container,) = pod_of(pod(containerStatuses=[{"name": "jax-tpu", "state": ended}])).containers
     assert container == Container(
@@ -65,14 +65,14 @@ def test_a_container_that_ended() -> None:
     )
 
 
-def test_the_memory_limit_of_a_container() -> None:
+def test_the_memory_limit_of_a_container_is_read() -> None:
     rows = [{"name": name, "state": {"running": {}}} for name in ("jax-tpu", "other")]
     limited = {"containers": [{"name": "jax-tpu", "resources": {"limits": {"memory": "12Gi"}}}, {"name": "other"}]}
     seen = pod_of({**pod(containerStatuses=rows), "spec": limited})
     assert [one.memory for one in seen.containers] == ["12Gi", ""]
 
 
-def test_how_a_container_ended_before_is_kept() -> None:
+def test_the_earlier_end_of_a_container_is_kept() -> None:
     before = {"terminated": {"exitCode": 1, "reason": "Error", "message": "why"}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
     row = {"name": "pathways-worker", "restartCount": 4, "state": waiting, "lastState": before}
@@ -92,7 +92,7 @@ def test_how_a_container_ended_before_is_kept() -> None:
         (made(None, "main", "side"), pod(job="main")),
     ],
 )
-def test_one_pod_of_a_run_prints_steps(jobset: RunObject, printer: dict[str, Any]) -> None:
+def test_exactly_one_pod_of_a_run_prints_steps(jobset: RunObject, printer: dict[str, Any]) -> None:
     others = [pod(job=job.name, index=index, host=host) for job in jobset.jobs for index in (0, 1) for host in (0, 1)]
     printing = [one for one in others if prints_steps(pod_of(one), jobset)]
     assert printing == [printer]

@@ -15,18 +15,18 @@ def workload(name: str = "jobset-w-1a2b3", queue: str = "q", **conditions: str) 
     return {"metadata": {"name": name, "ownerReferences": owner}, "spec": spec, "status": status}
 
 
-def test_one_that_holds_quota() -> None:
+def test_an_admitted_workload_holds_quota() -> None:
     seen = owned(workload(QuotaReserved="True", Admitted="True"))
     assert (seen.owner, seen.workload.name, seen.workload.queue) == ("u-1", "jobset-w-1a2b3", "q")
     assert (seen.workload.cluster_queue, seen.workload.priority) == ("cluster-queue", -5)
     assert not waits(seen.workload)
 
 
-def test_one_that_has_finished_holds_none_any_more() -> None:
+def test_a_finished_workload_holds_no_quota() -> None:
     assert workload_of(workload(QuotaReserved="True", Finished="True")).cluster_queue is None
 
 
-def test_one_that_was_preempted_waits_again_and_counts_it() -> None:
+def test_a_preempted_workload_waits_again_and_counts_preemptions() -> None:
     json = workload(QuotaReserved="False", Evicted="True")
     json["status"]["schedulingStats"] = {"evictions": [{"reason": "Preempted", "count": 2}, {"count": 1}]}
     seen = workload_of(json)
@@ -34,7 +34,7 @@ def test_one_that_was_preempted_waits_again_and_counts_it() -> None:
     assert seen.evictions == 3
 
 
-def test_one_that_was_deactivated_waits_for_nothing() -> None:
+def test_a_deactivated_workload_does_not_wait() -> None:
     json = workload(QuotaReserved="False")
     json["spec"]["active"] = False
     assert not waits(workload_of(json))
@@ -45,7 +45,7 @@ def test_the_fullest_queue_comes_first() -> None:
     assert queues_of([*pending, workload_of(workload(queue="d", QuotaReserved="True"))]) == ("b", "a", "c")
 
 
-def test_positions_are_kueues_own() -> None:
+def test_queue_positions_are_those_of_kueue() -> None:
     item = {
         "metadata": {
             "name": "jobset-w-1a2b3",

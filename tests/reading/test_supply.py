@@ -72,7 +72,7 @@ def test_workloads_hold_and_wait_for_slices() -> None:
     assert (of_small.free, of_small.in_use, of_small.queued) == (0, 3, 0)
 
 
-def test_type_without_nodes_is_shown_for_the_run_that_waits_for_it() -> None:
+def test_a_type_without_nodes_is_listed_if_a_run_waits_for_it() -> None:
     waiting = workload("b", Slices(tpu_type="v6e-256", count=1), 1, held=False)
     assert supplies((), (waiting,), {}) == (
         TpuSupply(
@@ -92,11 +92,11 @@ OTHER_SHAPES = st.recursive(
 
 
 @given(st.dictionaries(KEYS, OTHER_SHAPES, max_size=4))
-def test_nothing_raises_on_objects_of_another_shape(anything: dict[str, Any]) -> None:
+def test_reading_slices_never_raises_on_objects_of_another_shape(anything: dict[str, Any]) -> None:
     assert supplies((anything,), (anything,), {"f": anything}) == ()
 
 
-def test_every_type_is_found_again_by_its_node_labels() -> None:
+def test_every_tpu_type_is_found_by_its_node_labels() -> None:
     for name in tpu_types():
         shape = parse_tpu_type(name)
         assert slice_of(shape.accelerator_label, shape.topology) == shape

@@ -76,27 +76,27 @@ def changed(change: dict[str, Any], **attempt: Any) -> Record:
     return read_record(json.dumps(document))
 
 
-def test_a_record_survives_its_file() -> None:
+def test_a_record_is_read_back_as_written() -> None:
     assert read_record(to_json(WHOLE)) == WHOLE
 
 
-def test_facts_survive_and_name_their_source() -> None:
+def test_facts_are_read_back_with_their_source() -> None:
     text = facts_to_json(FACTS, run_name="a-run", number=2)
     assert read_facts(text) == FACTS
     assert json.loads(text) | {"schema": SCHEMA, "run_name": "a-run", "attempt": 2} == json.loads(text)
 
 
 @given(any_of(Record, schema=st.just(SCHEMA), unread=st.just(())))
-def test_every_field_of_a_record_survives_its_file(record: Record) -> None:
+def test_every_field_of_a_record_is_read_back(record: Record) -> None:
     assert read_record(to_json(record)) == record
 
 
 @given(any_of(AttemptFacts))
-def test_every_field_of_facts_survives_theirs(facts: AttemptFacts) -> None:
+def test_every_field_of_facts_is_read_back(facts: AttemptFacts) -> None:
     assert read_facts(facts_to_json(facts, run_name="a", number=1)) == facts
 
 
-def test_the_form_of_the_file() -> None:
+def test_a_record_file_has_the_documented_form() -> None:
     """Other programs and people read it as well: the outcome on top, losses as pairs in order, no nulls, no escapes."""
     text = to_json(replace(WHOLE, mode=None, target="bücher", losses={2: 2.25, 1: 2.5}))
     document = json.loads(text)
@@ -107,12 +107,12 @@ def test_the_form_of_the_file() -> None:
     assert "unread" not in document
 
 
-def test_keys_of_a_newer_xsft_are_passed_over() -> None:
+def test_unknown_keys_of_a_newer_xsft_are_ignored() -> None:
     assert changed({"newer": {"a": 1}}, newest=[1]) == WHOLE
 
 
 @pytest.mark.parametrize("key", sorted({f.name for f in fields(Record)} - {"run_name", "schema", "unread"}))
-def test_a_key_that_is_missing_has_its_default(key: str) -> None:
+def test_a_missing_key_has_its_default(key: str) -> None:
     document = json.loads(to_json(WHOLE))
     del document[key]
     assert read_record(json.dumps(document)) == replace(WHOLE, **{key: getattr(Record(run_name="a"), key)})
@@ -123,7 +123,7 @@ def test_an_attempt_needs_only_its_number() -> None:
     assert record == Record(run_name="a", attempts=(Attempt(number=4),))
 
 
-def test_the_words_of_version_1_are_still_read() -> None:
+def test_values_of_schema_version_1_are_still_read() -> None:
     text = '{"schema": "xsft.record/1", "run_name": "a", "attempts": [{"number": 4, "receipt": {}}]}'
     record = read_record(text)
     assert (record.schema, record.target, record.steps, record.last.outcome) == ("xsft.record/1", "local", 0, "running")
@@ -148,7 +148,7 @@ def test_a_newer_schema_is_read_and_never_rewritten() -> None:
         to_json(record)
 
 
-def test_what_makes_no_sense_is_left_out_and_named() -> None:
+def test_invalid_values_are_left_out_and_named() -> None:
     problems = [{"id": "w", "severity": "fatal", "message": "m", "fix": "f"}, {"id": "only"}]
     record = changed({}, problems=problems, argv="no list", number=2, env={"A": 1})
     assert record.last == replace(WHOLE.last, problems=(), argv=(), env={})
@@ -156,15 +156,15 @@ def test_what_makes_no_sense_is_left_out_and_named() -> None:
 
 
 @pytest.mark.parametrize("said", [["steps"], 5])
-def test_what_a_file_says_of_its_own_reading_is_not_believed(said: object) -> None:
+def test_a_file_cannot_set_what_only_its_reader_knows(said: object) -> None:
     assert changed({"unread": said}) == WHOLE
 
 
-def test_null_is_nothing() -> None:
+def test_null_is_read_as_a_missing_value() -> None:
     assert changed({"mode": None}, uid=None, argv=None).last == replace(WHOLE.last, uid=None, argv=())
 
 
-def test_a_record_that_was_not_read_whole_is_not_written_again() -> None:
+def test_a_record_read_in_part_is_not_rewritten() -> None:
     with pytest.raises(ValueError, match="not written"):
         to_json(changed({"steps": "many"}))
 
@@ -175,7 +175,7 @@ def test_an_attempt_without_a_number_is_left_out() -> None:
     assert set(record.unread) == {"attempts.0", "attempts.2"}
 
 
-def test_a_record_without_its_name_or_with_too_many_bad_values_is_none() -> None:
+def test_a_record_without_name_or_with_too_many_bad_values_is_refused() -> None:
     with pytest.raises(ValueError, match="a required key is missing"):
         read_record(json.dumps({"schema": SCHEMA}))
     with pytest.raises(ValueError, match="too many of its values are invalid"):
@@ -187,7 +187,7 @@ def test_a_record_without_its_name_or_with_too_many_bad_values_is_none() -> None
     "text",
     ["", "[]", "null", "{}", '{"schema": "o/1"}', f'{{"schema": "{SCHEMA}"}}', b"\xff\xfe", '{"schema": 1', "[" * 9999],
 )  # fmt: skip
-def test_what_is_no_record_is_a_value_error(text: str | bytes) -> None:
+def test_text_that_is_no_record_raises_value_error(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_record(text)
 

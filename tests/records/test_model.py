@@ -27,7 +27,7 @@ BEGUN = Attempt(number=1, outcome="submitting", submitter="a", manifest_digest="
         ((), "submitting"),
     ],
 )
-def test_what_is_known_best_wins_in_any_order(said: tuple[Outcome, ...], outcome: Outcome) -> None:
+def test_the_best_known_outcome_wins_in_any_order(said: tuple[Outcome, ...], outcome: Outcome) -> None:
     facts = tuple(AttemptFacts(outcome=one, at=str(n), submitter=str(n)) for n, one in enumerate(said))
     ends = {with_facts(BEGUN, order).outcome for order in permutations(facts)}
     assert ends == {outcome}
@@ -42,7 +42,7 @@ def test_a_certain_outcome_wins_over_a_later_less_certain_one(less: Outcome, mor
     assert with_facts(BEGUN, facts).outcome == more
 
 
-def test_the_create_records_user_time_and_manifest() -> None:
+def test_a_created_attempt_records_user_time_and_manifest() -> None:
     created = AttemptFacts(
         outcome="created", at="t1", submitter="b", uid="u", manifest_digest="n", problems=(note("n", "", "m"),)
     )
@@ -53,7 +53,7 @@ def test_the_create_records_user_time_and_manifest() -> None:
 
 
 @pytest.mark.parametrize("outcome", get_args(Outcome))
-def test_only_an_end_has_a_time(outcome: Outcome) -> None:
+def test_only_an_ended_attempt_has_an_end_time(outcome: Outcome) -> None:
     ends = outcome not in {"submitting", "unknown", "created", "running"}
     assert with_facts(BEGUN, (AttemptFacts(outcome=outcome, at="t"),)).finished_at == ("t" if ends else None)
 
@@ -68,13 +68,13 @@ def test_every_fact_reaches_the_attempt(facts: AttemptFacts) -> None:
     assert {key: getattr(attempt, key) for key in learnt} == learnt | {"problems": tuple(dict.fromkeys(facts.problems))}
 
 
-def test_an_end_keeps_the_fields_of_the_create() -> None:
+def test_an_ended_attempt_keeps_the_fields_of_its_creation() -> None:
     said = (AttemptFacts(outcome="failed", at="t2", reason="OOM"), AttemptFacts(outcome="created", at="t1", uid="u"))
     attempt = with_facts(BEGUN, said)
     assert (attempt.outcome, attempt.uid, attempt.created_at, attempt.finished_at) == ("failed", "u", "t1", "t2")
 
 
-def test_the_last_attempt_gives_the_outcome() -> None:
+def test_the_last_attempt_decides_the_outcome_of_a_run() -> None:
     assert Record(run_name="a").outcome is None
     assert Record(run_name="a", attempts=(BEGUN,)).outcome == "submitting"
     with pytest.raises(IndexError):

@@ -90,11 +90,11 @@ def test_a_token_does_not_reach_a_key() -> None:
         "image@sha256:" + "0" * 64,
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_values_that_are_no_secret_are_kept(text: str) -> None:
     assert scrub_text(text) == text
 
 
-def test_references_to_secrets_stay() -> None:
+def test_references_to_secrets_are_kept() -> None:
     spec = {
         "secrets": {"hf_token": {"secret": "hf", "key": "token"}},
         "env": {"HF_TOKEN_PATH": "/a", "EMPTY_TOKEN": ""},
@@ -102,7 +102,7 @@ def test_references_to_secrets_stay() -> None:
     assert scrub(spec) == spec
 
 
-def test_what_is_hidden_and_what_stays() -> None:
+def test_scrub_hides_secrets_and_keeps_all_other_values() -> None:
     """To the letter: the names, the shape and all other values."""
     secret = plain()
     given = {"env": {"PGPASS": secret, "N": 1}, "list": [1, ("a",)], "none": None}

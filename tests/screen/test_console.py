@@ -40,12 +40,12 @@ class Closed(io.StringIO):
         raise BrokenPipeError
 
 
-def test_a_reader_that_is_gone_is_no_bug_of_xsft() -> None:
+def test_a_closed_pipe_is_not_reported_as_a_bug() -> None:
     with pytest.raises(BrokenPipeError):
         console(Closed()).print("a table")
 
 
-def test_foreign_text_does_not_act_on_the_terminal_and_colours_of_ours_do() -> None:
+def test_control_codes_of_foreign_text_are_removed_and_own_colours_kept() -> None:
     table = Table("A")
     table.add_row(Text(CLEAR, style="red"))
     shown = drawn(lambda to: to.print(table))
@@ -54,7 +54,7 @@ def test_foreign_text_does_not_act_on_the_terminal_and_colours_of_ours_do() -> N
     assert not {"\x1b[2J", "\x1b[H", "\x9b", "\u202e"} & set(re.findall(r"\x1b\[[0-9]*[A-Za-z]|\x9b|\u202e", shown))
 
 
-def test_a_bar_and_a_live_display_are_screened_too() -> None:
+def test_control_codes_are_removed_from_bars_and_live_displays() -> None:
     def bar(to: object) -> None:
         with Progress(TextColumn("{task.description}", markup=False), console=to) as progress:  # type: ignore[arg-type]
             progress.add_task(f"{CLEAR} {TOKEN}")
@@ -70,6 +70,6 @@ def test_a_bar_and_a_live_display_are_screened_too() -> None:
         assert TOKEN not in shown
 
 
-def test_every_console_is_this_one() -> None:
+def test_every_rich_console_is_made_by_this_module() -> None:
     files = [f for f in (ROOT / "xsft").rglob("*.py") if f.name != "console.py"]
     assert [f.name for f in files if re.search(r"\bConsole\(|__stdout__|__stderr__", f.read_text())] == []

@@ -36,7 +36,7 @@ def test_arrays_and_downloads_have_a_rate_and_a_time_left_too() -> None:
     assert said[1].startswith("downloading 15 GB of about 20 GB, ")
 
 
-def test_nothing_is_promised_of_a_model_of_unknown_size_or_while_nothing_moves() -> None:
+def test_no_time_left_is_shown_for_an_unknown_size_or_without_progress() -> None:
     said: list[str] = []
     display = ConversionDisplay(said.append, every_s=0, now=lambda: 0)
     for at, done in ((0, 0), (1, 0), (2, 5000), (3, 10_000)):
@@ -44,7 +44,7 @@ def test_nothing_is_promised_of_a_model_of_unknown_size_or_while_nothing_moves()
     assert said == ["saving 10 kB, 5 kB/s"]
 
 
-def test_the_converters_own_lines() -> None:
+def test_lines_of_the_converter_are_shown() -> None:
     """Printed by to_maxtext of MaxText 0.2.5."""
     lines = {
         "INFO:absl:Lazy loading ENABLED. Initializing LazyHFLoader for: /m...": ConversionPhase(name="loading"),

@@ -40,7 +40,7 @@ def printed(report: EvaluationReport) -> str:
     return stream.getvalue()
 
 
-def test_answers_stand_beside_each_other_and_the_losses_below() -> None:
+def test_answers_are_printed_side_by_side_and_losses_below() -> None:
     text = printed(REPORT)
     (row,) = (line for line in text.splitlines() if "What is 1 plus 1?" in line)
     assert "it is 2." in row
@@ -52,13 +52,13 @@ def test_answers_stand_beside_each_other_and_the_losses_below() -> None:
     ]
 
 
-def test_an_answer_is_text_and_no_command_to_the_terminal() -> None:
+def test_control_codes_are_removed_from_answers() -> None:
     text = printed(REPORT)
     assert "[bold]no" in text
     assert "\x1b" not in text
 
 
-def test_a_loss_that_is_not_finite_and_a_missed_rule_say_so() -> None:
+def test_an_infinite_loss_and_a_missed_rule_are_reported() -> None:
     missed = Judgement(verdict="failed", rules=(changed(RULE, passed=False),))
     text = printed(replace(REPORT, tuned=replace(REPORT.tuned, loss=None), judgement=missed))
     assert "not finite" in text

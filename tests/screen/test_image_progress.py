@@ -24,7 +24,7 @@ EVENTS: tuple[BuildEvent, ...] = (
 )
 
 
-def test_a_log_has_a_line_for_what_begins_what_is_tried_again_and_what_was_moved() -> None:
+def test_a_log_has_a_line_for_each_begin_retry_and_transfer() -> None:
     said: list[str] = []
     lines = Lines(said.append)
     lines.say("building code-1")
@@ -39,7 +39,7 @@ def test_a_log_has_a_line_for_what_begins_what_is_tried_again_and_what_was_moved
     ]
 
 
-def test_each_minute_a_log_has_a_line_of_what_is_going_on() -> None:
+def test_a_log_has_a_progress_line_each_minute() -> None:
     said: list[str] = []
     lines = Lines(said.append)
     lines.beat()
@@ -58,7 +58,7 @@ def test_each_minute_a_log_has_a_line_of_what_is_going_on() -> None:
     ]
 
 
-def test_without_a_terminal_it_beats_until_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_progress_lines_continue_until_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     said = ""
     with showing("xsft image", every_s=0.01) as display:
         display.say("building")
@@ -67,7 +67,7 @@ def test_without_a_terminal_it_beats_until_the_end(capsys: pytest.CaptureFixture
     assert [thread.name for thread in threading.enumerate() if thread.name == "xsft-beat"] == []
 
 
-def test_layers_add_up_and_reset_with_the_next_push() -> None:
+def test_bytes_of_layers_add_up_and_start_anew_with_the_next_push() -> None:
     layers = Layers()
     for event in EVENTS:
         if isinstance(event, Layer):
@@ -81,7 +81,7 @@ def test_layers_add_up_and_reset_with_the_next_push() -> None:
     assert said.count("layers: 0 bytes of 0 layers, 1 there already") == 2
 
 
-def test_a_terminal_is_shown_each_event(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_shows_each_event(capsys: pytest.CaptureFixture[str]) -> None:
     with ExitStack() as stack:
         bars = Bars("xsft image", stack)
         bars.say("building code-1")

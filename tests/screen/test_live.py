@@ -36,13 +36,13 @@ def told(
     return stream.getvalue().splitlines()
 
 
-def test_a_step_has_its_loss_its_pace_and_what_is_left() -> None:
+def test_a_step_line_shows_loss_pace_and_time_left() -> None:
     assert step_text(step(3), steps=10, eta_s=14.2) == "step 3/10  loss 6.700  1,234 tokens/s  ETA 0:14"
     assert step_text(Step(step=10, loss=1.0), steps=10, eta_s=0.0) == "step 10/10  loss 1.000"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (754, "12:34"), (11045, "3:04:05")])
-def test_time_as_people_read_it(seconds: float, text: str) -> None:
+def test_durations_are_printed_in_readable_units(seconds: float, text: str) -> None:
     assert clock_text(seconds) == text
 
 
@@ -60,7 +60,7 @@ def test_all_slow_steps_are_reported_and_the_estimate_excludes_compilation() -> 
     assert lines[1].endswith("ETA 0:16")
 
 
-def test_what_happens_has_its_own_line() -> None:
+def test_events_of_the_training_have_lines_of_their_own() -> None:
     events: list[TrainerEvent] = [
         PhaseStarted(name="compiling"),
         Restored(step=4),
@@ -78,7 +78,7 @@ def test_what_happens_has_its_own_line() -> None:
     ]
 
 
-def test_a_terminal_gets_a_bar_that_leaves_what_happened() -> None:
+def test_a_terminal_gets_a_bar_and_keeps_the_lines_of_events() -> None:
     shown = told(
         [PhaseStarted(name="compiling"), step(1), Saved(step=1, path="/c/1"), step(10)], every_s=1, stream=Terminal()
     )

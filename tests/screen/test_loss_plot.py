@@ -17,18 +17,18 @@ def test_a_plot_fits_a_terminal_and_falls_from_left_to_right() -> None:
     assert len(inside[0].rstrip("│ ")) < len(inside[-1].rstrip("│ "))
 
 
-def test_too_little_to_draw() -> None:
+def test_too_few_losses_give_no_plot() -> None:
     assert terminal_plot({}) == terminal_plot({1: 2.0}) == terminal_plot({1: 2.0, 2: float("nan")}) == ""
 
 
 @settings(max_examples=20)
 @example({1: -1.5e308, 2: 2.5e307})
 @given(st.dictionaries(st.integers(1, 10**6), st.floats(), max_size=30))
-def test_no_losses_break_the_plot(losses: dict[int, float]) -> None:
+def test_a_plot_is_drawn_for_any_losses(losses: dict[int, float]) -> None:
     assert len(terminal_plot(losses).splitlines()) <= HEIGHT
 
 
-def test_several_runs_have_a_letter_each() -> None:
+def test_each_of_several_runs_has_a_letter() -> None:
     text = terminal_comparison([FALLING, {}, dict.fromkeys(range(1, 41), 3.0)])
     assert len(text.splitlines()) <= HEIGHT
     inside = [line.split("│")[1] for line in text.splitlines() if line.count("│") == 2]
@@ -40,7 +40,7 @@ def test_several_runs_have_a_letter_each() -> None:
 
 @settings(max_examples=20)
 @given(st.lists(st.dictionaries(st.integers(1, 10**6), st.floats(), max_size=10), max_size=26))
-def test_no_losses_break_the_comparison(curves: list[dict[int, float]]) -> None:
+def test_a_comparison_is_drawn_for_any_losses(curves: list[dict[int, float]]) -> None:
     assert len(terminal_comparison(curves).splitlines()) <= HEIGHT
 
 
@@ -49,7 +49,7 @@ def test_no_losses_break_the_comparison(curves: list[dict[int, float]]) -> None:
 @example(99991, 9)
 @example(999991, 33)
 @settings(max_examples=20)
-def test_the_axis_names_whole_steps(first: int, more: int) -> None:
+def test_the_axis_of_steps_has_whole_numbers(first: int, more: int) -> None:
     """It showed step 7.5."""
     axis = terminal_plot({first: 2.0, first + more: 1.0}).splitlines()[-1].split()
     assert all(label.isdigit() for label in axis)

@@ -32,7 +32,7 @@ def _as_bash_reads(lines: list[str]) -> list[tuple[str, ...]]:
     return [tuple(part.split("\0")[:-1]) for part in done.stdout.decode().split("\1\0")[:-1]]
 
 
-def test_a_copied_line_is_the_argv() -> None:
+def test_a_copied_shell_line_is_the_argv() -> None:
     """Drawn first, read by one bash."""
     drawn: list[tuple[str, ...]] = []
 
@@ -46,7 +46,7 @@ def test_a_copied_line_is_the_argv() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_plans_lines_are_its_argvs(name: str) -> None:
+def test_the_shell_lines_of_a_plan_are_its_argvs(name: str) -> None:
     """One flag a line: the module first, then a key each."""
     intent = intent_of(spec_of(name))
     argvs = [argv for argv in (intent.trainer_argv, intent.xpk_argv, intent.conversion_argv) if argv]
@@ -56,7 +56,7 @@ def test_a_plans_lines_are_its_argvs(name: str) -> None:
     assert first.endswith("-m maxtext.trainers.post_train.sft.train_sft \\")
 
 
-def test_a_plan_without_a_manifest_says_what_it_can() -> None:
+def test_a_plan_without_a_manifest_is_printed_in_part() -> None:
     text = plan_text(make_plan(intent_of(spec_of("deepseek_ultrachat")), rendered=None, file="a.yaml"))
     assert text.startswith("# a.yaml\n")
     assert "## xpk\n" in text
@@ -64,7 +64,7 @@ def test_a_plan_without_a_manifest_says_what_it_can() -> None:
     assert text.endswith("\n")
 
 
-def test_a_local_run_names_the_image_it_goes_into(tmp_path: Path) -> None:
+def test_the_plan_of_a_local_run_names_its_image(tmp_path: Path) -> None:
     lines = plan_text(local_plan(tmp_path, image__ref="h.example.com/team/image:1")).splitlines()
     assert "place       this machine, in a container of h.example.com/team/image:1" in lines
     assert "\nplace       this machine\n" in plan_text(local_plan(tmp_path))
@@ -90,7 +90,7 @@ def ready(*problems: Problem) -> str:
     return dict(summary(replace(plan, problems=problems)))["ready"]
 
 
-def test_ready_says_what_plan_and_submit_refuse() -> None:
+def test_the_line_ready_names_the_problems_that_refuse_plan_and_submit() -> None:
     accepted = note("image-not-pinned", "", "a tag (accepted: ours do not move)")
     assert ready(accepted) == "yes"
     assert ready(warning("grace-period", "", "short", "")) == "yes, with 1 warning (grace-period)"
@@ -102,13 +102,13 @@ def test_ready_says_what_plan_and_submit_refuse() -> None:
     assert ready(*both, accepted) == "no: 2 errors (does-not-fit, env-name)"
 
 
-def test_the_audit_is_counts_unless_it_is_requested() -> None:
+def test_the_audit_is_printed_as_counts_unless_requested() -> None:
     assert "FIELD" not in flagship()
     assert "(--audit shows each field)" in flagship()
     assert "FIELD" in flagship(audit=True)
 
 
-def test_what_is_read_is_as_wide_as_the_terminal_and_what_is_copied_stays_whole() -> None:
+def test_text_is_wrapped_to_the_terminal_and_commands_are_not() -> None:
     text = flagship(width=80)
     lines = text.splitlines()
     copied = lines.index("## xpk"), lines.index("## its environment")

@@ -30,11 +30,11 @@ def rows(*seen: Observation) -> tuple[Row, ...]:
     return tuple(one.row for one in fold(seen, classify=judged, now=NOW))
 
 
-def test_the_table_that_is_piped(golden: Golden) -> None:
+def test_a_piped_table_has_every_column(golden: Golden) -> None:
     golden.check("status.txt", "\n".join(plain_lines(rows(*STORY))) + "\n")
 
 
-def test_a_narrow_terminal_loses_the_least_needed_columns() -> None:
+def test_a_narrow_terminal_drops_the_least_needed_columns() -> None:
     shown = rows(*STORY)
     heads = {width: [column.head for column in fitting(shown, width=width)] for width in (200, 100, 60, 10)}
     assert heads[200] == [column.head for column in COLUMNS]
@@ -43,7 +43,7 @@ def test_a_narrow_terminal_loses_the_least_needed_columns() -> None:
     assert heads[10] == ["RUN", "STATE"]
 
 
-def test_a_terminal_is_not_given_columns_that_say_nothing() -> None:
+def test_a_terminal_table_has_no_empty_columns() -> None:
     assert "MFU" not in [column.head for column in fitting(rows(local()), width=300)]
 
 
@@ -62,14 +62,14 @@ def test_a_terminal_has_colour_and_never_a_longer_line() -> None:
     assert max(map(len, plain.splitlines())) <= 60
 
 
-def test_nothing_drives_the_terminal() -> None:
+def test_control_codes_are_removed_from_the_table() -> None:
     (line,) = plain_lines(rows(observed("x\x1b[2J", cluster="y\n\rz")))[1:]
     assert "x\\x1b[2J" in line
     assert line.isprintable()
 
 
 @given(st.lists(observations(), max_size=3), st.sampled_from(STATES), st.integers(0, 200))
-def test_every_row_can_be_shown_at_every_width(seen: list[Observation], state: Any, width: int) -> None:
+def test_every_row_is_printed_at_every_width(seen: list[Observation], state: Any, width: int) -> None:
     shown = tuple(one.row for one in fold(seen, classify=lambda _seen, now: Status(state=state), now=NOW))
     lines = plain_lines(shown)
     assert len(lines) == len(shown) + 1
@@ -77,12 +77,12 @@ def test_every_row_can_be_shown_at_every_width(seen: list[Observation], state: A
     assert on_terminal(shown, width=max(width, 1), color_system=None).count("\n") == len(shown) + 1
 
 
-def test_a_loss_that_is_no_number_is_reported() -> None:
+def test_a_loss_of_nan_is_reported() -> None:
     (line,) = plain_lines(rows(observed(progress=said(loss=float("nan")))))[1:]
     assert " nan " in line
 
 
-def test_progress_without_a_step_is_none_yet() -> None:
+def test_progress_without_a_step_is_printed_as_none_yet() -> None:
     compiling = Progress(source="log", read_at=NOW, phase="compiling")
     (line,) = plain_lines(rows(observed(progress=compiling)))[1:]
     assert " -/1000 " in line

@@ -81,7 +81,7 @@ def test_rows_of_a_silent_cluster_grow_old() -> None:
     assert [one.stale for one in (first, second, third)] == [False, True, True]
 
 
-def test_half_an_answer_loses_no_run() -> None:
+def test_a_partial_answer_removes_no_run_from_the_table() -> None:
     other = observed("other", cluster="elsewhere")
     _, second = looked([Read((*at(1).observations, other)), replace(at(2), problems=(SILENT,), whole=False)])
     assert [row.run_name for row in second.rows] == ["gemma", "other"]
@@ -90,12 +90,12 @@ def test_half_an_answer_loses_no_run() -> None:
     assert "does not answer" in second.said[0]
 
 
-def test_the_first_look_fails_as_status_does() -> None:
+def test_an_error_of_the_first_look_ends_watch_as_status_does() -> None:
     with pytest.raises(Unreachable):
         watched([silent()])
 
 
-def test_a_terminal_is_drawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_redrawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -105,7 +105,7 @@ def test_a_terminal_is_drawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[1A" in drawn, "the second picture replaces the first"
 
 
-def test_no_colour_means_no_animation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_disables_the_animation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     drawn = watched([at(1), at(2)], stream=Terminal())
@@ -122,7 +122,7 @@ def test_more_runs_than_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     assert "23 more runs do not fit" in drawn
 
 
-def test_ctrl_c_ends_it() -> None:
+def test_ctrl_c_ends_watch() -> None:
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
