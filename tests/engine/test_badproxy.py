@@ -29,13 +29,17 @@ def reference(engine: Engine, bad_proxy: BadProxy, registry: Registry) -> str:
     return tag
 
 
-def test_it_passes_a_push_through(engine: Engine, bad_proxy: BadProxy, registry: Registry, reference: str) -> None:
+def test_the_bad_proxy_passes_a_push_through(
+    engine: Engine, bad_proxy: BadProxy, registry: Registry, reference: str
+) -> None:
     engine.docker("push", reference)
     assert registry.digest("v1")
     assert sum(registry.layers("v1").values()) < bad_proxy.sent("^PATCH") < 4_000_000
 
 
-def test_without_the_login_it_refuses(engine: Engine, bad_proxy: BadProxy, registry: Registry, reference: str) -> None:
+def test_the_bad_proxy_refuses_a_push_without_the_login(
+    engine: Engine, bad_proxy: BadProxy, registry: Registry, reference: str
+) -> None:
     user, password = "somebody", hashlib.sha256(reference.encode()).hexdigest()
     bad_proxy.login = f"{user}:{password}"
     assert engine.docker("push", reference, check=False).returncode != 0

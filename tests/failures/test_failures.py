@@ -19,7 +19,7 @@ REPORTED = {name: row["id"] for name, row in ROWS.items() if "id" in row}
 
 
 @pytest.mark.parametrize("name", REPORTED)
-def test_it_is_reported(name: str, tmp_path: Path) -> None:
+def test_the_mistake_of_a_row_is_reported(name: str, tmp_path: Path) -> None:
     assert REPORTED[name] in CASES[name](tmp_path)
 
 

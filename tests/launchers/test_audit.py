@@ -43,21 +43,23 @@ CASES: tuple[tuple[Any, Any, Any, ArgumentOutcome], ...] = (
 
 
 @pytest.mark.parametrize(("value", "rendered", "manifest", "outcome"), CASES)
-def test_the_outcome(value: Any, rendered: Any, manifest: Any, outcome: ArgumentOutcome) -> None:
+def test_a_field_is_landed_patched_dropped_or_altered(
+    value: Any, rendered: Any, manifest: Any, outcome: ArgumentOutcome
+) -> None:
     assert _row(value=value, rendered=rendered, manifest=manifest).outcome == outcome
 
 
-def test_a_row_says_field_place_and_both_values() -> None:
+def test_an_audit_row_has_field_place_and_both_values() -> None:
     assert _row(value=2, rendered=2, manifest=3) == AuditRow(
         field="tpu.num_slices", outcome="altered", where="/spec/replicas", requested=2, rendered=3
     )
 
 
-def test_a_row_shows_what_was_requested_not_its_encoding() -> None:
+def test_an_audit_row_shows_the_requested_value_not_its_encoding() -> None:
     assert _row(value="$$X", requested="$X", rendered="$$X", manifest="$$X").requested == "$X"
 
 
-def test_a_dropped_value_was_rendered_as_nothing() -> None:
+def test_a_dropped_value_has_no_rendered_value() -> None:
     assert _row(value=2, rendered=2, manifest=ABSENT).rendered is None
 
 
@@ -100,7 +102,7 @@ def test_the_command_is_read_out_of_xpks_wrapper(container: Any, outcome: Argume
     assert row.outcome == outcome
 
 
-def test_only_what_did_not_arrive_is_a_problem() -> None:
+def test_only_dropped_and_altered_fields_are_problems() -> None:
     pairs = ((2, 2), (ABSENT, 2), (2, ABSENT), (2, 3))
     rows = [_row(value=2, rendered=rendered, manifest=manifest) for rendered, manifest in pairs]
     found = list(audit_problems(rows))

@@ -91,7 +91,7 @@ def test_a_counted_argument_decodes_to_what_the_first_start_receives(
 
 
 @pytest.mark.parametrize("argv", [("python3", "x"), ("python3", "seed=1", "seed=1"), ("python3", "seed=2")])
-def test_what_is_counted_must_stand_in_the_command_once(argv: tuple[str, ...]) -> None:
+def test_a_counted_argument_must_occur_once_in_the_command(argv: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="seed=1 is not in the command exactly once"):
         encode_command(argv=argv, env=(), mode="mcjax", counted=CountedArgument(key="seed", first=1, each=1))
 
@@ -100,7 +100,9 @@ def test_what_is_counted_must_stand_in_the_command_once(argv: tuple[str, ...]) -
     ("restarts", "seed"), [(None, 7), ("", 7), ("0", 7), ("1", 10), ("12", 43), ("1000", 3007), ("x; exit 9", None)]
 )
 @pytest.mark.parametrize("mode", MODES)
-def test_bash_adds_up_the_restarts(mode: ModeName, restarts: str | None, seed: int | None) -> None:
+def test_bash_computes_the_counted_argument_of_each_restart(
+    mode: ModeName, restarts: str | None, seed: int | None
+) -> None:
     """The kubelet leaves the sum alone, and one argument comes out; what is no number starts nothing."""
     counted = CountedArgument(key="seed", first=7, each=3)
     argv = ("/bin/echo", "a b", counted.argument, "$(XSFT_RESTARTS)")
@@ -114,7 +116,7 @@ def test_bash_adds_up_the_restarts(mode: ModeName, restarts: str | None, seed: i
 
 
 @given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES))
-def test_the_line_survives_yaml_and_can_be_read(
+def test_an_encoded_line_is_unchanged_by_yaml_and_readable(
     argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName
 ) -> None:
     encoded = encode_command(argv=argv, env=env, mode=mode)
@@ -129,7 +131,7 @@ def test_the_line_survives_yaml_and_can_be_read(
 @given(
     argv=ARGV, env=ENV, mode=st.sampled_from(MODES), container=st.dictionaries(NAMES | st.just("FOO"), TEXT, max_size=3)
 )
-def test_kubernetes_finds_nothing_to_expand(
+def test_an_encoded_line_has_nothing_that_kubernetes_expands(
     argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName, container: dict[str, str]
 ) -> None:
     encoded = encode_command(argv=argv, env=env, mode=mode)
@@ -137,7 +139,7 @@ def test_kubernetes_finds_nothing_to_expand(
 
 
 @given(text=st.text(max_size=60))
-def test_decoding_is_total(text: str) -> None:
+def test_decoding_any_text_returns_or_refuses_it(text: str) -> None:
     try:
         env, argv = decode_command(text)
     except ValueError:
@@ -194,13 +196,13 @@ def test_without_hidden_characters_any_posix_shell_reads_the_line(argv: tuple[st
         ("", "''", "''"),
     ],
 )
-def test_what_a_hard_argument_becomes(argument: str, mcjax: str, pathways: str) -> None:
+def test_hard_arguments_have_the_documented_encoding(argument: str, mcjax: str, pathways: str) -> None:
     assert encode_command(argv=("python3", argument), env=(), mode="mcjax") == f"exec python3 {mcjax}"
     assert encode_command(argv=("python3", argument), env=(), mode="pathways") == f"exec python3 {pathways}"
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800", "x\udfff"])
-def test_what_no_process_can_receive_is_refused(text: str) -> None:
+def test_an_argument_that_no_process_can_receive_is_refused(text: str) -> None:
     for argv, env in ((("python3", text), ()), (("python3",), (("A", text),))):
         with pytest.raises(ValueError, match=r"U\+(0000|D800|DFFF)"):
             encode_command(argv=argv, env=env, mode="mcjax")
@@ -209,7 +211,7 @@ def test_what_no_process_can_receive_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("argv", [(), ("",), ("-a", "x")])
-def test_a_command_names_a_program(argv: tuple[str, ...]) -> None:
+def test_a_command_without_a_program_is_refused(argv: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="name of a program"):
         encode_command(argv=argv, env=(), mode="mcjax")
 
@@ -222,26 +224,26 @@ def test_a_command_that_linux_would_not_start_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "Ä", "A=", "A\n", "UID", "PWD", "_", "date"])
-def test_names_whose_value_would_be_lost(name: str) -> None:
+def test_environment_names_whose_value_would_be_lost_are_refused(name: str) -> None:
     assert f"`{name}`" in str(env_name_problem(name))
     with pytest.raises(ValueError, match=r"environment variable name|bash|date"):
         encode_command(argv=("python3",), env=((name, "x"),), mode="mcjax")
 
 
 @pytest.mark.parametrize("name", ["A", "_a", "JAX_PLATFORMS", "PATH", "LIBTPU_INIT_ARGS", "DATE"])
-def test_names_that_are_fine(name: str) -> None:
+def test_usual_environment_names_are_accepted(name: str) -> None:
     assert env_name_problem(name) is None
     assert name not in BASH_KEEPS
 
 
-def test_the_same_name_twice_is_refused() -> None:
+def test_an_environment_name_given_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="given twice: A, A"):
         encode_command(argv=("python3",), env=(("A", "1"), ("A", "2")), mode="mcjax")
 
 
 @given(value=TEXT)
 @example(value="\x1env:\x85")
-def test_an_env_value_survives_yaml_and_kubernetes(value: str) -> None:
+def test_an_environment_value_is_unchanged_by_yaml_and_kubernetes(value: str) -> None:
     encoded = encode_env_value(value)
     loaded = load_yaml(f'value: "{encoded}"')["value"]
     assert kubernetes_expand(loaded, {"FOO": "expanded"}) == value
@@ -250,7 +252,7 @@ def test_an_env_value_survives_yaml_and_kubernetes(value: str) -> None:
 
 
 @given(text=TEXT, env=st.dictionaries(TEXT, TEXT, max_size=3))
-def test_escaping_undoes_expansion(text: str, env: dict[str, str]) -> None:
+def test_an_escaped_value_expands_to_itself(text: str, env: dict[str, str]) -> None:
     assert kubernetes_expand(escape_expansion(text), env) == text
 
 
@@ -271,7 +273,7 @@ def test_escaping_undoes_expansion(text: str, env: dict[str, str]) -> None:
         ("$(a\nb)", "$(a\nb)"),
     ],
 )
-def test_expansion_as_documented(text: str, expanded: str) -> None:
+def test_expansion_is_that_of_the_kubernetes_documentation(text: str, expanded: str) -> None:
     """source: Kubernetes API reference, Container.command."""
     assert kubernetes_expand(text, {"A": "1", "C": "$(A)"}) == expanded
 
@@ -298,7 +300,7 @@ exit $EXIT_CODE
 
 @given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES))
 @example(argv=("python3", ") & PID=$!;"), env=(), mode="mcjax")
-def test_the_command_is_found_in_the_wrapper(
+def test_the_command_is_found_in_xpks_wrapper(
     argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName
 ) -> None:
     encoded = encode_command(argv=argv, env=env, mode=mode)
@@ -318,7 +320,7 @@ def test_the_command_is_found_in_the_wrapper(
         WRAPPER.replace("(%s)", "%s") % "a",
     ],
 )
-def test_another_script_is_refused(script: str) -> None:
+def test_a_script_that_is_not_xpks_wrapper_is_refused(script: str) -> None:
     with pytest.raises(ValueError, match="pinned xpk"):
         command_in_wrapper(script)
 
@@ -339,7 +341,7 @@ def test_another_script_is_refused(script: str) -> None:
         ("--a:", "colon"),
     ],
 )
-def test_pathways_tokens_that_xpk_would_change(token: str, why: str) -> None:
+def test_pathways_arguments_that_xpk_would_change_are_refused(token: str, why: str) -> None:
     assert why in str(pathways_args_problem(token))
 
 
@@ -347,7 +349,7 @@ def test_pathways_tokens_that_xpk_would_change(token: str, why: str) -> None:
 @example(value=":")
 @example(value="{a: [b]}")
 @example(value="#&*!|>%@`,?")
-def test_an_accepted_pathways_token_is_one_string_in_yaml(value: str) -> None:
+def test_an_accepted_pathways_argument_is_one_string_in_yaml(value: str) -> None:
     token = f"--name={value}"
     if pathways_args_problem(token) is None:
         pieces = f"--first=1 {token} --last=2".split(" ")

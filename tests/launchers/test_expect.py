@@ -27,7 +27,7 @@ def _by_field(mode: ModeName, field: str, **fields: Any) -> list[Expectation]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_field_is_a_key_path_of_the_workload(mode: ModeName) -> None:
+def test_an_expected_field_is_a_key_path_of_the_workload(mode: ModeName) -> None:
     """Or the command, the digest, a variable of the environment, a section: words a user can look up."""
     known = {*leaves(), *EVERYTHING, "command", "spec_digest", "secrets.hf_token"}
     assert {e.field for e in _all(mode)} - known == {"env.NAME", "env.HF_TOKEN_PATH"} | (
@@ -42,7 +42,7 @@ def test_no_place_is_expected_twice(mode: ModeName) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_unsaid_is_expected(mode: ModeName) -> None:
+def test_only_given_values_are_expected(mode: ModeName) -> None:
     """A workload without the optional sections expects no Secret, no reservation, no grace period."""
     fields = {e.field for e in _all(mode, secrets=None, restarts=None, tpu__reservation=None, tpu__capacity=None)}
     assert fields.isdisjoint({"secrets.hf_token", "tpu.reservation", "tpu.capacity", "restarts.grace_period_s"})
@@ -55,7 +55,7 @@ OPTIONAL = (
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_not_given_is_not_expected_to_be_none(mode: ModeName) -> None:
+def test_a_value_that_is_not_given_is_not_expected_to_be_none(mode: ModeName) -> None:
     """It would be an audit error, which hides the problem that names what is missing."""
     for path in OPTIONAL:
         both = {"pathways": None, "place__pathways": None} if "pathways" in path else {path.replace(".", "__"): None}
@@ -71,7 +71,7 @@ def test_priority_and_pull_secret_are_expected_on_every_pod(mode: ModeName) -> N
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_environment_value_is_what_kubernetes_makes_of_it(mode: ModeName) -> None:
+def test_an_environment_value_is_expected_as_kubernetes_expands_it(mode: ModeName) -> None:
     (expectation,) = _by_field(mode, "env.NAME")
     assert expectation.requested == EVERYTHING["env"]["NAME"]
     assert kubernetes_expand(expectation.value, {"value": "wrong"}) == expectation.requested
@@ -88,7 +88,7 @@ def test_xla_flags_are_libtpus_in_mcjax_and_the_proxys_in_pathways() -> None:
     ]
 
 
-def test_chips_are_a_number_in_mcjax_and_text_in_pathways() -> None:
+def test_chips_are_expected_as_a_number_in_mcjax_and_text_in_pathways() -> None:
     """As xpk writes them; Kubernetes takes both, the audit does not mix them up."""
     for mode, value in (("mcjax", 4), ("pathways", "4")):
         (chips,) = [e for e in _by_field(mode, "tpu.type") if e.path[-1] == "google.com/tpu"]

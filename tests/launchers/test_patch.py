@@ -92,7 +92,7 @@ def test_without_a_token_nothing_is_mounted(mode: ModeName) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_pull_secret_called_none_goes_away(mode: ModeName) -> None:
+def test_the_pull_secret_named_none_is_removed(mode: ModeName) -> None:
     at = places(mode)
     xpks = apply((Change(path=(*at.slice_pod, "imagePullSecrets"), value=[{"name": None}], why="xpk"),), {})
     patched = apply(_changes(mode, image__pull_secret=None), xpks)
@@ -133,7 +133,7 @@ def test_spot_pods_tolerate_the_taint_of_spot_nodes(mode: ModeName) -> None:
     assert _at(_manifest(mode), tolerations) is MISSING  # xpk's own stays
 
 
-def test_pathways_gets_back_what_xpk_drops() -> None:
+def test_pathways_values_that_xpk_drops_are_added() -> None:
     manifest, at = _manifest("pathways"), places("pathways")
     assert _at(manifest, ("spec", "failurePolicy", "maxRestarts")) == 3
     assert _at(manifest, ("spec", "ttlSecondsAfterFinished")) == 60
@@ -151,7 +151,7 @@ def test_the_pathways_head_carries_xpks_label_like_its_workers() -> None:
     assert _at(_manifest("pathways", attempt=2, run_name_suffix="none"), label) == "everything-2"
 
 
-def test_mcjax_is_left_to_xpk_where_xpk_does_it() -> None:
+def test_mcjax_values_that_xpk_sets_are_not_patched() -> None:
     touched = {change.path[:2] for change in _changes("mcjax") if change.path[0] == "spec"}
     assert ("spec", "failurePolicy") not in touched
     assert ("spec", "ttlSecondsAfterFinished") not in touched

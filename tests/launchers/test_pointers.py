@@ -42,12 +42,12 @@ NOWHERE: tuple[tuple[Pointer, str], ...] = (
 
 
 @pytest.mark.parametrize(("path", "pointer", "value"), FOUND, ids=[pointer for _, pointer, _ in FOUND])
-def test_find_reports_place_and_text(path: Pointer, pointer: str, value: Any) -> None:
+def test_find_returns_place_and_text(path: Pointer, pointer: str, value: Any) -> None:
     assert find_pointer(DOCUMENT, path) == (pointer, value)
 
 
 @pytest.mark.parametrize(("path", "pointer"), NOWHERE, ids=[pointer for _, pointer in NOWHERE])
-def test_nothing_there_is_missing_at_the_place_it_would_have(path: Pointer, pointer: str) -> None:
+def test_find_of_a_missing_value_returns_the_place_it_would_have(path: Pointer, pointer: str) -> None:
     assert find_pointer(DOCUMENT, path) == (pointer, MISSING)
 
 
@@ -63,12 +63,12 @@ def _value(path: Pointer, number: int) -> Any:
 
 
 @given(path=PATHS, number=st.integers())
-def test_what_was_put_is_found(path: Pointer, number: int) -> None:
+def test_a_value_that_was_put_is_found(path: Pointer, number: int) -> None:
     assert find_pointer(put(None, path, _value(path, number)), path)[1] == _value(path, number)
 
 
 @given(first=PATHS, second=PATHS)
-def test_putting_twice_is_putting_once(first: Pointer, second: Pointer) -> None:
+def test_putting_a_value_twice_equals_putting_it_once(first: Pointer, second: Pointer) -> None:
     try:
         once = put(put(None, first, _value(first, 1)), second, _value(second, 2))
     except LookupError:
@@ -79,7 +79,7 @@ def test_putting_twice_is_putting_once(first: Pointer, second: Pointer) -> None:
 
 
 @given(first=PATHS, second=PATHS)
-def test_putting_leaves_the_rest_alone(first: Pointer, second: Pointer) -> None:
+def test_putting_a_value_changes_no_other_value(first: Pointer, second: Pointer) -> None:
     if first[: len(second)] == second or second[: len(first)] == first:
         return
     document = put(put(None, first, _value(first, 1)), second, _value(second, 2))
@@ -87,7 +87,7 @@ def test_putting_leaves_the_rest_alone(first: Pointer, second: Pointer) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]], ids=[pointer for _, pointer, _ in FOUND[1:]])
-def test_what_was_removed_is_gone_and_the_original_is_not(path: Pointer) -> None:
+def test_a_removed_value_is_gone_from_the_copy_only(path: Pointer) -> None:
     before = copy.deepcopy(DOCUMENT)
     changed = remove(DOCUMENT, path)
     assert find_pointer(changed, path)[1] != find_pointer(before, path)[1] or find_pointer(changed, path)[1] is MISSING
@@ -96,12 +96,12 @@ def test_what_was_removed_is_gone_and_the_original_is_not(path: Pointer) -> None
 
 
 @pytest.mark.parametrize("path", [path for path, _ in NOWHERE], ids=[pointer for _, pointer in NOWHERE])
-def test_removing_nothing_is_no_error(path: Pointer) -> None:
+def test_removing_a_missing_value_is_no_error(path: Pointer) -> None:
     assert remove(DOCUMENT, path) == DOCUMENT
 
 
 @pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]], ids=[pointer for _, pointer, _ in FOUND[1:]])
-def test_put_replaces_and_leaves_the_original_alone(path: Pointer) -> None:
+def test_put_replaces_the_value_in_a_copy(path: Pointer) -> None:
     before = copy.deepcopy(DOCUMENT)
     pointer = find_pointer(DOCUMENT, path)[0]
     changed = put(DOCUMENT, path, "new")
@@ -120,12 +120,12 @@ def test_a_missing_named_entry_is_appended_with_its_name() -> None:
     "path",
     [("args", Item("--c")), ("args", 7), ("args", "key"), ("map", Named("a")), ("text", "key"), ("text", Named("a"))],
 )
-def test_nothing_is_lost_to_a_path_that_does_not_fit(path: Pointer) -> None:
+def test_put_refuses_a_path_that_does_not_fit(path: Pointer) -> None:
     with pytest.raises(LookupError):
         put({"args": ["--a"], "map": {"a": 1}, "text": "x"}, path, "--c=2")
 
 
-def test_missing_says_so() -> None:
+def test_missing_has_a_readable_representation() -> None:
     assert repr(MISSING) == "(nothing)"
 
 

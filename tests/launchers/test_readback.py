@@ -34,7 +34,7 @@ def row(field: str, where: str, outcome: Any = "landed") -> AuditRow:
         ({"spec": {"suspend": False}}, {"spec": {"suspend": True}}),
     ],
 )
-def test_what_the_cluster_adds_is_no_difference(sent: Any, held: Any) -> None:
+def test_a_value_that_the_cluster_adds_is_no_difference(sent: Any, held: Any) -> None:
     assert missing_values(sent, held) == []
 
 
@@ -51,7 +51,7 @@ def test_what_the_cluster_adds_is_no_difference(sent: Any, held: Any) -> None:
         ({"a": 0}, {"a": None}, "/a: 0 -> null"),
     ],
 )
-def test_what_it_changes_is_reported(sent: Any, held: Any, said: str) -> None:
+def test_a_value_that_the_cluster_changes_is_reported(sent: Any, held: Any, said: str) -> None:
     assert missing_values(sent, held) == ([said] if said else [])
 
 
@@ -63,7 +63,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_everything_holds_itself(value: Any) -> None:
+def test_a_manifest_has_no_difference_to_itself(value: Any) -> None:
     assert missing_values(value, copy.deepcopy(value)) == []
 
 
@@ -75,7 +75,7 @@ def test_a_pointer_names_the_same_value_whatever_its_keys(key: str) -> None:
     assert lacking_of_xpk((landed,), manifest=sent, held=held) == [difference]
 
 
-def test_xpks_arguments_are_found_where_the_audit_found_them() -> None:
+def test_arguments_of_xpk_are_found_where_the_audit_found_them() -> None:
     rows = (
         row("tpu.num_slices", "/spec/replicatedJobs/1/replicas"),
         row("priority", "/spec/replicatedJobs/0/template", outcome="patched"),
@@ -99,12 +99,12 @@ def test_xpks_arguments_are_found_where_the_audit_found_them() -> None:
         ("queue", "/metadata/labels/kueue.x-k8s.io~1queue-name", "queue"),
     ],
 )
-def test_what_xpk_would_lose_of_what_was_asked(field: str, where: str, asked: str) -> None:
+def test_requested_values_that_xpk_would_lose_are_listed(field: str, where: str, asked: str) -> None:
     lost = row(field, where, outcome="patched")
     assert lost_by_xpk((lost,), asked=(asked,)) == (lost,)
 
 
-def test_defaults_and_the_identity_are_no_loss() -> None:
+def test_defaults_and_the_identity_are_not_listed_as_lost() -> None:
     rows = (
         row("restarts.max", "/spec/failurePolicy/maxRestarts"),
         row("restarts.on_exit_codes", "/spec/failurePolicy/rules", outcome="patched"),

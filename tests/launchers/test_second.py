@@ -72,14 +72,14 @@ def plan(workload: WorkloadSpec) -> Plan:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_its_manifest_holds_everything_the_workload_asks_for(mode: str) -> None:
+def test_the_second_launchers_manifest_has_every_requested_value(mode: str) -> None:
     made = plan(spec(mode, target=SECOND))
     assert {row.outcome for row in made.audit} == {"landed", "patched"}
     assert [p.id for p in made.problems if p.id.startswith("audit")] == []
     assert (made.xpk_argv, made.by_hand) == (None, ())
 
 
-def test_its_cpu_jobs_hold_everything_too() -> None:
+def test_the_second_launchers_cpu_jobs_have_every_requested_value() -> None:
     wanted = job(target=SECOND)
     rendering = job_rendering(wanted)
     assert isinstance(rendering, ReadyRendering)
@@ -88,7 +88,7 @@ def test_its_cpu_jobs_hold_everything_too() -> None:
     assert (made.problems, made.by_hand) == ((), ())
 
 
-def test_its_jobs_on_slices_hold_everything_too() -> None:
+def test_the_second_launchers_slice_jobs_have_every_requested_value() -> None:
     wanted = slice_job(target=SECOND)
     rendering = job_rendering(wanted)
     assert isinstance(rendering, ReadyRendering)
@@ -98,7 +98,7 @@ def test_its_jobs_on_slices_hold_everything_too() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_field_is_audited_as_xpks_are(mode: str) -> None:
+def test_every_field_of_the_second_launcher_is_audited_as_for_xpk(mode: str) -> None:
     ours = plan(spec(mode, target=SECOND))
     intent = make_intent(spec(mode, target="xpk"), facts_for(spec(mode, target="xpk")))
     assert {row.field for row in ours.audit} == {"target", *(e.field for e in intent.expectations)}
@@ -118,7 +118,7 @@ def test_status_reads_the_launcher_from_the_jobset(target: str) -> None:
 
 
 @pytest.mark.parametrize("make", [job, slice_job])
-def test_status_reads_the_launcher_from_the_jobset_of_a_job(make: Callable[..., Job]) -> None:
+def test_status_reads_the_launcher_from_the_jobset_of_a_cpu_or_slice_job(make: Callable[..., Job]) -> None:
     wanted = make(target=SECOND)
     rendering = job_rendering(wanted)
     assert isinstance(rendering, ReadyRendering)
@@ -141,7 +141,7 @@ def test_status_reads_the_launcher_from_the_server(target: str, label: dict[str,
 
 
 @pytest.mark.parametrize("label", [None, "", "local", "of-another-version"])
-def test_an_unknown_launcher_is_still_one_of_a_cluster(label: str | None) -> None:
+def test_a_run_of_an_unknown_launcher_is_still_on_a_cluster(label: str | None) -> None:
     assert targets.launcher_named(label) == "xpk"
 
 
@@ -163,7 +163,7 @@ def test_a_tpu_generation_takes_one_section_of_the_catalogue(new_generation: str
     assert ("mesh-ici-product", "parallelism.ici") in _ids(wrong)
 
 
-def test_what_it_drops_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_the_second_launcher_drops_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.launchers import second as module
 
     whole = module._trainer
@@ -179,14 +179,14 @@ def test_the_token_of_the_hub_reaches_the_trainer() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_the_same_one_on_every_cluster(mode: str, mistake: str) -> None:
+def test_a_bad_workload_has_the_same_problems_for_every_launcher(mode: str, mistake: str) -> None:
     """What an added launcher once lost: checks asked for xpk by name, and said nothing of another cluster."""
     found = [_ids(spec(mode, target=target, **MISTAKES[mistake])) for target in ("xpk", SECOND)]
     assert found[0] == found[1]
     assert found[0] - _ids(spec(mode, target="xpk")), "the mistake is one"
 
 
-def test_this_machine_has_mistakes_of_its_own() -> None:
+def test_a_bad_workload_has_other_problems_on_this_machine() -> None:
     """The same file for this machine: nothing that only a cluster needs is asked for."""
     wrong = {"image": {}, "env": {"XSFT_RESTARTS": "1"}, "parallelism": {"ici": {"fsdp": 3}}, "place": "nowhere"}
     found = {name for name, _where in _ids(spec("mcjax", target="local", **wrong))}
@@ -198,7 +198,7 @@ def _ids(workload: WorkloadSpec) -> set[tuple[str, str]]:
     return {(p.id, p.where) for p in errors_in(intent.problems)}
 
 
-def test_it_is_one_of_the_targets_that_a_workload_may_name() -> None:
+def test_a_workload_may_name_the_second_launcher_as_its_target() -> None:
     with pytest.raises(SpecError) as refused:
         spec("mcjax", target="third")
     (problem,) = refused.value.problems
@@ -213,13 +213,13 @@ def test_a_dry_run_is_not_sent_through_xpk() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_its_manifest_is_accepted(cluster_api: ClusterApi, mode: str) -> None:
+def test_the_second_launchers_manifest_is_accepted_by_the_api_server(cluster_api: ClusterApi, mode: str) -> None:
     """Strictly: a field that the API server does not know is refused."""
     _accepted(cluster_api, spec(mode, target=SECOND, namespace=cluster_api.namespace))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_its_manifest_for_a_new_tpu_generation_is_accepted(
+def test_the_second_launchers_manifest_of_a_new_tpu_generation_is_accepted(
     cluster_api: ClusterApi, new_generation: str, mode: str
 ) -> None:
     _accepted(cluster_api, on_new_slices(mode, generation=new_generation, namespace=cluster_api.namespace))

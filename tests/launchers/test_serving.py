@@ -56,7 +56,7 @@ def test_a_token_is_a_mounted_file_and_only_for_weights_of_the_hub() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tpu", "gpu"])
-def test_no_queue_admits_it_and_no_address_is_public(kind: str) -> None:
+def test_a_server_has_no_queue_and_no_public_address(kind: str) -> None:
     plan = server(type=kind)
     text = json.dumps([plan.manifest, *plan.dependents])
     assert "kueue" not in text
@@ -92,15 +92,15 @@ def test_the_audit_finds_each_field_and_its_absence(change: dict[str, Any]) -> N
     assert f"stages.serve.{next(iter(change))}" in lost
 
 
-def test_an_internal_address_makes_another_server() -> None:
+def test_an_internal_address_changes_the_digest_of_a_server() -> None:
     assert server(expose="vpc").digest != server().digest
 
 
-def test_priority_and_output_make_no_other_server() -> None:
+def test_priority_and_output_do_not_change_the_digest_of_a_server() -> None:
     assert server(changes={"priority": "high"}).digest == server().digest
 
 
-def test_what_it_owns_names_its_uid() -> None:
+def test_objects_that_a_server_owns_name_its_uid() -> None:
     (service, budget) = (owned_by(one, name=NAME, uid="u") for one in server().dependents)
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME, "uid": "u"}
     assert service["metadata"]["ownerReferences"] == budget["metadata"]["ownerReferences"] == [owner]

@@ -13,14 +13,14 @@ from xsft.planner import job_rendering
 from xsft.trainers.tokenizer_copy import FOLDER
 
 
-def test_everything_it_asks_for_is_in_the_manifest() -> None:
+def test_every_requested_value_of_a_slice_job_is_in_its_manifest() -> None:
     plan = planned()
     assert {row.outcome for row in plan.audit} == {"landed", "patched"}
     assert plan.problems == ()
     assert "xpk has no time limit for a workload" in plan.by_hand
 
 
-def test_it_takes_the_slices_of_the_training_and_ends_at_its_limit() -> None:
+def test_a_slice_job_takes_the_slices_of_the_training_and_ends_at_its_limit() -> None:
     plan = planned()
     spec = (plan.manifest or {})["spec"]
     (slices,) = spec["replicatedJobs"]
@@ -67,7 +67,7 @@ def test_the_copied_tokenizer_of_the_training_is_made_on_each_host_too() -> None
     assert process[7] == "-c"
 
 
-def test_a_later_attempt_has_another_name_and_the_same_work() -> None:
+def test_a_later_attempt_of_a_slice_job_has_another_name_and_the_same_work() -> None:
     first = job()
     second = first.attempt(2)
     assert (second.run.jobset, second.run.run_name) == (f"{NAME}-2", NAME)

@@ -26,12 +26,12 @@ def _flags(run: Run) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("mode", "verb"), [("mcjax", "create"), ("pathways", "create-pathways")])
-def test_the_verb_is_the_modes(mode: ModeName, verb: str) -> None:
+def test_the_mode_decides_the_verb_of_xpk(mode: ModeName, verb: str) -> None:
     assert xpk_argv(_run(mode))[:3] == ("xpk", "workload", verb)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_flags_come_as_one_argument_each_and_once(mode: ModeName) -> None:
+def test_each_flag_is_one_argument_and_given_once(mode: ModeName) -> None:
     """`--flag=value`: a value that starts with a dash is still a value."""
     arguments = xpk_argv(_run(mode))[3:]
     names = [a.partition("=")[0] for a in arguments if not a.startswith("--env=")]
@@ -52,7 +52,7 @@ def test_the_tutorials_commands_are_reproduced(mode: ModeName) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_command_comes_last_and_decodes_to_the_trainer(mode: ModeName) -> None:
+def test_the_command_is_the_last_flag_and_decodes_to_the_trainer(mode: ModeName) -> None:
     run = _run(mode)
     last = xpk_argv(run)[-1]
     assert last.startswith("--command=")
@@ -80,7 +80,7 @@ def test_pathways_does_not_pass_what_xpk_ignores() -> None:
     assert ignored.isdisjoint(_flags(_run("pathways")))
 
 
-def test_pathways_servers_and_arguments() -> None:
+def test_pathways_servers_and_arguments_become_flags() -> None:
     flags = _flags(_run("pathways"))
     assert flags["--proxy-server-image"] == "my.dev/proxy:1"
     assert flags["--server-image"] == "my.dev/server:1"
@@ -115,7 +115,7 @@ def test_a_context_gets_a_stand_in_cluster_and_zone() -> None:
     assert "my-context" not in str(xpk_argv(_run(place={"context": "my-context"})))
 
 
-def test_an_attempt_is_another_workload_of_the_same_run() -> None:
+def test_a_later_attempt_is_another_workload_of_the_same_run() -> None:
     flags = _flags(_run(attempt=2))
     assert flags["--workload"] == "everything-19700101-2"
     assert "run_name=everything-19700101 " in flags["--command"]
@@ -127,5 +127,5 @@ def test_environment_values_are_encoded_for_xpks_yaml(mode: ModeName) -> None:
     assert value == "--env=NAME=a $$(value) with: \\\"env\\x3a\\\" and 'quotes'"
 
 
-def test_no_line_runs_prompts_or_overwrites() -> None:
+def test_no_planned_xpk_line_has_quiet_dry_run_or_manifest_flags() -> None:
     assert not any(a.startswith(("--quiet", "--dry-run", "--output-manifest")) for a in xpk_argv(_run()))

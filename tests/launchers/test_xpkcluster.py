@@ -60,7 +60,7 @@ def test_a_reservation_is_rehearsed_with_one_slice() -> None:
     assert line.dry_run[-3:] == ("--num-slices=1", "--reservation=res", "--dry-run")
 
 
-def test_everything_that_is_missing_is_named_at_once() -> None:
+def test_all_missing_values_of_a_cluster_are_named_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         cluster_line(run_of(spec(GOOD, mode="mcjax", place={"context": "lab", "cluster": DROP}, tpu={"type": "v6e-8"})))
     assert "project, zone and cluster" in caught.value.message

@@ -35,7 +35,7 @@ def test_figures_are_compared_to_a_hundredth(peak: float, total: float, told: st
     assert difference(found, ROWS["A"]) == told
 
 
-def test_another_verdict_is_wrong() -> None:
+def test_a_row_with_another_verdict_is_reported_as_wrong() -> None:
     refused = entry(DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler"))
     assert difference(refused, ROWS["A"]) == "no, not fits"
     assert difference(refused, None) == "no, not fits"

@@ -31,7 +31,7 @@ def test_the_pin_is_replaced_and_nothing_else() -> None:
 
 @pytest.mark.contract
 @pytest.mark.parametrize("mode", ["mcjax", "pathways"])
-def test_every_flag_that_xsft_passes_is_among_them(xpk_environment: BuiltEnvironment, mode: str) -> None:
+def test_every_flag_that_xsft_passes_is_compared(xpk_environment: BuiltEnvironment, mode: str) -> None:
     _, _, verb, *given = xpk_argv(resolve(everything(mode=mode), Facts())[0])
     known = tool.flags(xpk_environment)[verb]
     assert {word.partition("=")[0] for word in given} <= known.keys()
