@@ -1,4 +1,4 @@
-"""The adapters that a LoRA run goes on from; the small files are those that Tunix wrote for a tiny qwen3."""
+"""Adapters that a LoRA run resumes from; the small files were written by Tunix for a tiny qwen3."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tiny(lora: object = None, /, *, model: object = None, **sizes: object) -> Wo
     return spec(lora={**LORA, **(lora or {})}, model=model or {}, overrides={"maxtext": {**SIZES, **sizes}})  # type: ignore[dict-item]
 
 
-def test_adapters_of_the_run_are_taken(saved: Facts) -> None:
+def test_matching_adapters_are_accepted(saved: Facts) -> None:
     assert ids(check, tiny(), saved) == set()
     assert ids(check, tiny({"module_path": DROP}), saved) == set()
     assert ids(check, tiny({"module_path": "(broken"}), saved) == {"lora-module-none"}
@@ -44,7 +44,7 @@ def test_adapters_of_the_run_are_taken(saved: Facts) -> None:
     assert ids(check, tiny({"restore_path": "/in/the/image"}), Facts()) == set()
 
 
-def test_another_rank(saved: Facts) -> None:
+def test_adapters_of_another_rank_are_refused(saved: Facts) -> None:
     (found,) = problems(check, tiny({"rank": 8}), saved)
     assert (found.id, found.severity, found.where) == ("lora-restore-rank", "error", "lora.restore_path")
     assert found.fix == "Set lora.rank: 4"
@@ -57,7 +57,7 @@ def test_another_rank(saved: Facts) -> None:
         ("decoder/.*", ""),
     ],
 )
-def test_other_modules(saved: Facts, modules: str, told: str) -> None:
+def test_adapters_of_other_modules_are_a_disputable_error(saved: Facts, modules: str, told: str) -> None:
     found = problems(check, tiny({"module_path": modules}), saved)
     assert [(problem.id, problem.kind) for problem in found] == (
         [("lora-restore-modules", "disputable")] if told else []
@@ -65,7 +65,7 @@ def test_other_modules(saved: Facts, modules: str, told: str) -> None:
     assert all(told in problem.message for problem in found)
 
 
-def test_a_module_without_adapters(saved: Facts) -> None:
+def test_module_without_saved_adapters_is_reported(saved: Facts) -> None:
     assert saved.adapters is not None
     some = tuple(array for array in saved.adapters.arrays if "wo" not in array.path)
     (found,) = problems(check, tiny(), Facts(adapters=replace(saved.adapters, arrays=some)))
@@ -78,36 +78,36 @@ def test_a_module_without_adapters(saved: Facts) -> None:
 @pytest.mark.parametrize(
     "key", ["base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "head_dim", "base_mlp_dim"]
 )
-def test_another_size(saved: Facts, key: str) -> None:
+def test_adapters_of_another_model_size_are_refused(saved: Facts, key: str) -> None:
     assert ids(check, tiny(**{key: 2 * int(SIZES[key])}), saved) == {"lora-restore-model"}
 
 
-def test_another_model_or_layout(saved: Facts) -> None:
+def test_adapters_of_another_model_or_layout_are_refused(saved: Facts) -> None:
     assert ids(check, tiny(model={"name": "mixtral-8x7b"}), saved) == {"lora-restore-model"}
     (found,) = problems(check, tiny(model={"scan_layers": False}), saved)
     assert found.id == "lora-restore-model"
     assert "the model has no decoder.layers.mlp.wi_0.kernel" in found.message
 
 
-def test_what_holds_no_adapters(stores: Path) -> None:
+def test_checkpoint_without_adapters_is_refused(stores: Path) -> None:
     for item in ("qwen3-trained/checkpoints/2/model_params", "qwen3-trained/checkpoints/2/optimizer_state"):
         found = Facts(adapters=read_checkpoint(str(stores / item)))
         assert ids(check, tiny(), found) == {"lora-restore-path"}
 
 
-def test_a_wrong_level_is_corrected(stores: Path) -> None:
+def test_fix_corrects_a_path_at_a_wrong_level(stores: Path) -> None:
     folder = stores / "qwen3-lora" / "checkpoints" / "2"
     for path in (folder, folder.parent, folder / "items", folder.parent / "3" / "model_params"):
         (found,) = problems(check, tiny(), Facts(adapters=read_checkpoint(str(path))))
         assert (found.id, found.fix) == ("lora-restore-path", f"Set lora.restore_path: {folder}/model_params")
 
 
-def test_a_torn_save(stores: Path) -> None:
+def test_torn_save_of_adapters_is_refused(stores: Path) -> None:
     torn = stores / "torn" / "checkpoints" / "2.orbax-checkpoint-tmp" / "model_params"
     assert ids(check, tiny(), Facts(adapters=read_checkpoint(str(torn)))) == {"lora-restore-torn"}
 
 
-def test_what_was_not_read_is_not_submitted() -> None:
+def test_unread_adapters_are_an_error_at_submission() -> None:
     unread = Facts(adapters=CheckpointFacts(path=PATH, status="unreadable", detail="no login was found."))
     for given in (unread, Facts()):
         found = problems(check, tiny(), given)
@@ -115,7 +115,7 @@ def test_what_was_not_read_is_not_submitted() -> None:
         assert [problem.severity for problem in for_submission(found)] == ["error"]
 
 
-def test_shapes_that_are_unknown_are_not_compared(saved: Facts) -> None:
+def test_unknown_shapes_are_not_compared(saved: Facts) -> None:
     """Without OCDBT four arrays are read, and devices hold copies of adapters."""
     assert saved.adapters is not None
     bare = tuple(SavedArray(path=array.path) for array in saved.adapters.arrays)
@@ -133,7 +133,7 @@ def test_shapes_that_are_unknown_are_not_compared(saved: Facts) -> None:
         ("decoder/layers/.*mlp/(wi_0|wi_1|wo)", set()),
     ],
 )
-def test_a_module_path_that_matches_nothing(path: str, expected: set[str]) -> None:
+def test_module_path_without_a_match_is_refused(path: str, expected: set[str]) -> None:
     assert ids(check, spec(lora={"rank": 8, "alpha": 16, "module_path": path})) == expected
     assert ids(check, spec(lora={"rank": 8, "alpha": 16, "module_path": path}, model={"name": "a-model"})) <= expected
 
@@ -142,5 +142,5 @@ def test_a_module_path_that_matches_nothing(path: str, expected: set[str]) -> No
     ("mask", "expected"),
     [(["q_proj"], {"mask-freezes-all"}), (["("], {"mask-freezes-all"}), (["x", "mlp/wo"], set()), ([], set())],
 )
-def test_a_mask_that_freezes_everything(mask: list[str], expected: set[str]) -> None:
+def test_mask_that_freezes_everything_is_refused(mask: list[str], expected: set[str]) -> None:
     assert ids(check, spec(overrides={"maxtext": {"trainable_parameters_mask": mask}})) == expected

@@ -1,4 +1,4 @@
-"""Rules for all checks together: their order, and each problem once."""
+"""Rules for all checks together: the order of problems, and no duplicates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 
-def test_errors_come_first_and_nothing_twice() -> None:
+def test_problems_are_sorted_by_severity_without_duplicates() -> None:
     found = check_run(
         run_of(spec(train={"steps": 10**6}, image={"ref": "registry/image"}, restarts={"max": 1})), Facts()
     )
@@ -30,7 +30,7 @@ def test_every_subject_of_the_list_has_a_check() -> None:
 
 
 @pytest.mark.parametrize("subject", subjects(), ids=lambda subject: str(subject.__module__))
-def test_every_subject_takes_the_same_three_values(subject: Check) -> None:
+def test_every_check_takes_run_keys_and_facts(subject: Check) -> None:
     """mypy does not see the modules that are found in the folder."""
     hints = get_type_hints(subject)
     assert [*hints] == ["run", "keys", "facts", "return"]

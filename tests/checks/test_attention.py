@@ -16,7 +16,7 @@ def long(tokens: int, **given: object) -> WorkloadSpec:
 
 
 @pytest.mark.parametrize("tokens", [64, 100, 128, 384, 512, 1024, 4096])
-def test_lengths_that_fit(tokens: int) -> None:
+def test_lengths_that_blocks_divide_have_no_problem(tokens: int) -> None:
     assert ids(check, long(tokens)) == set()
 
 
@@ -29,17 +29,17 @@ def test_lengths_that_fit(tokens: int) -> None:
         (200, "Use max_target_length 128 or 256."),
     ],
 )
-def test_lengths_that_do_not_fit(tokens: int, fix: str) -> None:
+def test_lengths_that_blocks_do_not_divide_are_reported(tokens: int, fix: str) -> None:
     (found,) = problems(check, long(tokens))
     assert (found.id, found.severity, found.where) == ("attention-blocks", "error", "train.max_target_length")
     assert fix in found.fix
 
 
-def test_short_sequences_are_flash_only_where_it_is_asked_for() -> None:
+def test_short_sequences_use_flash_only_on_request() -> None:
     assert ids(check, long(100, attention="flash")) == {"attention-blocks"}
 
 
-def test_blocks_of_the_workload() -> None:
+def test_block_sizes_of_the_workload_are_checked() -> None:
     (found,) = problems(check, long(1024, sa_block_kv=512, sa_block_kv_compute=384))
     assert "sa_block_kv_compute 384 does not divide sa_block_kv 512" in found.message
     assert found.fix == "Use another length, or change sa_block_kv, sa_block_kv_compute."
@@ -57,23 +57,23 @@ IN_ORDER: dict[str, Any] = {
 }
 
 
-def test_what_is_not_known_is_left_alone() -> None:
+def test_other_attention_and_local_runs_are_not_checked() -> None:
     assert ids(check, long(1000, attention="dot_product")) == set()
     assert ids(check, spec(train={"max_target_length": 1000}, target="local")) == set()
     assert ids(check, spec(train={"max_target_length": 1000}, **IN_ORDER)) == set()
 
 
-def test_a_split_sequence_keeps_its_order() -> None:
+def test_sequence_split_over_an_axis_needs_context_order() -> None:
     assert ids(check, spec(parallelism=IN_ORDER["parallelism"])) == {"context-order"}
     assert ids(check, spec(**IN_ORDER)) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
 
 
-def test_every_block_is_cut_to_the_sequence() -> None:
+def test_blocks_are_cut_to_the_sequence_length() -> None:
     assert misfit(256, dict.fromkeys(BLOCKS, 512)) is None
 
 
-def test_more_positions_than_the_model_was_trained_for() -> None:
+def test_sequence_beyond_the_context_of_the_model_is_reported() -> None:
     assert ids(check, spec(train={"max_target_length": 65536})) == {"sequence-beyond-context"}
     assert ids(check, spec(train={"max_target_length": 40960})) == set()
     assert ids(check, spec(FLAGSHIP, train={"max_target_length": 196608})) == {"sequence-beyond-context"}

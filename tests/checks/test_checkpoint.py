@@ -1,4 +1,4 @@
-"""The initial checkpoint must be there, readable in the mode, and stacked as the run expects."""
+"""The initial checkpoint must exist, be readable in the mode, and be stacked as the run expects."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def one(workload: WorkloadSpec, given: Facts) -> Problem:
     return problem
 
 
-def test_a_checkpoint_whose_files_name_no_array_is_not_submitted():
+def test_checkpoint_without_listed_arrays_is_unread():
     for detail in ("", "_METADATA has more than 16,777,216 bytes and was not read"):
         found = one(spec(), facts(arrays=(), detail=detail))
         assert (found.id, found.severity) == ("checkpoint-unread", "warning")
         assert (detail or "lists no arrays") in found.message
 
 
-def test_silent_on_a_checkpoint_that_fits():
+def test_matching_checkpoint_has_no_problem():
     fitting = facts(use_ocdbt=False, use_zarr3=False, scan_layers=True, scan_recorded=True, param_scan_axis=0)
     assert ids(check, spec(FLAGSHIP), fitting) == set()
     assert ids(check, spec(FLAGSHIP), facts()) == set()
     assert ids(check, spec(model={"checkpoint": DROP})) == set()
 
 
-def test_pathways_reads_one_format():
+def test_pathways_refuses_ocdbt_and_zarr3():
     for flag, name in (("use_ocdbt", "checkpoint-ocdbt"), ("use_zarr3", "checkpoint-zarr3")):
         found = one(spec(FLAGSHIP), facts(**{flag: True}))
         assert (found.id, found.severity, found.where) == (name, "error", "model.checkpoint")
@@ -48,7 +48,7 @@ def test_mcjax_reads_every_format():
     assert ids(check, spec(GOOD, mode="mcjax"), facts(use_ocdbt=True, use_zarr3=True)) == set()
 
 
-def test_a_piece_that_orbax_does_not_read_at_once():
+def test_array_larger_than_the_concurrent_read_limit_is_reported():
     def of(dtype: str | None) -> Facts:
         return facts(arrays=(SavedArray(path=("params", "params", "wi"), piece=(16384, 126, 53248), dtype=dtype),))
 
@@ -77,13 +77,15 @@ def test_a_piece_that_orbax_does_not_read_at_once():
         (True, "0.2.5", True, {"checkpoint-scan"}),
     ],
 )
-def test_layers_that_are_not_scanned(scan: bool | None, release: str, recorded: bool, expected: set[str]):
+def test_unscanned_checkpoint_is_refused_where_the_run_scans(
+    scan: bool | None, release: str, recorded: bool, expected: set[str]
+):
     workload = spec(model={"scan_layers": scan}, image={"maxtext": release})
     found = facts(scan_layers=False, scan_recorded=recorded)
     assert ids(check, workload, found) == expected
 
 
-def test_a_scanned_checkpoint_in_a_run_that_does_not_scan():
+def test_scanned_checkpoint_is_refused_where_the_run_does_not_scan():
     found = one(spec(model={"scan_layers": False}), facts(scan_layers=True, scan_recorded=True))
     assert (found.id, found.where, found.fix) == (
         "checkpoint-scan",
@@ -92,7 +94,7 @@ def test_a_scanned_checkpoint_in_a_run_that_does_not_scan():
     )
 
 
-def test_the_axis_of_the_layers():
+def test_scan_axis_of_the_checkpoint_must_equal_that_of_the_run():
     scanned = {"scan_layers": True, "scan_recorded": True}
     found = one(spec(FLAGSHIP), facts(**scanned, param_scan_axis=1))
     assert (found.id, found.where) == ("checkpoint-axis", "overrides.maxtext.param_scan_axis")
@@ -114,7 +116,7 @@ def test_a_torn_save_is_refused():
 @pytest.mark.parametrize(
     ("status", "id_"), [("missing", "checkpoint-missing"), ("not-a-checkpoint", "checkpoint-invalid")]
 )
-def test_a_wrong_level_is_corrected(status: str, id_: str):
+def test_fix_corrects_a_path_at_a_wrong_level(status: str, id_: str):
     found = one(spec(), facts(status, detail=f"not found; there is a checkpoint at {PATH}", near=PATH))
     assert (found.id, found.severity, found.fix) == (id_, "error", f"Set model.checkpoint: {PATH}")
     bare = one(spec(), facts(status, detail="not found"))
@@ -122,12 +124,12 @@ def test_a_wrong_level_is_corrected(status: str, id_: str):
     assert "model_params" in bare.fix
 
 
-def test_hugging_face_weights_are_to_be_converted():
+def test_hugging_face_weights_give_the_convert_command():
     found = one(spec(), facts("not-a-checkpoint", detail="it holds model.safetensors: these are Hugging Face weights"))
     assert (found.id, "xsft checkpoint convert" in found.fix) == ("checkpoint-invalid", True)
 
 
-def test_weights_that_are_not_converted_may_be_planned_and_never_submitted():
+def test_missing_conversion_is_a_warning_and_refused_at_submission():
     converting = spec(model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B"}})
     found = one(converting, facts("missing", detail="not found"))
     assert (found.id, found.severity, found.where) == ("checkpoint-to-convert", "warning", "model.hf")
@@ -136,13 +138,13 @@ def test_weights_that_are_not_converted_may_be_planned_and_never_submitted():
     assert ids(check, converting, facts()) == set()
 
 
-def test_what_was_not_read_is_a_warning():
+def test_unread_checkpoint_is_a_warning():
     for given in (facts("unreadable", detail="no Google Cloud login was found. Log in."), Facts()):
         found = one(spec(), given)
         assert (found.id, found.severity) == ("checkpoint-unread", "warning")
 
 
-def test_a_path_that_is_neither_in_a_bucket_nor_in_the_image():
+def test_checkpoint_path_outside_bucket_and_image_is_refused():
     hub = one(spec(model={"checkpoint": "Qwen/Qwen3-0.6B"}), Facts())
     assert (hub.id, hub.severity) == ("checkpoint-path", "error")
     assert "model.hf" in hub.fix
@@ -151,7 +153,7 @@ def test_a_path_that_is_neither_in_a_bucket_nor_in_the_image():
     assert ids(check, spec(model={"checkpoint": "models/0/items"}, target="local"), Facts()) == set()
 
 
-def test_a_path_that_could_not_be_read_is_at_least_looked_at():
+def test_unread_path_at_a_wrong_level_is_mentioned():
     unread = facts("unreadable", detail="no Google Cloud login was found.")
     level = "this path does not"
     assert level in one(spec(model={"checkpoint": "gs://my-bucket/model/0"}), unread).message

@@ -24,7 +24,9 @@ PROBLEM = error("hf-folder-missing", "model.hf.repo", "There is no folder.", "Co
         (SourceFacts(problems=(PROBLEM,)), None, {"hf-folder-missing"}),
     ],
 )
-def test_what_is_wrong_with_the_weights(source: SourceFacts | None, tokens: int | None, expected: set[str]) -> None:
+def test_unsuitable_source_weights_are_reported(
+    source: SourceFacts | None, tokens: int | None, expected: set[str]
+) -> None:
     tokenizer = TokenizerFacts(folder="/t", vocabulary=tokens)
     assert ids(check, HERE, Facts(source=source, tokenizer=tokenizer)) == expected
 
@@ -48,11 +50,11 @@ OWN = {
         ({**OWN, "sliding_window": 32768, "final_logit_softcapping": 30.0}, None),
     ],
 )
-def test_config_json_tells_another_computation(told: dict[str, float], severity: str | None) -> None:
+def test_config_json_that_differs_from_the_model_is_reported(told: dict[str, float], severity: str | None) -> None:
     found = problems(check, HERE, Facts(source=SourceFacts(fields=told)))
     assert [(p.id, p.severity) for p in found] == ([("weights-config", severity)] if severity else [])
 
 
-def test_a_run_from_a_checkpoint_converts_nothing() -> None:
+def test_run_from_a_checkpoint_has_no_conversion_problems() -> None:
     facts = Facts(source=SourceFacts(quantized="config.json has quantization_config"))
     assert ids(check, spec(), facts) == set()

@@ -1,4 +1,4 @@
-"""Conversions that a pod of a cluster cannot do."""
+"""Conversions that a pod of a cluster cannot run."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def ids(made: ConversionPlan, run: Run) -> list[tuple[str, str]]:
     return [(p.id, p.severity) for p in conversion_problems(made, run)]
 
 
-def test_a_model_of_the_hub_has_none(made: ConversionPlan, run: Run) -> None:
+def test_conversion_of_a_hub_model_has_no_problems(made: ConversionPlan, run: Run) -> None:
     assert ids(made, run) == []
 
 
-def test_a_folder_of_this_machine_is_not_on_the_cluster(made: ConversionPlan, run: Run) -> None:
+def test_conversion_of_a_local_folder_on_a_cluster_is_refused(made: ConversionPlan, run: Run) -> None:
     inputs = replace(made.inputs, source=replace(made.inputs.source, repo="/home/me/weights"))
     assert ids(replace(made, inputs=inputs), run) == [("conversion-folder", "error")]
 
 
-def test_a_model_of_unknown_size_cannot_ask_for_memory(made: ConversionPlan, run: Run) -> None:
+def test_conversion_of_a_model_of_unknown_size_is_refused(made: ConversionPlan, run: Run) -> None:
     assert ids(replace(made, estimate=None), run) == [("conversion-size", "error")]
 
 
-def test_a_model_beyond_every_machine_of_xpk(made: ConversionPlan, run: Run) -> None:
+def test_conversion_beyond_every_xpk_machine_is_a_warning(made: ConversionPlan, run: Run) -> None:
     huge = ConversionEstimate(memory=1500 * GIB, output=GIB, download=GIB)
     assert ids(replace(made, estimate=huge), run) == [("conversion-machine", "warning")]
 
 
 @pytest.mark.parametrize(("length", "found"), [(38, []), (39, [("conversion-name", "error")])])
-def test_a_name_that_leaves_no_room_for_a_second_attempt(
+def test_conversion_name_without_room_for_a_second_attempt_is_refused(
     made: ConversionPlan, run: Run, length: int, found: list[tuple[str, str]]
 ) -> None:
     assert ids(replace(made, run_name="x" * length), run) == found

@@ -1,4 +1,4 @@
-"""Each check fires where it should and is silent where it should be."""
+"""Checks of data sets, columns, files, rows and pipelines."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def test_no_problems_on_good_workloads():
 
 
 @pytest.mark.parametrize("columns", [["text"], ["prompt"], ["messages", "prompt"], ["answer"]])
-def test_columns_that_no_sft_path_takes(columns: list[str]):
+def test_columns_that_sft_does_not_accept_are_refused(columns: list[str]):
     (problem,) = problems(check, spec(data={**OWN, "columns": columns}))
     assert (problem.id, problem.where) == ("columns", "data.columns")
     assert "[prompt, completion]" in problem.message
 
 
 @pytest.mark.parametrize("columns", [["messages"], ["completion", "prompt"], ["question", "answer"]])
-def test_columns_that_sft_takes_in_any_order(columns: list[str]):
+def test_columns_of_sft_are_accepted_in_any_order(columns: list[str]):
     assert ids(check, spec(data={**OWN, "columns": columns})) == set()
 
 
-def test_a_formatting_function_gets_the_same_columns():
+def test_formatting_function_does_not_allow_other_columns():
     """tests/contract/test_templates.py: MaxText looks at them first."""
     assert ids(check, spec(data={**OWN, "columns": ["text"], "formatting_func": "my.module"})) == {"columns"}
 
 
-def test_a_known_data_set_has_other_columns_and_configurations():
+def test_columns_and_configurations_of_a_known_data_set_are_checked():
     assert "columns-dataset" in ids(check, spec(data={**GSM8K, "columns": ["messages"]}))
     assert ids(check, spec(data={**GSM8K, "hf_name": DROP})) == {"dataset-configuration"}
 
 
-def test_file_formats_want_files():
+def test_file_formats_need_files():
     files = {"hf_path": "parquet", "hf_train_files": "gs://my-bucket/ultrachat/*.parquet"}
     assert ids(check, spec(data={"hf_path": "json"})) == {"data-files-missing"}
     assert ids(check, spec(data=files)) == set()
@@ -51,7 +51,7 @@ def test_file_formats_want_files():
     assert "data-files-on-hub" not in ids(check, spec(data={**files, "hf_path": "webdataset"}))
 
 
-def test_steps_beyond_the_data_by_one():
+def test_one_step_beyond_the_data_is_an_error():
     eight = {"data": {**OWN, "rows": 80, "packing": False}}
     assert ids(check, spec(**eight, train={"steps": 10})) == set()
     (problem,) = problems(check, spec(**eight, train={"steps": 11}))
@@ -76,7 +76,7 @@ def test_ultrachat_once_is_too_short_for_the_flagship():
     assert "405 steps" in problem.message
 
 
-def test_padding_batches_never_end():
+def test_padding_batches_allow_any_number_of_steps():
     endless = {"maxtext": {"generate_padding_batch_train": True}}
     assert ids(check, spec(data={**OWN, "rows": 1}, overrides=endless)) == set()
 
@@ -98,7 +98,7 @@ def test_rows_per_step_never_exceed_what_whole_sequences_need(per_device: float,
     assert loaded % accumulated == 0
 
 
-def test_many_hosts_must_not_stream_from_the_hub():
+def test_streaming_from_the_hub_by_many_hosts_is_a_warning():
     (problem,) = [p for p in problems(check, spec(FLAGSHIP, mode="mcjax")) if p.severity != "note"]
     assert (problem.id, problem.severity) == ("hub-streaming", "warning")
     assert "128 hosts" in problem.message
@@ -108,7 +108,7 @@ def test_many_hosts_must_not_stream_from_the_hub():
     assert "hub-streaming" not in ids(check, spec(**sixteen))
 
 
-def test_paths_of_this_machine():
+def test_local_paths_in_a_cluster_run_are_reported():
     (relative,) = problems(check, spec(model={"tokenizer": "tokenizers/own.json"}))
     (absolute,) = problems(check, spec(model={"tokenizer": "/deps/own"}))
     assert (relative.id, relative.severity) == ("local-path", "error")
@@ -145,11 +145,11 @@ def test_grain_reads_array_records_of_texts(columns: list[str]):
         ({"columns": ["messages"]}, {"grain-columns"}),
     ],
 )
-def test_what_grain_does_not_read(data: dict[str, object], found: set[str]):
+def test_data_that_grain_does_not_read_is_refused(data: dict[str, object], found: set[str]):
     wrong = spec(data={**GRAIN, **data})
     assert ids(check, wrong) - {"hub-streaming"} == found
     assert all(problem.fix for problem in problems(check, wrong))
 
 
-def test_grain_trains_sft_since_0_2_2():
+def test_grain_is_refused_before_maxtext_0_2_2():
     assert ids(check, spec(data=GRAIN, image={"maxtext": "0.2.1"})) == {"grain-release"}

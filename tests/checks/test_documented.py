@@ -1,4 +1,4 @@
-"""docs/checks.md and the code name the same problems, and every trap's row names problems that exist."""
+"""docs/checks.md and the code list the same problems, and rows of traps name existing problems."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def test_traps_name_only_checks_that_exist():
     assert mentioned <= set(documented())
 
 
-def test_every_trap_says_where_it_is_caught():
+def test_every_trap_row_names_where_it_is_caught():
     traps = DOCS.read_text(encoding="utf-8").partition("## Traps")[2]
     rows = [line for line in traps.splitlines() if line.startswith("| ") and not line.startswith("| trap")]
     assert len(rows) > 90
     assert [row for row in rows if len(row.split(" | ")) != 2 or not row.split(" | ")[1].strip(" |")] == []
 
 
-def test_the_scan_sees_literals_choices_patterns_tables_and_classes():
+def test_ids_in_finds_literals_choices_patterns_tables_and_classes():
     source = (
         'error("a", "", "", "")\nwarning("b" if x else "c", "", "", "")\nnote(f"d-{x}", "", "")\n'
         'Refusal(id="e")\nclass E:\n    id: str = "f"\nerror(kind, "", "", "")\n'

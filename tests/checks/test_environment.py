@@ -1,4 +1,4 @@
-"""Environment variables of a workload arrive, once."""
+"""Checks of environment variables, TPU flags and XLA flags."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def test_no_problems_on_good_workloads():
         ("HF_TOKEN_PATH", "mcjax", set()),
     ],
 )
-def test_names_that_others_set(name: str, mode: str, expected: set[str]):
+def test_reserved_environment_names_are_refused(name: str, mode: str, expected: set[str]):
     workload = spec({**FLAGSHIP, "mode": mode}, env={name: "/a"})
     assert ids(check, workload) == expected
     assert ids(check, workload.model_copy(update={"target": "local"})) == set()
 
 
-def test_the_tokens_path_is_ours_where_a_secret_is_mounted():
+def test_hf_token_path_is_reserved_if_a_secret_is_mounted():
     secret = {"hf_token": {"secret": "hub", "key": "token"}}
     assert ids(check, spec(env={"HF_TOKEN_PATH": "/a"}, secrets=secret)) == {"env-reserved"}
     assert ids(check, spec(secrets=secret)) == set()
 
 
-def test_values_that_nothing_can_carry():
+def test_values_that_no_environment_can_hold_are_refused():
     (problem,) = problems(check, spec(env={"A": "a\0b"}))
     assert (problem.id, problem.where) == ("env-value", "env.A")
     assert ids(check, spec(env={"A": "a" * 131_000})) == {"env-value"}
@@ -51,13 +51,13 @@ def test_values_that_nothing_can_carry():
     assert ids(check, spec(env={"A": 'line\n"quoted" $HOME'})) == set()
 
 
-def test_the_cluster_stores_objects_of_a_limited_size():
+def test_environment_beyond_the_manifest_size_is_refused():
     env = {f"A{i}": "a" * 100_000 for i in range(9)}
     assert ids(check, spec(env=env)) == set()
     assert ids(check, spec(env={**env, "B": "b" * 100_000})) == {"manifest-size"}
 
 
-def test_libtpu_flags_have_one_way():
+def test_libtpu_flags_are_given_in_one_way_only():
     assert ids(check, spec(env={"LIBTPU_INIT_ARGS": "--a=1"})) == set()
     assert ids(check, spec(env={"LIBTPU_INIT_ARGS": "--a=1"}, xla_flags=["--b=1"])) == {"libtpu-twice"}
     assert ids(check, spec(FLAGSHIP, env={"LIBTPU_INIT_ARGS": "--a=1"})) == {"libtpu-pathways"}
@@ -65,12 +65,12 @@ def test_libtpu_flags_have_one_way():
 
 
 @pytest.mark.parametrize("flag", ["xla_a=1", "--xla_a", "--xla_a= 1", "--xla_a='1'", "--xla_a=1 --xla_b=2", ""])
-def test_a_flag_is_one_name_and_value(flag: str):
+def test_xla_flag_must_be_one_name_and_value(flag: str):
     (problem,) = problems(check, spec(FLAGSHIP, xla_flags=["--xla_a=true", flag]))
     assert (problem.id, problem.where) == ("xla-flag", "xla_flags.1")
 
 
-def test_a_flag_given_twice():
+def test_duplicate_xla_flag_is_a_warning():
     (problem,) = problems(check, spec(FLAGSHIP, xla_flags=["--xla_a=1", "--xla_b=1", "--xla_a=2"]))
     assert (problem.id, problem.severity, problem.where) == ("xla-flag-twice", "warning", "xla_flags.2")
 
@@ -93,17 +93,17 @@ def test_tpu_flags_are_omitted_locally_with_a_notice():
         ("xla_tpu_enable_async_collective_fusion=true,", False),
     ],
 )
-def test_values_that_libtpu_does_not_take(flag: str, legal: bool) -> None:
+def test_flag_values_that_libtpu_refuses_are_reported(flag: str, legal: bool) -> None:
     expected = set() if legal else {"xla-flag-value"}
     assert ids(check, spec(env={"LIBTPU_INIT_ARGS": f"--{flag}"})) == expected
 
 
-def test_xla_flags_on_a_head_without_tpus():
+def test_xla_flags_on_a_pathways_head_are_reported():
     assert ids(check, spec(FLAGSHIP, env={"XLA_FLAGS": "--xla_a=1"})) == {"xla-flags-head"}
     assert ids(check, spec(env={"XLA_FLAGS": "--xla_a=1"})) == set()
 
 
-def test_flags_of_the_tpu_compiler_in_the_wrong_variable_or_form() -> None:
+def test_tpu_flags_in_a_wrong_variable_or_form_are_reported() -> None:
     assert ids(check, spec(env={"XLA_FLAGS": "--xla_a=1 --xla_tpu_b=1"})) == {"xla-flags-tpu"}
     assert ids(check, spec(FLAGSHIP, env={"XLA_FLAGS": "--xla_tpu_b=1"})) == {"xla-flags-head", "xla-flags-tpu"}
     assert ids(check, spec(env={"LIBTPU_INIT_ARGS": "xla_tpu_b=1"})) == {"libtpu-flag-ignored"}
@@ -111,7 +111,7 @@ def test_flags_of_the_tpu_compiler_in_the_wrong_variable_or_form() -> None:
     assert ids(check, spec(env={"LIBTPU_INIT_ARGS": known})) == set()
 
 
-def test_a_flag_that_libtpu_does_not_have() -> None:
+def test_unknown_libtpu_flag_is_reported_with_a_suggestion() -> None:
     misspelt = "--xla_tpu_enable_latency_hiding_schduler=true"
     (problem,) = problems(check, spec(xla_flags=[misspelt]))
     assert (problem.id, problem.fix) == ("xla-flag-unknown", "Did you mean --xla_tpu_enable_latency_hiding_scheduler?")
@@ -136,12 +136,12 @@ def test_a_flag_that_libtpu_does_not_have() -> None:
         ({"JAX_DEBUG_NANS": "1", "HF_HOME": "/tmp/hub"}, set()),
     ],
 )
-def test_variables_that_mean_something_else_in_a_pod(env: dict[str, str], expected: set[str]) -> None:
+def test_variables_with_another_meaning_in_a_pod_are_reported(env: dict[str, str], expected: set[str]) -> None:
     assert ids(check, spec(env=env)) == expected
     assert ids(check, spec(env=env, target="local")) == set()
 
 
-def test_offline_pods_need_nothing_of_the_hub() -> None:
+def test_offline_run_must_not_need_the_hub() -> None:
     files = {"hf_path": "json", "hf_train_files": "gs://my-bucket/a.jsonl", "train_split": "train"}
     offline = {"env": {"HF_HUB_OFFLINE": "1"}, "model": {"tokenizer": "/opt/tokenizer"}}
     assert ids(check, spec(**offline, data=files)) == set()

@@ -1,4 +1,4 @@
-"""Problems of an export that are found before it starts."""
+"""Problems of an export that are detected before it starts."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def ids(inputs: ExportInputs, found: CheckpointFacts) -> list[str]:
     return [problem.id for problem in weights_problems(inputs, found)]
 
 
-def test_weights_of_the_trained_model_are_no_problem() -> None:
+def test_export_of_the_trained_model_has_no_problem() -> None:
     assert ids(replace(INPUTS, keys=KEYS), saved("qwen3-0.6b", SIZES)) == []
     assert ids(INPUTS, CheckpointFacts(path="/x", status="unreadable")) == []
 
 
-def test_weights_of_another_model_are_named() -> None:
+def test_weights_of_another_model_are_refused_with_its_name() -> None:
     (problem,) = weights_problems(INPUTS, saved("qwen3-4b", {}))
     assert problem.id == "export-other-model"
     assert "does not hold qwen3-0.6b, which tiny trained" in problem.message
     assert "It holds qwen3-4b" in problem.message
 
 
-def test_a_checkpoint_that_is_cut_off_is_named() -> None:
+def test_incomplete_checkpoint_is_refused() -> None:
     (problem,) = weights_problems(INPUTS, CheckpointFacts(path="/x", status="torn", detail="no commit"))
     assert (problem.id, problem.message) == ("export-torn", "/x is not complete: no commit")
 
@@ -60,12 +60,12 @@ def pod(*, inputs: ExportInputs = INPUTS, name: str = "tiny-export", **changes: 
 
 
 @pytest.mark.parametrize(("secrets", "found"), [({}, ["export-token-missing"]), ({"hf_token": {"secret": "hf"}}, [])])
-def test_the_hub_needs_a_token(secrets: dict[str, Any], found: list[str]) -> None:
+def test_export_to_the_hub_needs_a_token(secrets: dict[str, Any], found: list[str]) -> None:
     assert pod(inputs=replace(INPUTS, hub="me/tiny"), secrets=secrets) == found
     assert pod(secrets=secrets) == []
 
 
-def test_a_name_that_is_too_long_and_a_model_without_a_size_are_refused() -> None:
+def test_export_refuses_long_names_and_models_without_a_machine() -> None:
     assert pod(name="a" * 39) == ["export-name"]
     plan = ExportPlan(
         run_name="a", output="", inputs=INPUTS, first="", directory="", folder="", argv=(), trainer_argv=()

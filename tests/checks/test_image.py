@@ -1,4 +1,4 @@
-"""An image that means the same tomorrow."""
+"""Images are pinned by digest and match their lock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DIGEST = "@sha256:" + "0" * 64
         (DROP, {"image-missing"}),
     ],
 )
-def test_an_image_names_its_digest(ref: object, expected: set[str]):
+def test_image_without_a_digest_is_reported(ref: object, expected: set[str]):
     assert ids(check, spec(image={"ref": ref})) == expected
     assert ids(check, spec(image={"ref": ref}, target="local")) == set()
 
@@ -52,7 +52,7 @@ NEVER = ImageFacts(name="mine", repository="us-docker.pkg.dev/p/r/mine")
         (ImageFacts(name="mine", lock_problem="it is not JSON"), {"image-lock-unreadable"}),
     ],
 )
-def test_a_named_image_is_the_one_of_the_lock(found: ImageFacts | None, expected: set[str]):
+def test_named_image_must_match_its_lock(found: ImageFacts | None, expected: set[str]):
     named = spec(image={"name": "mine", "ref": DROP, "maxtext": "0.2.5"})
     assert ids(check, named, Facts(image=found)) == expected
     assert ids(check, spec(image={"name": "mine", "ref": DROP}, target="local"), Facts(image=found)) == expected
@@ -68,7 +68,7 @@ def test_a_named_image_resolves_to_its_digest_and_brings_its_maxtext():
     assert spec_digest(run) == spec_digest(written)
 
 
-def test_what_is_not_pushed_has_a_stand_in_that_no_submission_takes():
+def test_image_that_was_not_pushed_is_refused_at_submission():
     facts = Facts(image=NEVER)
     named = spec(image={"name": "mine", "ref": DROP})
     assert run_of(named, facts).spec.image.ref == "us-docker.pkg.dev/p/r/mine:not-pushed"
@@ -80,7 +80,7 @@ def test_what_is_not_pushed_has_a_stand_in_that_no_submission_takes():
     assert not any("(accepted:" in p.message for p in found)
 
 
-def test_a_name_and_a_reference_are_one_too_many():
+def test_image_name_and_reference_together_are_refused():
     assert "image-twice" in ids(check, spec(image={"name": "mine"}), Facts(image=PUSHED))
 
 
@@ -92,7 +92,7 @@ def test_a_tag_is_refused_at_submission_unless_it_is_accepted():
     assert [p.severity for p in for_submission(accepted)] == ["note"]
 
 
-def test_the_retired_registry_is_named_with_its_successor():
+def test_gcr_registry_is_reported_with_its_successor():
     (found,) = problems(check, spec(image={"ref": f"gcr.io/my-project/image{DIGEST}"}))
     assert found.id == "image-legacy-registry"
     assert "us-docker.pkg.dev/my-project/gcr.io/image" in found.fix
@@ -110,10 +110,10 @@ def test_an_error_about_the_image_may_be_accepted_and_others_may_not():
     ]
 
 
-def test_what_only_a_submission_finds_is_not_called_unused():
+def test_acceptance_of_a_submission_problem_is_not_reported_as_unused():
     assert accept_problems((), {"image-not-found": "a mirror"}) == ()
 
 
-def test_a_port_is_no_tag():
+def test_tag_of_ignores_the_port_of_the_registry():
     assert tag_of("localhost:5000/image") is None
     assert tag_of("localhost:5000/image:v1" + DIGEST) == "v1"

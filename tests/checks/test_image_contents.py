@@ -1,4 +1,4 @@
-"""Contents of an image by its configuration, and those that do not fit the run."""
+"""Contents of an image by its configuration, compared with the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def said(ref: str = REF, *, story: str = "deepseek_ultrachat", trains: bool = Tr
 
 
 @pytest.mark.parametrize("told", [{"labels": OURS}, {"env": MAXTEXT}, {"labels": OURS, "entrypoint": ("/bin/bash",)}])
-def test_an_image_that_fits_is_no_problem(told: dict[str, Any]) -> None:
+def test_matching_image_has_no_problem(told: dict[str, Any]) -> None:
     assert said(**told) == []
 
 
@@ -70,14 +70,14 @@ ODD: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_what_does_not_fit_is_said_once(case: str) -> None:
+def test_mismatch_of_the_image_gives_one_problem(case: str) -> None:
     told, expected, words = ODD[case]
     (problem,) = said(**told)
     assert problem.id == expected
     assert words in problem.message
 
 
-def test_pathways_servers_of_another_jax() -> None:
+def test_pathways_servers_of_another_jax_are_reported() -> None:
     labels = {**OURS, "dev.xsft.packages": "jax==0.12.1 libtpu==0.0.50"}
     found = said(labels=labels)
     assert [(p.id, p.where) for p in found] == [
@@ -100,11 +100,11 @@ def test_pathways_servers_of_another_jax() -> None:
         ("us-docker.pkg.dev/p/r/image:v1.2.3", None),
     ],
 )
-def test_a_tag_may_tell_the_jax(ref: str, jax: str | None) -> None:
+def test_jax_version_is_read_from_the_tag(ref: str, jax: str | None) -> None:
     assert contents_of(ImageConfiguration(platforms=()), ref).packages.get("jax") == jax
 
 
-def test_what_could_not_be_read_says_what_is_not_established_and_whose_rights_were_used() -> None:
+def test_unread_image_is_a_note_with_the_login_that_was_used() -> None:
     run = intent_of(varied(spec_of("deepseek_ultrachat"), {})).run
     look = ImageLook(ref=REF, status="unread", asked_with="no login", why="There is no login for it here.")
     (problem,) = image_problems(look, run, trains=True)

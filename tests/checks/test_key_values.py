@@ -1,4 +1,4 @@
-"""Values of overrides that MaxText's parser, or its model, does not take."""
+"""Values of overrides that MaxText's parser or model refuses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def told(key: str, value: Value) -> list[str]:
         ("hf_lora_adapter_path", 7, "Give a text."),
     ],
 )
-def test_a_value_that_does_not_fit(key: str, value: Value, fix: str) -> None:
+def test_value_of_a_wrong_type_is_reported(key: str, value: Value, fix: str) -> None:
     (given,) = told(key, value)
     assert given.startswith(fix)
 
@@ -53,22 +53,22 @@ def test_a_value_that_does_not_fit(key: str, value: Value, fix: str) -> None:
         ("nothing_known", "x"),
     ],
 )
-def test_a_value_that_fits(key: str, value: Value) -> None:
+def test_value_of_the_right_type_has_no_problem(key: str, value: Value) -> None:
     assert told(key, value) == []
 
 
-def test_only_the_release_whose_types_are_known_is_judged() -> None:
+def test_values_are_checked_only_for_the_release_of_known_types() -> None:
     wrong = {"overrides": {"maxtext": {"adam_b1": "many"}}}
     assert ids(check, spec(image={"maxtext": "0.2.3"}, **wrong)) == set()
     (problem,) = problems(check, spec(**wrong))
     assert (problem.id, problem.severity, problem.where) == ("maxtext-value", "error", "overrides.maxtext.adam_b1")
 
 
-def test_good_workloads_are_silent() -> None:
+def test_flagship_has_no_problem() -> None:
     assert ids(check, spec(FLAGSHIP)) == set()
 
 
 @pytest.mark.maxtext
-def test_the_types_are_those_of_the_installed_maxtext(maxtext_python: Path) -> None:
+def test_key_types_equal_those_of_the_installed_maxtext(maxtext_python: Path) -> None:
     kept = [line for line in catalog_text("key_types.txt").splitlines() if not line.startswith("#")]
     assert answer(maxtext_python, DUMP) == kept

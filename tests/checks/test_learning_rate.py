@@ -1,4 +1,4 @@
-"""A learning rate that destroys the weights, and a schedule that ends before the run."""
+"""Learning rates that destroy the weights or train nothing, and schedules that end before the run."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ def test_no_problems_on_good_workloads() -> None:
 
 
 @pytest.mark.parametrize(("rate", "lora", "is_high"), [(1e-3, False, False), (2e-3, False, True), (2e-3, True, False)])
-def test_a_rate_above_what_fine_tunings_use(rate: float, lora: bool, is_high: bool) -> None:
+def test_learning_rate_above_the_usual_range_is_a_warning(rate: float, lora: bool, is_high: bool) -> None:
     adapters = {"lora": {"rank": 8, "alpha": 16}} if lora else {}
     found = problems(check, spec(train={"learning_rate": rate}, **adapters))
     assert [p.id for p in found] == (["learning-rate-high"] if is_high else [])
     assert [p.where for p in found] == (["train.learning_rate"] if is_high else [])
 
 
-def test_random_weights_and_this_machine_take_any_rate() -> None:
+def test_random_weights_and_local_runs_accept_any_rate() -> None:
     assert ids(check, spec(train={"learning_rate": 0.1}, model={"checkpoint": DROP})) == set()
     assert ids(check, spec(train={"learning_rate": 0.1}, target="local")) == set()
 
 
-def test_a_schedule_that_ends_before_the_run() -> None:
+def test_schedule_that_ends_before_the_run_is_a_warning() -> None:
     (found,) = problems(check, spec(overrides={"maxtext": {SCHEDULE: 100}}))
     assert (found.id, found.severity) == ("schedule-ends-early", "warning")
     assert "the last 400 of 500 steps train nothing" in found.message
@@ -33,7 +33,7 @@ def test_a_schedule_that_ends_before_the_run() -> None:
         assert ids(check, spec(overrides={"maxtext": {SCHEDULE: length}})) == set()
 
 
-def test_a_rate_that_trains_nothing() -> None:
+def test_learning_rate_that_trains_nothing_is_reported() -> None:
     adapters = {"lora": {"rank": 8, "alpha": 16}}
     assert ids(check, spec(train={"learning_rate": 5e-6}, **adapters)) == {"learning-rate-low"}
     assert ids(check, spec(train={"learning_rate": 5e-6})) == set()
@@ -57,11 +57,11 @@ def test_a_rate_that_trains_nothing() -> None:
         ("learning_rate_final_fraction", 5, {"learning-rate-grows"}),
     ],
 )
-def test_values_of_the_optimizer(key: str, value: float | str, expected: set[str]) -> None:
+def test_optimizer_values_out_of_range_are_reported(key: str, value: float | str, expected: set[str]) -> None:
     assert ids(check, spec(overrides={"maxtext": {key: value}})) == expected
 
 
-def test_a_dropout_of_everything_where_the_model_uses_it() -> None:
+def test_dropout_of_1_is_reported_if_the_model_uses_it() -> None:
     drop = {"overrides": {"maxtext": {"dropout_rate": 1.0}}}
     assert ids(check, spec(**drop, model={"name": "a-model"})) == {"optimizer-value"}
 
@@ -77,6 +77,6 @@ def test_a_dropout_of_everything_where_the_model_uses_it() -> None:
         ({"dropout_rate": 0.0}, set()),
     ],
 )
-def test_an_optimizer_that_moves_nothing(keys: dict[str, object], expected: set[str]) -> None:
+def test_optimizer_that_changes_nothing_is_reported(keys: dict[str, object], expected: set[str]) -> None:
     assert ids(check, spec(overrides={"maxtext": keys})) == expected
     assert ids(check, spec(train={"learning_rate": 0.01}, overrides={"maxtext": {"opt_type": "sgd"}})) == set()

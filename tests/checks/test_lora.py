@@ -1,4 +1,4 @@
-"""Each check fires where it should and is silent where it should be."""
+"""Checks of LoRA: weight types, attention, module paths, releases and scale."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from xsft.checks.lora import check
 LORA = {"lora": {"rank": 16, "alpha": 32}, "train": {"weight_dtype": "bfloat16"}}
 
 
-def test_no_problems_without_adapters_and_on_good_ones():
+def test_good_workloads_with_and_without_lora_have_no_problems():
     assert ids(check, spec()) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
     assert ids(check, spec(**LORA)) == set()
 
 
-def test_float32_weights():
+def test_lora_with_float32_weights_is_refused():
     (problem,) = problems(check, spec(lora=LORA["lora"]))
     assert (problem.id, problem.severity, problem.where) == ("lora-float32", "error", "train.weight_dtype")
     assert ids(check, spec(lora=LORA["lora"], overrides={"maxtext": {"dtype": "float32"}})) == set()
 
 
-def test_flash_attention():
+def test_lora_with_flash_attention_is_refused():
     assert ids(check, spec(**LORA, overrides={"maxtext": {"attention": "flash"}})) == {"lora-flash"}
     assert ids(check, spec(**LORA, overrides={"maxtext": {"attention": "autoselected"}})) == set()
 
 
-def test_deepseek3_needs_a_module_path_and_the_message_gives_it():
+def test_lora_of_deepseek3_needs_the_suggested_module_path():
     missing = spec(FLAGSHIP, **LORA, overrides={"maxtext": {"attention": "autoselected"}})
     (problem,) = problems(check, missing)
     assert (problem.id, problem.severity) == ("lora-module-path", "error")
@@ -39,17 +39,17 @@ def test_deepseek3_needs_a_module_path_and_the_message_gives_it():
     assert ids(check, given) == {"lora-attention-only"}
 
 
-def test_models_without_a_pattern_of_their_own():
+def test_lora_of_a_model_without_a_known_pattern_is_reported():
     kimi = {"name": "kimi-k2-1t", "tokenizer": "moonshotai/Kimi-K2-Base"}
     assert ids(check, spec(**LORA, model=kimi)) == {"lora-module-path-unknown"}
 
 
-def test_lora_came_with_0_2_3():
+def test_lora_is_refused_before_maxtext_0_2_3():
     assert ids(check, spec(**LORA, image={"maxtext": "0.2.2"})) == {"lora-release"}
     assert ids(check, spec(**LORA, image={"maxtext": "0.2.3"})) == set()
 
 
-def test_adapters_restored_under_pathways_by_the_first_release_with_lora():
+def test_maxtext_0_2_3_cannot_restore_adapters_under_pathways():
     lora = {**LORA["lora"], "restore_path": "gs://my-bucket/a/checkpoints/2/model_params", "module_path": "decoder/.*"}
 
     def said(version: str, **changes: object) -> set[str]:
@@ -59,6 +59,6 @@ def test_adapters_restored_under_pathways_by_the_first_release_with_lora():
     assert said("0.2.3", mode="mcjax") == said("0.2.4", mode="pathways") == set()
 
 
-def test_an_alpha_far_above_the_rank() -> None:
+def test_lora_alpha_far_above_the_rank_is_reported() -> None:
     assert "lora-scale" in ids(check, spec(**{**LORA, "lora": {"rank": 8, "alpha": 512}}))
     assert "lora-scale" not in ids(check, spec(**{**LORA, "lora": {"rank": 8, "alpha": 128}}))

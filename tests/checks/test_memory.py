@@ -1,4 +1,4 @@
-"""Each check fires where it should and is silent where it should be; the compiler's verdicts are never contradicted."""
+"""Memory checks; they never contradict the compiler's verdicts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_no_rule_refuses_what_the_compiler_accepted(row: dict[str, Any]):
         assert [p.id for p in bound] == ["experts-gathered"]
 
 
-def test_the_flagship_fits_and_its_layout_is_reported():
+def test_flagship_fits_and_its_scan_axis_is_noted():
     fits, axis = sorted(problems(check, spec(FLAGSHIP)), key=lambda p: p.id)
     assert (fits.id, fits.severity, axis.id, axis.severity) == ("fit-known", "note", "param-scan-axis", "note")
     assert "30.22" in fits.message
@@ -65,21 +65,21 @@ def qwen(size: str, *, tokens: int, tpu: str = "v6e-8"):
     return spec(model=model, tpu={"type": tpu}, train={"max_target_length": tokens})
 
 
-def test_fewer_tokens_than_what_fits():
+def test_fewer_tokens_than_a_fitting_row_fit():
     (problem,) = problems(check, qwen("8b", tokens=1024))
     assert (problem.id, problem.severity) == ("fit-known", "note")
     assert "this run with 2,048 tokens (row qwen3-8b-v6e-8)" in problem.message
     assert "It fits. Fewer tokens need less memory." in problem.message
 
 
-def test_more_tokens_than_what_does_not_fit():
+def test_more_tokens_than_a_refused_row_do_not_fit():
     (problem,) = problems(check, qwen("14b", tokens=3000))
     assert (problem.id, problem.severity) == ("fit-refused", "error")
     assert "It does not fit. More tokens need more memory." in problem.message
 
 
 @pytest.mark.parametrize(("tokens", "said"), [(1024, "fit-unknown"), (2048, "fit-refused")])
-def test_the_fix_names_the_place_where_it_fits(tokens: int, said: str):
+def test_fix_names_the_slice_where_the_run_fits(tokens: int, said: str):
     (problem,) = problems(check, qwen("14b", tokens=tokens))
     assert problem.id == said
     assert problem.fix.startswith("It fits v6e-16 × 1 with the default mesh (row qwen3-14b-v6e-16). ")
@@ -87,12 +87,12 @@ def test_the_fix_names_the_place_where_it_fits(tokens: int, said: str):
     assert (problem.id, "It fits v6e-32 × 1" in problem.fix) == ("does-not-fit", True)
 
 
-def test_no_place_is_named_for_a_run_that_fits():
+def test_fitting_run_has_no_fix():
     (problem,) = problems(check, qwen("8b", tokens=2048))
     assert (problem.id, problem.fix) == ("fit-known", "")
 
 
-def test_state_alone_is_too_much():
+def test_run_whose_state_exceeds_memory_does_not_fit():
     big = spec(model={"name": "llama3.1-70b", "tokenizer": DROP}, train={"max_target_length": 4096})
     (problem,) = problems(check, big)
     assert (problem.id, problem.severity) == ("does-not-fit", "error")
@@ -123,7 +123,7 @@ def test_experts_are_gathered_without_an_expert_axis():
         (1024, "0.2.4", "for MaxText 0.2.5, and the image has 0.2.4"),
     ],
 )
-def test_a_place_can_require_a_verdict(tokens: int, release: str, said: str | None):
+def test_place_that_requires_a_verdict_refuses_unknown_fit(tokens: int, release: str, said: str | None):
     image = {**GOOD["image"], "maxtext": release}
     wanted = spec(place={**GOOD["place"], "fit": "required"}, train={"max_target_length": tokens}, image=image)
     found = [p for p in problems(check, wanted) if p.id == "fit-required"]
@@ -132,7 +132,7 @@ def test_a_place_can_require_a_verdict(tokens: int, release: str, said: str | No
     assert "fit-required" not in ids(check, spec(train={"max_target_length": tokens}, image=image))
 
 
-def test_a_refusal_is_said_once_also_where_a_verdict_is_required():
+def test_refused_fit_is_reported_once_if_a_verdict_is_required():
     large = {"place": {**GOOD["place"], "fit": "required"}, "model": {"name": "qwen3-14b", "tokenizer": DROP}}
     assert ids(check, spec(**large, train={"max_target_length": 2048})) == {"fit-refused"}
 
@@ -142,11 +142,11 @@ def test_an_uncompiled_run_is_not_claimed_to_fit():
     assert (problem.id, problem.severity) == ("fit-unknown", "note")
 
 
-def test_another_architecture_is_not_judged():
+def test_changed_architecture_is_not_checked():
     assert ids(check, spec(overrides={"maxtext": {"override_model_config": True}})) == set()
 
 
-def test_this_machines_memory():
+def test_local_run_is_compared_with_the_memory_of_this_machine():
     small = Facts(machine=MachineFacts(memory_gib=8.0))
     large = Facts(machine=MachineFacts(memory_gib=64.0))
     assert ids(check, spec(target="local"), large) == set()
@@ -175,13 +175,13 @@ UNCOMPILED = {"train": {"max_target_length": 1536}}
         (INVALID, "fit-invalid", "error", "parallelism"),
     ],
 )
-def test_a_kept_verdict_is_used(verdict: Verdict, id: str, severity: str, where: str):
+def test_stored_verdict_is_used(verdict: Verdict, id: str, severity: str, where: str):
     (problem,) = problems(check, spec(**UNCOMPILED), compiled(verdict))
     assert (problem.id, problem.severity, problem.where) == (id, severity, where)
     assert problem.message.startswith("xsft fit compiled this run on 2026-11-23: ")
 
 
-def test_a_verdict_that_follows_from_another_length_says_so():
+def test_verdict_of_another_length_is_explained():
     (yes,) = problems(check, spec(**UNCOMPILED), compiled(FITS, tokens=4096))
     assert "this run with 4,096 tokens on 2026-11-23: 2.50 GiB at the peak" in yes.message
     assert yes.message.endswith("It fits. Fewer tokens need less memory.")
@@ -189,7 +189,7 @@ def test_a_verdict_that_follows_from_another_length_says_so():
     assert no.message.endswith("It does not fit. More tokens need more memory.")
 
 
-def test_the_catalogue_goes_before_a_kept_verdict():
+def test_catalogue_outranks_a_stored_verdict():
     (problem,) = problems(check, spec(), compiled(NO, tokens=1024))
     assert (problem.id, "row qwen3-0.6b-v6e-8" in problem.message) == ("fit-known", True)
 
@@ -198,7 +198,7 @@ CATALOGUED = {"model": {"name": "qwen3-14b", "tokenizer": DROP}, "train": {"max_
 
 
 @pytest.mark.parametrize("changes", [UNCOMPILED, CATALOGUED])
-def test_nothing_is_refused_for_another_release_in_the_image(changes: dict[str, Any]):
+def test_refused_fit_of_another_release_is_only_a_warning(changes: dict[str, Any]):
     older = spec(**changes, image={"maxtext": "0.2.4"})
     (problem,) = problems(check, older, compiled(NO))
     assert (problem.id, problem.severity) == ("fit-refused", "warning")

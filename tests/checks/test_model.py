@@ -1,4 +1,4 @@
-"""Each check fires where it should and is silent where it should be."""
+"""Checks of the model, its initial weights and its tokenizer."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ def test_no_problems_on_good_workloads():
     assert ids(check, spec(FLAGSHIP)) == set()
 
 
-def test_an_unknown_model_suggests_near_ones():
+def test_unknown_model_suggests_close_names():
     (problem,) = problems(check, model(name="qwen3-06b"))
     assert (problem.id, problem.severity, problem.where) == ("model-unknown", "error", "model.name")
     assert "qwen3-0.6b" in problem.fix
 
 
-def test_a_hugging_face_id_is_answered_with_maxtexts_name():
+def test_hugging_face_id_suggests_the_name_of_maxtext():
     found = [p for p in problems(check, model(name="deepseek-ai/DeepSeek-V3")) if p.id == "model-unknown"]
     assert "deepseek3-671b" in found[0].fix
 
 
-def test_a_model_that_an_older_release_does_not_have():
+def test_model_that_the_release_lacks_is_refused():
     younger = spec(model={"name": "gemma4-31b", "tokenizer": "google/gemma-4-31b-it"}, image={"maxtext": "0.2.0"})
     assert "model-unknown" in ids(check, younger)
     assert "model-unknown" not in ids(check, model(name="gemma4-31b", tokenizer="google/gemma-4-31b-it"))
 
 
-def test_initial_weights_once():
+def test_checkpoint_and_hf_weights_together_are_refused():
     hf = {"repo": "Qwen/Qwen3-0.6B"}
     assert ids(check, model(hf=hf)) == {"checkpoint-and-hf"}
     assert ids(check, model(hf=hf, checkpoint=DROP)) == set()
 
 
-def test_no_initial_weights_is_a_warning_on_a_cluster_and_a_note_here():
+def test_missing_initial_weights_are_a_warning_on_a_cluster_and_a_local_note():
     (remote,) = problems(check, model(checkpoint=DROP))
     (local,) = problems(check, spec(target="local", model={"checkpoint": DROP}))
     assert (remote.id, remote.severity, local.id, local.severity) == (
@@ -55,13 +55,13 @@ def test_no_initial_weights_is_a_warning_on_a_cluster_and_a_note_here():
     )
 
 
-def test_models_that_maxtext_does_not_convert():
+def test_model_that_maxtext_does_not_convert_is_refused():
     hf = {"repo": "Qwen/Qwen3-1.7B"}
     assert ids(check, model(name="qwen3-1.7b", hf=hf, checkpoint=DROP)) == {"model-not-convertible"}
     assert ids(check, model(name="qwen3-1.7b")) == set()
 
 
-def test_releases_whose_converter_stops_at_a_model():
+def test_model_that_the_converter_of_the_release_fails_on_is_refused():
     repo = "deepseek-ai/DeepSeek-V3"
     deepseek = {"name": "deepseek3-671b", "tokenizer": repo, "checkpoint": DROP, "hf": {"repo": repo}}
     (problem,) = problems(check, model(**deepseek))
@@ -75,13 +75,13 @@ def test_releases_whose_converter_stops_at_a_model():
     assert (problem.id, problem.fix) == ("model-not-convertible", "Use another model.")
 
 
-def test_weights_that_are_not_what_the_name_says():
+def test_weights_that_do_not_match_the_model_name_are_reported():
     gemma = {"name": "gemma3-4b", "tokenizer": "google/gemma-3-4b-it", "checkpoint": DROP}
     assert ids(check, model(**gemma, hf={"repo": "google/gemma-3-4b-it"})) == {"hf-tuned-weights"}
     assert ids(check, model(**gemma, hf={"repo": "google/gemma-3-4b-pt"})) == {"hf-other-weights"}
 
 
-def test_a_converter_that_would_ignore_repository_or_revision():
+def test_repository_or_revision_that_the_converter_ignores_is_reported():
     pinned = {"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it", "checkpoint": DROP}
     revision = {"repo": "google/gemma-2-2b", "revision": "a1b2c3"}
     other = {"repo": "somebody/gemma"}
@@ -94,7 +94,7 @@ def test_a_converter_that_would_ignore_repository_or_revision():
         assert ids(check, spec(image={"maxtext": version}, model={**pinned, "hf": hf})) == expected
 
 
-def test_a_folder_of_weights_is_for_this_machine_and_has_no_revision():
+def test_local_folder_of_weights_is_refused_on_a_cluster_or_with_a_revision():
     folder = {"checkpoint": DROP, "hf": {"repo": "./mine"}}
     assert "hf-folder-on-cluster" in ids(check, model(**folder))
     assert "hf-folder-on-cluster" not in ids(check, spec(target="local", tpu=DROP, place=DROP, model=folder))
@@ -102,11 +102,11 @@ def test_a_folder_of_weights_is_for_this_machine_and_has_no_revision():
     assert "hf-folder-revision" in ids(check, spec(target="local", tpu=DROP, place=DROP, model=revised))
 
 
-def test_a_model_without_a_configuration_of_its_own():
+def test_model_without_a_configuration_is_refused():
     assert "model-not-built-in" in ids(check, model(name="qwen3.5-35b-fp8", tokenizer="Qwen/Qwen3.5-35B-A3B"))
 
 
-def test_a_tokenizer_of_another_family():
+def test_tokenizer_of_another_family_is_refused():
     (problem,) = problems(check, model(tokenizer="deepseek-ai/DeepSeek-V3"))
     assert (problem.id, problem.severity) == ("tokenizer-family", "error")
     assert "Qwen/Qwen3-0.6B" in problem.fix
@@ -115,11 +115,11 @@ def test_a_tokenizer_of_another_family():
 
 
 @pytest.mark.parametrize("file", ["gs://my-bucket/spm.model", "assets/tokenizer.llama2", "/models/qwen/tokenizer.json"])
-def test_a_file_in_place_of_a_tokenizers_folder(file: str):
+def test_tokenizer_file_instead_of_a_folder_is_refused(file: str):
     assert ids(check, model(tokenizer=file)) == {"tokenizer-unreadable"}
 
 
-def test_a_tokenizer_must_be_named_where_the_release_or_the_model_has_none():
+def test_tokenizer_is_required_if_release_and_model_have_no_default():
     legacy = spec(model={"tokenizer": DROP}, image={"maxtext": "tutorial-v1.5.0"})
     assert ids(check, legacy) == {"tokenizer-missing"}
     assert ids(check, model(tokenizer=DROP)) == set()
@@ -138,7 +138,7 @@ def test_a_base_tokenizer_needs_a_chat_template():
     assert ids(check, templated, Facts(template=TemplateFacts(text="{{ messages }}"))) == set()
 
 
-def test_a_template_that_maxtext_drops_is_none():
+def test_template_that_maxtext_drops_counts_as_missing():
     """Texts for questions are no chat template, and neither is a path that is not in the image."""
     base = {"model": {"name": "llama3.1-8b", "tokenizer": DROP}}
     questions = Facts(template=TemplateFacts(text='{"PROMPT_TEMPLATE": "{question}"}'))
@@ -147,19 +147,19 @@ def test_a_template_that_maxtext_drops_is_none():
         assert ids(check, spec(**base, overrides={"maxtext": {"chat_template_path": path}})) == found
 
 
-def test_models_whose_layers_cannot_be_scanned():
+def test_scanned_layers_are_refused_for_models_that_cannot_scan():
     gemma = {"name": "gemma4-e2b", "tokenizer": "google/gemma-4-E2B-it"}
     assert ids(check, model(**gemma)) == {"scan-layers-model"}
     assert ids(check, model(**gemma, scan_layers=False)) == set()
 
 
-def test_vision_models_that_are_unscanned_by_their_own_configuration():
+def test_vision_models_are_checked_for_scanned_layers():
     vision = {"name": "qwen3-vl-30b-a3b", "tokenizer": "Qwen/Qwen3-VL-30B-A3B-Instruct"}
     assert ids(check, model(**vision)) == set()
     assert ids(check, model(**{**vision, "name": "qwen3-vl-4b"})) == {"scan-layers-model"}
 
 
-def test_sparse_indexers_take_few_kinds_of_attention():
+def test_sparse_indexer_needs_a_supported_attention():
     base = {"model": {"name": "deepseek4-284b", "tokenizer": "deepseek-ai/DeepSeek-V4-Flash"}}
     assert ids(check, spec(**base)) == {"indexer-attention"}
     splash = {"maxtext": {"attention": "flash", "use_tokamax_splash": True}}
@@ -167,7 +167,7 @@ def test_sparse_indexers_take_few_kinds_of_attention():
     assert ids(check, spec(**base, overrides={"maxtext": {"attention": "dot_product"}})) == set()
 
 
-def test_a_tokenizer_with_more_tokens_than_the_model_has_rows() -> None:
+def test_tokenizer_with_more_tokens_than_embedding_rows_is_reported() -> None:
     added = Facts(tokenizer=TokenizerFacts(folder="/t", vocabulary=151_937))
     assert "tokenizer-vocabulary" in ids(check, spec(), added)
     assert "tokenizer-vocabulary" not in ids(
@@ -189,11 +189,11 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows() -> None:
         ("rope_max_timescale", 10_000, set()),  # the model sets it: trainer_keys
     ],
 )
-def test_a_key_that_changes_the_computation_and_no_array(key: str, value: object, expected: set[str]) -> None:
+def test_key_that_changes_only_the_computation_is_reported(key: str, value: object, expected: set[str]) -> None:
     assert ids(check, spec(overrides={"maxtext": {key: value}})) == expected
 
 
-def test_positions_of_a_longer_context_and_random_weights_change_what_they_like() -> None:
+def test_changed_computation_is_allowed_for_long_contexts_and_random_weights() -> None:
     longer = {"train": {"max_target_length": 65_536}, "overrides": {"maxtext": {"rope_linear_scaling_factor": 8}}}
     assert ids(check, spec(**longer)) == set()
     random = spec(model={"checkpoint": DROP}, overrides={"maxtext": {"sliding_window_size": 128}})

@@ -1,4 +1,4 @@
-"""Names fit every object that is made of them, second attempts included."""
+"""Names fit every Kubernetes object derived from them, including those of second attempts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_no_problems_on_good_workloads():
 
 
 @pytest.mark.parametrize(("mode", "limit"), [("mcjax", 38), ("pathways", 20)])
-def test_the_limit_of_the_mode_less_a_second_attempts_suffix(mode: str, limit: int):
+def test_name_limit_of_the_mode_leaves_room_for_a_second_attempt(mode: str, limit: int):
     base = FLAGSHIP if mode == "pathways" else {**FLAGSHIP, "mode": "mcjax"}
     assert ids(check, spec(base, name="a" * limit)) == set()
     (problem,) = problems(check, spec(base, name="a" * (limit + 1)))
@@ -26,27 +26,27 @@ def test_the_limit_of_the_mode_less_a_second_attempts_suffix(mode: str, limit: i
     assert f"e.g. {'a' * limit}." in problem.fix
 
 
-def test_the_suffix_counts():
+def test_run_name_suffix_counts_towards_the_limit():
     dated = spec(FLAGSHIP, name="deepseek-chat", run_name_suffix="date")
     (problem,) = problems(check, dated, Facts(today="20261121"))
     assert "'deepseek-chat-20261121' has 22 characters" in problem.message
     assert "Shorten name to 11 characters" in problem.fix
 
 
-def test_a_tenth_attempt_may_not_fit():
+def test_tenth_attempt_of_a_long_name_is_refused():
     long = spec(FLAGSHIP, name="a" * 20)
     assert ids(check, long, Facts(attempt=9)) == set()
     assert ids(check, long, Facts(attempt=10)) == {"name-attempts"}
 
 
 @pytest.mark.parametrize("name", ["none", "true", "off", "y"])
-def test_names_that_are_words_of_yaml(name: str):
+def test_names_that_yaml_would_misread_are_refused(name: str):
     assert ids(check, spec(name=name)) == {"name-misread"}
     assert ids(check, spec(name=name, target="local")) == {"name-misread"}
     assert ids(check, spec(name=f"{name}-run")) == set()
 
 
-def test_a_stage_whose_name_is_too_long_is_named_before_the_training():
+def test_stage_name_that_is_too_long_is_reported_before_the_training():
     mcjax = {**FLAGSHIP, "mode": "mcjax"}
     stages = {"export": {}}
     assert ids(check, spec(mcjax, name="a" * 31, stages=stages)) == set()
@@ -56,24 +56,24 @@ def test_a_stage_whose_name_is_too_long_is_named_before_the_training():
     assert "Shorten name to 31 characters" in problem.fix
 
 
-def test_a_stage_whose_name_a_training_has_is_named():
+def test_stage_name_taken_by_a_training_is_reported():
     taken = Facts(taken=("a-export",))
     (problem,) = problems(check, spec(FLAGSHIP, name="a", stages={"export": {}}), taken)
     assert (problem.id, problem.where) == ("stage-name-taken", "name")
     assert ids(check, spec(FLAGSHIP, name="a"), taken) == set()
 
 
-def test_here_a_name_may_be_long():
+def test_local_run_may_have_a_long_name():
     assert ids(check, spec(target="local", name="a" * 40)) == set()
 
 
 @given(st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True), st.integers(1, 40))
-def test_a_suggestion_is_a_name_and_fits(name: str, limit: int):
+def test_suggested_name_is_valid_and_fits(name: str, limit: int):
     found = shortened(name, limit)
     assert len(found) <= limit
     assert spec(name=found).name == found
 
 
-def test_a_suggestion_keeps_every_word():
+def test_suggested_name_keeps_every_word():
     assert shortened("deepseek-ultrachat-mcjax", 20) == "deepse-ultrach-mcjax"
     assert shortened("qwen3-gsm8k", 20) == "qwen3-gsm8k"

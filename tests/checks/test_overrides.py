@@ -1,4 +1,4 @@
-"""Keys set through overrides obey the rules of their section."""
+"""Keys set through overrides follow the rules of their fields."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ids(workload: WorkloadSpec) -> set[str]:
     return {p.id for p in check_run(run_of(workload), Facts())}
 
 
-def test_the_seed_is_the_fields_from_the_first_attempt_on() -> None:
+def test_shuffle_seed_override_is_refused_from_the_first_attempt() -> None:
     """A run that may not be restarted has none on its command line, and its next attempt would be refused."""
     once = {"restarts": {"max": 0}}
     (problem,) = said({"data_shuffle_seed": 5}, **once)
@@ -41,7 +41,7 @@ def test_the_seed_is_the_fields_from_the_first_attempt_on() -> None:
     assert said({"data_shuffle_seed": 5}, restarts={"max": 0, "data": "repeat"}) == ()
 
 
-def test_good_overrides_have_no_finding() -> None:
+def test_good_overrides_have_no_problems() -> None:
     assert said({"remat_policy": "full", "learning_rate": 1e-5, "eval_interval": -1, "profiler": ""}) == ()
     assert said({"jax_cache_dir": ""}) == ()
     assert said(LORA) == ()
@@ -55,7 +55,7 @@ def test_lora_needs_its_rank_and_alpha(missing: str) -> None:
     assert problem.fix == f"Add overrides.maxtext.{missing}."
 
 
-def test_lora_without_anything_says_both() -> None:
+def test_lora_without_rank_and_alpha_reports_both() -> None:
     assert [p.where for p in said({"lora.enable_lora": "true"})] == [
         "overrides.maxtext.lora.lora_rank",
         "overrides.maxtext.lora.lora_alpha",
@@ -83,7 +83,7 @@ OUTSIDE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("key", OUTSIDE)
-def test_a_value_outside_of_its_fields_rule(key: str) -> None:
+def test_override_out_of_the_range_of_its_field_is_refused(key: str) -> None:
     (problem,) = said({**LORA, "eval_interval": 10, key: OUTSIDE[key]})
     assert problem.severity == "error"
     assert problem.where == f"overrides.maxtext.{key}"
@@ -103,7 +103,7 @@ seed is on that of a later attempt.
 
 
 @pytest.mark.parametrize("key", sorted(set(PATHS) - RENDERED))
-def test_a_key_counts_as_its_field(key: str) -> None:
+def test_override_counts_as_its_field(key: str) -> None:
     """The checks see the run of a file that has the field instead, and the trainer gets the same keys."""
     path = PATHS[key]
     value = 4 if path.startswith("parallelism.") else OTHER[path] or "xplane"
@@ -118,7 +118,7 @@ def test_a_key_counts_as_its_field(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", sorted(RENDERED))
-def test_a_key_that_is_always_rendered_has_no_override(key: str) -> None:
+def test_key_that_is_always_rendered_cannot_be_overridden(key: str) -> None:
     (problem,) = said({key: OTHER[PATHS[key]]}, lora=ON["lora"], eval=ON["eval"])
     assert (problem.id, problem.where) == ("override-has-field", f"overrides.maxtext.{key}")
 
@@ -128,7 +128,7 @@ def _tree(path: str, value: Any) -> dict[str, Any]:
     return {first: _tree(rest, value) if rest else value}
 
 
-def test_checks_see_what_an_override_sets() -> None:
+def test_checks_see_values_of_overrides() -> None:
     """Each of these reads the field, and was blind to the override."""
     rows = {"rows": 800, "packing": DROP}
     assert "packing-shortens" in ids(overriding({}, data=rows, train={"steps": 100}))
@@ -144,7 +144,7 @@ def _problems(keys: dict[str, Any]) -> tuple[Problem, ...]:
     return check_run(run_of(overriding(keys)), Facts())
 
 
-def test_an_override_that_turns_evaluation_on_takes_the_fields_of_the_data() -> None:
+def test_evaluation_turned_on_by_an_override_uses_the_data_fields() -> None:
     """They were dropped: MaxText would have evaluated on UltraChat's test_sft."""
     keys = trainer_keys(run_of(overriding({"eval_interval": 50}, data={"hf_eval_split": "test_gen"})))
     assert (keys["eval_interval"], keys["hf_eval_split"], keys["eval_data_columns"]) == (50, "test_gen", ["messages"])
@@ -168,13 +168,13 @@ def test_a_lora_section_may_be_completed_by_overrides_and_not_contradicted() -> 
 
 
 @pytest.mark.parametrize("key", sorted(IDENTITY))
-def test_keys_of_the_runs_identity_are_refused_even_where_the_field_is_unset(key: str) -> None:
+def test_overrides_of_identity_keys_are_refused_even_if_the_field_is_unset(key: str) -> None:
     found = [p for p in said({key: 1}) if p.id == "override-has-field"]
     assert [p.where for p in found] == [f"overrides.maxtext.{key}"]
     assert FIELD_OF[key] in found[0].fix
 
 
-def test_a_key_given_by_its_field_too_is_refused() -> None:
+def test_override_of_a_key_that_its_field_sets_is_refused() -> None:
     assert [p.id for p in said({"learning_rate": 2e-5}, train={"learning_rate": 1e-5})] == ["override-has-field"]
     assert said({"learning_rate": 2e-5}) == ()
 
@@ -188,7 +188,7 @@ def test_keys_of_a_local_run_may_be_overridden() -> None:
     assert said({"hardware": "gpu"}, target="local") == ()
 
 
-def test_the_token_is_refused_once() -> None:
+def test_override_of_hf_access_token_is_refused_once() -> None:
     for release in ("0.1.0", "0.2.5"):
         workload = overriding({"hf_access_token": "x"}, image={"maxtext": release})
         assert [p.id for p in check_run(run_of(workload), Facts()) if "hf_access_token" in p.where] == [

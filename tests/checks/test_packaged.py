@@ -13,7 +13,7 @@ def ids(keys: dict[str, Value], *, target: str = "local") -> list[tuple[str, str
     return [(p.id, p.where) for p in check(run, keys, Facts())]
 
 
-def test_what_is_shipped_has_become_a_path() -> None:
+def test_shipped_data_is_replaced_by_its_path() -> None:
     assert ids(dict(a.partition("=")[::2] for a in local_plan("/o").trainer_argv[3:])) == []
 
 
@@ -21,11 +21,11 @@ def test_what_is_shipped_has_become_a_path() -> None:
     ("key", "where"),
     [("tokenizer_path", "model.tokenizer"), ("hf_train_files", "data.hf_train_files"), ("x", "overrides.maxtext.x")],
 )
-def test_a_file_that_xsft_does_not_ship_is_an_error_at_its_key(key: str, where: str) -> None:
+def test_unknown_shipped_file_is_an_error_at_its_key(key: str, where: str) -> None:
     assert ids({key: "xsft://tiny/nothing"}) == [("packaged-data-unknown", where)]
 
 
-def test_a_pod_has_none_of_it() -> None:
+def test_shipped_data_on_a_cluster_is_refused() -> None:
     assert ids({"hf_train_files": "xsft://tiny/chat.jsonl"}, target="xpk") == [
         ("packaged-data-remote", "data.hf_train_files")
     ]

@@ -1,4 +1,4 @@
-"""Errors of MaxText's own parser become problems; those that a check has found are not repeated."""
+"""Errors of MaxText's own parser become problems; errors that a check reports are not repeated."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def said(answer: ParserAnswer, *found: Problem) -> list[Problem]:
     return list(parser_problems(run_of(WORKLOAD), answer, found=found))
 
 
-def test_a_refusal_names_its_key() -> None:
+def test_parser_error_names_its_key() -> None:
     (problem,) = said(ParserAnswer(refused=REFUSAL))
     assert (problem.id, problem.severity, problem.where) == ("maxtext-refuses", "error", "overrides.maxtext.adam_b1")
     assert "adam_b1 Input should be a valid number" in problem.message
     assert "pydantic.dev" not in problem.message
 
 
-def test_an_error_that_was_told_is_not_told_again() -> None:
+def test_parser_error_that_a_check_reports_is_not_repeated() -> None:
     known = error("maxtext-value", "overrides.maxtext.adam_b1", "adam_b1 takes a number.", "Give one.")
     other = error("steps-beyond-data", "train.steps", "500 steps need 4,000 rows.", "Use 10.")
     assert said(ParserAnswer(refused=REFUSAL), known) == []
@@ -32,18 +32,18 @@ def test_an_error_that_was_told_is_not_told_again() -> None:
     assert said(ParserAnswer(refused="AssertionError"), other) == [], "MaxText stops at the first thing it finds"
 
 
-def test_what_was_not_asked_is_a_note_that_says_what_is_unknown() -> None:
+def test_unavailable_parser_gives_a_note() -> None:
     (problem,) = said(ParserAnswer(unanswered="its environment is not built"))
     assert (problem.id, problem.severity) == ("maxtext-not-asked", "note")
     assert problem.fix.startswith("Unknown:")
 
 
-def test_ignored_keys_are_warnings() -> None:
+def test_keys_that_the_parser_ignores_are_warnings() -> None:
     (problem,) = said(ParserAnswer(ignored=("Ignoring the key foo",)))
     assert (problem.id, problem.severity) == ("maxtext-ignores", "warning")
 
 
-def test_each_night_asks_the_same_question() -> None:
+def test_parser_question_does_not_depend_on_the_dated_run_name() -> None:
     asked = [question_of(run_of(WORKLOAD), ("python3", "-m", "m", f"run_name=a-{day}")) for day in (1, 2)]
     assert asked[0] == asked[1]
     assert asked[0].slices == (("compile_topology", "v6e-8"), ("compile_topology_num_slices", "1"))

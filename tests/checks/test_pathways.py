@@ -1,4 +1,4 @@
-"""Pathways' servers get images, a bucket and arguments that xpk passes on."""
+"""Pathways' servers need images, a bucket and arguments that xpk passes on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_no_problems_on_good_workloads():
     assert ids(check, own) == set()
 
 
-def test_images_and_bucket_must_be_given():
+def test_pathways_images_and_bucket_are_required():
     bare = spec(FLAGSHIP, place={"pathways": DROP})
     assert ids(check, bare) == {"pathways-image-missing", "pathways-scratch-missing"}
     (problem,) = problems(check, servers(server_image=DROP))
@@ -32,7 +32,7 @@ def test_images_and_bucket_must_be_given():
 
 
 @pytest.mark.parametrize("tag", ["", ":latest"])
-def test_latest_is_not_pinned(tag: str):
+def test_pathways_image_with_latest_or_no_tag_is_not_pinned(tag: str):
     refs = {"proxy_image": f"example.com/proxy_server{tag}", "server_image": f"example.com/server{tag}"}
     found = problems(check, servers(**refs))
     assert [(p.id, p.severity, p.where) for p in found] == [
@@ -41,7 +41,7 @@ def test_latest_is_not_pinned(tag: str):
     ]
 
 
-def test_proxy_and_servers_are_of_one_release():
+def test_pathways_proxy_and_server_must_have_one_release():
     assert ids(check, servers(proxy_image="example.com/proxy_server:jax-0.6.0")) == {"pathways-images-differ"}
     pinned = "example.com/proxy_server@sha256:" + "0" * 64
     assert ids(check, servers(proxy_image=pinned)) == set()
@@ -49,19 +49,19 @@ def test_proxy_and_servers_are_of_one_release():
 
 @pytest.mark.parametrize("section", ["server_args", "proxy_args", "worker_args"])
 @pytest.mark.parametrize("token", ["--c='x y'", "--a=1  --b=2", "--x: y", "plain", "", "--a=$HOME", "--x:"])
-def test_arguments_that_xpk_would_change(section: str, token: str):
+def test_arguments_that_xpk_would_change_are_refused(section: str, token: str):
     (problem,) = problems(check, spec(FLAGSHIP, pathways={section: ["--fine=1", token]}))
     assert (problem.id, problem.severity, problem.where) == ("pathways-args", "error", f"pathways.{section}.1")
 
 
-def test_xla_flags_are_arguments_of_the_proxy():
+def test_xla_flags_follow_the_rules_of_proxy_arguments():
     assert ids(check, spec(FLAGSHIP, xla_flags=["--xla_tpu_a=true"])) == set()
     (problem,) = problems(check, spec(FLAGSHIP, xla_flags=["--xla_tpu_a=a b"]))
     assert (problem.id, problem.where) == ("pathways-args", "xla_flags.0")
     assert ids(check, spec(xla_flags=["--xla_tpu_a=a b"])) == set()
 
 
-def test_arguments_that_the_template_gives_already():
+def test_arguments_that_the_template_sets_are_refused():
     assert ids(check, spec(FLAGSHIP, pathways={"server_args": ["--server_port=1"]})) == {"pathways-args-reserved"}
 
 

@@ -1,4 +1,4 @@
-"""Missing settings of a cluster, all reported at once."""
+"""Missing settings of a cluster, reported together."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def test_no_problems_on_good_workloads():
     assert ids(check, spec(FLAGSHIP)) == set()
 
 
-def test_all_that_is_missing_at_once():
+def test_missing_place_tpu_and_output_are_reported_together():
     assert ids(check, spec(place=DROP, tpu=DROP)) == {"place-missing", "tpu-missing", "output-missing"}
     assert ids(check, spec(place=DROP, tpu=DROP, target="local")) == set()
 
 
 @pytest.mark.parametrize("missing", ["project", "zone", "cluster"])
-def test_a_place_is_a_whole_cluster(missing: str):
+def test_place_needs_project_zone_and_cluster(missing: str):
     (problem,) = problems(check, at({k: v for k, v in GKE.items() if k != missing}))
     assert problem.id == "place-incomplete"
     assert missing in problem.message
 
 
-def test_or_a_context_and_nothing_else():
+def test_place_has_either_a_context_or_a_cluster():
     bucket = {"output": "gs://my-bucket/runs"}
     assert ids(check, at({"context": "kind", **bucket})) == set()
     assert ids(check, at(bucket)) == {"place-incomplete"}
@@ -43,14 +43,14 @@ def test_or_a_context_and_nothing_else():
     assert ids(check, at({"context": "kind", **GKE})) == {"place-context-and-gke"}
 
 
-def test_a_named_place_is_checked_like_one_written_inline():
+def test_named_place_is_checked_like_an_inline_place():
     named = spec().model_copy(update={"place": "main"})
     incomplete = Place.model_validate({"project": "my-project", "output": "gs://my-bucket/runs"})
     assert ids(check, named, Facts(places={"main": incomplete})) == {"place-incomplete"}
     assert ids(check, named, Facts(places={"main": Place.model_validate(GKE)})) == set()
 
 
-def test_xpks_queue_is_in_the_default_namespace():
+def test_queue_of_xpk_requires_the_default_namespace():
     elsewhere = {**GKE, "namespace": "team"}
     assert ids(check, at(elsewhere)) == {"queue-namespace"}
     assert ids(check, at({**elsewhere, "queue": "multislice-queue"})) == set()
@@ -58,7 +58,7 @@ def test_xpks_queue_is_in_the_default_namespace():
     assert ids(check, at(GKE, namespace="team")) == {"queue-namespace"}
 
 
-def test_results_need_a_bucket():
+def test_cluster_run_needs_an_output_bucket():
     without = {k: v for k, v in GKE.items() if k != "output"}
     assert ids(check, at(without)) == {"output-missing"}
     assert ids(check, at(without, output="gs://my-bucket/runs")) == set()
@@ -76,5 +76,5 @@ def test_results_need_a_bucket():
         ({"capacity": "spot"}, set()),
     ],
 )
-def test_a_reservation_has_a_name_and_a_name_a_reservation(tpu: dict[str, str], expected: set[str]):
+def test_reservation_name_and_reservation_capacity_need_each_other(tpu: dict[str, str], expected: set[str]):
     assert ids(check, spec(tpu=tpu)) == expected

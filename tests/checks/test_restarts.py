@@ -1,4 +1,4 @@
-"""Steps that a restart repeats, and their cost."""
+"""Restarts: exit codes that cause them, and settings that prevent them."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ def test_no_problems_on_good_workloads():
     assert ids(check, spec(restarts={"max": 3, "on_exit_codes": [1], "grace_period_s": 120})) == set()
 
 
-def test_a_refused_configuration_is_refused_again():
+def test_restart_on_configuration_errors_is_reported():
     assert ids(check, spec(restarts={"max": 3, "on_exit_codes": [1, 2]})) == {"restarts-config-errors"}
 
 
-def test_codes_without_restarts():
+def test_exit_codes_without_restarts_are_reported():
     assert ids(check, spec(restarts={"on_exit_codes": [1]})) == {"restarts-codes-unused"}
 
 
-def test_spot_without_restarts():
+def test_spot_capacity_without_restarts_is_reported():
     assert ids(check, spec(tpu={"capacity": "spot"})) == {"restarts-spot"}
     assert ids(check, spec(tpu={"capacity": "spot"}, restarts={"max": 1})) == set()
     assert ids(check, spec(tpu={"capacity": "on-demand"})) == set()
 
 
 @pytest.mark.parametrize(("capacity", "severity"), [("spot", "warning"), ("on-demand", "note")])
-def test_a_lost_slice_under_pathways_is_exit_code_1(capacity: str, severity: str):
+def test_pathways_restarts_need_exit_code_1_for_a_lost_slice(capacity: str, severity: str):
     found = problems(check, spec(FLAGSHIP, tpu={"capacity": capacity}, restarts={"max": 3}))
     assert [(p.id, p.severity) for p in found] == [("restarts-lost-slice", severity)]
     mended = spec(FLAGSHIP, tpu={"capacity": capacity}, restarts={"max": 3, "on_exit_codes": [1]})
     assert ids(check, mended) == set()
 
 
-def test_a_lost_peer_in_mcjax_aborts_which_restarts():
+def test_mcjax_restarts_need_no_exit_code_for_a_lost_peer():
     assert ids(check, spec(restarts={"max": 3})) == set()
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, {"grace-period"}), (10, {"grace-period"}), (11, set())])
-def test_a_grace_period_has_to_outlast_the_wrapper(seconds: int, expected: set[str]):
+def test_grace_period_must_exceed_10_seconds(seconds: int, expected: set[str]):
     assert ids(check, spec(restarts={"grace_period_s": seconds})) == expected
 
 
-def test_a_jobset_that_vanishes():
+def test_time_to_live_of_0_is_reported():
     assert ids(check, spec(ttl_seconds_after_finished=0)) == {"ttl-zero"}
     assert ids(check, spec(ttl_seconds_after_finished=1)) == set()
 
 
-def test_here_nothing_restarts():
+def test_local_run_has_no_restart_problems():
     loud = {"restarts": {"on_exit_codes": [2], "grace_period_s": 0}, "ttl_seconds_after_finished": 0}
     assert ids(check, spec(**loud, target="local")) == set()

@@ -1,4 +1,4 @@
-"""Each check fires where it should and is silent where it should be."""
+"""Row order and file counts of runs that resume or restart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FEW = "resume-few-files"
         ({"data": {"shuffle": False}}, "in the same order"),
     ],
 )
-def test_the_rows_of_a_resumed_run_are_reported_for_cluster_and_local_runs(
+def test_row_order_after_a_restart_is_noted_for_cluster_and_local_runs(
     target: str, changes: dict[str, Any], order: str
 ) -> None:
     (problem,) = problems(check, spec(target=target, **changes))
@@ -32,7 +32,7 @@ def test_the_rows_of_a_resumed_run_are_reported_for_cluster_and_local_runs(
     assert order in problem.message
 
 
-def test_another_order_of_rows_that_have_one() -> None:
+def test_reshuffling_of_unshuffled_rows_is_refused() -> None:
     found = problems(check, spec(data={"shuffle": False}, restarts={"data": "reshuffle"}))
     assert ("reshuffle-unshuffled", "error") in {(p.id, p.severity) for p in found}
 
@@ -53,7 +53,7 @@ def _files(pattern: str, *, rows: int | None = None, **changes: Any) -> set[str]
         "gs://my-bucket/train-*-of-00015.parquet",
     ],
 )
-def test_too_few_files_for_the_hosts(pattern: str) -> None:
+def test_too_few_files_for_the_hosts_are_reported(pattern: str) -> None:
     assert FEW in _files(pattern)
 
 
@@ -66,11 +66,11 @@ def test_too_few_files_for_the_hosts(pattern: str) -> None:
         "gs://my-bucket/train-00000-of-00003-*.parquet",
     ],
 )
-def test_files_enough_and_files_that_are_not_counted(pattern: str) -> None:
+def test_enough_or_uncounted_files_give_no_warning(pattern: str) -> None:
     assert FEW not in _files(pattern)
 
 
-def test_the_warning_counts_files_and_processes() -> None:
+def test_few_files_warning_counts_files_and_processes() -> None:
     (warning,) = [p for p in problems(check, spec(**RESTARTING)) if p.id == FEW]
     assert warning.severity == "warning"
     assert "3 files for 2 processes" in warning.message
@@ -80,7 +80,7 @@ def test_the_warning_counts_files_and_processes() -> None:
 
 
 @pytest.mark.parametrize(("rows", "few"), [(1000, False), (1001, True)])
-def test_a_file_that_the_shuffle_holds_whole_is_mixed_well(rows: int, few: bool) -> None:
+def test_file_that_fits_the_shuffle_buffer_gives_no_warning(rows: int, few: bool) -> None:
     assert (FEW in _files("gs://my-bucket/train.parquet", rows=rows)) == few
 
 
@@ -92,9 +92,9 @@ def test_a_file_that_the_shuffle_holds_whole_is_mixed_well(rows: int, few: bool)
         {"overrides": {"maxtext": {"dataset_type": "grain"}}},
     ],
 )
-def test_no_warning_where_nothing_restarts_nothing_is_shuffled_or_another_pipeline_reads(changes: Any) -> None:
+def test_few_files_need_restarts_shuffling_and_the_hf_pipeline_to_warn(changes: Any) -> None:
     assert FEW not in ids(check, spec(**{**RESTARTING, **changes}))
 
 
-def test_spot_slices_restart() -> None:
+def test_spot_slices_count_as_restarting() -> None:
     assert FEW in ids(check, spec(tpu={"capacity": "spot"}))

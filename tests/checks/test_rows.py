@@ -1,4 +1,4 @@
-"""The files of a run on this machine are looked into, and counted against its steps."""
+"""Rows of the files of a local run are sampled, and counted against the steps."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def ids(folder: Path, rows: list[Any], *settings: str, template: str = "") -> li
     return [p.id for p in problems(folder, rows, *settings, template=template)]
 
 
-def test_good_rows_pass(tmp_path: Path) -> None:
+def test_good_rows_have_no_problems(tmp_path: Path) -> None:
     assert ids(tmp_path, [GOOD] * 480) == []
     assert ids(tmp_path, [{"messages": "x"}] * 480, "data.formatting_func=a.b") == [], (
         "what it makes of rows is unknown"
     )
 
 
-def test_the_rows_of_files_are_counted(tmp_path: Path) -> None:
+def test_rows_of_files_are_compared_with_steps_and_data_rows(tmp_path: Path) -> None:
     assert ids(tmp_path, [GOOD] * 20) == ["steps-beyond-data"]
     assert ids(tmp_path, [GOOD] * 480, "data.rows=400") == ["data-rows"]
 
 
-def test_the_field_of_the_files_is_named(tmp_path: Path) -> None:
+def test_problem_of_rows_names_the_field_of_the_files(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, [{"text": "a"}] * 480)
     assert (problem.id, problem.where) == ("data-columns", "data.hf_train_files")
     assert "row 0 of rows.jsonl has no column messages; its columns are text" in problem.message
 
 
-def test_a_role_that_the_template_drops(tmp_path: Path) -> None:
+def test_role_that_the_template_drops_is_reported(tmp_path: Path) -> None:
     template = (
         "{% for m in messages %}<|{{ m.role }}|>{% if m.role != 'system' %}{{ m.content }}{% endif %}<|end|>"
         "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -61,18 +61,18 @@ def test_a_role_that_the_template_drops(tmp_path: Path) -> None:
     assert ids(tmp_path, rows, template=template) == ["data-role-dropped"]
 
 
-def test_rows_of_the_evaluation(tmp_path: Path) -> None:
+def test_rows_of_the_evaluation_are_checked(tmp_path: Path) -> None:
     (tmp_path / "eval.jsonl").write_text('{"text": "a"}\n')
     settings = (f"data.hf_eval_files={tmp_path}/eval.jsonl", "eval.interval=10", "eval.steps=1")
     assert ("data-columns", "data.hf_eval_files") in [(p.id, p.where) for p in problems(tmp_path, [GOOD], *settings)]
 
 
 @pytest.mark.parametrize("settings", [("target=xpk",), pytest.param(("data.hf_path=csv",), marks=pytest.mark.loopback)])
-def test_rows_that_are_not_read_here(tmp_path: Path, settings: tuple[str, ...]) -> None:
+def test_rows_of_cluster_runs_and_csv_are_not_read(tmp_path: Path, settings: tuple[str, ...]) -> None:
     assert "data-columns" not in ids(tmp_path, [{"text": "a"}], *settings)
 
 
-def test_a_template_that_does_not_end(tmp_path: Path) -> None:
+def test_endless_template_is_reported(tmp_path: Path) -> None:
     loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% set c = b %}{% endfor %}{% endfor %}"
     template = (
         f"{{% for m in messages %}}{{{{ m.content }}}}{{% if m.content == 'loop' %}}{loops}{{% endif %}}{{% endfor %}}"
@@ -82,7 +82,7 @@ def test_a_template_that_does_not_end(tmp_path: Path) -> None:
     assert "did not end" in found["data-template"]
 
 
-def test_a_mixture_of_grain_is_not_checked_and_that_is_a_note(tmp_path: Path) -> None:
+def test_mixture_of_grain_is_not_checked_and_gives_a_note(tmp_path: Path) -> None:
     columns = ("data.pipeline=grain", "data.hf_path=arrayrecord", "data.columns=[question,answer]")
     settings = (*columns, f"data.hf_train_files={tmp_path}/a*,0.5;{tmp_path}/b*,0.5")
     found = {p.id: p for p in xsft.check(xsft.load(TINY, settings=settings))}
@@ -92,7 +92,7 @@ def test_a_mixture_of_grain_is_not_checked_and_that_is_a_note(tmp_path: Path) ->
     assert "data-unreadable" in {p.id for p in xsft.check(xsft.load(TINY, settings=missing))}
 
 
-def test_what_is_not_checked_is_a_note(tmp_path: Path) -> None:
+def test_rows_of_a_formatting_function_give_a_note(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(f"{json.dumps(GOOD)}\n")
     settings = (f"data.hf_train_files={tmp_path}/rows.jsonl", "data.formatting_func=a.b")
     notes = {p.id: p for p in xsft.check(xsft.load(TINY, settings=settings)) if p.severity == "note"}
@@ -100,7 +100,7 @@ def test_what_is_not_checked_is_a_note(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [{"role": "system", "content": "be kind"}, {"role": "user", "content": "and?"}])
-def test_roles_that_a_known_template_refuses(first: dict[str, str]) -> None:
+def test_roles_that_a_known_template_refuses_are_reported(first: dict[str, str]) -> None:
     row = {"messages": [first, *GOOD["messages"]]}
     found = Facts(data=DataFacts(rows=(SampledRow(at="row 1", row=row),)))
     gemma = {"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it"}

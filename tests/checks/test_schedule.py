@@ -1,4 +1,4 @@
-"""Each check fires where it should and is silent where it should be."""
+"""Checks of checkpoints, profiling, restarts, evaluation and accumulation over the steps of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_no_problems_on_good_workloads():
     assert ids(check, spec(FLAGSHIP)) == set()
 
 
-def test_checkpoint_period_beyond_half_of_the_run():
+def test_checkpoint_period_beyond_half_of_the_run_is_a_warning():
     (problem,) = problems(check, spec(train={"checkpoint_period": 251}))
     assert (problem.id, problem.severity) == ("checkpoint-period", "warning")
     assert "250" in problem.fix
@@ -28,12 +28,12 @@ def test_the_profiler_must_start_before_the_last_step():
     assert ids(check, spec(train={"profiler": "xplane"}, overrides=skipping)) == {"profiler-window"}
 
 
-def test_the_profiler_crashes_late_restarts():
+def test_profiler_with_restarts_is_reported():
     assert "profiler-resume" in ids(check, spec(train={"profiler": "xplane"}, **RESTARTING))
     assert "profiler-resume" not in ids(check, spec(train={"profiler": "xplane"}))
 
 
-def test_restarts_follow_the_schedule():
+def test_restarts_need_a_fixed_learning_rate_schedule():
     expected = {"schedule-follows-steps"}
     assert ids(check, spec(**RESTARTING)) == expected
     assert ids(check, spec(tpu={"capacity": "spot"})) == expected
@@ -47,7 +47,7 @@ def test_legacy_restarts_lose_the_optimizer():
     assert "optimizer-not-saved" not in ids(check, spec(image={"maxtext": "0.2.0"}, **RESTARTING))
 
 
-def test_evaluation_crashes_models_with_experts_in_the_releases_that_have_the_bug():
+def test_evaluation_of_moe_models_is_reported_for_releases_with_the_bug():
     evaluated = {"eval": {"interval": 10, "steps": 5}, "overrides": {"maxtext": {"eval_interval": DROP}}}
     assert ids(check, spec(FLAGSHIP, overrides={"maxtext": {"eval_interval": 10}})) >= {"moe-eval-crash"}
     assert "moe-eval-crash" in ids(check, spec(FLAGSHIP, **evaluated))
@@ -63,7 +63,7 @@ def test_evaluation_needs_a_split():
     assert ids(check, spec(data={**gsm8k, "hf_eval_files": "gs://my-bucket/x"}, eval=evaluated)) == set()
 
 
-def test_a_whole_split_per_evaluation_leaves_nothing_for_the_next():
+def test_evaluation_of_a_whole_split_is_reported():
     assert ids(check, spec(eval={"interval": 10})) == {"eval-not-rewound"}
 
 
@@ -72,19 +72,19 @@ def test_a_target_loss_ends_with_status_1():
     assert ids(check, spec(overrides={"maxtext": {"target_eval_loss": 0.0}})) == set()
 
 
-def test_accumulation_is_broken_in_the_legacy_trainer():
+def test_gradient_accumulation_is_refused_in_the_legacy_trainer():
     four = {"gradient_accumulation_steps": 4}
     assert ids(check, spec(train=four, image={"maxtext": "tutorial-v1.5.0"})) == {"gradient-accumulation-legacy"}
 
 
-def test_accumulation_needs_another_tunix_than_pypis():
+def test_gradient_accumulation_needs_a_newer_tunix():
     """The trainer itself says so in tests/contract/test_local_trainer.py."""
     (problem,) = problems(check, spec(train={"gradient_accumulation_steps": 4}))
     assert (problem.id, problem.severity) == ("gradient-accumulation-tunix", "error")
     assert ids(check, spec(train={"gradient_accumulation_steps": 1})) == set()
 
 
-def test_bfloat16_weights_are_for_adapters():
+def test_bfloat16_weights_without_lora_are_a_warning():
     bf16 = {"weight_dtype": "bfloat16"}
     (problem,) = problems(check, spec(train=bf16))
     assert (problem.id, problem.severity) == ("bf16-weights", "warning")
@@ -92,7 +92,7 @@ def test_bfloat16_weights_are_for_adapters():
     assert ids(check, spec(train=bf16, lora={"rank": 8, "alpha": 16})) == set()
 
 
-def test_evaluations_that_outlast_the_training():
+def test_evaluations_longer_than_the_training_are_a_warning():
     """500 steps; one evaluation before the first, then one each interval."""
     given = {"hf_eval_split": "test_sft"}
     found = problems(check, spec(data=given, eval={"interval": 5, "steps": 16}))

@@ -1,4 +1,4 @@
-"""Secrets in a workload are refused, and no message shows one. Tokens are made here, at run time."""
+"""Secrets in a workload are refused and never shown. Example tokens are made at run time."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ def test_no_problems_on_good_workloads():
         ({"model": {"checkpoint": DROP, "hf": {"repo": "a/b", "revision": TOKEN}}}, "model.hf.revision"),
     ],
 )
-def test_a_token_anywhere(changes: dict[str, object], where: str):
+def test_token_in_any_value_is_refused_and_not_shown(changes: dict[str, object], where: str):
     (problem,) = problems(check, spec(**changes))
     assert (problem.id, problem.severity, problem.where) == ("secret-literal", "error", where)
     assert TOKEN not in repr(problem)
 
 
-def test_a_token_taken_for_a_name():
+def test_token_used_as_a_variable_name_is_refused_and_not_shown():
     (problem,) = problems(check, spec(env={TOKEN: "1"}))
     assert problem.id == "secret-literal"
     assert TOKEN not in repr(problem)
 
 
-def test_a_token_on_the_command_line_is_another_checks():
+def test_token_in_a_trainer_key_is_left_to_another_check():
     assert ids(check, spec(data={"hf_name": TOKEN})) == set()
 
 
-def test_a_login_in_an_environment_value():
+def test_login_in_an_environment_value_is_refused():
     (problem,) = problems(check, spec(env={"PIP_INDEX_URL": "https://user:hunter2@host/simple"}))
     assert (problem.id, problem.where) == ("secret-literal", "env.PIP_INDEX_URL")
     assert "hunter2" not in repr(problem)
     assert ids(check, spec(env={"PIP_INDEX_URL": "https://host/simple"})) == set()
 
 
-def test_a_token_in_the_place_that_is_named():
+def test_token_in_a_named_place_is_refused():
     images = PathwaysImages(scratch=f"gs://my-bucket/{TOKEN}")
     place = Place(project="my-project", zone="us-east5-b", cluster="c", output="gs://my-bucket/o", pathways=images)
     (problem,) = problems(check, spec(place="main"), facts=Facts(places={"main": place}))
@@ -60,7 +60,7 @@ def test_a_token_in_the_place_that_is_named():
 
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY", "PGPASS"])
-def test_names_of_secrets_have_no_literal_values(name: str):
+def test_variable_named_like_a_secret_must_not_have_a_literal_value(name: str):
     (problem,) = problems(check, spec(env={name: "hunter2"}))
     assert (problem.id, problem.where) == ("env-secret", f"env.{name}")
     assert "hunter2" not in repr(problem)
@@ -79,7 +79,7 @@ def test_names_of_secrets_have_no_literal_values(name: str):
         {"RUN_ID": "0123456789abcdef" * 4},
     ],
 )
-def test_what_only_sounds_like_one(env: dict[str, str]):
+def test_variable_names_similar_to_those_of_secrets_pass(env: dict[str, str]):
     assert ids(check, spec(env=env)) == set()
 
 
@@ -94,7 +94,7 @@ def test_gated_repositories_need_a_token():
     assert ids(check, spec(model={**gated, "checkpoint": DROP}, secrets=SECRET)) == set()
 
 
-def test_wandb_needs_a_login_or_none() -> None:
+def test_wandb_needs_a_login_or_offline_mode() -> None:
     on = {"maxtext": {"enable_wandb": True}}
     assert ids(check, spec(overrides=on)) == {"wandb-login"}
     assert ids(check, spec(overrides=on, env={"WANDB_MODE": "offline"})) == set()

@@ -1,4 +1,4 @@
-"""A server that could not run is refused before anything is trained for it."""
+"""A server that could not run is refused before the training."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def served(export: Any = None, /, **serve: Any) -> dict[str, Any]:
         ({"stages": served(), "model": {**GOOD["model"], "name": "mine"}}, {"serve-size"}),
     ],
 )
-def test_a_server_fits_its_machine_and_is_pinned(changes: dict[str, Any], expected: set[str]) -> None:
+def test_server_must_fit_its_machine_and_be_pinned(changes: dict[str, Any], expected: set[str]) -> None:
     assert ids(check, spec(**changes)) == expected
     assert ids(check, spec(**changes, target="local")) == expected & {"serve-adapters"}
 
@@ -52,18 +52,18 @@ def test_a_server_fits_its_machine_and_is_pinned(changes: dict[str, Any], expect
         ({"prompts": ["Hello"], "require": [{"prompt": 1, "matches": "."}]}, "evaluate-prompt"),
     ],
 )
-def test_an_evaluation_has_something_to_compare(evaluate: dict[str, Any], expected: str) -> None:
+def test_evaluation_stage_must_have_something_to_compare(evaluate: dict[str, Any], expected: str) -> None:
     assert ids(check, spec(stages={"evaluate": evaluate})) == {expected}
 
 
-def test_the_legacy_layout_has_no_stage_after_the_training() -> None:
+def test_legacy_release_refuses_stages_after_the_training() -> None:
     stages = {**served(), "evaluate": {"prompts": ["Hello"], "require": [{"prompt": 0, "matches": "."}]}}
     legacy = spec(stages=stages, image={"maxtext": "0.1.0"})
     assert ids(check, legacy) >= {"evaluate-legacy", "export-legacy", "serve-legacy"}
     assert ids(check, spec(stages=stages)) == set()
 
 
-def test_the_fix_names_a_machine_that_holds_the_model() -> None:
+def test_fix_names_a_machine_that_holds_the_model() -> None:
     (found,) = problems(check, spec(stages=served(type="v6e-1"), model=LLAMA))
     assert found.fix == "Write stages.serve.type: v6e-8 (ct6e-standard-8t)."
     (found,) = problems(check, spec(stages=served(type="gpu"), model=DEEPSEEK))

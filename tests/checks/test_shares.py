@@ -1,4 +1,4 @@
-"""Files between the processes that read them, and rows for evaluation."""
+"""Files per process, and rows for evaluation."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def facts(*, files: int, counted: int | None = None) -> Facts:
 @pytest.mark.parametrize(
     ("files", "mode", "found"), [(1, "mcjax", {"data-few-files"}), (16, "mcjax", set()), (1, "pathways", set())]
 )
-def test_fewer_files_than_processes(files: int, mode: str, found: set[str]) -> None:
+def test_fewer_files_than_processes_are_reported(files: int, mode: str, found: set[str]) -> None:
     assert ids(check, spec(**SIXTEEN_HOSTS, mode=mode), facts(files=files)) == found
 
 
-def test_a_few_processes_may_each_read_all_rows() -> None:
+def test_few_processes_may_each_read_all_rows() -> None:
     assert ids(check, spec(**FOUR_HOSTS), facts(files=1)) == set()
 
 
 @pytest.mark.parametrize(("steps", "found"), [(40, {"data-uneven-files"}), (30, set())])
-def test_files_that_are_no_multiple_of_the_processes(steps: int, found: set[str]) -> None:
+def test_file_count_that_is_no_multiple_of_the_processes_is_reported(steps: int, found: set[str]) -> None:
     """Six files for four processes: two have two files, and the others end after one."""
     workload = spec(**FOUR_HOSTS, train={"steps": steps})
     said = problems(check, workload, facts(files=6, counted=750))
@@ -39,7 +39,7 @@ def test_files_that_are_no_multiple_of_the_processes(steps: int, found: set[str]
 
 
 @pytest.mark.parametrize(("rows", "found"), [(7, {"eval-beyond-data"}), (8, set())])
-def test_rows_for_evaluation_make_a_batch(rows: int, found: set[str]) -> None:
+def test_evaluation_rows_must_fill_a_batch(rows: int, found: set[str]) -> None:
     files = {**FILES, "hf_eval_files": "gs://my-bucket/eval/*.jsonl"}
     evaluated = spec(GOOD, data=files, eval={"interval": 50, "steps": 1})
     assert ids(check, evaluated, Facts(eval_data=DataFacts(counted=rows))) == found

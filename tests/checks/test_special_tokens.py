@@ -1,4 +1,4 @@
-"""Special tokens: which are trained, which are masked, and what each round repeats."""
+"""Special tokens: trained, masked, and repeated by each round."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def found(workload: WorkloadSpec, read: TokenizerFacts | None = None) -> dict[st
     return {p.id: p for p in problems(check, workload, Facts(tokenizer=read))}
 
 
-def test_a_good_workload_lists_trained_and_masked_tokens() -> None:
+def test_good_workload_notes_trained_and_masked_tokens() -> None:
     (said,) = problems(check, spec())
     assert (said.id, said.severity) == ("special-tokens", "note")
     assert "trained at the end of an answer: <|im_end|>; masked: <|endoftext|> (pad token)" in said.message
 
 
-def test_deepseek_with_its_own_pad_token_is_an_error_and_the_fix_is_one() -> None:
+def test_deepseek_with_its_own_pad_token_is_an_error_and_the_fix_resolves_it() -> None:
     own = spec(FLAGSHIP, model={"pad_token": DROP})
     wrong = found(own)["answer-end-masked"]
     assert (wrong.severity, wrong.where) == ("error", "model.tokenizer")
@@ -45,7 +45,7 @@ def test_deepseek_with_its_own_pad_token_is_an_error_and_the_fix_is_one() -> Non
     )
 
 
-def test_a_pad_token_of_the_workload_that_ends_answers_is_the_same_error_at_its_key() -> None:
+def test_pad_token_of_the_workload_that_ends_answers_is_an_error() -> None:
     wrong = found(spec(model={"pad_token": "<|im_end|>"}))["answer-end-masked"]
     assert (wrong.severity, wrong.where) == ("error", "model.pad_token")
 
@@ -58,7 +58,7 @@ def test_olmo_has_one_token_for_bos_and_eos() -> None:
     assert "answer-end-masked" not in found(spec(model={**olmo, "bos_token": "<|extra_id_0|>"}))
 
 
-def test_an_unknown_token_stands_in_for_a_missing_pad() -> None:
+def test_unknown_token_replaces_a_missing_pad_token() -> None:
     tokens = SpecialTokens(bos="<s>", eos="</s>", pad="", unk="</s>", ends=("</s>",))
     assert trained(tokens) == ()
     assert masked(tokens)["</s>"].startswith("unknown token")
@@ -74,7 +74,7 @@ def test_grain_masks_the_pad_token_alone() -> None:
     assert deepseek["answer-end-masked"].severity == "error"
 
 
-def test_one_trained_token_among_those_that_end_an_answer_is_enough() -> None:
+def test_one_trained_end_token_is_enough() -> None:
     two = TokenizerFacts(
         folder="/t",
         bos="",
@@ -87,7 +87,7 @@ def test_one_trained_token_among_those_that_end_an_answer_is_enough() -> None:
     assert "answer-end-masked" not in found(OWN, two)
 
 
-def test_where_only_the_eos_is_known_to_be_masked_it_is_a_warning() -> None:
+def test_masked_eos_with_an_unknown_template_is_a_warning() -> None:
     flash = {"name": "deepseek4-284b", "tokenizer": "deepseek-ai/DeepSeek-V4-Flash"}
     wrong = found(spec(model=flash))["answer-end-masked"]
     assert wrong.severity == "warning"
@@ -95,12 +95,12 @@ def test_where_only_the_eos_is_known_to_be_masked_it_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize("columns", [["messages"], ["question", "answer"]])
-def test_what_each_round_repeats_matters_where_rows_may_hold_several(columns: list[str]) -> None:
+def test_repeated_text_is_reported_for_conversations_only(columns: list[str]) -> None:
     workload = spec(FLAGSHIP, data={"columns": columns})
     assert ("repeated-per-round" in found(workload)) == (columns == ["messages"])
 
 
-def test_a_template_of_the_workload_decides_instead_of_the_tokenizers() -> None:
+def test_template_of_the_workload_replaces_that_of_the_tokenizer() -> None:
     once = "{% if messages[0].role == 'system' %}{{ bos_token }}{% endif %}" + DEEPSEEK_TEMPLATE.removeprefix(
         "{{ bos_token }}"
     )
@@ -114,19 +114,19 @@ def test_a_template_of_the_workload_decides_instead_of_the_tokenizers() -> None:
     assert "end of an answer: unknown" in found(in_the_image)["special-tokens"].message
 
 
-def test_what_the_files_say_counts_more_than_the_catalogue() -> None:
+def test_tokenizer_files_outrank_the_catalogue() -> None:
     mended = replace(DEEPSEEK, pad="<｜▁pad▁｜>")
     assert set(found(OWN, DEEPSEEK)) == {"answer-end-masked", "repeated-per-round", "special-tokens"}
     assert set(found(spec(FLAGSHIP, model={"pad_token": DROP}), mended)) == {"repeated-per-round", "special-tokens"}
 
 
-def test_a_template_that_ends_answers_with_other_text_says_nothing_of_tokens() -> None:
+def test_template_that_ends_answers_with_plain_text_gives_a_warning() -> None:
     text = replace(DEEPSEEK, template="{% for m in messages %}{{ m.role }}: {{ m.content }}\n###\n{% endfor %}")
     assert found(OWN, text)["answer-end-masked"].severity == "warning"
     assert "trained at the end of an answer: unknown" in found(OWN, text)["special-tokens"].message
 
 
-def test_a_token_that_the_vocabulary_lacks() -> None:
+def test_token_that_the_vocabulary_lacks_is_an_error() -> None:
     workload = spec(model={"tokenizer": "./mine", "bos_token": "<none>"})
     wrong = found(workload, replace(DEEPSEEK, missing=("<none>",)))["token-unknown"]
     assert (wrong.severity, wrong.where) == ("error", "model.bos_token")
@@ -150,7 +150,7 @@ def test_every_model_of_the_catalogue_lists_known_tokens() -> None:
             assert said.message.startswith((f"{hf_id}: special tokens", "The special tokens")), name
 
 
-def test_a_template_of_another_model_family() -> None:
+def test_template_of_another_model_family_is_reported() -> None:
     chat = {"maxtext": {"chat_template": "{% for m in messages %}<|im_start|>{{ m['content'] }}{% endfor %}"}}
     gemma = {"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it"}
     assert "chat-template-foreign" in found(spec(model=gemma, overrides=chat))

@@ -31,29 +31,29 @@ def test_no_problems_on_good_workloads() -> None:
 @pytest.mark.parametrize(
     "split", ["train[:10%]", "train[100:]", "train[:10%]+test", "train-1", "", " ", "a+", "train]"]
 )
-def test_only_names_are_splits(split: str) -> None:
+def test_split_that_is_no_name_is_refused(split: str) -> None:
     assert found(data={**OWN, "train_split": split}) == {"split-slice": "data.train_split"}
     assert found(data={**OWN, "hf_eval_split": split}) == {"split-slice": "data.hf_eval_split"}
     assert found(data={**FILES, "train_split": split}) == {"split-slice": "data.train_split"}
 
 
-def test_the_fix_of_a_slice_names_its_split() -> None:
+def test_fix_of_a_split_slice_names_the_split() -> None:
     (problem,) = problems(check, spec(data={"train_split": "train_sft[:10%]"}))
     assert (problem.severity, problem.fix.partition(";")[0]) == ("error", "Use train_sft")
     assert "Bad split: train_sft[:10%]" in problem.message
 
 
-def test_files_are_one_split() -> None:
+def test_files_have_only_the_split_train() -> None:
     assert found(data={**FILES, "train_split": "train_sft"}) == {"split-of-files": "data.train_split"}
     inside = {**GSM8K, "train_split": "test", "hf_train_files": "main/test-*.parquet"}
     assert found(data=inside) == {"split-of-files": "data.train_split"}
 
 
-def test_maxtext_knows_the_split_of_files_for_evaluation() -> None:
+def test_split_of_evaluation_files_may_have_any_name() -> None:
     assert found(data={**FILES, "hf_eval_files": "gs://my-bucket/e/*", "hf_eval_split": "test"}) == {}
 
 
-def test_a_known_data_set_has_other_splits() -> None:
+def test_unknown_split_of_a_known_data_set_is_refused() -> None:
     assert found(data={**GSM8K, "train_split": "train_sft"}) == {"dataset-split": "data.train_split"}
     assert found(data={**GSM8K, "train_split": "train", "hf_eval_split": "dev"}) == {
         "dataset-split": "data.hf_eval_split"
@@ -63,14 +63,14 @@ def test_a_known_data_set_has_other_splits() -> None:
 
 
 @pytest.mark.parametrize("split", ["train+test", "train + test", "all"])
-def test_joined_splits_need_a_new_library(split: str) -> None:
+def test_joined_splits_are_refused_for_the_stock_image(split: str) -> None:
     joined = {**GSM8K, "train_split": split}
     assert found(data=joined) == {"split-joined": "data.train_split"}
     assert found(data=joined, image=OWN_IMAGE) == {}
     assert found(data=joined, target="local") == {}
 
 
-def test_the_rows_of_joined_splits_count() -> None:
+def test_rows_of_joined_splits_are_added() -> None:
     train = {"steps": 1100, "per_device_batch_size": 1}
     joined = spec(data={**GSM8K, "train_split": "train+test", "packing": False}, train=train)
     (problem,) = problems(data.check, joined)

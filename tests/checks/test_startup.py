@@ -1,4 +1,4 @@
-"""The hosts of a run find each other, and in time."""
+"""Hosts of a run connect to each other within the time limit."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def test_no_problems_on_good_workloads() -> None:
     assert ids(check, spec(tpu=SLICES, **limited(300))) == set()
 
 
-def test_less_time_than_by_default() -> None:
+def test_timeout_below_the_default_is_a_warning() -> None:
     (found,) = problems(check, spec(tpu=SLICES, **limited(60)))
     assert (found.id, found.severity) == ("initialization-timeout", "warning")
     assert found.where == f"overrides.maxtext.{TIMEOUT}"
     assert "8 hosts must have pulled the image and started within 60 s" in found.message
 
 
-def test_spot_slices_that_come_apart_are_noted() -> None:
+def test_spot_slices_that_may_start_at_different_times_are_noted() -> None:
     spot = {**SLICES, "capacity": "spot"}
     (found,) = problems(check, spec(tpu=spot))
     assert (found.id, found.severity, found.where) == ("initialization-timeout", "note", "tpu.num_slices")
@@ -44,7 +44,7 @@ def test_spot_slices_that_come_apart_are_noted() -> None:
         ("compile_topology", "v6e-16"),
     ],
 )
-def test_a_key_that_leaves_the_hosts_apart(key: str, value: object) -> None:
+def test_key_that_keeps_the_hosts_unconnected_is_refused(key: str, value: object) -> None:
     given = {"overrides": {"maxtext": {key: value}}}
     (found,) = problems(check, spec(**given))
     assert (found.id, found.where) == ("hosts-not-connected", f"overrides.maxtext.{key}")
@@ -53,6 +53,6 @@ def test_a_key_that_leaves_the_hosts_apart(key: str, value: object) -> None:
     assert ids(check, spec(FLAGSHIP, **given)) == set(), "one process"
 
 
-def test_keys_that_keep_the_hosts_connected() -> None:
+def test_keys_that_keep_the_hosts_connected_have_no_problem() -> None:
     kept = {"enable_checkpointing": "true", "skip_jax_distributed_system": False, "compile_topology": ""}
     assert ids(check, spec(overrides={"maxtext": kept})) == set()

@@ -10,7 +10,7 @@ from xsft.checks.step import analytic_verdict
 from xsft.fit.verdict import DoesNotFit, Invalid
 
 
-def test_the_state_alone_exceeds_the_chips() -> None:
+def test_state_that_exceeds_the_chips_does_not_fit() -> None:
     found = analytic_verdict(run_of(spec(model={"name": "llama3.1-70b", "tokenizer": DROP})))
     assert isinstance(found, DoesNotFit)
     assert (found.told_by, found.limit_gib, found.needed_gib > 100) == ("bound", 31.24, True)
@@ -23,13 +23,13 @@ def test_the_state_alone_exceeds_the_chips() -> None:
         ({"parallelism": {"ici": {"fsdp": 3}}}, "parallelism.ici"),
     ],
 )
-def test_what_cannot_be_built(changes: dict[str, Any], where: str) -> None:
+def test_run_that_cannot_be_built_is_invalid(changes: dict[str, Any], where: str) -> None:
     found = analytic_verdict(run_of(spec(**changes)))
     assert isinstance(found, Invalid)
     assert found.because.where == where
 
 
-def test_an_expert_axis_that_does_not_divide() -> None:
+def test_expert_axis_that_does_not_divide_is_invalid() -> None:
     axes = {"ici": {"fsdp": 1, "expert": 256}, "dcn": {"fsdp": 1, "expert": 2}}
     found = analytic_verdict(run_of(spec({**FLAGSHIP, "parallelism": axes})))
     assert isinstance(found, Invalid)

@@ -1,4 +1,4 @@
-"""The least time of a run, against published measurements of MaxText's pre-training."""
+"""The minimum time of a run, compared with published measurements of MaxText's pre-training."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ COMPILED = [one for one in published_steps() if one.work]
 
 
 @pytest.mark.parametrize("published", published_steps(), ids=lambda one: one.id)
-def test_no_published_step_is_faster_than_its_bound_or_far_from_it(published: PublishedStep) -> None:
+def test_published_steps_are_between_the_bound_and_its_maximum_multiple(published: PublishedStep) -> None:
     bound = published_bound(published, compiled=False)
     assert bound is not None
     assert bound.seconds <= published.step_s <= MOST * bound.seconds
 
 
-def test_the_published_runs_have_the_fields_types() -> None:
+def test_published_runs_have_the_types_of_their_fields() -> None:
     read = msgspec.convert(msgspec.to_builtins(published_steps()), tuple[PublishedStep, ...])
     assert [one.id for one in read] == [one.id for one in published_steps()]
 
 
 @pytest.mark.parametrize("published", COMPILED, ids=lambda one: one.id)
-def test_nor_than_the_bound_of_its_compiled_step(published: PublishedStep) -> None:
+def test_compiled_bound_is_between_the_weights_bound_and_the_published_step(published: PublishedStep) -> None:
     """Which is nearer: it counts attention, rematerialisation and what the step moves."""
     bound, weights = (published_bound(published, compiled=compiled) for compiled in (True, False))
     assert bound is not None
@@ -53,7 +53,7 @@ def known(*, derived: bool = False, work: StepWork | None = WORK) -> KnownStep:
     return KnownStep(entry=entry, derived=derived)
 
 
-def test_a_compiled_step_decides() -> None:
+def test_compiled_step_decides_the_time() -> None:
     time = run_time(intent_of(STORY).run, fit=known())
     assert time is not None
     assert (time.bound.compiled, time.bound.by, time.bound.seconds) == (True, "compute", 1.0)
@@ -61,7 +61,7 @@ def test_a_compiled_step_decides() -> None:
     assert time.ratios == (), "no published step is as short"
 
 
-def test_a_compiled_step_as_long_as_published_ones_gets_the_range_of_the_compiled() -> None:
+def test_long_compiled_step_gets_the_range_of_compiled_published_steps() -> None:
     time = run_time(intent_of(STORY).run, fit=known(work=replace(WORK, flops=9180e12)))
     assert time is not None
     assert len(time.ratios) == len(COMPILED) > 0
@@ -69,7 +69,7 @@ def test_a_compiled_step_as_long_as_published_ones_gets_the_range_of_the_compile
 
 
 @pytest.mark.parametrize("fit", [None, known(derived=True), known(work=None)])
-def test_otherwise_the_weights_are_counted(fit: KnownStep | None) -> None:
+def test_bound_without_a_compiled_step_counts_the_weights(fit: KnownStep | None) -> None:
     time = run_time(intent_of(STORY).run, fit=fit)
     assert time is not None
     assert (time.bound.compiled, time.bound.by) == (False, "compute")
@@ -77,7 +77,7 @@ def test_otherwise_the_weights_are_counted(fit: KnownStep | None) -> None:
     assert time.ratios == (), "no published step is as short"
 
 
-def test_steps_as_long_as_published_ones_get_their_range() -> None:
+def test_long_steps_get_the_range_of_published_steps() -> None:
     long = varied(STORY, {"train.per_device_batch_size": 1024, "train.max_target_length": 8192})
     time = run_time(intent_of(long).run, fit=None)
     assert time is not None
@@ -86,7 +86,7 @@ def test_steps_as_long_as_published_ones_get_their_range() -> None:
     assert 1 < time.ratios[0] < time.ratios[-1] < MOST
 
 
-def test_ones_own_runs_come_before_published_ones() -> None:
+def test_own_runs_outrank_published_runs() -> None:
     paces = [
         MeasuredPace(model="", tpu="", compiled=compiled, ratio=ratio) for compiled in (True, False) for ratio in (9, 3)
     ]
@@ -104,7 +104,7 @@ def test_lora_computes_no_gradients_of_the_weights() -> None:
     assert lora.bound.seconds == pytest.approx(full.bound.seconds * 4 / 6)
 
 
-def test_the_places_price_gives_the_cost() -> None:
+def test_price_of_the_place_gives_the_cost() -> None:
     run = intent_of(STORY).run
     assert run.place is not None
     priced = replace(run, place=run.place.model_copy(update={"chip_hour_price": 2.0}))
@@ -113,5 +113,5 @@ def test_the_places_price_gives_the_cost() -> None:
     assert time.cost == pytest.approx(2 * 500 * 8 / 3600)
 
 
-def test_a_run_on_this_machine_has_no_bound() -> None:
+def test_local_run_has_no_time_bound() -> None:
     assert run_time(intent_of(spec_of("tiny_local")).run, fit=None) is None

@@ -1,4 +1,4 @@
-"""Each check fires where it should and is silent where it should be; tests/contract/test_templates.py asks MaxText."""
+"""Checks of chat templates and question texts; tests/contract/test_templates.py compares them with MaxText."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_no_problems_on_good_templates() -> None:
 
 
 @pytest.mark.parametrize("version", ["tutorial-v1.5.0", "0.2.0"])
-def test_releases_that_know_a_path_only(version: str) -> None:
+def test_releases_that_read_templates_only_by_path_refuse_the_field(version: str) -> None:
     problem = only(workload(image={"maxtext": version}), file(JINJA))
     assert (problem.id, problem.severity, problem.where) == ("chat-template-release", "error", "data.chat_template")
     assert "0.2.1" in problem.fix
@@ -60,7 +60,7 @@ def test_releases_that_know_a_path_only(version: str) -> None:
     assert "chat_template_path" in texts.fix
 
 
-def test_texts_for_questions_came_later() -> None:
+def test_question_texts_are_refused_before_maxtext_0_2_2() -> None:
     assert ids(check, workload(image={"maxtext": "0.2.1"}), file(JINJA)) == set()
     assert ids(check, workload("qa.json", image={"maxtext": "0.2.1"}), file(TEXTS)) == {"chat-template-release"}
     assert ids(check, workload("qa.json", image={"maxtext": "0.2.2"}), file(TEXTS)) == set()
@@ -77,13 +77,13 @@ def test_a_template_written_as_an_override_is_accepted_with_a_notice() -> None:
 
 
 @pytest.mark.parametrize("pipeline", ["tfds", "synthetic", "olmo_grain"])
-def test_pipelines_that_read_no_template(pipeline: str) -> None:
+def test_template_in_a_pipeline_without_templates_is_refused(pipeline: str) -> None:
     problem = only(workload(overrides={"maxtext": {"dataset_type": pipeline}}), file(JINJA))
     assert (problem.id, problem.severity, problem.where) == ("chat-template-dropped", "error", "data.chat_template")
     assert pipeline in problem.message
 
 
-def test_grain_reads_jinja_and_no_texts_for_questions() -> None:
+def test_grain_reads_jinja_but_no_question_texts() -> None:
     grain = {"overrides": {"maxtext": {"dataset_type": "grain"}}}
     assert ids(check, workload(**grain), file(JINJA)) == set()
     assert ids(check, workload(**grain, image={"maxtext": "0.2.1"}), file(JINJA)) == {"chat-template-dropped"}
@@ -94,7 +94,7 @@ def test_grain_reads_jinja_and_no_texts_for_questions() -> None:
     assert "chat-template-dropped" in ids(check, overriding(**path))
 
 
-def test_images_and_text_are_formatted_otherwise() -> None:
+def test_template_of_a_multimodal_run_is_refused() -> None:
     own = {"model": {"name": "qwen3-vl-4b", "tokenizer": "Qwen/Qwen3-VL-4B-Instruct"}}
     assert ids(check, workload(**own), file(JINJA)) == {"chat-template-dropped"}
     assert ids(check, workload(overrides={"maxtext": {"use_multimodal": True}}), file(JINJA)) == {
@@ -115,13 +115,13 @@ def test_images_and_text_are_formatted_otherwise() -> None:
         JINJA,
     ],
 )
-def test_paths_that_maxtext_drops(path: str) -> None:
+def test_template_path_that_maxtext_drops_is_refused(path: str) -> None:
     problem = only(overriding(chat_template_path=path))
     assert (problem.id, problem.severity) == ("chat-template-path", "error")
     assert "data.chat_template" in problem.fix
 
 
-def test_a_path_in_the_image_is_a_warning() -> None:
+def test_template_path_in_the_image_is_a_warning() -> None:
     problem = only(overriding(chat_template_path="/templates/chat.j2"))
     assert (problem.id, problem.severity) == ("chat-template-path", "warning")
     assert ids(check, overriding(chat_template_path="")) == set()
@@ -130,12 +130,12 @@ def test_a_path_in_the_image_is_a_warning() -> None:
     assert only(overriding(**{"formatting_func_path": "a.b", texts: "/templates/qa.jinja"})).severity == "error"
 
 
-def test_a_path_beside_a_template_is_dropped() -> None:
+def test_template_path_beside_a_template_is_refused() -> None:
     both = workload(overrides={"maxtext": {"chat_template_path": "/templates/chat.j2"}})
     assert (only(both, file(JINJA)).id, only(both, file(JINJA)).severity) == ("chat-template-path", "error")
 
 
-def test_the_path_of_older_releases_holds_texts_for_questions() -> None:
+def test_template_path_of_older_releases_holds_question_texts() -> None:
     """The only way there: MaxText's own file, or one in the image."""
     for version in ("tutorial-v1.5.0", "0.2.0", "0.2.1"):
         image = {"image": {"maxtext": version}}
@@ -153,17 +153,17 @@ def test_the_path_of_older_releases_holds_texts_for_questions() -> None:
 @pytest.mark.parametrize(
     "text", ["{% for m in messages %}", "{{ messages", "{% break %}{{ x }}", "{% generation %}{{ x }}"]
 )
-def test_jinja_that_maxtext_stops_at(text: str) -> None:
+def test_jinja_that_maxtext_cannot_compile_is_refused(text: str) -> None:
     problem = only(workload(), file(text))
     assert (problem.id, problem.where) == ("chat-template-syntax", "data.chat_template")
     assert "line 1" in problem.message
 
 
-def test_jinja_nested_too_deeply() -> None:
+def test_jinja_nested_too_deeply_is_refused() -> None:
     assert only(workload(), file("{{ " + "(" * 20_000 + " }}")).id == "chat-template-syntax"
 
 
-def test_a_template_without_jinja_is_a_path_or_a_mistake() -> None:
+def test_template_without_jinja_is_refused() -> None:
     assert only(workload(), file("only text")).id == "chat-template-syntax"
     assert ids(check, overriding(chat_template="gs://my-bucket/math_qa.json")) == {
         "chat-template-syntax",
@@ -187,30 +187,30 @@ def test_a_template_without_jinja_is_a_path_or_a_mistake() -> None:
         {"REASONING_ANSWER_SEPARATOR": "####"},
     ],
 )
-def test_texts_that_maxtext_drops_or_stops_at(texts: dict[str, str]) -> None:
+def test_question_texts_that_maxtext_drops_or_fails_on_are_refused(texts: dict[str, str]) -> None:
     problem = only(workload("qa.json"), file(texts))
     assert (problem.id, problem.severity, problem.where) == ("question-template", "error", "data.chat_template")
 
 
-def test_a_completion_with_its_reasoning_needs_the_separator() -> None:
+def test_completion_with_reasoning_needs_the_separator() -> None:
     problem = only(workload("qa.json"), file({"COMPLETION_TEMPLATE": "{reasoning} {answer}"}))
     assert "REASONING_ANSWER_SEPARATOR" in problem.fix
 
 
 @pytest.mark.parametrize("field", ["columns", "eval_columns"])
-def test_texts_for_questions_need_their_columns(field: str) -> None:
+def test_question_texts_need_the_columns_question_and_answer(field: str) -> None:
     wrong = workload("qa.json", data={field: ["prompt", "completion"]})
     assert (only(wrong, file(TEXTS)).id, only(wrong, file(TEXTS)).where) == ("question-template", f"data.{field}")
     assert ids(check, workload("qa.json", data={"columns": ["answer", "question"]}), file(TEXTS)) == set()
 
 
-def test_two_formatters_are_one_too_many() -> None:
+def test_formatting_function_beside_question_texts_is_refused() -> None:
     problem = only(workload("qa.json", data={"formatting_func": "my.function"}), file(TEXTS))
     assert (problem.id, problem.where) == ("chat-template-dropped", "data.formatting_func")
     assert ids(check, workload(data={"formatting_func": "my.function"}), file(JINJA)) == set()
 
 
-def test_overrides_obey_the_same_rules() -> None:
+def test_overrides_of_question_texts_follow_the_same_rules() -> None:
     qa = merged(GOOD, {"data": QA})
 
     def with_keys(**keys: Any) -> WorkloadSpec:
@@ -224,7 +224,7 @@ def test_overrides_obey_the_same_rules() -> None:
     assert only(with_keys(**{good: "{question}"})).id == "chat-template-dropped"
 
 
-def test_every_key_of_a_template_is_placed_at_its_field() -> None:
+def test_problems_of_template_keys_are_placed_at_the_field() -> None:
     from xsft.checks.trainer_keys import where_of
     from xsft.trainers.maxtext import trainer_keys
 

@@ -1,4 +1,4 @@
-"""Each check fires where it should and is silent where it should be."""
+"""Keys without effect in SFT, and features that are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_key_without_effect_warns_unless_it_is_the_default(key: str):
     assert ids(check, overriding(**{key: default})) == set()
 
 
-def test_marks_are_ignored_by_hf_and_heeded_by_grain():
+def test_bos_and_eos_keys_have_no_effect_in_hf_and_an_effect_in_grain():
     grain: dict[str, object] = {"dataset_type": "grain"}
     assert ids(check, overriding(add_bos=False, add_eos="false")) == {"no-op-key"}
     assert ids(check, overriding(add_bos=True, add_eos=True)) == set()
@@ -47,7 +47,7 @@ def test_marks_are_ignored_by_hf_and_heeded_by_grain():
     assert half["grain-marks"].fix == "Set overrides.maxtext: {add_eos: false}."
 
 
-def test_grain_by_its_field_adds_no_marks_and_takes_several_workers():
+def test_grain_field_adds_no_marks_and_accepts_several_workers():
     data = {
         "pipeline": "grain",
         "hf_path": "parquet",
@@ -58,12 +58,12 @@ def test_grain_by_its_field_adds_no_marks_and_takes_several_workers():
     assert ids(check, spec(data=data, overrides={"maxtext": {"grain_worker_count": 4}})) == set()
 
 
-def test_grain_by_an_override_is_shown_the_field():
+def test_grain_by_an_override_suggests_the_field():
     (problem,) = problems(check, overriding(dataset_type="grain", add_bos=False, add_eos=False))
     assert "data.pipeline: grain" in problem.fix
 
 
-def test_clipping_acts_on_sft_since_0_2_0():
+def test_gradient_clipping_has_no_effect_before_maxtext_0_2_0():
     keys = {"maxtext": {"gradient_clipping_threshold": 0.5}}
     assert ids(check, spec(image={"maxtext": "tutorial-v1.5.0"}, overrides=keys)) == {"no-op-key"}
     assert ids(check, spec(overrides=keys)) == set()
@@ -98,12 +98,14 @@ def test_clipping_acts_on_sft_since_0_2_0():
         ("conversion-in-trainer", {"convert_checkpoint_if_possible": True}, {"convert_checkpoint_if_possible": False}),
     ],
 )
-def test_refusals(id: str, keys: dict[str, object], harmless: dict[str, object]):
+def test_unsupported_keys_are_refused_and_harmless_values_pass(
+    id: str, keys: dict[str, object], harmless: dict[str, object]
+):
     assert ids(check, overriding(**keys)) == {id}
     assert ids(check, overriding(**harmless)) == set()
 
 
-def test_refusals_that_depend_on_the_mode_the_release_and_other_fields():
+def test_refusals_depend_on_mode_release_and_other_fields():
     safetensors = {"maxtext": {"source_checkpoint_layout": "safetensors_dynamic"}}
     assert ids(check, spec(mode="pathways", overrides=safetensors)) == {"safetensors-pathways"}
     assert ids(check, spec(overrides=safetensors)) == set()
@@ -114,11 +116,11 @@ def test_refusals_that_depend_on_the_mode_the_release_and_other_fields():
 
 
 @pytest.mark.maxtext
-def test_keys_that_nothing_reads(maxtext_python: Path) -> None:
+def test_unread_keys_equal_those_of_the_installed_maxtext(maxtext_python: Path) -> None:
     assert unread_keys() == set(answer(maxtext_python, UNREAD)) & keys(DEFAULT)
 
 
-def test_every_key_named_is_a_key_of_some_release():
+def test_every_listed_key_is_a_key_of_some_release():
     releases = ("tutorial-v1.5.0", "0.2.2", "0.2.5")
     for key in (*NO_OPS, *COMPUTED, *(refusal.key for refusal in REFUSALS)):
         assert any(key_ok(key, version=version) for version in releases), key

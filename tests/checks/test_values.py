@@ -1,4 +1,4 @@
-"""Numbers that no machine has: every one gets an answer, and none a traceback."""
+"""Numbers beyond every machine: each gives a problem or passes, and none a traceback."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ EXTREMES = (1e308, -1e308, 2**63, -(2**63), math.nan, math.inf, "1e400")
 
 
 @pytest.mark.parametrize("key", sorted(PATHS))
-def test_no_override_is_too_large_to_be_checked(key: str) -> None:
+def test_overrides_of_any_size_are_checked_without_an_error(key: str) -> None:
     """`per_device_batch_size: 1.0e+307` times the devices was infinite."""
     for value in EXTREMES:
         check_run(run_of(spec(overrides={"maxtext": {key: value}})), Facts())
 
 
-def test_a_number_is_finite_and_bounded() -> None:
+def test_number_is_finite_and_bounded() -> None:
     assert [number(value) for value in EXTREMES] == [
         *(LARGEST, -LARGEST, LARGEST, -LARGEST, None, LARGEST, LARGEST),
     ]
@@ -38,14 +38,14 @@ def test_a_number_is_finite_and_bounded() -> None:
     ],
 )
 @pytest.mark.parametrize("value", ["9200000000000000000", "4611686018427387904"])
-def test_what_no_run_can_have_is_out_of_range(where: str, value: str) -> None:
+def test_impossible_numbers_are_out_of_range(where: str, value: str) -> None:
     with pytest.raises(SpecError) as caught:
         read_spec(WORKLOAD, settings=(f"{where}={value}",))
     assert [(p.id, p.where) for p in caught.value.problems] == [("out-of-range", where)]
 
 
 @pytest.mark.parametrize("setting", ["train.steps=2147483647", "train.max_target_length=10485760"])
-def test_what_a_run_can_have_is_accepted(setting: str) -> None:
+def test_largest_possible_numbers_are_accepted(setting: str) -> None:
     read_spec(WORKLOAD, settings=(setting,))
 
 

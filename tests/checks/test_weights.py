@@ -51,7 +51,7 @@ def tiny(**changed: object) -> WorkloadSpec:
     return spec(overrides={"maxtext": {"override_model_config": True, **SIZES, **changed}})
 
 
-def test_weights_in_a_collection_of_their_own_are_refused_before_a_slice_is_taken() -> None:
+def test_weights_in_a_separate_collection_are_refused() -> None:
     wanted = required("deepseek3-671b", {}, layout=ArrayLayout(axis=0))
     assert wanted is not None
     paths = {name: ("params", "params", *name.split(".")) for name in wanted.arrays}
@@ -68,26 +68,26 @@ def _holding(arrays: list[SavedArray]) -> Facts:
 
 
 @pytest.mark.parametrize("name", QWEN)
-def test_the_model_that_was_converted_is_accepted(recorded: Path, name: str) -> None:
+def test_checkpoint_of_the_converted_model_is_accepted(recorded: Path, name: str) -> None:
     assert ids(check, tiny(), converted(recorded, name)) == set()
 
 
 @pytest.mark.parametrize("name", QWEN)
 @pytest.mark.parametrize("key", [*SIZES, "base_num_decoder_layers"])
-def test_every_other_size_is_refused(recorded: Path, name: str, key: str) -> None:
+def test_checkpoint_of_any_other_size_is_refused(recorded: Path, name: str, key: str) -> None:
     other = tiny(**{key: 2 * SIZES.get(key, 28)})
     assert ids(check, other, converted(recorded, name)) == {"checkpoint-model"}
 
 
 @pytest.mark.parametrize("name", QWEN)
-def test_a_tiny_checkpoint_is_no_large_model(recorded: Path, name: str) -> None:
+def test_tiny_checkpoint_is_refused_for_a_large_model(recorded: Path, name: str) -> None:
     (found,) = problems(check, spec(FLAGSHIP), converted(recorded, name))
     assert (found.id, found.severity, found.where) == ("checkpoint-model", "error", "model.checkpoint")
     assert "token_embedder.embedding is [512, 64] instead of [129280, 7168]" in found.message
     assert ids(check, spec(), converted(recorded, name)) == {"checkpoint-model"}
 
 
-def test_what_training_saved(recorded: Path) -> None:
+def test_checkpoints_saved_by_training_are_checked_by_their_item(recorded: Path) -> None:
     def saved(run: str, item: str) -> Facts:
         return whole(recorded / run / "checkpoints" / "2" / item)
 
@@ -116,13 +116,13 @@ def full(name: str, *, layout: ArrayLayout | None = None, given: Mapping[str, An
 
 
 @pytest.mark.parametrize("name", ["deepseek3-671b", "gemma2-2b", "qwen3-0.6b", "llama3.1-8b", "gpt-oss-20b"])
-def test_a_model_is_taken_in_every_layout_and_no_other_model_for_it(name: str) -> None:
+def test_checkpoint_is_accepted_in_every_layout_for_its_model_only(name: str) -> None:
     for layout in (ArrayLayout(), ArrayLayout(axis=0), ArrayLayout(scan=False)):
         assert ids(check, spec(model={"name": name}), full(name, layout=layout)) == set()
         assert ids(check, spec(model={"name": "mistral-7b"}), full(name, layout=layout)) == {"checkpoint-model"}
 
 
-def test_a_key_that_alone_does_not_fit_is_named() -> None:
+def test_override_that_does_not_fit_the_checkpoint_is_named() -> None:
     """`override_model_config` turns MaxText's own comparison off."""
     other = spec(
         model={"name": "llama3.1-8b"}, overrides={"maxtext": {"override_model_config": True, "vocab_size": 128264}}
@@ -132,17 +132,17 @@ def test_a_key_that_alone_does_not_fit_is_named() -> None:
     assert "[128256, 4096] instead of [128264, 4096]" in found.message
 
 
-def test_the_fix_names_the_model_that_it_is() -> None:
+def test_fix_names_the_model_of_the_checkpoint() -> None:
     (found,) = problems(check, spec(model={"name": "qwen3-4b"}), full("qwen3-8b"))
     assert "It holds qwen3-8b" in found.fix
 
 
-def test_more_layers_than_the_model_has_are_not_dropped_silently() -> None:
+def test_checkpoint_with_more_layers_than_the_model_is_refused() -> None:
     longer = full("qwen3-0.6b", layout=ArrayLayout(scan=False), given={"base_num_decoder_layers": 30})
     assert ids(check, spec(), longer) == {"checkpoint-model"}
 
 
-def test_unknown_names_and_releases_are_left_alone() -> None:
+def test_unknown_array_names_and_releases_are_not_checked() -> None:
     fused = spec(overrides={"maxtext": {"fused_qkv": True}})
     assert ids(check, fused, full("qwen3-0.6b")) == set()
     assert ids(check, spec(), Facts(checkpoint=CheckpointFacts(path="gs://b", status="read"))) == set()
@@ -151,7 +151,7 @@ def test_unknown_names_and_releases_are_left_alone() -> None:
     assert ids(check, old, full("deepseek3-671b")) == {"checkpoint-model"}
 
 
-def test_it_may_be_accepted_by_its_id() -> None:
+def test_wrong_checkpoint_can_be_accepted_by_id() -> None:
     """An image may hold a changed MaxText."""
     found = problems(check, spec(), full("qwen3-8b"))
     assert [p.severity for p in accept_problems(found, {"checkpoint-model": "our fork names them so"})] == ["note"]

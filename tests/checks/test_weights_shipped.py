@@ -1,4 +1,4 @@
-"""Shipped workloads are not refused with the checkpoint that MaxText's converter would write for it."""
+"""Shipped workloads accept the checkpoint that MaxText's converter would write for them."""
 
 from __future__ import annotations
 

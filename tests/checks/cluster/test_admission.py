@@ -1,4 +1,4 @@
-"""Obstacles of a run on a given cluster, and facts that are merely unknown."""
+"""Obstacles of a run on a given cluster, and facts that are unknown."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_admissible_run_has_no_problems(name: str) -> None:
     ("strategy", "pending", "ids"),
     [("StrictFIFO", 2, ["queue-in-order"]), ("StrictFIFO", 0, []), ("BestEffortFIFO", 2, [])],
 )
-def test_a_strict_queue_with_others_before_the_run(strategy: str, pending: int, ids: list[str]) -> None:
+def test_strict_queue_with_pending_workloads_is_reported(strategy: str, pending: int, ids: list[str]) -> None:
     strict = {**queue(queueingStrategy=strategy), "status": {"pendingWorkloads": pending}}
     assert [p.id for p in said(facts(cluster_queue=strict))] == ids
 
@@ -66,18 +66,18 @@ def test_a_missing_queue_names_the_known_ones() -> None:
     assert "Known: a, b." in problem.message
 
 
-def test_a_queue_of_nothing() -> None:
+def test_queue_without_cluster_queue_is_reported() -> None:
     assert [p.id for p in said(facts(cluster_queue=None))] == ["cluster-queue-missing"]
 
 
-def test_more_than_the_queue_ever_has() -> None:
+def test_request_above_the_quota_is_an_error() -> None:
     (problem,) = said(facts(cluster_queue=queue(256)))
     assert (problem.id, problem.severity, problem.where) == ("quota-too-small", "error", "tpu")
     assert "requests 512 chips" in problem.message
     assert "cluster-queue is 256." in problem.message
 
 
-def test_what_a_cohort_lends_counts() -> None:
+def test_quota_includes_what_the_cohort_lends() -> None:
     def lent(**limit: int) -> dict[str, Any]:
         borrowing = queue(256, cohort="all")
         borrowing["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0].update(limit)
@@ -88,7 +88,7 @@ def test_what_a_cohort_lends_counts() -> None:
     assert [p.id for p in said(facts(cluster_queue=lent(borrowingLimit=255)))] == ["quota-too-small"]
 
 
-def test_the_head_needs_quota_too() -> None:
+def test_pathways_head_needs_quota() -> None:
     small = queue()
     small["spec"]["resourceGroups"][1]["flavors"][0]["resources"][0]["nominalQuota"] = "47"
     (problem,) = said(facts(cluster_queue=small))
@@ -96,7 +96,7 @@ def test_the_head_needs_quota_too() -> None:
     assert said(facts(cluster_queue=small), "deepseek_ultrachat_mcjax") == ()
 
 
-def test_nodes_that_no_flavor_has() -> None:
+def test_node_labels_that_no_flavor_has_are_a_mismatch() -> None:
     other = {"spec": {"nodeLabels": {**V6E_256, "cloud.google.com/gke-tpu-topology": "8x8"}}}
     (problem,) = said(facts(flavors={"2xv6e-256": other, "cpu-user": CPU_FLAVOR}))
     assert (problem.id, problem.where) == ("flavor-mismatch", "tpu.type")
@@ -104,7 +104,7 @@ def test_nodes_that_no_flavor_has() -> None:
     assert "gke-tpu-topology=8x8" in problem.message
 
 
-def test_a_label_that_no_flavor_of_the_group_has_does_not_count() -> None:
+def test_label_that_no_flavor_has_is_not_compared() -> None:
     plain = {"spec": {"nodeLabels": {}}}
     assert said(facts(flavors={"2xv6e-256": plain, "cpu-user": plain})) == ()
 
@@ -118,7 +118,7 @@ def test_taints_of_a_flavor_must_be_tolerated() -> None:
     assert [p.id for p in said(tainted(key="team", value="b"))] == ["flavor-mismatch"]
 
 
-def test_a_second_flavor_may_fit() -> None:
+def test_run_fits_a_second_flavor() -> None:
     both = queue(256)
     flavors = both["spec"]["resourceGroups"][0]["flavors"]
     flavors.append({"name": "more", "resources": [{"name": "google.com/tpu", "nominalQuota": 512}]})
@@ -126,7 +126,7 @@ def test_a_second_flavor_may_fit() -> None:
     assert said(facts(cluster_queue=both, flavors=known)) == ()
 
 
-def test_pod_sets_with_one_flavor_to_go_to_share_it() -> None:
+def test_pod_sets_of_one_flavor_share_its_quota() -> None:
     one = facts(cluster_queue=queue(512))
     asked = demand("deepseek_ultrachat_mcjax")
     twice = replace(asked, pod_sets=(*asked.pod_sets, replace(asked.pod_sets[0], name="more")))
@@ -134,7 +134,7 @@ def test_pod_sets_with_one_flavor_to_go_to_share_it() -> None:
     assert "all its jobs together requests 1024 chips" in problem.message
 
 
-def test_a_resource_without_quota() -> None:
+def test_resource_without_quota_is_reported() -> None:
     bare = queue()
     bare["spec"]["resourceGroups"] = bare["spec"]["resourceGroups"][:1]
     assert {(p.id, p.severity) for p in said(facts(cluster_queue=bare))} == {("quota-uncovered", "warning")}
@@ -143,7 +143,7 @@ def test_a_resource_without_quota() -> None:
     assert [p.id for p in errors] == ["quota-uncovered"]
 
 
-def test_a_flavor_that_could_not_be_read_is_not_judged() -> None:
+def test_unread_flavor_is_not_checked() -> None:
     assert said(facts(cluster_queue=queue(1), flavors={"cpu-user": CPU_FLAVOR})) == ()
 
 
@@ -159,7 +159,7 @@ def test_a_flavor_that_could_not_be_read_is_not_judged() -> None:
         ({"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}, {"key": "team", "operator": "Exists"}]}, True),
     ],
 )
-def test_namespaces_that_the_queue_takes(selector: Any, taken: bool) -> None:
+def test_queue_selects_its_namespaces(selector: Any, taken: bool) -> None:
     found = said(facts(cluster_queue=queue(namespaceSelector=selector)))
     assert [p.id for p in found] == ([] if taken else ["queue-refuses-namespace"])
 
@@ -184,7 +184,7 @@ def test_a_missing_priority_class_names_the_known_ones() -> None:
     assert "Known: low." in problem.message
 
 
-def test_secrets() -> None:
+def test_missing_secrets_and_keys_are_reported() -> None:
     token = {"secrets.hf_token": {"secret": "hf", "key": "token"}}
     (missing,) = said(facts(secrets={"hf": None}), **token)
     assert (missing.id, missing.where) == ("secret-missing", "secrets.hf_token")
@@ -199,7 +199,7 @@ def test_secrets() -> None:
     assert said(facts(secrets={"r": frozenset({".dockerconfigjson"})}), **pull) == ()
 
 
-def test_missing_read_rights_are_reported_and_stop_nothing() -> None:
+def test_missing_read_rights_are_warnings() -> None:
     namespace, queue, priority, secret = (Unseen(why=f"You may not get {n}.") for n in range(4))
     blind = facts(
         namespace=namespace,

@@ -1,4 +1,4 @@
-"""JobSet's and Kueue's Deployments, and what a dry run tells of Kueue."""
+"""Deployments of JobSet and Kueue, and what a dry run shows of Kueue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_controller_without_ready_pods_is_named_with_the_command(wanted: int, 
     ],
     ids=["managed", "unmanaged", "no queue", "the name is taken"],
 )
-def test_an_unsuspended_answer_shows_that_kueue_does_not_manage_it(
+def test_unsuspended_dry_run_shows_that_kueue_does_not_manage_the_run(
     metadata: dict[str, Any], suspend: bool, ids: list[str]
 ) -> None:
     found = list(unmanaged_problems({"metadata": metadata, "spec": {"suspend": suspend}}, context="c"))
@@ -43,7 +43,7 @@ def test_an_unsuspended_answer_shows_that_kueue_does_not_manage_it(
 @pytest.mark.parametrize(
     ("tag", "ids"), [(":v0.5.2", ["jobset-old"]), (":v0.6.0", []), (":v0.10.1@sha256:0", []), (":main", []), ("", [])]
 )
-def test_a_jobset_that_kueue_cannot_suspend(tag: str, ids: list[str]) -> None:
+def test_jobset_too_old_for_kueue_is_reported(tag: str, ids: list[str]) -> None:
     manager = {"name": "manager", "image": f"registry.k8s.io/jobset/jobset{tag}"}
     installed = {"JobSet": {"spec": {"template": {"spec": {"containers": [manager]}}}}}
     labelled = {"f": {"spec": {"nodeLabels": {"a": "b"}}}}

@@ -1,4 +1,4 @@
-"""Room for a CPU job in a queue and on the nodes."""
+"""Room for a CPU job in a queue and on the nodes of the cluster."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def said(*groups: dict[str, Any], nodes: Any = None, **settings: Any) -> tuple[P
 TPU_ONLY = group("2xv6e-256", tpu=512)
 
 
-def test_a_queue_that_was_made_for_pathways_takes_it() -> None:
+def test_queue_of_a_pathways_cluster_accepts_cpu_jobs() -> None:
     assert said(nodes=(node("244Gi"),)) == ()
 
 
-def test_a_queue_of_chips_alone_is_an_error_with_the_command_that_fixes_it() -> None:
+def test_queue_without_cpu_is_an_error_with_the_fixing_command() -> None:
     (problem,) = said(TPU_ONLY)
     assert (problem.id, problem.severity, problem.where) == ("queue-without-cpu", "error", "queue")
     assert "no quota for cpu and memory" in problem.message
@@ -59,19 +59,19 @@ def test_a_queue_of_chips_alone_is_an_error_with_the_command_that_fixes_it() -> 
     assert added["value"] == group("cpu-user", cpu=480, memory="2000G")
 
 
-def test_what_is_covered_already_is_not_covered_twice() -> None:
+def test_fix_covers_only_resources_without_quota() -> None:
     """Kueue takes a resource in one group only, and a flavor in one group only."""
     (problem,) = said(TPU_ONLY, group("cpu-user", cpu=480))
     (added,) = json.loads(shlex.split(problem.fix.split(" ; ")[1])[-1])
     assert added["value"] == group("xsft-cpu", memory="2000G")
 
 
-def test_a_model_above_xpks_quota_gets_a_quota_that_holds_it() -> None:
+def test_fix_for_a_large_model_gives_enough_quota() -> None:
     (problem,) = said(TPU_ONLY, memory=2300 * GIB)
     assert str(2300 * GIB) in problem.fix
 
 
-def test_a_queue_that_gives_cpu_from_tpu_hosts_only_would_take_a_slice() -> None:
+def test_queue_with_cpu_of_tpu_hosts_only_is_an_error() -> None:
     """xpk makes one where the cluster has a --cpu-limit. source: xpk@1.16.0 core/kueue_manager.py"""
     (problem,) = said(group("2xv6e-256", tpu=512, cpu=1000, memory="4000G"))
     assert (problem.id, problem.severity) == ("cpu-on-tpu", "error")
@@ -81,7 +81,7 @@ def test_a_queue_that_gives_cpu_from_tpu_hosts_only_would_take_a_slice() -> None
 @pytest.mark.parametrize(
     ("quota", "resource"), [({"cpu": 2, "memory": "2000G"}, "cpu"), ({"cpu": 480, "memory": "11Gi"}, "memory")]
 )
-def test_a_quota_that_is_too_small(quota: dict[str, object], resource: str) -> None:
+def test_too_small_cpu_or_memory_quota_is_reported(quota: dict[str, object], resource: str) -> None:
     (problem,) = said(TPU_ONLY, group("cpu-user", **quota))
     assert problem.id == "quota-too-small"
     assert f" {resource}, " in problem.message
@@ -94,17 +94,17 @@ def test_a_quota_that_is_too_small(quota: dict[str, object], resource: str) -> N
         ((node("8Gi"), node("11.5Gi", "cpu-2")), "no node with more than 11.5 GiB (cpu-2, n2-standard-64)"),
     ],
 )
-def test_no_node_is_large_enough_yet(nodes: tuple[dict[str, Any], ...], has: str) -> None:
+def test_missing_large_node_is_a_warning(nodes: tuple[dict[str, Any], ...], has: str) -> None:
     (problem,) = said(nodes=nodes)
     assert (problem.id, problem.severity) == ("node-memory", "warning")
     assert problem.message == f"slice-job asks for 12 GiB of memory, and the cluster has {has}."
 
 
 @pytest.mark.parametrize("nodes", [None, Unseen(why="nodes is forbidden")])
-def test_nodes_that_may_not_be_read_are_not_talked_of(nodes: object) -> None:
+def test_unreadable_nodes_are_not_checked(nodes: object) -> None:
     assert said(nodes=nodes) == ()
 
 
-def test_a_training_is_judged_as_before() -> None:
+def test_training_on_a_queue_without_cpu_is_reported_as_uncovered() -> None:
     found = of_training(facts(cluster_queue=queue(resourceGroups=[TPU_ONLY])))
     assert [p.id for p in found] == ["quota-uncovered"] * 2

@@ -1,4 +1,4 @@
-"""A manifest's requests are counted as the scheduler and Kueue count them."""
+"""Requests of a manifest, counted as the scheduler and Kueue count them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def demand(name: str = "deepseek_ultrachat", **changes: object) -> Demand:
     return demand_of(planned(name), intent_of(varied(spec_of(name), changes)).run)
 
 
-def test_two_slices_of_v6e_256_and_a_head() -> None:
+def test_demand_of_pathways_has_a_head_and_workers() -> None:
     head, workers = demand().pod_sets
     assert (head.name, head.pods, workers.name, workers.pods) == ("pathways-head", 1, "worker", 128)
     assert workers.requests == {"google.com/tpu": 512}
@@ -30,12 +30,12 @@ def test_two_slices_of_v6e_256_and_a_head() -> None:
     )
 
 
-def test_mcjax_is_one_pod_set() -> None:
+def test_demand_of_mcjax_is_one_pod_set() -> None:
     (slices,) = demand("deepseek_ultrachat_mcjax").pod_sets
     assert (slices.name, slices.pods, slices.requests) == ("slice-job", 128, {"google.com/tpu": 512})
 
 
-def test_secrets_come_with_the_keys_that_the_workload_names() -> None:
+def test_demand_lists_secrets_with_their_keys() -> None:
     found = demand(**{"secrets.hf_token": {"secret": "hf", "key": "k"}, "image.pull_secret": "registry"})
     assert found.secrets == (
         SecretNeed(name="hf", key="k", where="secrets.hf_token"),
@@ -43,7 +43,7 @@ def test_secrets_come_with_the_keys_that_the_workload_names() -> None:
     )
 
 
-def test_an_init_container_counts_alone_where_it_is_more_and_a_request_wins_over_a_limit() -> None:
+def test_pod_requests_take_the_larger_init_container_and_prefer_requests() -> None:
     pod = {
         "initContainers": [{"resources": {"requests": {"cpu": "3"}}}],
         "containers": [{"resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "500m"}}}],
@@ -63,17 +63,17 @@ def test_an_init_container_counts_alone_where_it_is_more_and_a_request_wins_over
         ("2E", "2e18"),
     ],
 )
-def test_quantities(text: object, value: str) -> None:
+def test_quantity_parses_kubernetes_units(text: object, value: str) -> None:
     assert quantity(text) == Decimal(value)
 
 
 @pytest.mark.parametrize("text", ["", "lots", "1X", "G", "1 G"])
-def test_no_quantities(text: str) -> None:
+def test_quantity_refuses_invalid_text(text: str) -> None:
     with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
         quantity(text)
 
 
 @given(st.integers(0, 10**9), st.sampled_from(["", "k", "M", "Gi", "m"]))
-def test_law_quantities_grow_with_their_number(number: int, unit: str) -> None:
+def test_quantities_grow_with_their_number(number: int, unit: str) -> None:
     assert quantity(f"{number}{unit}") < quantity(f"{number + 1}{unit}")
     assert quantity(decimal_text(quantity(f"{number}{unit}"))) == quantity(f"{number}{unit}")

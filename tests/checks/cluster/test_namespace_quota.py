@@ -1,4 +1,4 @@
-"""ResourceQuotas count the pods of a run together."""
+"""ResourceQuotas limit all pods of a run together."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any)
         ({"count/configmaps": "1"}, {"count/configmaps": "1"}, []),
     ],
 )
-def test_a_quota_is_held_against_all_pods(hard: dict[str, str], used: dict[str, str], ids: list[str]) -> None:
+def test_resource_quota_is_compared_with_all_pods(hard: dict[str, str], used: dict[str, str], ids: list[str]) -> None:
     assert [problem.id for problem in said(facts(resource_quotas=quota(hard, used)))] == ids
 
 
-def test_a_quota_of_some_pods_is_not_judged() -> None:
+def test_scoped_resource_quota_is_not_checked() -> None:
     assert said(facts(resource_quotas=quota({"pods": "1"}, scopes=["BestEffort"]))) == ()

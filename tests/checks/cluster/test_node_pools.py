@@ -45,7 +45,7 @@ def test_a_slice_too_few_is_a_warning_with_the_numbers() -> None:
     assert "tpu.num_slices: 1" in problem.fix
 
 
-def test_no_slice_of_the_type() -> None:
+def test_missing_slices_of_the_type_are_reported() -> None:
     (problem,) = said(pools(0))
     assert "has no slices of v6e-256" in problem.message
     assert "gke-tpu-topology=16x16" in problem.message
@@ -55,7 +55,7 @@ def spoilt(change: Json, *, at: int) -> tuple[Json, ...]:
     return tuple({**node, **change} if index == at else node for index, node in enumerate(pools(2)))
 
 
-def test_a_taint_that_the_queues_flavor_tolerates() -> None:
+def test_taint_tolerated_by_the_flavor_is_no_problem() -> None:
     """Kueue adds the tolerations of the flavor to the pods."""
     flavor = {"spec": {"tolerations": [{"key": "team", "operator": "Equal", "value": "other"}]}}
     tainted = spoilt({"spec": {"taints": [TAINT]}}, at=0)
@@ -71,7 +71,7 @@ BROKEN: dict[str, tuple[Json, str, str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_slice_that_cannot_be_used_is_named_with_the_command(case: str) -> None:
+def test_unusable_slice_is_reported_with_the_command(case: str) -> None:
     change, why, command = BROKEN[case]
     (problem,) = said(spoilt(change, at=64))
     assert (problem.id, problem.severity) == ("slices-unavailable", "warning")
@@ -80,7 +80,7 @@ def test_a_slice_that_cannot_be_used_is_named_with_the_command(case: str) -> Non
     assert f"kubectl --context c {command} cloud.google.com/gke-nodepool=xsft-v6e-256-np-1" in problem.fix
 
 
-def test_a_slice_that_lacks_a_host_is_none() -> None:
+def test_slice_without_all_its_hosts_is_not_counted() -> None:
     (problem,) = said(pools(2)[1:])
     assert "xsft-v6e-256-np-0 (63 of 64 hosts)" in problem.message
 
@@ -89,7 +89,7 @@ def test_a_spare_slice_makes_up_for_a_cordoned_one() -> None:
     assert said((*pools(3)[1:],)) == []
 
 
-def test_what_may_be_tolerated_or_preferred_is_no_problem() -> None:
+def test_tolerated_and_preferred_taints_are_no_problem() -> None:
     mild = {**TAINT, "effect": "PreferNoSchedule"}
     tolerated = {"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"}
     assert said(spoilt({"spec": {"taints": [mild, tolerated]}}, at=64)) == []
@@ -105,21 +105,21 @@ def heads(**allocatable: str) -> tuple[Json, ...]:
 
 
 @pytest.mark.parametrize(("allocatable", "has"), [({"cpu": "31850m"}, "31.85 cpu"), ({"memory": "120Gi"}, "120 GiB")])
-def test_a_head_that_no_node_holds_is_an_error_that_may_be_accepted(allocatable: dict[str, str], has: str) -> None:
+def test_head_larger_than_every_node_is_a_disputable_error(allocatable: dict[str, str], has: str) -> None:
     (problem,) = said(heads(**allocatable))
     assert (problem.id, problem.severity, problem.kind) == ("head-node-small", "error", "disputable")
     assert "asks for 48 cpu and 216.1 GiB of memory" in problem.message
     assert has in problem.message
 
 
-def test_a_cluster_without_nodes_for_heads() -> None:
+def test_cluster_without_head_nodes_gives_a_warning() -> None:
     (problem,) = said(tuple(node for node in pools(2) if "google.com/tpu" in node["status"]["allocatable"]))
     assert (problem.id, problem.severity) == ("head-node-missing", "warning")
     assert "gke-nodepool=cpu-np" in problem.message
     assert "xpk cluster create-pathways" in problem.fix
 
 
-def test_nodes_for_heads_that_are_all_closed() -> None:
+def test_cordoned_head_nodes_count_as_missing() -> None:
     closed = tuple(
         node if "google.com/tpu" in node["status"]["allocatable"] else {**node, "spec": {"unschedulable": True}}
         for node in pools(2)

@@ -52,12 +52,12 @@ def lacking(facts: PlaceFacts = WHOLE, place: Place = PLACE) -> dict[str, ModeNe
     return {need.id: need for need in place_needs("main", place, facts) if need.ok is False}
 
 
-def test_a_whole_place_is_ready_for_both_modes() -> None:
+def test_complete_place_is_ready_for_both_modes() -> None:
     assert lacking() == {}
     assert missing_needs(place_needs("main", PLACE, WHOLE)) == {"mcjax": (), "pathways": ()}
 
 
-def test_a_cluster_made_for_mcjax_lacks_the_head_and_xpks_line_adds_it() -> None:
+def test_mcjax_cluster_lacks_the_head_and_gets_the_xpk_command() -> None:
     facts = replace(
         WHOLE,
         cpu_nodes=(),
@@ -75,7 +75,7 @@ def test_images_and_scratch_are_needs_of_pathways_alone() -> None:
     assert missing_needs(needs) == {"mcjax": (), "pathways": ("pathways-image-missing", "pathways-scratch-missing")}
 
 
-def test_objects_that_kubectl_can_make_come_with_its_line() -> None:
+def test_missing_objects_come_with_the_kubectl_command() -> None:
     found = lacking(replace(WHOLE, namespace=None, priority_classes=(named("high"),), queues=()))
     kubectl = ["kubectl", "--context", WHOLE.context, "create"]
     assert shlex.split(found["namespace"].fix) == [*kubectl, "namespace", "default"]
@@ -85,7 +85,7 @@ def test_objects_that_kubectl_can_make_come_with_its_line() -> None:
     assert json.loads(queue)["spec"] == {"clusterQueue": "cluster-queue"}
 
 
-def test_another_queue_of_the_namespace_is_named() -> None:
+def test_missing_queue_names_another_queue_of_the_namespace() -> None:
     found = lacking(replace(WHOLE, queues=(named("team", spec={"clusterQueue": "cluster-queue"}),)))
     assert found["queue"].fix == "Set queue: team in places.yaml."
 
@@ -100,7 +100,7 @@ def test_controllers_that_are_not_installed_are_missing() -> None:
     assert "jobset.sigs.k8s.io" in other["jobset"].fix
 
 
-def test_what_could_not_be_read_is_unknown_and_not_missing() -> None:
+def test_unreadable_objects_are_unknown_and_not_missing() -> None:
     hidden = Unseen(why="you may not list nodes")
     needs = place_needs("main", PLACE, replace(WHOLE, tpu_nodes=hidden, cpu_nodes=hidden))
     unknown = {need.id: need.detail for need in needs if need.ok is None}

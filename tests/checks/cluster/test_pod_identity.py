@@ -1,4 +1,4 @@
-"""Whom Google Cloud takes the pods for."""
+"""The Google Cloud identity of the pods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OFF = {"cloud.google.com/gke-nodepool": "np-0"}
         (PLAIN, OFF, "the service account of the node pool np-0", "gcloud container node-pools describe np-0"),
     ],
 )
-def test_the_identity_and_the_two_commands_are_named(
+def test_identity_of_the_pods_is_reported_with_two_commands(
     account: dict[str, Any], labels: dict[str, str], who: str, command: str
 ) -> None:
     (problem,) = said(account, **labels)
@@ -53,7 +53,7 @@ def test_an_annotation_without_workload_identity_has_no_effect() -> None:
     assert "the service account of the node pool np-0" in identity.message
 
 
-def test_nothing_is_known_of_other_nodes() -> None:
+def test_pod_identity_on_unknown_nodes_is_not_reported() -> None:
     assert said(ANNOTATED) == []
 
 
@@ -79,7 +79,7 @@ def test_pods_on_the_hosts_network_use_the_account_of_their_nodes() -> None:
     assert rights_source(ANNOTATED, {}, demand()) is None
 
 
-def test_what_the_account_of_the_nodes_lacks() -> None:
+def test_missing_rights_of_the_node_account_are_reported() -> None:
     enough = {"gs://my-bucket": ()}
     assert of_nodes(PodRights(email=NODES, lacking=enough, pulls=True)) == []
     (scopes,) = of_nodes(PodRights(email=NODES, lacking=enough, writes=False))
@@ -89,11 +89,11 @@ def test_what_the_account_of_the_nodes_lacks() -> None:
     assert f"--member=serviceAccount:{NODES} --role=roles/artifactregistry.reader" in pull.fix
 
 
-def test_rights_that_were_tested_need_no_note() -> None:
+def test_tested_rights_give_no_note() -> None:
     assert with_rights(PodRights(bound=True, lacking={"gs://my-bucket": ()})) == []
 
 
-def test_a_right_that_the_pods_lack_is_named_with_the_account_and_the_command() -> None:
+def test_missing_pod_right_is_reported_with_account_and_command() -> None:
     (problem,) = with_rights(PodRights(lacking={"gs://my-bucket": ("storage.objects.create",)}))
     assert (problem.id, problem.severity) == ("pod-permission", "error")
     assert f"as {EMAIL}" in problem.message
@@ -101,7 +101,7 @@ def test_a_right_that_the_pods_lack_is_named_with_the_account_and_the_command() 
     assert f"--member=serviceAccount:{EMAIL} --role=roles/storage.objectUser" in problem.fix
 
 
-def test_a_binding_that_is_missing() -> None:
+def test_missing_workload_identity_binding_is_reported() -> None:
     unbound, note = with_rights(PodRights(bound=False))
     assert (unbound.id, unbound.severity) == ("workload-identity-unbound", "warning")
     assert "PROJECT.svc.id.goog[default/default]" in unbound.fix
@@ -117,6 +117,6 @@ def test_a_binding_that_is_missing() -> None:
         ("user:ann@example.com", False),
     ],
 )
-def test_who_may_use_the_account(member: str, bound: bool) -> None:
+def test_is_bound_finds_members_that_may_use_the_account(member: str, bound: bool) -> None:
     policy = {"bindings": [{"role": "roles/iam.workloadIdentityUser", "members": [member]}]}
     assert is_bound(policy, "[default/default]") is bound

@@ -1,4 +1,4 @@
-"""Free quota of a queue and its cohort, and the holders of the rest."""
+"""Free quota of a queue and its cohort, and the workloads that hold the rest."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_free_queue_is_no_problem() -> None:
     assert said(cluster(using(0))) == ()
 
 
-def test_a_queue_in_use_names_who_holds_it() -> None:
+def test_queue_in_use_lists_the_holders_of_its_quota() -> None:
     held = tuple(
         filter(None, map(quota_holder_of, (workload("older", 256), workload("elsewhere", 9, cluster_queue="x"))))
     )
@@ -60,12 +60,12 @@ def test_a_queue_in_use_names_who_holds_it() -> None:
     assert problem.message.endswith("In use by: older in team-a (256).")
 
 
-def test_who_may_not_be_listed_is_not_known() -> None:
+def test_unlisted_holders_of_quota_are_unknown() -> None:
     (problem,) = said(cluster(using(1)))
     assert "your login may not list Workloads" in problem.message
 
 
-def test_a_cohort_lends_what_others_leave() -> None:
+def test_cohort_lends_the_unused_quota_of_others() -> None:
     mine, other = using(0, nominal=256, cohort="all"), using(0, name="other", nominal=256, cohort="all")
     assert said(cluster(mine, other)) == ()
     (problem,) = said(cluster(mine, using(128, name="other", nominal=256, cohort="all")))
@@ -73,24 +73,24 @@ def test_a_cohort_lends_what_others_leave() -> None:
     assert "cluster-queue (cohort all) has 384 of 512 left" in problem.message
 
 
-def test_more_than_the_whole_cohort_has_is_never_admitted() -> None:
+def test_request_above_the_whole_cohort_is_too_large() -> None:
     mine, other = using(0, nominal=128, cohort="all"), using(0, name="other", nominal=256, cohort="all")
     assert [p.id for p in said(cluster(mine, other))] == ["quota-too-small"]
 
 
-def test_what_a_queue_does_not_lend_does_not_count() -> None:
+def test_quota_excludes_what_other_queues_do_not_lend() -> None:
     mine, other = using(0, nominal=256, cohort="all"), using(0, name="other", nominal=256, cohort="all")
     other["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["lendingLimit"] = 128
     assert [p.id for p in said(cluster(mine, other))] == ["quota-too-small"]
 
 
-def test_a_cohort_that_may_not_be_read_is_a_note() -> None:
+def test_unreadable_cohort_is_a_note() -> None:
     given = facts(cluster_queue=queue(256, cohort="all"), cohort=Unseen(why="You may not."))
     assert [(p.id, p.severity) for p in said(given)] == [("cluster-not-read", "note")]
     assert shortages_in(given, demand("deepseek_ultrachat")) == ()
 
 
-def test_a_flavor_that_could_not_be_read_is_not_judged() -> None:
+def test_unread_flavor_is_not_checked() -> None:
     assert said(replace(cluster(using(512)), flavors={"cpu-user": CPU_FLAVOR})) == ()
     assert said(replace(cluster(using(512)), flavors={FLAVOR: TPU_FLAVOR, "cpu-user": CPU_FLAVOR})) != ()
 
@@ -117,7 +117,7 @@ def cohort(name: str, chips: int, **limits: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"resourceGroups": groups, **limits}}
 
 
-def test_a_cohort_below_another_uses_what_that_one_and_its_other_queues_leave() -> None:
+def test_nested_cohort_borrows_the_unused_quota_of_its_parent() -> None:
     org = cohort("org", 128), cohort("team", 0, parentName="org"), cohort("others", 0, parent="org")
     elsewhere = using(0, name="elsewhere", nominal=256, cohort="others")
     mine = using(0, nominal=128, cohort="team")
@@ -133,7 +133,7 @@ def test_a_cohort_below_another_uses_what_that_one_and_its_other_queues_leave() 
     ("limits", "of"),
     [({"borrowingLimit": 300}, 428), ({"borrowingLimit": 0}, 128), ({"lendingLimit": 0}, 512), ({}, 512)],
 )
-def test_a_cohorts_own_limits_count(limits: dict[str, int], of: int) -> None:
+def test_limits_of_a_cohort_are_applied(limits: dict[str, int], of: int) -> None:
     org, team = cohort("org", 384), cohort("team", 0, parentName="org", **limits)
     found = said(cluster(using(0, nominal=128, cohort="team"), org, team))
     assert [p.id for p in found] == ([] if of >= 512 else ["quota-too-small"])
@@ -147,6 +147,6 @@ def test_a_queue_that_lends_nothing_keeps_its_quota() -> None:
     assert said(cluster(mine, using(0, name="other", nominal=0, cohort="all"))) == ()
 
 
-def test_cohorts_in_a_circle_end() -> None:
+def test_cyclic_cohorts_are_evaluated_without_a_loop() -> None:
     circle = cohort("a", 256, parentName="b"), cohort("b", 256, parentName="a")
     assert said(cluster(using(0, nominal=0, cohort="a"), *circle)) == ()

@@ -1,4 +1,4 @@
-"""The labels of Kueue's topologies."""
+"""Node labels of Kueue's topologies."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def with_blocks(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("labelled", "count"), [(128, 0), (64, 1), (0, 1)])
-def test_nodes_have_the_labels_of_every_level(labelled: int, count: int) -> None:
+def test_nodes_without_the_labels_of_a_level_are_reported(labelled: int, count: int) -> None:
     found = said(facts(**with_blocks(labelled)))
     assert [p.id for p in found] == ["topology-labels"] * count
     assert all(f"{labelled} of 128 nodes" in p.message and BLOCK in p.fix for p in found)
 
 
-def test_a_flavor_without_a_topology_and_one_that_was_not_read() -> None:
+def test_flavor_without_a_known_topology_is_not_checked() -> None:
     assert said(facts(**{**with_blocks(0), "topologies": {}})) == ()
