@@ -106,12 +106,14 @@ def test_the_files_with_the_rules_exist() -> None:
     assert all(file.is_file() for file in RULES)
 
 
-@pytest.mark.parametrize("damaged", ["", "{", "[]", '{"rules": 1, "sha256": []}'])
-def test_a_damaged_memory_is_rewritten(tmp_path: Path, memory: Path, damaged: str) -> None:
+@pytest.mark.parametrize(
+    "damaged", [b"", b"{", b"[]", b'{"rules": 1, "sha256": []}', b'{"rules": "\xff", "sha256": []}']
+)
+def test_a_damaged_memory_is_rewritten(tmp_path: Path, memory: Path, damaged: bytes) -> None:
     files = context(tmp_path / "a", a="x = 1")
     scan(files, memory=memory)
     whole = memory.read_bytes()
-    memory.write_text(damaged)
+    memory.write_bytes(damaged)
     assert scan(files, memory=memory) == files
     assert memory.read_bytes() == whole
 
@@ -124,3 +126,4 @@ def test_secrets_are_found_when_the_memory_cannot_be_written(tmp_path: Path) -> 
 def test_files_over_the_size_limit_are_not_scanned(tmp_path: Path, memory: Path) -> None:
     assert list(secrets_in(context(tmp_path / "a", a=TOKEN.ljust(SCANNED)), memory)) == ["a"]
     assert secrets_in(context(tmp_path / "a", a=TOKEN.ljust(SCANNED + 1)), memory) == {}
+    assert not memory.exists()

@@ -44,15 +44,19 @@ def scan(files: Sequence[ContextFile], *, memory: Path) -> tuple[ContextFile, ..
     """
     known = _clean_contents(memory)
     found = tuple(_scanned(f, known) for f in files)
-    clean = tuple(sorted({f.sha256 for f in found if f.sha256 and not f.secret}))
+    clean = tuple(sorted({f.sha256 for f in found if _is_scanned(f) and not f.secret}))
     if not known.issuperset(clean):
         with suppress(OSError, EnvironmentMissing):  # the next scan takes longer
             write_private(memory, json.encode(CleanContents(_rules_digest(), clean)))
     return found
 
 
+def _is_scanned(f: ContextFile) -> bool:
+    return f.kind == "file" and f.size <= SCANNED
+
+
 def _scanned(f: ContextFile, known: Collection[str]) -> ContextFile:
-    if f.kind != "file" or f.size > SCANNED or f.sha256 in known:
+    if not _is_scanned(f) or f.sha256 in known:
         return f
     try:
         content = Path(f.source).read_bytes()
@@ -64,7 +68,7 @@ def _scanned(f: ContextFile, known: Collection[str]) -> ContextFile:
 def _clean_contents(memory: Path) -> frozenset[str]:
     try:
         kept = _CLEAN_CONTENTS.decode(memory.read_bytes())
-    except (OSError, DecodeError):
+    except (OSError, DecodeError, UnicodeDecodeError):
         return frozenset()
     return frozenset(kept.sha256 if kept.rules == _rules_digest() else ())
 
