@@ -153,7 +153,9 @@ def test_a_verified_model_is_copied_and_then_recorded_as_complete(pod: Pod) -> N
     told = pod.attempt("completed")
     assert told is not None
     ended, told_at = moment(record.finished_at), moment(told.at)
-    assert ended and told_at and timedelta(0) <= told_at - ended < timedelta(minutes=1)
+    assert ended
+    assert told_at
+    assert timedelta(0) <= told_at - ended < timedelta(minutes=1)
 
 
 def test_a_wrong_model_is_never_copied(in_bucket: Pod) -> None:
