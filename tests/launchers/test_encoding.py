@@ -169,7 +169,7 @@ def test_a_line_that_xsft_did_not_write_is_refused(line: str) -> None:
         decode_command(line)
 
 
-def test_an_ordinary_command_reads_as_in_the_tutorial() -> None:
+def test_an_ordinary_command_is_encoded_as_in_the_tutorial() -> None:
     env = (("JAX_PLATFORMS", "proxy"), ("JAX_BACKEND_TARGET", "grpc://127.0.0.1:29000"))
     argv = ("python3", "-m", "maxtext.trainers.post_train.sft.train_sft", "steps=10", "train_data_columns=['messages']")
     assert encode_command(argv=argv, env=env, mode="pathways") == (

@@ -151,7 +151,7 @@ def on_new_slices(mode: str, *, generation: str, **changes: Any) -> WorkloadSpec
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_tpu_generation_takes_one_section_of_the_catalogue(new_generation: str, mode: str) -> None:
+def test_a_new_tpu_generation_needs_only_its_section_of_the_catalogue(new_generation: str, mode: str) -> None:
     """It is checked, rendered, audited, and read back by `status`."""
     made = plan(on_new_slices(mode, generation=new_generation))
     assert made.ok, errors_in(made.problems)

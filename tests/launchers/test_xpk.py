@@ -59,7 +59,7 @@ def test_the_command_is_the_last_flag_and_decodes_to_the_trainer(mode: ModeName)
     assert decode_command(last.removeprefix("--command="))[1] == trainer_argv(run)
 
 
-def test_mcjax_passes_what_xpk_uses() -> None:
+def test_mcjax_passes_restarts_pull_secret_priority_and_namespace_as_flags() -> None:
     flags = _flags(_run("mcjax"))
     assert flags["--max-restarts"] == "3"
     assert flags["--restart-on-exit-codes"] == "1,17"
@@ -70,7 +70,7 @@ def test_mcjax_passes_what_xpk_uses() -> None:
     assert flags["--namespace"] == "team-c"
 
 
-def test_pathways_does_not_pass_what_xpk_ignores() -> None:
+def test_pathways_passes_no_flag_that_xpk_ignores() -> None:
     ignored = {
         "--max-restarts",
         "--restart-on-exit-codes",
@@ -92,7 +92,7 @@ def test_pathways_servers_and_arguments_become_flags() -> None:
     assert [token for token in proxy if pathways_args_problem(token)] == []
 
 
-def test_the_places_servers_stand_in_for_the_workloads() -> None:
+def test_a_workload_without_pathways_servers_takes_those_of_its_place() -> None:
     images = _run("pathways", pathways=None).servers
     assert images.proxy_image == "my.dev/place-proxy:1"
     assert images.server_image == "my.dev/place-server:1"

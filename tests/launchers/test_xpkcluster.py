@@ -37,7 +37,7 @@ def lost(line: ClusterLine, output: str) -> dict[str, object]:
     return {row.field: row.rendered for row in rows if row.outcome != "landed"}
 
 
-def test_commands_are_those_that_xpk_names() -> None:
+def test_the_gcloud_commands_are_read_from_the_output_of_xpk() -> None:
     assert [command[:5] for command in commands_in(OUTPUT)] == [
         ("gcloud", "beta", "container", "clusters", "create"),
         ("gcloud", "beta", "container", "node-pools", "create"),

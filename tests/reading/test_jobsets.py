@@ -158,7 +158,7 @@ def test_jobsets_that_train_nothing_are_distinguished() -> None:
 
 
 @given(OBJECTS)
-def test_reading_a_jobset_raises_for_no_json(json: dict[str, Any]) -> None:
+def test_reading_a_jobset_never_raises_on_any_json(json: dict[str, Any]) -> None:
     seen = jobset_of(json)
     assert isinstance(seen.name, str)
     assert seen.restarts >= 0

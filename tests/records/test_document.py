@@ -156,7 +156,7 @@ def test_invalid_values_are_left_out_and_named() -> None:
 
 
 @pytest.mark.parametrize("said", [["steps"], 5])
-def test_a_file_cannot_set_what_only_its_reader_knows(said: object) -> None:
+def test_the_list_of_unread_values_is_not_read_from_the_file(said: object) -> None:
     assert changed({"unread": said}) == WHOLE
 
 

@@ -89,7 +89,7 @@ def test_notes_name_the_versions_and_types_that_a_verdict_does_not_cover() -> No
     assert not any("Only the figures" in one for one in fit_notes(answer(FITS)))
 
 
-def test_the_verdict_of_an_evaluation_is_labelled_as_one() -> None:
+def test_the_verdict_of_an_evaluation_names_the_evaluation() -> None:
     found = replace(answer(FITS), kind="eval")
     assert next(fit_text(found)).startswith("qwen-chat, evaluation: FITS v6e-8 × 1: ")
     assert "the eval step" not in not_covered(found)

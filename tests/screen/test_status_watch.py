@@ -74,7 +74,7 @@ def looked(answers: list[Read]) -> list[StatusView]:
     return shown
 
 
-def test_rows_of_a_silent_cluster_grow_old() -> None:
+def test_rows_of_a_silent_cluster_are_kept_and_their_age_grows() -> None:
     first, second, third = looked([at(1), silent(), silent()])
     assert [one.rows[0].evidence_age_s for one in (first, second, third)] == [4, 34, 64]
     assert [one.rows[0].state for one in (first, second, third)] == ["training"] * 3
@@ -113,7 +113,7 @@ def test_no_color_disables_the_animation(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(drawn.splitlines()) == 2
 
 
-def test_more_runs_than_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_beyond_the_height_of_the_terminal_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LINES", "10")

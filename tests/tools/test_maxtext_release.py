@@ -47,7 +47,7 @@ def remove(version: str, catalog: Path) -> None:
         ),
     ],
 )
-def test_a_release_that_was_removed_comes_back(
+def test_the_command_restores_a_removed_release_byte_for_byte(
     version: str, fact: list[str], told: list[str], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The package of 0.2.2 imports tensorflow, which the locked environment does not have."""
@@ -60,14 +60,14 @@ def test_a_release_that_was_removed_comes_back(
 
 
 @pytest.mark.contract
-def test_the_default_release_is_written_as_it_is(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_writing_the_default_release_again_changes_no_file(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tool.main([DEFAULT, "DEFAULT=yes"], root)
     printed = capsys.readouterr().out
     assert [line.endswith(": unchanged") for line in printed.splitlines()[:9]] == [True] * 9, printed
     assert "decide: other pins of xsft/locks/maxtext.in" in printed
 
 
-def test_another_default_release_is_named_everywhere(root: Path) -> None:
+def test_files_of_the_default_release_name_the_new_default(root: Path) -> None:
     found = {"model_ymls": {}, "key_types": [], "unread_keys": ["alone"]}
     texts = tool.written_as_default("7.8.9", found, root)
     assert [path for path, text in texts.items() if "7.8.9" not in text] == ["xsft/catalog/model_pins.jsonl"]
@@ -75,7 +75,7 @@ def test_another_default_release_is_named_everywhere(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES[:2])
-def test_a_mask_file_is_read_and_written_whole(name: str) -> None:
+def test_a_mask_file_is_written_back_unchanged(name: str) -> None:
     text = (tool.CATALOG / name).read_text()
     assert tool.masks_text(tool.read_masks(text)) == text
 
@@ -110,14 +110,14 @@ def test_facts_have_the_name_and_type_that_releases_toml_explains() -> None:
             tool.facts_as_toml([wrong])
 
 
-def test_a_process_that_fails_ends_with_its_last_words() -> None:
+def test_a_failed_process_is_reported_with_its_last_lines_and_a_hint() -> None:
     with pytest.raises(SystemExit, match=r"(?s)^2\n.*9\nsh here failed with exit status 3\. Look there"):
         tool.output(("sh", "-c", "seq 9 >&2; exit 3", "here"), dict(os.environ), hint="Look there")
     with pytest.raises(SystemExit, match="Name the release: make maxtext-release VERSION="):
         tool.main([])
 
 
-def test_a_new_release_is_the_last_one() -> None:
+def test_a_new_release_is_appended_to_the_masks_and_can_be_removed() -> None:
     masks = tool.read_masks((tool.CATALOG / FILES[0]).read_text())
     at = tool.place_of("9.9.9", masks.releases)
     more = tool.with_release(masks, "9.9.9", at=at, taken={"steps", "brand_new"}, elsewhere={"rl"})
@@ -127,7 +127,7 @@ def test_a_new_release_is_the_last_one() -> None:
     assert tool.without_release(more, "9.9.9") == masks
 
 
-def test_sections_stand_where_they_belong() -> None:
+def test_a_section_of_a_new_release_is_appended_and_can_be_removed() -> None:
     text = tool.section("9.9.9", {"saves_optimizer": "false"}, None)
     more = tool.put_section(TOML, "9.9.9", text, before=None)
     assert more.endswith('["9.9.9"]\nsaves_optimizer = false\n')

@@ -88,7 +88,7 @@ def test_survivors_are_listed_and_noticed_mutants_are_not(tmp_path: Path) -> Non
 
 
 @pytest.mark.contract
-def test_tests_that_all_fail_measure_nothing(tmp_path: Path) -> None:
+def test_mutate_exits_2_when_no_test_passes_without_a_change(tmp_path: Path) -> None:
     (tmp_path / "bounded.py").write_text("")
     (tmp_path / "test_it.py").write_text("def test(): assert False\n")
     ran = _mutate(tmp_path, "bounded.py", "--tests", "test_it.py")

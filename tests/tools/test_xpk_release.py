@@ -10,7 +10,7 @@ from xsft.launchers.xpk import xpk_argv
 from xsft.spec.resolve import resolve
 
 
-def test_options_that_came_went_or_changed() -> None:
+def test_differences_lists_new_gone_and_changed_options() -> None:
     before = {"create": {"--a": "1", "--b": "None", "--c": "2"}}
     after = {"create": {"--b": "None", "--c": "3", "--d": "''"}, "create-new": {"--e": "0"}}
     assert list(tool.differences(before, after)) == [
@@ -22,7 +22,7 @@ def test_options_that_came_went_or_changed() -> None:
     assert list(tool.differences(before, before)) == []
 
 
-def test_the_pin_is_replaced_and_nothing_else() -> None:
+def test_pinned_replaces_only_the_version_of_xpk() -> None:
     assert tool.pinned("# why\nxpk==1.16.0\n", "9.9.9") == "# why\nxpk==9.9.9\n"
     assert "\nxpk==9.9.9\n" in tool.pinned(tool.PIN.read_text(), "9.9.9")
     with pytest.raises(ValueError, match="0 lines"):
