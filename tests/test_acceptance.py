@@ -30,7 +30,7 @@ def test_an_error_cannot_be_accepted() -> None:
     assert "none of the errors that can be" in found[2].message
 
 
-def test_accepting_one_leaves_the_others() -> None:
+def test_accepting_nothing_leaves_all_problems_unchanged() -> None:
     assert accept_problems((ERROR, WARNING, NOTE), {}) == (ERROR, WARNING, NOTE)
 
 
@@ -58,20 +58,20 @@ def late_modules() -> Mapping[str, ast.AST]:
     return {name: ast.parse(text) for name, text in sources.items() if "import late_" in text or ", late_" in text}
 
 
-def test_a_plan_calls_no_entry_unused_that_a_submission_may_need(late_modules: Mapping[str, ast.AST]) -> None:
+def test_an_entry_for_a_late_problem_is_not_reported_as_unused(late_modules: Mapping[str, ast.AST]) -> None:
     made = {name for tree in late_modules.values() for name in made_ids(tree, "late_warning", "late_error")}
     assert made == LATE
     assert accept_problems((), dict.fromkeys(made, "known")) == ()
 
 
-def test_a_module_of_late_problems_marks_all_that_may_be_accepted(late_modules: Mapping[str, ast.AST]) -> None:
+def test_late_modules_mark_every_problem_that_may_be_accepted(late_modules: Mapping[str, ast.AST]) -> None:
     """A type checker refuses an id of a late problem that is not in LateId; this finds one that is not marked."""
     found = {name: [*made_ids(tree, "warning", "error")] for name, tree in late_modules.items()}
     assert {name: ids for name, ids in found.items() if ids} == {"effects/local/convert.py": ["failed-after-save"]}
 
 
 @pytest.mark.parametrize("kind", get_args(ProblemKind))
-def test_what_a_plan_calls_accepted_is_accepted_by_submit(kind: ProblemKind) -> None:
+def test_submit_accepts_every_problem_that_a_plan_calls_accepted(kind: ProblemKind) -> None:
     """Plan and submit decide by the same rule; where a plan says `accepted`, submit does not refuse."""
     (found, *complaints) = accept_problems(
         (warning("a", "x", "could not look", "Log in.", kind=kind),), {"a": "it is there"}
@@ -85,12 +85,12 @@ def test_what_a_plan_calls_accepted_is_accepted_by_submit(kind: ProblemKind) -> 
 
 
 @pytest.mark.parametrize("kind", ["absent", "unmade", "unread", "open"])
-def test_a_submission_is_stricter_about_what_is_not_accepted(kind: ProblemKind) -> None:
+def test_submission_turns_an_unaccepted_warning_of_an_open_kind_into_an_error(kind: ProblemKind) -> None:
     assert [p.severity for p in for_submission((warning("a", "x", "open", "Close it.", kind=kind),))] == ["error"]
     assert for_submission((ERROR, WARNING, NOTE)) == (ERROR, WARNING, NOTE)
 
 
 @pytest.mark.parametrize("kind", get_args(ProblemKind))
-def test_of_errors_only_a_disputable_one_can_be_accepted(kind: ProblemKind) -> None:
+def test_an_error_can_be_accepted_only_if_it_is_disputable(kind: ProblemKind) -> None:
     (found, *_) = accept_problems((error("a", "x", "wrong", "Mend it.", kind=kind),), {"a": "it is right"})
     assert (found.severity == "note") == (kind == "disputable")

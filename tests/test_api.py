@@ -13,7 +13,7 @@ from xsft.errors import Unreachable, UsageError
 from xsft.python import Statuses
 
 
-def test_status_is_the_rows_that_the_command_line_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_returns_the_rows_that_the_command_line_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with standing_in(tmp_path) as api:
         monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig))
         monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
@@ -33,7 +33,9 @@ def test_status_is_the_rows_that_the_command_line_prints(tmp_path: Path, monkeyp
             xsft.status(context=api.context, namespace="another")
 
 
-def test_nothing_is_everything_that_can_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_without_runs_or_places_returns_no_rows_and_no_problems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)

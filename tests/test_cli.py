@@ -74,7 +74,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_workloads_are_named_and_refused(case: str, workload: Path) -> None:
+def test_check_exits_2_for_a_bad_workload_and_names_the_problem(case: str, workload: Path) -> None:
     replacement, problem_id, word = BAD[case]
     workload.write_text(changed(GOOD, replacement))
     done = xsft("check", "--json", str(workload))
@@ -122,7 +122,7 @@ def test_a_file_that_is_no_workload_is_reported(verb: str, case: str, tmp_path: 
     assert "Traceback" not in done.stderr
 
 
-def test_all_problems_of_all_files(workload: Path, tmp_path: Path) -> None:
+def test_check_reports_the_problems_of_all_files(workload: Path, tmp_path: Path) -> None:
     other = written(
         tmp_path / "other.yaml", GOOD.replace("steps: 100", "steps: 0").replace("v6e-8}", "v7x-1}").encode()
     )
@@ -134,13 +134,13 @@ def test_all_problems_of_all_files(workload: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.loopback
-def test_the_process_says_what_its_function_says(workload: Path, tmp_path: Path) -> None:
+def test_the_process_prints_and_exits_as_its_function_does(workload: Path, tmp_path: Path) -> None:
     for arguments in (("check", "--json", str(workload)), ("check", str(tmp_path / "nosuch.yaml")), ("nosuchverb",)):
         inside, outside = xsft(*arguments), process(*arguments)
         assert (outside.returncode, outside.stdout, outside.stderr) == (inside.returncode, inside.stdout, inside.stderr)
 
 
-def test_a_good_workload_passes(workload: Path) -> None:
+def test_check_exits_0_for_a_good_workload(workload: Path) -> None:
     done = xsft("check", "--json", str(workload))
     document = json.loads(done.stdout)
     assert [p for p in document["problems"] if p["severity"] == "error"] == []
@@ -149,7 +149,7 @@ def test_a_good_workload_passes(workload: Path) -> None:
 
 
 @pytest.mark.loopback
-def test_stdin_is_a_file_too() -> None:
+def test_check_reads_a_workload_from_standard_input() -> None:
     done = process("check", "-", stdin=GOOD)
     assert done.returncode == 0, done.stderr
 
@@ -171,7 +171,7 @@ def test_a_name_that_no_file_can_have_is_reported(arguments: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize("arguments", [("nosuchverb",), ("plan",), ("plan", "--nosuch", "x"), ("completion", "korn")])
-def test_usage_errors_say_where_to_look(arguments: tuple[str, ...]) -> None:
+def test_usage_errors_name_the_help_option(arguments: tuple[str, ...]) -> None:
     done = xsft(*arguments)
     assert done.returncode == 2
     assert "error: " in done.stderr
@@ -187,7 +187,7 @@ def test_completion_knows_every_verb(shell: str) -> None:
 
 @pytest.mark.loopback
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT RUN: no /dev/full here")
-def test_a_full_disk_on_stdout_is_one_message(workload: Path) -> None:
+def test_a_full_disk_on_stdout_exits_3_without_a_traceback(workload: Path) -> None:
     with Path("/dev/full").open("w") as full:
         argv = (sys.executable, "-m", "xsft", "check", "--json", str(workload))
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -197,7 +197,7 @@ def test_a_full_disk_on_stdout_is_one_message(workload: Path) -> None:
 
 
 @pytest.mark.loopback
-def test_a_closed_pipe_is_exit_141_without_a_message() -> None:
+def test_a_closed_pipe_exits_141_without_a_message() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     argv = (sys.executable, "-m", "xsft", "init", "-")
@@ -207,7 +207,7 @@ def test_a_closed_pipe_is_exit_141_without_a_message() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("plan", "--json"), ("plan", "--json", "--nope", "x.yaml"), ("plann", "--json")])
-def test_a_wrong_command_line_is_a_document_too(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_usage_error_under_json_is_a_document(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     told = capsys.readouterr()
     document = json.loads(told.out)
@@ -217,7 +217,7 @@ def test_a_wrong_command_line_is_a_document_too(arguments: tuple[str, ...], caps
     assert "--help" in told.err
 
 
-def test_a_literal_secret_is_never_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_refuses_a_literal_secret_and_does_not_echo_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     token = "hf_" + "x" * 34
     file = tmp_path / "leaky.yaml"
     file.write_text(GOOD + f"env: {{GREETING: {token}}}\n")
@@ -243,7 +243,7 @@ def test_ctrl_c_at_any_moment_exits_130(workload: Path) -> None:
         assert "in run\n" not in messages, "a traceback from inside xsft"
 
 
-def test_ctrl_c_is_reported_with_what_is_known(
+def test_ctrl_c_reports_that_the_run_continues_and_how_to_follow_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(_args: object) -> int:
@@ -312,14 +312,14 @@ def test_any_setting_ends_with_a_documented_status(
 @pytest.mark.parametrize(
     "arguments", [("import",), ("import", "--json"), ("submit", "-"), ("plan", "-"), ("check", "-")]
 )
-def test_a_closed_standard_input_is_an_empty_one(arguments: tuple[str, ...]) -> None:
+def test_a_closed_standard_input_is_read_as_empty(arguments: tuple[str, ...]) -> None:
     done = xsft(*arguments, stdin=None)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert "standard input is empty" in done.stdout + done.stderr
 
 
 @pytest.mark.loopback
-def test_a_process_without_a_standard_input_reads_an_empty_one() -> None:
+def test_a_process_without_a_standard_input_reads_it_as_empty() -> None:
     argv = ("sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "xsft", "import")
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
@@ -341,7 +341,7 @@ ACTING = {*"\x1b\x9b\u202e\u2066"}
 
 
 @pytest.mark.parametrize("verb", [("check",), ("check", "--json"), ("plan",), ("submit", "--json"), ("import",)])
-def test_a_workload_of_a_colleague_does_not_act_on_the_terminal(
+def test_control_characters_of_a_workload_do_not_reach_the_terminal(
     verb: tuple[str, ...], workload: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quoted = json.dumps(FOREIGN)
@@ -354,7 +354,7 @@ def test_a_workload_of_a_colleague_does_not_act_on_the_terminal(
     assert not ACTING & {*"".join(capsys.readouterr())}
 
 
-def test_a_servers_words_do_not_act_on_the_terminal(
+def test_control_characters_of_a_server_do_not_reach_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(_args: object) -> int:

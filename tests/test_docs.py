@@ -71,7 +71,7 @@ def test_every_workload_in_a_command_exists() -> None:
     assert [found for found, word in named if word.startswith("workloads/") and not list(ROOT.glob(word))] == []
 
 
-def test_links_lead_somewhere() -> None:
+def test_every_link_of_a_page_has_a_target() -> None:
     links = [(page, link) for page in PAGES for link in LINK.findall(BLOCK.sub("", page.read_text()))]
     assert [(str(page), link) for page, link in links if not leads_somewhere(page, link)] == []
 
@@ -131,7 +131,7 @@ def test_no_page_and_no_message_names_a_verb_that_does_not_exist() -> None:
     assert [found for found in named if found[1] not in VERBS] == []
 
 
-def test_every_option_says_what_it_does() -> None:
+def test_every_option_has_a_help_text() -> None:
     (verbs,) = (a.choices for a in parser()._actions if isinstance(a.choices, dict))
     silent = [f"{name} {a.dest}" for name, sub in verbs.items() for a in sub._actions if not a.help]
     assert silent == []
@@ -141,7 +141,7 @@ def test_generated_pages_are_up_to_date() -> None:
     assert generator().main(["--check"]) == 0, "run `make docs`"
 
 
-def test_the_table_of_exit_statuses_is_the_errors() -> None:
+def test_the_table_of_exit_statuses_lists_the_classes_of_errors() -> None:
     page = (ROOT / "docs" / "reference" / "exit-status.md").read_text()
     rows = {(int(status), name) for status, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", page, re.MULTILINE)}
     classes = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, errors.XsftError)]
@@ -153,7 +153,7 @@ def test_the_table_of_exit_statuses_is_the_errors() -> None:
         assert statuses - said <= {141}
 
 
-def test_every_key_of_a_workload_says_what_it_is() -> None:
+def test_every_key_of_a_workload_has_a_description() -> None:
     root = schema()
     sections = {"": root, **root["$defs"]}
     properties = ((name, key, p) for name, node in sections.items() for key, p in node.get("properties", {}).items())
@@ -161,13 +161,13 @@ def test_every_key_of_a_workload_says_what_it_is() -> None:
     assert silent == []
 
 
-def test_the_workload_in_the_readme_is_one() -> None:
+def test_the_workload_in_the_readme_is_valid() -> None:
     (text,) = blocks(ROOT / "README.md", "yaml")
     assert isinstance(read_spec(text), WorkloadSpec)
 
 
 @pytest.mark.contract
-def test_the_plan_in_the_readme_is_what_is_printed(
+def test_the_plan_in_the_readme_equals_the_printed_one(
     xpk_environment: BuiltEnvironment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)

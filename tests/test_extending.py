@@ -120,7 +120,7 @@ def listed(section: str) -> set[str]:
     return set(re.findall(r"`([\w./<>]+\.\w+)`", paragraph[1]))
 
 
-def test_a_launcher_and_then_a_tpu_generation(copy: Copy) -> None:
+def test_a_new_launcher_and_tpu_generation_change_only_the_listed_files(copy: Copy) -> None:
     ours = {file: _take(copy, file) for file in ("tests/launchers/second.py", "tests/launchers/test_second.py")}
     with copy.changed() as files:
         for file, text in ours.items():
@@ -142,7 +142,7 @@ def test_a_launcher_and_then_a_tpu_generation(copy: Copy) -> None:
     assert selector["cloud.google.com/gke-tpu-accelerator"] == "tpu-v7x-lite-slice"
 
 
-def test_a_trainer(copy: Copy) -> None:
+def test_a_new_trainer_changes_only_the_listed_files(copy: Copy) -> None:
     names = ("second.py", "second_lines.py", "test_second.py")
     ours = {f"tests/trainers/{name}": _take(copy, f"tests/trainers/{name}") for name in names}
     modules = 'answers="tests.trainers.second", lines="tests.trainers.second_lines"'
@@ -155,7 +155,7 @@ def test_a_trainer(copy: Copy) -> None:
     assert "rl.num_generations=4" in copy.plan("trainer=second", "target=local")["trainer_argv"]
 
 
-def test_a_check_in_a_new_subject(copy: Copy) -> None:
+def test_a_new_check_changes_only_the_listed_files(copy: Copy) -> None:
     with copy.changed() as files:
         copy.add("xsft/checks/spelling.py", CHECK)
         copy.add("tests/checks/test_spelling.py", CHECK_TEST)

@@ -71,7 +71,7 @@ def test_values_of_many_fields_are_built_by_keywords(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_keys_of_users_that_are_unknown_are_refused(module: str) -> None:
+def test_documents_of_users_refuse_unknown_keys(module: str) -> None:
     for name, one in _types(module):
         if issubclass(one, pydantic.BaseModel):
             assert one.model_config.get("extra") == "forbid", name

@@ -17,7 +17,7 @@ AFTER = (GUIDES / "after-training.md").read_text(encoding="utf-8")
 MODULE = "maxtext.checkpoint_conversion.to_huggingface"
 
 
-def test_the_yaml_of_the_tutorial_page_is_what_the_page_imports_to() -> None:
+def test_the_yaml_of_the_tutorial_equals_the_import_of_its_page() -> None:
     text = TUTORIAL.read_text(encoding="utf-8")
     (written,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     imported, page = read_spec(import_paste(text).yaml), read_spec(written)

@@ -147,7 +147,7 @@ TABLE: dict[str, tuple[RunHistory, Decision]] = {
 
 
 @pytest.mark.parametrize("case", TABLE)
-def test_what_is_decided(case: str) -> None:
+def test_decide_takes_the_expected_action_in_each_world(case: str) -> None:
     world, decision = TABLE[case]
     assert decided(world) == decision
 
@@ -189,7 +189,7 @@ REFUSED: dict[str, tuple[RunHistory, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_and_how_it_differs(case: str) -> None:
+def test_decide_refuses_a_conflicting_world_and_names_the_difference(case: str) -> None:
     world, said = REFUSED[case]
     with pytest.raises(Refused, match=said) as caught:
         decided(world)
@@ -197,12 +197,12 @@ def test_what_is_refused_and_how_it_differs(case: str) -> None:
 
 
 @pytest.mark.parametrize(("others", "attempt"), [({2}, 3), ({2, 3, 5}, 4), ({3}, 2), (set(), 2)])
-def test_an_attempts_name_that_is_anothers_is_passed_over(others: set[int], attempt: int) -> None:
+def test_an_attempt_name_taken_by_another_run_is_passed_over(others: set[int], attempt: int) -> None:
     world = RunHistory(records=(record(),), latest_step=100, passed_over=frozenset(others))
     assert decided(world) == Start(attempt=attempt)
 
 
-def test_a_name_that_grew_too_long_is_not_answered_with_a_name_that_starts_again() -> None:
+def test_a_refused_long_attempt_name_warns_that_a_new_name_starts_at_step_0() -> None:
     run = run_of({"name": "a" * (PATHWAYS_NAME_LIMIT - 2)})
     failed = seen("failed", attempt=9, run=run, name=run.run_name)
     with pytest.raises(Refused) as caught:
@@ -227,7 +227,7 @@ def test_a_run_whose_data_ended_continues_with_more_epochs(change: dict[str, Any
         decided(RunHistory(jobsets=(seen(),), records=(record(),)), run_of(change))  # it lives
 
 
-def test_an_attempts_name_must_fit_too() -> None:
+def test_an_attempt_name_over_the_limit_is_refused() -> None:
     name = "a" * PATHWAYS_NAME_LIMIT
     run = run_of({"name": name})
     assert decided(RunHistory(), run) == Start(attempt=1)
@@ -276,7 +276,7 @@ def test_a_run_that_ends_in_a_number_is_no_attempt_of_another() -> None:
         *({"place": PLACE | {key: other}, "output": RUN.output} for key, other in OTHER.items()),
     ],
 )
-def test_a_run_that_was_begun_elsewhere_may_live_there(elsewhere: dict[str, Any]) -> None:
+def test_a_run_begun_elsewhere_is_refused_unless_it_was_not_created(elsewhere: dict[str, Any]) -> None:
     moved = run_of(elsewhere)
     with pytest.raises(Refused) as caught:
         decided(RunHistory(records=(record("submitting"),)), moved)
@@ -326,7 +326,7 @@ def outcome(world: RunHistory, run: Run) -> Decision | None:
 
 
 @given(world=WORLDS, run=RUNS)
-def test_every_world_is_decided(world: RunHistory, run: Run) -> None:
+def test_the_decision_in_any_world_makes_no_second_run(world: RunHistory, run: Run) -> None:
     match outcome(world, run):
         case Adopt(jobset=found):
             assert found in world.jobsets
@@ -351,7 +351,7 @@ def test_one_more_jobset_never_makes_a_second_run(world: RunHistory, more: LiveJ
 
 
 @given(world=WORLDS, run=RUNS)
-def test_what_was_decided_and_done_is_adopted_next_time(world: RunHistory, run: Run) -> None:
+def test_a_started_attempt_is_adopted_by_the_next_call(world: RunHistory, run: Run) -> None:
     """Also where the submitter was killed before it could complete the record."""
     decision = outcome(world, run)
     if isinstance(decision, Start):
@@ -363,7 +363,7 @@ def test_what_was_decided_and_done_is_adopted_next_time(world: RunHistory, run: 
 
 
 @given(world=WORLDS, run=RUNS)
-def test_what_was_only_begun_changes_nothing(world: RunHistory, run: Run) -> None:
+def test_an_attempt_only_begun_leaves_its_number_to_the_next_call(world: RunHistory, run: Run) -> None:
     """A submitter that died before its create leaves the number to the next one of the same workload."""
     decision = outcome(world, run)
     if isinstance(decision, Start) and not any(r.last.number > decision.attempt for r in world.records):
@@ -399,7 +399,7 @@ JOBS: dict[str, tuple[RunHistory, Decision | str]] = {
 
 
 @pytest.mark.parametrize("case", JOBS)
-def test_what_is_decided_of_a_job(case: str) -> None:
+def test_decide_job_takes_the_expected_action_in_each_world(case: str) -> None:
     world, expected = JOBS[case]
     if not isinstance(expected, str):
         assert decide_job(RUN, digest=DIGEST, world=world) == expected
@@ -410,7 +410,7 @@ def test_what_is_decided_of_a_job(case: str) -> None:
     assert NAME in caught.value.fix
 
 
-def test_a_job_that_may_still_write_elsewhere_is_not_begun_here() -> None:
+def test_a_job_that_may_still_write_elsewhere_is_refused() -> None:
     moved = run_of({"namespace": "other"})
     for outcome in ("submitting", "created"):
         with pytest.raises(Refused) as caught:

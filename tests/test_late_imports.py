@@ -47,5 +47,5 @@ def _runs_elsewhere(path: Path) -> bool:
     return path.parent.name == "pod" or path.stem in parts or path.stem.endswith("_worker")
 
 
-def test_no_line_excuses_itself() -> None:
+def test_no_line_of_xsft_suppresses_the_rule_of_imports() -> None:
     assert [path for path in (ROOT / "xsft").rglob("*.py") if "noqa: PLC0415" in path.read_text("utf-8")] == []

@@ -25,7 +25,7 @@ run()
 
 @pytest.mark.early
 @pytest.mark.parametrize("status", [0, 7, 141])
-def test_the_end(status: int) -> None:
+def test_the_process_exits_with_its_status_after_threads_and_exit_handlers(status: int) -> None:
     """An executor that was not shut down has threads that wait for the end of the interpreter."""
     argv = (sys.executable, "-c", ENDS.format(status=status))
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
@@ -35,11 +35,11 @@ def test_the_end(status: int) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "status"), [("wait --json", 2), ("--help", 0), ("", 2)])
-def test_a_closed_stdout_takes_no_status_away(arguments: str, status: int) -> None:
+def test_a_closed_stdout_keeps_the_exit_status(arguments: str, status: int) -> None:
     assert ended(arguments, ">&-") == [str(status)]
 
 
-def test_a_closed_pipe_is_recognised_by_the_status_alone() -> None:
+def test_a_closed_pipe_is_reported_by_exit_141_alone() -> None:
     """argparse itself swallows that for --help."""
     assert ended("wait --json", "| :") == ["141"]
     assert ended("--help", "| :") in (["141"], ["0"])

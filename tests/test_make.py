@@ -19,7 +19,7 @@ def told(*arguments: str, word: str = "xsft image") -> list[str]:
     return [" ".join(line.split()) for line in lines if word in line]
 
 
-def test_image_push_is_one_push_which_asks_before_it_builds() -> None:
+def test_make_image_push_is_one_call_of_xsft_image_push() -> None:
     line = ".venv/bin/xsft image push --image=post_training"
     assert told("image", "push") == told("-j4", "push", "image") == told("push") == [line]
 

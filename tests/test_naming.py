@@ -27,7 +27,7 @@ HOSTS = st.integers(1, 2048)
 
 
 @given(mode=MODES, num_slices=SLICES, hosts=HOSTS)
-def test_a_second_attempt_still_fits(mode: ModeName, num_slices: int, hosts: int) -> None:
+def test_nine_attempts_of_the_longest_run_name_fit_the_limit(mode: ModeName, num_slices: int, hosts: int) -> None:
     longest = "n" * run_name_limit(mode=mode, num_slices=num_slices, hosts=hosts)
     limit = jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts)
     assert all(len(attempt_name(longest, attempt)) <= limit for attempt in range(1, 10))
@@ -52,7 +52,7 @@ def test_the_coordinator_of_a_pathways_run_is_a_valid_label() -> None:
     ("mode", "num_slices", "hosts", "limit"),
     [("mcjax", 1, 1, 40), ("mcjax", 2, 64, 40), ("mcjax", 999, 2048, 38), ("pathways", 2, 64, 22)],
 )
-def test_limits(mode: ModeName, num_slices: int, hosts: int, limit: int) -> None:
+def test_jobset_limit_depends_on_mode_slices_and_hosts(mode: ModeName, num_slices: int, hosts: int, limit: int) -> None:
     assert jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts) == limit
 
 
@@ -75,7 +75,7 @@ def test_folders_of_attempts_are_numbered_and_found_again(number: int) -> None:
 
 @pytest.mark.parametrize("first", ["gemma", FOLDER])
 @pytest.mark.parametrize("end", ["-1", "-0", "-02", "-x", "-", "2", "-2-2", "-2/", "-9999999999"])
-def test_what_is_no_attempt(first: str, end: str) -> None:
+def test_attempt_number_is_none_for_a_name_that_is_no_attempt(first: str, end: str) -> None:
     assert attempt_number(f"{first}{end}", first=first) is None
     assert attempt_number(first[:-1], first=first) is None
     assert attempt_number("2", first=first) is None
@@ -89,12 +89,12 @@ def test_a_new_attempt_has_the_first_name_that_is_free(taken: tuple[str, ...], f
     assert next_attempt("a", taken=taken) == free
 
 
-def test_pods_are_counted_from_zero() -> None:
+def test_jobset_limit_counts_pods_from_zero() -> None:
     """The longest suffix of 1000 × 1000 is `-slice-job-999-999-abcde`, 24 characters of 63."""
     assert jobset_limit(mode="mcjax", num_slices=1000, hosts=1000) == 39
     assert jobset_limit(mode="mcjax", num_slices=1001, hosts=1000) == 38
 
 
 @pytest.mark.parametrize(("count", "shown"), [(0, ""), (2, "c0, c1"), (5, "c0, c1 and 3 more")])
-def test_many_names_are_cut(count: int, shown: str) -> None:
+def test_list_names_shows_the_first_names_and_counts_the_rest(count: int, shown: str) -> None:
     assert list_names([f"c{n}" for n in range(count)], 2) == shown

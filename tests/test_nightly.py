@@ -103,7 +103,7 @@ def submitted(host: Host, *statuses: int, asked: str = "") -> subprocess.Complet
         ((5, 5, 5), 5, 3, "60 300 "),
     ],
 )
-def test_a_night_that_is_not_sure_submits_again(
+def test_a_night_submits_again_only_after_exit_5_or_8(
     host: Host, statuses: tuple[int, ...], status: int, calls: int, pauses: str
 ) -> None:
     done = submitted(host, *statuses)
@@ -144,7 +144,7 @@ def test_the_summary_is_a_table_of_the_stages(host: Host) -> None:
     ]
 
 
-def test_its_own_limit_ends_the_wait_before_the_runner_is_stopped() -> None:
+def test_the_limit_of_a_night_is_shorter_than_that_of_its_runner() -> None:
     """With the pauses, which no wait counts."""
     assert step("Run")["env"]["MINUTES"] < workflow()["jobs"]["run"]["timeout-minutes"] - 20
 
@@ -155,13 +155,13 @@ def test_all_tries_together_take_no_longer_than_the_limit(host: Host) -> None:
     assert [parser().parse_args(call).timeout for call in host.calls] == [30 * 60, 30 * 60]
 
 
-def test_the_dated_name_fits() -> None:
+def test_the_dated_run_name_fits_the_limit() -> None:
     spec = read_spec((ROOT / step("Run")["env"]["WORKLOAD"]).read_text())
     assert spec.tpu is not None
     assert len("qwen3-gsm8k-20261121") <= run_name_limit(mode="mcjax", num_slices=spec.tpu.num_slices or 1, hosts=64)
 
 
-def test_it_holds_no_key_and_asks_for_no_more_than_it_needs() -> None:
+def test_the_workflow_holds_no_key_and_asks_for_minimal_permissions() -> None:
     document = workflow()
     assert document["permissions"] == {"contents": "read", "id-token": "write"}
     assert "secrets." not in WORKFLOW.read_text()
@@ -169,7 +169,7 @@ def test_it_holds_no_key_and_asks_for_no_more_than_it_needs() -> None:
     assert document["concurrency"]["cancel-in-progress"] is False
 
 
-def test_the_cron_line_submits_the_same(host: Host) -> None:
+def test_the_cron_line_of_the_guide_submits_the_nightly_run(host: Host) -> None:
     (line,) = re.findall(r"^```crontab\n(.*)\n```$", GUIDE.read_text(), re.MULTILINE)
     minute, hour, *every, command = line.split(" ", 5)
     assert (minute, hour, every) == ("17", "2", ["*", "*", "*"])
@@ -216,7 +216,7 @@ def lint(actionlint: Path, file: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.contract
-def test_the_workflow_is_linted(actionlint: Path, tmp_path: Path) -> None:
+def test_the_workflow_passes_actionlint(actionlint: Path, tmp_path: Path) -> None:
     clean = lint(actionlint, WORKFLOW)
     assert (clean.returncode, clean.stdout) == (0, "")
     broken = tmp_path / "broken.yaml"

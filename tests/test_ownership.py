@@ -28,19 +28,19 @@ def test_an_object_of_xpk_is_recognised_by_uid_or_arguments() -> None:
     ("records", "as_told"),
     [((), True), ((record(uid="another"),), True), ((record("submitting"),), False), ((record("not-created"),), True)],
 )
-def test_what_may_be_another_users_is_not_taken_for_ours(records: tuple[Record, ...], as_told: bool) -> None:
+def test_a_jobset_of_unclear_origin_is_not_taken_for_ours(records: tuple[Record, ...], as_told: bool) -> None:
     assert recognised(seen(run=None), run_name=NAME, records=records, as_told=as_told).run_name is None
 
 
 @pytest.mark.parametrize("there", [OTHER, replace(OTHER, state="failed"), BARE])
-def test_another_run_that_has_a_later_attempts_name_is_passed_over(there: LiveJobSet) -> None:
+def test_a_jobset_with_the_name_of_a_later_attempt_is_passed_over(there: LiveJobSet) -> None:
     world = RunHistory(records=(record(),), latest_step=100)
     assert pass_over(there, attempt=2, world=world) == replace(world, passed_over=frozenset({2}))
 
 
 @pytest.mark.parametrize("owner", [f"{NAME}-2", None])
 @pytest.mark.parametrize("saved", [None, 100])
-def test_the_first_attempts_name_is_the_runs(owner: str | None, saved: int | None) -> None:
+def test_a_foreign_jobset_with_the_name_of_the_run_is_refused(owner: str | None, saved: int | None) -> None:
     """What it names as the way out loses no step."""
     there = replace(OTHER, name=NAME, run_name=owner)
     with pytest.raises(Refused, match=f"the name {NAME} is taken by a JobSet") as caught:
@@ -53,7 +53,7 @@ def test_the_first_attempts_name_is_the_runs(owner: str | None, saved: int | Non
 @pytest.mark.parametrize(
     "begun", [record("submitting", number=2), replace(TORN, attempts=(replace(TORN.last, number=2),))]
 )
-def test_what_may_be_an_attempt_of_this_run_is_not_passed_over(begun: Record) -> None:
+def test_a_jobset_that_may_be_an_attempt_of_this_run_is_refused(begun: Record) -> None:
     """xpk's JobSets bear no label: a second run would save into the same folder."""
     world = RunHistory(records=(record(), begun), latest_step=100)
     with pytest.raises(Refused) as caught:

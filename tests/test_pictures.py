@@ -11,22 +11,22 @@ from tests.pictures import FOLDER, ROOT, RUNS, status_picture
 from xsft.actions.pictures import comparison_picture
 
 
-def test_the_status_table_is_todays() -> None:
+def test_the_picture_of_status_is_up_to_date() -> None:
     assert (FOLDER / "status.svg").read_text(encoding="utf-8") == status_picture(), "run `make pictures`"
 
 
-def test_the_status_table_shows_every_run_and_fetches_nothing() -> None:
+def test_the_picture_of_status_shows_every_run_and_fetches_nothing() -> None:
     drawn = status_picture()
     assert all(seen.run_name in drawn for seen in RUNS)
     assert "url(" not in drawn.replace("url(#", "")
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*")), ids=lambda file: file.name)
-def test_every_picture_is_shown_and_is_one(file: Path) -> None:
+def test_every_picture_is_an_svg_that_the_readme_shows(file: Path) -> None:
     assert f"docs/pictures/{file.name}" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert ET.parse(file).getroot().tag.endswith("svg")
 
 
-def test_the_same_losses_are_the_same_picture() -> None:
+def test_equal_losses_make_equal_pictures() -> None:
     curves = {"a": {1: 2.0, 2: 1.0}}
     assert comparison_picture(curves, kind="svg") == comparison_picture(curves, kind="svg")

@@ -65,7 +65,7 @@ PATHWAYS_ONLY = {path for path in leaves() if path.startswith(("pathways.", "pla
 """Pathways' servers do not exist in McJAX; a check says so."""
 
 
-def test_the_goldens_are_there() -> None:
+def test_at_least_three_golden_manifests_exist() -> None:
     assert len(KEPT) >= 3
 
 
@@ -94,7 +94,7 @@ def _expected_before(base: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", sorted(NO_PLACE))
-def test_a_field_without_a_place_has_none(path: str) -> None:
+def test_a_field_without_a_place_changes_no_expectation(path: str) -> None:
     assert path == "target" or _expected_of_everything() == _expected(other(path))
 
 
@@ -119,7 +119,7 @@ def test_every_patch_is_audited(mode: str) -> None:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_the_golden_manifest_holds_all(name: str) -> None:
+def test_the_golden_manifest_meets_every_expectation(name: str) -> None:
     assert set(_outcomes(_intent(name), _manifest(name)).values()) == {"landed"}
 
 
@@ -152,7 +152,7 @@ TAMPERINGS: tuple[Callable[[Any, Any], None], ...] = (_take_away, _put_another, 
 
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("tamper", TAMPERINGS, ids=lambda f: f.__name__.strip("_"))
-def test_no_tampering_goes_unnoticed(name: str, tamper: Callable[[Any, Any], None]) -> None:
+def test_the_audit_reports_every_tampering_with_a_manifest(name: str, tamper: Callable[[Any, Any], None]) -> None:
     """Whatever the audit names, field by field: taken away or changed, the audit says so and the plan is not ok."""
     intent, manifest = _intent(name), _manifest(name)
     for expectation in intent.expectations:
@@ -166,7 +166,7 @@ def test_no_tampering_goes_unnoticed(name: str, tamper: Callable[[Any, Any], Non
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_changed_command_is_shown(name: str) -> None:
+def test_the_audit_reports_a_changed_command(name: str) -> None:
     """In the wrapper that xpk puts around it, any other word is another command."""
     intent, manifest = _intent(name), _manifest(name)
     text = yaml.safe_dump(manifest).replace("steps=", "stepz=")
@@ -174,7 +174,7 @@ def test_a_changed_command_is_shown(name: str) -> None:
     assert [(r.field, r.outcome) for r in rows if r.outcome != "landed"] == [("command", "altered")]
 
 
-def test_what_xpk_drops_without_a_patch_is_an_error() -> None:
+def test_a_field_that_xpk_drops_without_a_patch_is_an_error() -> None:
     """The patch undone: the plan says which field did not arrive."""
     intent = _intent("deepseek_ultrachat")
     manifest = _manifest("deepseek_ultrachat")
@@ -197,7 +197,7 @@ def test_patching_twice_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_patched_is_what_xpk_lacks(name: str) -> None:
+def test_exactly_the_rows_of_an_undone_change_are_patched(name: str) -> None:
     """Undo each change by itself: exactly the rows it touches are patched, and the line by hand lacks its reason."""
     intent, manifest = _intent(name), _manifest(name)
     for change in intent.changes:
@@ -237,7 +237,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("problem", UNKNOWN)
-def test_what_xpk_could_not_render_is_not_rendered(problem: str) -> None:
+def test_a_plan_that_xpk_cannot_render_has_no_manifest(problem: str) -> None:
     intent = make_intent(WorkloadSpec.model_validate(changed(EVERYTHING, UNKNOWN[problem])), Facts())
     assert problem in {p.id for p in intent.problems if p.kind == "unrenderable"}
     assert intent.xpk_argv is None
@@ -246,13 +246,13 @@ def test_what_xpk_could_not_render_is_not_rendered(problem: str) -> None:
     assert not plan.ok
 
 
-def test_an_error_that_xpk_does_not_mind_still_shows_the_line() -> None:
+def test_an_error_that_xpk_accepts_keeps_the_xpk_command() -> None:
     intent = make_intent(everything(model__name="qwen3-8bb"), Facts())
     assert {p.severity for p in intent.problems} >= {"error"}
     assert intent.xpk_argv is not None
 
 
-def test_problems_carry_the_file() -> None:
+def test_problems_of_a_plan_name_its_file() -> None:
     plan = make_plan(_intent("deepseek_ultrachat"), rendered=_manifest("deepseek_ultrachat"), file="a.yaml")
     assert {p.file for p in plan.problems} == {"a.yaml"}
 
@@ -265,7 +265,7 @@ def test_a_context_missing_from_the_command_is_reported() -> None:
     assert any("my-context" in reason for reason in plan.by_hand)
 
 
-def test_planning_changes_nothing_it_was_given() -> None:
+def test_make_plan_does_not_change_the_rendered_manifest() -> None:
     intent, manifest = _intent("qwen3_gsm8k"), _manifest("qwen3_gsm8k")
     rendered = copy.deepcopy(manifest)
     del rendered["metadata"]["labels"]["xsft.dev/run"]

@@ -68,7 +68,7 @@ def assert_refused(tree: Tree, secret: str, *, facts: Facts | None = None) -> No
     list(zip(texts(EVERYTHING), cycle(SHAPES.values()), strict=False)),
     ids=lambda at: ".".join(map(str, at)) if isinstance(at, tuple) else "",
 )
-def test_in_any_text_of_a_workload(at: Path_, behind: Callable[[str], str]) -> None:
+def test_a_secret_in_any_text_of_a_workload_is_refused(at: Path_, behind: Callable[[str], str]) -> None:
     """A token alone, and one of the shapes behind the text that stands there, and alone."""
     secret = secrets.token_hex(20)
     for text in {SHAPES["token"](secret), behind(secret)}:
@@ -77,20 +77,20 @@ def test_in_any_text_of_a_workload(at: Path_, behind: Callable[[str], str]) -> N
 
 
 @pytest.mark.parametrize("section", FREE_KEYS, ids=".".join)
-def test_in_any_key_of_a_workload(section: Path_) -> None:
+def test_a_secret_in_any_free_key_of_a_workload_is_refused(section: Path_) -> None:
     secret = secrets.token_hex(20)
     for shaped, value in zip(SHAPES.values(), ("1", 1, ["a"], {"a": "b"}), strict=True):
         assert_refused(planted((*section, shaped(secret)), lambda _none, value=value: value), secret)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_under_any_name_of_a_secret(name: str) -> None:
+def test_a_value_under_any_name_of_a_secret_is_refused(name: str) -> None:
     secret = "hunter" + secrets.token_hex(4)
     assert_refused(planted(("env", name), lambda _none: secret), secret)
 
 
 @pytest.mark.parametrize("field", sorted(set(Place.model_fields) - {"chip_hour_price"}))  # a number holds no secret
-def test_in_the_place_that_a_workload_names(field: str) -> None:
+def test_a_secret_in_the_place_of_a_workload_is_refused(field: str) -> None:
     secret = secrets.token_hex(20)
     value: Any = f"gs://bucket/{SHAPES['token'](secret)}"
     if field == "pathways":
@@ -99,7 +99,7 @@ def test_in_the_place_that_a_workload_names(field: str) -> None:
     assert_refused({**EVERYTHING, "place": "main"}, secret, facts=Facts(places={"main": place}))
 
 
-def test_in_a_chat_template() -> None:
+def test_a_secret_in_a_chat_template_is_refused() -> None:
     secret = secrets.token_hex(20)
     template = TemplateFacts(text=f"{{{{ '{SHAPES['token'](secret)}' }}}}")
     assert_refused(dict(EVERYTHING), secret, facts=Facts(template=template))
@@ -120,7 +120,7 @@ VERBS = (("check",), ("check", "--json"), ("plan",), ("plan", "--json"), ("submi
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 @pytest.mark.parametrize("shape", [*SHAPES, "name"])
-def test_no_verb_prints_or_writes_it(
+def test_no_verb_prints_or_writes_a_planted_secret(
     verb: tuple[str, ...],
     shape: str,
     tmp_path: Path,

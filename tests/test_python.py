@@ -25,7 +25,7 @@ def runs(api: ClusterApi) -> Runs:
 
 
 @pytest.mark.contract
-def test_a_type_checker_sees_what_each_function_is(tmp_path: Path) -> None:
+def test_a_type_checker_reveals_the_type_of_each_function(tmp_path: Path) -> None:
     """xsft.plan was Any, so that a wrong call passed every check."""
     program = "import xsft\n" + "".join(f"reveal_type(xsft.{name})\n" for name in xsft.__all__) + "xsft.nothing\n"
     (tmp_path / "program.py").write_text(program)
@@ -38,7 +38,7 @@ def test_a_type_checker_sees_what_each_function_is(tmp_path: Path) -> None:
     assert (Path(xsft.__file__).parent / "py.typed").exists()
 
 
-def test_nothing_heavy_is_imported_before_a_function_is_used() -> None:
+def test_import_of_xsft_loads_no_heavy_module_before_a_function_is_used() -> None:
     program = "import sys, xsft; print([m for m in sys.modules if m.startswith(('xsft.', 'pydantic', 'google'))])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -47,7 +47,7 @@ def test_nothing_heavy_is_imported_before_a_function_is_used() -> None:
 
 
 @pytest.mark.parametrize("name", xsft.__all__)
-def test_every_function_is_on_the_page(name: str) -> None:
+def test_every_public_function_is_documented_on_the_page(name: str) -> None:
     assert f"xsft.{name}(" in PAGE.read_text(encoding="utf-8")
     assert getattr(xsft, name).__doc__
 
@@ -77,7 +77,7 @@ def test_check_finds_what_the_command_line_finds(capsys: pytest.CaptureFixture[s
     assert all(f"[{problem.id}]" in told for problem in found)
 
 
-def test_wait_returns_the_run_or_raises_what_became_of_it(api: ClusterApi, runs: Runs) -> None:
+def test_wait_returns_the_run_or_raises_its_failure(api: ClusterApi, runs: Runs) -> None:
     runs.jobset("failed", status=ended("Failed", "FailedJobs"))
     runs.admitted("going")
     assert xsft.wait("going", until="running", context=api.context).run_name == "going"

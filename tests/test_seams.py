@@ -32,7 +32,7 @@ def test_no_module_knows_a_launcher_a_mode_or_a_trainer_by_its_name() -> None:
     assert {file: names for file, names in found.items() if names and file not in BY_NAME} == {}
 
 
-def test_each_exception_is_one() -> None:
+def test_every_exception_names_a_launcher_a_mode_or_a_trainer() -> None:
     assert [file for file in BY_NAME if not _named((ROOT / file).read_text(encoding="utf-8"))] == []
 
 

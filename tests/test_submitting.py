@@ -11,11 +11,11 @@ from xsft.submitting import parser_answer
 REFUSED = error("maxtext-refuses", "", "MaxText refuses it.", "")
 
 
-def test_the_parsers_answer_is_taken_when_it_is_there() -> None:
+def test_parser_answer_returns_the_problems_of_a_parser_that_has_ended() -> None:
     assert parser_answer(start(lambda: (REFUSED,))) == (REFUSED,)
 
 
-def test_a_parser_that_takes_longer_is_a_note() -> None:
+def test_a_slow_parser_is_reported_as_a_note() -> None:
     done = Event()
 
     def asked() -> tuple[Problem, ...]:

@@ -38,7 +38,7 @@ def test_types_are_decoded_by_decoders_that_modules_make() -> None:
         ("ROW.decode(text)", False),
     ],
 )
-def test_what_describes_a_type(line: str, reported: bool) -> None:
+def test_typed_finds_the_lines_of_functions_that_describe_a_type(line: str, reported: bool) -> None:
     assert bool(typed(f"def f(text):\n    return {line}\n")) == reported
     assert typed(f"FOUND = {line}\n") == []
 

@@ -152,19 +152,19 @@ XPK_FLAGS = (
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_ours_differs_only_as_documented(name: str) -> None:
+def test_the_command_differs_from_the_tutorial_only_as_documented(name: str) -> None:
     assert set(_differences(name)) == documented(name)
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if ALL[name].ordered])
-def test_what_both_say_comes_in_the_same_order(name: str) -> None:
+def test_arguments_shared_with_the_tutorial_keep_their_order(name: str) -> None:
     common = _common(ALL[name].argv, _argv(name))
     assert len(common) >= 10
     assert common == _common(_argv(name), ALL[name].argv)
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-def test_the_xpk_line_is_the_tutorials(name: str) -> None:
+def test_the_xpk_command_equals_that_of_the_tutorial(name: str) -> None:
     argv = _intent(name).xpk_argv or ()
     verb = "create-pathways" if TRAINERS[name].environment else "create"
     extra = {flag.partition("=")[0] for flag in argv[3 + len(XPK_FLAGS) : -1]}
@@ -174,7 +174,7 @@ def test_the_xpk_line_is_the_tutorials(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-def test_the_command_is_the_tutorials_behind_exec(name: str) -> None:
+def test_the_trainer_command_is_that_of_the_tutorial_behind_exec(name: str) -> None:
     """Decoding refuses a line without exec; the assignments in front of it are the tutorial's."""
     line = (_intent(name).xpk_argv or ())[-1].removeprefix("--command=")
     environment, argv = decode_command(line)

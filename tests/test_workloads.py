@@ -55,7 +55,7 @@ def test_every_mode_and_every_target_has_a_workload() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_workload_has_no_error(name: str) -> None:
+def test_a_shipped_workload_has_no_error(name: str) -> None:
     assert errors_in(intent_of(spec_of(name)).problems) == ()
 
 
@@ -117,7 +117,7 @@ def test_the_objects_of_the_server_are_the_golden_ones_in_both_modes(name: str, 
 
 @pytest.mark.contract
 @pytest.mark.parametrize("name", NAMES)
-def test_everything_asked_for_is_in_the_manifest(name: str, plans: dict[str, Plan]) -> None:
+def test_every_field_of_a_workload_is_landed_or_patched(name: str, plans: dict[str, Plan]) -> None:
     plan = plans[name]
     assert plan.ok
     assert {row.outcome for row in plan.audit} <= {"landed", "patched"}

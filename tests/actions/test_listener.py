@@ -5,7 +5,7 @@ from xsft.problems import warning
 from xsft.screen.terminal import terminal
 
 
-def test_by_default_nothing_is_shown(capfd) -> None:
+def test_the_default_listener_prints_nothing(capfd) -> None:
     silent = ActionListener()
     with silent.working("submit") as progress, silent.waiting("convert", "asking the hub") as say:
         progress("created")
@@ -20,6 +20,6 @@ def test_by_default_nothing_is_shown(capfd) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_terminal_hears_everything() -> None:
+def test_the_terminal_listener_replaces_every_method_of_the_default() -> None:
     shown, silent = terminal(), ActionListener()
     assert [name for name in silent.__struct_fields__ if getattr(shown, name) is getattr(silent, name)] == []

@@ -64,7 +64,7 @@ def test_a_cordoned_host_takes_its_slice_away_until_the_command_opens_it(
     assert found(connected, 4, namespace=cluster_namespace) == ()
 
 
-def test_more_slices_than_the_cluster_has(connected: Connected, cluster_namespace: str) -> None:
+def test_a_run_of_more_slices_than_the_cluster_has_is_reported(connected: Connected, cluster_namespace: str) -> None:
     problems = {p.id: p for p in found(connected, 5, namespace=cluster_namespace)}
     assert problems.keys() == {"quota-too-small", "slices-missing"}
     assert "has 4 slices of v6e-256; the run asks for 5" in problems["slices-missing"].message
@@ -97,7 +97,9 @@ def test_a_jobset_without_a_queue_holds_its_slice(
     assert found(connected, 3, namespace=cluster_namespace) == ()
 
 
-def test_the_identity_of_the_pods_is_read(real_cluster: Cluster, cluster_namespace: str, connected: Connected) -> None:
+def test_the_identity_of_the_pods_is_reported(
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected
+) -> None:
     """The nodes here are as GKE's without Workload Identity."""
     wanted = asking(2, namespace=cluster_namespace)
     (identity,) = examine(connected, wanted)[1]
@@ -188,7 +190,7 @@ def left_out(real_cluster: Cluster, cluster_namespace: str) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("left_out")
-def test_a_jobset_that_kueue_does_not_manage_comes_back_unsuspended(
+def test_a_dry_run_reports_a_jobset_that_kueue_does_not_manage(
     real_cluster: Cluster, cluster_namespace: str, connected: Connected
 ) -> None:
     manifest = planned(namespace=cluster_namespace)
@@ -234,7 +236,7 @@ def _object(kind: str, name: str, spec: Json) -> Json:
     return {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def test_cohorts_of_their_own_quota_and_a_topology_without_labels(
+def test_quota_of_a_cohort_and_a_topology_without_labels_are_reported(
     cluster_namespace: str, connected: Connected, lent: str
 ) -> None:
     def ids(slices: int) -> set[str]:

@@ -115,7 +115,7 @@ def whole_cluster(namespace: str) -> Plan:
     return replace(plan_of(namespace=namespace), manifest=manifest)
 
 
-def test_a_queue_of_chips_admits_one_on_a_slice_that_was_requested(
+def test_a_queue_of_chips_admits_a_conversion_on_a_requested_slice(
     real_cluster: Cluster, cluster_namespace: str, connected: Connected, chips_only: str
 ) -> None:
     """All hosts of the slice are taken; each knows which one it is, and only the first converts."""
@@ -130,7 +130,7 @@ def test_a_queue_of_chips_admits_one_on_a_slice_that_was_requested(
     assert "JOB_COMPLETION_INDEX" in names  # put there by Kubernetes
 
 
-def test_a_queue_of_chips_is_reported_before_and_the_named_command_fixes_it(
+def test_a_queue_without_cpu_is_reported_and_the_named_command_fixes_it(
     real_cluster: Cluster, cluster_namespace: str, connected: Connected, chips_only: str
 ) -> None:
     plan = planned(namespace=cluster_namespace, queue=chips_only)

@@ -1,4 +1,4 @@
-"""python -m tests.cluster: up beside another, down without a trace, and a clear word where Go is missing."""
+"""python -m tests.cluster: a second cluster beside the first leaves nothing behind; a missing Go is reported."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_second_cluster_comes_and_goes_beside_the_first(real_cluster: Cluster,
         (("--name", "../x"), "is not a name"),
     ],
 )
-def test_what_is_no_cluster_is_refused(
+def test_up_refuses_invalid_slices_and_names(
     empty_cache: Path, capsys: pytest.CaptureFixture[str], wrong: tuple[str, ...], told: str
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
@@ -87,7 +87,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_go_the_next_step_is_named(empty_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_up_without_go_exits_3_and_names_the_next_step(empty_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up"]) == 3
     told = capsys.readouterr().err
     assert "no Go on PATH" in told
@@ -97,7 +97,7 @@ def test_without_go_the_next_step_is_named(empty_cache: Path, capsys: pytest.Cap
     assert "WARNING: tests that need a real control plane will be counted as not run" in told
 
 
-def test_tests_that_need_it_are_skipped_with_the_reason(empty_cache: Path) -> None:
+def test_cluster_tests_without_go_are_skipped_with_the_reason(empty_cache: Path) -> None:
     with pytest.raises(pytest.skip.Exception, match="NOT RUN: needs a real control plane's programs: no Go on PATH"):
         built_tools()
 

@@ -59,7 +59,7 @@ def test_status_of_many_runs_is_a_few_lists(bench: Bench, tmp_path: Path) -> Non
     assert told.cost.cpu_s < GENEROUS * beside.cost.cpu_s
 
 
-def test_what_is_counted_as_a_list(bench: Bench, tmp_path: Path) -> None:
+def test_the_benchmark_counts_each_page_of_a_list_and_no_single_object(bench: Bench, tmp_path: Path) -> None:
     """kubectl pages through a kind by 500, and xsft does not: the benchmark's counts are of the same thing."""
     some = ("-l", f"batch.kubernetes.io/job-completion-index in ({', '.join(map(str, range(32)))})")  # of 64 of a slice
     pods = Command("pods", (*bench_status.kubectl(bench.many), "get", "pods", "-o", "name", *some))

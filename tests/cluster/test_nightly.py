@@ -61,7 +61,7 @@ def nights(real_cluster: Cluster, tmp_path: Path, xpk_environment: BuiltEnvironm
         yield Nights(pods, pods.workload(evaluate=EVALUATE))
 
 
-def test_a_night_is_red_when_its_training_fails_and_the_next_call_goes_on_to_the_verdict(nights: Nights) -> None:
+def test_a_night_exits_6_after_a_failed_training_and_the_next_call_finishes_it(nights: Nights) -> None:
     with nights.start() as night:
         nights.pods.converts()
         nights.pods.trains(log="failed", code=1)

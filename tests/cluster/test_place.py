@@ -66,7 +66,7 @@ def test_place_add_reads_what_the_cluster_has_and_refuses_a_queue_that_it_lacks(
     assert written == f"lab:\n  context: {real_cluster.context}\n  namespace: {cluster_namespace}\n"
 
 
-def test_doctor_says_what_each_mode_needs_in_a_place_and_kubectls_line_provides_it(
+def test_doctor_lists_what_each_mode_lacks_in_a_place_and_its_fix_works(
     real_cluster: Cluster, cluster_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(real_cluster.kubeconfig))
@@ -91,7 +91,7 @@ def test_doctor_says_what_each_mode_needs_in_a_place_and_kubectls_line_provides_
     assert "pathways-image-missing" in ready.stdout
 
 
-def test_versions_are_those_of_the_controllers_images(
+def test_place_show_reads_versions_from_the_images_of_the_controllers(
     real_cluster: Cluster, cluster_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """GKE runs the controllers as Deployments; this cluster runs them as processes, so the objects are made here."""

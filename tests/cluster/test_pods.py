@@ -75,7 +75,7 @@ def test_a_pod_waits_for_its_image(real_cluster: Cluster, cluster_namespace: str
     real_cluster.wait_pods(cluster_namespace, "app=pulling", count=1)
 
 
-def test_a_pod_restarts_in_place_and_crashes_on(
+def test_a_pod_restarts_in_place_and_enters_a_crash_loop(
     real_cluster: Cluster, cluster_namespace: str, make: Make, status: Any
 ) -> None:
     make("loops", restarts="2", restart_code="3", ready_after="300ms")
@@ -88,7 +88,7 @@ def test_a_pod_restarts_in_place_and_crashes_on(
     assert (held["ready"], held["state"]["waiting"]["reason"]) == (False, "CrashLoopBackOff")
 
 
-def test_logs_are_read_and_followed(real_cluster: Cluster, cluster_namespace: str, make: Make) -> None:
+def test_logs_of_a_pod_are_read_and_followed(real_cluster: Cluster, cluster_namespace: str, make: Make) -> None:
     for name in ("talks", "silent"):
         make(name)
         real_cluster.wait_pods(cluster_namespace, f"app={name}", count=1)

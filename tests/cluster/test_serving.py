@@ -109,7 +109,7 @@ def healthy_pods(cluster: Cluster, plan: ServingPlan) -> int:
     return int((budget or {}).get("status", {}).get("currentHealthy", 0))
 
 
-def test_why_a_server_is_not_ready(
+def test_the_reason_why_a_server_is_not_ready_is_reported(
     real_cluster: Cluster, connected: Connected, plan: ServingPlan, started: Starts, chip: None
 ) -> None:
     without_node = server(namespace=plan.namespace, type="l4-1")
@@ -136,7 +136,7 @@ def test_why_a_server_is_not_ready(
     assert why.endswith("ValueError: no room for it")
 
 
-def test_an_object_that_the_cluster_refuses_leaves_nothing(
+def test_a_refused_object_leaves_nothing_of_its_server(
     real_cluster: Cluster, connected: Connected, plan: ServingPlan, started: Starts
 ) -> None:
     pod = plan.manifest["spec"]["template"]["spec"]
@@ -148,7 +148,7 @@ def test_an_object_that_the_cluster_refuses_leaves_nothing(
     assert held(real_cluster, plan) == [None, None, None]
 
 
-def test_a_cluster_without_load_balancers_refuses_a_server_for_the_vpc_before_anything_is_created(
+def test_a_vpc_server_without_load_balancers_is_refused_before_any_create(
     real_cluster: Cluster, connected: Connected, plan: ServingPlan, started: Starts
 ) -> None:
     exposed = server(namespace=plan.namespace, expose="vpc")
@@ -174,7 +174,7 @@ def refused(connected: Connected, bodies: Sequence[Json]) -> bool:
     return False
 
 
-def test_the_verb_waits_until_health_answers_and_finds_the_server_again(
+def test_serve_waits_until_health_answers_and_adopts_the_server_again(
     real_cluster: Cluster, cluster_namespace: str, chip: None, tmp_path: Path
 ) -> None:
     api = ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context, namespace=cluster_namespace)

@@ -53,7 +53,7 @@ def test_a_component_that_ends_is_reported_with_its_last_lines(tmp_path: Path) -
     assert not (tmp_path / "cluster").exists()
 
 
-def test_a_taken_port_is_another_try(tmp_path: Path) -> None:
+def test_a_start_whose_port_is_taken_is_tried_again(tmp_path: Path) -> None:
     made = fakes(tmp_path, etcd="echo listen tcp: address already in use; exit 1")
     with pytest.raises(StartFailed, match="etcd has ended"):
         up(tmp_path / "cluster", tools=made, name="x", progress=lambda _: None)
@@ -93,7 +93,7 @@ def _program(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
 
 
-def test_a_process_of_another_user_is_left_alone(tmp_path: Path) -> None:
+def test_a_process_born_at_another_time_is_left_alone(tmp_path: Path) -> None:
     spawner = Spawner(folder=tmp_path, bound=False, children={})
     ours = spawner.spawn(Command(name="s", argv=("sleep", "60"), env={}))
     spawner.end(Process(pid=ours.pid, born="another time"), with_signal=signal.SIGKILL)
@@ -102,7 +102,7 @@ def test_a_process_of_another_user_is_left_alone(tmp_path: Path) -> None:
     assert not ours.alive
 
 
-def test_ports_are_different_and_below_those_of_clients() -> None:
+def test_free_ports_are_distinct_and_below_those_of_clients() -> None:
     found = free_ports(PORTS)
     assert list(found) == list(PORTS)
     assert len(set(found.values())) == len(PORTS)

@@ -27,7 +27,7 @@ def test_no_address_of_a_module_proxy_is_written_down() -> None:
         assert "://" not in file.read_text(encoding="utf-8").replace("https://go.dev", "")
 
 
-def test_every_patch_must_fit(tmp_path: Path) -> None:
+def test_a_patch_of_kueue_is_refused_unless_its_text_occurs_once(tmp_path: Path) -> None:
     for name, changes in kueue_source.PATCH.items():
         source = "".join(old for old, _ in changes)
         assert kueue_source.patched(name, source) == "".join(new for _, new in changes)
@@ -49,7 +49,7 @@ def test_a_slice_is_a_node_pool_with_a_node_per_host() -> None:
     assert {chips for found in pools.values() for chips in found} == {"4"}
 
 
-def test_a_long_build_says_that_it_goes_on() -> None:
+def test_a_long_build_repeats_its_line_of_progress() -> None:
     """`make cluster` printed one line in 18 minutes."""
     told: list[str] = []
     twice = partial(until, lambda: len(told) >= 2, what="a second line")

@@ -31,7 +31,7 @@ def manifest(golden: str, namespace: str, *, name: str = "", queue: str = "") ->
     return document
 
 
-def test_webhooks_are_called(real_cluster: Cluster, cluster_namespace: str) -> None:
+def test_the_webhooks_of_jobset_and_kueue_refuse_invalid_names(real_cluster: Cluster, cluster_namespace: str) -> None:
     long = manifest("deepseek_ultrachat_mcjax", cluster_namespace, name="a" * 43)
     with pytest.raises(ApiError, match="pod names generated for this JobSet will exceed 63 characters"):
         real_cluster.api("POST", JOBSETS.format(cluster_namespace), long)

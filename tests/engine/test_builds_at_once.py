@@ -76,7 +76,7 @@ def small(engine: Engine, tmp_path: Path, asked: Slow, request: pytest.FixtureRe
 
 
 @pytest.mark.parametrize("action", ["build", "push"])
-def test_the_slow_part_is_done_once_and_both_end_right(
+def test_two_concurrent_builds_of_one_image_do_the_slow_part_once_and_agree(
     small: Project, base_image: BaseImage, registry: Registry, asked: Slow, action: str
 ) -> None:
     where = f"--registry={registry.address}/{registry.repository}"

@@ -57,7 +57,7 @@ def test_an_image_is_built_pushed_pulled_by_digest_and_run(
 
 
 @pytest.mark.engine
-def test_two_sessions_at_once_do_not_meet_and_a_killed_one_leaves_nothing_running(engine: Engine) -> None:
+def test_concurrent_sessions_have_separate_engines_and_a_killed_one_ends_its_own(engine: Engine) -> None:
     base = engine.folder / "others"
     base.mkdir()
     with session(base) as first, session(base) as second:
@@ -125,7 +125,7 @@ def links() -> str:
         (set(PROGRAMS), 0, "darwin", "needs Linux"),
     ],
 )
-def test_a_machine_that_cannot_have_an_engine_says_why(here: set[str], uid: int, platform: str, words: str) -> None:
+def test_why_no_engine_names_what_the_machine_lacks(here: set[str], uid: int, platform: str, words: str) -> None:
     why = why_no_engine(has=here.__contains__, uid=uid, platform=platform)
     assert words in why
     assert bool(why) == bool(words)

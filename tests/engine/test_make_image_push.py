@@ -85,7 +85,7 @@ def make(clone: Path, engine: Engine, base_image: BaseImage, tiny_index: Index, 
     return MakeImagePush(folder=clone, env=env, arguments=arguments)
 
 
-def test_make_image_push_in_a_clean_clone_ends_with_a_lock_that_runs_and_again_does_nothing(
+def test_make_image_push_locks_an_image_that_runs_and_a_second_call_does_nothing(
     make: MakeImagePush, clone: Path, engine: Engine, registry: Registry
 ) -> None:
     said = make()

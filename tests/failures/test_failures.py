@@ -19,17 +19,17 @@ REPORTED = {name: row["id"] for name, row in ROWS.items() if "id" in row}
 
 
 @pytest.mark.parametrize("name", REPORTED)
-def test_the_mistake_of_a_row_is_reported(name: str, tmp_path: Path) -> None:
+def test_a_documented_mistake_is_reported_under_its_id(name: str, tmp_path: Path) -> None:
     assert REPORTED[name] in CASES[name](tmp_path)
 
 
-def test_a_row_is_reported_and_tested_or_says_that_it_is_not() -> None:
+def test_every_failure_has_a_case_or_is_marked_missed_or_after_start() -> None:
     assert set(REPORTED) == set(CASES)
     assert {row["outcome"] for row in ROWS.values() if "id" not in row} <= {"missed", "after start"}
     assert all({"found", "cost"} <= set(row) for row in ROWS.values() if "id" in row)
 
 
-def test_the_workloads_without_the_mistake_are_silent() -> None:
+def test_good_workloads_report_no_documented_mistake() -> None:
     assert said_of(spec(GOOD), full("qwen3-0.6b")) == set()
     other = said_of(spec(FLAGSHIP), full("deepseek3-671b", layout=ArrayLayout(axis=0)))
     assert other & set(REPORTED.values()) == set()

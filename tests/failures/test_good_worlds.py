@@ -75,7 +75,7 @@ def workload(way: dict[str, Any], model: str, mode: dict[str, Any]) -> dict[str,
     return merged(merged(merged(merged(base, COMMON), named), mode), way)
 
 
-def test_sixty_good_workloads_in_their_world_pass_without_a_word(
+def test_sixty_good_workloads_pass_without_a_warning(
     world: GoodWorld, tmp_path: Path, xpk_environment: BuiltEnvironment
 ) -> None:
     modes: dict[str, dict[str, Any]] = {"m": {"mode": "mcjax"}, "p": PATHWAYS}
@@ -128,7 +128,7 @@ SLOW = ("gzip", "marked")
 times as long for all that it asks."""
 
 
-def test_good_but_unusual_workloads_pass_without_a_word(
+def test_good_but_unusual_workloads_pass_without_a_warning(
     world: GoodWorld, tmp_path: Path, xpk_environment: BuiltEnvironment
 ) -> None:
     lines = {name: f"{json.dumps(row)}\n".encode() * 4000 for name, row in (("extra", EXTRA), ("system", SYSTEM))}
@@ -293,7 +293,7 @@ CLUSTERS: dict[str, Callable[[Objects], None]] = {
 }
 
 
-def test_good_clusters_of_other_administrators_pass_without_a_word(
+def test_good_clusters_of_other_administrators_pass_without_a_warning(
     world: GoodWorld, tmp_path: Path, xpk_environment: BuiltEnvironment
 ) -> None:
     spot = {"tpu": {"capacity": "spot"}, "restarts": {"max": 3}}

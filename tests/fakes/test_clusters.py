@@ -25,13 +25,13 @@ COUNTED = {
 """Test functions, by reason."""
 
 
-def test_what_runs_on_the_stand_in_only_is_counted() -> None:
+def test_tests_on_the_stand_in_only_are_counted_by_reason() -> None:
     texts = [text for file in TESTS.rglob("test_*.py") if "standin_only" in (text := file.read_text())]
     counted = Counter(reason for text in texts for reason in marked(ast.parse(text)))
     assert dict(counted) == COUNTED
 
 
-def test_every_reason_is_used() -> None:
+def test_every_reason_for_the_stand_in_is_counted() -> None:
     assert COUNTED.keys() == REASONS.keys()
 
 

@@ -26,7 +26,7 @@ class Watched(dict[str, bytes]):
         return super().__iter__()
 
 
-def test_names_are_read_before_any_store() -> None:
+def test_a_list_reads_all_names_of_objects_before_any_store() -> None:
     """A dictionary that grows while it is read ends the list with RuntimeError."""
     objects = Watched({"a/1": b"", "a/2": b""})
     with serving(Bucket(objects)) as bucket:
@@ -35,7 +35,7 @@ def test_names_are_read_before_any_store() -> None:
     assert objects.alone
 
 
-def test_a_list_comes_in_pages() -> None:
+def test_a_list_of_many_folders_is_answered_in_pages() -> None:
     with serving(Bucket({f"a/{n}/x": b"" for n in range(PAGE + 5)})) as bucket:
         first = listed(bucket)
         rest = listed(bucket, f"&pageToken={first['nextPageToken']}")

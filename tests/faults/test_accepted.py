@@ -86,7 +86,9 @@ def api(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.mark.parametrize("case", [f"{case}{mode}" for case in ENDS for mode in ("", ", mcjax")])
-def test_the_jobset_and_its_jobs_are_taken(api: ClusterApi, plans: dict[str, Plan], case: str) -> None:
+def test_the_server_accepts_a_jobset_and_its_jobs_at_the_limits_of_each_field(
+    api: ClusterApi, plans: dict[str, Plan], case: str
+) -> None:
     plan = plans[case]
     assert errors_in(plan.problems) == ()
     assert plan.manifest is not None
@@ -95,7 +97,9 @@ def test_the_jobset_and_its_jobs_are_taken(api: ClusterApi, plans: dict[str, Pla
     assert api.connect().dry_run_jobs(sent) == api.connect().dry_run_jobs(held) == ()
 
 
-def test_the_largest_is_stored(api: ClusterApi, real_cluster: Cluster, xpk_python: Path, tmp_path: Path) -> None:
+def test_the_server_stores_a_manifest_of_the_largest_size(
+    api: ClusterApi, real_cluster: Cluster, xpk_python: Path, tmp_path: Path
+) -> None:
     """A dry run does not meet etcd's limit; and Kueue stores the pod templates once more, with the Workload."""
     size = MAX_MANIFEST_BYTES - 3_000
     many = {f"V{n}": "x" * 100_000 for n in range(size // 100_000)}

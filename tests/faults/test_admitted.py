@@ -64,7 +64,7 @@ def test_every_shipped_workload_runs(here: Machine, real_cluster: Cluster, story
     runs(here, real_cluster, here.workload(story))
 
 
-def test_four_slices_run(here: Machine, real_cluster: Cluster) -> None:
+def test_a_workload_of_four_slices_runs(here: Machine, real_cluster: Cluster) -> None:
     """All that the cluster has; the shipped workloads take one and two."""
     runs(here, real_cluster, here.workload("deepseek_ultrachat", **FOUR))
 

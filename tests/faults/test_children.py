@@ -30,7 +30,7 @@ def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
 
 
 @pytest.mark.parametrize("story", MODES)
-def test_they_are_the_jobs_that_jobset_makes(api: ClusterApi, real_cluster: Cluster, story: str) -> None:
+def test_child_jobs_equal_the_jobs_that_jobset_makes(api: ClusterApi, real_cluster: Cluster, story: str) -> None:
     manifest, path = sent_to(api, story), f"/apis/batch/v1/namespaces/{api.namespace}/jobs"
     ours = [real_cluster.api("POST", f"{path}?dryRun=All", job) for job in child_jobs(stored(api, manifest))]
     api.connect().create_jobset(manifest)

@@ -124,20 +124,20 @@ def holds(scene: Scene, at: int, fault: dict[str, Any]) -> None:
     scene.clean()
 
 
-def test_one_fault_after_the_server_did_it(scene: Scene) -> None:
+def test_a_fault_after_any_request_was_served_leaves_at_most_one_run(scene: Scene) -> None:
     count, create = requests_of(scene)
     for at, fault in product(range(create, count), AFTER.values()):
         holds(scene, at, fault)
 
 
 @pytest.mark.standin_only("before-server")
-def test_one_fault_before_the_server_is_asked(scene: Scene) -> None:
+def test_a_fault_before_any_request_is_served_leaves_at_most_one_run(scene: Scene) -> None:
     count, create = requests_of(scene)
     for at, fault in product(range(create, count), BEFORE.values()):
         holds(scene, at, fault)
 
 
-def test_every_request_meets_one(scene: Scene) -> None:
+def test_a_fault_at_each_request_of_a_submission_leaves_at_most_one_run(scene: Scene) -> None:
     count, _ = requests_of(scene)
     quick = cycle(fault for name, fault in FAULTS.items() if not name.startswith("hang"))
     first = 0 if scene.api.kube_api else count
@@ -145,13 +145,13 @@ def test_every_request_meets_one(scene: Scene) -> None:
         holds(scene, at, fault)
 
 
-def test_from_one_request_on_nothing_works(scene: Scene) -> None:
+def test_faults_at_all_requests_from_one_on_leave_at_most_one_run(scene: Scene) -> None:
     count, create = requests_of(scene)
     for at, fault in product((0, create, count - 1), ("503", "reset after")):
         holds(scene, at, {**FAULTS[fault], "times": 999})
 
 
-def test_the_servers_clock_does_not_matter(scene: Scene) -> None:
+def test_a_server_clock_that_is_hours_off_changes_no_submission(scene: Scene) -> None:
     """The Date of answers is hours off, either way."""
     for skew_s in (-7 * 3600.0, 7 * 3600.0):
         scene.api.server.skew_s = skew_s

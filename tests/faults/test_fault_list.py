@@ -22,9 +22,9 @@ ROADS = "tests.faults.test_transports"
 PROMISED = {
     "timeouts": (
         (CREATE, "test_a_response_lost_after_the_create_is_found_created"),
-        (EVERY, "test_one_fault_after_the_server_did_it"),
-        (SILENT, "test_the_answer_of_the_others_comes_soon_and_the_silent_ones_last_state_beside_it"),
-        (SILENT, "test_a_slow_cluster_is_waited_for"),
+        (EVERY, "test_a_fault_after_any_request_was_served_leaves_at_most_one_run"),
+        (SILENT, "test_status_answers_soon_and_shows_the_last_state_of_silent_clusters"),
+        (SILENT, "test_status_waits_for_a_slow_cluster"),
     ),
     "429 with Retry-After": (
         (CREATE, "test_a_busy_server_is_retried_after_its_retry_after"),
@@ -35,23 +35,23 @@ PROMISED = {
         (CREATE, "test_a_server_error_is_followed_by_a_read_and_another_create"),
         (SUBMISSION, "test_a_server_error_at_the_create_is_retried"),
     ),
-    "410 Gone on a watch": ((WATCH, "test_watches_that_fail_leave_the_usual_looks"),),
+    "410 Gone on a watch": ((WATCH, "test_wait_polls_as_usual_when_watches_fail"),),
     "truncated answers": (
-        (EVERY, "test_one_fault_after_the_server_did_it"),
+        (EVERY, "test_a_fault_after_any_request_was_served_leaves_at_most_one_run"),
         ("tests.effects.cluster.test_cluster", "test_an_incomplete_404_answer_is_requested_again"),
     ),
-    "expired token": ((ROADS, "test_verbs_say_what_it_means_and_what_to_do"),),
+    "expired token": ((ROADS, "test_verbs_explain_each_transport_failure_and_name_a_fix"),),
     "clock skew": (
-        ("tests.faults.test_skewed_clock", "test_nothing_is_stalled_old_or_gone_because_of_it"),
-        (EVERY, "test_the_servers_clock_does_not_matter"),
+        ("tests.faults.test_skewed_clock", "test_a_skewed_clock_makes_no_run_stalled_old_or_gone"),
+        (EVERY, "test_a_server_clock_that_is_hours_off_changes_no_submission"),
     ),
-    "API server restarted mid-submit": ((OUTAGES, "test_the_api_server_is_restarted_meanwhile"),),
+    "API server restarted mid-submit": ((OUTAGES, "test_a_submission_survives_a_restart_of_the_api_server"),),
     "JobSet deleted under us": (
-        (OUTAGES, "test_it_is_deleted_between_the_create_and_the_read_back"),
-        (OUTAGES, "test_it_is_deleted_while_it_is_adopted"),
-        (OUTAGES, "test_it_is_being_deleted"),
+        (OUTAGES, "test_a_jobset_deleted_before_the_read_back_is_followed_by_a_new_attempt"),
+        (OUTAGES, "test_a_jobset_deleted_during_its_adoption_is_followed_by_a_new_attempt"),
+        (OUTAGES, "test_submit_refuses_a_run_whose_jobset_is_being_deleted"),
     ),
-    "time to live is over": ((OUTAGES, "test_its_time_to_live_is_over"),),
+    "time to live is over": ((OUTAGES, "test_a_run_deleted_by_its_ttl_is_finished_if_its_last_step_is_saved"),),
     "two submitters of one name": (
         (SUBMISSION, "test_two_concurrent_submitters_make_one_run"),
         (SUBMISSION, "test_two_concurrent_processes_make_one_run"),
@@ -60,12 +60,12 @@ PROMISED = {
     "kill -9 before and after create": (
         (SUBMISSION, "test_a_killed_submitter_leaves_one_run_that_the_next_call_adopts_or_creates"),
     ),
-    "kill -9 during create": ((OUTAGES, "test_a_submitter_is_killed_while_its_create_is_on_the_way"),),
+    "kill -9 during create": ((OUTAGES, "test_a_create_that_arrives_after_its_submitter_was_killed_makes_one_run"),),
 }
 
 
 @pytest.mark.parametrize("fault", PROMISED)
-def test_it_is_tried_on_a_real_api_server(fault: str) -> None:
+def test_every_promised_fault_is_tested_on_a_real_api_server(fault: str) -> None:
     for module, name in PROMISED[fault]:
         there = importlib.import_module(module)
         test = getattr(there, name)

@@ -82,7 +82,7 @@ def uids(api: ClusterApi) -> list[str]:
 
 
 @pytest.mark.parametrize(("on", "when"), [(CREATE, "do"), (CREATE, "then")], ids=["before create", "after create"])
-def test_the_api_server_is_restarted_meanwhile(
+def test_a_submission_survives_a_restart_of_the_api_server(
     real_cluster: Cluster, api: ClusterApi, submit: Submits, on: str, when: str
 ) -> None:
     """As patient as xsft is; it may give up, and says so."""
@@ -112,7 +112,7 @@ def test_the_api_server_is_restarted_meanwhile(
     assert (again.action, [again.uid]) == ("adopted" if there else "created", uids(api))
 
 
-def test_without_jobsets_webhook_nothing_is_made_and_its_words_are_passed_on(
+def test_submit_without_the_webhook_of_jobset_creates_nothing_and_exits_5(
     real_cluster: Cluster, api: ClusterApi, bucket: Bucket, submit: Submits
 ) -> None:
     real_cluster.stop("jobset")
@@ -134,7 +134,7 @@ def test_without_jobsets_webhook_nothing_is_made_and_its_words_are_passed_on(
 # ---- objects vanish
 
 
-def test_it_is_deleted_between_the_create_and_the_read_back(api: ClusterApi, submit: Submits) -> None:
+def test_a_jobset_deleted_before_the_read_back_is_followed_by_a_new_attempt(api: ClusterApi, submit: Submits) -> None:
     api.server.fail(CREATE, code=0, then=lambda: api.world.delete(NAME))
     first = submit()
     assert (first.action, [p.id for p in first.problems]) == ("created", ["not-read-back"])
@@ -142,7 +142,7 @@ def test_it_is_deleted_between_the_create_and_the_read_back(api: ClusterApi, sub
     assert (again.action, again.jobset, [again.uid]) == ("attempt", f"{NAME}-2", uids(api))
 
 
-def test_it_is_deleted_while_it_is_adopted(api: ClusterApi, submit: Submits) -> None:
+def test_a_jobset_deleted_during_its_adoption_is_followed_by_a_new_attempt(api: ClusterApi, submit: Submits) -> None:
     first = submit()
     api.server.fail(LIST, code=0, then=lambda: api.world.delete(NAME))
     assert submit().uid == first.uid  # it was there when we looked
@@ -150,7 +150,7 @@ def test_it_is_deleted_while_it_is_adopted(api: ClusterApi, submit: Submits) -> 
     assert (again.action, again.jobset, [again.uid]) == ("attempt", f"{NAME}-2", uids(api))
 
 
-def test_it_is_being_deleted(api: ClusterApi, world: RealWorld, submit: Submits) -> None:
+def test_submit_refuses_a_run_whose_jobset_is_being_deleted(api: ClusterApi, world: RealWorld, submit: Submits) -> None:
     submit()
     path = f"{JOBSETS.format(api.namespace)}/{NAME}"
     held = {"metadata": {"finalizers": ["xsft.dev/a-test"]}}
@@ -164,7 +164,7 @@ def test_it_is_being_deleted(api: ClusterApi, world: RealWorld, submit: Submits)
 
 
 @pytest.mark.parametrize(("saved", "action"), [(True, "finished"), (False, "attempt")])
-def test_its_time_to_live_is_over(
+def test_a_run_deleted_by_its_ttl_is_finished_if_its_last_step_is_saved(
     api: ClusterApi, world: RealWorld, bucket: Bucket, submit: Submits, saved: bool, action: str
 ) -> None:
     short = {"ttl_seconds_after_finished": 1}
@@ -182,7 +182,7 @@ def test_its_time_to_live_is_over(
 
 
 @pytest.mark.parametrize("next_call", ["at once", "later"])
-def test_a_submitter_is_killed_while_its_create_is_on_the_way(
+def test_a_create_that_arrives_after_its_submitter_was_killed_makes_one_run(
     api: ClusterApi, bucket: Bucket, tmp_path: Path, submit: Submits, next_call: str
 ) -> None:
     """The request arrives all the same: before the next call's, or after it."""

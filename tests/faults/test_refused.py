@@ -238,7 +238,7 @@ def api(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("case", REFUSED)
-def test_the_server_refuses(api: ClusterApi, case: str) -> None:
+def test_the_server_refuses_a_spoiled_manifest_with_the_expected_message(api: ClusterApi, case: str) -> None:
     row = REFUSED[case]
     manifest = sent_to(api, row.story)
     row.spoil(manifest)
@@ -251,7 +251,7 @@ def test_the_server_refuses(api: ClusterApi, case: str) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("case", NEVER_STARTED)
-def test_the_server_takes_and_the_dry_run_of_the_jobs_finds(api: ClusterApi, case: str) -> None:
+def test_a_dry_run_of_the_jobs_finds_a_mistake_that_the_server_accepts(api: ClusterApi, case: str) -> None:
     row, cluster = NEVER_STARTED[case], api.connect()
     manifest = sent_to(api, row.story)
     row.spoil(manifest)
@@ -267,7 +267,9 @@ def found_by(cluster: Client, manifest: Json, says: str) -> bool:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("case", ["no image", "a name of 23 under Pathways"])
-def test_such_a_run_holds_quota_and_nothing_says_why(real_cluster: Cluster, tmp_path: Path, case: str) -> None:
+def test_a_run_whose_jobs_are_never_made_holds_quota_and_reports_no_failure(
+    real_cluster: Cluster, tmp_path: Path, case: str
+) -> None:
     row = NEVER_STARTED[case]
     with reaching(real_cluster, tmp_path, gated=False) as api:
         manifest = sent_to(api, row.story)
@@ -299,7 +301,9 @@ def tried(cluster: Cluster, namespace: str) -> bool:
 @pytest.mark.parametrize(
     ("story", "slices"), [(MCJAX, n) for n in (1, 2, 4, 11, 101)] + [(PATHWAYS, n) for n in (1, 4)]
 )
-def test_the_longest_name_is_taken_and_no_longer_one(api: ClusterApi, story: str, slices: int) -> None:
+def test_the_longest_name_passes_the_dry_run_and_a_longer_one_fails_it(
+    api: ClusterApi, story: str, slices: int
+) -> None:
     mode = "mcjax" if story == MCJAX else "pathways"
     limit = jobset_limit(mode=mode, num_slices=slices, hosts=64)
     cluster, manifest = api.connect(), sent_to(api, story)
@@ -315,7 +319,7 @@ def test_the_longest_name_is_taken_and_no_longer_one(api: ClusterApi, story: str
 
 
 @pytest.mark.parametrize("case", [*REFUSED, *NEVER_STARTED, *TAKEN])
-def test_xsft_finds_it_without_a_cluster(case: str) -> None:
+def test_checks_find_the_mistake_of_a_workload_without_a_cluster(case: str) -> None:
     rows = {**REFUSED, **NEVER_STARTED}
     found = rows[case].found if case in rows else TAKEN[case]
     if isinstance(found, str):
@@ -340,7 +344,7 @@ def document(story: str) -> dict[str, Any]:
     return found
 
 
-def test_a_spoiled_manifest_is_not_what_was_planned() -> None:
+def test_a_spoiled_manifest_differs_from_the_planned_one() -> None:
     """Else a row would say nothing."""
     whole = {story: planned(story) for story in (MCJAX, PATHWAYS)}
     for case, row in {**REFUSED, **NEVER_STARTED}.items():

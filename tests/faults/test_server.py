@@ -1,4 +1,4 @@
-"""The faults are what they are called, as a client meets them; streams pass at once, and break where they are told."""
+"""The front of the API server injects each fault as its name says; streams pass line by line and break where told."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def ask(front: Front, path: str = "/x", *, timeout_s: float = 60.0, **settings: 
         return pool.request("GET", front.url + path, **settings)
 
 
-def test_as_usual(front: Front, behind: Behind) -> None:
+def test_the_front_passes_a_request_and_its_answer_through(front: Front, behind: Behind) -> None:
     answer = ask(front, "/a?b=c")
     assert (answer.status, answer.json(), behind.done) == (200, BODY, 1)
     (one,) = front.asked("^GET /a.*b=c")
@@ -81,7 +81,9 @@ def test_as_usual(front: Front, behind: Behind) -> None:
         ("short", ProtocolError, 1),
     ],
 )
-def test_no_answer(front: Front, behind: Behind, action: Any, failure: type[HTTPError], done: int) -> None:
+def test_a_request_without_an_answer_fails_and_the_next_one_succeeds(
+    front: Front, behind: Behind, action: Any, failure: type[HTTPError], done: int
+) -> None:
     front.fail("/x", action=action)
     with pytest.raises(failure) as caught:
         ask(front, timeout_s=0.5 if action.startswith("hang") else 60.0)
@@ -90,7 +92,7 @@ def test_no_answer(front: Front, behind: Behind, action: Any, failure: type[HTTP
     assert ask(front).status == 200  # once
 
 
-def test_half_an_answer(front: Front) -> None:
+def test_a_broken_answer_is_truncated_json_or_gzip(front: Front) -> None:
     front.fail("/x", action="broken-json")
     front.fail("/x", action="broken-gzip")
     plain, packed = ask(front), ask(front, decode_content=False)
@@ -100,7 +102,7 @@ def test_half_an_answer(front: Front) -> None:
         gzip.decompress(packed.data)
 
 
-def test_which_requests_and_how_many(front: Front) -> None:
+def test_a_fault_hits_only_the_requests_chosen_by_skip_and_times(front: Front) -> None:
     front.fail("/y", code=429, retry_after="7", skip=1, times=2)
     answers = [ask(front, "/y") for _ in range(4)]
     assert [answer.status for answer in answers] == [200, 429, 429, 200]
@@ -108,13 +110,13 @@ def test_which_requests_and_how_many(front: Front) -> None:
     assert answers[1].json()["code"] == 429
 
 
-def test_what_happens_meanwhile(front: Front, behind: Behind) -> None:
+def test_the_actions_of_a_fault_run_before_and_after_its_request(front: Front, behind: Behind) -> None:
     order: list[Any] = []
     front.fail("/x", code=0, do=lambda: order.append(behind.done), then=lambda: order.append(behind.done))
     assert (ask(front).status, order) == (200, [0, 1])
 
 
-def test_a_clock_that_is_off(front: Front) -> None:
+def test_a_skewed_clock_shifts_the_date_of_answers(front: Front) -> None:
     front.skew_s = -3600
     off = parsedate_to_datetime(ask(front).headers["Date"]).timestamp() - time.time()
     assert abs(off + 3600) < 60
@@ -149,7 +151,9 @@ def test_a_stream_passes_line_by_line(front: Front, behind: Behind) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("action", ["stream-cut", "stream-end", "stream-gone"])
-def test_a_stream_breaks(front: Front, behind: Behind, action: Any, how: dict[str, int], got: bytes) -> None:
+def test_a_stream_breaks_after_the_chosen_lines_or_bytes(
+    front: Front, behind: Behind, action: Any, how: dict[str, int], got: bytes
+) -> None:
     behind.next_line.release(len(LINES))
     front.fail("watch", action=action, **how)
     parts: list[bytes] = []

@@ -1,5 +1,5 @@
-"""One cluster that accepts connections and says nothing holds back the answer of no other, and is not taken for dead;
-one that is slow is heard out.
+"""A cluster that accepts connections and never answers delays the answer of no other, and its runs are not lost; a slow
+cluster is waited for.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ SILENT = {"mute": ("http", b""), "in-tls": ("https", b""), "half": ("http", HALF
 """The schemes of clusters that say nothing, and what they say before."""
 
 
-def test_the_answer_of_the_others_comes_soon_and_the_silent_ones_last_state_beside_it(
+def test_status_answers_soon_and_shows_the_last_state_of_silent_clusters(
     cluster_api: ClusterApi, places: Places, look: Any
 ) -> None:
     cluster_api.connect().create_jobset(sent_to(cluster_api))
@@ -102,7 +102,7 @@ def test_the_answer_of_the_others_comes_soon_and_the_silent_ones_last_state_besi
         assert "--place or --context" in problem["fix"]
 
 
-def test_a_list_that_hangs_takes_nothing_from_the_jobsets_that_came(
+def test_a_list_of_workloads_that_hangs_is_unread_and_its_jobsets_are_shown(
     cluster_api: ClusterApi, places: Places, look: Any
 ) -> None:
     """Where there are others as well: the cluster is given up later than its list."""
@@ -117,7 +117,7 @@ def test_a_list_that_hangs_takes_nothing_from_the_jobsets_that_came(
 
 
 @pytest.mark.standin_only("silence")
-def test_the_only_one_is_waited_for_longer_and_not_for_ever(
+def test_status_waits_longer_for_a_cluster_alone_and_then_exits_5(
     places: Places, look: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observe_patience, "ALONE_S", 2.0)
@@ -150,7 +150,7 @@ def slowly(behind: Callable[[Seen], Answer], *, pause_s: float) -> Iterator[str]
         yield front.url
 
 
-def test_a_slow_cluster_is_waited_for(
+def test_status_waits_for_a_slow_cluster(
     cluster_api: ClusterApi, places: Places, look: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each list takes twice as long as silence may last, and the Workloads as long once more."""

@@ -47,7 +47,7 @@ def asked(
     return ask
 
 
-def test_nothing_is_stalled_old_or_gone_because_of_it(
+def test_a_skewed_clock_makes_no_run_stalled_old_or_gone(
     staged: Staged, asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     for name in ("over", "going"):

@@ -1,4 +1,4 @@
-"""However the road to a cluster breaks: one sentence about what it means and one about what to do, in words of ours."""
+"""Each failure of the transport to a cluster is reported with its meaning and a fix, in words of xsft."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def submitted(api: ClusterApi, folder: Path) -> int:
 
 
 @pytest.mark.parametrize("transport", ASKED)
-def test_verbs_say_what_it_means_and_what_to_do(
+def test_verbs_explain_each_transport_failure_and_name_a_fix(
     cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str
 ) -> None:
     says_it(transport, cluster_api, ask, tmp_path, monkeypatch)
@@ -140,7 +140,7 @@ def test_verbs_say_what_it_means_and_what_to_do(
 
 @pytest.mark.standin_only("no-request")
 @pytest.mark.parametrize("transport", [name for name in TRANSPORTS if name not in ASKED])
-def test_verbs_say_it_where_the_cluster_is_not_reached(
+def test_verbs_explain_each_transport_failure_that_sends_no_request(
     cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str
 ) -> None:
     says_it(transport, cluster_api, ask, tmp_path, monkeypatch)
@@ -167,12 +167,12 @@ def says_it(transport: str, cluster_api: ClusterApi, ask: Ask, tmp_path: Path, m
             assert cluster_api.context in said.err, (verb, said.err)
 
 
-def test_the_table_is_whole() -> None:
+def test_every_transport_has_its_expected_message() -> None:
     assert TOLD.keys() == TRANSPORTS.keys()
 
 
 @pytest.mark.standin_only("no-request")
-def test_a_program_that_hangs_is_waited_for_once(
+def test_status_waits_only_once_for_a_login_program_that_hangs(
     cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = tmp_path / "counted"

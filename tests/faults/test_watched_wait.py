@@ -103,7 +103,7 @@ def ended(api: ClusterApi, how: str = "Failed") -> Callable[[], object]:
     return lambda: world.end(RUN, how)
 
 
-def test_an_end_is_seen_at_once_though_the_next_look_is_far_away(api: ClusterApi, wait: Wait) -> None:
+def test_wait_sees_the_end_of_a_run_long_before_its_next_poll(api: ClusterApi, wait: Wait) -> None:
     found = wait(poll=f"{FAR_S:g}s", then=ended(api))
     assert (found.status, found.outcome) == (6, "ended")
     (watched,) = api.server.asked(WATCH)
@@ -111,13 +111,13 @@ def test_an_end_is_seen_at_once_though_the_next_look_is_far_away(api: ClusterApi
     assert watched.query["resourceVersion"] == "0"
 
 
-def test_a_run_that_is_deleted_is_seen_at_once(api: ClusterApi, wait: Wait) -> None:
+def test_wait_exits_8_soon_after_the_run_is_deleted(api: ClusterApi, wait: Wait) -> None:
     """Three whole answers without it, of which only the first was due."""
     found = wait(poll=f"{POLL_S}s", then=lambda: api.world.delete(RUN))
     assert (found.status, found.outcome) == (8, "lost")
 
 
-def test_what_changes_and_matters_not_starts_no_look(api: ClusterApi, wait: Wait) -> None:
+def test_an_irrelevant_change_of_a_jobset_starts_no_poll(api: ClusterApi, wait: Wait) -> None:
     def change_then_end() -> None:
         looks.append(len(api.server.asked(LIST)))
         api.world.relabel(RUN, {"somebody": "elses"})
@@ -143,7 +143,7 @@ FAULTS: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_watches_that_fail_leave_the_usual_looks(api: ClusterApi, wait: Wait) -> None:
+def test_wait_polls_as_usual_when_watches_fail(api: ClusterApi, wait: Wait) -> None:
     """Each watch fails in another way, the last ones by 410. Neither is the end missed, nor is the server asked more
     often than before; the receipt at the end asks once."""
     for fault in FAULTS:

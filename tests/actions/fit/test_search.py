@@ -43,7 +43,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def test_the_nearest_that_fits_is_shown_and_written(file: Path) -> None:
+def test_search_shows_the_nearest_alternative_that_fits_and_writes_it(file: Path) -> None:
     before = file.read_text()
     shown = xsft("fit", str(file), "--search", *KEEP)
     assert (shown.returncode, file.read_text()) == (0, before)
@@ -59,7 +59,7 @@ def test_the_nearest_that_fits_is_shown_and_written(file: Path) -> None:
     assert "It fits as it is" in xsft("fit", str(file), "--search").stdout
 
 
-def test_the_document_of_a_search(file: Path) -> None:
+def test_the_document_of_a_search_lists_its_alternatives(file: Path) -> None:
     done = xsft("fit", str(file), "--search", "--json", *KEEP)
     (entry,) = read_document("fit", done.stdout).fits
     assert entry.search is not None
@@ -77,7 +77,7 @@ def test_each_refusal_by_arithmetic_has_a_line(file: Path) -> None:
     assert done.stdout.endswith("No alternative that fits was found.\n")
 
 
-def test_what_a_search_does_not_take(file: Path) -> None:
+def test_search_refuses_unsuitable_files_and_options(file: Path) -> None:
     for wrong in ((str(file), str(file)), ("-",), (str(file), "--write", "--set", "train.steps=3")):
         assert xsft("fit", *wrong, "--search").returncode == 2
     assert "--keep steps: no search changes that key" in xsft("fit", str(file), "--search", "--keep", "steps").stderr
@@ -103,7 +103,9 @@ def raising(error: BaseException) -> Ask:
         (RunFailed("it was killed", fix="."), None, "done", 3),
     ],
 )
-def test_how_a_search_ends(error: BaseException, timeout_s: float | None, stopped: str, tried: int) -> None:
+def test_a_search_stops_at_an_interrupt_at_its_budget_or_when_done(
+    error: BaseException, timeout_s: float | None, stopped: str, tried: int
+) -> None:
     states: list[FitSearch] = []
     search = of(0.9, 0.8, 0.7)
     found, why = searched(search, raising(error), report=states.append, budget_s=60.0, timeout_s=timeout_s)

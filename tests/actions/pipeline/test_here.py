@@ -47,7 +47,7 @@ def test_the_training_is_done_once(tmp_path: Path, fake: FakeTrainer) -> None:
     assert not (fake.folder / "seen.json").exists()
 
 
-def test_a_failure_is_the_error_and_the_next_call_makes_an_attempt(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_failed_training_is_reported_and_the_next_call_makes_an_attempt(tmp_path: Path, fake: FakeTrainer) -> None:
     found = walked(training(tmp_path, fake, data_ends=4))
     assert found.failed is not None
     assert found.failed.exit_status == 6

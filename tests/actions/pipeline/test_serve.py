@@ -65,7 +65,7 @@ def answer(here: Machine) -> None:
     deployments[here.api.namespace, NAME]["status"] = {"readyReplicas": 1}
 
 
-def test_each_call_finds_the_server_and_it_is_done_when_health_answers(here: Machine) -> None:
+def test_the_serve_stage_adopts_its_server_and_is_done_when_health_answers(here: Machine) -> None:
     first, second = walked(stage(here)), walked(stage(here))
     assert [(one.action, one.state) for one in (first, second)] == [("created", "running"), ("adopted", "running")]
     assert first.run_name == NAME
@@ -77,7 +77,7 @@ def test_each_call_finds_the_server_and_it_is_done_when_health_answers(here: Mac
 
 
 @pytest.mark.early
-def test_without_an_export_there_is_nothing_to_serve(here: Machine) -> None:
+def test_the_serve_stage_without_an_export_is_missing_and_creates_nothing(here: Machine) -> None:
     one = stage(here, exported=Exported(name="export"))
     assert (one.find().state, one.find().why) == ("missing", "there is no export to serve")
     assert one.plan().manifest is not None

@@ -43,7 +43,7 @@ def test_a_dry_run_shows_the_objects_and_creates_nothing(here: Machine) -> None:
     assert here.api.server.asked(POST) == []
 
 
-def test_what_is_shown_is_created_and_a_server_that_starts_is_not_failed(here: Machine) -> None:
+def test_serve_creates_the_shown_object_and_exits_7_while_the_server_starts(here: Machine) -> None:
     _, shown = served(here, "--dry-run")
     status, timed_out = served(here, *WAIT)
     assert (status, timed_out["exit_status"]) == (7, 7)
@@ -53,7 +53,7 @@ def test_what_is_shown_is_created_and_a_server_that_starts_is_not_failed(here: M
     assert len(here.api.server.asked(POST)) == 1
 
 
-def test_other_settings_are_refused_while_it_runs(here: Machine) -> None:
+def test_other_settings_are_refused_while_the_server_runs(here: Machine) -> None:
     served(here, *WAIT)
     status, refused = served(here, *WAIT, max_model_len=64)
     assert (status, [p["id"] for p in refused["problems"]]) == (4, ["server-differs"])
@@ -61,7 +61,7 @@ def test_other_settings_are_refused_while_it_runs(here: Machine) -> None:
 
 
 @pytest.mark.standin_only("no-request")
-def test_a_person_sees_the_plan_as_objects_for_kubectl(here: Machine) -> None:
+def test_a_dry_run_without_json_prints_objects_for_kubectl(here: Machine) -> None:
     file = here.workload(STORY, stages={"serve": {"image": IMAGE}})
     done = here.xsft("serve", file, "--dry-run", "--weights", WEIGHTS)
     assert done.returncode == 0, done.stderr
@@ -73,7 +73,7 @@ def test_a_person_sees_the_plan_as_objects_for_kubectl(here: Machine) -> None:
 
 
 @pytest.mark.standin_only("no-request")
-def test_without_weights_the_export_of_the_workload_is_served_once_there_is_one(here: Machine) -> None:
+def test_serve_without_weights_and_without_an_export_exits_4(here: Machine) -> None:
     file = here.workload(STORY, stages={"serve": {"image": IMAGE}})
     done = here.xsft("serve", file, "--json", "--yes")
     (problem,) = json.loads(done.stdout)["problems"]

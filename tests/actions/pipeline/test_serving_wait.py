@@ -20,5 +20,5 @@ def test_the_question_names_the_machine_and_any_answer_but_yes_creates_nothing()
     confirm_server(server(), ask=lambda _question: True)
 
 
-def test_without_a_terminal_nothing_is_asked() -> None:
+def test_confirm_server_without_a_terminal_asks_nothing() -> None:
     confirm_server(server(), ask=None)

@@ -34,23 +34,25 @@ def run_of(*attempts: Observation) -> FoldedRun:
         ("gemma", 0, None),
     ],
 )
-def test_the_right_submission_is_chosen(name: str, attempt: int | None, expected: Observation | None) -> None:
+def test_attempt_of_chooses_the_submission_by_name_and_number(
+    name: str, attempt: int | None, expected: Observation | None
+) -> None:
     assert attempt_of(run_of(FIRST, SECOND, GONE), name=name, attempt=attempt) == expected
 
 
-def test_a_jobset_that_is_named_is_that_submission() -> None:
+def test_the_name_of_a_jobset_chooses_its_submission() -> None:
     newer = observed(jobset=jobset("gemma-3", run_name="gemma", created_at="2026-11-21T11:30:00Z"))
     assert attempt_of(run_of(FIRST, SECOND, newer), name="gemma-2", attempt=None) == SECOND
 
 
-def test_a_number_is_by_the_jobset_or_by_the_record() -> None:
+def test_the_number_of_a_submission_is_read_from_its_jobset_or_its_record() -> None:
     assert [number_of(one) for one in (FIRST, SECOND, GONE)] == [1, 2, 3]
     assert number_of(local(record=Recorded(outcome="completed", number=2))) == 2
     assert number_of(observed(jobset=jobset("else", run_name="gemma"))) is None
     assert number_of(observed(jobset=None)) is None
 
 
-def test_a_missing_name_is_reported_with_the_existing_ones() -> None:
+def test_a_missing_attempt_is_reported_with_the_existing_ones() -> None:
     hit = run_of(FIRST, GONE)
     gone = no_attempt(hit, 2, gone="and so on", fix="do this")
     assert (gone.message, gone.fix) == ("Attempt 2 of gemma has no JobSet, and so on.", "do this")
@@ -61,7 +63,7 @@ def test_a_missing_name_is_reported_with_the_existing_ones() -> None:
     assert none.message == "gemma has no attempt 7. Known submissions: none."
 
 
-def test_of_an_attempt_that_is_seen_twice_the_one_with_a_jobset_is_meant() -> None:
+def test_an_attempt_seen_twice_is_the_submission_with_a_jobset() -> None:
     record = Recorded(outcome="created", jobset="gemma", started_at="2026-11-21T09:00:00Z")
     gone = observed(jobset=None, progress=None, record=record)
     for both in ((gone, FIRST), (FIRST, gone)):

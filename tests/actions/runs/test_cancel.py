@@ -87,7 +87,7 @@ STORY = (
 )
 
 
-def test_a_run_that_waits_has_nothing_to_lose() -> None:
+def test_cancel_deletes_a_queued_run_without_a_look_at_its_steps() -> None:
     told = Told(Read(STORY))
     assert told.cancel("next").action == "cancelled"
     assert told.looked == [], "one that waits has nothing to lose"

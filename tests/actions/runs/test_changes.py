@@ -1,4 +1,4 @@
-"""Only a run that lives, and whose cluster has just answered, is watched; else a pause is a pause."""
+"""Only a run that lives, and whose cluster has just answered, is watched during a pause."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return after
 
 
-def test_one_that_is_active_is_watched(pauses: Any) -> None:
+def test_a_live_run_is_watched_during_a_pause(pauses: Any) -> None:
     assert pauses(observed("gemma")) == [("gemma", 10.0)]
 
 
@@ -53,5 +53,5 @@ def test_one_that_is_active_is_watched(pauses: Any) -> None:
     ],
     ids=["none", "local", "two", "gone", "over", "silent"],
 )
-def test_anything_else_is_a_pause(pauses: Any, seen: tuple[Observation, ...]) -> None:
+def test_runs_other_than_one_live_run_are_not_watched(pauses: Any, seen: tuple[Observation, ...]) -> None:
     assert pauses(*seen) == [10.0]

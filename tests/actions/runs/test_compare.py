@@ -50,7 +50,7 @@ def query() -> RunQuery:
     return RunQuery(read=lambda: FOUND, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
 
 
-def test_a_run_that_learned_nothing_is_not_compared_silently() -> None:
+def test_compare_reports_a_run_that_learned_nothing() -> None:
     nothing = replace(observed("gemma"), progress=said_of(no_target_steps=40))
 
     def failed(seen: Observation, *, now: str) -> Status:
@@ -63,7 +63,7 @@ def test_a_run_that_learned_nothing_is_not_compared_silently() -> None:
     assert "40 steps in a row" in problems[0].message
 
 
-def test_compare_without_any_loss_is_unknown() -> None:
+def test_compare_without_any_loss_raises_unknown() -> None:
     with pytest.raises(Unknown, match="silent: log: timeout; new: no output yet"):
         curves("silent", "new")
 

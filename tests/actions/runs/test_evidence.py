@@ -63,7 +63,7 @@ def test_a_submission_that_is_gone_is_known_by_its_record_and_by_earlier_looks(r
     assert ask(newest, 3) is None
 
 
-def test_records_that_cannot_be_read_are_none(tmp_path: Path) -> None:
+def test_forgotten_attempt_is_none_if_the_record_cannot_be_read(tmp_path: Path) -> None:
     def nobody(_: str) -> LocalObjects:
         raise Unreachable("no login", fix="log in")
 
@@ -72,7 +72,7 @@ def test_records_that_cannot_be_read_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "line"), [(None, "of attempt 2"), (1, "of attempt 1"), (2, "of attempt 2")])
-def test_the_log_of_a_run_on_this_machine_is_of_that_attempt(tmp_path: Path, number: int | None, line: str) -> None:
+def test_the_log_of_a_local_run_is_that_of_the_requested_attempt(tmp_path: Path, number: int | None, line: str) -> None:
     for one in (1, 2):
         (tmp_path / f"{one}.log").write_text(f"of attempt {one}\n")
 

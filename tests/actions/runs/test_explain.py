@@ -140,7 +140,7 @@ def test_why_keeps_the_ends_of_all_pods() -> None:
     assert len(kept) == 1, "the look itself, and nothing new"
 
 
-def test_what_only_pods_tell_of_a_failure_is_kept_for_after_the_restart() -> None:
+def test_why_keeps_a_failure_that_only_pods_tell_for_after_the_restart() -> None:
     """And no token of it."""
     kept: list[Any] = []
     jobs = (ReplicatedJob(name="slice-job", replicas=2, ready=1, active=2),)

@@ -49,12 +49,14 @@ def two(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("attempt", "said"), [(None, 2), (1, 1), (2, 2)])
-def test_the_newest_or_the_one_that_is_requested(two: tuple[str, str], attempt: int | None, said: int) -> None:
+def test_the_log_is_that_of_the_newest_or_the_requested_attempt(
+    two: tuple[str, str], attempt: int | None, said: int
+) -> None:
     assert lines(*two, attempt=attempt) == [f"of attempt {said}"]
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_the_last_lines_and_to_the_end_of_a_run_that_is_over(tmp_path: Path, *, follow: bool) -> None:
+def test_the_log_of_an_ended_run_is_whole_or_its_last_lines(tmp_path: Path, *, follow: bool) -> None:
     (tmp_path / "log").write_text("one\ntwo\nthree\n", encoding="utf-8")
     log = str(tmp_path / "log")
     assert lines(log, follow=follow) == ["one", "two", "three"]
@@ -74,7 +76,7 @@ def test_curves_of_one_name_are_told_apart_by_their_folders() -> None:
     assert sorted(one.run_name for one in curves) == ["/a/tiny", "/b/tiny", "other"]
 
 
-def test_a_record_that_names_no_log() -> None:
+def test_the_log_of_a_record_without_its_path_is_unknown() -> None:
     with pytest.raises(Unknown, match="contains the path of its log"):
         lines("", attempt=1)
     with pytest.raises(Unknown, match="contains the path of its log"):

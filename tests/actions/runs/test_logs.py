@@ -141,7 +141,7 @@ def test_all_logs_are_opened_only_with_a_raised_limit() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"slice_index": 2}, {"host": 64}, {"slice_index": 0, "host": 99}])
-def test_a_missing_name_is_reported_with_the_existing_ones(asked: dict[str, object]) -> None:
+def test_a_missing_slice_or_host_is_reported_with_the_existing_ones(asked: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="slice 0 has hosts 0 to 63; slice 1 has hosts 0 to 63"):
         opened().show("gemma", **asked)
 

@@ -17,7 +17,7 @@ from xsft.states.model import Observation, Status
 from xsft.states.rows import row_of
 
 
-def test_submissions_whose_jobsets_are_gone_are_in_the_record(tmp_path: Path) -> None:
+def test_a_receipt_counts_recorded_submissions_whose_jobsets_are_gone(tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     told = replace(CREATED, uid="u-2", receipt=RECEIPT)
     for number, said in ((1, CREATED), (2, told), (3, replace(told, uid="u-3"))):
@@ -32,7 +32,9 @@ def test_submissions_whose_jobsets_are_gone_are_in_the_record(tmp_path: Path) ->
     assert read_receipt(Runs(sources=(), store=store(tmp_path / "no", LocalObjects())), unrecorded(hit)) is None
 
 
-def test_submissions_without_a_record_are_read_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receipt_counts_an_unrecorded_submission_by_its_jobset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two attempts of the record are gone, one is recorded with its receipt, one has a JobSet alone."""
     monkeypatch.setattr("xsft.actions.runs.receipts._logged_lines", lambda *_: iter(()))
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")

@@ -89,7 +89,7 @@ class Played:
         )
 
 
-def test_until_it_is_done() -> None:
+def test_wait_reports_each_change_until_the_run_succeeds() -> None:
     played = Played(at("queued"), at("training", 1), at("training", 1), at("training", 900), at("succeeded", 1000))
     assert played.wait().outcome == "reached"
     assert played.pauses == [10] * 4
@@ -121,7 +121,7 @@ def test_a_silent_cluster_is_waited_for_and_reported_once() -> None:
 INDEX = warning("index-unreadable", "", "no entry of the index", "Remove the file.")
 
 
-def test_a_run_whose_cluster_does_not_answer_keeps_the_id_and_the_fix_of_the_failure() -> None:
+def test_an_unreachable_cluster_keeps_the_id_and_the_fix_of_its_failure() -> None:
     unread = (Unread(what="jobsets", why="expired.", id="login-expired", again="never"),)
     waited = Played(Read(at("training", 5, unread=unread).observations, (INDEX, EXPIRED))).wait()
     assert waited.silence is not None
@@ -142,18 +142,18 @@ def test_one_answer_without_the_run_is_not_its_end() -> None:
     assert played.wait().outcome == "reached"
 
 
-def test_three_answers_without_the_run_are() -> None:
+def test_three_answers_without_the_run_are_its_end() -> None:
     played = Played(at("training", 5), EMPTY)
     waited = played.wait()
     assert (waited.outcome, played.looks) == ("lost", 4)
 
 
-def test_not_having_read_all_evidence_is_not_being_gone() -> None:
+def test_a_run_is_not_lost_while_evidence_is_unread() -> None:
     played = Played(at("training", 5), *[UNHEARD] * 9, at("succeeded"))
     assert played.wait().outcome == "reached"
 
 
-def test_one_that_was_created_just_now_may_be_a_moment_late() -> None:
+def test_a_run_just_created_may_be_absent_from_the_first_answer() -> None:
     played = Played(EMPTY, EMPTY, at("queued"), at("succeeded"))
     patience = WaitLimits(timeout_s=None, poll_s=1)
     waited = wait_for(
@@ -162,7 +162,7 @@ def test_one_that_was_created_just_now_may_be_a_moment_late() -> None:
     assert waited.outcome == "reached"
 
 
-def test_the_last_pause_ends_with_the_time() -> None:
+def test_the_last_pause_ends_at_the_timeout() -> None:
     played = Played(at("training", 5))
     waited = played.wait(timeout_s=25)
     assert (waited.outcome, waited.seconds) == ("timeout", 25)
@@ -187,13 +187,13 @@ def test_the_time_counts_from_when_the_wait_began() -> None:
     assert (waited.outcome, waited.seconds, played.pauses) == ("timeout", 25, [10])
 
 
-def test_no_time_at_all_is_one_look() -> None:
+def test_a_timeout_of_0_makes_one_look() -> None:
     played = Played(at("training", 5))
     assert played.wait(timeout_s=0).outcome == "timeout"
     assert (played.looks, played.pauses) == (1, [])
 
 
-def test_without_a_timeout_it_waits_on() -> None:
+def test_wait_without_a_timeout_goes_on_until_the_end() -> None:
     played = Played(*[at("queued")] * 5000, at("succeeded"))
     assert played.wait(timeout_s=None).outcome == "reached"
 

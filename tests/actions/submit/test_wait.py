@@ -111,7 +111,7 @@ def submit(
     ],
 )
 @pytest.mark.parametrize("follow", [False, True])
-def test_its_end_is_the_exit_status(
+def test_submit_raises_the_error_that_ends_its_wait(
     answers: tuple[Read, ...], timeout_s: float, kind: type[XsftError], follow: bool
 ) -> None:
     with pytest.raises(kind):
@@ -142,7 +142,7 @@ def test_a_run_that_fails_is_explained_with_its_last_lines(follow: bool) -> None
 
 
 @pytest.mark.parametrize("answer", [at("succeeded", 1000), at("cancelled")])
-def test_what_did_not_fail_is_not_explained(answer: Read) -> None:
+def test_a_run_that_did_not_fail_is_not_explained(answer: Read) -> None:
     said: list[str] = []
     with suppress(RunFailed):
         submit(answer, gather=failing, said=said)
@@ -178,7 +178,7 @@ def test_a_run_that_learned_nothing_fails_is_explained_and_recorded(action: str)
     assert any("The model was not trained in 40 steps in a row" in line for line in said)
 
 
-def test_one_that_learns_nothing_is_given_up_while_it_is_active() -> None:
+def test_a_run_that_learns_nothing_is_given_up_while_it_is_active() -> None:
     said: list[str] = []
     with pytest.raises(RunFailed) as failed:
         submit(
@@ -224,7 +224,7 @@ def test_a_log_that_cannot_be_followed_does_not_end_the_waiting() -> None:
     assert submit(at("training", 1), at("training", 2), at("succeeded", 1000), lines=silent) == 0
 
 
-def test_a_silent_log_does_not_outlast_the_time() -> None:
+def test_a_silent_log_does_not_outlast_the_timeout() -> None:
     over = threading.Event()
 
     def endless(_seen: Observation) -> Iterator[str]:

@@ -7,14 +7,14 @@ from xsft.actions.weights.export import intended, refuse_engine
 from xsft.effects.local.export import ExportWork
 
 
-def test_without_an_engine_the_export_is_not_looked_at() -> None:
+def test_refuse_engine_without_an_engine_reads_no_checkpoint() -> None:
     def refused() -> Any:
         raise AssertionError("it reads checkpoints")
 
     refuse_engine(ExportWork(look=refused, machine=refused, say=print, engine=None))
 
 
-def test_a_training_that_has_not_begun_has_its_names(tmp_path: Any) -> None:
+def test_a_training_that_has_not_begun_has_the_names_of_its_plan(tmp_path: Any) -> None:
     plan = local_plan(tmp_path / "out/")
     trained = intended(plan)
     assert (trained.run_name, trained.spec_digest) == (plan.run_name, plan.spec_digest)
