@@ -170,12 +170,21 @@ def test_a_name_that_no_file_can_have_is_reported(arguments: tuple[str, ...]) ->
     assert "fix: " in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("nosuchverb",), ("plan",), ("plan", "--nosuch", "x"), ("completion", "korn")])
-def test_usage_errors_name_the_help_option(arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "helps"),
+    [
+        (("nosuchverb",), "xsft"),
+        (("plan",), "xsft plan"),
+        (("plan", "--nosuch", "x"), "xsft plan"),
+        (("--nosuch", "plan", "x"), "xsft plan"),
+        (("completion", "korn"), "xsft completion"),
+    ],
+)
+def test_usage_errors_name_the_help_of_the_verb(arguments: tuple[str, ...], helps: str) -> None:
     done = xsft(*arguments)
     assert done.returncode == 2
     assert "error: " in done.stderr
-    assert "--help" in done.stderr
+    assert f"see `{helps} --help`" in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])

@@ -84,6 +84,8 @@ class _Parser(argparse.ArgumentParser):
 
     discreet = False
     """Whether an unexpected argument may be a secret, which the message must not show."""
+    helps = ""
+    """The command whose help an error names, if it is not this parser's own."""
     intermixed = False
     """Whether options may stand before an optional positional argument. Python < 3.12.7 decides that the argument is
     missing when it reads the one before the options, and refuses its value (python/cpython#59317)."""
@@ -101,7 +103,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         text = _unquoted(message) if self.discreet else redact(message)
-        raise UsageError(f"{text}{_did_you_mean(message)}", fix=f"see `{self.prog} --help`")
+        raise UsageError(f"{text}{_did_you_mean(message)}", fix=f"see `{self.helps or self.prog} --help`")
 
 
 def _unquoted(message: str) -> str:
@@ -122,6 +124,7 @@ def parser(*, only: str | None = None, alone: bool = False) -> argparse.Argument
     """
     top = _Parser(prog="xsft", description="LLM fine-tuning runs on Cloud TPU slices.", epilog=EPILOG)
     top.discreet = only in DISCREET
+    top.helps = f"xsft {only}" if only in VERBS else ""
     top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("--version", action="store_true", help="print the version")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
