@@ -11,14 +11,11 @@ from typing import Any
 from msgspec import to_builtins
 
 from xsft import api
-from xsft.actions.runs.waiting import WaitLimits
 from xsft.actions.submit.cluster import SubmissionEnd
-from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobRequest, CpuJobSubmitted, ResultFound, cpu_job_of
-from xsft.actions.weights.convert import (
-    converted_here,
-    look_for_cluster,
-)
+from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobSubmitted, ResultFound, cpu_job_of
+from xsft.actions.weights.convert import converted_here, look_for_cluster
 from xsft.actions.weights.convert_on_cluster import ConvertedByJob, convert_cluster
+from xsft.commands.arguments.cpu_job import cpu_job_request, refuse_timeout_alone
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.local.convert import ConversionResult
 from xsft.effects.submit.claims import ConversionClaim
@@ -26,7 +23,6 @@ from xsft.effects.submit.submission import Action
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
-from xsft.screen.asking import asker
 from xsft.screen.checkpoint_documents import CONVERT, conversion_fields, planned_fields, submitted_fields
 from xsft.screen.cpu_plan_text import conversion_text
 from xsft.screen.documents import print_json, status_of
@@ -66,19 +62,10 @@ def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
         file=workload.file,
         problems=problems,
         on_tpu=args.on_tpu,
-        request=_job_request(args),
+        request=cpu_job_request(args),
         listener=terminal(as_json=args.json),
     )
     return _report_conversion(found, claim, as_json=args.json)
-
-
-def _job_request(args: argparse.Namespace) -> CpuJobRequest:
-    return CpuJobRequest(
-        dry_run=args.dry_run,
-        waits=args.wait,
-        limits=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
-        ask=asker(yes=args.yes or args.json),
-    )
 
 
 def _report_conversion(found: ConvertedByJob, claim: ConversionClaim | None, *, as_json: bool) -> int:
@@ -133,8 +120,7 @@ def _refuse_convert_options(args: argparse.Namespace, *, on_cluster: bool) -> No
     given = [option for option, value in of_clusters.items() if value]
     if given and not on_cluster:
         raise UsageError(f"{given[0]}: the workload converts on this machine.", fix="Leave it out.")
-    if args.timeout is not None and not args.wait:
-        raise UsageError("--timeout is for --wait.", fix="Add it, or leave --timeout out.")
+    refuse_timeout_alone(args)
 
 
 def conversion_lines(result: ConversionResult) -> Iterator[str]:

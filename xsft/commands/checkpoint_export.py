@@ -10,11 +10,11 @@ from typing import Any
 
 from xsft import api
 from xsft.actions.environments import engine_environment, maxtext_machine
-from xsft.actions.runs.waiting import WaitLimits
 from xsft.actions.submit.cluster import SubmissionEnd
-from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobRequest, CpuJobSubmitted, ResultFound, cpu_job_of
+from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobSubmitted, ResultFound, cpu_job_of
 from xsft.actions.weights.export import intended, refuse_engine
 from xsft.actions.weights.export_on_cluster import ExportedByJob, export_cluster, no_logits, plan_for_pod
+from xsft.commands.arguments.cpu_job import cpu_job_request, refuse_timeout_alone
 from xsft.effects.facts.exported import training_of
 from xsft.effects.local.export import ExportResult, ExportWork
 from xsft.effects.local.export_upload import BUCKET, ExportRoute, export_by
@@ -24,7 +24,6 @@ from xsft.export.plan import ExportPlan
 from xsft.export.verification import verification_text
 from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
-from xsft.screen.asking import asker
 from xsft.screen.checkpoint_documents import EXPORT, export_fields, planned_fields, submitted_fields
 from xsft.screen.cpu_plan_text import export_text
 from xsft.screen.documents import print_json, status_of
@@ -60,18 +59,9 @@ def _of_file(args: argparse.Namespace) -> int:
     if on_this_machine:
         return _export_here(intended(intent), args)
     made = plan_for_pod(intended(intent), _export_request(args), to=args.output)
-    request, listener = _job_request(args), terminal(as_json=args.json)
+    request, listener = cpu_job_request(args), terminal(as_json=args.json)
     found = export_cluster(intent, made, file=workload.file, request=request, log=sys.stderr, listener=listener)
     return _report_export(found, as_json=args.json)
-
-
-def _job_request(args: argparse.Namespace) -> CpuJobRequest:
-    return CpuJobRequest(
-        dry_run=args.dry_run,
-        waits=args.wait,
-        limits=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
-        ask=asker(yes=args.yes or args.json),
-    )
 
 
 def _report_export(found: ExportedByJob, *, as_json: bool) -> int:
@@ -135,8 +125,7 @@ def _refuse_export_options(args: argparse.Namespace, *, on_cluster: bool) -> Non
     if option := next((one for one in wrong if given[one]), None):
         where = "convert" if on_cluster else "a workload of a cluster: xsft checkpoint export FILE"
         raise UsageError(f"{option} is for {where}.", fix="Leave it out.")
-    if args.timeout is not None and not args.wait:
-        raise UsageError("--timeout is for --wait.", fix="Add it, or leave --timeout out.")
+    refuse_timeout_alone(args)
     if on_cluster and args.verify == "logits":
         raise no_logits()
 
