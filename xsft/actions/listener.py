@@ -1,4 +1,4 @@
-"""What actions report while they work, and what hears it. `xsft.screen.terminal` shows it on the terminal."""
+"""Callbacks by which actions report their progress. `xsft.screen.terminal` shows it on the terminal."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from xsft.trainers.lines import TrainerEvent
 
 ShowWaiting = Callable[[str], AbstractContextManager[ShowLine]]
-"""Shows a line during a short request, and yields a function that replaces it."""
+"""Context manager that shows a line during a short request; it yields a function that replaces the line."""
 AskUser = Callable[[str], bool]
-"""Asks the user a question, and returns whether the answer is yes."""
+"""Function that asks the user a question and returns whether the answer is yes."""
 
 
 class ProgressView(Protocol):
@@ -47,15 +47,15 @@ class ConversionView(Protocol):
     def on_event(self, event: ConversionEvent) -> None: ...
 
     def on_line(self, line: str) -> None:
-        """Show what a line of the converter tells."""
+        """Show the progress that a line of the converter reports."""
 
 
 def _hear_nothing(*_told: object) -> None:
-    """Drop what is reported."""
+    """Ignore the report."""
 
 
 class PlainView(Struct, frozen=True, kw_only=True):
-    """Display of lines by one function, and of nothing else; by default silent."""
+    """Display that passes lines to one function and ignores events; silent by default."""
 
     show: ShowLine = _hear_nothing
 
@@ -84,29 +84,29 @@ def _train_silently(_steps: int) -> Iterator[Callable[[TrainerEvent], None]]:
 
 
 class ActionListener(Struct, frozen=True, kw_only=True):
-    """The functions that hear what an action does; by default nothing is shown."""
+    """The callbacks of an action; by default nothing is shown."""
 
     working: Callable[[str], AbstractContextManager[ProgressView]] = wait_silently
-    """Shows the lines of work that may take long, under this title."""
+    """Shows progress lines of long work, under this title."""
     waiting: Callable[[str, str], AbstractContextManager[ShowLine]] = wait_silently
-    """Shows a line under a title, during a short request."""
+    """Shows one line during a short request, under this title."""
     say: ShowLine = _hear_nothing
     warn: Callable[[Iterable[Problem]], None] = _hear_nothing
     submitting: Callable[[Planned], None] = _hear_nothing
-    """Hears what the run will take, before the cluster is asked."""
+    """Called with the plan, before the first request to the cluster."""
     proposed: Callable[[Proposal], None] = _hear_nothing
-    """Hears how the run differs from its last attempt, before the user is asked."""
+    """Called with the differences to the last attempt, before the user is asked."""
     created: Callable[[Submission], None] = _hear_nothing
-    """Hears of a submission, before the wait for its end."""
+    """Called with the submission, before the wait for its end."""
     unexpected: Callable[[Evidence, Cause], None] = _hear_nothing
-    """Hears why a run cannot succeed."""
+    """Called with the cause, if a run cannot succeed any more."""
     training: Callable[[int], AbstractContextManager[Callable[[TrainerEvent], None]]] = _train_silently
-    """Shows the events of a training on this machine with so many steps."""
+    """Shows the events of a training on this machine; the argument is its number of steps."""
     trained: Callable[[Plan, LocalResult, Path | None], None] = _hear_nothing
-    """Hears the result of a training, and its picture."""
+    """Called with the result of a training on this machine, and the file of its loss curve."""
     evaluated: Callable[[EvaluationReport], None] = _hear_nothing
     reading: Callable[[], AbstractContextManager[ConversionView]] = wait_silently
-    """Shows how far a folder of weights is read."""
+    """Shows the progress of reading a folder of weights."""
     converting: Callable[[ConversionPlan], AbstractContextManager[ConversionView]] = wait_silently
-    """Shows a conversion on this machine."""
+    """Shows the progress of a conversion on this machine."""
     converting_on_cluster: Callable[[], ConversionView] = PlainView

@@ -181,7 +181,7 @@ class _Watch(Struct, kw_only=True):
 def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
     """Return the error for the result of waiting; None if the goal was reached."""
     row, after = waited.row, duration_text(waited.seconds)
-    seen = f"{state_line(row)}" if row else name
+    seen = state_line(row) if row else name
     match waited.outcome:
         case "reached":
             return None

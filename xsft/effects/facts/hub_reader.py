@@ -25,11 +25,13 @@ def answered(source: SourceFacts | None) -> HubReader:
 
 def online_reader() -> HubReader:
     """Return the reader that asks the hub."""
-    return HubReader(data=lambda path: _checks().data(path), weights=lambda source: _checks().weights(source))
+    return HubReader(data=lambda path: _hub().data(path), weights=lambda source: _hub().weights(source))
 
 
-def _checks() -> HubReader:
-    """Return what asks, loaded at the first request: most plans send none, and requests takes 0.08 CPU-s to import."""
+def _hub() -> HubReader:
+    """Return the functions that ask the hub. They are imported at the first request, because most plans send none and
+    the library requests takes 0.08 CPU-s to import.
+    """
     from xsft.effects.facts.hub_check import check_data, check_weights
 
     return HubReader(data=check_data, weights=check_weights)
