@@ -19,7 +19,6 @@ from tests.observations import queued
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
-from xsft.effects.machine.parallel import answers
 from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.runs.first_pods import FirstPods
@@ -285,18 +284,6 @@ def test_tells_is_false_for_unread_jobsets_and_local_runs() -> None:
     assert tells(seen)
     assert not tells(replace(seen, unread=(Unread(what="jobsets", why="x"),)))
     assert not tells(replace(seen, target="local"))
-
-
-def test_answers_come_in_order_and_errors_are_raised() -> None:
-    assert answers([lambda n=n: n * n for n in range(50)], threads=4, timeout_s=5) == [n * n for n in range(50)]  # type: ignore[misc]
-    assert answers([], threads=4, timeout_s=5) == []
-    with pytest.raises(ZeroDivisionError):
-        answers([lambda: 1 // 0], threads=1, timeout_s=5)
-    held = threading.Event()
-    try:
-        assert answers([held.wait, lambda: True], threads=2, timeout_s=0.2) == [None, True]
-    finally:
-        held.set()
 
 
 def test_requested_pods_are_used_only_for_the_runs_they_belong_to(world: World) -> None:
