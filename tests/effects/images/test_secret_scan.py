@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
 from xsft.effects.images import context as image_context
-from xsft.effects.images import secret_scan
 from xsft.effects.images.context import read_tree
 from xsft.effects.images.secret_scan import RULES, SCANNED, scan
 from xsft.errors import EnvironmentMissing
@@ -91,12 +91,14 @@ def test_a_secret_replaced_during_the_scan_is_not_remembered_as_clean(tmp_path: 
     assert list(secrets_in(context(tmp_path / "a", a=TOKEN), memory)) == ["a"]
 
 
-def test_changed_rules_scan_every_file_again(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_rules_scan_every_file_again(tmp_path: Path, memory: Path) -> None:
     files = context(tmp_path / "a", a="x = 1")
     scan(files, memory=memory)
     (tmp_path / "a" / "a").unlink()
     scan(files, memory=memory)
-    monkeypatch.setattr(secret_scan, "_rules_digest", lambda: "0" * 64)
+    kept = json.loads(memory.read_text())
+    assert kept["rules"] == hashlib.sha256(b"".join(file.read_bytes() for file in RULES)).hexdigest()
+    memory.write_text(json.dumps({**kept, "rules": "0" * 64}))
     with pytest.raises(EnvironmentMissing, match="cannot be read"):
         scan(files, memory=memory)
 
