@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 
+from msgspec.structs import replace
+
 from xsft.actions.listener import ActionListener, PlainView
 from xsft.actions.submit.cluster import submitted
 from xsft.actions.submit.local import train_here
@@ -12,6 +14,7 @@ from xsft.aliases import ShowLine
 from xsft.api import Loaded, accepted, plan
 from xsft.effects.local.run import LocalResult
 from xsft.effects.submit.submission import Submission
+from xsft.problems import Problem
 from xsft.submitting import submitter_for
 
 
@@ -20,13 +23,15 @@ def submit(
 ) -> Submission | LocalResult:
     """Execute the workload's plan: create it on its cluster, once, or train on this machine to its end.
 
-    Raises SpecError if the plan has errors, and as `Submitter.submit` and `run_local` do; a local run that failed is
-    returned as a result that says so.
+    Raises SpecError if the plan has errors, and as `Submitter.submit` and `run_local` do. The result of a local run
+    has all warnings; it is also returned for a run that failed.
     """
     (made,) = plan((workload,), progress=progress)
     accepted(made)
-    listener = ActionListener(working=lambda _title: nullcontext(PlainView(show=progress)))
+    warnings: list[Problem] = []
+    listener = ActionListener(working=lambda _title: nullcontext(PlainView(show=progress)), warn=warnings.extend)
     if made.on_this_machine:
-        return train_here(made, machine=None, listener=listener)[0]
+        result, _picture = train_here(made, machine=None, listener=listener)
+        return replace(result, warnings=tuple(dict.fromkeys((*result.warnings, *warnings))))
     connect = partial(submitter_for, workload, made, through_xpk=through_xpk)
     return submitted(made, connect=connect, ask=None, listener=listener)
