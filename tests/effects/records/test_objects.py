@@ -79,6 +79,16 @@ def test_storage_reads_parts_of_files_sizes_and_folders(place: tuple[Objects, st
     assert storage.folders_with(f"{root}/none", ("c.json",)) == ()
 
 
+@pytest.mark.parametrize(("most", "size"), [(1, None), (2, 3), (3, 3)])
+def test_the_size_of_a_folder_with_more_files_than_the_limit_is_unknown(
+    tmp_path: Path, most: int, size: int | None
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "1").write_bytes(b"1")
+    (tmp_path / "a" / "b" / "2").write_bytes(b"22")
+    assert LocalStorage(max_files=most).size(str(tmp_path)) == size
+
+
 def test_listing_more_names_than_the_limit_is_an_error(place: tuple[Objects, str], bucket: Bucket) -> None:
     objects, root = place
     storage = (

@@ -81,8 +81,8 @@ def storage_for(path: str, *, env: Mapping[str, str], deadline_s: float | None =
 class LocalStorage:
     """Files on this machine."""
 
-    def __init__(self, *, max_names: int = MAX_NAMES) -> None:
-        self._max_names = max_names
+    def __init__(self, *, max_names: int = MAX_NAMES, max_files: int = MAX_FILES) -> None:
+        self._max_names, self._max_files = max_names, max_files
 
     def read(self, path: str, *, limit: int, start: int = 0) -> bytes | None:
         try:
@@ -114,10 +114,10 @@ class LocalStorage:
     def size(self, folder: str) -> int | None:
         try:
             files = (Path(root) / name for root, _folders, names in os.walk(folder) for name in names)
-            sizes = [file.lstat().st_size for file in islice(files, MAX_FILES + 1)]
+            sizes = [file.lstat().st_size for file in islice(files, self._max_files + 1)]
         except OSError as failed:
             raise _cannot_read(folder, failed) from None
-        return sum(sizes) if len(sizes) <= MAX_FILES else None
+        return sum(sizes) if len(sizes) <= self._max_files else None
 
 
 READING = "storage.objects.get and storage.objects.list"
