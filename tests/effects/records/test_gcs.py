@@ -77,11 +77,26 @@ def test_a_bucket_with_an_unusable_kms_key_names_the_command() -> None:
     assert "--authorize-cmek=$(gcloud storage buckets describe gs://b --format" in caught.value.fix
 
 
-@pytest.mark.parametrize(("header", "pause"), [("3", 3.0), ("3600", 4.0)])
-def test_retry_after_is_obeyed_up_to_its_limit(header: str, pause: float) -> None:
+def busy(retry_after: str) -> google.TooManyRequests:
     answer = requests.Response()
-    answer.headers["Retry-After"] = header
-    assert ask(google.TooManyRequests("busy", response=answer)) == ("answer", [pause])
+    answer.headers["Retry-After"] = retry_after
+    return google.TooManyRequests("busy", response=answer)
+
+
+@pytest.mark.parametrize(("header", "pause"), [("0", 0.5), ("3", 3.0), ("15", 15.0)])
+def test_no_try_is_made_before_the_end_of_retry_after(header: str, pause: float) -> None:
+    assert ask(busy(header)) == ("answer", [pause])
+
+
+def test_a_retry_after_of_more_than_15_seconds_ends_the_tries() -> None:
+    slept: list[float] = []
+
+    def question() -> str:
+        raise busy("16")
+
+    with pytest.raises(Unreachable, match="HTTP 429"):
+        ask_bucket(PATH, question, permissions="some.right", pauses=(0.5, 1.0), sleep=slept.append)
+    assert slept == []
 
 
 @pytest.mark.parametrize(("env", "project"), [({}, "xsft"), ({"GOOGLE_CLOUD_PROJECT": "mine"}, "mine")])

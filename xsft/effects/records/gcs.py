@@ -33,7 +33,8 @@ _KEY = "Cloud KMS key"
 googleapis/nodejs-storage issue 1254, GoogleCloudPlatform/magic-modules pull 3747."""
 _FORBIDDEN = (401, 403)
 _BUSY = (429, 503)
-_LONGEST_PAUSE_S = 4.0
+_LONGEST_PAUSE_S = 15.0
+"""If the server asks for a longer pause, no further try is made."""
 
 
 def client(env: Mapping[str, str], *, emulated: bool) -> Client:
@@ -67,7 +68,7 @@ def ask_bucket(
     `pauses`: seconds before each further try, if it is busy (429, 503) or the connection breaks; empty: one try. A
     query with retries must be harmless if it is executed twice.
     """
-    retries = Retries(pauses, sleep=sleep)
+    retries = Retries(pauses, longest_s=_LONGEST_PAUSE_S, sleep=sleep)
     while True:
         try:
             return question()
@@ -107,10 +108,8 @@ def _key_refused(path: str) -> EnvironmentMissing:
     )
 
 
-def _retry_after_s(failed: Any) -> float:
-    """Return the seconds of a Retry-After header, bounded; 0 without one (or with a date)."""
-    headers = getattr(getattr(failed, "response", None), "headers", None) or {}
-    return min(retry_after_s(headers) or 0.0, _LONGEST_PAUSE_S)
+def _retry_after_s(failed: Any) -> float | None:
+    return retry_after_s(getattr(getattr(failed, "response", None), "headers", None) or {})
 
 
 def _status_text(code: int | None) -> str:
