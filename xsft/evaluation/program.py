@@ -10,7 +10,7 @@ import msgspec
 
 from xsft.evaluation.inputs import FIRST_TURNS
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.report import SCHEMA, known_before
+from xsft.evaluation.report import known_before
 from xsft.pod.sent import archive_of, carried_argv, sent_argv
 
 PROGRAM = "xsft.evaluation.measure_worker"
@@ -48,7 +48,7 @@ def pod_argv(plan: EvaluationPlan, *, end: Mapping[str, Any], carried: str | Non
     program records the end of the run's attempt (`launchers.pod_end`); `carried`: the digest of the program in the
     image. The pod runs that one if it is this xsft's; else the program is sent with the command."""
     digest = program_digest()
-    noted = {"schema": SCHEMA, **known_before(plan, worker=digest)}
+    noted = known_before(plan, worker=digest)
     notes = {**program_job(plan), **end, "noted": noted, "rules": msgspec.to_builtins(plan.inputs.rules)}
     if carried != digest:
         return sent_argv(IN_POD, notes, (plan.result,))

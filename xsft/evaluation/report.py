@@ -5,17 +5,14 @@ The JSON Schema is xsft/schemas/evaluation.json.
 
 from __future__ import annotations
 
-import json
-import math
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from xsft.evaluation.inputs import Conversation, EvaluationInputs
+from xsft.evaluation.inputs import Conversation
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.verdict import Judgement, Losses, Matches, judge_evaluation
+from xsft.evaluation.verdict import Judgement
 
 SCHEMA = "xsft.evaluation/1"
 MAX_BYTES = 1 << 26
@@ -85,32 +82,10 @@ def measurement_of(found: dict[str, Any]) -> Measurement:
     return msgspec.convert(told, Measurement)
 
 
-def judgement_of(inputs: EvaluationInputs, measured: Measurement, *, matches: Matches) -> Judgement:
-    """Return the verdict on a measurement."""
-    losses = Losses(base=measured.base.loss if measured.base else None, tuned=measured.tuned.loss)
-    answers = tuple(one.text for one in measured.tuned.answers)
-    return judge_evaluation(inputs.rules, answers=answers, losses=losses, matches=matches)
-
-
-def report_of(
-    plan: EvaluationPlan, measured: Measurement, judgement: Judgement, *, at: str, worker: str
-) -> EvaluationReport:
-    """Return the report. Raises ValueError if the base was not measured."""
-    if measured.base is None:
-        raise ValueError("the base weights were not measured")
-    return EvaluationReport(
-        **known_before(plan, worker=worker),
-        finished_at=at,
-        prompts=measured.prompts,
-        base=_finite(measured.base),
-        tuned=_finite(measured.tuned),
-        judgement=judgement,
-    )
-
-
 def known_before(plan: EvaluationPlan, *, worker: str) -> dict[str, Any]:
-    """Return the fields of the report that are known before the measurement."""
+    """Return the fields of evaluation.json that are known before the measurement."""
     return {
+        "schema": SCHEMA,
         "run_name": plan.run_name,
         "training": plan.training,
         "step": plan.inputs.step,
@@ -120,17 +95,6 @@ def known_before(plan: EvaluationPlan, *, worker: str) -> dict[str, Any]:
         "max_new_tokens": plan.inputs.max_new_tokens,
         "worker": worker,
     }
-
-
-def _finite(measured: MeasuredWeights) -> MeasuredWeights:
-    """Return it with a loss that JSON can hold: NaN and infinity become null; the rule on it keeps the value."""
-    finite = measured.loss is not None and math.isfinite(measured.loss)
-    return measured if finite else replace(measured, loss=None)
-
-
-def to_json(report: EvaluationReport) -> str:
-    document = {"schema": SCHEMA, **msgspec.to_builtins(report)}
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 _REPORT = msgspec.json.Decoder(EvaluationReport)

@@ -38,22 +38,13 @@ from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.regular import read_bytes
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, Refused, UsageError
+from xsft.evaluation.container import evaluation_document, judged
 from xsft.evaluation.inputs import SPEC_KEY
 from xsft.evaluation.plan import FILE, EvaluationPlan
 from xsft.evaluation.program import PROGRAM, program_digest, program_job
-from xsft.evaluation.report import (
-    MAX_BYTES,
-    EvaluationReport,
-    Measurement,
-    from_json,
-    judgement_of,
-    measurement_of,
-    report_of,
-    to_json,
-)
+from xsft.evaluation.report import MAX_BYTES, EvaluationReport, from_json, known_before
 from xsft.evaluation.verdict import Judgement
 from xsft.naming import attempt_number, next_attempt
-from xsft.pod.expression import matches
 from xsft.pod.sent import sent_argv
 from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
@@ -187,12 +178,13 @@ def _measured(request: LocalEvaluation, folder: RunFolder) -> StageEnd:
 def _end_evaluation(
     plan: EvaluationPlan, folder: RunFolder, record: Record, done: Measuring, directory: Path, *, action: StageAction
 ) -> StageEnd:
-    if done.measured is None:
+    if done.found is None:
         save_record(with_end(record, outcome="failed", reason=done.why, status=done.status, at=clock.now()), folder)
         fix = f"The whole output: {record.last.log}. The same command evaluates again."
         return StageEnd(action=action, state="failed", why=done.why, fix=fix)
-    judgement, at, path = judgement_of(plan.inputs, done.measured, matches=matches), clock.now(), directory / FILE
-    write_atomic(path, to_json(report_of(plan, done.measured, judgement, at=at, worker=program_digest())))
+    judgement, at, path = judged(done.found, to_builtins(plan.inputs.rules)), clock.now(), directory / FILE
+    document = evaluation_document(done.found, judgement, known_before(plan, worker=program_digest()))
+    write_atomic(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     save_record(_closed(record, judgement, status=done.status, at=at), folder)
     return _evaluation_end(action, judgement, path=path)
 
@@ -247,8 +239,8 @@ def _complete(plan: EvaluationPlan) -> Iterator[EvaluationFile]:
 class Measuring(Struct, frozen=True, kw_only=True):
     """The end of one measurement."""
 
-    measured: Measurement | None
-    """None if it failed."""
+    found: dict[str, Any] | None
+    """The program's answer; None if it failed."""
     status: int
     """Exit status of the program."""
     why: str = ""
@@ -283,5 +275,5 @@ def measure(
         end = follow_program(argv, name="it", env=env, log=log, on_line=on_line)
         found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
     if "models" in found:
-        return Measuring(measured=measurement_of(found), status=end.status)
-    return Measuring(measured=None, status=end.status, why=failures[-1] if failures else end.why)
+        return Measuring(found=found, status=end.status)
+    return Measuring(found=None, status=end.status, why=failures[-1] if failures else end.why)

@@ -16,7 +16,7 @@ from xsft.effects.records.index import IndexEntry
 from xsft.effects.records.records import RecordStore
 from xsft.errors import RunFailed, UsageError
 from xsft.evaluation.inputs import turn
-from xsft.evaluation.report import Measurement
+from xsft.evaluation.report import Measurement, measurement_of
 from xsft.records.document import read_record
 from xsft.records.model import Record
 from xsft.trainers.evaluation import base_argv, measured_argv, tuned_argv
@@ -95,9 +95,9 @@ def sample(
     refuse_small_memory(Path(run.weights))
     job = _sampling_job(run, sampling, scratch=scratch)
     done = measure(job, machine=machine, log=scratch / "log", online=True, progress=progress)
-    if done.measured is None:
+    if done.found is None:
         raise RunFailed(f"MaxText gave no answer: {done.why}", fix="`xsft doctor` shows what is missing.")
-    return done.measured
+    return measurement_of(done.found)
 
 
 def _sampling_job(run: TunedRun, sampling: Sampling, *, scratch: Path) -> dict[str, Any]:
