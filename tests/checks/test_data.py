@@ -42,6 +42,12 @@ def test_columns_and_configurations_of_a_known_data_set_are_checked():
     assert ids(check, spec(data={**GSM8K, "hf_name": DROP})) == {"dataset-configuration"}
 
 
+def test_columns_and_configurations_that_the_catalogue_does_not_list_may_be_accepted():
+    """As those that the hub does not list: the data set may have changed since."""
+    unknown = problems(check, spec(data={**GSM8K, "hf_name": "new", "columns": ["messages"]}))
+    assert {p.id: p.can_be_accepted for p in unknown} == {"columns-dataset": True, "dataset-configuration": True}
+
+
 def test_file_formats_need_files():
     files = {"hf_path": "parquet", "hf_train_files": "gs://my-bucket/ultrachat/*.parquet"}
     assert ids(check, spec(data={"hf_path": "json"})) == {"data-files-missing"}

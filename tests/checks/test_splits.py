@@ -60,6 +60,7 @@ def test_unknown_split_of_a_known_data_set_is_refused() -> None:
     }
     (problem,) = problems(check, spec(data={**GSM8K, "train_split": "train + dev"}, image=OWN_IMAGE))
     assert (problem.id, problem.message) == ("dataset-split", "openai/gsm8k has no split dev.")
+    assert problem.can_be_accepted
 
 
 @pytest.mark.parametrize("split", ["train+test", "train + test", "all"])

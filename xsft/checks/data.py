@@ -92,11 +92,12 @@ def _check_known_dataset(run: Run, known: Dataset) -> Iterator[Problem]:
     missing = [column for column in data.columns if column not in known.all_columns]
     if missing:
         message = f"{known.hf_path} has no column {', '.join(missing)}; it has {', '.join(known.all_columns)}."
-        yield error("columns-dataset", "data.columns", message, f"Write columns: [{', '.join(known.columns)}].")
+        fix = f"Write columns: [{', '.join(known.columns)}]."
+        yield error("columns-dataset", "data.columns", message, fix, kind="disputable")
     if not data.hf_data_dir and (data.hf_name or "") not in known.configurations:
         names = ", ".join(name or "none (leave hf_name out)" for name in known.configurations)
         message = f"{known.hf_path} has no configuration {data.hf_name or '(none given)'}."
-        yield error("dataset-configuration", "data.hf_name", message, f"Use one of: {names}.")
+        yield error("dataset-configuration", "data.hf_name", message, f"Use one of: {names}.", kind="disputable")
 
 
 def _enough(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:

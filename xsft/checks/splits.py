@@ -80,4 +80,4 @@ def _of_known(run: Run, split: str, where: str) -> Iterator[Problem]:
     missing = [name for name in names_of(split) if name not in splits]
     if known and splits and missing and split != _ALL:
         message = f"{known.hf_path} has no split {' or '.join(missing)}."
-        yield error("dataset-split", where, message, f"Use one of: {', '.join(splits)}.")
+        yield error("dataset-split", where, message, f"Use one of: {', '.join(splits)}.", kind="disputable")
