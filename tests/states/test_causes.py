@@ -56,7 +56,7 @@ from xsft.states.model import (
 )
 from xsft.states.rule import Cause, Explanation
 from xsft.states.rules import groups
-from xsft.trainers.killed import killed_text
+from xsft.trainers.killed import TRAINER, killed_text
 
 RULES = tuple(rule for group in groups() for rule in group)
 
@@ -526,7 +526,10 @@ STATES: tuple[Row, ...] = (
     (
         "trainer-killed",
         why(
-            local("failed", record=Recorded(outcome="failed", reason=killed_text(memory_bytes=4 * 10**9, kernel=None)))
+            local(
+                "failed",
+                record=Recorded(outcome="failed", reason=killed_text(TRAINER, memory_bytes=4 * 10**9, kernel=None)),
+            )
         ),
         ("killed", "4.0 GB"),
     ),

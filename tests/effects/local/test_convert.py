@@ -296,6 +296,11 @@ def test_a_failed_converter_reports_its_error_and_the_next_call_uses_a_new_folde
     assert again.checkpoint == f"{failed.plan.first}-2/0/items"
 
 
+def test_a_converter_ended_by_a_signal_has_the_signal_as_reason(lab: Lab) -> None:
+    lab.does(torn=True, exit=139)
+    assert lab.convert().reason == "to_maxtext was ended by SIGSEGV"
+
+
 def test_exit_status_0_without_a_whole_checkpoint_is_a_failure(lab: Lab) -> None:
     lab.does(torn=True)
     failed = lab.convert()

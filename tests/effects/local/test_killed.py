@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xsft.effects.local.killed import kernel_said, signal_text, true_status
-from xsft.trainers.killed import KILLED, killed_text
+from xsft.trainers.killed import KILLED, TRAINER, killed_text
 
 OOM = "Out of memory: Killed process 4711 (python3) total-vm:21GB, anon-rss:14GB, oom_score_adj:0"
 IN_A_GROUP = "Memory cgroup out of memory: Killed process 42 (python) total-vm:2GB"
@@ -39,10 +39,15 @@ def test_kernel_said_accepts_the_log_of_this_kernel() -> None:
 
 
 def test_killed_text_names_the_signal_the_memory_and_the_kernel_log() -> None:
-    assert killed_text(memory_bytes=4 * 10**9, kernel=OOM) == (
+    assert killed_text(TRAINER, memory_bytes=4 * 10**9, kernel=OOM) == (
         f"{KILLED}: out of memory: {OOM}; this machine has 4.0 GB of memory"
     )
-    assert "sudo dmesg" in killed_text(memory_bytes=None, kernel=None)
-    assert signal_text(134, since=0) == "the trainer was ended by SIGABRT"
-    assert signal_text(1, since=0) is None
-    assert signal_text(255, since=0) is None
+    assert "sudo dmesg" in killed_text("to_maxtext", memory_bytes=None, kernel=None)
+
+
+@pytest.mark.parametrize("program", [TRAINER, "to_maxtext"])
+def test_signal_text_names_the_program_and_the_signal(program: str) -> None:
+    assert signal_text(program, 134, since=0) == f"{program} was ended by SIGABRT"
+    assert (signal_text(program, 137, since=0) or "").startswith(f"{program} was killed (SIGKILL)")
+    assert signal_text(program, 1, since=0) is None
+    assert signal_text(program, 255, since=0) is None

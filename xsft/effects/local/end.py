@@ -10,6 +10,7 @@ from xsft.effects.local.watch import TrainerEnd, Watch
 from xsft.problems import Problem, warning
 from xsft.states.worth import ENOUGH, WORTHLESS, text_of, worthless, zero_loss_warning
 from xsft.trainers.explain import reason
+from xsft.trainers.killed import TRAINER
 from xsft.trainers.record import Attempt
 
 DONE = TrainerEnd(outcome="completed")
@@ -29,7 +30,7 @@ def judge_end(watch: Watch, *, steps: int, status: int) -> TrainerEnd:
     if status != 0:
         return _crashed(watch, steps=steps, status=status, why=why)
     if watch.last_step < steps:
-        return TrainerEnd(outcome="short", reason=why or "the trainer ended without an error message")
+        return TrainerEnd(outcome="short", reason=why or f"{TRAINER} ended without an error message")
     if watch.folder.latest_step() < steps:
         return TrainerEnd(outcome="short", reason=f"the checkpoint of step {steps} is missing")
     return DONE
@@ -39,8 +40,8 @@ def _crashed(watch: Watch, *, steps: int, status: int, why: str | None) -> Train
     """Return the end of a trainer that crashed. After its last checkpoint the result is complete all the same; the exit
     is kept as the reason.
     """
-    killed = signal_text(status, since=watch.began)
-    plain = f"the trainer ended with exit status {status}"
+    killed = signal_text(TRAINER, status, since=watch.began)
+    plain = f"{TRAINER} ended with exit status {status}"
     whole = watch.said.aborted is None and min(watch.last_step, watch.folder.latest_step()) >= steps
     if whole:
         return TrainerEnd(outcome="completed", reason=killed or (f"{plain}: {why}" if why else plain))

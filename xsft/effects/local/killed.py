@@ -1,4 +1,4 @@
-"""Determines whether a signal ended the trainer, and what this machine's kernel logged about it."""
+"""Determines whether a signal ended a program, and what this machine's kernel logged about it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,19 @@ SLACK_S = 10.0
 
 
 def true_status(status: int, tail: Sequence[str]) -> int:
-    """Return the trainer's exit status, 128 + n for signal n, also if `unshare` hides it."""
+    """Return the program's exit status, 128 + n for signal n, also if `unshare` hides it."""
     swallowed = status == 1 and bool(tail) and SWALLOWED.match(tail[-1])
     return KILLED if swallowed else status
 
 
-def signal_text(status: int, *, since: float) -> str | None:
-    """Return the message for a trainer that a signal ended; None if none did. `since`: `clock.monotonic` of its
+def signal_text(program: str, status: int, *, since: float) -> str | None:
+    """Return the message for a program that a signal ended; None if none did. `since`: `clock.monotonic` of its
     start.
     """
     if status == KILLED:
-        return killed_text(memory_bytes=memory_bytes(), kernel=kernel_said(since=since))
+        return killed_text(program, memory_bytes=memory_bytes(), kernel=kernel_said(since=since))
     try:
-        return (
-            f"the trainer was ended by {signal.Signals(status - SIGNALS_FROM).name}" if status > SIGNALS_FROM else None
-        )
+        return f"{program} was ended by {signal.Signals(status - SIGNALS_FROM).name}" if status > SIGNALS_FROM else None
     except ValueError:
         return None
 

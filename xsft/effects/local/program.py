@@ -40,5 +40,5 @@ def follow_program(
         on_line(line)
 
     status = true_status(follow(tuple(argv), env=env, log=log, on_line=keep, grace_s=grace_s), tuple(tail))
-    why = signal_text(status, since=began) or reason(tuple(tail)) or f"{name} ended with exit status {status}"
+    why = signal_text(name, status, since=began) or reason(tuple(tail)) or f"{name} ended with exit status {status}"
     return ProgramEnd(status=status, why=why)
