@@ -88,7 +88,7 @@ def job_rendering(job: Job) -> Rendering:
             case SliceJob():
                 return launcher.slice_rendering(job)
     except ValueError as e:
-        raise SpecError((_unencodable(e),)) from None
+        raise SpecError((_unencodable(job.run.spec.target, e),)) from None
 
 
 def make_job_plan(
@@ -129,7 +129,7 @@ def _rendering(run: Run, problems: Iterable[Problem]) -> tuple[Rendering | None,
     try:
         return launcher_of(run.spec.target).rendering(run), ()
     except ValueError as e:
-        return None, (_unencodable(e),)
+        return None, (_unencodable(run.spec.target, e),)
 
 
 def _by_hand(intent: Intent, rendered: dict[str, Any]) -> tuple[str, ...]:
@@ -145,8 +145,8 @@ def _needed(run: Run, changes: Iterable[Change], rendered: dict[str, Any]) -> tu
     return tuple(dict.fromkeys((*_reach(run), *needed)))
 
 
-def _unencodable(why: ValueError) -> Problem:
-    return error("command-encoding", "", f"the command cannot be passed to xpk: {why}", "Change that value.")
+def _unencodable(target: str, why: ValueError) -> Problem:
+    return error("command-encoding", "", f"the command cannot be passed to {target}: {why}", "Change that value.")
 
 
 def _reach(run: Run) -> Iterator[str]:

@@ -186,6 +186,14 @@ def test_a_bad_workload_has_the_same_problems_for_every_launcher(mode: str, mist
     assert found[0] - _ids(spec(mode, target="xpk")), "the mistake is one"
 
 
+@pytest.mark.parametrize("target", ["xpk", SECOND])
+def test_a_command_that_cannot_be_sent_names_the_launcher(target: str) -> None:
+    workload = spec("mcjax", target=target, overrides={"maxtext": {"tokenizer_type": "x" * 120_000}})
+    intent = make_intent(workload, facts_for(workload))
+    (problem,) = (p for p in intent.problems if p.id == "command-encoding")
+    assert problem.message.startswith(f"the command cannot be passed to {target}: ")
+
+
 def test_a_bad_workload_has_other_problems_on_this_machine() -> None:
     """The same file for this machine: nothing that only a cluster needs is asked for."""
     wrong = {"image": {}, "env": {"XSFT_RESTARTS": "1"}, "parallelism": {"ici": {"fsdp": 3}}, "place": "nowhere"}
