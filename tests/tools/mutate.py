@@ -4,8 +4,9 @@
     python -m tests.tools.mutate --only 12,40 xsft/records/document.py --tests tests/records/test_document.py
 
 The tests are collected once and run once, traced by line. Each change in the body of a function is then made in a fork
-of that process, which runs the tests that reach its statement, until the first failure. A change outside of bodies
-needs another import: a fork that has only the libraries loaded runs the tests that reach the module or name it.
+of that process, which runs the tests that reach its statement, until the first failure: those of the module's own test
+file first. A change outside of bodies, or in a body that already runs while the tests are imported, needs another
+import: a fork that has only the libraries loaded runs the tests that reach the module or name it.
 Processes that a test starts read the module as it is. Exit status: 0 if every change was noticed, 1 if not.
 """
 
@@ -244,19 +245,26 @@ class _Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @dataclass(frozen=True, kw_only=True)
 class Reached:
-    """The tests that reach each line of a file, and how long each test takes."""
+    """The lines of files that each test reaches, and how long each test takes."""
 
     tests: dict[tuple[Path, int], set[str]] = field(default_factory=lambda: defaultdict(set))
     seconds: dict[str, float] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     """Without any change."""
+    unsure: set[tuple[Path, int]] = field(default_factory=set)
+    """The files and numbers of mutants that survived, and whose lines also run while the tests are imported."""
 
     def of(self, file: Path, lines: range | None = None) -> list[str]:
-        """Return the tests that reach one of the lines, or any line of the file; the quickest first."""
+        """Return the tests that reach one of the lines, or any line of the file: those of its test file first, then the
+        quickest.
+        """
         found = [tests for (path, line), tests in self.tests.items() if path == file and (not lines or line in lines)]
-        return sorted(set[str]().union(*found) - self.failed, key=self.seconds.__getitem__)
+        own = f"/test_{file.stem}.py::"
+        return sorted(
+            set[str]().union(*found) - self.failed, key=lambda test: (own not in f"/{test}", self.seconds[test])
+        )
 
-    def quickest(self, tests: list[str], *, within_s: float) -> list[str]:
+    def first(self, tests: list[str], *, within_s: float) -> list[str]:
         """Return the first tests that together take no longer, and at least one."""
         ends = list(accumulate(self.seconds[test] for test in tests))
         return tests[: max(1, bisect(ends, within_s))]
@@ -285,31 +293,35 @@ class Driver:
     tell: Callable[[Mutant], None]
     """Called with each that no test notices."""
     reached: Reached | None = None
+    imported: set[tuple[Path, int]] = field(default_factory=set)
+    """The lines that run while the tests are collected."""
+
+    def pytest_collection(self) -> None:
+        _trace_lines(self.files, lambda *line: self.imported.add(line))
+
+    def pytest_collection_finish(self) -> None:
+        threading.settrace(None)
+        sys.settrace(None)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Instead of pytest's."""
         reached = self.reached = forked(partial(_trace, session, self.files), timeout_s=MOST_S) or Reached()
         live, items = _live_functions(self.files), {item.nodeid: item for item in session.items}
         for mutant in self.mutants:
-            tests = reached.quickest(reached.of(mutant.file, mutant.lines), within_s=self.within_s)
+            tests = reached.first(reached.of(mutant.file, mutant.lines), within_s=self.within_s)
             passes = partial(_passes, session, [items[test] for test in tests], mutant=mutant, live=live)
-            if forked(passes, timeout_s=reached.timeout_s(tests)):
+            if not forked(passes, timeout_s=reached.timeout_s(tests)):
+                continue
+            if any((mutant.file, line) in self.imported for line in mutant.lines):
+                reached.unsure.add((mutant.file, mutant.number))
+            else:
                 self.tell(mutant)
         return True
 
 
 def _trace(session: pytest.Session, files: dict[str, Path]) -> Reached:
     reached, running = Reached(), ""
-
-    def enter(frame: FrameType, _event: str, _argument: object) -> Any:
-        return line if frame.f_code.co_filename in files else None
-
-    def line(frame: FrameType, _event: str, _argument: object) -> Any:
-        reached.tests[files[frame.f_code.co_filename], frame.f_lineno].add(running)
-        return line
-
-    threading.settrace(enter)
-    sys.settrace(enter)
+    _trace_lines(files, lambda *line: reached.tests[line].add(running))
     for item, following in _followed(session.items):
         running, began = item.nodeid, time.monotonic()
         if _fails(session, item, following):
@@ -317,6 +329,20 @@ def _trace(session: pytest.Session, files: dict[str, Path]) -> Reached:
         reached.seconds[running] = time.monotonic() - began
     sys.settrace(None)
     return reached
+
+
+def _trace_lines(files: dict[str, Path], tell: Callable[[Path, int], None]) -> None:
+    """Call `tell` for each line of the files that runs, in any thread."""
+
+    def enter(frame: FrameType, _event: str, _argument: object) -> Any:
+        return line if frame.f_code.co_filename in files else None
+
+    def line(frame: FrameType, _event: str, _argument: object) -> Any:
+        tell(files[frame.f_code.co_filename], frame.f_lineno)
+        return line
+
+    threading.settrace(enter)
+    sys.settrace(enter)
 
 
 def _passes(
@@ -423,7 +449,7 @@ def _run_pytest(plugin: object, tests: list[str]) -> int:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="numbers of mutants, as they were listed")
-    parser.add_argument("--within", type=float, default=20, help="s, of the tests of one mutant, the quickest first")
+    parser.add_argument("--within", type=float, default=20, help="s, of the tests of one mutant")
     parser.add_argument("modules", nargs="+", type=Path, help="the files to change, from the repository's root")
     parser.add_argument("--tests", nargs="+", required=True, help="test files or folders")
     args = parser.parse_args(arguments)
@@ -449,9 +475,11 @@ def main(arguments: list[str]) -> int:
         for test in reached.failed:
             print(f"{test} is left out: it fails without a change", file=sys.stderr)
         for mutant in chosen:
-            tests = reached.quickest([] if mutant.function else reached.about(mutant.file), within_s=args.within)
+            if mutant.function and (mutant.file, mutant.number) not in reached.unsure:
+                continue
+            tests = reached.first(reached.about(mutant.file), within_s=args.within)
             passes = partial(_passes_imported, mutant, tests)
-            if not mutant.function and forked(passes, timeout_s=IMPORTS_S + reached.timeout_s(tests)):
+            if forked(passes, timeout_s=IMPORTS_S + reached.timeout_s(tests)):
                 tell(mutant)
         survivors.seek(0)
         survived = Counter(line.split(":")[1].strip() for line in survivors)

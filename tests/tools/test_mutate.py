@@ -32,6 +32,9 @@ UNUSED = 7
 def bounded(value):
     return value + 1 if value > 3 else value - 1
 
+def early(value):
+    return value + 1
+
 def endless(value):
     seen = []
     while value != LIMIT:
@@ -40,7 +43,9 @@ def endless(value):
     return seen
 """
 TESTS = """\
-from bounded import bounded, endless
+from bounded import bounded, early, endless
+EARLY = early(1)
+def test_early(): assert EARLY == 2
 def test_bounded(): assert [bounded(2), bounded(9)] == [1, 10]
 def test_endless(): assert endless(2) == [2, 3]
 def test_wrong(): assert bounded(9) == 11
@@ -82,7 +87,7 @@ def test_survivors_are_listed_and_noticed_mutants_are_not(tmp_path: Path) -> Non
         "5: bounded.py:5: value > 3  ->  value >= 3",
         "8: bounded.py:5: 3  ->  4",
         "1: bounded.py:2: 7  ->  8",
-        "bounded.py: 3 of 16 mutants survived",
+        "bounded.py: 3 of 19 mutants survived",
     ]
     assert ran.stderr == "test_it.py::test_wrong is left out: it fails without a change\n"
 
