@@ -62,7 +62,12 @@ DELETES: dict[str, tuple[tuple[Any, ...], object]] = {
     "the answer is lost": ((LOST, NONE), "deleted"),
     "a server error after it was deleted": ((ERROR, NONE), "deleted"),
     "it was not sent": ((UNSENT, NONE), "gone"),
-    "the name is taken again": ((LOST, CONFLICT), "deleted"),
+    "the answer is lost, and another one has the name": ((LOST, CONFLICT, there(uid="other")), "deleted"),
+    "the answer is lost, and it goes during a conflict": ((LOST, CONFLICT, NONE), "deleted"),
+    "the answer is lost, and then a conflict of another kind": (
+        (LOST, CONFLICT, there()),
+        ("delete-unclear", "it still exists"),
+    ),
     "another one has the name": ((CONFLICT, there(uid="other")), "other"),
     "it goes during a conflict": ((CONFLICT, NONE), "gone"),
     "a conflict of another kind": ((CONFLICT, there()), ("cluster-error", "HTTP 409 please try again")),

@@ -29,7 +29,7 @@ def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str)
             if done:
                 return done
             if answer.status == 409:
-                return _conflicting(api, ask, answer, uid=uid)
+                return _settled(api, ask, answer, uid=uid) if sent else _conflicting(api, ask, answer, uid=uid)
         sent = sent or _may_have_happened(answer)
         if not answer.passes or not retries.again(answer.retry_after_s):
             return _settled(api, ask, answer, uid=uid) if sent else _failed(api, ask, answer)
@@ -53,7 +53,7 @@ def _done(reply: Reply, *, sent: bool) -> Deleted | None:
         return "deleted"
     if reply.status == 404 and not reply.not_served and not reply.missing_namespace:
         return "deleted" if sent else "gone"
-    return "deleted" if reply.status == 409 and sent else None
+    return None
 
 
 def _may_have_happened(answer: Reply | Lost) -> bool:
