@@ -43,7 +43,6 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports --no-logo
 schema: setup
-	$(BIN)/python -m xsft.spec.schema --check
 	$(BIN)/python docs/generate.py --check
 
 tests-load: setup # a name that was changed is missed by mypy in test files
@@ -51,7 +50,6 @@ tests-load: setup # a name that was changed is missed by mypy in test files
 
 .PHONY: docs
 docs: setup
-	$(BIN)/python -m xsft.spec.schema
 	$(BIN)/python docs/generate.py
 
 .PHONY: cluster cluster-down cluster-tools

@@ -21,6 +21,7 @@ from xsft.catalog.tokenizers import SpecialTokens, row_tokens, special_tokens
 from xsft.checks.special_tokens import masked, trained
 from xsft.commands.verbs import VERBS, parser
 from xsft.interface.documents import DOCUMENTS, published
+from xsft.spec import schema
 from xsft.spec.reference import tables, workload_page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +45,7 @@ def pages() -> dict[Path, str]:
     schemas = {ROOT / "xsft" / "schemas" / f"{name}.json": schema_text(name) for name in DOCUMENTS}
     return {
         REFERENCE / "workload.md": workload_page(),
+        REFERENCE / "workload.schema.json": schema.schema_text(),
         REFERENCE / "cli.md": cli_page(),
         REFERENCE / "exit-status.md": exit_status_page(),
         REFERENCE / "machine-interface.md": machine_interface_page(),

@@ -75,7 +75,7 @@ def test_a_workload_is_named_after_its_story(name: str) -> None:
 def test_a_workload_names_its_schema_and_has_a_description(file: Path) -> None:
     first, second = file.read_text(encoding="utf-8").splitlines()[:2]
     schema = first.removeprefix("# yaml-language-server: $schema=")
-    assert (file.parent / schema).resolve() == ROOT / "xsft" / "spec" / "schema.json"
+    assert (file.parent / schema).resolve() == ROOT / "docs" / "reference" / "workload.schema.json"
     assert second.startswith("# ")
 
 

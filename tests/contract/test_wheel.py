@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import pytest
 
@@ -57,6 +58,16 @@ def test_every_file_of_the_package_is_in_the_wheel_and_nothing_else(wheel: Path)
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert set(tracked) <= packed
     assert {name.split("/")[0] for name in packed} == {"xsft"}
+
+
+def test_an_installed_xsft_names_its_own_copy_of_the_schema_to_editors(installed: Path, tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "XSFT_CACHE_DIR": str(tmp_path / "cache")}
+    argv = (str(installed / "bin" / "xsft"), "init", "--local", "w.yaml")
+    subprocess.run(argv, env=env, cwd=tmp_path, check=True)
+    address = (tmp_path / "w.yaml").read_text(encoding="utf-8").splitlines()[0].partition("$schema=")[2]
+    file = Path(unquote(urlparse(address).path))
+    assert file.resolve().is_relative_to(installed)
+    assert file.read_text(encoding="utf-8") == (CHECKOUT / "docs/reference/workload.schema.json").read_text("utf-8")
 
 
 def test_the_installed_wheel_has_the_command_and_its_data(installed: Path) -> None:
