@@ -909,7 +909,12 @@ def test_every_stage_has_a_cause_without_more_evidence() -> None:
 
 
 saids = st.builds(
-    Diagnosis, kind=st.sampled_from(("config-error", "peer-lost", "hbm")) | text, line=text, text=text, signature=text
+    Diagnosis,
+    kind=st.sampled_from(("config-error", "peer-lost", "hbm")) | text,
+    line=text,
+    text=text,
+    signature=text,
+    lost_peer=st.booleans(),
 )
 logs = st.builds(
     Log,

@@ -44,8 +44,16 @@ def texts(clues: Iterable[Clue]) -> list[str]:
     return [clue.text for clue in clues]
 
 
-def log(kind: str | None, *, slice_index: int = 0, host: int = 0, attempt: int = 0, said_at: str | None = None) -> Log:
-    said = Diagnosis(kind=kind, line=kind, text=kind, signature=kind) if kind else None
+def log(
+    kind: str | None,
+    *,
+    slice_index: int = 0,
+    host: int = 0,
+    attempt: int = 0,
+    said_at: str | None = None,
+    lost_peer: bool = False,
+) -> Log:
+    said = Diagnosis(kind=kind, line=kind, text=kind, signature=kind, lost_peer=lost_peer) if kind else None
     name = pod(slice_index, host).name
     return Log(
         replicated_job="slice-job",
@@ -182,7 +190,7 @@ def test_a_node_that_is_taken_after_the_failure_is_not_its_cause(at: str, heard:
 def test_only_the_log_of_the_first_failed_process_is_read() -> None:
     ended = pod(0, 2, "Failed", containers=(terminated(1),))
     seen = observation(jobset=jobset(terminal="Failed"), pods=(ended,))
-    both = (log("peer-lost", host=1), log("exception", host=2))
+    both = (log("peer-lost", host=1, lost_peer=True), log("exception", host=2))
     assert texts(clues_failure.said(evidence(seen, logs=both))) == ["exception"]
     assert texts(clues_failure.said(evidence(seen, logs=both[:1]))) == ["peer-lost"]  # no log of the one that failed
 
@@ -190,7 +198,7 @@ def test_only_the_log_of_the_first_failed_process_is_read() -> None:
 def test_clues_from_logs_put_the_latest_attempt_first_and_echoes_last() -> None:
     seen = observation(jobset=jobset(terminal="Failed"), pods=())
     logs = (
-        log("peer-lost", attempt=1),
+        log("peer-lost", attempt=1, lost_peer=True),
         log(None, attempt=2),
         log("hbm", slice_index=1, attempt=1),
         log("exception", host=3, attempt=1),

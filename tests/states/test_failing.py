@@ -22,14 +22,14 @@ def died(slice_index: int, host: int, code: int, second: int | None, *, oom: boo
     return pod(slice_index, host, "Failed", **{"containers": (end,), **more})
 
 
-def log_of(one: Pod, kind: str) -> Log:
+def log_of(one: Pod, kind: str, *, lost_peer: bool = False) -> Log:
     return Log(
         replicated_job=one.replicated_job,
         slice_index=one.slice_index,
         host=one.host,
         pod=one.name,
         lines=(kind,),
-        said=Diagnosis(kind=kind, line=kind, text=kind, signature=kind),
+        said=Diagnosis(kind=kind, line=kind, text=kind, signature=kind, lost_peer=lost_peer),
     )
 
 
@@ -52,13 +52,17 @@ FIRST: list[tuple[str, tuple[Pod, ...], tuple[Log, ...], tuple[int, int]]] = [
         (),
         (0, 3),
     ),
-    ("who lost a peer is an echo, also the earliest", (ECHO, died(1, 5, 1, 20)), (log_of(ECHO, "peer-lost"),), (1, 5)),
-    ("so is who lost a slice", (ECHO, died(1, 5, 1, 20)), (log_of(ECHO, "dcn-timeout"),), (1, 5)),
+    (
+        "who lost a peer is an echo, also the earliest",
+        (ECHO, died(1, 5, 1, 20)),
+        (log_of(ECHO, "peer-lost", lost_peer=True),),
+        (1, 5),
+    ),
     ("who says something else is none", (ECHO, died(1, 5, 1, 20)), (log_of(ECHO, "exception"),), (0, 0)),
     (
         "only echoes: the earliest of them",
         (ECHO, died(1, 5, 1, 20)),
-        (log_of(ECHO, "peer-lost"), log_of(died(1, 5, 1, 20), "peer-lost")),
+        (log_of(ECHO, "peer-lost", lost_peer=True), log_of(died(1, 5, 1, 20), "peer-lost", lost_peer=True)),
         (0, 0),
     ),
     ("an end without a time comes last", (died(0, 0, 1, None), died(1, 5, 1, 20)), (), (1, 5)),

@@ -128,6 +128,7 @@ def test_diagnose_recognises_each_failure_by_its_line(kind: str, lines: Sequence
     assert said is not None
     assert said.kind == kind
     assert quoted in said.text
+    assert said.lost_peer == (kind in {"dcn-timeout", "peer-lost"})
 
 
 @pytest.mark.parametrize("lines", [("I1 x] completed step: 3, seconds: 1.0, loss: 6.2", "bye"), ()])

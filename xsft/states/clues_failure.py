@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.states.evidence import Evidence, Log
-from xsft.states.failing import PATHWAYS_HEAD, PEER_LOST, failed_in_place, first_failure, place
+from xsft.states.failing import PATHWAYS_HEAD, failed_in_place, first_failure, place
 from xsft.states.pods import current
 from xsft.states.rule import Clue
 
@@ -25,7 +25,7 @@ def said(evidence: Evidence) -> Iterator[Clue]:
 
 
 def _log_rank(log: Log) -> tuple[bool, int, int, int]:
-    echo = log.said is not None and log.said.kind in PEER_LOST
+    echo = log.said is not None and log.said.lost_peer
     return (echo, -log.attempt, log.slice_index, log.host)
 
 

@@ -56,6 +56,8 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     """The explanation, in one or two sentences."""
     signature: str
     """The line without parts that differ between attempts: equal signatures are the same failure."""
+    lost_peer: bool = False
+    """Whether the process died because another one died."""
 
 
 class Log(Struct, frozen=True, kw_only=True):

@@ -14,9 +14,6 @@ from xsft.states.evidence import Diagnosis, Evidence, Log
 from xsft.states.model import SERVER_JOB, Container, Pod
 from xsft.states.moments import moment
 
-PEER_LOST = frozenset({"peer-lost", "dcn-timeout"})
-"""Kinds of `Diagnosis` of a process that died because another one died."""
-
 KILLED = frozenset({137, 143})
 """SIGKILL and SIGTERM: the signals with which the Job controller and the kubelet end a container."""
 
@@ -104,7 +101,7 @@ def _failure_rank(one: Failure) -> tuple[bool, bool, float, bool, bool, int, int
     ended = moment(one.container.finished_at)
     killed = one.container.exit_code in KILLED and not one.oom
     return (
-        one.said is not None and one.said.kind in PEER_LOST,
+        one.said is not None and one.said.lost_peer,
         ended is None,
         ended.timestamp() if ended else 0.0,
         one.pod.deleting,

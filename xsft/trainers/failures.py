@@ -24,6 +24,8 @@ class Pattern(Struct, frozen=True, kw_only=True):
     pattern: re.Pattern[str]
     source: str
     """Name and version of the software that prints it."""
+    lost_peer: bool = False
+    """As `Diagnosis.lost_peer`."""
 
 
 def diagnose(lines: Sequence[str]) -> Diagnosis | None:
@@ -33,13 +35,7 @@ def diagnose(lines: Sequence[str]) -> Diagnosis | None:
     comes last, because a process that fails by itself also reports lost peers. Colours are ignored.
     """
     bare = tuple(plain_line(line) for line in lines)
-    return next(
-        (
-            Diagnosis(kind=kind, line=_cut_line(line), text=_failure_text(kind, line, bare), signature=signature(line))
-            for kind, line in _find_failures(bare)
-        ),
-        None,
-    )
+    return next(_find_failures(bare), None)
 
 
 def signature(line: str) -> str:
@@ -49,16 +45,18 @@ def signature(line: str) -> str:
     return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", bare, flags=re.IGNORECASE).strip()[:160]
 
 
-def _find_failures(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    yield from _events(lines, {ConfigError: "config-error", Aborted: "not-a-number"})
+def _find_failures(lines: Sequence[str]) -> Iterator[Diagnosis]:
+    for kind, line in _events(lines, {ConfigError: "config-error", Aborted: "not-a-number"}):
+        yield _diagnosis(kind, line, text=reason(lines) or line)
     yield from _matches(lines, OWN)
     if empty := no_rows(lines):
-        yield "data-empty", empty
+        yield _diagnosis("data-empty", empty, text=EMPTY)
     raised = exception(lines)
     echo = raised is not None and any(one.pattern.search(raised) for one in ECHOES)
     if raised and not echo:
-        yield "exception", raised
-    yield from _events(lines, {DataEnded: "data-ended"})
+        yield _diagnosis("exception", raised)
+    for kind, line in _events(lines, {DataEnded: "data-ended"}):
+        yield _diagnosis(kind, line)
     yield from _matches(lines, ECHOES)
 
 
@@ -69,20 +67,23 @@ def _events(lines: Sequence[str], kinds: dict[type, str]) -> Iterator[tuple[str,
             yield kinds[type(event)], line
 
 
-def _matches(lines: Sequence[str], patterns: Sequence[Pattern]) -> Iterator[tuple[str, str]]:
+def _matches(lines: Sequence[str], patterns: Sequence[Pattern]) -> Iterator[Diagnosis]:
     """Yield the matches by pattern, then by line: the table's order is the order of likelihood."""
     for one in patterns:
         for line in lines:
             if one.pattern.search(line):
-                yield one.kind, line
+                yield _diagnosis(one.kind, line, lost_peer=one.lost_peer)
 
 
-def _failure_text(kind: str, line: str, lines: Sequence[str]) -> str:
-    if kind in {"config-error", "not-a-number"}:
-        return reason(lines) or line
-    if kind == "data-empty":
-        return EMPTY
-    return _cut_line(_PREFIX.sub("", line).strip())
+def _diagnosis(kind: str, line: str, *, text: str = "", lost_peer: bool = False) -> Diagnosis:
+    """Return the diagnosis. `text`: if empty, the line without its prefix."""
+    return Diagnosis(
+        kind=kind,
+        line=_cut_line(line),
+        text=text or _cut_line(_PREFIX.sub("", line).strip()),
+        signature=signature(line),
+        lost_peer=lost_peer,
+    )
 
 
 def _cut_line(text: str) -> str:
@@ -96,8 +97,8 @@ _PREFIX = re.compile(
 """Prefix of log lines of absl and of logging."""
 
 
-def _pattern(kind: str, pattern: str, source: str) -> Pattern:
-    return Pattern(kind=kind, pattern=re.compile(pattern), source=source)
+def _pattern(kind: str, pattern: str, source: str, *, lost_peer: bool = False) -> Pattern:
+    return Pattern(kind=kind, pattern=re.compile(pattern), source=source, lost_peer=lost_peer)
 
 
 OWN: tuple[Pattern, ...] = (
@@ -147,6 +148,7 @@ ECHOES: tuple[Pattern, ...] = (
         "dcn-timeout",
         r"[Mm]ega[Ss]cale.*(?:DEADLINE_EXCEEDED|[Tt]imed? ?out|unhealthy)|[Ss]lice [Hh]ealth|DCN.*(?:[Tt]imed? ?out)",
         "libtpu",
+        lost_peer=True,
     ),
     _pattern(
         "peer-lost",
@@ -154,6 +156,7 @@ ECHOES: tuple[Pattern, ...] = (
         r"|coordination service.*(?:error|UNAVAILABLE|[Ss]hut)|Connection reset by peer|Socket closed|DATA_LOSS"
         r"|UNAVAILABLE: |(?:DEADLINE_EXCEEDED|ABORTED|CANCELLED): ",
         "JAX's coordination service, gRPC",
+        lost_peer=True,
     ),
     _pattern(
         "told-to-stop",
