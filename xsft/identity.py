@@ -17,7 +17,7 @@ from xsft.naming import attempt_name, attempt_number, jobset_limit
 from xsft.records.model import Record
 from xsft.spec.digest import canonical, spec_digest
 from xsft.spec.resolve import Run
-from xsft.states.worth import WORTHLESS
+from xsft.states.worth import is_worthless
 from xsft.trainers.record import MAY_CHANGE_WORDS, all_differences, changed_keys
 
 
@@ -233,7 +233,7 @@ def _adopt_finished(run: Run, world: RunHistory, *, steps: int) -> Finished:
             fix="Request at least as many steps, or use another name.",
         )
     last = next((record.last for record in reversed(world.records) if _started(record)), None)
-    taught_nothing = last is not None and last.state_reason in WORTHLESS
+    taught_nothing = last is not None and is_worthless(last.state_reason)
     return Finished(steps=steps, worthless=last.reason or "" if last and taught_nothing else "")
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from xsft.states.model import Status
 from xsft.states.names import ENDED, RUNNING, STATES, State
 from xsft.states.rows import Row, row_of
 from xsft.states.waiting import DONE, Goal, beyond, parse_goal, verdict
-from xsft.states.worth import WORTHLESS
+from xsft.states.worth import Worthless
 
 RUNNING_GOAL = Goal(kind="running")
 
@@ -39,7 +41,7 @@ def test_done_is_reached_only_by_success(state: State) -> None:
     assert verdict(DONE, row(state)) == expected
 
 
-@pytest.mark.parametrize("reason", sorted(WORTHLESS))
+@pytest.mark.parametrize("reason", get_args(Worthless))
 def test_a_run_that_trains_on_nothing_will_not_be_done(reason: str) -> None:
     lives = replace(row("training"), reason=reason)
     assert verdict(DONE, lives) == "ended"

@@ -9,7 +9,7 @@ from xsft.states.evidence import Evidence, Log
 from xsft.states.failing import place
 from xsft.states.reasons import BY_SLUG
 from xsft.states.rule import Clue
-from xsft.states.worth import ENOUGH
+from xsft.states.worth import ENOUGH, Worthless, is_worthless
 
 
 def reason(evidence: Evidence) -> Iterator[Clue]:
@@ -31,15 +31,16 @@ def silence(evidence: Evidence) -> Iterator[Clue]:
 
 def worth(evidence: Evidence) -> Iterator[Clue]:
     """Return `state reason` and the last step's line that shows it."""
-    line, where = _last_line(evidence, _SHOWS.get(evidence.status.reason))
-    yield Clue(text=f"{evidence.status.state} {evidence.status.reason}", where=where, quoted=(line,) if line else ())
+    status = evidence.status
+    line, where = _last_line(evidence, _SHOWS[status.reason]) if is_worthless(status.reason) else ("", "")
+    yield Clue(text=f"{status.state} {status.reason}", where=where, quoted=(line,) if line else ())
 
 
 def zero_loss(evidence: Evidence) -> Iterator[Clue]:
     """Return `zero` if the loss is 0.000 repeatedly."""
     progress = evidence.seen.progress
     if progress is not None and progress.zero_loss_steps >= ENOUGH:
-        line, where = _last_line(evidence, _SHOWS["loss-zero"])
+        line, where = _last_line(evidence, _SHOWS_ZERO)
         yield Clue(text="zero", where=where, quoted=(line,) if line else ())
 
 
@@ -56,18 +57,18 @@ def meaning(evidence: Evidence) -> Iterator[Clue]:
     yield Clue(text="state", quoted=(), values={"meaning": known.meaning if known else evidence.status.reason})
 
 
-_SHOWS = {
+_SHOWS: dict[Worthless, re.Pattern[str]] = {
     "no-target-tokens": re.compile(r"completed .*step: .*total_weights: 0(\.0*)?,"),
     "loss-not-finite": re.compile(r"completed .*step: .*(?<![_a-z])loss: [-+]?(nan|inf)"),
-    "loss-zero": re.compile(r"completed .*step: .*(?<![_a-z])loss: 0\.0*,"),
 }
+_SHOWS_ZERO = re.compile(r"completed .*step: .*(?<![_a-z])loss: 0\.0*,")
 """The line of such a step; source: maxtext@0.2.5 common/metric_logger.py."""
 
 
-def _last_line(evidence: Evidence, shows: re.Pattern[str] | None) -> tuple[str, str]:
+def _last_line(evidence: Evidence, shows: re.Pattern[str]) -> tuple[str, str]:
     """Return the last line and its process; empty if no log has a line."""
     found = ((line, place(log)) for log in evidence.logs or () for line in reversed(log.lines))
-    return next(((line, where) for line, where in found if shows and shows.search(line)), ("", ""))
+    return next(((line, where) for line, where in found if shows.search(line)), ("", ""))
 
 
 def unread(evidence: Evidence) -> Iterator[Clue]:

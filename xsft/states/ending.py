@@ -9,7 +9,7 @@ from __future__ import annotations
 from xsft.states.model import Observation, Progress, Status, seconds_since
 from xsft.states.names import ENDED, State
 from xsft.states.pods import current, oom_killed
-from xsft.states.worth import WORTHLESS, worthless
+from xsft.states.worth import is_worthless, worthless
 
 _TRAINER_FAILED = frozenset({"FailJobSetFailurePolicyAction", "ReachedMaxRestarts", "FailedJobs"})
 """source: jobset@v0.10.1 pkg/constants/constants.go"""
@@ -180,7 +180,7 @@ def _is_last_step_saved(progress: Progress, *, asked: int | None) -> bool:
 
 def _taught_nothing(seen: Observation) -> Status | None:
     """Return the status of a run whose steps trained nothing, from the record or from the log; else None."""
-    if seen.record and seen.record.state_reason in WORTHLESS:
+    if seen.record and is_worthless(seen.record.state_reason):
         return Status(state="failed", reason=seen.record.state_reason, evidence=("record",))
     if nothing := worthless(seen.progress, asked=steps_asked(seen)):
         evidence = ("record", *((seen.progress.source,) if seen.progress else ()))

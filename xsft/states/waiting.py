@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from xsft.states.names import ENDED, RUNNING
 from xsft.states.rows import Row
-from xsft.states.worth import WORTHLESS
+from xsft.states.worth import is_worthless
 
 WaitVerdict = Literal["reached", "ended", "waiting"]
 """`ended`: the run ended, or will end, without reaching its goal."""
@@ -43,7 +43,7 @@ def verdict(goal: Goal, row: Row) -> WaitVerdict:
     """
     if _reached(goal, row):
         return "reached"
-    return "ended" if row.state in ENDED or (goal.kind == "done" and row.reason in WORTHLESS) else "waiting"
+    return "ended" if row.state in ENDED or (goal.kind == "done" and is_worthless(row.reason)) else "waiting"
 
 
 def beyond(goal: Goal, row: Row) -> bool:

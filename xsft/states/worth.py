@@ -6,7 +6,7 @@ is configured not to abort.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, TypeGuard, get_args
 
 from xsft.problems import Problem, warning
 from xsft.states.model import Progress
@@ -16,8 +16,12 @@ ENOUGH = 3
 """Minimum number of such steps: one or two may be an unusual batch. If a run has fewer steps, all of them."""
 
 Worthless = Literal["no-target-tokens", "loss-not-finite"]
-WORTHLESS: frozenset[str] = frozenset(get_args(Worthless))
-"""Reasons for which a run has failed, whatever its exit status; a running one will fail."""
+"""Reason for which a run has failed, whatever its exit status; a running one will fail."""
+
+
+def is_worthless(reason: str | None) -> TypeGuard[Worthless]:
+    """Return whether it is such a reason."""
+    return reason in get_args(Worthless)
 
 
 def worthless(progress: Progress | None, *, asked: int | None) -> Worthless | None:
@@ -30,17 +34,20 @@ def worthless(progress: Progress | None, *, asked: int | None) -> Worthless | No
     return "loss-not-finite" if progress.not_finite_steps >= least else None
 
 
-def text_of(progress: Progress | ProgressRead, reason: str) -> str:
-    """Return the explanation, one clause. `reason`: of WORTHLESS."""
-    if reason == "no-target-tokens":
-        count = progress.no_target_steps
-        return f"{count} steps in a row had no target token (total_weights: 0) and taught the model nothing"
-    return f"the loss of {progress.not_finite_steps} steps was NaN or infinite, and MaxText was configured to continue"
+def text_of(progress: Progress | ProgressRead, reason: Worthless) -> str:
+    """Return the explanation, one clause."""
+    match reason:
+        case "no-target-tokens":
+            count = progress.no_target_steps
+            return f"{count} steps in a row had no target token (total_weights: 0) and taught the model nothing"
+        case "loss-not-finite":
+            count = progress.not_finite_steps
+            return f"the loss of {count} steps was NaN or infinite, and MaxText was configured to continue"
 
 
 def doubts(row: Row) -> tuple[Problem, ...]:
     """Return warnings if the run's losses are not comparable."""
-    if row.reason not in WORTHLESS:
+    if not is_worthless(row.reason):
         return zero_loss(row)
     fix = f"Omit it from the comparison; see xsft why {row.run_name}."
     return (

@@ -31,7 +31,7 @@ from xsft.naming import stage_name
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.states.rows import state_line
 from xsft.states.waiting import DONE
-from xsft.states.worth import WORTHLESS
+from xsft.states.worth import is_worthless
 from xsft.steps import Intent, JobPlan, Plan, Planned
 from xsft.submitting import submitter_for
 
@@ -189,7 +189,7 @@ class TrainOnCluster:
             return StageFound(state="missing", why="no checkpoint is saved", digest=digest)
         last = next(iter(reversed(store.read_run(output, self.run_name))), None)
         same = last is not None and last.spec_digest == digest
-        if step < steps_asked or not same or (last and last.last.state_reason in WORTHLESS):
+        if step < steps_asked or not same or (last and is_worthless(last.last.state_reason)):
             why = f"its last checkpoint is step {step} of {steps_asked}"
             return StageFound(state="missing", why=why, digest=digest)
         saved = f"{output.rstrip('/')}/{self.run_name}/checkpoints/{step}"

@@ -29,7 +29,7 @@ from xsft.states.folding import FoldedRun
 from xsft.states.model import Observation
 from xsft.states.rule import Cause
 from xsft.states.waiting import DONE, Goal
-from xsft.states.worth import WORTHLESS
+from xsft.states.worth import is_worthless
 from xsft.steps import Plan, Planned
 
 DRAIN_S = 10.0
@@ -68,7 +68,7 @@ class After(Struct, frozen=True, kw_only=True):
         row = None
         with suppress(XsftError):
             row = look_up(self.query, name).row
-        worthless = row is not None and row.reason in WORTHLESS
+        worthless = row is not None and is_worthless(row.reason)
         return Waited(outcome="ended" if worthless else "reached", row=row, seconds=0.0)
 
     def until_end(self, name: str) -> Waited:

@@ -8,7 +8,7 @@ from xsft.effects.local.folder import whole_log
 from xsft.effects.local.killed import signal_text
 from xsft.effects.local.watch import TrainerEnd, Watch
 from xsft.problems import Problem, warning
-from xsft.states.worth import ENOUGH, WORTHLESS, text_of, worthless, zero_loss_warning
+from xsft.states.worth import ENOUGH, is_worthless, text_of, worthless, zero_loss_warning
 from xsft.trainers.explain import reason
 from xsft.trainers.killed import TRAINER
 from xsft.trainers.record import Attempt
@@ -52,7 +52,7 @@ def ended_then(attempt: Attempt, *, steps: int) -> TrainerEnd:
     """Return the end of a run that has its last checkpoint. Its log is read too: an attempt that was interrupted after
     that checkpoint was not judged.
     """
-    if attempt.state_reason in WORTHLESS:
+    if is_worthless(attempt.state_reason):
         return TrainerEnd(outcome="failed", reason=attempt.reason, state_reason=attempt.state_reason)
     printed = whole_log(Path(attempt.log))
     nothing = None if printed.aborted else worthless(printed, asked=steps)

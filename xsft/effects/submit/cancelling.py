@@ -13,7 +13,7 @@ from xsft.problems import Problem, warning
 from xsft.records.model import AttemptFacts, Record
 from xsft.states.model import Observation, Recorded, RunObject, Status
 from xsft.states.rows import Row
-from xsft.states.worth import WORTHLESS, text_of
+from xsft.states.worth import is_worthless, text_of
 
 
 def record_cancel(store: RecordStore, jobset: RunObject, *, user: str) -> tuple[Problem, ...]:
@@ -50,7 +50,7 @@ def record_worthless(store: RecordStore, row: Row) -> tuple[Problem, ...]:
     """Record that the run's steps trained nothing; else it would count as finished when only its last checkpoint is
     left. Warnings as in `record_cancel`.
     """
-    if not row.on_cluster or not row.output or row.reason not in WORTHLESS:
+    if not row.on_cluster or not row.output or not is_worthless(row.reason):
         return ()
     try:
         record = _record(store.read_run(row.output, row.run_name), uid=row.uid, name=row.jobset)
