@@ -39,7 +39,7 @@ from tests.states.seen import (
 )
 from tests.states.server_cases import SERVERS
 from xsft.naming import StageWork
-from xsft.problems import error
+from xsft.problems import error, warning
 from xsft.states.causes import explain_state, found_of, words
 from xsft.states.classify import classify
 from xsft.states.evidence import AttemptEnd, Diagnosis, Event, Evidence, Log, Neighbour, Quota
@@ -211,6 +211,14 @@ QUEUE: tuple[Row, ...] = (
             dry_run=(error("job-refused", "image.ref", "containers[0].image: Required value", "Name an image."),),
         ),
         ("containers[0].image: Required value", "Name an image."),
+    ),
+    (
+        "broken-spec",
+        why(
+            observation(jobset=STATUSLESS, pods=(), progress=None),
+            dry_run=(warning("jobs-not-checked", "", "you may not create jobs.batch", "Ask for it."),),
+        ),
+        ("no Job was created", "jobset-controller-manager"),
     ),
     (
         "jobset-controller",

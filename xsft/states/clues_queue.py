@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.naming import list_names
+from xsft.problems import errors_in
 from xsft.states.evidence import Evidence
 from xsft.states.rule import Clue
 
@@ -60,10 +61,11 @@ def missing(evidence: Evidence) -> Iterator[Clue]:
 
 
 def refused(evidence: Evidence) -> Iterator[Clue]:
-    """Return the API server's answer to a dry run of the missing Jobs; `taken` if it accepts them."""
+    """Return the API server's answer to a dry run of the missing Jobs; `taken` if it accepts them, nothing if the user
+    may not ask."""
     if evidence.dry_run is None:
         return
-    for one in evidence.dry_run:
+    for one in errors_in(evidence.dry_run):
         yield Clue(
             text=f"refused {one.message}",
             quoted=(one.message,),

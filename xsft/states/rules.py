@@ -10,6 +10,7 @@ from typing import Any
 
 from xsft.states import clues_failure, clues_pods, clues_queue, clues_restart, clues_state
 from xsft.states.evidence import Evidence
+from xsft.states.model import Status
 from xsft.states.names import STATES
 from xsft.states.rule import Clue, Rule
 
@@ -49,6 +50,12 @@ def groups() -> tuple[tuple[Rule, ...], ...]:
     return tuple(
         tuple(_rule(rule, group) for rule in rules if rule["group"] == name) for name, group in data["group"].items()
     )
+
+
+def needs_dry_run(status: Status) -> bool:
+    """Return whether a rule may explain the status by a dry run of the Jobs."""
+    reading = (rule for group in groups() for rule in group if rule.clues is clues_queue.refused)
+    return any(rule.applies(status) for rule in reading)
 
 
 def _rule(given: Mapping[str, Any], group: Mapping[str, Any]) -> Rule:

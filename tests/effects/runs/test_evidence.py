@@ -328,6 +328,14 @@ def test_the_jobs_of_a_run_without_jobs_are_dry_run(world: World) -> None:
     assert "image: Required value" in found.dry_run[0].message
 
 
+def test_the_jobs_of_workers_that_wait_for_their_head_are_dry_run(world: World) -> None:
+    waits = {"type": "StartupPolicyInProgress", "status": "True", "reason": "InOrderStartupPolicyInProgress"}
+    up = [{"name": "pathways-head", "ready": 1, "active": 1}]
+    world.runs.admitted("gemma", mode="pathways", status={"conditions": [waits], "replicatedJobsStatus": up})
+    found = world.evidence("gemma")
+    assert (found.status.reason, found.dry_run) == ("workers-after-head", ())
+
+
 @pytest.mark.parametrize(
     "path", ["/events", "/clusterqueues/", "/workloads", "/pendingworkloads", "/log", "/priorityclasses"]
 )

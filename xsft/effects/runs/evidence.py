@@ -28,12 +28,11 @@ from xsft.states.classify import classify
 from xsft.states.evidence import AttemptEnd, Event, Evidence, Log, Neighbour
 from xsft.states.model import Condition, KueueWorkload, Observation, Pod, RunObject, Status
 from xsft.states.moments import seconds_between
+from xsft.states.rules import needs_dry_run
 
 T = TypeVar("T")
 
 DEADLINE_S = 15.0
-NO_JOBS = frozenset({"broken-spec", "no-jobs"})
-"""Status reasons for which the Jobs are dry-run."""
 
 _UID = re.compile(r"\bUID: ([0-9a-f-]{36})\b")
 
@@ -223,7 +222,7 @@ class _Asked(Struct, frozen=True, kw_only=True):
         return tuple(f"{kind}/{name}" for kind, name in named_objects(raw) if not self._is_there(kind, name))
 
     def dry_run(self, raw: Any) -> tuple[Problem, ...] | None:
-        return self.cluster.dry_run_jobs(raw) if raw is not None and self.status.reason in NO_JOBS else None
+        return self.cluster.dry_run_jobs(raw) if raw is not None and needs_dry_run(self.status) else None
 
     def _is_there(self, kind: str, name: str) -> bool:
         namespace = self.jobset.namespace
