@@ -34,6 +34,11 @@ Again = Literal["helps", "unsure", "never"]
 """Whether trying again helps; `never` before a person has acted."""
 
 
+FitAnswer = Literal["fits", "marginal", "no", "invalid", "unknown"]
+"""Whether a run fits into the memory of its chips; `marginal`: the compiler accepts it, but a chip may run out of
+memory; `invalid`: its step cannot be built."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """One problem that was found. `id` is stable and documented in docs/checks.md."""
@@ -49,6 +54,8 @@ class Problem:
     file: str = ""
     kind: ProblemKind = "plain"
     again: Again = "unsure"
+    fit: FitAnswer | None = None
+    """None if it is not about the memory of a run's chips."""
 
     @property
     def can_be_accepted(self) -> bool:

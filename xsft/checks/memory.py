@@ -13,6 +13,7 @@ from xsft.catalog.fit import (
     DEFAULT_TOKENS,
     TOKENS,
     CompilerVerdict,
+    FitOutcome,
     bytes_per_parameter,
     minimum_gib_per_chip,
     places_where_it_fits,
@@ -35,16 +36,6 @@ GIB = 2**30
 SHORTER = "Shorten max_target_length or add a slice, or try a few steps first."
 NEAREST = "`xsft fit FILE --search` finds the nearest configuration that fits."
 SMALLER = f"Use more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh. {NEAREST}"
-
-FITS = {
-    "fit-known": "yes",
-    "fit-marginal": "just",
-    "fit-refused": "no",
-    "does-not-fit": "no",
-    "fit-invalid": "no: it cannot be built",
-    "fit-unknown": "unknown",
-}
-"""Problem id -> verdict, for the checks that decide whether a run fits into memory."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -113,17 +104,15 @@ def _compiled_problem(known: KnownStep) -> Problem:
     by = f"xsft fit compiled {what} on {entry.made_at[:10]}:"
     match entry.verdict:
         case Fits() as one:
-            so = " Fewer tokens need less memory." if known.derived else ""
-            return note("fit-known", "tpu", f"{by} {figures_text(one)}. It fits.{so}")
+            return _known_fit("fits", f"{by} {figures_text(one)}.", derived=known.derived)
         case Marginal() as one:
-            message = f"{by} {figures_text(one)}. The compiler accepts it, but a chip may run out of memory."
-            return warning("fit-marginal", "tpu", message, SHORTER)
+            return _known_fit("marginal", f"{by} {figures_text(one)}.", derived=known.derived)
         case DoesNotFit(needed_gib=needed, limit_gib=limit):
-            so = " More tokens need more memory." if known.derived else ""
-            message = f"{by} it needs {needed:.2f} GiB of {limit:.2f} per chip. It does not fit.{so}"
-            return error("fit-refused", "tpu", message, SMALLER)
+            figures = f"{by} it needs {needed:.2f} GiB of {limit:.2f} per chip."
+            return _known_fit("no", figures, derived=known.derived)
         case Invalid(because=because):
-            return error("fit-invalid", because.where, f"{by} it cannot be built. {because.message}", because.fix)
+            message = f"{by} it cannot be built. {because.message}"
+            return replace(error("fit-invalid", because.where, message, because.fix), fit="invalid")
 
 
 def _accelerator(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
@@ -146,7 +135,7 @@ def _bound_problems(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str
     if not refused:
         message = f"This run was never compiled for {tpu.xpk_type} × {run.num_slices}; whether it fits is unknown."
         fix = "Ask the TPU compiler: xsft fit FILE says it in minutes, without a TPU."
-        yield note("fit-unknown", "tpu", message, fix)
+        yield replace(note("fit-unknown", "tpu", message, fix), fit="unknown")
 
 
 def _fitting_place(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> str:
@@ -165,20 +154,21 @@ def _catalogued_problem(verdict: CompilerVerdict, *, derived: bool) -> Problem:
         f"The TPU compiler's figure for {what} (row {verdict.id}): {figures}, of {verdict.limit_gib} GiB per chip."
     )
     more = f" {verdict.note[0].upper()}{verdict.note[1:]}." if verdict.note else ""
-    match verdict.outcome:
+    return _known_fit(verdict.outcome, message, derived=derived, more=more)
+
+
+def _known_fit(outcome: FitOutcome, figures: str, *, derived: bool, more: str = "") -> Problem:
+    """Return the problem or note about a run that was compiled. `derived`: with other tokens."""
+    match outcome:
         case "fits":
             so = " Fewer tokens need less memory." if derived else ""
-            return note("fit-known", "tpu", f"{message} It fits.{so}{more}")
+            return replace(note("fit-known", "tpu", f"{figures} It fits.{so}{more}"), fit="fits")
         case "marginal":
-            return warning(
-                "fit-marginal",
-                "tpu",
-                f"{message} The compiler accepts it, but a chip may run out of memory.{more}",
-                SHORTER,
-            )
+            message = f"{figures} The compiler accepts it, but a chip may run out of memory.{more}"
+            return replace(warning("fit-marginal", "tpu", message, SHORTER), fit="marginal")
         case "no":
             so = " More tokens need more memory." if derived else ""
-            return error("fit-refused", "tpu", f"{message} It does not fit.{so}{more}", SMALLER)
+            return replace(error("fit-refused", "tpu", f"{figures} It does not fit.{so}{more}", SMALLER), fit="no")
 
 
 def too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
@@ -194,7 +184,7 @@ def too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]
         )
         smaller = "Use more chips, split the state over slices (parallelism.dcn.fsdp), mu_dtype: bfloat16, or LoRA."
         fix = f"{smaller} {NEAREST}"
-        yield error("does-not-fit", "tpu", message, fix)
+        yield replace(error("does-not-fit", "tpu", message, fix), fit="no")
 
 
 def _gathered_experts(model: CatalogModel, tpu: Slice, run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

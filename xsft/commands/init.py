@@ -8,7 +8,6 @@ from pathlib import Path
 
 from xsft.actions.new_file import refuse_unless_free, schema_line
 from xsft.catalog.models import model, suggest
-from xsft.checks.memory import FITS
 from xsft.effects.machine.files import write_atomic
 from xsft.errors import UsageError
 from xsft.facts import Facts
@@ -66,7 +65,7 @@ def _fitting(text: str) -> str:
     """Return the text with the first of SLICES that no check calls too small, or the last one."""
 
     def is_too_small(tried: str) -> bool:
-        return any(FITS.get(p.id) == "no" for p in make_intent(read_spec(tried), Facts()).problems)
+        return any(p.fit == "no" for p in make_intent(read_spec(tried), Facts()).problems)
 
     tries = [text.replace(SLICES[0], slices) for slices in SLICES]
     return next((tried for tried in tries if not is_too_small(tried)), tries[-1])

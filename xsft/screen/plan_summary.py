@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from xsft.acceptance import for_submission
 from xsft.checks.data import rows_per_step
-from xsft.checks.memory import FITS
 from xsft.checks.step_time import RunTime
 from xsft.checks.values import number
-from xsft.problems import Problem, errors_in
+from xsft.problems import FitAnswer, Problem, errors_in
 from xsft.spec.amounts import counted, duration_text
 from xsft.spec.resolve import Run
 from xsft.steps import Plan
@@ -23,6 +22,15 @@ LIMITS = {
     "dcn": "the network between slices",
 }
 """Resource of a roofline -> words."""
+
+FITS: dict[FitAnswer, str] = {
+    "fits": "yes",
+    "marginal": "just",
+    "no": "no",
+    "invalid": "no: it cannot be built",
+    "unknown": "unknown",
+}
+"""Answer of a check -> words."""
 
 DEFAULT_LENGTH = 2048
 """Default of MaxText's max_target_length; source: maxtext@0.2.5 configs/base.yml."""
@@ -107,7 +115,7 @@ def cluster_text(run: Run) -> str:
 
 
 def _fit_rows_of(problems: tuple[Problem, ...]) -> Iterator[tuple[str, str]]:
-    yield from (("fits", f"{FITS[p.id]}: {p.message}") for p in problems if p.id in FITS)
+    yield from (("fits", f"{FITS[p.fit]}: {p.message}") for p in problems if p.fit)
 
 
 def _restarts_text(plan: Plan) -> str:
