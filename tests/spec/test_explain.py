@@ -167,6 +167,12 @@ def test_thousand_problems_are_cut_to_the_maximum() -> None:
     assert found[-1].id == "more-problems"
 
 
+def test_a_refused_key_takes_no_place_of_another_problem() -> None:
+    others = "".join(f"k{i}: 1\n" for i in range(MAX_PROBLEMS))
+    found = problems_of(f"name: a\npathways: {{headless: true}}\n{others}")
+    assert [p.id for p in found] == ["refused-headless", *["unknown-key"] * MAX_PROBLEMS]
+
+
 def test_problems_cut_and_escape_values_and_hide_secrets() -> None:
     token = "hf" + "_" + "Qw3" * 12
     found = problems_of(

@@ -85,6 +85,14 @@ class Complaint(Struct, frozen=True, kw_only=True):
         return self.error["type"] in _EXPECTED
 
     @property
+    def is_option_error(self) -> bool:
+        return self.error["type"] in {"literal_error", "enum", "union_tag_invalid"}
+
+    @property
+    def is_unknown_key(self) -> bool:
+        return self.error["type"] == "extra_forbidden" or (self.where.is_key and self.is_option_error)
+
+    @property
     def context(self) -> Mapping[str, Any]:
         return self.error.get("ctx") or {}
 
@@ -101,7 +109,7 @@ def describe(complaints: Sequence[Complaint], raw: Mapping[str, str]) -> Problem
         return _unknown_key(first, at)
     if kind in {"missing", "union_tag_not_found"}:
         return _explain_missing_key(first, at)
-    if kind in {"literal_error", "enum", "union_tag_invalid"}:
+    if first.is_option_error:
         return _not_an_option(first, at, written)
     if kind in _BOUNDS:
         allowed = _BOUNDS[kind](first.context)
@@ -122,7 +130,7 @@ def _wrong_type(complaints: Sequence[Complaint], at: str, written: str | None) -
 
 def _expected(complaint: Complaint) -> tuple[str, ...]:
     kind = complaint.error["type"]
-    if kind in {"literal_error", "enum", "union_tag_invalid"}:
+    if complaint.is_option_error:
         return _allowed_values(complaint)
     if kind in _BOUNDS:
         return (_BOUNDS[kind](complaint.context),)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from xsft.errors import SpecError
 from xsft.problems import Problem, error
 from xsft.spec.complaints import Complaint, describe, without_misspelt
+from xsft.spec.keypath import key_path
 from xsft.spec.modelkeys import Located, locate
 from xsft.spec.yamltext import ParsedYaml
 
@@ -40,7 +41,8 @@ def validate(
     try:
         model = model_cls.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as invalid:
-        problems = _without_refused(explain_validation(invalid, parsed, model_cls=model_cls, data=data), refused)
+        paths = [p.where for p in refused]
+        problems = explain_validation(invalid, parsed, model_cls=model_cls, data=data, refused=paths)
     else:
         if not refused:
             return model
@@ -54,13 +56,17 @@ def explain_validation(
     *,
     model_cls: type[BaseModel],
     data: Mapping[str, object] | None = None,
+    refused: Sequence[str] = (),
 ) -> tuple[Problem, ...]:
-    """Return one problem per wrong key: the members of a union that do not fit are one problem, not one each."""
+    """Return one problem per wrong key: the members of a union that do not fit are one problem, not one each.
+
+    `refused`: paths of keys that are reported already, without problems of their sections or of keys below them.
+    """
     given = parsed.data if data is None else data
     errors = invalid.errors(include_url=False)
     found = [(locate(model_cls, e["loc"], given), e) for e in errors[:MAX_LOCATED]]
     complaints = [Complaint(where=where, error=e, model=model_cls) for where, e in found]
-    groups = _groups(without_misspelt(complaints), level=0)
+    groups = [group for group in _groups(without_misspelt(complaints), level=0) if not _is_refused(group[0], refused)]
     problems = tuple(_with_line(describe(group, parsed.raw), parsed) for group in groups[:MAX_PROBLEMS])
     rest = len(groups) - len(problems) + len(errors) - len(found)
     if rest == 0:
@@ -129,13 +135,7 @@ def _has(data: object, parts: Sequence[str], *, value: str = "") -> bool:
     return any(head in data and _has(data[head], rest, value=value) for head, rest in heads)
 
 
-def _without_refused(problems: Iterable[Problem], refused: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Return the problems that no refusal covers: a refused key is reported once, without problems of its section or of
-    keys below it."""
-    paths = [p.where for p in refused]
-    return tuple(p for p in problems if not any(_covers(path, p) for path in paths))
-
-
-def _covers(path: str, problem: Problem) -> bool:
-    inside = problem.where == path or problem.where.startswith(f"{path}.")
-    return inside or (problem.id == "unknown-key" and path.startswith(f"{problem.where}."))
+def _is_refused(complaint: Complaint, refused: Sequence[str]) -> bool:
+    """Return whether it is about a refused key, a key below one, or an unknown section that holds one."""
+    at = f"{key_path(complaint.where.path)}."
+    return any(at.startswith(f"{path}.") or (complaint.is_unknown_key and path.startswith(at)) for path in refused)
