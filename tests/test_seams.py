@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 NAMES = {*get_args(ModeName), *targets(), *trainers()}
 
 BY_NAME = {
-    "xsft/naming.py": "the mode of jobs beside a training",
+    "xsft/naming.py": "the mode of jobs that are not trainings",
     "xsft/targets.py": "the registry",
     "xsft/training.py": "the registry",
     "xsft/trainers/maxtext.py": "itself",

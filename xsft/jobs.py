@@ -1,4 +1,4 @@
-"""The Python API of jobs beside the training: plan a conversion, evaluation or export, and submit it to the
+"""The Python API of jobs other than the training: plan a conversion, evaluation or export, and submit it to the
 workload's cluster."""
 
 from __future__ import annotations

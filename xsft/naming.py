@@ -10,7 +10,7 @@ ModeName = Literal["mcjax", "pathways"]
 MODES: tuple[ModeName, ...] = get_args(ModeName)
 
 JOB_MODE: ModeName = "mcjax"
-"""Mode of the jobs beside a training: each host has a process of its own."""
+"""Mode of all jobs except trainings: one Python process per host."""
 
 StageWork = Literal["convert", "evaluate", "export", "serve"]
 """Kind of work of a run that trains nothing."""
@@ -57,7 +57,7 @@ def run_name_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
 
 
 def job_name_limit(*, hosts: int = 1) -> int:
-    """Return the maximum characters of the run name of a job beside the training."""
+    """Return the maximum characters of the run name of a job that is not a training."""
     return run_name_limit(mode=JOB_MODE, num_slices=1, hosts=hosts)
 
 
@@ -67,7 +67,7 @@ def attempt_name(first: str, number: int) -> str:
 
 
 def stage_name(*, run_name: str, stage: str) -> str:
-    """Return the run name of a stage beside the training, e.g. `tiny-convert`."""
+    """Return the run name of a stage other than the training, e.g. `tiny-convert`."""
     return f"{run_name}-{stage}"
 
 

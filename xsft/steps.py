@@ -76,7 +76,7 @@ AnyJob = TypeVar("AnyJob", CpuJob, SliceJob)
 
 
 class JobPlan(Targeted, Struct, Generic[AnyJob], frozen=True, kw_only=True):
-    """The plan of a job beside the training: exactly what is put on a cluster."""
+    """The plan of a job that is not a training: exactly what is put on a cluster."""
 
     file: str
     job: AnyJob

@@ -18,7 +18,7 @@ class PlannedFiles(Struct, frozen=True, kw_only=True):
 
     plans: tuple[Plan, ...]
     stages: tuple[tuple[StagePlan, ...], ...]
-    """The stages beside the training, of each plan."""
+    """The stages of each plan, without the training."""
     unread: tuple[Problem, ...]
     """Problems of the files that could not be read."""
 

@@ -74,7 +74,7 @@ def is_gated(repo: str) -> bool | None:
 
 
 _TOKENS = msgspec.json.Decoder(SpecialTokens)
-"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+"""Created at import: msgspec@0.22.0 crashes if two threads do this for one type."""
 
 
 def special_tokens(repo: str) -> SpecialTokens | None:

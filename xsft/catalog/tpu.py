@@ -171,7 +171,7 @@ def _split_name(text: str) -> tuple[str, str]:
 
 
 def tpu_types() -> Iterator[str]:
-    """Return every TPU type that xpk accepts, in both forms: thousands."""
+    """Yield every TPU type that xpk accepts, in both forms: thousands."""
     for generation in generations().values():
         for chips in _chip_counts(generation):
             yield f"{generation.name}-{chips * generation.cores_per_chip}"

@@ -134,7 +134,7 @@ def _maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
 def _check_libtpu_package(ref: str, contents: ImageContents) -> Iterator[Problem]:
     """Check that JAX finds the chips. Under Pathways the servers have libtpu, and the image needs none."""
     if contents.lacks_libtpu:
-        message = f"The SBOM of {ref} lists JAX and no libtpu: JAX would train on the hosts' CPUs, beside idle chips."
+        message = f"The SBOM of {ref} lists JAX and no libtpu: JAX would train on the hosts' CPUs instead of the chips."
         yield late_error("image-device", "image.ref", message, "Install jax[tpu] in the image.")
 
 

@@ -34,7 +34,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if found is not None and keys.get("dataset_type", "hf") == "hf":
         if found >= readers(run):
             yield from _uneven(run, keys, facts, found)
-        elif listed:  # of the hub's `hub-streaming` speaks
+        elif listed:  # `hub-streaming` reports files on the hub
             yield from _fewer_files(run, listed)
     yield from _evaluated(run, keys, facts)
 

@@ -55,7 +55,7 @@ class TokenSequence(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> Iterator[tuple[int, TokenRole]]:
-        """Return every token with whether its prediction is trained; the first token is not predicted."""
+        """Yield every token with whether its prediction is trained; the first token is not predicted."""
         parts: tuple[TokenRole, ...] = tuple("trained" if one else "masked" for one in self.trained)
         yield from zip(self.inputs, ("masked", *parts), strict=False)
         if self.last is not None:

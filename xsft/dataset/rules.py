@@ -283,7 +283,7 @@ def _rounds(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
 
 def _prompt_and_answer(one: list[dict[str, Any]], render: Render) -> tuple[str, str]:
     """Return (prompt, answer): the answer starts where the text with it differs from the text without."""
-    whole = render(one, False)  # noqa: FBT003 - as jinja has it: the answer is there
+    whole = render(one, False)  # noqa: FBT003 - as in Jinja: with the answer
     begun = render(one[:-1], True)  # noqa: FBT003
     same = next(
         (at for at, (a, b) in enumerate(zip(whole, begun, strict=False)) if a != b), min(len(whole), len(begun))

@@ -58,7 +58,7 @@ class Exported:
         self.broken = ""
         try:
             self._open()
-        except Exception as failed:  # noqa: BLE001 - another folder is judged all the same
+        except Exception as failed:  # noqa: BLE001 - the other folders are still compared
             self.broken = f"{type(failed).__name__}: {failed}"
 
     def _open(self) -> None:

@@ -23,7 +23,7 @@ _FAMILY = SCHEMA.rpartition("/")[0]
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 for _kind in (Locked, BuildOptions):
-    Decoder(_kind)  # describes it now: two threads that do so at the same time crash (msgspec@0.22.0)
+    Decoder(_kind)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
 
 
 def read_lock(text: str) -> dict[str, Locked]:

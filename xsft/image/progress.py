@@ -86,7 +86,7 @@ class BuildOutput(Struct, kw_only=True):
     """The last line that contains an error."""
 
     def events(self, line: str) -> Iterator[BuildEvent]:
-        """Return the events of a line. source: buildkit@0.8 and @0.19 util/progress/progressui/printer.go."""
+        """Yield the events of a line. source: buildkit@0.8 and @0.19 util/progress/progressui/printer.go."""
         if not line.strip() or _NOISE.match(line):
             return
         self.tail.append(line)

@@ -25,7 +25,7 @@ _SHARED = """
     ttl-seconds-after-finished termination-grace-period-seconds docker-name docker-image docker-image-pull-secret
     base-docker-image script-dir output-manifest-file colocated-python-sidecar-image reservation experiment-name
     env-file command
-""".split()  # noqa: SIM905 (a line a name otherwise)
+""".split()  # noqa: SIM905 (otherwise one line per name)
 _SWITCHES = ("enable-debug-logs", "on-demand", "spot", "flex", "use-vertex-tensorboard")
 _BOTH_WAYS = (
     "use-parallel-containers",

@@ -57,7 +57,7 @@ class PlanFields(Document, frozen=True, kw_only=True):
     by_hand: list[str]
     """What you would lose if you ran `xpk_argv` by hand, one sentence each."""
     stages: list[StageOutline]
-    """Stages beside the training; empty if the plan has errors."""
+    """Stages other than the training; empty if the plan has errors."""
     time: RunTimeDocument | None
     """null on this machine, and if the catalogue does not have the model or the TPU type."""
     problems: list[ProblemFields]

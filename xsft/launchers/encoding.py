@@ -31,7 +31,7 @@ BASH_KEEPS: Final = frozenset(
     BASH_LINENO BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO BASH_VERSION COMP_WORDBREAKS EPOCHREALTIME
     EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD IFS LINENO OLDPWD OPTERR OPTIND PPID PS1 PS4 PWD
     RANDOM SECONDS SHELLOPTS SHLVL SRANDOM UID _
-    """.split()  # noqa: SIM905 (a line a name otherwise)
+    """.split()  # noqa: SIM905 (otherwise one line per name)
 )
 """Names that bash 5.2 sets, drops or refuses itself, so that a value would not reach the trainer; read from bash."""
 

@@ -33,7 +33,7 @@ class ReadyRendering(Struct, frozen=True, kw_only=True):
 
 Rendering = XpkRendering | ReadyRendering
 Job = CpuJob | SliceJob
-"""A job beside the training."""
+"""A job that is not a training."""
 
 
 class Launcher(Protocol):

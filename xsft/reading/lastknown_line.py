@@ -72,7 +72,7 @@ class LastKnown(Struct, frozen=True, kw_only=True):
         )
 
 
-Decoder(LastKnown)  # describes the types now: two threads that do so at the same time crash (msgspec@0.22.0)
+Decoder(LastKnown)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
 
 
 def line_of(known: LastKnown) -> str:

@@ -55,7 +55,7 @@ def _known_failure(problem: OSError) -> XsftError | None:
     """Return the error for a full disk, a missing current folder or a name that is too long; None for any other, which
     is a bug."""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        # Where stdout is the full file, what is buffered for it must not fail once more at exit.
+        # If stdout is a file on the full disk, its buffered text must not fail again at exit.
         silence_stdout()
         where = problem.filename or "standard output"
         return EnvironmentMissing(f"No space left on device ({where}).", fix="Free some space, and run it again.")

@@ -84,7 +84,7 @@ def stage_lines(found: Sequence[StagePlan]) -> Iterator[str]:
     """Yield the block of the stages: what each writes, and its command; nothing for a training alone."""
     if not found:
         return
-    yield from block("stages beside the training, done by xsft run", "\n".join(_summary(one) for one in found))
+    yield from block("other stages, run by xsft run", "\n".join(_summary(one) for one in found))
     for one in found:
         if one.argv and one.name != "convert":  # the plan shows that line already
             yield from block(f"stage {one.name}", shell_line(one.argv))

@@ -11,7 +11,7 @@ from xsft.states.rule import Clue
 
 
 def said(evidence: Evidence) -> Iterator[Clue]:
-    """Return the `kind` of the process that failed first; if none is known, of all logs, lost peers last.
+    """Yield the `kind` of the process that failed first; if none is known, of all logs, lost peers last.
 
     A stalled run has no failure while no process has ended: errors in its logs may be old.
     """
@@ -30,7 +30,7 @@ def _log_rank(log: Log) -> tuple[bool, int, int, int]:
 
 
 def ended(evidence: Evidence) -> Iterator[Clue]:
-    """Return `head|worker|job REASON exit CODE`, with the termination message as evidence. `job`: has a memory
+    """Yield `head|worker|job REASON exit CODE`, with the termination message as evidence. `job`: has a memory
     limit."""
     failure = first_failure(evidence)
     if failure is None:
@@ -49,7 +49,7 @@ def ended(evidence: Evidence) -> Iterator[Clue]:
 
 
 def ended_in_place(evidence: Evidence) -> Iterator[Clue]:
-    """Return `REASON exit CODE` of failed containers that their pods started again: out-of-memory first, then the
+    """Yield `REASON exit CODE` of failed containers that their pods started again: out-of-memory first, then the
     latest."""
     found = [
         (pod, one) for pod in current(evidence.seen) for one in pod.containers if one.last and failed_in_place(one)
@@ -67,7 +67,7 @@ def ended_in_place(evidence: Evidence) -> Iterator[Clue]:
 
 
 def jobset(evidence: Evidence) -> Iterator[Clue]:
-    """Return `type reason: message` of each condition that is True."""
+    """Yield `type reason: message` of each condition that is True."""
     held = evidence.seen.jobset
     for condition in held.conditions if held else ():
         if condition.status == "True":

@@ -20,7 +20,7 @@ LAST_LINES = 5
 
 
 def unplaced(evidence: Evidence) -> Iterator[Clue]:
-    """Return the scheduler's message about a pod that fits on no node; only if there is such a pod now."""
+    """Yield the scheduler's message about a pod that fits on no node; only if there is such a pod now."""
     pods = [pod for pod in current(evidence.seen) if unscheduled(pod)]
     for pod in pods:
         for condition in pod.conditions:
@@ -31,7 +31,7 @@ def unplaced(evidence: Evidence) -> Iterator[Clue]:
 
 
 def waiting(evidence: Evidence) -> Iterator[Clue]:
-    """Return `reason: message` of waiting containers and of related events."""
+    """Yield `reason: message` of waiting containers and of related events."""
     pods = current(evidence.seen)
     for pod in pods:
         for container in pod.containers:
@@ -47,14 +47,14 @@ def waiting(evidence: Evidence) -> Iterator[Clue]:
 
 
 def events(evidence: Evidence) -> Iterator[Clue]:
-    """Return `reason: message` of events, the latest first."""
+    """Yield `reason: message` of events, the latest first."""
     for event in sorted(evidence.events or (), key=lambda one: one.at, reverse=True):
         values = {"event": event.reason, "image": _image_name(evidence)}
         yield Clue(text=f"{event.reason}: {event.message}", where=event.object, values=values)
 
 
 def disrupted(evidence: Evidence) -> Iterator[Clue]:
-    """Return `reason: message` of DisruptionTarget: the cluster, not the program, ended this pod. Empty after a
+    """Yield `reason: message` of DisruptionTarget: the cluster, not the program, ended this pod. Empty after a
     failure, because nodes are also removed when a run has ended."""
     failure = first_failure(evidence)
     failed_at = failure.container.finished_at if failure else None
@@ -72,7 +72,7 @@ def _image_name(evidence: Evidence) -> str:
 
 
 def server(evidence: Evidence) -> Iterator[Clue]:
-    """Return `state reason` of a server, with its pod and the last log lines of a container that ended."""
+    """Yield `state reason` of a server, with its pod and the last log lines of a container that ended."""
     held, seen = evidence.seen.jobset, evidence.seen
     if held is None or not held.serves:
         return

@@ -11,7 +11,7 @@ from xsft.states.rule import Clue
 
 
 def kueue(evidence: Evidence) -> Iterator[Clue]:
-    """Return Kueue's message about quota that is not reserved."""
+    """Yield Kueue's message about quota that is not reserved."""
     workload = evidence.seen.workload
     for condition in workload.conditions if workload else ():
         if condition.type == "QuotaReserved" and condition.status != "True" and condition.message:
@@ -19,7 +19,7 @@ def kueue(evidence: Evidence) -> Iterator[Clue]:
 
 
 def eviction(evidence: Evidence) -> Iterator[Clue]:
-    """Return `reason: message` of the condition Evicted=True."""
+    """Yield `reason: message` of the condition Evicted=True."""
     workload = evidence.seen.workload
     for condition in workload.conditions if workload else ():
         if condition.type == "Evicted" and condition.status == "True":
@@ -32,7 +32,7 @@ def eviction(evidence: Evidence) -> Iterator[Clue]:
 
 
 def cluster_queue(evidence: Evidence) -> Iterator[Clue]:
-    """Return `Active=False reason: message` of the ClusterQueue."""
+    """Yield `Active=False reason: message` of the ClusterQueue."""
     found = evidence.cluster_queue
     if found and found.status != "True":
         name = evidence.seen.workload.cluster_queue if evidence.seen.workload else None
@@ -41,7 +41,7 @@ def cluster_queue(evidence: Evidence) -> Iterator[Clue]:
 
 
 def behind(evidence: Evidence) -> Iterator[Clue]:
-    """Return `N higher` or `N before`: the runs ahead in the queue."""
+    """Yield `N higher` or `N before`: the runs ahead in the queue."""
     workload = evidence.seen.workload
     mine = workload.priority if workload else None
     higher = [
@@ -55,13 +55,13 @@ def behind(evidence: Evidence) -> Iterator[Clue]:
 
 
 def missing(evidence: Evidence) -> Iterator[Clue]:
-    """Return `Kind/name` of each object that the run names and the cluster does not have."""
+    """Yield `Kind/name` of each object that the run names and the cluster does not have."""
     for one in evidence.missing or ():
         yield Clue(text=one, where=one, quoted=())
 
 
 def refused(evidence: Evidence) -> Iterator[Clue]:
-    """Return the API server's answer to a dry run of the missing Jobs; `taken` if it accepts them, nothing if the user
+    """Yield the API server's answer to a dry run of the missing Jobs; `taken` if it accepts them, nothing if the user
     may not ask."""
     if evidence.dry_run is None:
         return

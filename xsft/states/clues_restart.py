@@ -23,7 +23,7 @@ _FIRST = re.compile(r"first failed job: ([^)\s]+)")
 
 
 def restart(evidence: Evidence) -> Iterator[Clue]:
-    """Return `found`, `memory MESSAGE`, `job NAME REASON` or `nothing`: the best remaining evidence of the latest
+    """Yield `found`, `memory MESSAGE`, `job NAME REASON` or `nothing`: the best remaining evidence of the latest
     restart."""
     jobset = evidence.seen.jobset
     if jobset is None or jobset.restarts <= 0:

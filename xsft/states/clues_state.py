@@ -13,12 +13,12 @@ from xsft.states.worth import ENOUGH, Worthless, is_worthless
 
 
 def reason(evidence: Evidence) -> Iterator[Clue]:
-    """Return `state reason`, for rules that need nothing else."""
+    """Yield `state reason`, for rules that need nothing else."""
     yield Clue(text=f"{evidence.status.state} {evidence.status.reason}", quoted=())
 
 
 def silence(evidence: Evidence) -> Iterator[Clue]:
-    """Return `state reason` and the worker whose log became silent first: the others wait for it in a collective."""
+    """Yield `state reason` and the worker whose log became silent first: the others wait for it in a collective."""
     logs = [log for log in evidence.logs or () if log.said_at]
     first: Log | None = min(logs, key=lambda log: (log.said_at or "", log.slice_index, log.host), default=None)
     yield Clue(
@@ -30,14 +30,14 @@ def silence(evidence: Evidence) -> Iterator[Clue]:
 
 
 def worth(evidence: Evidence) -> Iterator[Clue]:
-    """Return `state reason` and the last step's line that shows it."""
+    """Yield `state reason` and the last step's line that shows it."""
     status = evidence.status
     line, where = _last_line(evidence, _SHOWS[status.reason]) if is_worthless(status.reason) else ("", "")
     yield Clue(text=f"{status.state} {status.reason}", where=where, quoted=(line,) if line else ())
 
 
 def zero_loss(evidence: Evidence) -> Iterator[Clue]:
-    """Return `zero` if the loss is 0.000 repeatedly."""
+    """Yield `zero` if the loss is 0.000 repeatedly."""
     progress = evidence.seen.progress
     if progress is not None and progress.zero_loss_steps >= ENOUGH:
         line, where = _last_line(evidence, _SHOWS_ZERO)
@@ -45,14 +45,14 @@ def zero_loss(evidence: Evidence) -> Iterator[Clue]:
 
 
 def recorded(evidence: Evidence) -> Iterator[Clue]:
-    """Return the record's text, if the state comes from the record."""
+    """Yield the record's text, if the state comes from the record."""
     record = evidence.seen.record
     if record and record.reason and evidence.status.evidence == ("record",):
         yield Clue(text=record.reason, where="record", quoted=(), values={"said": record.reason})
 
 
 def meaning(evidence: Evidence) -> Iterator[Clue]:
-    """Return the reason's meaning from the table of reasons."""
+    """Yield the reason's meaning from the table of reasons."""
     known = BY_SLUG.get(evidence.status.reason)
     yield Clue(text="state", quoted=(), values={"meaning": known.meaning if known else evidence.status.reason})
 
@@ -72,6 +72,6 @@ def _last_line(evidence: Evidence, shows: re.Pattern[str]) -> tuple[str, str]:
 
 
 def unread(evidence: Evidence) -> Iterator[Clue]:
-    """Return `what: why` of each source that could not be read."""
+    """Yield `what: why` of each source that could not be read."""
     for one in evidence.seen.unread:
         yield Clue(text=f"{one.what}: {one.why}")

@@ -85,7 +85,7 @@ def _failures(evidence: Evidence) -> Iterator[Failure]:
 
 
 def _failed_containers(pod: Pod) -> Iterator[Container]:
-    """Return failed containers, including those that their pod has restarted."""
+    """Yield failed containers, including those that their pod has restarted."""
     for container in pod.containers:
         for one in (container, container.last):
             if one is not None and one.state == "terminated" and one.exit_code != 0:

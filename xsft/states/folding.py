@@ -52,7 +52,8 @@ def fold(observations: Iterable[Observation], *, classify: Classify, now: str) -
 
 
 def fold_parts(parts: Iterable[Iterable[Observation]], *, classify: Classify, now: str) -> tuple[FoldedRun, ...]:
-    """Yield as `fold` does, each part before the next one is requested. `parts`: whole runs, by `shared_name`."""
+    """Return as `fold` does; each part is folded before the next one is requested. `parts`: whole runs, by
+    `shared_name`."""
     rows = [_newest(attempts, classify=classify, now=now) for part in parts for attempts in _runs(part)]
     newest_first = sorted(rows, key=lambda s: (s.row.created_at or "", s.row.run_name), reverse=True)
     return tuple(sorted(newest_first, key=lambda s: s.row.ended))

@@ -1,6 +1,6 @@
 """Types of the evidence about a run: the cluster's objects, reduced to the fields that a state depends on. Pure.
 
-`None` and the empty tuple differ everywhere: None was not read; empty was read, and there is nothing.
+`None` and the empty tuple differ everywhere: None means not read; empty means read, and nothing was found.
 """
 
 from __future__ import annotations

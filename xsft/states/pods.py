@@ -54,7 +54,7 @@ def unscheduled(pod: Pod) -> bool:
 
 
 def waiting_containers(pods: Sequence[Pod]) -> Iterator[Container]:
-    """Return the waiting containers of pods that have not ended."""
+    """Yield the waiting containers of pods that have not ended."""
     for pod in pods:
         if pod.phase not in {"Succeeded", "Failed"}:
             yield from (c for c in pod.containers if c.state == "waiting")
@@ -66,6 +66,6 @@ def oom_killed(pods: Sequence[Pod]) -> bool:
 
 
 def started_at(pods: Sequence[Pod]) -> Iterator[str]:
-    """Return when the current containers started."""
+    """Yield when the current containers started."""
     for pod in pods:
         yield from (c.started_at for c in pod.containers if c.state == "running" and c.started_at)

@@ -97,7 +97,7 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[st
     """
     one = _compiled(template)
 
-    def render(messages: list[dict[str, Any]], begin: bool) -> str:  # noqa: FBT001 - as Jinja has it
+    def render(messages: list[dict[str, Any]], begin: bool) -> str:  # noqa: FBT001 - as in Jinja
         if not messages:
             raise ValueError("Cannot apply chat template to an empty conversation")
         filled = [{key: value for key, value in message.items() if value is not None} for message in messages]

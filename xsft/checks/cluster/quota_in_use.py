@@ -32,7 +32,7 @@ class QuotaHolder(Struct, frozen=True, kw_only=True):
 
 
 class Shortage(Struct, frozen=True, kw_only=True):
-    """A resource of which no flavor has enough left now."""
+    """A resource that no flavor has enough of now."""
 
     pods: str
     resource: str

@@ -74,7 +74,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 for _entry in (ClusterEntry, UserEntry):
-    convert({}, _entry)  # two threads in which msgspec first describes a type crash the process (msgspec@0.22.0)
+    convert({}, _entry)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
 
 
 def kubeconfig_files(env: Mapping[str, str], *, home: Path) -> tuple[Path, ...]:

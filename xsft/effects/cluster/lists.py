@@ -1,7 +1,4 @@
-"""The lists from which the states of all runs of a namespace are computed, requested at once.
-
-Imports little, so that the requests are sent before the rest of xsft is imported.
-"""
+"""The lists from which the states of all runs of a namespace are computed, requested at once."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def context_file(content: bytes, *, path: str, cache: Path) -> ContextFile:
     sha256 = hashlib.sha256(content).hexdigest()
     at = cache / f"{sha256}{Path(path).suffix}"
     if not at.exists() or read_bytes(at) != content:
-        with suppress(OSError):  # the write says why
+        with suppress(OSError):  # the write below raises the reason
             private_folder(cache)
         write_atomic(at, content)
     return ContextFile(path=path, kind="file", size=len(content), sha256=sha256, source=str(at.absolute()))

@@ -27,7 +27,7 @@ def compared(folder: str, prompts: list[tuple[Any, Any]]) -> dict[str, Any]:
 
     try:
         model, _ = mlx_lm.load(folder)
-    except Exception as failed:  # noqa: BLE001 - a folder that cannot be loaded agrees in nothing
+    except Exception as failed:  # noqa: BLE001 - a folder that cannot be loaded fails the comparison
         print(f"{folder}: {type(failed).__name__}: {failed}", file=sys.stderr)
         return {"greatest_difference": float("inf"), **sizes(prompts), "same_argmax": 0}
     model.set_dtype(mx.float32)

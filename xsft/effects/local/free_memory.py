@@ -39,7 +39,7 @@ def reserved_memory(
     try:
         yield
     finally:
-        os.close(handle)  # the reservation ends with the lock; its file is removed by whoever looks next
+        os.close(handle)  # closing releases the lock; the next caller removes the file
 
 
 def _reserve(folder: Path, *, needed: float, say: Callable[[str], None], free_gib: Callable[[], float]) -> int | None:

@@ -161,7 +161,7 @@ def _pump(follower: LogFollower, lines: LogQueue, stop: threading.Event) -> None
     try:
         for line in follower.lines():
             _put_item(lines, line, stop)
-    except Exception as failed:  # noqa: BLE001 - raised again by who reads, who would wait for ever for this end
+    except Exception as failed:  # noqa: BLE001 - raised again in the reading thread, which would otherwise wait forever
         last = failed
     _put_item(lines, last, stop)
 
