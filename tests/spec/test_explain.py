@@ -1,5 +1,4 @@
 import time
-from enum import Enum
 from typing import Annotated, Literal
 
 import pytest
@@ -30,29 +29,13 @@ class Train(Section):
     seconds: int = 0
 
 
-class Mcjax(Section):
-    kind: Literal["mcjax"]
-    processes: int = 1
-
-
-class Pathways(Section):
-    kind: Literal["pathways"]
-    proxy: str = ""
-
-
-class Weights(Enum):
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-
-
 class Workload(Section):
     name: Annotated[str, StringConstraints(pattern=r"^[a-z-]+$")]
     maxtext: Literal["0.2.5", "0.3"] = "0.2.5"
-    weights: Weights | None = None
+    weights: Literal["float32", "bfloat16"] | None = None
     place: Place | str | None = None
     train: Train | None = None
-    mode: Annotated[Mcjax | Pathways, Field(discriminator="kind")] | None = None
-    columns: tuple[str, ...] = ()
+    columns: list[str] = []
     places: list[Place | str] = Field(default=[], max_length=2)
     env: dict[Annotated[str, StringConstraints(pattern=r"^[A-Z_]+$")], str] = {}
     ici: dict[Literal["fsdp", "tensor"], int] = {}
@@ -60,7 +43,7 @@ class Workload(Section):
 
     @field_validator("columns")
     @classmethod
-    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _known(cls, value: list[str]) -> list[str]:
         if "bad" in value:
             raise ValueError("no template takes the column bad")
         if "worse" in value:
@@ -87,14 +70,11 @@ def problems_of(text: str) -> tuple[Problem, ...]:
     return caught.value.problems
 
 
-def test_valid_workload_fills_tuples_and_enums() -> None:
-    found = check(
-        "name: a\nweights: float32\ncolumns: [q, a]\n"
-        "place: main\nmode: {kind: pathways}\ntrain: {steps: 1, learning_rate: 1}\n"
-    )
-    assert found.columns == ("q", "a")
-    assert found.weights is Weights.FLOAT32
-    assert isinstance(found.mode, Pathways)
+def test_valid_workload_gives_its_values() -> None:
+    found = check("name: a\nweights: float32\ncolumns: [q, a]\nplace: main\ntrain: {steps: 1, learning_rate: 1}\n")
+    assert found.columns == ["q", "a"]
+    assert found.weights == "float32"
+    assert found.place == "main"
 
 
 @pytest.mark.parametrize(
@@ -132,10 +112,6 @@ def test_valid_workload_fills_tuples_and_enums() -> None:
         ("places: [a, {project: b, zone: north}]", "not-allowed", "places.1.zone", "allowed: east, west",
          "east or west"),
         ("places: [a, b, c]", "out-of-range", "places", "at most 2 item(s)", "at most 2"),
-        ("mode: {kind: mcjx}", "not-allowed", "mode.kind", "given 'mcjx'; allowed: mcjax, pathways",
-         "Did you mean mcjax?"),
-        ("mode: {proxy: x}", "missing-key", "mode.kind", "is required", "Add mode.kind."),
-        ("mode: {kind: mcjax, proxy: x}", "unknown-key", "mode.proxy", "allowed: kind, processes", "mode.proxy"),
         ("overrides: {a.b: [1]}", "wrong-type", "overrides.a.b", "true or false, an integer, a number or text", "Give"),
         ("ici: {fsdpp: 16}", "unknown-key", "ici.fsdpp", "given 'fsdpp'; allowed: fsdp, tensor", "Did you mean fsdp?"),
         ("env: {a1: x}", "wrong-form", "env.a1", "given 'a1'", "Change"),
@@ -184,9 +160,9 @@ def test_problems_cut_and_escape_values_and_hide_secrets() -> None:
     assert all(p.message.isprintable() for p in found)
 
 
-LEAF = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.sampled_from(["a", "no", "mcjax", "1"])
+LEAF = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.sampled_from(["a", "no", "east", "1"])
 KEYS = st.sampled_from(
-    ["name", "train", "steps", "place", "project", "zone", "mode", "kind", "env", "columns", "x", "places"]
+    ["name", "train", "steps", "place", "project", "zone", "env", "columns", "x", "places", "weights", "ici"]
 )
 TREE = st.recursive(LEAF, lambda t: st.lists(t, max_size=3) | st.dictionaries(KEYS, t, max_size=4), max_leaves=10)
 
@@ -199,7 +175,7 @@ def test_any_data_validates_or_gives_problems_at_its_own_keys(data: dict[str, ob
         validate(Workload, data, parsed)
     except SpecError as refused:
         problems = refused.problems
-    labels = {"Place", "str", "Mcjax", "Pathways", "mcjax", "pathways", "int", "float", "bool", "[key]"}
+    labels = {"Place", "str", "int", "float", "bool", "[key]"}
     for problem in problems:
         assert problem.id != "internal"
         assert not labels & set(problem.where.split("."))

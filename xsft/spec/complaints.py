@@ -33,21 +33,14 @@ _EXPECTED = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "frozen_set_type": "a list",
     "dict_type": "a mapping",
-    "mapping_type": "a mapping",
     "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "none_required": "nothing",
 }
 _BOUNDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "greater_than": lambda c: f"more than {c['gt']}",
     "greater_than_equal": lambda c: f"at least {c['ge']}",
     "less_than": lambda c: f"less than {c['lt']}",
     "less_than_equal": lambda c: f"at most {c['le']}",
-    "multiple_of": lambda c: f"a multiple of {c['multiple_of']}",
     "too_short": lambda c: f"at least {c['min_length']} item(s)",
     "too_long": lambda c: f"at most {c['max_length']} item(s)",
     "string_too_short": lambda c: f"at least {c['min_length']} character(s)",
@@ -85,12 +78,8 @@ class Complaint(Struct, frozen=True, kw_only=True):
         return self.error["type"] in _EXPECTED
 
     @property
-    def is_option_error(self) -> bool:
-        return self.error["type"] in {"literal_error", "enum", "union_tag_invalid"}
-
-    @property
     def is_unknown_key(self) -> bool:
-        return self.error["type"] == "extra_forbidden" or (self.where.is_key and self.is_option_error)
+        return self.error["type"] == "extra_forbidden" or (self.where.is_key and self.error["type"] == "literal_error")
 
     @property
     def context(self) -> Mapping[str, Any]:
@@ -107,9 +96,9 @@ def describe(complaints: Sequence[Complaint], raw: Mapping[str, str]) -> Problem
         return _wrong_type(complaints, at, written)
     if kind == "extra_forbidden":
         return _unknown_key(first, at)
-    if kind in {"missing", "union_tag_not_found"}:
-        return _explain_missing_key(first, at)
-    if first.is_option_error:
+    if kind == "missing":
+        return error("missing-key", at, f"{at} is required{_hint(first.where.annotation)}", f"Add {at}.")
+    if kind == "literal_error":
         return _not_an_option(first, at, written)
     if kind in _BOUNDS:
         allowed = _BOUNDS[kind](first.context)
@@ -130,7 +119,7 @@ def _wrong_type(complaints: Sequence[Complaint], at: str, written: str | None) -
 
 def _expected(complaint: Complaint) -> tuple[str, ...]:
     kind = complaint.error["type"]
-    if complaint.is_option_error:
+    if kind == "literal_error":
         return _allowed_values(complaint)
     if kind in _BOUNDS:
         return (_BOUNDS[kind](complaint.context),)
@@ -202,14 +191,6 @@ def _meant(key: str, keys: Sequence[str], model: type[BaseModel]) -> Sequence[st
     return get_close_matches(key, keys, n=1) or paths_to(model, word)[:2]
 
 
-def _explain_missing_key(complaint: Complaint, at: str) -> Problem:
-    if complaint.error["type"] == "union_tag_not_found":
-        key = str(complaint.context.get("discriminator", "kind")).strip("'")
-        at = f"{at}.{key}" if at else key
-    expected = _hint(complaint.where.annotation)
-    return error("missing-key", at, f"{at} is required{expected}", f"Add {at}.")
-
-
 def _hint(annotation: Any) -> str:
     if options := options_of(annotation):
         return f"; allowed: {_words_text(options)}"
@@ -220,9 +201,6 @@ def _hint(annotation: Any) -> str:
 def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Problem:
     options = _allowed_values(complaint)
     value = complaint.error["input"]
-    if complaint.error["type"] == "union_tag_invalid":
-        key = str(complaint.context.get("discriminator", "")).strip("'")
-        value, at, written = str(complaint.context.get("tag", "")), f"{at}.{key}" if at else key, None
     given = _shown_value(value, at, written)
     if written is not None and written in options:
         return error("yaml-surprise", at, f"given {given}, which YAML reads as a number", f'Quote it: "{written}".')
@@ -238,10 +216,9 @@ def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Proble
 
 def _allowed_values(complaint: Complaint) -> tuple[str, ...]:
     """Return the allowed values from the annotation, else from pydantic's own sentence (`'a', 'b' or 'c'`)."""
-    expected = complaint.context.get("expected_tags") or complaint.context.get("expected") or ""
-    is_tag = complaint.error["type"] == "union_tag_invalid"
-    own = () if is_tag or complaint.where.is_key else options_of(complaint.where.annotation)
-    return own or tuple(re.findall(r"'([^']*)'", str(expected))) or (str(expected),)
+    expected = str(complaint.context.get("expected") or "")
+    own = () if complaint.where.is_key else options_of(complaint.where.annotation)
+    return own or tuple(re.findall(r"'([^']*)'", expected)) or (expected,)
 
 
 def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Problem:

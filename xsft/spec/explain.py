@@ -1,6 +1,6 @@
 """Convert a pydantic ValidationError to problems for the user, all at once, each with its key path. Pure.
 
-Validation uses pydantic's strict JSON mode: lists fill tuples there, and no text becomes a number or a boolean.
+Validation uses pydantic's strict JSON mode: no text becomes a number or a boolean.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -53,7 +52,7 @@ def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Lo
 
 def keys_of(annotation: Any) -> tuple[str, ...]:
     """Return the keys of a model, or of every model of a union."""
-    return tuple(dict.fromkeys(key for member in flat(annotation) for key in _fields_by_key(member)))
+    return tuple(dict.fromkeys(key for member in members(annotation) for key in _fields_by_key(member)))
 
 
 def paths_to(model: type[BaseModel], key: str) -> tuple[str, ...]:
@@ -62,28 +61,18 @@ def paths_to(model: type[BaseModel], key: str) -> tuple[str, ...]:
 
 
 def options_of(annotation: Any) -> tuple[str, ...]:
-    """Return every value of the Literals and Enums in an annotation, as text."""
-    return tuple(dict.fromkeys(str(o) for member in flat(annotation) for o in _closed_set(member)))
+    """Return every value of the Literals in an annotation, as text."""
+    return tuple(dict.fromkeys(str(o) for member in members(annotation) for o in _closed_set(member)))
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
     """Return the members of a union without None, one level deep, as pydantic labels them; anything else is its only
     member."""
     plain = _unwrap(annotation)
-    if not _is_union(plain):
+    if get_origin(plain) not in (Union, types.UnionType):
         return (plain,)
     inner = tuple(a for a in get_args(plain) if a is not type(None))
     return members(inner[0]) if len(inner) == 1 else inner
-
-
-def flat(annotation: Any) -> Iterator[Any]:
-    """Yield the members at every depth."""
-    options = members(annotation)
-    for option in options:
-        if len(options) == 1:
-            yield option
-        else:
-            yield from flat(option)
 
 
 def child(annotation: Any, part: str | int) -> Any:
@@ -94,11 +83,8 @@ def child(annotation: Any, part: str | int) -> Any:
     if _is_model(plain):
         return _fields_by_key(plain).get(str(part))
     arguments = get_args(plain)
-    origin = get_origin(plain)
-    if origin in (dict, Mapping) and len(arguments) == 2:
-        return arguments[1]
-    if origin in (list, tuple, set, frozenset, Sequence) and arguments:
-        return arguments[0]
+    if get_origin(plain) in (dict, list):
+        return arguments[-1]
     options = members(plain)
     return child(options[0], part) if len(options) == 1 and options[0] is not plain else None
 
@@ -107,7 +93,7 @@ def _fields_by_key(annotation: Any) -> dict[str, Any]:
     plain = _unwrap(annotation)
     if not _is_model(plain):
         return {}
-    return {field.alias or name: Annotated[field.annotation, field] for name, field in plain.model_fields.items()}
+    return {name: Annotated[field.annotation, field] for name, field in plain.model_fields.items()}
 
 
 @cache
@@ -116,7 +102,7 @@ def _paths_of(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _all_paths(annotation: Any, at: str, depth: int) -> Iterator[str]:
-    for member in flat(annotation):
+    for member in members(annotation):
         for key, field in _fields_by_key(member).items():
             path = f"{at}.{key}" if at else key
             yield path
@@ -125,47 +111,26 @@ def _all_paths(annotation: Any, at: str, depth: int) -> Iterator[str]:
 
 
 def _member(options: Sequence[Any], label: str) -> Any:
-    """Return the member that pydantic's label means: a class by its name or tag, a container by its origin."""
+    """Return the member that pydantic's label means: a class by its name, a container by its origin."""
     for option in options:
         plain = _unwrap(option)
-        if _is_model(plain) and (plain.__name__ == label or label in _tags(plain)):
-            return plain
         origin = getattr(get_origin(plain), "__name__", "")
         if origin and label.startswith(f"{origin}["):
-            return plain
-        if _is_union(plain) and "union" in label:
             return plain
         if getattr(plain, "__name__", "") == label:
             return plain
     return None
 
 
-def _tags(model: type[BaseModel]) -> set[str]:
-    literals = (f.annotation for f in model.model_fields.values() if get_origin(f.annotation) is Literal)
-    return {str(tag) for literal in literals for tag in get_args(literal)}
-
-
 def _closed_set(annotation: Any) -> tuple[object, ...]:
     plain = _unwrap(annotation)
-    if get_origin(plain) is Literal:
-        return get_args(plain)
-    if isinstance(plain, type) and issubclass(plain, Enum):
-        return tuple(member.value for member in plain)
-    return ()
+    return get_args(plain) if get_origin(plain) is Literal else ()
 
 
 def _unwrap(annotation: Any) -> Any:
-    while True:
-        if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
-        elif hasattr(annotation, "__value__"):  # `type X = …` and TypeAliasType
-            annotation = annotation.__value__
-        else:
-            return annotation
-
-
-def _is_union(annotation: Any) -> bool:
-    return get_origin(annotation) in (Union, types.UnionType)
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return annotation
 
 
 def _is_model(annotation: Any) -> bool:

@@ -26,8 +26,7 @@ def schema() -> dict[str, Any]:
 
 def _describe(properties: dict[str, dict[str, Any]], kind: type[Section]) -> None:
     """Add the docstring below each field. (pydantic's `use_attribute_docstrings` reads them at every start.)"""
-    for name, text in field_docstrings(kind).items():
-        key = kind.model_fields[name].alias or name
+    for key, text in field_docstrings(kind).items():
         properties[key] = dict(sorted({**properties[key], "description": text}.items()))
 
 
