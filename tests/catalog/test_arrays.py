@@ -6,9 +6,11 @@ import json
 import math
 
 import pytest
+import yaml
 
+from tests.localruns import WORKLOADS
 from tests.maxtext import Worker, ask
-from xsft.catalog.arrays import ArrayLayout, required
+from xsft.catalog.arrays import ArrayLayout, exact_parameters, required
 from xsft.catalog.models import model, names
 
 BUILT = (
@@ -42,6 +44,19 @@ def test_arrays_add_up_to_the_parameters_of_each_model() -> None:
         known = model(name).params_b
         if scanned.complete and known is not None and not name.startswith(("qwen3-next", "qwen3.5", "gemma4")):
             assert totals[0] == pytest.approx(known * 1e9, rel=0.03), name
+
+
+def test_parameters_of_tiny_model_match_its_checkpoint() -> None:
+    """545.4 KiB in float32: printed by orbax-checkpoint 0.12.8 for a run of the tiny workload."""
+    keys = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text())["overrides"]["maxtext"]
+    parameters = exact_parameters("default", keys)
+    assert parameters == 139_584
+    assert abs(parameters * 4 / 1024 - 545.4) < 0.2
+
+
+def test_parameters_are_unknown_without_all_arrays() -> None:
+    assert exact_parameters("no-model", {}) is None
+    assert exact_parameters("gemma2-2b", {}, release="0.1.0") is None
 
 
 def test_unknown_decoders_give_incomplete_arrays_or_none() -> None:

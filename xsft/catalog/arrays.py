@@ -6,6 +6,7 @@ with what the installed MaxText builds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from xsft.catalog import layers, releases
 from xsft.catalog.layers import Arrays, ArrayShape, Sizes, with_prefix
+from xsft.catalog.models import names
 from xsft.catalog.releases import at_least
 from xsft.catalog.sizes import decoder_block, is_rebuilt, sizes
 
@@ -61,6 +63,13 @@ def required(
     if decoder is None or not at_least(release, NAMED_SINCE.get(block, "0.2.0")):
         return Required(arrays=embedding, complete=False)
     return Required(arrays={**embedding, **with_prefix("decoder", {**_ends(size), **decoder})}, complete=True)
+
+
+def exact_parameters(name: str, given: Mapping[str, object], *, release: str = releases.DEFAULT) -> int | None:
+    """Return the number of parameters in the model's arrays; None if not all are known."""
+    is_known = name == "default" or name in names()
+    found = required(name, given, layout=ArrayLayout(), release=release) if is_known else None
+    return sum(map(math.prod, found.arrays.values())) if found and found.complete else None
 
 
 def _ends(s: Sizes) -> Arrays:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
 
-from xsft.catalog.arrays import required
+from xsft.catalog.arrays import exact_parameters
 from xsft.checkpoint.compare import kind, layouts, models, weights
-from xsft.checkpoint.files import certain
+from xsft.checkpoint.files import parameters
 from xsft.facts import CheckpointFacts, SavedArray
 from xsft.modes import mode_module
 from xsft.naming import MODES, ModeName
@@ -81,7 +80,7 @@ def report_of(found: CheckpointFacts, *, size: int | None, bytes_read: int, writ
         param_scan_axis=found.param_scan_axis,
         dtypes=found.dtypes or None,
         dtypes_detail=found.dtypes_detail,
-        parameters=_parameters(found, held, fitting),
+        parameters=_parameters(held, fitting),
         arrays=len(found.arrays),
         models=fitting,
         modes=_modes(found),
@@ -131,15 +130,9 @@ def _modes(found: CheckpointFacts) -> tuple[ModeName, ...]:
     return tuple(mode for mode in MODES if is_plain or mode_module(mode).READS_OCDBT)
 
 
-def _parameters(found: CheckpointFacts, held: Mapping[str, SavedArray], fitting: tuple[str, ...]) -> int | None:
+def _parameters(held: Mapping[str, SavedArray], fitting: tuple[str, ...]) -> int | None:
     """Return the number of parameters from the files' shapes; where devices held copies these are shares, so the
     model's own shapes are used.
     """
-    if not held:
-        return None
-    shapes = [certain(array) for array in held.values()]
-    if None not in shapes:
-        return sum(math.prod(shape) for shape in shapes if shape is not None)
-    wanted = [required(name, {}, layout=layout) for name in fitting[:1] for layout in layouts(found, axis=1)]
-    sums = {sum(math.prod(shape) for shape in one.arrays.values()) for one in wanted if one is not None}
-    return sums.pop() if len(sums) == 1 else None
+    by_files = parameters(held.values())
+    return exact_parameters(fitting[0], {}) if by_files is None and fitting else by_files

@@ -10,11 +10,9 @@ model peaks at 0.49 GB, one of 0.71 GB at 1.20 GB (0.99 GB of it anonymous). Rep
 
 from __future__ import annotations
 
-import math
-
 from msgspec import Struct
 
-from xsft.catalog.arrays import ArrayLayout, required
+from xsft.catalog.arrays import exact_parameters
 from xsft.catalog.models import model, names
 from xsft.conversion.inputs import ConversionInputs
 
@@ -56,16 +54,8 @@ def estimate(inputs: ConversionInputs, *, lazy: bool, source_bytes: int | None =
 def parameters_of(inputs: ConversionInputs, *, source_bytes: int | None) -> int | None:
     """Return the parameters of the arrays that MaxText will save; else the catalogue's count, else what bfloat16 files
     would hold."""
-    layout = ArrayLayout(scan=inputs.scan_layers, axis=inputs.param_scan_axis)
-    is_known = inputs.model == "default" or inputs.model in names()
-    wanted = required(inputs.model, inputs.keys, layout=layout, release=inputs.release) if is_known else None
-    if wanted is not None and wanted.complete:
-        return sum(math.prod(shape) for shape in wanted.arrays.values())
-    if source_bytes is not None:
-        return source_bytes // WIDTH["bfloat16"]
-    return _catalogued(inputs.model)
-
-
-def _catalogued(name: str) -> int | None:
-    params_b = model(name).params_b if name in names() else None
+    exact = exact_parameters(inputs.model, inputs.keys, release=inputs.release)
+    if exact is not None or source_bytes is not None:
+        return exact or (source_bytes or 0) // WIDTH["bfloat16"]
+    params_b = model(inputs.model).params_b if inputs.model in names() else None
     return int(params_b * 1e9) if params_b else None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-from xsft.catalog.arrays import ArrayLayout, required
+from xsft.catalog.arrays import exact_parameters
 from xsft.catalog.serving import ServingShape, serving_shape_for
 from xsft.catalog.sizes import sizes
 from xsft.launchers.serving_manifest import serving_plan
@@ -79,11 +77,9 @@ def model_len(run: Run) -> int:
 
 def weights_bytes(run: Run) -> int | None:
     """Return the bytes of the model's weights in bfloat16; None if its size is unknown."""
-    name, given = run.spec.model.name, run.spec.overrides.maxtext
-    is_known = run.model is not None or name == "default"
-    wanted = required(name, given, layout=ArrayLayout(), release=run.release.version) if is_known else None
-    if wanted is not None and wanted.complete:
-        return BF16_BYTES * sum(math.prod(shape) for shape in wanted.arrays.values())
+    exact = exact_parameters(run.spec.model.name, run.spec.overrides.maxtext, release=run.release.version)
+    if exact is not None:
+        return BF16_BYTES * exact
     catalogued = run.model.params_b if run.model else None
     return int(BF16_BYTES * catalogued * 1e9) if catalogued else None
 

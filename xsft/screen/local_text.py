@@ -11,12 +11,12 @@ from xsft.checkpoint.files import parameters
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.local.run import LocalResult
 from xsft.effects.local.trace import newest_trace
+from xsft.launchers.serving import BF16_BYTES, weights_bytes
 from xsft.screen.loss_plot import terminal_plot
 from xsft.screen.receipt_text import receipt_line
 from xsft.screen.resumed_text import resumed_text
 from xsft.spec.amounts import size_text
 from xsft.steps import Plan
-from xsft.trainers.size import default_parameters
 from xsft.trainers.tensorboard import open_command, tensorboard_lines
 from xsft.trainers.trainer import trainer_of
 
@@ -65,11 +65,9 @@ def adapter_text(plan: Plan, result: LocalResult) -> str | None:
     """Return the size of the adapters that LoRA saved; the model itself is unchanged."""
     if plan.run.spec.lora is None or not result.checkpoints:
         return None
-    trainer = trainer_of(plan.run)
-    saved = result.checkpoints[-1] / trainer.WEIGHTS
+    saved = result.checkpoints[-1] / trainer_of(plan.run).WEIGHTS
     adapter = parameters(read_checkpoint(str(saved)).arrays)
-    catalogued = plan.run.model.params_b if plan.run.model else None
-    whole = int(catalogued * 1e9) if catalogued else default_parameters(trainer.trainer_keys(plan.run))
+    whole = (weights_bytes(plan.run) or 0) // BF16_BYTES
     on_disk = sum(f.stat().st_size for f in saved.rglob("*") if f.is_file())
     text = f"{size_text(on_disk)} on disk" + (f", {adapter:,} parameters" if adapter else "")
     if not (whole and adapter):
