@@ -12,8 +12,8 @@ from xsft.checks.memory import _gathered_experts, check, too_big
 from xsft.checks.mesh import check as mesh
 from xsft.facts import Facts, MachineFacts
 from xsft.fit.derive import KnownStep
+from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal, Verdict
-from xsft.fit.words import InvalidStep
 from xsft.trainers.maxtext import trainer_keys
 
 ROWS: list[dict[str, Any]] = toml("fit.toml")["rows"]

@@ -19,7 +19,11 @@ def test_shipped_data_is_replaced_by_its_path() -> None:
 
 @pytest.mark.parametrize(
     ("key", "where"),
-    [("tokenizer_path", "model.tokenizer"), ("hf_train_files", "data.hf_train_files"), ("x", "overrides.maxtext.x")],
+    [
+        ("tokenizer_path", "model.tokenizer"),
+        ("hf_train_files", "data.hf_train_files"),
+        ("decoder_block", "overrides.maxtext.decoder_block"),
+    ],
 )
 def test_unknown_shipped_file_is_an_error_at_its_key(key: str, where: str) -> None:
     assert ids({key: "xsft://tiny/nothing"}) == [("packaged-data-unknown", where)]

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tests.fit.test_alternatives import tunable
 from xsft.fit.alternatives import Alternative, SearchLimits, alternatives
 from xsft.fit.search import HOPELESS, FitCandidate, FitSearch, measured, takes_no_less
+from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, Verdict
-from xsft.fit.words import InvalidStep
 
 LIMIT = 32.0
 FOUND = alternatives(tunable(batch=4.0), SearchLimits(keep=("tpu.type",)))

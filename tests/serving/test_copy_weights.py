@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes.gcs import Bucket, serving
 from tests.hfmodels import write_model
-from xsft.serving.copier import copy_program
+from xsft.pod.sent import text_of
 from xsft.serving.copy_weights import INDEX, main
 
 FOLDER = "runs/tiny-export/0123456789ab"
@@ -61,7 +61,7 @@ def test_incomplete_export_is_not_served(bucket: Bucket, tmp_path: Path, lacking
 def test_copy_program_names_the_missing_shard(bucket: Bucket, tmp_path: Path) -> None:
     index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
     bucket.objects[f"{FOLDER}/{INDEX}"] = json.dumps(index).encode()
-    argv = (sys.executable, "-c", copy_program(), SOURCE, str(tmp_path / "weights"))
+    argv = (sys.executable, "-c", text_of("xsft.serving.copy_weights"), SOURCE, str(tmp_path / "weights"))
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: {SOURCE} is not a complete model: model-2.safetensors missing\n"

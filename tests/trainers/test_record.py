@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.trainers.record import SCHEMA, Attempt, Record, changed_keys, complete_record, merged, to_json
+from xsft.records.document import to_json
+from xsft.records.model import SCHEMA, Attempt, Record
+from xsft.trainers.record import changed_keys, complete_record, merged
 
 LOSSES = st.dictionaries(st.integers(1, 10**6), st.floats(allow_nan=False), max_size=20)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from xsft.catalog.fit import minimum_gib_per_chip
 from xsft.checks import lora, mesh
 from xsft.facts import Facts
+from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import DoesNotFit, Invalid, Verdict
-from xsft.fit.words import InvalidStep
 from xsft.problems import errors_in
 from xsft.spec.resolve import Run
 from xsft.trainers.trainer import trainer_of

@@ -8,9 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from xsft.fit.words import InvalidStep
+from msgspec import Struct
 
 LONGEST = 300
+
+
+class InvalidStep(Struct, frozen=True, kw_only=True):
+    """The reason why a step cannot be built, in the workload's words."""
+
+    where: str
+    """Key path in the workload; empty if the whole file is meant."""
+    message: str
+    fix: str
+    said: str = ""
+    """The first line of the error of MaxText or JAX."""
+
 
 Made = Callable[[re.Match[str]], tuple[str, str, str]]
 """Makes (where, message, fix) of the match."""

@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from xsft.fit.program import ProgramBuffer
-from xsft.fit.translate import invalid_because
-from xsft.fit.words import InvalidStep
+from xsft.fit.translate import InvalidStep, invalid_because
 from xsft.fit.work import StepWork
 
 GIB = 2**30

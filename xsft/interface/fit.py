@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import field
 
+from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import StepMemory
-from xsft.fit.words import InvalidStep
 from xsft.interface.base import Document, ProblemFields, RunTimeDocument
 
 

@@ -19,7 +19,7 @@ from xsft.launchers.labels import (
 )
 from xsft.launchers.patch import HF_VOLUME
 from xsft.launchers.pointers import JsonValue
-from xsft.serving.copier import copy_program
+from xsft.pod.sent import text_of
 from xsft.serving.inputs import CONTAINER, COPIER, PORT, ServingInputs
 from xsft.serving.plan import ServingPlan
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
@@ -181,7 +181,7 @@ def _copier(inputs: ServingInputs) -> JsonValue:
     return {
         "name": COPIER,
         "image": inputs.copier,
-        "command": ["python3", "-c", escape_expansion(copy_program())],
+        "command": ["python3", "-c", escape_expansion(text_of("xsft.serving.copy_weights"))],
         "args": [escape_expansion(inputs.weights), WEIGHTS],
         "resources": {"requests": {"cpu": "4", "memory": f"{inputs.copy_gib + COPIER_GIB}Gi"}},
         "securityContext": {"allowPrivilegeEscalation": False},

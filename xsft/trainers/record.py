@@ -10,21 +10,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xsft.records.document import read_record, to_json
-from xsft.records.model import SCHEMA, Attempt, Outcome, Record
+from xsft.records.document import read_record
+from xsft.records.model import SCHEMA, Record
 from xsft.spec.scalars import same_value
-
-__all__ = [
-    "SCHEMA",
-    "Attempt",
-    "Outcome",
-    "Record",
-    "all_differences",
-    "changed_keys",
-    "complete_record",
-    "merged",
-    "to_json",
-]
 
 MAY_CHANGE = frozenset(
     {"train.steps", "train.checkpoint_period", "data.num_epoch", "overrides.maxtext.num_epoch", "output"}

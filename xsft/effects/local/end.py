@@ -8,10 +8,10 @@ from xsft.effects.local.folder import whole_log
 from xsft.effects.local.killed import signal_text
 from xsft.effects.local.watch import TrainerEnd, Watch
 from xsft.problems import Problem, warning
+from xsft.records.model import Attempt
 from xsft.states.worth import ENOUGH, is_worthless, text_of, worthless, zero_loss_warning
 from xsft.trainers.explain import reason
 from xsft.trainers.killed import TRAINER
-from xsft.trainers.record import Attempt
 
 DONE = TrainerEnd(outcome="completed")
 

@@ -31,12 +31,11 @@ from xsft.effects.records.records import record_store
 from xsft.errors import AlreadyRunning
 from xsft.naming import RowOrder
 from xsft.problems import Problem
-from xsft.records.model import Receipt
+from xsft.records.model import Attempt, Outcome, Receipt, Record
 from xsft.spec.digest import canonical
 from xsft.steps import Plan
 from xsft.trainers.lines import TrainerEvent
 from xsft.trainers.receipt import whole_receipt
-from xsft.trainers.record import Attempt, Outcome, Record
 from xsft.trainers.shuffling import order_of
 
 

@@ -14,11 +14,13 @@ from msgspec import Struct, field
 from xsft.effects.local.folder import RunFolder
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import write_atomic
+from xsft.records.document import to_json
+from xsft.records.model import Outcome, Record
 from xsft.states.model import Progress
 from xsft.trainers.lines import Aborted, Saved, ShapePadding, Step, TrainerEvent, trainer_event
 from xsft.trainers.losses import LossFold
 from xsft.trainers.receipt import ReceiptFold
-from xsft.trainers.record import Outcome, Record, merged, to_json
+from xsft.trainers.record import merged
 from xsft.trainers.tally import Tally
 
 TAIL_LINES = 2000
