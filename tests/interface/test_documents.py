@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import get_args, get_type_hints
 
 import pytest
 
 from xsft.commands.verbs import VERBS, parser
+from xsft.effects.environments.environments import NAMES
 from xsft.interface.documents import DOCUMENTS, published
+from xsft.interface.machine import Environment
 
 
 def test_every_verb_with_json_has_a_document() -> None:
@@ -22,3 +25,7 @@ def test_the_published_schema_allows_further_fields(name: str) -> None:
     text = json.dumps(published(name))
     assert '"additionalProperties": false' not in text
     assert f"xsft.{name}/1" in text or name == "error"
+
+
+def test_the_document_of_setup_has_every_environment() -> None:
+    assert get_args(get_type_hints(Environment)["name"]) == NAMES

@@ -38,9 +38,9 @@ class DoctorDocument(Document, frozen=True, kw_only=True):
 class Environment(Document, frozen=True, kw_only=True):
     """An environment that is ready."""
 
-    name: Literal["xpk", "maxtext", "engine"]
+    name: Literal["xpk", "maxtext", "engine", "compiler"]
     version: str
-    """Version of xpk, MaxText or mlx-lm."""
+    """Version of xpk, MaxText, mlx-lm or libtpu."""
     digest: str
     """sha256 of the lock file from which it was installed."""
     python: str
