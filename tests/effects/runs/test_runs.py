@@ -60,6 +60,21 @@ def test_the_index_is_read_before_the_lists_are_requested(runs: Runs, monkeypatc
     assert order == ["index", "lists"]
 
 
+def test_namespaces_of_one_cluster_share_one_connection(runs: Runs) -> None:
+    """Its login program may open a browser: it must run once, not once for each namespace."""
+    connected: list[object] = []
+
+    def connect(where: object) -> Any:
+        connected.append(where)
+        raise Unreachable("no login")
+
+    where = ClusterAddress(context="a")
+    sources = tuple(RunSource(name="a", where=where, namespace=name) for name in ("one", "two", "three"))
+    read = replace(runs, sources=sources, connect=connect).read()
+    assert (len(read.problems), read.answered) == (3, False)
+    assert connected == [where]
+
+
 def test_output_of_returns_the_output_of_the_jobset_or_of_the_index(runs: Runs, tmp_path: Path) -> None:
     gone = observed(jobset=None)
     assert runs.output_of(observed(jobset=jobset(output="gs://a"))) == "gs://a"

@@ -145,11 +145,9 @@ class Runs(Struct, kw_only=True, eq=False):
         )
 
     def _begun(self) -> Begun:
-        return tuple(start(partial(self._asked, one)) for one in self.sources)
-
-    def _asked(self, source: RunSource) -> tuple[Cluster, Lists]:
-        cluster = self.cluster(source.name)
-        return cluster, ask_lists(cluster, namespace=source.namespace)
+        """Request the lists of every source. The namespaces of one cluster share a connection, and so its login."""
+        clusters = {name: start(partial(self.cluster, name)) for name in {one.name for one in self.sources}}
+        return tuple(start(partial(_ask_source, one, clusters[one.name])) for one in self.sources)
 
     def _look(self, names: tuple[str, ...], effort: Effort | None) -> Look:
         index = self.store.local_index()  # before the lists: a run that is in the index and in no list is gone
@@ -161,6 +159,11 @@ class Runs(Struct, kw_only=True, eq=False):
 
     def _gather(self, look: Look) -> Gathered:
         return gather_runs(look, store=self.store, local=self.local, say=self.say)
+
+
+def _ask_source(source: RunSource, connecting: Started[Cluster]) -> tuple[Cluster, Lists]:
+    cluster = connecting.result()
+    return cluster, ask_lists(cluster, namespace=source.namespace)
 
 
 def runs_for(asked: PlaceQuery, *, names: Iterable[str] = (), everything: bool = False) -> Runs:
