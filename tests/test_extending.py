@@ -125,7 +125,8 @@ def test_a_new_launcher_and_tpu_generation_change_only_the_listed_files(copy: Co
     with copy.changed() as files:
         for file, text in ours.items():
             copy.add(file, text)
-        copy.add("xsft/targets.py", ', "second": "tests.launchers.second"', after='"xpk": "xsft.launchers.xpk"')
+        line = f'{" " * 8}"second": RegisteredLauncher(module="tests.launchers.second"),\n'
+        copy.add("xsft/targets.py", line, after=f'"very-high"),\n{" " * 8}),\n')
         copy.make_docs()
     assert files == listed("a launcher")
     assert len(files) <= 8
@@ -135,7 +136,8 @@ def test_a_new_launcher_and_tpu_generation_change_only_the_listed_files(copy: Co
         copy.add(types, (copy.folder / types).read_text(encoding="utf-8") + SECTION)
         copy.make_docs()
     assert files == listed("a TPU generation") == {types}
-    made = copy.plan("target=second", "tpu.type=v7x-lite-16")
+    rules = (f"name={'a' * 41}", "stages={}", "priority=team.urgent")
+    made = copy.plan("target=second", "tpu.type=v7x-lite-16", *rules)
     assert (made["target"], made["xpk_argv"]) == ("second", None)
     assert {row["outcome"] for row in made["audit"]} == {"landed", "patched"}
     (job,) = made["manifest"]["spec"]["replicatedJobs"]

@@ -11,7 +11,6 @@ from xsft.naming import (
     ATTEMPT_SUFFIX,
     PATHWAYS_NAME_LIMIT,
     POD_NAME_LIMIT,
-    XPK_NAME_LIMIT,
     ModeName,
     attempt_name,
     attempt_number,
@@ -20,24 +19,30 @@ from xsft.naming import (
     next_attempt,
     run_name_limit,
 )
+from xsft.targets import LAUNCHERS
 
 MODES = st.sampled_from(get_args(ModeName))
+TARGETS = st.sampled_from(sorted(LAUNCHERS))
 SLICES = st.integers(1, 999)
 HOSTS = st.integers(1, 2048)
 
 
-@given(mode=MODES, num_slices=SLICES, hosts=HOSTS)
-def test_nine_attempts_of_the_longest_run_name_fit_the_limit(mode: ModeName, num_slices: int, hosts: int) -> None:
-    longest = "n" * run_name_limit(mode=mode, num_slices=num_slices, hosts=hosts)
-    limit = jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts)
+@given(target=TARGETS, mode=MODES, num_slices=SLICES, hosts=HOSTS)
+def test_nine_attempts_of_the_longest_run_name_fit_the_limit(
+    target: str, mode: ModeName, num_slices: int, hosts: int
+) -> None:
+    longest = "n" * run_name_limit(target=target, mode=mode, num_slices=num_slices, hosts=hosts)
+    limit = jobset_limit(target=target, mode=mode, num_slices=num_slices, hosts=hosts)
     assert all(len(attempt_name(longest, attempt)) <= limit for attempt in range(1, 10))
     assert len(longest) == limit - ATTEMPT_SUFFIX
 
 
-@given(mode=MODES, num_slices=SLICES, hosts=HOSTS)
-def test_every_pod_of_the_longest_name_has_a_valid_name(mode: ModeName, num_slices: int, hosts: int) -> None:
-    jobset = "n" * jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts)
-    assert len(jobset) <= XPK_NAME_LIMIT
+@given(target=TARGETS, mode=MODES, num_slices=SLICES, hosts=HOSTS)
+def test_every_pod_of_the_longest_name_has_a_valid_name(
+    target: str, mode: ModeName, num_slices: int, hosts: int
+) -> None:
+    jobset = "n" * jobset_limit(target=target, mode=mode, num_slices=num_slices, hosts=hosts)
+    assert len(jobset) <= LAUNCHERS[target].name_limit
     assert len(f"{jobset}-slice-job-{num_slices - 1}-{hosts - 1}-abcde") <= POD_NAME_LIMIT
 
 
@@ -53,7 +58,7 @@ def test_the_coordinator_of_a_pathways_run_is_a_valid_label() -> None:
     [("mcjax", 1, 1, 40), ("mcjax", 2, 64, 40), ("mcjax", 999, 2048, 38), ("pathways", 2, 64, 22)],
 )
 def test_jobset_limit_depends_on_mode_slices_and_hosts(mode: ModeName, num_slices: int, hosts: int, limit: int) -> None:
-    assert jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts) == limit
+    assert jobset_limit(target="xpk", mode=mode, num_slices=num_slices, hosts=hosts) == limit
 
 
 @given(name=st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True), attempt=st.integers(1, 9))
@@ -91,8 +96,8 @@ def test_a_new_attempt_has_the_first_name_that_is_free(taken: tuple[str, ...], f
 
 def test_jobset_limit_counts_pods_from_zero() -> None:
     """The longest suffix of 1000 × 1000 is `-slice-job-999-999-abcde`, 24 characters of 63."""
-    assert jobset_limit(mode="mcjax", num_slices=1000, hosts=1000) == 39
-    assert jobset_limit(mode="mcjax", num_slices=1001, hosts=1000) == 38
+    assert jobset_limit(target="xpk", mode="mcjax", num_slices=1000, hosts=1000) == 39
+    assert jobset_limit(target="xpk", mode="mcjax", num_slices=1001, hosts=1000) == 38
 
 
 @pytest.mark.parametrize(("count", "shown"), [(0, ""), (2, "c0, c1"), (5, "c0, c1 and 3 more")])

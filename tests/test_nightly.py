@@ -158,7 +158,8 @@ def test_all_tries_together_take_no_longer_than_the_limit(host: Host) -> None:
 def test_the_dated_run_name_fits_the_limit() -> None:
     spec = read_spec((ROOT / step("Run")["env"]["WORKLOAD"]).read_text())
     assert spec.tpu is not None
-    assert len("qwen3-gsm8k-20261121") <= run_name_limit(mode="mcjax", num_slices=spec.tpu.num_slices or 1, hosts=64)
+    limit = run_name_limit(target="xpk", mode="mcjax", num_slices=spec.tpu.num_slices or 1, hosts=64)
+    assert len("qwen3-gsm8k-20261121") <= limit
 
 
 def test_the_workflow_holds_no_key_and_asks_for_minimal_permissions() -> None:

@@ -247,7 +247,7 @@ def _plan_start(run: Run, world: RunHistory) -> Start:
     attempt = next(number for number in count(1 + max(taken, default=0)) if number not in world.passed_over)
     name = attempt_name(run.run_name, attempt)
     hosts = run.slice.hosts if run.slice else 1
-    limit = jobset_limit(mode=run.mode.value, num_slices=run.num_slices, hosts=hosts)
+    limit = jobset_limit(target=run.spec.target, mode=run.mode.value, num_slices=run.num_slices, hosts=hosts)
     if len(name) > limit:
         raise Refused(
             f"attempt {attempt} would have the JobSet name {name} with {len(name)} characters, and the limit is "

@@ -102,7 +102,7 @@ def submitter_for(made: JobPlan[AnyJob], *, progress: ShowLine, confirm: Callabl
     return Submitter(
         cluster=cluster.connect(made.run.place),
         store=record_store(),
-        provenance=gather_provenance(made.file),
+        provenance=gather_provenance(made.file, target=made.run.spec.target),
         replan=replan,
         progress=progress,
         confirm=confirm,

@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from itertools import count
 from typing import Literal, get_args
 
+from xsft.targets import registered_launcher
+
 ModeName = Literal["mcjax", "pathways"]
 MODES: tuple[ModeName, ...] = get_args(ModeName)
 
@@ -17,9 +19,6 @@ StageWork = Literal["convert", "evaluate", "export", "serve"]
 
 RowOrder = Literal["reshuffled", "repeated"]
 """Order of the rows that a resumed run reads: another order than before, or the same."""
-
-XPK_NAME_LIMIT = 40
-"""source: xpk@1.16.0 parser/validators.py name_type (40 passes, 41 is refused)."""
 
 PATHWAYS_NAME_LIMIT = 22
 """JobSet's coordinator label `<w>-pathways-head-0-0.<w>` is 2n+19 characters and must be <= 63.
@@ -42,23 +41,24 @@ def single_controller(mode: ModeName) -> bool:
             return True
 
 
-def jobset_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
+def jobset_limit(*, target: str, mode: ModeName, num_slices: int, hosts: int) -> int:
     """Return the maximum characters of a JobSet's name."""
+    accepted = registered_launcher(target).name_limit
     match mode:
         case "pathways":
-            return PATHWAYS_NAME_LIMIT
+            return min(accepted, PATHWAYS_NAME_LIMIT)
         case "mcjax":
-            return min(XPK_NAME_LIMIT, POD_NAME_LIMIT - _pod_suffix(num_slices=num_slices, hosts=hosts))
+            return min(accepted, POD_NAME_LIMIT - _pod_suffix(num_slices=num_slices, hosts=hosts))
 
 
-def run_name_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
+def run_name_limit(*, target: str, mode: ModeName, num_slices: int, hosts: int) -> int:
     """Return the maximum characters of a run's name, so that a second attempt's name fits too."""
-    return jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts) - ATTEMPT_SUFFIX
+    return jobset_limit(target=target, mode=mode, num_slices=num_slices, hosts=hosts) - ATTEMPT_SUFFIX
 
 
-def job_name_limit(*, hosts: int = 1) -> int:
+def job_name_limit(*, target: str, hosts: int = 1) -> int:
     """Return the maximum characters of the run name of a job that is not a training."""
-    return run_name_limit(mode=JOB_MODE, num_slices=1, hosts=hosts)
+    return run_name_limit(target=target, mode=JOB_MODE, num_slices=1, hosts=hosts)
 
 
 def attempt_name(first: str, number: int) -> str:

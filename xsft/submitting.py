@@ -48,7 +48,7 @@ def submitter_for(
     return Submitter(
         cluster=cluster.connect(made.run.place),
         store=records.record_store(),
-        provenance=recording.gather_provenance(made.file),
+        provenance=recording.gather_provenance(made.file, target=made.target),
         replan=lambda attempt: plan((workload,), attempt=attempt)[0],
         progress=progress,
         confirm=confirm,

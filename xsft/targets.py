@@ -4,16 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-LAUNCHERS: Mapping[str, str] = MappingProxyType({"xpk": "xsft.launchers.xpk"})
-"""The registry: a launcher's name, which a workload gives as its `target`, and the module that implements it
-(`xsft.launchers.launcher.Launcher`). Modules are named, not imported, because the layer that reads workloads is below
-the launchers.
-"""
+
+class RegisteredLauncher(NamedTuple):
+    """A launcher: its module, and the rules that a workload must keep. The module is named, not imported, because the
+    layer that reads workloads is below the launchers."""
+
+    module: str
+    """Module that implements it (`xsft.launchers.launcher.Launcher`)."""
+    tools: tuple[str, ...] = ()
+    """Environments of `xsft setup` that it runs; the records of its runs have their versions."""
+    name_limit: int = 63
+    """Maximum characters of a JobSet's name. The limits of Kubernetes and JobSet hold too (`xsft.naming`)."""
+    priorities: tuple[str, ...] = ()
+    """Values of `priority` that it takes; if empty, the name of any PriorityClass."""
+
 
 FIRST = "xpk"
 """The launcher of every JobSet without a label that names another one."""
+
+LAUNCHERS: Mapping[str, RegisteredLauncher] = MappingProxyType(
+    {
+        FIRST: RegisteredLauncher(
+            module="xsft.launchers.xpk",
+            tools=("xpk",),
+            # source: xpk@1.16.0 parser/validators.py name_type (40 passes, 41 is refused)
+            name_limit=40,
+            # PriorityClasses of the values 100, 250, 500, 750 and 1000. source: xpk@1.16.0 core/kueue_manager.py
+            priorities=("very-low", "low", "medium", "high", "very-high"),
+        ),
+    }
+)
+"""The registry: a launcher's name, which a workload gives as its `target`, and its module and rules."""
 
 THIS_MACHINE = "local"
 
@@ -21,6 +44,12 @@ THIS_MACHINE = "local"
 def targets() -> tuple[str, ...]:
     """Return all names that a workload may use."""
     return (*LAUNCHERS, THIS_MACHINE)
+
+
+def registered_launcher(target: str) -> RegisteredLauncher:
+    """Return the target's entry of the registry; for this machine that of the first launcher, so that the workload can
+    also run on a cluster."""
+    return LAUNCHERS.get(target, LAUNCHERS[FIRST])
 
 
 def launcher_named(label: str | None) -> str:

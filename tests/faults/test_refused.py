@@ -305,7 +305,7 @@ def test_the_longest_name_passes_the_dry_run_and_a_longer_one_fails_it(
     api: ClusterApi, story: str, slices: int
 ) -> None:
     mode = "mcjax" if story == MCJAX else "pathways"
-    limit = jobset_limit(mode=mode, num_slices=slices, hosts=64)
+    limit = jobset_limit(target="xpk", mode=mode, num_slices=slices, hosts=64)
     cluster, manifest = api.connect(), sent_to(api, story)
     manifest["spec"]["replicatedJobs"][-1]["replicas"] = slices
     named("a" * limit)(manifest)

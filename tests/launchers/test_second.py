@@ -16,16 +16,18 @@ from tests.servers import run_with, server
 from tests.slicejobs import job as slice_job
 from tests.stories import ROOT, facts_for
 from xsft import api, submitting, targets
+from xsft.effects.submit.recording import gather_provenance
 from xsft.errors import SpecError, UsageError
 from xsft.launchers.labels import TARGET_LABEL
 from xsft.launchers.launcher import Job, ReadyRendering
 from xsft.launchers.serving_expect import audit_server
+from xsft.naming import jobset_limit
 from xsft.planner import job_rendering, make_intent, make_job_plan, make_plan
 from xsft.problems import errors_in
 from xsft.reading.jobsets import jobset_of, server_of
 from xsft.reading.lastknown_line import LastKnown
 from xsft.spec.loader import load_yaml
-from xsft.spec.model import WorkloadSpec
+from xsft.spec.model import DEFAULT_PRIORITY, WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.states.model import Status
 from xsft.steps import Plan
@@ -51,7 +53,7 @@ MISTAKES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 @pytest.fixture(autouse=True)
 def second(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line that adding a launcher takes in the registry."""
-    registry = {**targets.LAUNCHERS, SECOND: "tests.launchers.second"}
+    registry = {**targets.LAUNCHERS, SECOND: targets.RegisteredLauncher(module="tests.launchers.second")}
     monkeypatch.setattr(targets, "LAUNCHERS", MappingProxyType(registry))
 
 
@@ -192,6 +194,37 @@ def test_a_command_that_cannot_be_sent_names_the_launcher(target: str) -> None:
     intent = make_intent(workload, facts_for(workload))
     (problem,) = (p for p in intent.problems if p.id == "command-encoding")
     assert problem.message.startswith(f"the command cannot be passed to {target}: ")
+
+
+def test_a_name_that_is_too_long_for_xpk_only_may_be_used_with_the_second_launcher() -> None:
+    found = [_ids(spec("mcjax", target=target, name="a" * 39, stages=None)) for target in ("xpk", SECOND)]
+    assert found[0] - found[1] == {("name-too-long", "name")}
+    assert found[1] == _ids(spec("mcjax", target=SECOND, stages=None))
+    sizes = {"num_slices": 1, "hosts": 1}
+    assert [jobset_limit(target=target, mode="mcjax", **sizes) for target in ("xpk", SECOND)] == [40, 43]
+    assert [jobset_limit(target=target, mode="pathways", **sizes) for target in ("xpk", SECOND)] == [22, 22]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_second_launcher_takes_the_name_of_any_priority_class(mode: str) -> None:
+    made = plan(spec(mode, target=SECOND, priority="team.urgent"))
+    pods = [job["template"]["spec"]["template"]["spec"] for job in made.manifest["spec"]["replicatedJobs"]]  # type: ignore[index]
+    assert {pod["priorityClassName"] for pod in pods} == {"team.urgent"}
+    for target, priority, problem in (("xpk", "team.urgent", "not-allowed"), (SECOND, "Team", "wrong-form")):
+        with pytest.raises(SpecError) as refused:
+            spec(mode, target=target, priority=priority)
+        assert [(p.id, p.where) for p in refused.value.problems] == [(problem, "priority")]
+
+
+def test_a_launcher_with_a_list_of_priorities_takes_the_default() -> None:
+    lists = [one.priorities for one in targets.LAUNCHERS.values() if one.priorities]
+    assert lists
+    assert all(DEFAULT_PRIORITY in one for one in lists)
+
+
+@pytest.mark.parametrize(("target", "tools"), [("xpk", {"xpk"}), (SECOND, set())])
+def test_a_record_lists_the_versions_of_the_launchers_own_tools(target: str, tools: set[str]) -> None:
+    assert gather_provenance("w.yaml", target=target).versions.keys() == {"xsft", "python", *tools}
 
 
 def test_a_bad_workload_has_other_problems_on_this_machine() -> None:

@@ -41,7 +41,8 @@ def second(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Registered(answers="tests.trainers.second", lines="tests.trainers.second_lines")
     trainers = MappingProxyType({**training.TRAINERS, SECOND: ours})
     monkeypatch.setattr(training, "TRAINERS", trainers)
-    launchers = MappingProxyType({**targets.LAUNCHERS, SECOND: "tests.launchers.second"})
+    launcher = targets.RegisteredLauncher(module="tests.launchers.second")
+    launchers = MappingProxyType({**targets.LAUNCHERS, SECOND: launcher})
     monkeypatch.setattr(targets, "LAUNCHERS", launchers)
 
 

@@ -21,7 +21,7 @@ def conversion_problems(made: ConversionPlan, run: Run, *, on_tpu: bool = False)
         fix = "Use a Hugging Face repository, or convert it here: --set target=local, with output on gs://."
         yield error("conversion-folder", "model.hf.repo", message, fix)
     hosts = run.slice.hosts if on_tpu and run.slice else 1
-    limit = job_name_limit(hosts=hosts)
+    limit = job_name_limit(target=run.spec.target, hosts=hosts)
     if len(made.run_name) > limit:
         message = f"{made.run_name!r} has {len(made.run_name)} characters; the limit of a CPU job is {limit}."
         fix = "Use a shorter name: --run-name NAME. The result has the same path."

@@ -57,7 +57,7 @@ def pod_problems(plan: ExportPlan, run: Run, needs: ExportEstimate | None) -> It
         message = f"The export goes to {plan.writes}, and the workload names no token of the Hugging Face hub."
         fix = "Write secrets.hf_token: {secret: NAME}, made by `xsft secret create`; or export to gs://."
         yield error("export-token-missing", "secrets.hf_token", message, fix)
-    limit = job_name_limit()
+    limit = job_name_limit(target=run.spec.target)
     if len(plan.run_name) > limit:
         message = f"{plan.run_name!r} has {len(plan.run_name)} characters; the limit of a CPU job is {limit}."
         yield error("export-name", "name", message, "The training's name must be shorter: --run-name NAME.")

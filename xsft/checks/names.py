@@ -25,7 +25,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def _check_stage_names(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check the names of the other runs of `xsft run`, before the first stage starts."""
-    limit = job_name_limit()
+    limit = job_name_limit(target=run.spec.target)
     to_convert = facts.checkpoint is not None and facts.checkpoint.status == "missing" and run.conversion is not None
     later = (stage for stage in later_stages(run.spec.stages) if stage != "serve")  # `serve-name` is its own check
     stages = (*(("convert",) if to_convert else ()), *later)
@@ -47,9 +47,9 @@ def _check_stage_names(run: Run, facts: Facts) -> Iterator[Problem]:
 
 def _check_name_length(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check the name's length with the attempt's suffix, so that a second attempt's name fits too."""
-    sizes = {"num_slices": run.num_slices, "hosts": run.slice.hosts if run.slice else 1}
-    limit = run_name_limit(mode=run.mode.value, **sizes)
-    hard = jobset_limit(mode=run.mode.value, **sizes)
+    target, mode, hosts = run.spec.target, run.mode.value, run.slice.hosts if run.slice else 1
+    limit = run_name_limit(target=target, mode=mode, num_slices=run.num_slices, hosts=hosts)
+    hard = jobset_limit(target=target, mode=mode, num_slices=run.num_slices, hosts=hosts)
     if len(run.run_name) > limit:
         yield _too_long(run, limit)
     elif len(run.jobset) > hard:

@@ -120,7 +120,7 @@ def _other(fitting: list[ServingShape]) -> str:
 
 
 def _check_server_name(run: Run) -> Iterator[Problem]:
-    name, limit = stage_name(run_name=run.run_name, stage="serve"), job_name_limit()
+    name, limit = stage_name(run_name=run.run_name, stage="serve"), job_name_limit(target=run.spec.target)
     if len(name) > limit:
         message = f"{name!r} has {len(name)} characters; the name of a server may have {limit}."
         yield error("serve-name", "name", message, "Use a shorter name: --run-name NAME.")

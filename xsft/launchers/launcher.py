@@ -59,4 +59,4 @@ class Launcher(Protocol):
 
 def launcher_of(target: str) -> Launcher:
     """Return the launcher of the target. Raises KeyError for an unknown one."""
-    return cast("Launcher", import_module(targets.LAUNCHERS[target]))
+    return cast("Launcher", import_module(targets.LAUNCHERS[target].module))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 """xpk's rule for workloads and clusters (xpk@1.16.0 parser/validators.py name_type)."""
+DNS_SUBDOMAIN = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 GCS_URI = r"^gs://[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9](/[^\x00-\x1f\x7f]*)?$"
 PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
@@ -28,6 +29,7 @@ SECRET_KEY = r"^[-._a-zA-Z0-9]+$"  # noqa: S105 - a pattern
 WORDS: Mapping[str, str] = MappingProxyType(
     {
         DNS_LABEL: "lower-case letters, digits and dashes, with a letter or digit at both ends",
+        DNS_SUBDOMAIN: "lower-case letters, digits, dashes and dots, with a letter or digit at both ends",
         NAME: "lower-case letters, digits and dashes, starting with a letter and not ending with a dash",
         ENV_NAME: "letters, digits and underscores, not starting with a digit",
         GCS_URI: "gs://bucket or gs://bucket/path, the bucket in lower case",

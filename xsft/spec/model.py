@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from xsft.naming import ModeName
@@ -26,16 +27,16 @@ from xsft.spec.sections import (
 )
 from xsft.spec.stages import Stages, later_stages
 from xsft.stages.stage import StageName
-from xsft.targets import FIRST, Targeted, targets
+from xsft.targets import FIRST, LAUNCHERS, Targeted, registered_launcher, targets
 from xsft.training import DEFAULT_TRAINER, trainers
 
-RunName = Annotated[str, StringConstraints(pattern=forms.NAME, max_length=40)]
-"""xpk's rule (xpk@1.16.0 parser/validators.py name_type)."""
+RunName = Annotated[
+    str, StringConstraints(pattern=forms.NAME, max_length=max(one.name_limit for one in LAUNCHERS.values()))
+]
+"""At most as long as any launcher accepts; `xsft.checks.names` knows the limit of the run's own launcher and mode."""
 
-Priority = Literal["very-low", "low", "medium", "high", "very-high"]
-"""xpk's PriorityClasses: 100, 250, 500, 750, 1000 (xpk@1.16.0 core/kueue_manager.py)."""
-DEFAULT_PRIORITY: Priority = "medium"
-"""xpk's own default (xpk@1.16.0 parser/workload.py)."""
+DEFAULT_PRIORITY = "medium"
+"""xpk's own default (xpk@1.16.0 parser/workload.py); every launcher takes it."""
 
 
 class Overrides(Section):
@@ -53,6 +54,27 @@ def _known_target(name: str) -> str:
 
 
 TargetName = Annotated[str, AfterValidator(_known_target), WithJsonSchema({"type": "string", "enum": list(targets())})]
+
+
+def _known_priority(name: object, workload: ValidationInfo) -> object:
+    known = registered_launcher(workload.data.get("target", FIRST)).priorities
+    if known and name not in known:
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, known))})
+    return name
+
+
+def _priority_schema() -> dict[str, object]:
+    """Return the schema: the priorities of all launchers, or any text if one of them takes every PriorityClass."""
+    known = [one.priorities for one in LAUNCHERS.values()]
+    return {"type": "string", **({"enum": list(dict.fromkeys(chain(*known)))} if all(known) else {})}
+
+
+PriorityName = Annotated[
+    str,
+    StringConstraints(pattern=forms.DNS_SUBDOMAIN, max_length=253),
+    BeforeValidator(_known_priority),
+    WithJsonSchema(_priority_schema()),
+]
 
 
 def _known_trainer(name: str) -> str:
@@ -105,7 +127,7 @@ class WorkloadSpec(Targeted, Section):
     """Kueue LocalQueue; if unset, the place's."""
     namespace: DnsLabel | None = None
     """Kubernetes namespace; if unset, the place's."""
-    priority: Priority = DEFAULT_PRIORITY
+    priority: PriorityName = DEFAULT_PRIORITY
     """Kubernetes PriorityClass; xpk creates these five."""
     ttl_seconds_after_finished: int = Field(default=43200, ge=0, le=2**31 - 1)
     """Seconds after which a finished JobSet is deleted; xpk's default is 12 hours."""

@@ -223,9 +223,9 @@ def test_provenance_contains_the_checkout_of_the_workload(tmp_path: Path) -> Non
     (tmp_path / "w.yaml").write_text("a: 1\n")
     for arguments in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "m")):
         subprocess.run((*git, *arguments), check=True)
-    clean = gather_provenance(str(tmp_path / "w.yaml"))
+    clean = gather_provenance(str(tmp_path / "w.yaml"), target="xpk")
     (tmp_path / "w.yaml").write_text("a: 2\n")
-    dirty = gather_provenance(str(tmp_path / "w.yaml"))
+    dirty = gather_provenance(str(tmp_path / "w.yaml"), target="xpk")
     assert clean.git is not None
     assert dirty.git == replace(clean.git, dirty=True)
     assert clean.git.dirty is False
@@ -237,4 +237,4 @@ def test_provenance_contains_the_checkout_of_the_workload(tmp_path: Path) -> Non
 
 
 def test_provenance_has_no_git_without_a_checkout(tmp_path: Path) -> None:
-    assert gather_provenance(str(tmp_path / "w.yaml")).git is None
+    assert gather_provenance(str(tmp_path / "w.yaml"), target="xpk").git is None

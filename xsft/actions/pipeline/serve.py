@@ -76,7 +76,8 @@ class ServeOnCluster:
         before = found(cluster, plan)
         confirm_server(plan, ask=self._call.ask if before.state == "missing" else None)
         run = self._run()
-        record = ServerRecord(store=record_store(), provenance=gather_provenance(self._asked.workload.file), run=run)
+        provenance = gather_provenance(self._asked.workload.file, target=run.spec.target)
+        record = ServerRecord(store=record_store(), provenance=provenance, run=run)
         with when_interrupted(NOTHING_CREATED):
             begun = begin(cluster, plan, record=record, progress=progress)
         self._call.listener.warn(begun.problems)

@@ -108,7 +108,8 @@ def serve_on_cluster(
     assert call.run.place is not None
     cluster = connect(call.run.place)
     with when_interrupted(NOTHING_CREATED), listener.working("serve") as say:
-        record = ServerRecord(store=record_store(), provenance=gather_provenance(call.file), run=call.run)
+        provenance = gather_provenance(call.file, target=call.run.spec.target)
+        record = ServerRecord(store=record_store(), provenance=provenance, run=call.run)
         begun = begin(cluster, call.plan, record=record, progress=say)
         with when_interrupted(f"The server continues. To end it: {stop_line(cluster, call.plan)}"):
             wait_for_server(cluster, call.plan, timeout_s=limits.timeout_s, poll_s=limits.poll_s, say=say)

@@ -23,6 +23,7 @@ from xsft.records.model import Attempt, ClusterAddress, Git, Record, RecordedIma
 from xsft.spec.digest import canonical
 from xsft.spec.place import Place
 from xsft.steps import JobPlan, Plan, Planned
+from xsft.targets import registered_launcher
 from xsft.trainers.shuffling import order_at_first
 
 
@@ -38,9 +39,9 @@ class Provenance(Struct, frozen=True, kw_only=True):
     versions: Mapping[str, str]
 
 
-def gather_provenance(file: str) -> Provenance:
+def gather_provenance(file: str, *, target: str) -> Provenance:
     """Return the provenance of a workload at `file`; the git checkout is that of its folder. Never raises: what cannot
-    be determined is left out.
+    be determined is left out. `target`: its launcher.
     """
     folder = gather.workload_folder(file)
     found = checkout(folder)
@@ -49,7 +50,7 @@ def gather_provenance(file: str) -> Provenance:
         at=clock.now(),
         user=user_name(),
         git=Git(commit=found.commit, dirty=found.dirty) if found else None,
-        versions=_versions(),
+        versions=_versions(target),
     )
 
 
@@ -199,9 +200,10 @@ def _resolved_training(plan: Plan) -> dict[str, Any]:
     return {key: value for key, value in document.items() if value is not None}
 
 
-def _versions() -> dict[str, str]:
-    return {"xsft": _own_version(), "xpk": environments.environment_for("xpk").pins["xpk"],
-            "python": platform.python_version()}  # fmt: skip
+def _versions(target: str) -> dict[str, str]:
+    tools = map(environments.environment_for, registered_launcher(target).tools)
+    pinned = {tool.package: tool.pins[tool.package] for tool in tools}
+    return {"xsft": _own_version(), **pinned, "python": platform.python_version()}
 
 
 def _own_version() -> str:
