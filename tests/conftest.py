@@ -16,6 +16,7 @@ from tests.cluster.fixtures import chip, cluster_namespace, cluster_tools, real_
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import ClusterApi, cluster_api, pytest_generate_tests, standing_in
 from tests.goldens import Golden
+from tests.ids import pytest_make_parametrize_id
 from tests.localruns import private_pids, trainer_machine, warm_machine
 from tests.maxtext import PARSER, PARSERS, Worker, kept_answers, worker
 from tests.pipeline import ROWS, Pipeline
@@ -51,6 +52,7 @@ __all__ = [
     "new_generation",
     "private_pids",
     "pytest_generate_tests",
+    "pytest_make_parametrize_id",
     "real_cluster",
     "registry",
     "registry_server",

@@ -85,40 +85,40 @@ NOTHING = RunHistory()
 TORN = unreadable(run_name=NAME, number=1, name="attempt-1.json", reason="torn")
 
 TABLE: dict[str, tuple[RunHistory, Decision]] = {
-    "nothing is there": (NOTHING, Start(attempt=1)),
+    "nothing exists": (NOTHING, Start(attempt=1)),
     "live": (RunHistory(jobsets=(seen(),), records=(record(),)), Adopt(jobset=seen())),
-    "live, no record of it": (RunHistory(jobsets=(seen(),)), Adopt(jobset=seen())),
+    "live, no record": (RunHistory(jobsets=(seen(),)), Adopt(jobset=seen())),
     "live, its submitter was killed": (
         RunHistory(jobsets=(seen(),), records=(record("submitting"),)),
         Adopt(jobset=seen()),
     ),
-    "the second attempt is live": (
+    "second attempt live": (
         RunHistory(jobsets=(seen("failed"), seen(attempt=2)), records=(record(), record(number=2))),
         Adopt(jobset=seen(attempt=2)),
     ),
-    "its last step is saved, and it lives": (RunHistory(jobsets=(seen(),), latest_step=STEPS), Adopt(jobset=seen())),
+    "live, last step saved": (RunHistory(jobsets=(seen(),), latest_step=STEPS), Adopt(jobset=seen())),
     "completed": (
         RunHistory(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS),
         Finished(steps=STEPS),
     ),
-    "its JobSet is gone": (RunHistory(records=(record(),), latest_step=STEPS), Finished(steps=STEPS)),
+    "JobSet gone": (RunHistory(records=(record(),), latest_step=STEPS), Finished(steps=STEPS)),
     "failed after its last save": (
         RunHistory(jobsets=(seen("failed"),), records=(record(),), latest_step=STEPS),
         Finished(steps=STEPS),
     ),
-    "its steps taught nothing, by its record": (
+    "no targets, by its record": (
         RunHistory(jobsets=(seen("completed"),), records=(taught_nothing(),), latest_step=STEPS),
         Finished(steps=STEPS, worthless="40 steps had no target token"),
     ),
-    "its steps taught nothing, and an attempt after it was never created": (
+    "no targets, next attempt never created": (
         RunHistory(records=(taught_nothing(), record("not-created", number=2)), latest_step=STEPS),
         Finished(steps=STEPS, worthless="40 steps had no target token"),
     ),
-    "its steps taught nothing, and those of the attempt after it did not": (
+    "no targets, next attempt has targets": (
         RunHistory(records=(taught_nothing(), record(number=2)), latest_step=STEPS),
         Finished(steps=STEPS),
     ),
-    "its last step is saved, and only a JobSet tells of it": (
+    "last step saved, JobSet only": (
         RunHistory(jobsets=(seen("completed"),), latest_step=STEPS),
         Finished(steps=STEPS),
     ),
@@ -127,10 +127,10 @@ TABLE: dict[str, tuple[RunHistory, Decision]] = {
         Start(attempt=2),
     ),
     "failed without a checkpoint": (RunHistory(jobsets=(seen("failed"),), records=(record(),)), Start(attempt=2)),
-    "failed, its JobSet is gone": (RunHistory(records=(record(),), latest_step=100), Start(attempt=2)),
-    "two failed": (RunHistory(jobsets=(seen("failed"), seen("failed", attempt=2))), Start(attempt=3)),
+    "failed, JobSet gone": (RunHistory(records=(record(),), latest_step=100), Start(attempt=2)),
+    "two attempts failed": (RunHistory(jobsets=(seen("failed"), seen("failed", attempt=2))), Start(attempt=3)),
     "cancelled": (RunHistory(records=(record("cancelled"),), latest_step=100), Start(attempt=2)),
-    "begun, never created": (RunHistory(records=(record("submitting"),)), Start(attempt=1)),
+    "first begun, never created": (RunHistory(records=(record("submitting"),)), Start(attempt=1)),
     "refused by the cluster": (RunHistory(records=(record("not-created"),)), Start(attempt=1)),
     "second begun, never created": (
         RunHistory(jobsets=(seen("failed"),), records=(record(), record("submitting", number=2))),
@@ -142,7 +142,7 @@ TABLE: dict[str, tuple[RunHistory, Decision]] = {
         Start(attempt=1),
     ),
     "refused for another workload": (RunHistory(records=(record("not-created", run=FASTER),)), Start(attempt=1)),
-    "more steps than it was": (RunHistory(records=(record(run=RUN),), latest_step=STEPS), Finished(steps=STEPS)),
+    "more steps": (RunHistory(records=(record(run=RUN),), latest_step=STEPS), Finished(steps=STEPS)),
 }
 
 
@@ -171,7 +171,7 @@ REFUSED: dict[str, tuple[RunHistory, str]] = {
         RunHistory(jobsets=(seen("failed", run=FASTER),), records=(record("submitting", run=FASTER),)),
         "train.learning_rate: 0.001 -> ",
     ),
-    "begun by another workload, checkpoints are there": (
+    "begun by another workload, checkpoints exist": (
         RunHistory(records=(record("submitting", run=FASTER),), latest_step=10),
         "train.learning_rate: 0.001 -> ",
     ),
@@ -179,12 +179,12 @@ REFUSED: dict[str, tuple[RunHistory, str]] = {
         RunHistory(jobsets=(seen("failed", run=FASTER),), latest_step=10),
         "not recorded here",
     ),
-    "checkpoints, and a record that cannot be read": (RunHistory(records=(TORN,), latest_step=10), "not recorded here"),
-    "fewer steps than are done": (
+    "checkpoints, record unreadable": (RunHistory(records=(TORN,), latest_step=10), "not recorded here"),
+    "fewer steps than done": (
         RunHistory(records=(record(run=LONGER),), latest_step=2000),
         "2000 steps, more than the 1000",
     ),
-    "the last step is there, and nothing says whose": (RunHistory(latest_step=STEPS), "without a record of xsft"),
+    "last step saved, no record": (RunHistory(latest_step=STEPS), "without a record of xsft"),
 }
 
 
@@ -288,7 +288,7 @@ def test_a_run_begun_elsewhere_is_refused_unless_it_was_not_created(elsewhere: d
     assert decided(RunHistory(records=(record("submitting"),))) == Start(attempt=1)
 
 
-@pytest.mark.parametrize("run", [RUN, FASTER])
+@pytest.mark.parametrize("run", [RUN, FASTER], ids=["same run", "other learning rate"])
 def test_a_run_that_is_being_deleted_is_neither_adopted_nor_followed(run: Run) -> None:
     gone = {"deletionTimestamp": "2026-11-21T10:00:00Z"}
     held = {"metadata": {"name": NAME, "uid": "u", "labels": {RUN_LABEL: NAME}, **gone}}
@@ -386,15 +386,15 @@ def test_attempts_are_counted_by_one_parser(name: str, run_name: str) -> None:
 
 JOB = RunHistory(jobsets=(seen(),), records=(record("created"),))
 JOBS: dict[str, tuple[RunHistory, Decision | str]] = {
-    "nothing is there": (NOTHING, Start(attempt=1)),
+    "nothing exists": (NOTHING, Start(attempt=1)),
     "live": (JOB, Adopt(jobset=seen())),
-    "live, and its result is there": (replace(JOB, made=True), Adopt(jobset=seen())),
-    "two are live": (RunHistory(jobsets=(seen(attempt=10), seen(attempt=9))), Adopt(jobset=seen(attempt=10))),
+    "live, result exists": (replace(JOB, made=True), Adopt(jobset=seen())),
+    "two attempts live": (RunHistory(jobsets=(seen(attempt=10), seen(attempt=9))), Adopt(jobset=seen(attempt=10))),
     "live with other inputs": (RunHistory(jobsets=(seen(run=LONGER),)), "job-differs"),
     "being deleted": (RunHistory(jobsets=(replace(seen(), deleting=True),)), "jobset-deleting"),
-    "its result is there": (RunHistory(jobsets=(seen("completed"),), made=True), Finished(steps=0)),
+    "result exists": (RunHistory(jobsets=(seen("completed"),), made=True), Finished(steps=0)),
     "ended without a result": (RunHistory(jobsets=(seen("failed"),)), Start(attempt=2)),
-    "the next name is another's": (RunHistory(jobsets=(seen("failed"),), passed_over=frozenset({2})), Start(attempt=3)),
+    "next name taken": (RunHistory(jobsets=(seen("failed"),), passed_over=frozenset({2})), Start(attempt=3)),
 }
 
 

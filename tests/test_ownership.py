@@ -27,12 +27,15 @@ def test_an_object_of_xpk_is_recognised_by_uid_or_arguments() -> None:
 @pytest.mark.parametrize(
     ("records", "as_told"),
     [((), True), ((record(uid="another"),), True), ((record("submitting"),), False), ((record("not-created"),), True)],
+    ids=["no record", "record of another uid", "interrupted submission", "not created"],
 )
 def test_a_jobset_of_unclear_origin_is_not_taken_for_ours(records: tuple[Record, ...], as_told: bool) -> None:
     assert recognised(seen(run=None), run_name=NAME, records=records, as_told=as_told).run_name is None
 
 
-@pytest.mark.parametrize("there", [OTHER, replace(OTHER, state="failed"), BARE])
+@pytest.mark.parametrize(
+    "there", [OTHER, replace(OTHER, state="failed"), BARE], ids=["live", "failed", "without labels"]
+)
 def test_a_jobset_with_the_name_of_a_later_attempt_is_passed_over(there: LiveJobSet) -> None:
     world = RunHistory(records=(record(),), latest_step=100)
     assert pass_over(there, attempt=2, world=world) == replace(world, passed_over=frozenset({2}))
@@ -51,7 +54,9 @@ def test_a_foreign_jobset_with_the_name_of_the_run_is_refused(owner: str | None,
 
 
 @pytest.mark.parametrize(
-    "begun", [record("submitting", number=2), replace(TORN, attempts=(replace(TORN.last, number=2),))]
+    "begun",
+    [record("submitting", number=2), replace(TORN, attempts=(replace(TORN.last, number=2),))],
+    ids=["interrupted submission", "torn record"],
 )
 def test_a_jobset_that_may_be_an_attempt_of_this_run_is_refused(begun: Record) -> None:
     """xpk's JobSets bear no label: a second run would save into the same folder."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from xsft.checks.subjects import Check
 from xsft.facts import Facts
 from xsft.problems import Problem
@@ -14,7 +16,7 @@ from xsft.trainers.maxtext import trainer_keys
 
 Tree = dict[str, Any]
 
-DROP = object()
+DROP = msgspec.UNSET
 """As a value of `changes`: remove this key."""
 
 GOOD: Tree = {

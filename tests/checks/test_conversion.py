@@ -23,6 +23,15 @@ PROBLEM = error("hf-folder-missing", "model.hf.repo", "There is no folder.", "Co
         (SourceFacts(quantized="config.json has quantization_config (fp8)"), None, {"weights-quantized"}),
         (SourceFacts(problems=(PROBLEM,)), None, {"hf-folder-missing"}),
     ],
+    ids=[
+        "nothing known",
+        "vocabulary fits",
+        "tokenizer larger than vocabulary",
+        "vocabulary unknown",
+        "vocabulary of another size",
+        "quantized",
+        "folder missing",
+    ],
 )
 def test_unsuitable_source_weights_are_reported(
     source: SourceFacts | None, tokens: int | None, expected: set[str]
@@ -49,6 +58,7 @@ OWN = {
         ({**OWN, "tie_word_embeddings": False}, "warning"),
         ({**OWN, "sliding_window": 32768, "final_logit_softcapping": 30.0}, None),
     ],
+    ids=["same", "other size", "other rope_theta", "embeddings not tied", "further keys"],
 )
 def test_config_json_that_differs_from_the_model_is_reported(told: dict[str, float], severity: str | None) -> None:
     found = problems(check, HERE, Facts(source=SourceFacts(fields=told)))

@@ -51,6 +51,7 @@ NEVER = ImageFacts(name="mine", repository="us-docker.pkg.dev/p/r/mine")
         (ImageFacts(name="mine", there=False, others=("mine2",)), {"image-unknown"}),
         (ImageFacts(name="mine", lock_problem="it is not JSON"), {"image-lock-unreadable"}),
     ],
+    ids=["pushed", "current", "stale", "other MaxText", "never pushed", "no facts", "unknown name", "unreadable lock"],
 )
 def test_named_image_must_match_its_lock(found: ImageFacts | None, expected: set[str]):
     named = spec(image={"name": "mine", "ref": DROP, "maxtext": "0.2.5"})

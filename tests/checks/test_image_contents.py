@@ -29,7 +29,11 @@ def said(ref: str = REF, *, story: str = "deepseek_ultrachat", trains: bool = Tr
     return list(image_problems(look, intent_of(spec_of(story)).run, trains=trains))
 
 
-@pytest.mark.parametrize("told", [{"labels": OURS}, {"env": MAXTEXT}, {"labels": OURS, "entrypoint": ("/bin/bash",)}])
+@pytest.mark.parametrize(
+    "told",
+    [{"labels": OURS}, {"env": MAXTEXT}, {"labels": OURS, "entrypoint": ("/bin/bash",)}],
+    ids=["own image", "MaxText's image", "own image with entrypoint"],
+)
 def test_matching_image_has_no_problem(told: dict[str, Any]) -> None:
     assert said(**told) == []
 

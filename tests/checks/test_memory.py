@@ -174,6 +174,7 @@ UNCOMPILED = {"train": {"max_target_length": 1536}}
         (NO, "fit-refused", "error", "tpu", "no"),
         (INVALID, "fit-invalid", "error", "parallelism", "invalid"),
     ],
+    ids=["fits", "marginal", "does not fit", "invalid"],
 )
 def test_stored_verdict_is_used(verdict: Verdict, id: str, severity: str, where: str, fit: str):
     (problem,) = problems(check, spec(**UNCOMPILED), compiled(verdict))

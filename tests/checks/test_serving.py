@@ -37,6 +37,23 @@ def served(export: Any = None, /, **serve: Any) -> dict[str, Any]:
         ({"stages": served(), "overrides": {"maxtext": {"base_emb_dim": "wide"}}}, set()),
         ({"stages": served(), "model": {**GOOD["model"], "name": "mine"}}, {"serve-size"}),
     ],
+    ids=[
+        "no stages",
+        "exported and served",
+        "served only",
+        "no image",
+        "tag without digest",
+        "merged export",
+        "adapters",
+        "large model on default machine",
+        "large model on one chip",
+        "largest model",
+        "too long context",
+        "longest name",
+        "name too long",
+        "unreadable override",
+        "unknown model",
+    ],
 )
 def test_server_must_fit_its_machine_and_be_pinned(changes: dict[str, Any], expected: set[str]) -> None:
     assert ids(check, spec(**changes)) == expected

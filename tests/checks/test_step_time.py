@@ -68,7 +68,11 @@ def test_long_compiled_step_gets_the_range_of_compiled_published_steps() -> None
     assert 1 < time.ratios[0] <= time.ratios[-1] < MOST
 
 
-@pytest.mark.parametrize("fit", [None, known(derived=True), known(work=None)])
+@pytest.mark.parametrize(
+    "fit",
+    [None, known(derived=True), known(work=None)],
+    ids=["nothing compiled", "derived verdict", "no work recorded"],
+)
 def test_bound_without_a_compiled_step_counts_the_weights(fit: KnownStep | None) -> None:
     time = run_time(intent_of(STORY).run, fit=fit)
     assert time is not None

@@ -39,14 +39,14 @@ FITTING: Mapping[str, Any] = {"model": {"name": "qwen3-0.6b"}, "overrides": {"ma
 
 WRONG = {
     "another model": ({"model": {"checkpoint": CONVERTED}, "overrides": {"maxtext": {"vocab_size": 256}}}, "model"),
-    "a layout": ({"model": {"checkpoint": CONVERTED, "scan_layers": False}}, "scan"),
-    "an axis": ({"model": {"checkpoint": CONVERTED}, "overrides": {"maxtext": {"param_scan_axis": 0}}}, "axis"),
+    "other layout": ({"model": {"checkpoint": CONVERTED, "scan_layers": False}}, "scan"),
+    "other axis": ({"model": {"checkpoint": CONVERTED}, "overrides": {"maxtext": {"param_scan_axis": 0}}}, "axis"),
     "adapters": ({"model": {"checkpoint": LORA}}, "adapters"),
     "an optimizer": ({"model": {"checkpoint": f"{TRAINED}/optimizer_state"}}, "optimizer"),
     "a torn save": ({"model": {"checkpoint": "torn/checkpoints/2.orbax-checkpoint-tmp/model_params"}}, "torn"),
     "a torn save in a bucket": ({"model": {"checkpoint": "torn-in-bucket/checkpoints/2/model_params"}}, "torn"),
-    "a level": ({"model": {"checkpoint": "qwen3-converted/0"}}, "invalid"),
-    "a step": ({"model": {"checkpoint": "qwen3-trained/checkpoints/3/model_params"}}, "missing"),
+    "wrong level": ({"model": {"checkpoint": "qwen3-converted/0"}}, "invalid"),
+    "missing step": ({"model": {"checkpoint": "qwen3-trained/checkpoints/3/model_params"}}, "missing"),
 }
 
 

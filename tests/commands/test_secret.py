@@ -133,6 +133,22 @@ def test_an_existing_secret_is_unchanged(cluster_api: ClusterApi, xsft: Run, tok
         lambda t: ("create", "hf", "--context", t),
         lambda t: ("create", "hf", "--place", t),
     ],
+    ids=[
+        "after name",
+        "in place of name",
+        "in place of verb",
+        "key",
+        "literal after =",
+        "literal",
+        "token option",
+        "value option",
+        "unknown option",
+        "unknown option after =",
+        "file",
+        "namespace",
+        "context",
+        "place",
+    ],
 )
 @pytest.mark.parametrize("extra", [(), ("--json",)], ids=["text", "json"])
 def test_a_token_on_the_command_line_is_refused_and_not_echoed(
@@ -155,6 +171,7 @@ def test_a_token_on_the_command_line_is_refused_and_not_echoed(
         lambda v: ("create", "hf", "--json", v),
         lambda v: ("create", "hf", "--json", v, "--nosuch", f"--x={v}"),
     ],
+    ids=["after name", "literal", "in place of name", "in place of verb", "after --json", "unknown option"],
 )
 def test_a_value_in_place_of_a_name_is_refused_and_not_echoed(
     cluster_api: ClusterApi, xsft: Run, place: Callable[[str], tuple[str, ...]]

@@ -28,7 +28,9 @@ def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -
     assert lines[-1] == f"{NAME}  succeeded  step 1000/1000  loss 2.346"
 
 
-@pytest.mark.parametrize(("answers", "status"), [((at("succeeded", 1000),), 0), ((at("failed", 3),), 6)])
+@pytest.mark.parametrize(
+    ("answers", "status"), [((at("succeeded", 1000),), 0), ((at("failed", 3),), 6)], ids=["succeeded", "failed"]
+)
 def test_one_document_at_the_end(answers: tuple[Read, ...], status: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert submit(at("training", 1), *answers, json=True) == status
     (line,) = capsys.readouterr().out.splitlines()

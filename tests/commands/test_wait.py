@@ -99,6 +99,31 @@ def test_a_loss_of_0_is_reported_at_the_end(capsys: pytest.CaptureFixture[str]) 
         ((EMPTY,), DONE, 2),
         ((at("training", 5),), Goal(kind="step", step=1001), 2),
     ],
+    ids=[
+        "done: succeeded",
+        "done: failed",
+        "done: cancelled",
+        "running: compiling",
+        "running: failed",
+        "running: succeeded",
+        "running: stalled",
+        "step reached",
+        "step: failed before",
+        "step: timed out before",
+        "step: succeeded",
+        "no answer",
+        "half an answer",
+        "no answer, then training",
+        "training, then no answer",
+        "JobSets unread",
+        "JobSets unread later",
+        "succeeded, JobSets unread",
+        "failed, JobSets unread",
+        "unknown state",
+        "gone after training",
+        "never seen",
+        "step beyond the last",
+    ],
 )
 def test_the_outcome_decides_the_exit_status_of_wait(answers: tuple[Read, ...], goal: Goal, status: int) -> None:
     assert exit_status(Played(*answers), goal) == status
@@ -113,6 +138,7 @@ def test_the_outcome_decides_the_exit_status_of_wait(answers: tuple[Read, ...], 
         (at("training", 5), Read((), (EXPIRED,), answered=False, whole=False)),
         (at("training", 5, unread=(Unread(what="jobsets", why="expired", id="login-expired", again="never"),)),),
     ],
+    ids=["expired", "expired, index unread", "expired, another run known", "expired later", "expired for JobSets"],
 )
 @pytest.mark.parametrize("timeout_s", [None, 3600])
 def test_wait_ends_at_once_for_an_error_that_waiting_cannot_fix(
@@ -149,6 +175,7 @@ def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
         ((UNHEARD,), Unknown, "Timed out after 1h; the state of gemma is unknown: gemma  unknown"),
         ((Read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
     ],
+    ids=["failed", "timed out", "gone", "no answer", "state unknown", "misspelled name"],
 )
 def test_every_error_of_wait_has_its_type_message_and_fix(
     answers: tuple[Read, ...], kind: type[XsftError], words: str
@@ -169,6 +196,7 @@ def test_every_error_of_wait_has_its_type_message_and_fix(
         ((at("training", 3), EMPTY), 8, "lost"),
         ((DEAF,), 5, "unreachable"),
     ],
+    ids=["succeeded", "failed", "training", "gone", "no answer"],
 )
 def test_every_outcome_of_wait_prints_one_document(
     answers: tuple[Read, ...], status: int, outcome: str, capsys: pytest.CaptureFixture[str]

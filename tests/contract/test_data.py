@@ -248,7 +248,7 @@ def test_a_bad_template_is_shown_counted_and_reported_by_check(ask: Ask, tmp_pat
     assert checked <= {problem.id for problem in xsft.check(xsft.load(tmp_path / "w.yaml"))}
 
 
-@pytest.mark.parametrize("command", data_guide.shown())
+@pytest.mark.parametrize("command", data_guide.shown(), ids=str)
 def test_the_guide_shows_the_printed_output(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert data_guide.printed(command) == data_guide.shown()[command], "run `make pictures`"
 

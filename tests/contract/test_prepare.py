@@ -138,7 +138,7 @@ def test_prepare_writes_each_content_once_with_a_manifest(
 
 BAD: Mapping[str, tuple[Sequence[Row] | bytes, Sequence[str], str, str]] = {
     "no rows": ([], (), "data-empty", "no rows found"),
-    "a row of no use": (
+    "unusable row": (
         [chat("q"), chat("q", None)],
         (),
         "data-rows-refused",
@@ -153,8 +153,8 @@ BAD: Mapping[str, tuple[Sequence[Row] | bytes, Sequence[str], str, str]] = {
     ),
     "torn": (b'{"messages": [}\n', (), "data-unreadable", "JSON parse error"),
     "not parquet": (b"PAR1 and nothing", ("--set", "data.hf_path=parquet"), "data-unreadable", "magic bytes"),
-    "a file as folder": ([chat("q")], ("--to", "/dev/null/x"), "output-not-writable", "it is not a folder"),
-    "no such split": ([chat("q")], ("--set", "data.train_split=test"), "data-unreadable", "Bad split: test"),
+    "file in place of folder": ([chat("q")], ("--to", "/dev/null/x"), "output-not-writable", "it is not a folder"),
+    "missing split": ([chat("q")], ("--set", "data.train_split=test"), "data-unreadable", "Bad split: test"),
 }
 
 

@@ -82,7 +82,9 @@ def test_the_check_knows_which_special_tokens_are_trained(
 
 
 @pytest.mark.parametrize("marks", [True, False], ids=["marks", "no-marks"])
-@pytest.mark.parametrize("made", [tiny, lambda folder: tiny(folder, bos_token="<|end|>"), like_deepseek])
+@pytest.mark.parametrize(
+    "made", [tiny, lambda folder: tiny(folder, bos_token="<|end|>"), like_deepseek], ids=["tiny", "bos=eos", "deepseek"]
+)
 def test_grain_trains_the_special_tokens_that_the_check_names(
     made: Callable[[Path], Path], marks: bool, tmp_path: Path, maxtext_pipeline: Pipeline
 ) -> None:

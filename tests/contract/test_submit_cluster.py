@@ -186,18 +186,18 @@ UNCONVERTED = {
 }
 SECRET = {"secrets": {"hf_token": {"secret": "hf", "key": "token"}}}
 FAILURES: dict[str, tuple[Callable[[Machine], Any], dict[str, Any], int, str]] = {
-    "no such field": (lambda _: None, {"trian": {}}, 2, "unknown-key"),
-    "never enough quota": (_too_little, {}, 2, "quota-too-small"),
-    "no such queue": (lambda _: None, {"queue": "nosuch"}, 2, "queue-missing"),
-    "weights not converted yet": (lambda _: None, UNCONVERTED, 2, "checkpoint-to-convert"),
-    "no such Secret": (lambda _: None, SECRET, 2, "secret-missing"),
-    "another workload lives there": (
+    "unknown field": (lambda _: None, {"trian": {}}, 2, "unknown-key"),
+    "quota too small": (_too_little, {}, 2, "quota-too-small"),
+    "missing queue": (lambda _: None, {"queue": "nosuch"}, 2, "queue-missing"),
+    "weights not converted": (lambda _: None, UNCONVERTED, 2, "checkpoint-to-convert"),
+    "missing Secret": (lambda _: None, SECRET, 2, "secret-missing"),
+    "name taken by another workload": (
         _live, {"train": {"steps": 7, "per_device_batch_size": 1, "max_target_length": 1024}}, 4, "refused",
     ),
     "login expired": (lambda here: here.api.expire_login(), {}, 5, "login-expired"),
-    "not allowed": (lambda here: deny(here.api.world, ("create", "jobsets")), {}, 5, "forbidden"),
-    "the bucket is busy": (lambda here: setattr(here.bucket, "status", 503), {"checks": {}}, 5, "checkpoint-unread"),
-    "outcome not known": (_unclear, {}, 8, "create-unclear"),
+    "create forbidden": (lambda here: deny(here.api.world, ("create", "jobsets")), {}, 5, "forbidden"),
+    "bucket busy": (lambda here: setattr(here.bucket, "status", 503), {"checks": {}}, 5, "checkpoint-unread"),
+    "outcome unknown": (_unclear, {}, 8, "create-unclear"),
 }  # fmt: skip
 
 

@@ -172,23 +172,23 @@ def test_the_shipped_gsm8k_workload_trains_on_its_documented_format(
 
 
 DROPPED: Mapping[str, tuple[str, Mapping[str, Value]]] = {
-    "gs": ("chat-template-path", {"chat_template_path": "gs://my-bucket/chat.jinja"}),
-    "relative": ("chat-template-path", {"chat_template_path": "templates/chat.jinja"}),
+    "bucket path": ("chat-template-path", {"chat_template_path": "gs://my-bucket/chat.jinja"}),
+    "relative path": ("chat-template-path", {"chat_template_path": "templates/chat.jinja"}),
     "MaxText's own": ("chat-template-path", {"chat_template_path": "maxtext/examples/chat_templates/math_qa.json"}),
     "no placeholder": (
         "question-template",
         {"formatting_func_path": QUESTION_FORMATTER, f"{QUESTION_TEXTS}.PROMPT_TEMPLATE": "Think: question"},
     ),
-    "braces around a placeholder": (
+    "double braces": (
         "question-template",
         {"formatting_func_path": QUESTION_FORMATTER, f"{QUESTION_TEXTS}.PROMPT_TEMPLATE": "Think: {{{question}}}"},
     ),
-    "a separator alone": (
+    "separator only": (
         "question-template",
         {"formatting_func_path": QUESTION_FORMATTER, f"{QUESTION_TEXTS}.REASONING_ANSWER_SEPARATOR": "####"},
     ),
     "no function": ("chat-template-dropped", {f"{QUESTION_TEXTS}.PROMPT_TEMPLATE": "Think: {question}"}),
-    "a key of no text": (
+    "key without text": (
         "question-template",
         {"formatting_func_path": QUESTION_FORMATTER, f"{QUESTION_TEXTS}.PROMT_TEMPLATE": "Think: {question}"},
     ),
@@ -244,7 +244,7 @@ STOPPED: Mapping[str, tuple[str, str, str, str]] = {
         '{"COMPLETION_TEMPLATE": "{reasoning} {answer}"}',
         "KeyError",
     ),
-    "a brace": ("question-template", "qa.json", '{"PROMPT_TEMPLATE": "{question} }"}', "Single '}'"),
+    "unmatched brace": ("question-template", "qa.json", '{"PROMPT_TEMPLATE": "{question} }"}', "Single '}'"),
 }
 
 

@@ -41,6 +41,19 @@ def test_the_folder_is_named_by_the_model_and_the_digest() -> None:
         replace(INPUTS, dtype="float32"),
         replace(INPUTS, keys={"base_emb_dim": 64}),
     ],
+    ids=[
+        "repo",
+        "revision",
+        "content",
+        "model",
+        "release",
+        "scan_layers",
+        "param_scan_axis",
+        "use_zarr3",
+        "use_ocdbt",
+        "dtype",
+        "keys",
+    ],
 )
 def test_every_input_of_the_result_changes_the_folder(other: ConversionInputs) -> None:
     assert other.digest != INPUTS.digest
@@ -53,7 +66,7 @@ def test_every_field_of_the_inputs_is_tested() -> None:
     }
 
 
-@pytest.mark.parametrize("same", [_source(commit="c" * 40), _source(revision="main")])
+@pytest.mark.parametrize("same", [_source(commit="c" * 40), _source(revision="main")], ids=["commit", "default branch"])
 def test_answer_of_the_hub_does_not_change_the_digest(same: ConversionInputs) -> None:
     assert same.digest == INPUTS.digest
 

@@ -51,7 +51,7 @@ def test_character_of_several_tokens_is_shown_whole() -> None:
         ((0, 1, 0), (True, True, False), None),
         ((0, 0, 1), (True, False, False), None),
     ],
-    ids=["behind it only a newline", "no special token", "in front of the text only", "masked"],
+    ids=["newline after the end token", "no special token", "token before the text only", "masked"],
 )
 def test_end_is_the_last_trained_special_token(
     inputs: tuple[int, ...], trained: tuple[bool, ...], end: int | None

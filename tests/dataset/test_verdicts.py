@@ -37,7 +37,7 @@ ROWS: dict[str, tuple[list[Any], list[str]]] = {
     "from and value": ([[{"from": "human", "value": "hi"}]], ["data-conversation error"]),
     "JSON in a string": (['[{"role": "user"}]'], ["data-conversation error"]),
     "null": ([GOOD, None], ["data-conversation error"]),
-    "no list": ([3], ["data-conversation error"]),
+    "not a list": ([3], ["data-conversation error"]),
     "an empty list": ([[]], ["data-conversation error"]),
     "a null message": ([[None]], ["data-conversation error"]),
     "uneven keys": ([GOOD, [{**USER, "name": "x"}, ASSISTANT]], ["data-conversation error"]),
@@ -63,7 +63,7 @@ def test_rows_of_messages_give_the_expected_problems(case: str) -> None:
 
 NAMED = [{**USER, "name": "x"}, ASSISTANT]
 TOLD: dict[str, tuple[list[Any], list[KeyRule], list[str]]] = {
-    "behind a blank line": ([GOOD, NAMED], ["told", "told"], []),
+    "after a blank line": ([GOOD, NAMED], ["told", "told"], []),
     "another file lacks a key": ([[{**one, "name": "x"} for one in GOOD], GOOD], ["alike", "cast"], []),
     "another file has more keys": ([GOOD, NAMED], ["alike", "cast"], ["data-conversation error"]),
 }

@@ -23,7 +23,7 @@ from xsft.steps import Plan
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
 
 ENDS: Mapping[str, Mapping[str, Any]] = {
-    "the longest names": {
+    "longest names": {
         "queue": "q" * 63,
         "image": {"ref": f"r.dev/{'p' * 100}:{'t' * 128}", "maxtext": "0.2.5", "pull_secret": "s" * 63},
         "secrets": {"hf_token": {"secret": "h" * 63, "key": "k" * 253}},
@@ -34,14 +34,14 @@ ENDS: Mapping[str, Mapping[str, Any]] = {
         "image": {"ref": f"r.dev/p@sha256:{'0' * 64}", "maxtext": "0.2.5", "pull_secret": "0-0"},
     },
     "every exit code": {"restarts": {"max": 1000, "on_exit_codes": list(range(1, 256)), "grace_period_s": 86400}},
-    "the same codes twice, unsorted": {"restarts": {"max": 1, "on_exit_codes": [5, 3, 5, 42]}},
+    "unsorted exit codes, some twice": {"restarts": {"max": 1, "on_exit_codes": [5, 3, 5, 42]}},
     "no restarts, no grace": {"restarts": {"max": 0, "grace_period_s": 0}},
-    "no time to live": {"ttl_seconds_after_finished": 0},
-    "all the time to live": {"ttl_seconds_after_finished": 2**31 - 1},
+    "ttl of 0": {"ttl_seconds_after_finished": 0},
+    "longest ttl": {"ttl_seconds_after_finished": 2**31 - 1},
     "lowest priority": {"priority": "very-low"},
     "spot": {"tpu": {"type": "v6e-256", "num_slices": 2, "capacity": "spot"}},
     "on demand": {"tpu": {"type": "v6e-256", "num_slices": 2, "capacity": "on-demand"}},
-    "the longest reservation": {
+    "longest reservation name": {
         "tpu": {
             "type": "v6e-256",
             "num_slices": 2,
@@ -49,7 +49,7 @@ ENDS: Mapping[str, Mapping[str, Any]] = {
             "reservation": f"projects/example.com:my-project/reservations/{'r' * 63}",
         }
     },
-    "any environment": {
+    "unusual environment values": {
         "env": {
             "__": "",
             "A" * 200: "x",
@@ -59,7 +59,7 @@ ENDS: Mapping[str, Mapping[str, Any]] = {
             **{f"V{n}": "v" for n in range(500)},
         }
     },
-    "a large environment": {"env": {"LARGE": "x" * 120_000}},
+    "large environment": {"env": {"LARGE": "x" * 120_000}},
 }
 
 

@@ -41,9 +41,9 @@ AFTER: dict[str, dict[str, Any]] = {
     "cut after": {"action": "cut-after"},
     "reset after": {"action": "reset-after"},
     "hang after": {"action": "hang-after"},
-    "shorter than it says": {"action": "short"},
-    "half a JSON": {"action": "broken-json"},
-    "half a gzip": {"action": "broken-gzip"},
+    "truncated body": {"action": "short"},
+    "truncated JSON": {"action": "broken-json"},
+    "truncated gzip": {"action": "broken-gzip"},
 }
 FAULTS = {**BEFORE, **AFTER}
 EXIT_STATUSES = {5, 8}

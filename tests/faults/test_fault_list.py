@@ -46,12 +46,12 @@ PROMISED = {
         (EVERY, "test_a_server_clock_that_is_hours_off_changes_no_submission"),
     ),
     "API server restarted mid-submit": ((OUTAGES, "test_a_submission_survives_a_restart_of_the_api_server"),),
-    "JobSet deleted under us": (
+    "JobSet deleted during a submission": (
         (OUTAGES, "test_a_jobset_deleted_before_the_read_back_is_followed_by_a_new_attempt"),
         (OUTAGES, "test_a_jobset_deleted_during_its_adoption_is_followed_by_a_new_attempt"),
         (OUTAGES, "test_submit_refuses_a_run_whose_jobset_is_being_deleted"),
     ),
-    "time to live is over": ((OUTAGES, "test_a_run_deleted_by_its_ttl_is_finished_if_its_last_step_is_saved"),),
+    "JobSet deleted by its ttl": ((OUTAGES, "test_a_run_deleted_by_its_ttl_is_finished_if_its_last_step_is_saved"),),
     "two submitters of one name": (
         (SUBMISSION, "test_two_concurrent_submitters_make_one_run"),
         (SUBMISSION, "test_two_concurrent_processes_make_one_run"),

@@ -105,11 +105,11 @@ REFUSED = {
         spoil=lambda sent: policy(sent)["rules"][0].update(onJobFailureReasons=["Foo"]),
         says="invalid job failure reason 'Foo'", found=RENDERED,
     ),
-    "a coordinator that is not there": Row(
+    "missing coordinator": Row(
         spoil=lambda sent: sent["spec"].update(coordinator={"replicatedJob": "nope"}),
         says="coordinator replicatedJob nope does not exist", found=RENDERED,
     ),
-    "a success policy for nobody": Row(
+    "success policy without a job": Row(
         spoil=lambda sent: sent["spec"].update(successPolicy={"operator": "All", "targetReplicatedJobs": ["nope"]}),
         says="invalid replicatedJob name 'nope' does not appear in .spec.ReplicatedJobs", found=RENDERED,
     ),
@@ -120,12 +120,12 @@ REFUSED = {
     "an unknown strategy": Row(
         spoil=lambda sent: policy(sent).update(restartStrategy="Foo"), says='Unsupported value: "Foo"', found=RENDERED,
     ),
-    "a negative time to live": Row(
+    "negative ttl": Row(
         spoil=lambda sent: sent["spec"].update(ttlSecondsAfterFinished=-1),
         says="should be greater than or equal to 0",
         found=({"ttl_seconds_after_finished": -1}, "out-of-range"),
     ),
-    "a time to live of more than 32 bits": Row(
+    "ttl of more than 32 bits": Row(
         spoil=lambda sent: sent["spec"].update(ttlSecondsAfterFinished=2**31), says="int32",
         found=({"ttl_seconds_after_finished": 2**31}, "out-of-range"),
     ),
@@ -149,7 +149,7 @@ REFUSED = {
         spoil=lambda sent: env(sent, {"name": "A", "value": 1}), says="cannot unmarshal number",
         found=({"env": {"A": 1}}, "yaml-surprise"),
     ),
-    "a quantity of CPUs that is none": Row(
+    "invalid quantity of CPUs": Row(
         spoil=lambda sent: container(sent)["resources"].update(requests={"cpu": "lots"}),
         says="quantities must match the regular expression", found=RENDERED,
     ),
@@ -198,7 +198,7 @@ NEVER_STARTED = {
     "exit codes out of order": Row(
         spoil=lambda sent: codes(sent).update(values=[5, 3]), says="must be ordered", found="rendered sorted",
     ),
-    "part of a chip": Row(
+    "fraction of a chip": Row(
         spoil=lambda sent: container(sent)["resources"]["limits"].update({"google.com/tpu": "3500m"}),
         says="must be an integer", found="chips come from the catalogue",
     ),
@@ -222,9 +222,9 @@ NEVER_STARTED = {
 }  # fmt: skip
 
 TAKEN = {
-    "a negative time to end": ({"restarts": {"grace_period_s": -5}}, "out-of-range"),
+    "negative grace period": ({"restarts": {"grace_period_s": -5}}, "out-of-range"),
     "an image with a space": ({"image": {"ref": "a b"}}, "wrong-form"),
-    "restarts below none": ({"restarts": {"max": -1}}, "out-of-range"),
+    "negative restarts": ({"restarts": {"max": -1}}, "out-of-range"),
 }
 """What no part of a cluster refuses."""
 

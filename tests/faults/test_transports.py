@@ -32,46 +32,46 @@ SILENCE = Patience(tries=2, first_wait_s=0.05, budget_s=0.2, connect_timeout_s=0
 """Where nothing ever answers."""
 BOUND_S = 25.0
 """Of one verb with that patience, on a busy machine; less than the wait for an answer."""
-MISSING = "a login program that is missing"
-HANGS = "a login program that hangs"
+MISSING = "login program missing"
+HANGS = "login program hangs"
 ASKED = tuple(name for name, breaks in TRANSPORTS.items() if getattr(breaks, "func", None) is failing)
 """Those through which a request reaches the cluster, or may."""
-SILENT = {"packets are dropped", "silence", "silence in TLS", "half an answer, then silence"}
+SILENT = {"packets dropped", "no response", "no TLS response", "half a response, then none"}
 
 TOLD = {
-    "a name that nobody knows": "the name xsft-tests-nowhere.invalid could not be resolved",
-    "nobody listens": "connection refused",
-    "packets are dropped": "timed out",
-    "silence": "timed out",
-    "silence in TLS": "timed out",
-    "half an answer, then silence": "timed out",
-    "half an answer, then the end": "incomplete answer",
-    "closed at once": "connection closed or reset",
-    "closed in TLS": "the TLS handshake failed",
-    "plain HTTP where TLS was meant": "the server does not speak TLS on this port",
-    "a self-signed certificate": "it has a self-signed certificate, which this machine does not trust",
-    "an expired certificate": "its certificate has expired, or this machine's clock is wrong",
-    "another host's certificate": "its certificate is for another host",
-    "a proxy that is not there": "the proxy could not be reached",
-    "a proxy that wants a login": "the proxy requires a login (407)",
-    "a proxy that refuses the host": "the proxy refused the host (403 Forbidden)",
+    "unknown host": "the name xsft-tests-nowhere.invalid could not be resolved",
+    "connection refused": "connection refused",
+    "packets dropped": "timed out",
+    "no response": "timed out",
+    "no TLS response": "timed out",
+    "half a response, then none": "timed out",
+    "half a response, then closed": "incomplete answer",
+    "connection closed": "connection closed or reset",
+    "connection closed during TLS": "the TLS handshake failed",
+    "plain HTTP instead of TLS": "the server does not speak TLS on this port",
+    "self-signed certificate": "it has a self-signed certificate, which this machine does not trust",
+    "expired certificate": "its certificate has expired, or this machine's clock is wrong",
+    "certificate of another host": "its certificate is for another host",
+    "proxy down": "the proxy could not be reached",
+    "proxy login required": "the proxy requires a login (407)",
+    "host refused by proxy": "the proxy refused the host (403 Forbidden)",
     "reset": "connection closed or reset",
-    "reset after the server did it": "connection closed or reset",
-    "less than was announced": "incomplete answer",
-    "half a JSON": "an incomplete answer: its JSON ends early",
-    "half a gzip": "an incomplete answer: its JSON ends early",
-    "a login page": "answers, but not as a Kubernetes API server",
-    "a page that forbids": "answers, but not as a Kubernetes API server",
-    "a page of a gateway": "HTTP 502 (a web page instead of an answer)",
-    "a page that is not found": "answers, but not as a Kubernetes API server",
-    "a page that is elsewhere": "answers, but not as a Kubernetes API server",
+    "reset after the request was served": "connection closed or reset",
+    "truncated body": "incomplete answer",
+    "truncated JSON": "an incomplete answer: its JSON ends early",
+    "truncated gzip": "an incomplete answer: its JSON ends early",
+    "login page": "answers, but not as a Kubernetes API server",
+    "page with 403": "answers, but not as a Kubernetes API server",
+    "page with 502": "HTTP 502 (a web page instead of an answer)",
+    "page with 404": "answers, but not as a Kubernetes API server",
+    "redirect": "answers, but not as a Kubernetes API server",
     "401": "rejected the login of the context",
     "429": "HTTP 429 Too many requests, please try again later.",
     "429 for an hour": "Try again in 3600 s",
     "500": "HTTP 500 etcdserver: request timed out",
     "503": "HTTP 503 the server is currently unable to handle the request",
     MISSING: "logs in with some-login, which is not on PATH",
-    "a login program that fails": "gave no credentials: ERROR: (gcloud.config)",
+    "login program fails": "gave no credentials: ERROR: (gcloud.config)",
     HANGS: "timed out",
 }
 VERBS: dict[str, tuple[str, ...]] = {

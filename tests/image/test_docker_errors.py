@@ -90,9 +90,10 @@ def test_failed_build_step_is_explained(output: str, id: str, status: int) -> No
 _, *PRINTED = (Path(__file__).parent / "build_words.txt").read_text(encoding="utf-8").split("=== ")
 
 
-@pytest.mark.parametrize(("id", "said"), [printed.split("\n", 1) for printed in PRINTED])
-def test_missing_package_is_explained(id: str, said: str) -> None:
-    assert failed_with(said).problem_id == id
+@pytest.mark.parametrize("printed", PRINTED, ids=[printed.splitlines()[0] for printed in PRINTED])
+def test_missing_package_is_explained(printed: str) -> None:
+    head, _, said = printed.partition("\n")
+    assert failed_with(said).problem_id == head.split()[0]
 
 
 def failed_with(said: str) -> XsftError:

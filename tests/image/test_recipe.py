@@ -73,6 +73,7 @@ def test_packages_label_lists_locked_packages_that_no_argument_replaces() -> Non
         Base(ref="mine:1", image_id="sha256:1"),
         Base(ref="mine:1"),
     ],
+    ids=["digest", "image ID", "name only"],
 )
 def test_base_is_read_back_from_the_lock(base: Base) -> None:
     assert base_of(base.known) == base

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from xsft.launchers.audit import ArgumentOutcome, AuditRow, Expectation, audit, audit_problems
@@ -16,7 +17,7 @@ def _row(*, value: Any, rendered: Any, manifest: Any, requested: Any = None) -> 
     return row
 
 
-ABSENT = object()
+ABSENT = msgspec.UNSET
 
 
 def _document(value: Any) -> dict[str, Any]:
@@ -93,6 +94,7 @@ exit $EXIT_CODE
         ("exec python3 -m x", "altered"),
         (None, "altered"),
     ],
+    ids=["planned command", "another module", "a line after the wrapper", "no script", "text", "none"],
 )
 def test_the_command_is_read_out_of_xpks_wrapper(container: Any, outcome: ArgumentOutcome) -> None:
     path = ("containers", Named("jax-tpu"), "command")

@@ -210,7 +210,7 @@ def test_an_argument_that_no_process_can_receive_is_refused(text: str) -> None:
         encode_env_value(text)
 
 
-@pytest.mark.parametrize("argv", [(), ("",), ("-a", "x")])
+@pytest.mark.parametrize("argv", [(), ("",), ("-a", "x")], ids=["no words", "empty word", "option first"])
 def test_a_command_without_a_program_is_refused(argv: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="name of a program"):
         encode_command(argv=argv, env=(), mode="mcjax")
@@ -318,6 +318,16 @@ def test_the_command_is_found_in_xpks_wrapper(
         WRAPPER.replace("wait $PID;", "wait $PID; rm x;") % "a",
         (WRAPPER % "a") + "echo more\n",
         WRAPPER.replace("(%s)", "%s") % "a",
+    ],
+    ids=[
+        "empty",
+        "command only",
+        "two lines",
+        "no trap",
+        "other exit status",
+        "another command",
+        "a line at the end",
+        "no subshell",
     ],
 )
 def test_a_script_that_is_not_xpks_wrapper_is_refused(script: str) -> None:

@@ -41,12 +41,12 @@ NOWHERE: tuple[tuple[Pointer, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("path", "pointer", "value"), FOUND, ids=[pointer for _, pointer, _ in FOUND])
+@pytest.mark.parametrize(("path", "pointer", "value"), FOUND)
 def test_find_returns_place_and_text(path: Pointer, pointer: str, value: Any) -> None:
     assert find_pointer(DOCUMENT, path) == (pointer, value)
 
 
-@pytest.mark.parametrize(("path", "pointer"), NOWHERE, ids=[pointer for _, pointer in NOWHERE])
+@pytest.mark.parametrize(("path", "pointer"), NOWHERE)
 def test_find_of_a_missing_value_returns_the_place_it_would_have(path: Pointer, pointer: str) -> None:
     assert find_pointer(DOCUMENT, path) == (pointer, MISSING)
 
@@ -86,7 +86,7 @@ def test_putting_a_value_changes_no_other_value(first: Pointer, second: Pointer)
     assert find_pointer(document, first)[1] == _value(first, 1)
 
 
-@pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]], ids=[pointer for _, pointer, _ in FOUND[1:]])
+@pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]])
 def test_a_removed_value_is_gone_from_the_copy_only(path: Pointer) -> None:
     before = copy.deepcopy(DOCUMENT)
     changed = remove(DOCUMENT, path)
@@ -95,12 +95,12 @@ def test_a_removed_value_is_gone_from_the_copy_only(path: Pointer) -> None:
     assert before == DOCUMENT
 
 
-@pytest.mark.parametrize("path", [path for path, _ in NOWHERE], ids=[pointer for _, pointer in NOWHERE])
+@pytest.mark.parametrize("path", [path for path, _ in NOWHERE])
 def test_removing_a_missing_value_is_no_error(path: Pointer) -> None:
     assert remove(DOCUMENT, path) == DOCUMENT
 
 
-@pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]], ids=[pointer for _, pointer, _ in FOUND[1:]])
+@pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]])
 def test_put_replaces_the_value_in_a_copy(path: Pointer) -> None:
     before = copy.deepcopy(DOCUMENT)
     pointer = find_pointer(DOCUMENT, path)[0]

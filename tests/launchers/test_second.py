@@ -40,7 +40,7 @@ MISTAKES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "no TPU": {"tpu": None},
         "no place": {"place": None},
-        "another place": {"place": "nowhere"},
+        "unknown place": {"place": "nowhere"},
         "no image": {"image": {}},
         "a secret": {"env": {"XSFT_RESTARTS": "1"}},
         "a mesh that does not multiply": {"parallelism": {"ici": {"fsdp": 3}}},
@@ -119,7 +119,7 @@ def test_status_reads_the_launcher_from_the_jobset(target: str) -> None:
     assert known.observation("c", unread=()).target == target
 
 
-@pytest.mark.parametrize("make", [job, slice_job])
+@pytest.mark.parametrize("make", [job, slice_job], ids=["CPU job", "slice job"])
 def test_status_reads_the_launcher_from_the_jobset_of_a_cpu_or_slice_job(make: Callable[..., Job]) -> None:
     wanted = make(target=SECOND)
     rendering = job_rendering(wanted)

@@ -91,6 +91,7 @@ def test_the_earlier_end_of_a_container_is_kept() -> None:
         (made("pathways", "pathways-head", "worker"), pod(job="pathways-head")),
         (made(None, "main", "side"), pod(job="main")),
     ],
+    ids=["mcjax", "pathways", "unknown mode"],
 )
 def test_exactly_one_pod_of_a_run_prints_steps(jobset: RunObject, printer: dict[str, Any]) -> None:
     others = [pod(job=job.name, index=index, host=host) for job in jobset.jobs for index in (0, 1) for host in (0, 1)]

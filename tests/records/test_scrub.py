@@ -36,10 +36,10 @@ PLACES = {
     "the command in the xpk line": lambda t: {"xpk_argv": ("xpk", f"--command=python3 -m m hf_access_token={t} a=b")},
     "xpk's environment flag": lambda t: {"xpk_argv": ("xpk", f"--env=WANDB_API_KEY={t}")},
     "a quoted value": lambda t: {"xpk_argv": ("xpk", f"--command=A=b API_KEY='{t}'")},
-    "a problem": lambda t: {"problems": (warning("w", "x", f"password={t} is odd", "no"),)},
-    "what was resolved": lambda t: {"resolved": {"deep": [{"url": f"s3://{t}:x@y"}]}},
+    "problem": lambda t: {"problems": (warning("w", "x", f"password={t} is odd", "no"),)},
+    "resolved value": lambda t: {"resolved": {"deep": [{"url": f"s3://{t}:x@y"}]}},
     "a variable of any secret's name": lambda t: {"env": {"PGPASS": t, "GITHUB_PAT": t, "app.key": t}},
-    "a reason": lambda t: {"reason": f"GET https://u:{t}@host failed"},
+    "reason of an outcome": lambda t: {"reason": f"GET https://u:{t}@host failed"},
 }
 
 

@@ -102,12 +102,12 @@ QUEUED: tuple[Case, ...] = (
         ("queued", "deactivated"),
     ),
     (
-        "admitted, it says, and no quota reserved",
+        "admitted without QuotaReserved",
         observation(workload=workload(WAITING, ADMITTED)),
         ("queued", "waiting-for-quota"),
     ),
     (
-        "only QuotaReserved tells that it is inadmissible",
+        "inadmissible by QuotaReserved only",
         observation(jobset=HELD, workload=workload(WAITING, condition("Admitted", "False", "Inadmissible"))),
         ("queued", "waiting-for-quota"),
     ),
@@ -231,7 +231,7 @@ STARTED: tuple[Case, ...] = (
         )
     ),
     (
-        "no node comes before no image",
+        "no node before no image",
         observation(
             jobset=STARTING,
             pods=(
@@ -256,7 +256,7 @@ STARTED: tuple[Case, ...] = (
         ("starting", "no-jobs"),
     ),
     (
-        "broken spec: admitted for 61 s, no status, nothing says why",
+        "broken spec: admitted for 61 s without a status",
         observation(jobset=STATUSLESS, pods=(), progress=None, observed_at="2026-11-21T10:01:03Z"),
         ("failed", "broken-spec"),
     ),
@@ -266,17 +266,17 @@ STARTED: tuple[Case, ...] = (
         ("failed", "broken-spec"),
     ),
     (
-        "no status, and Kueue was not asked: not broken as far as is known",
+        "no status, Kueue not asked: not broken",
         observation(jobset=STATUSLESS, workload=None, pods=(), progress=None, unread=unread("workloads")),
         ("starting", "no-jobs"),
     ),
     (
-        "a status without Jobs is not broken: the controller went through",
+        "status without Jobs: not broken",
         observation(jobset=jobset(jobs=slices()), pods=(), progress=None),
         ("starting", "no-jobs"),
     ),
     (
-        "an admission at no time",
+        "admission without a time",
         observation(
             jobset=STATUSLESS, workload=workload(QUOTA, condition("Admitted", at="soon")), pods=(), progress=None
         ),
@@ -288,24 +288,24 @@ STARTED: tuple[Case, ...] = (
         ("starting", "no-jobs"),
     ),
     (
-        "counts are a status, whatever else is said",
+        "counts are a status",
         observation(jobset=jobset(has_status=False, jobs=slices(active=1)), pods=None, progress=None),
         ("starting", "pods-not-ready"),
     ),
     (
-        "loading, and a pod not up: it has not trained yet",
+        "loading, a pod not ready",
         observation(jobset=STARTING, pods=None, progress=progress(phase="starting")),
         ("starting", "pods-not-ready"),
     ),
     (
-        "a pod that is being deleted has no say",
+        "pod being deleted is ignored",
         observation(
             jobset=STARTING, pods=(pod(phase="Pending", deleting=True, containers=(waiting("ErrImagePull"),)),)
         ),
         ("starting", "pods-replaced"),
     ),
     (
-        "a pod that ended has no say about nodes and images",
+        "ended pod is ignored for nodes and images",
         observation(
             jobset=STARTING,
             pods=(
@@ -378,7 +378,7 @@ PATHWAYS: tuple[Case, ...] = (
         ("succeeded", ""),
     ),
     (
-        "Pathways: the head failed; the startup policy flips back and stays so",
+        "Pathways: head failed, startup policy in progress again",
         observation(
             mode="pathways",
             jobset=jobset(
@@ -395,7 +395,7 @@ PATHWAYS: tuple[Case, ...] = (
         ("failed", "broken-spec"),
     ),
     (
-        "Pathways: a worker's container is started anew in its pod",
+        "Pathways: a worker's container restarts",
         observation(
             mode="pathways",
             jobset=jobset(jobs=(workers(active=2), HEAD_UP)),
@@ -433,36 +433,36 @@ RUNNING: tuple[Case, ...] = (
         observation(progress=training(aborted="NaN loss", not_finite_steps=3)),
         ("training", "aborting"),
     ),
-    ("nothing to learn from", observation(progress=training(3, no_target_steps=3)), ("training", "no-target-tokens")),
-    ("two odd batches", observation(progress=training(3, no_target_steps=2)), ("training", "")),
+    ("no targets in 3 steps", observation(progress=training(3, no_target_steps=3)), ("training", "no-target-tokens")),
+    ("no targets in 2 steps", observation(progress=training(3, no_target_steps=2)), ("training", "")),
     ("its first two steps", observation(progress=training(2, no_target_steps=2)), ("training", "")),
     (
-        "nothing to learn from, and evaluating",
+        "no targets, evaluating",
         observation(progress=training(phase="evaluating", no_target_steps=3)),
         ("training", "no-target-tokens"),
     ),
     (
-        "nothing to learn from, and saving",
+        "no targets, saving",
         observation(progress=training(phase="saving", no_target_steps=400)),
         ("saving", "no-target-tokens"),
     ),
     (
-        "nothing to learn from in the metrics",
+        "no targets by the metrics",
         observation(progress=training(source="metrics", phase=None, no_target_steps=3)),
         ("training", "no-target-tokens"),
     ),
     (
-        "all of two steps, and the data ran out",
+        "no targets in both steps, data ended",
         observation(progress=training(2, phase="ended", data_ended=True, no_target_steps=2)),
         ("saving", "no-target-tokens"),
     ),
     (
-        "all of the two steps since it went on",
+        "no targets in both steps since the restart",
         observation(progress=training(STEPS, phase="ended", resumed_from=STEPS - 2, no_target_steps=2)),
         ("saving", "no-target-tokens"),
     ),
     (
-        "NaN, and told to go on",
+        "NaN, not aborted",
         observation(progress=training(not_finite_steps=3, loss=float("nan"))),
         ("training", "loss-not-finite"),
     ),
@@ -480,7 +480,7 @@ RUNNING: tuple[Case, ...] = (
     ),
     ("steps from the metrics", observation(progress=training(source="metrics", phase=None)), ("training", "")),
     (
-        "plain xpk, a program we do not know",
+        "plain xpk, unknown program",
         observation(jobset=jobset(ours=False, steps=None), steps=None, progress=progress(said_at=CREATED)),
         ("training", "trainer-silent"),
     ),
@@ -514,7 +514,7 @@ RUNNING: tuple[Case, ...] = (
         ("starting", "restarted"),
     ),
     (
-        "restarted nobody knows when: what is seen is said",
+        "restarted at an unknown time",
         observation(jobset=jobset(jobs=slices(active=2), restarts=1), pods=(), progress=None),
         ("starting", "pods-not-ready"),
     ),
@@ -587,12 +587,12 @@ RUNNING: tuple[Case, ...] = (
         ("starting", "pods-replaced"),
     ),
     (
-        "restarted, and the steps are of the metrics of before",
+        "restarted, steps of earlier metrics",
         observation(jobset=jobset(jobs=slices(active=2), restarts=1), pods=(), progress=training(source="metrics")),
         ("starting", "pods-not-ready"),
     ),
     (
-        "restarted, pods of before still there",
+        "restarted, earlier pods remain",
         observation(
             jobset=jobset(jobs=slices(active=2), restarts=1, created_at=LATELY),
             pods=(pod(phase="Pending", containers=(waiting("ErrImagePull"),), attempt=0),),
@@ -600,12 +600,12 @@ RUNNING: tuple[Case, ...] = (
         ("starting", "restarted"),
     ),
     (
-        "its process has printed nothing that xsft knows for more than an hour",
+        "no known line for more than an hour",
         observation(pods=None, progress=progress(said_at=None, began_at="2026-11-21T10:59:00Z")),
         ("stalled", "no-output"),
     ),
     (
-        "failed, and an earlier look saw the pod that was killed for memory",
+        "failed, earlier status had an OOM kill",
         observation(
             jobset=jobset(
                 terminal="Failed",
@@ -618,7 +618,7 @@ RUNNING: tuple[Case, ...] = (
         ("failed", "oom-killed"),
     ),
     (
-        "failed, and an earlier look knew no more",
+        "failed, earlier status without a cause",
         observation(
             jobset=jobset(terminal="Failed", conditions=(condition("Failed", reason="FailedJobs"),)),
             pods=None,
@@ -644,12 +644,12 @@ RUNNING: tuple[Case, ...] = (
         ("training", "progress-not-read"),
     ),
     (
-        "what the metrics tell of a phase counts",
+        "phase by the metrics",
         observation(progress=progress(source="metrics", phase="compiling")),
         ("compiling", ""),
     ),
     (
-        "loading again, steps of before known",
+        "loading again, earlier steps known",
         observation(progress=training(phase="starting")),
         ("starting", "trainer-starting"),
     ),
@@ -689,7 +689,7 @@ STALLED: tuple[Case, ...] = (
         ("stalled", "no-step"),
     ),
     (
-        "a median that is none",
+        "invalid median",
         observation(progress=training(step_seconds=float("nan"), said_at="2026-11-21T11:31:00Z")),
         ("training", ""),
     ),
@@ -704,14 +704,14 @@ STALLED: tuple[Case, ...] = (
         ("stalled", "no-first-step"),
     ),
     (
-        "not one line in 61 minutes",
+        "no line in 61 minutes",
         observation(
             pods=(pod(containers=(container(started_at="2026-11-21T10:59:00Z"),)),), progress=progress(said_at=None)
         ),
         ("stalled", "no-output"),
     ),
     (
-        "not one line, but begun anew",
+        "no line in 61 minutes, restarted",
         observation(
             pods=(
                 pod(containers=(container(started_at="2026-11-21T10:00:00Z"),)),
@@ -747,12 +747,12 @@ STALLED: tuple[Case, ...] = (
         ("stalled", "save-hangs"),
     ),
     (
-        "said in the future: a clock, not a stall",
+        "line in the future: clock skew, no stall",
         observation(progress=training(said_at="2026-11-21T13:00:00Z")),
         ("training", ""),
     ),
     (
-        "read long ago: what it said since is not known",
+        "log read long ago",
         observation(progress=training(said_at="2026-11-21T11:00:00Z", read_at="2026-11-21T11:00:09Z")),
         ("training", ""),
     ),
@@ -764,7 +764,7 @@ STALLED: tuple[Case, ...] = (
         ("training", ""),
     ),
     (
-        "old metrics are no silence: they are flushed every log_period",
+        "old metrics are no stall: flushed every log_period",
         observation(progress=training(source="metrics", said_at="2026-11-21T10:30:00Z")),
         ("training", ""),
     ),
@@ -788,7 +788,7 @@ STALLED: tuple[Case, ...] = (
         ("starting", "trainer-starting"),
     ),
     (
-        "not one line, but an init container that ended last",
+        "no line, init container ended last",
         observation(
             pods=(
                 pod(
@@ -838,27 +838,27 @@ ENDS: tuple[Case, ...] = (
         ("succeeded", ""),
     ),
     (
-        "completed at once: it found its last checkpoint",
+        "completed at once from its last checkpoint",
         observation(jobset=COMPLETED, progress=progress(phase="ended", resumed_from=STEPS)),
         ("succeeded", ""),
     ),
     (
-        "completed, and every step had nothing to learn from",
+        "completed without targets",
         observation(jobset=COMPLETED, progress=training(STEPS, no_target_steps=40)),
         ("failed", "no-target-tokens"),
     ),
     (
-        "completed, two odd batches",
+        "completed, no targets in 2 steps",
         observation(jobset=COMPLETED, progress=training(STEPS, no_target_steps=2)),
         ("succeeded", ""),
     ),
     (
-        "completed, all of two steps",
+        "completed, no targets in both steps",
         observation(steps=2, jobset=jobset(terminal="Completed", steps=2), progress=training(2, no_target_steps=2)),
         ("failed", "no-target-tokens"),
     ),
     (
-        "completed, one of two steps",
+        "completed, no targets in one of two steps",
         observation(steps=2, jobset=jobset(terminal="Completed", steps=2), progress=training(2, no_target_steps=1)),
         ("succeeded", ""),
     ),
@@ -868,7 +868,7 @@ ENDS: tuple[Case, ...] = (
         ("failed", "loss-not-finite"),
     ),
     (
-        "completed, of no workload of xsft's, and nothing to learn from",
+        "completed without targets, not of xsft",
         observation(
             jobset=jobset(terminal="Completed", steps=None), steps=None, progress=training(7, no_target_steps=7)
         ),
@@ -880,12 +880,12 @@ ENDS: tuple[Case, ...] = (
         ("succeeded", ""),
     ),
     (
-        "failed after its last step was saved, and nothing was learnt",
+        "failed after its last step was saved, no targets",
         failing("FailedJobs", progress=training(STEPS, saved_step=STEPS, no_target_steps=40)),
         ("failed", "no-target-tokens"),
     ),
     (
-        "failed, and nothing was learnt before",
+        "failed, no targets",
         failing("ReachedMaxRestarts", restarts=3, progress=training(not_finite_steps=4)),
         ("failed", "loss-not-finite"),
     ),
@@ -912,7 +912,7 @@ ENDS: tuple[Case, ...] = (
         ("unknown", "steps-not-read"),
     ),
     (
-        "completed, but the log was read before that",
+        "completed, log read before its end",
         observation(jobset=COMPLETED, progress=training(400, read_at="2026-11-21T11:49:00Z")),
         ("unknown", "steps-not-read"),
     ),
@@ -927,12 +927,12 @@ ENDS: tuple[Case, ...] = (
         ("failed", "ended-short"),
     ),
     (
-        "completed; what a record says is of another time",
+        "completed, record of another time",
         observation(jobset=COMPLETED, progress=training(400, source="record")),
         ("unknown", "steps-not-read"),
     ),
     (
-        "completed, and nobody says how many steps",
+        "completed, number of steps unknown",
         observation(jobset=jobset(terminal="Completed", steps=None), steps=None, progress=None),
         ("succeeded", "steps-not-known"),
     ),
@@ -984,7 +984,7 @@ ENDS: tuple[Case, ...] = (
         ("failed", "trainer-failed"),
     ),
     (
-        "Failed=False is nothing",
+        "Failed=False is no failure",
         observation(jobset=jobset(conditions=(condition("Failed", "False"), condition("Completed", "False")))),
         ("training", ""),
     ),
@@ -1002,7 +1002,7 @@ ENDS: tuple[Case, ...] = (
         ("failed", "jobset-failed"),
     ),
     (
-        "a Workload out of sync is replaced; the JobSet goes on",
+        "out-of-sync Workload, JobSet continues",
         observation(workload=workload(QUOTA, ADMITTED, condition("Finished", reason="OutOfSync"))),
         ("training", ""),
     ),
@@ -1022,7 +1022,7 @@ ENDS: tuple[Case, ...] = (
         ("failed", "ended-short"),
     ),
     (
-        "completed, nobody says when",
+        "completed at an unknown time",
         observation(jobset=jobset(terminal="Completed"), progress=training(400)),
         ("failed", "ended-short"),
     ),
@@ -1033,7 +1033,7 @@ ENDS: tuple[Case, ...] = (
         ("failed", "trainer-failed"),
     ),
     (
-        "failed, steps saved, and nobody says how many were asked for",
+        "failed, steps saved, requested steps unknown",
         observation(
             jobset=jobset(terminal="Failed", steps=None, conditions=()), steps=None, progress=training(7, saved_step=7)
         ),
@@ -1046,7 +1046,7 @@ ENDS: tuple[Case, ...] = (
     ),
     ("no restarts left of one", failing("ReachedMaxRestarts", restarts=1), ("failed", "restarts-used-up")),
     (
-        "exit 1, pods read: no memory in it",
+        "exit 1, no OOM kill in the pods",
         failing(
             "FailJobSetFailurePolicyAction",
             pods=(pod(phase="Failed", containers=(terminated(1), container("waiting", reason="OOMKilled"))),),
@@ -1074,22 +1074,22 @@ GONE: tuple[Case, ...] = (
         ("unknown", "jobset-gone"),
     ),
     (
-        "gone; the last step is saved, and what was seen of it taught nothing",
+        "gone, last step saved, no targets seen",
         absent("created", progress=training(STEPS, saved_step=STEPS, no_target_steps=40)),
         ("failed", "no-target-tokens"),
     ),
     (
-        "gone; the last step is saved, and its record says that it taught nothing",
+        "gone, last step saved, no targets by its record",
         absent("failed", progress=SAVED, record=Recorded(outcome="failed", state_reason="no-target-tokens")),
         ("failed", "no-target-tokens"),
     ),
     (
-        "gone, cancelled when it was seen to learn nothing",
+        "gone, cancelled without targets",
         absent("cancelled", progress=training(no_target_steps=40)),
         ("cancelled", ""),
     ),
     (
-        "unreachable; its record says that it taught nothing",
+        "unreachable, no targets by its record",
         absent(
             "failed",
             unread=unread("jobsets"),
@@ -1103,7 +1103,7 @@ GONE: tuple[Case, ...] = (
     ("gone, not created", absent("not-created"), ("failed", "not-created")),
     ("gone, its submitter was killed", absent("submitting"), ("unknown", "submitting")),
     ("gone, recorded as failed", absent("failed"), ("failed", "trainer-failed")),
-    ("gone, nothing certain", absent("unknown"), ("unknown", "not-found")),
+    ("gone, outcome unknown", absent("unknown"), ("unknown", "not-found")),
     ("gone, no record", absent(None), ("unknown", "not-found")),
     ("gone, no record; the last step is saved", absent(None, progress=SAVED), ("succeeded", "last-step-saved")),
     ("unreachable", absent("created", unread=unread("jobsets")), ("unknown", "unreachable")),
@@ -1122,48 +1122,102 @@ GONE: tuple[Case, ...] = (
 
 CASES: tuple[Case, ...] = (*QUEUED, *EVICTED, *STARTED, *PATHWAYS, *RUNNING, *STALLED, *ENDS, *GONE, *SERVERS)
 
-LOCAL: tuple[tuple[Observation, tuple[str, str]], ...] = (
-    (local("running", alive=True, progress=training(3)), ("training", "")),
-    (local("running", alive=True, progress=progress(phase="compiling")), ("compiling", "")),
-    (local("running", alive=True, progress=progress(source="record")), ("starting", "trainer-starting")),
-    (local("submitting", alive=True, progress=progress()), ("starting", "trainer-starting")),
-    (local("running", alive=True, progress=None), ("training", "progress-not-read")),
-    (local("running", alive=True, work="convert", progress=progress(said_at=CREATED)), ("training", "cpu-job")),
-    (local("running", alive=True, progress=training(said_at="2026-11-21T11:00:00Z")), ("stalled", "no-step")),
-    (local("running"), ("failed", "killed")),
-    (local("running", progress=progress(saved_step=3)), ("failed", "killed")),
-    (local("running", progress=progress(saved_step=6)), ("succeeded", "last-step-saved")),
-    (local("completed"), ("succeeded", "")),
-    (local("short"), ("failed", "ended-short")),
-    (local("short", progress=training(3, data_ended=True)), ("failed", "data-ended")),
-    (local("failed"), ("failed", "trainer-failed")),
-    (local("failed", progress=training(6, saved_step=6)), ("succeeded", "after-last-step")),
-    (local("failed", progress=training(6, saved_step=6, aborted="NaN loss")), ("failed", "aborted")),
+LOCAL: tuple[Case, ...] = (
+    ("training", local("running", alive=True, progress=training(3)), ("training", "")),
+    ("compiling", local("running", alive=True, progress=progress(phase="compiling")), ("compiling", "")),
     (
+        "trainer starting",
+        local("running", alive=True, progress=progress(source="record")),
+        ("starting", "trainer-starting"),
+    ),
+    ("submitting", local("submitting", alive=True, progress=progress()), ("starting", "trainer-starting")),
+    ("progress not read", local("running", alive=True, progress=None), ("training", "progress-not-read")),
+    (
+        "conversion",
+        local("running", alive=True, work="convert", progress=progress(said_at=CREATED)),
+        ("training", "cpu-job"),
+    ),
+    (
+        "stalled",
+        local("running", alive=True, progress=training(said_at="2026-11-21T11:00:00Z")),
+        ("stalled", "no-step"),
+    ),
+    ("killed", local("running"), ("failed", "killed")),
+    ("killed after a checkpoint", local("running", progress=progress(saved_step=3)), ("failed", "killed")),
+    (
+        "killed after its last checkpoint",
+        local("running", progress=progress(saved_step=6)),
+        ("succeeded", "last-step-saved"),
+    ),
+    ("completed", local("completed"), ("succeeded", "")),
+    ("ended short", local("short"), ("failed", "ended-short")),
+    ("data ended", local("short", progress=training(3, data_ended=True)), ("failed", "data-ended")),
+    ("failed", local("failed"), ("failed", "trainer-failed")),
+    (
+        "failed after its last step",
+        local("failed", progress=training(6, saved_step=6)),
+        ("succeeded", "after-last-step"),
+    ),
+    (
+        "NaN loss at its last step",
+        local("failed", progress=training(6, saved_step=6, aborted="NaN loss")),
+        ("failed", "aborted"),
+    ),
+    (
+        "completed with exit status 139",
         local("completed", record=Recorded(outcome="completed", reason="exit status 139")),
         ("succeeded", "after-last-step"),
     ),
-    (local("failed", progress=training(3, aborted="NaN loss")), ("failed", "aborted")),
-    (local("running", alive=True, progress=training(3, no_target_steps=3)), ("training", "no-target-tokens")),
-    (local("completed", progress=training(6, no_target_steps=6)), ("failed", "no-target-tokens")),
-    (local("completed", progress=training(6, not_finite_steps=4)), ("failed", "loss-not-finite")),
-    (local("completed", progress=training(6, zero_loss_steps=6)), ("succeeded", "")),
-    (local("short", progress=training(3, data_ended=True, no_target_steps=3)), ("failed", "no-target-tokens")),
-    (local("failed", progress=training(3, no_target_steps=3)), ("failed", "no-target-tokens")),
-    (local("running", progress=progress(saved_step=6, no_target_steps=3)), ("failed", "no-target-tokens")),
-    (local("interrupted", progress=training(3, no_target_steps=3)), ("cancelled", "interrupted")),
+    ("NaN loss", local("failed", progress=training(3, aborted="NaN loss")), ("failed", "aborted")),
     (
+        "live without targets",
+        local("running", alive=True, progress=training(3, no_target_steps=3)),
+        ("training", "no-target-tokens"),
+    ),
+    ("no targets", local("completed", progress=training(6, no_target_steps=6)), ("failed", "no-target-tokens")),
+    (
+        "loss not finite in 4 steps",
+        local("completed", progress=training(6, not_finite_steps=4)),
+        ("failed", "loss-not-finite"),
+    ),
+    ("loss of 0", local("completed", progress=training(6, zero_loss_steps=6)), ("succeeded", "")),
+    (
+        "data ended, no targets",
+        local("short", progress=training(3, data_ended=True, no_target_steps=3)),
+        ("failed", "no-target-tokens"),
+    ),
+    (
+        "failed without targets",
+        local("failed", progress=training(3, no_target_steps=3)),
+        ("failed", "no-target-tokens"),
+    ),
+    (
+        "killed without targets",
+        local("running", progress=progress(saved_step=6, no_target_steps=3)),
+        ("failed", "no-target-tokens"),
+    ),
+    (
+        "interrupted without targets",
+        local("interrupted", progress=training(3, no_target_steps=3)),
+        ("cancelled", "interrupted"),
+    ),
+    (
+        "recorded as without targets",
         local("failed", record=Recorded(outcome="failed", state_reason="no-target-tokens")),
         ("failed", "no-target-tokens"),
     ),
-    (local("interrupted"), ("cancelled", "interrupted")),
-    (local("cancelled"), ("cancelled", "")),
-    (local("unknown"), ("unknown", "record-unknown")),
-    (local("of-a-newer-xsft"), ("unknown", "record-unknown")),
-    (local("", record=None), ("unknown", "not-found")),
-    (local("", record=None, unread=unread("record")), ("unknown", "record-not-read")),
-    (local("created"), ("failed", "killed")),
-    (local("failed", progress=training(3, data_ended=True)), ("failed", "trainer-failed")),
-    (local("short", progress=training(3, aborted="NaN loss")), ("failed", "ended-short")),
-    (local("completed", progress=training(3, aborted="NaN loss")), ("succeeded", "")),
+    ("interrupted", local("interrupted"), ("cancelled", "interrupted")),
+    ("cancelled", local("cancelled"), ("cancelled", "")),
+    ("outcome unknown", local("unknown"), ("unknown", "record-unknown")),
+    ("outcome of a newer xsft", local("of-a-newer-xsft"), ("unknown", "record-unknown")),
+    ("no record", local("", record=None), ("unknown", "not-found")),
+    ("record not read", local("", record=None, unread=unread("record")), ("unknown", "record-not-read")),
+    ("killed before its start", local("created"), ("failed", "killed")),
+    (
+        "failed after its data ended",
+        local("failed", progress=training(3, data_ended=True)),
+        ("failed", "trainer-failed"),
+    ),
+    ("NaN loss, ended short", local("short", progress=training(3, aborted="NaN loss")), ("failed", "ended-short")),
+    ("NaN loss, completed", local("completed", progress=training(3, aborted="NaN loss")), ("succeeded", "")),
 )

@@ -910,7 +910,7 @@ def test_the_cause_of_unreachable_gives_the_time_of_the_last_known_state() -> No
 
 
 def test_every_stage_has_a_cause_without_more_evidence() -> None:
-    for seen in (*(case[1] for case in CASES), *(case[0] for case in LOCAL)):
+    for _, seen, _ in (*CASES, *LOCAL):
         found = why(seen)
         assert found.cause.message, seen
         assert found.cause.id not in {one.id for one in found.others}, seen

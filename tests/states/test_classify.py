@@ -34,7 +34,7 @@ def test_a_state_that_follows_from_steps_has_the_log_as_evidence(name: str) -> N
         ("no Workload", ("jobset",)),
         ("deactivated", ("workload",)),
         ("unschedulable: one pod per Job", ("jobset", "pods")),
-        ("broken spec: admitted for 61 s, no status, nothing says why", ("jobset", "workload")),
+        ("broken spec: admitted for 61 s without a status", ("jobset", "workload")),
         ("broken spec without Kueue", ("jobset",)),
         ("compiling", ("jobset", "pods", "log")),
         ("restarted, compiling again", ("jobset", "log")),
@@ -84,7 +84,7 @@ def test_an_end_that_was_seen_outlives_its_jobset(state: State) -> None:
     assert classify(absent("created", last_known=ended), now=NOW) is ended
 
 
-@pytest.mark.parametrize(("seen", "expected"), LOCAL)
+@pytest.mark.parametrize(("seen", "expected"), [pytest.param(*case[1:], id=case[0]) for case in LOCAL])
 def test_a_local_run_is_derived_from_its_record(seen: Observation, expected: tuple[str, str]) -> None:
     status = classify(seen, now=NOW)
     assert (status.state, status.reason) == expected

@@ -210,6 +210,6 @@ def test_every_observation_satisfies_the_laws(seen: Observation) -> None:
 
 
 def test_every_reason_that_is_explained_is_given_by_a_stage() -> None:
-    seen = (*(case[1] for case in CASES), *(case[0] for case in LOCAL))
+    seen = [case[1] for case in (*CASES, *LOCAL)]
     given_by = {(status.state, status.reason) for one in seen if (status := classify(one, now=NOW)).reason}
     assert {(state, reason.slug) for reason in REASONS for state in reason.states} == given_by

@@ -103,6 +103,7 @@ def test_an_eviction_that_is_over_gives_no_clue() -> None:
         ),
         (None, observation(), []),
     ],
+    ids=["active", "stopped", "stopped, named by its Workload", "stopped, no Workload", "unread"],
 )
 def test_only_an_inactive_cluster_queue_gives_a_clue(queue: Any, seen: Observation, expected: Any) -> None:
     found = clues_queue.cluster_queue(evidence(seen, cluster_queue=queue))

@@ -58,6 +58,27 @@ def loss(seen: Observation, state: State = "training", saved: SavedSteps = NONE)
         (observed(progress=None), "evicted", NONE, None, "unknown"),
         (observed(progress=None, unread=(Unread(what="log", why="timeout"),)), "training", NONE, None, "timeout"),
     ],
+    ids=[
+        "saved by the log",
+        "newer checkpoint in the bucket",
+        "bucket not read",
+        "at the last step",
+        "steps before the last one saved",
+        "never saved",
+        "never saved, bucket not read",
+        "resumed, bucket not read",
+        "saved in the bucket only",
+        "step of the metrics",
+        "step of the record",
+        "compiling",
+        "training without a step",
+        "training without a step, saved before",
+        "queued",
+        "starting",
+        "training, progress not read",
+        "evicted",
+        "training, log not read",
+    ],
 )
 def test_loss_counts_the_steps_since_the_last_checkpoint(
     seen: Observation, state: State, saved: SavedSteps, steps: int | None, words: str

@@ -61,7 +61,9 @@ def refused() -> Observation:
     return observation(jobset=replace(STARTING, jobs=jobs), pods=(), progress=None)
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=[f"{one['id']}: {one['text'][:40]}" for one in MESSAGES])
+@pytest.mark.parametrize(
+    "message", MESSAGES, ids=[f"{one['id']}: {one.get('literal', one['text'])}" for one in MESSAGES]
+)
 def test_a_message_leads_to_its_cause(message: dict[str, Any]) -> None:
     found = explain_state(evidence_of(message), now=NOW)
     assert (found.cause.id, found.cause.basis) == (message["id"], "direct")

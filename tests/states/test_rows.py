@@ -225,6 +225,14 @@ RESHUFFLES = {"data_on_restart": "reshuffle"}
         (jobset(restarts=1), "repeated"),  # made by an xsft that knew nothing else
         (jobset(restarts=1, ours=False), None),
     ],
+    ids=[
+        "restarted",
+        "second attempt",
+        "not restarted by JobSet",
+        "data repeated on restart",
+        "made by an older xsft",
+        "not created by xsft",
+    ],
 )
 def test_a_resumed_run_has_the_order_of_its_data(held: RunObject, order: str | None) -> None:
     (resumed,) = rows(observed(jobset=held, progress=said(resumed_from=100)))

@@ -68,7 +68,7 @@ READABLE: tuple[tuple[Value, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("value", "text"), READABLE, ids=[text for _, text in READABLE])
+@pytest.mark.parametrize(("value", "text"), READABLE, ids=[repr(value) for value, _ in READABLE])
 def test_readable_values_are_written_plainly(value: Value, text: str) -> None:
     assert argument("key", value) == f"key={text}"
 

@@ -15,7 +15,9 @@ DEEP = "{% for a in [1, 2] recursive %}{% if loop.depth < 90 %}{{ loop([1, 2]) }
 
 
 @pytest.mark.parametrize(
-    "template", [LOOPS, RECURSION, NO_PASS, DEEP], ids=["loops", "a macro", "no pass", "a loop in itself"]
+    "template",
+    [LOOPS, RECURSION, NO_PASS, DEEP],
+    ids=["nested ranges", "recursive macro", "filtered loop", "recursive loop"],
 )
 def test_a_template_that_does_not_end_is_stopped(template: str) -> None:
     with pytest.raises(EndlessTemplate, match="did not end"):

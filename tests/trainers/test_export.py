@@ -88,6 +88,13 @@ def test_export_copies_a_tokenizer_with_changed_tokens() -> None:
             "export-model",
         ),
     ],
+    ids=[
+        "legacy release",
+        "full weights as merged",
+        "adapters as full weights",
+        "adapters without base",
+        "unknown model",
+    ],
 )
 def test_export_that_maxtext_cannot_do_is_refused(trained: TrainedRun, asked: ExportRequest, id: str) -> None:
     with pytest.raises((UsageError, Refused)) as raised:

@@ -136,6 +136,15 @@ def test_other_lines_give_no_event(line: str) -> None:
         ("completed step: 3, seconds: 0.0, total_weights: 1, loss: 0.000, lm_loss: 0.000", False),
         ("completed step: 3, seconds: 0.0, loss: 0.000, lm_loss: 0.000", False),
     ],
+    ids=[
+        "no targets",
+        "weights as float",
+        "loss not finite",
+        "router loss only",
+        "targets in another micro-batch",
+        "one target",
+        "number of targets not printed",
+    ],
 )
 def test_a_step_without_targets_is_distinguished_from_a_loss_of_zero(line: str, without: bool) -> None:
     event = trainer_event(line)

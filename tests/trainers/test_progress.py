@@ -75,6 +75,30 @@ def fold(*lines: str, from_start: bool = True) -> Progress:
         ((BEGIN, MODEL, done(4), evaluating(5), BEGIN), "starting"),
         ((BEGIN, MODEL, done(4), evaluating(5), LOOP_END, saved(5)), "ended"),
     ],
+    ids=[
+        "nothing",
+        "wrapper",
+        "imports",
+        "model built",
+        "step",
+        "save begun",
+        "save ended",
+        "step while saving",
+        "loop ended",
+        "last step saving",
+        "last step saved",
+        "ended without a step",
+        "restarted",
+        "evaluation begun",
+        "compiling after evaluation",
+        "evaluation at a step",
+        "evaluation prints its step",
+        "saved during evaluation",
+        "evaluation ended",
+        "step after evaluation",
+        "restarted in evaluation",
+        "ended in evaluation",
+    ],
 )
 def test_phase_follows_from_the_lines(lines: tuple[str, ...], phase: str) -> None:
     assert fold(*lines).phase == phase
@@ -137,6 +161,7 @@ def test_a_termination_message_belongs_to_its_process() -> None:
             " main_model_loss: 3.000, mtp_loss: 0.500"
         ),
     ],
+    ids=["up to 0.2.2", "rampup", "profiler", "0.2.5"],
 )
 def test_step_lines_of_every_layout_are_read(line: str) -> None:
     """source: maxtext@0.2.5 common/metric_logger.py _log_training_metrics; the first is of <= 0.2.2, without prefix."""

@@ -34,6 +34,15 @@ def tallied(*steps: Step, first: int = 1) -> tuple[int, int, int]:
         ((NAN, WELL, NAN, INF), (0, 3, 0)),
         ((ZERO, ZERO, NOTHING, ZERO), (1, 0, 2)),
     ],
+    ids=[
+        "no steps",
+        "good",
+        "all without targets",
+        "ends without targets",
+        "without targets between good ones",
+        "not finite",
+        "zero",
+    ],
 )
 def test_tally_counts_steps_without_targets_not_finite_and_zero(
     steps: tuple[Step, ...], counts: tuple[int, int, int]

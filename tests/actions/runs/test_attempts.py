@@ -33,6 +33,16 @@ def run_of(*attempts: Observation) -> FoldedRun:
         ("gemma", 4, None),
         ("gemma", 0, None),
     ],
+    ids=[
+        "newest",
+        "first by number",
+        "second by number",
+        "second by JobSet name",
+        "first by number under the second's name",
+        "deleted",
+        "number too high",
+        "number 0",
+    ],
 )
 def test_attempt_of_chooses_the_submission_by_name_and_number(
     name: str, attempt: int | None, expected: Observation | None

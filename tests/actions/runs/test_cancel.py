@@ -142,7 +142,14 @@ ELSEWHERE = observed("gemma", cluster="elsewhere")
         ),
         (Read((observed("gemma", unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)), "gemma", Unreachable),
     ],
-    ids=["a beginning", "two of that name", "perhaps elsewhere", "silence", "its cluster is", "earlier state is known"],
+    ids=[
+        "beginning of a name",
+        "two runs of one name",
+        "cluster unread",
+        "no answer",
+        "its cluster unread",
+        "last known state only",
+    ],
 )
 def test_cancel_changes_nothing_unless_the_run_is_identified(found: Read, name: str, kind: type[XsftError]) -> None:
     told = Told(found)
@@ -159,7 +166,9 @@ def test_cancel_deletes_the_live_one_of_several_attempts() -> None:
     assert told.deleted == [("default", "gemma-2", "uid-gemma-2")]
 
 
-@pytest.mark.parametrize("record", [None, Recorded(outcome="running", started_at=NOW, alive=False)])
+@pytest.mark.parametrize(
+    "record", [None, Recorded(outcome="running", started_at=NOW, alive=False)], ids=["no record", "ended process"]
+)
 def test_a_run_on_this_machine_without_a_process_is_left_alone(record: Recorded | None) -> None:
     told = Told(Read((replace(RUNS_HERE, record=record),)))
     done = told.cancel("tiny")

@@ -98,6 +98,7 @@ SECOND = observed("gemma", jobset=jobset("gemma-2", run_name="gemma", created_at
         ("gemma", 1, ("gemma", "failed", "trainer-failed", 3)),
         ("gemma-2", 1, ("gemma", "failed", "trainer-failed", 3)),
     ],
+    ids=["newest", "second by number", "first by number", "first by number under the second's name"],
 )
 def test_the_submission_that_is_requested_is_explained(
     name: str, attempt: int | None, expected: tuple[str, str, str, int]

@@ -109,6 +109,7 @@ def submit(
         ((at("queued"),), 60, TimedOut),
         ((DEAF,), 60, Unreachable),
     ],
+    ids=["run fails", "queued too long", "no answer"],
 )
 @pytest.mark.parametrize("follow", [False, True])
 def test_submit_raises_the_error_that_ends_its_wait(
@@ -141,7 +142,7 @@ def test_a_run_that_fails_is_explained_with_its_last_lines(follow: bool) -> None
     assert said[-1].startswith("next: ")
 
 
-@pytest.mark.parametrize("answer", [at("succeeded", 1000), at("cancelled")])
+@pytest.mark.parametrize("answer", [at("succeeded", 1000), at("cancelled")], ids=["succeeded", "cancelled"])
 def test_a_run_that_did_not_fail_is_not_explained(answer: Read) -> None:
     said: list[str] = []
     with suppress(RunFailed):

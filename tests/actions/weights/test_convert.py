@@ -56,6 +56,7 @@ WHOLE = replace(PLAN, whole="/out/converted/x/0/items", recorded=MADE)
         (replace(WHOLE, recorded=None), NOW, []),
         (PLAN, NOW, []),
     ],
+    ids=["moved", "unchanged", "not asked", "commit not recorded", "weights not downloaded"],
 )
 def test_a_branch_that_moved_since_is_reported(plan: ConversionPlan, now: str | None, expected: list[str]) -> None:
     assert [problem.id for problem in moved(plan, SourceFacts(commit=now) if now else None)] == expected

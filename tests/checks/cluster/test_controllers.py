@@ -31,7 +31,7 @@ def test_a_controller_without_ready_pods_is_named_with_the_command(wanted: int, 
         ({"creationTimestamp": "x"}, False, []),
         ({"labels": QUEUED["labels"]}, False, []),
     ],
-    ids=["managed", "unmanaged", "no queue", "the name is taken"],
+    ids=["managed", "unmanaged", "no queue", "name taken"],
 )
 def test_unsuspended_dry_run_shows_that_kueue_does_not_manage_the_run(
     metadata: dict[str, Any], suspend: bool, ids: list[str]

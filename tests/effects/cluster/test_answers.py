@@ -43,7 +43,9 @@ def test_a_message_is_one_redacted_line_of_limited_length() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [None, "text", [], {}, {"details": None}, {"details": "text"}, {"details": {"causes": 0}}]
+    "body",
+    [None, "text", [], {}, {"details": None}, {"details": "text"}, {"details": {"causes": 0}}],
+    ids=["none", "text", "list", "no details", "details=null", "details are text", "causes are a number"],
 )
 def test_a_body_of_another_form_has_no_details(body: object) -> None:
     found = Reply(status=404, body=body)

@@ -49,6 +49,7 @@ LIST = (200, {"items": [{"a": 1}, {"a": 2}]})
             (1, 2),
         ),
     ],
+    ids=["all namespaces", "one namespace", "label selector", "query"],
 )
 def test_items_requests_the_path_of_the_list(ask: Callable[[Api], object], path: str, found: object) -> None:
     answers = Answers(LIST)

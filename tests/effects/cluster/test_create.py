@@ -103,7 +103,7 @@ def test_a_retry_after_over_the_budget_is_not_waited_for(cluster_api: ClusterApi
         ({"code": 413}, SpecError),
         ({"code": 404}, EnvironmentMissing),
     ],
-    ids=lambda v: str(v.get("code")) if isinstance(v, dict) else "",
+    ids=["401", "403 no right", "403 quota", "422", "413", "404"],
 )
 def test_a_definite_refusal_is_not_retried(
     cluster_api: ClusterApi, how: dict[str, Any], refused: type[XsftError]

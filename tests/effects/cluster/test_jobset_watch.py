@@ -93,7 +93,7 @@ def paused_s(cluster: Cluster, *, of_s: float) -> float:
         (SAME, line("MODIFIED", ALL_UP)),
         (SAME, line("DELETED", as_it_is())),
     ],
-    ids=["it ended", "it had ended before the watch began", "all are up", "it is gone"],
+    ids=["JobSet ended", "JobSet ended before the watch", "all pods ready", "JobSet deleted"],
 )
 def test_a_change_of_the_jobset_ends_the_pause(tmp_path: Path, lines: tuple[bytes, ...]) -> None:
     with watched(tmp_path, lambda one, never: says(*lines, one=one, never=never)) as (front, cluster):

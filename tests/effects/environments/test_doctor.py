@@ -128,7 +128,7 @@ def test_an_environment_whose_python_does_not_start_is_broken(machine: CheckedMa
 
 
 @pytest.mark.parametrize("tool", ["unshare", "kubectl", "gcloud", "gke-gcloud-auth-plugin", "docker", "docker-engine"])
-@pytest.mark.parametrize("answer", [None, failed("it is broken")])
+@pytest.mark.parametrize("answer", [None, failed("it is broken")], ids=["missing", "failing"])
 def test_a_missing_or_failing_tool_is_a_note_with_a_next_step(
     machine: CheckedMachine, tool: str, answer: Completed | None
 ) -> None:

@@ -88,7 +88,9 @@ def test_a_large_file_is_read_in_a_bounded_part(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("suffix", "compress"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", partial(lzma.compress, preset=0))]
+    ("suffix", "compress"),
+    [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", partial(lzma.compress, preset=0))],
+    ids=["gz", "bz2", "xz"],
 )
 def test_compressed_objects_are_read(bucket: Bucket, suffix: str, compress: Callable[[bytes], bytes]) -> None:
     whole = compress(b"".join(json.dumps({"n": n, "text": hex(n**99)}).encode() + b"\n" for n in range(8_000)))

@@ -100,6 +100,7 @@ def test_a_trained_checkpoint_has_layers_from_its_array_names() -> None:
         ({"c/_METADATA": metadata()}, False, None),
         ({"c/_METADATA": metadata(use_zarr3=True), "c/manifest.ocdbt": b"x"}, True, True),
     ],
+    ids=["manifest", "zarr 2 array", "zarr 3 array", "metadata only", "zarr 3 in metadata"],
 )
 def test_missing_flags_are_derived_from_the_files(files: dict[str, bytes], ocdbt: bool, zarr3: bool | None) -> None:
     found = look(files, "c")
@@ -116,6 +117,15 @@ def test_missing_flags_are_derived_from_the_files(files: dict[str, bytes], ocdbt
         (TRAINED, "checkpoints", "not-a-checkpoint", "checkpoints/10/model_params"),
         (TRAINED, "checkpoints/9", "not-a-checkpoint", "checkpoints/9/model_params"),
         ({f"run/{k}": v for k, v in TRAINED.items()}, "run", "not-a-checkpoint", "run/checkpoints/10/model_params"),
+    ],
+    ids=[
+        "step of a conversion",
+        "conversion",
+        "items without step",
+        "other item",
+        "checkpoints of a run",
+        "step of a run",
+        "run",
     ],
 )
 def test_a_path_at_the_wrong_level_is_answered_with_the_right_path(

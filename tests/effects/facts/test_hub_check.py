@@ -157,6 +157,16 @@ GOOD = ("data.hf_name=en", "data.train_split=train", "data.columns=[messages]")
         (HubDataFacts(unanswered="no network"), GOOD, ["hub-data-unknown"]),
         (HubDataFacts(access="unknown"), GOOD, ["hub-data-access"]),
     ],
+    ids=[
+        "good",
+        "no configuration named",
+        "default configuration",
+        "unknown split",
+        "other columns",
+        "nothing known",
+        "no network",
+        "access unknown",
+    ],
 )
 def test_each_mismatch_with_the_data_section_has_its_problem_id(
     found: HubDataFacts, settings: tuple[str, ...], ids: list[str]

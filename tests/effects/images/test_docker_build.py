@@ -81,6 +81,7 @@ OLD, NEW, NEW_WITHOUT = (
         ({"a": "echo podman version 4", "b": NEW}, "b", True),
         ({"a": OLD, "b": NEW}, "a", False),
     ],
+    ids=["new first", "new without buildx", "podman first", "old first"],
 )
 def test_find_client_returns_the_first_docker_that_can_build(
     tmp_path: Path, scripts: Mapping[str, str], chosen: str, buildx: bool

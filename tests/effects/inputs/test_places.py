@@ -91,6 +91,7 @@ def test_a_file_that_is_no_mapping_of_places_is_reported(tmp_path: Path) -> None
         (os.mkfifo, "file-not-regular", "is a pipe"),
         (lambda file: file.write_bytes(MAIN.encode("utf-16")), "file-encoding", "UTF-16; a places.yaml must be UTF-8"),
     ],
+    ids=["folder", "link to itself", "broken link", "pipe", "UTF-16"],
 )
 def test_an_unreadable_places_file_is_not_treated_as_missing(
     tmp_path: Path, make: Callable[[Path], object], id: str, words: str

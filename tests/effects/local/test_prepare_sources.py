@@ -62,6 +62,7 @@ def test_an_xsft_address_is_found_in_the_package() -> None:
         (replace(FILES, files="gs://bucket/a.jsonl"), "gs://bucket/a.jsonl is not on this machine"),
         (replace(FILES, path="/nowhere"), "/nowhere is not a folder"),
     ],
+    ids=["no files", "missing file", "no match", "bucket", "missing folder"],
 )
 def test_missing_or_remote_sources_are_refused_with_a_fix(source: Source, words: str) -> None:
     with pytest.raises(SpecError, match=words) as refused:

@@ -60,6 +60,7 @@ def test_a_missing_file_suggests_a_file_with_a_similar_name(tmp_path: Path) -> N
         ("a: 1".encode("utf-32"), "file-encoding"),
         (b"a: 1\nb: \xff\n", "file-encoding"),
     ],
+    ids=["empty", "blank lines", "UTF-16", "UTF-32", "invalid byte"],
 )
 def test_empty_or_undecodable_content_is_reported(tmp_path: Path, content: bytes, id: str) -> None:
     (tmp_path / "w.yaml").write_bytes(content)

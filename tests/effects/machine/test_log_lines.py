@@ -44,7 +44,7 @@ def test_undecodable_bytes_become_replacement_characters() -> None:
     assert told([b"a\xff\n", b"\xc3", b"\xa4\n"]) == ["a\N{REPLACEMENT CHARACTER}", "ä"]
 
 
-@pytest.mark.parametrize("chunk", [b"x" * 1000, b"x" * 10 * LONGEST])
+@pytest.mark.parametrize("chunk", [b"x" * 1000, b"x" * 10 * LONGEST], ids=["short chunks", "chunks longer than a part"])
 def test_an_endless_line_is_split_into_parts_and_not_held_in_memory(chunk: bytes) -> None:
     many = 64 * LONGEST // len(chunk)
     tracemalloc.start()

@@ -267,6 +267,7 @@ def test_latest_step_returns_the_newest_complete_checkpoint(place: tuple[Objects
         (lambda o: o.create_from("gs://my-bucket/a", Path(os.devnull)), "POST"),
         (lambda o: o.names("gs://my-bucket"), "GET"),
     ],
+    ids=["create", "create from file", "names"],
 )
 def test_a_busy_bucket_is_retried_a_limited_number_of_times(
     ask: Callable[[GcsObjects], object], method: str, status: int, bucket: Bucket

@@ -94,6 +94,18 @@ def rule(kind: str = "Delete", **condition: object) -> dict[str, object]:
         (rule(age=7, numNewerVersions=3), False),
         (rule("SetStorageClass", age=7), False),
     ],
+    ids=[
+        "after 7 days",
+        "at the limit",
+        "after the limit",
+        "live objects under the prefix",
+        "one of two prefixes",
+        "another prefix",
+        "after a year",
+        "old versions only",
+        "three newer versions",
+        "moved to another class",
+    ],
 )
 def test_a_lifecycle_rule_that_deletes_the_output_soon_is_a_warning(
     bucket: Bucket, settings: dict[str, object], reported: bool

@@ -77,7 +77,7 @@ def held(*names: str) -> dict[str, Any]:
         ),
         ({"generateAccessToken": TOKEN}, PodRights(email=EMAIL)),
     ],
-    ids=["nothing may be asked", "bound", "unbound", "enough", "too few", "no answer from the bucket"],
+    ids=["every read forbidden", "bound", "unbound", "enough rights", "too few rights", "bucket does not answer"],
 )
 def test_rights_returns_the_permissions_of_a_service_account(answers: dict[str, Any], found: PodRights) -> None:
     with google(answers) as (iam, asked):
@@ -105,7 +105,7 @@ SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
             PodRights(email=EMAIL, lacking={"gs://my-bucket": ()}, pulls=True),
         ),
     ],
-    ids=["nothing may be asked", "scopes that only read", "enough"],
+    ids=["every read forbidden", "read-only scopes", "enough rights"],
 )
 def test_rights_returns_the_permissions_of_a_nodes_account(answers: dict[str, Any], found: PodRights) -> None:
     with google(answers) as (iam, asked):

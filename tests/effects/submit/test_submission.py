@@ -646,11 +646,11 @@ BAD: dict[str, tuple[Callable[[ClusterApi, Bucket], object], dict[str, Any], typ
         lambda api, _: deny(api.world, ("create", "jobsets")), {}, Unreachable, "forbidden",
     ),
     "no permission to list": (lambda api, _: deny(api.world, ("list", "jobsets")), {}, Unreachable, "forbidden"),
-    "the server fails": (lambda api, _: api.server.fail(".", code=500, times=99), {}, Unreachable, "cluster-error"),
-    "the server is too busy": (
+    "server error": (lambda api, _: api.server.fail(".", code=500, times=99), {}, Unreachable, "cluster-error"),
+    "server too busy": (
         lambda api, _: api.server.fail(".", code=429, retry_after="3600", times=99), {}, Unreachable, "cluster-error",
     ),
-    "the server is gone": (
+    "server down": (
         lambda api, _: api.server.fail(".", action="cut-before", times=99), {}, Unreachable, "unreachable",
     ),
     "missing namespace": (lambda *_: None, {"namespace": "nosuch"}, SpecError, "namespace-missing"),
@@ -659,13 +659,13 @@ BAD: dict[str, tuple[Callable[[ClusterApi, Bucket], object], dict[str, Any], typ
         lambda api, _: api.world.remove_priority("medium"), {}, SpecError, "priority-class-missing",
     ),
     "missing Secret": (lambda *_: None, TOKEN, SpecError, "secret-missing"),
-    "never enough quota": (lambda api, _: api.world.limit_chips(256), {}, SpecError, "quota-too-small"),
-    "no such bucket": (lambda _, bucket: setattr(bucket, "name", "another"), {}, SpecError, "output-bucket-missing"),
-    "a bucket without permission": (
+    "quota too small": (lambda api, _: api.world.limit_chips(256), {}, SpecError, "quota-too-small"),
+    "missing bucket": (lambda _, bucket: setattr(bucket, "name", "another"), {}, SpecError, "output-bucket-missing"),
+    "bucket forbidden": (
         lambda _, bucket: setattr(bucket, "permissions", frozenset({"storage.buckets.get"})),
         {}, SpecError, "output-permission",
     ),
-    "a bucket that does not answer": (lambda _, bucket: setattr(bucket, "status", 500), {}, Unreachable, "unreachable"),
+    "bucket does not answer": (lambda _, bucket: setattr(bucket, "status", 500), {}, Unreachable, "unreachable"),
 }  # fmt: skip
 
 
