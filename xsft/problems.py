@@ -34,7 +34,7 @@ Again = Literal["helps", "unsure", "never"]
 """Whether trying again helps; `never` before a person has acted."""
 
 
-FitAnswer = Literal["fits", "marginal", "no", "invalid", "unknown"]
+FitFinding = Literal["fits", "marginal", "no", "invalid", "unknown"]
 """Whether a run fits into the memory of its chips; `marginal`: the compiler accepts it, but a chip may run out of
 memory; `invalid`: its step cannot be built."""
 
@@ -54,7 +54,7 @@ class Problem:
     file: str = ""
     kind: ProblemKind = "plain"
     again: Again = "unsure"
-    fit: FitAnswer | None = None
+    fit: FitFinding | None = None
     """None if it is not about the memory of a run's chips."""
 
     @property

@@ -24,8 +24,8 @@ class InvalidStep(Struct, frozen=True, kw_only=True):
     """The first line of the error of MaxText or JAX."""
 
 
-Made = Callable[[re.Match[str]], tuple[str, str, str]]
-"""Makes (where, message, fix) of the match."""
+DescribeMatch = Callable[[re.Match[str]], tuple[str, str, str]]
+"""Returns (where, message, fix) for the match."""
 
 CONFIG = re.compile(r"^(ValueError|ValidationError|NotImplementedError|AssertionError|KeyError): ")
 """Errors with which MaxText refuses a configuration while it parses it."""
@@ -102,7 +102,7 @@ def _flag_value(found: re.Match[str]) -> tuple[str, str, str]:
     return "xla_flags", message, "Correct the value: the run would stop when it starts."
 
 
-KNOWN: tuple[tuple[str, Made], ...] = (
+KNOWN: tuple[tuple[str, DescribeMatch], ...] = (
     (r"No such compile option: '(?P<flag>xla_[^']*)'", _flag),
     (r"Failed to parse '(?P<value>[^']*)' into flag (?P<flag>\w+)", _flag_value),
     (r"While setting option (?P<flag>\w+), '(?P<value>[^']*)' is not a valid", _flag_value),

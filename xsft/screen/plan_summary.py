@@ -8,7 +8,7 @@ from xsft.acceptance import for_submission
 from xsft.checks.data import rows_per_step
 from xsft.checks.step_time import RunTime
 from xsft.checks.values import number
-from xsft.problems import FitAnswer, Problem, errors_in
+from xsft.problems import FitFinding, Problem, errors_in
 from xsft.spec.amounts import counted, duration_text
 from xsft.spec.resolve import Run
 from xsft.steps import Plan
@@ -23,7 +23,7 @@ LIMITS = {
 }
 """Resource of a roofline -> words."""
 
-FITS: dict[FitAnswer, str] = {
+FITS: dict[FitFinding, str] = {
     "fits": "yes",
     "marginal": "just",
     "no": "no",

@@ -144,10 +144,10 @@ def connect_engine(env: Mapping[str, str]) -> Engine:
     machine's own. Raises EnvironmentMissing: docker-missing, docker-permission or docker-not-running.
     """
 
-    class Api(Session, docker.APIClient):  # type: ignore[misc]
+    class DockerApi(Session, docker.APIClient):  # type: ignore[misc]
         """The SDK's client, without the logins of ~/.netrc."""
 
-    make: Callable[..., Any] = Api
+    make: Callable[..., Any] = DockerApi
     settings = _address(env)
     host = settings.get("base_url") or "unix:///var/run/docker.sock"
     try:
