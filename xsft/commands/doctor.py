@@ -20,22 +20,19 @@ from xsft.screen.console import console
 from xsft.screen.documents import print_json
 from xsft.screen.progress import shown
 
-PLACES = frozenset({"place", "bucket", "places.yaml"})
-"""First words of the ids of checks that are not about this machine."""
-
 
 def run(args: argparse.Namespace) -> int:
     """Print the checks; return 0 if planning and local training can work, 3 if anything for them is missing."""
     if args.place:
         return _check_place(args.place, as_json=args.json)
     with shown("looking around"):
-        checks = (*doctor.examine(doctor.checked_machine()), *place_checks())
-    ok = doctor.is_ok(checks)
+        here, places = doctor.examine(doctor.checked_machine()), place_checks()
+    ok = doctor.is_ok(here)
     if args.json:
-        rows = [check.as_json() for check in checks]
+        rows = [check.as_json() for check in (*here, *places)]
         print_json("doctor", {"checks": rows, "needs": [], "modes": None, "ok": ok})
     else:
-        _print_table(checks)
+        _print_table(here, places)
     return 0 if ok else EnvironmentMissing.exit_status
 
 
@@ -49,7 +46,7 @@ def _check_place(name: str, *, as_json: bool) -> int:
         rows, needs = [check.as_json() for check in report.checks], to_builtins(report.needs)
         print_json("doctor", {"checks": rows, "needs": needs, "modes": modes, "ok": ok})
     else:
-        _print_table(report.checks)
+        _print_table((), report.checks)
         _print_needs(report.needs, modes or {})
     return 0 if ok else EnvironmentMissing.exit_status
 
@@ -77,20 +74,15 @@ def _needs_table(needs: tuple[ModeNeed, ...]) -> Table:
     return table
 
 
-def _print_table(checks: tuple[ToolCheck, ...]) -> None:
+def _print_table(here: tuple[ToolCheck, ...], places: tuple[ToolCheck, ...]) -> None:
+    """Print the checks of this machine, and of places."""
     table = Table("CHECK", "STATE", "VERSION", "NEEDED FOR", box=None, pad_edge=False)
-    for check in checks:
-        table.add_row(*map(Text, (check.id, _state(check), check.version, check.needed_for)))
+    tools = ((check, "MISSING" if check.required else "absent (optional)") for check in here)
+    for check, failed in (*tools, *((place, "FAILS") for place in places)):
+        state = "ok" if check.ok else failed
+        table.add_row(*map(Text, (check.id, state, check.version, check.needed_for)))
     drawn = console(sys.stdout)
     drawn.print(table)
-    for check in (check for check in checks if not check.ok):
+    for check in (check for check in (*here, *places) if not check.ok):
         words = f"\n{check.id}: {check.detail}\n  fix: {check.next_step}"
         drawn.print(Text(words), soft_wrap=True)
-
-
-def _state(check: ToolCheck) -> str:
-    if check.ok:
-        return "ok"
-    if check.id.partition(":")[0] in PLACES:
-        return "FAILS"
-    return "MISSING" if check.required else "absent (optional)"
