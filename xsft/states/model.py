@@ -256,6 +256,8 @@ class Unread(Struct, frozen=True, kw_only=True):
     id: str = "unreachable"
     """Problem id of the failure."""
     again: Again = "helps"
+    passed_over: bool = False
+    """Whether it was not requested, or had not arrived when its time was up; so a later call may read it."""
 
 
 class Observation(Targeted, Struct, frozen=True, kw_only=True):

@@ -413,10 +413,10 @@ def test_the_log_limits_for_active_and_ended_runs_are_obeyed(world: World) -> No
     world.runs.admitted("c-ended-long-ago", status=old)
     found = by_name(world.gather(effort=Effort(at_most=1, ended_at_most=0)))
     assert {name for name, one in found.items() if one.progress} == {"b-going"}
-    assert found["a-ended"].unread == (Unread(what="log", why=NOT_ASKED),)
+    assert found["a-ended"].unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
     found = by_name(world.gather(effort=Effort(at_most=0, ended_at_most=1)))
     assert {name for name, one in found.items() if one.progress} == {"a-ended"}
-    assert found["b-going"].unread == (Unread(what="log", why=NOT_ASKED),)
+    assert found["b-going"].unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
     assert found["c-ended-long-ago"].unread == ()
     named = by_name(world.gather(names=["c-ended-long-ago"], effort=Effort()))
     assert named["c-ended-long-ago"].progress is not None

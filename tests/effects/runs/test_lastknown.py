@@ -15,7 +15,6 @@ from tests.observations import NOW, finished, jobset, observed, queued, said
 from tests.replacing import replace
 from tests.states.arbitrary import observations
 from xsft.effects.runs.lastknown import FORGET_AFTER_S, forget, recall, remember
-from xsft.effects.runs.wanted import NOT_READ
 from xsft.reading.lastknown_line import LastKnown, line_of, read_line
 from xsft.states.classify import classify
 from xsft.states.model import Before, Observation, Recorded, Status, Unread
@@ -58,7 +57,7 @@ def test_a_run_of_a_silent_cluster_is_shown_with_its_age(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("what", ["log", "record", "metrics", "checkpoints"])
 def test_an_ended_run_with_unread_output_is_read_again(tmp_path: Path, what: Any) -> None:
-    unread = (Unread(what=what, why=NOT_READ),)
+    unread = (Unread(what=what, why="not read in time", passed_over=True),)
     late = replace(finished("gemma", at="2026-11-21T11:30:00Z"), progress=None, unread=unread)
     remember(tmp_path, [(late, DONE)], now=NOW)
     (known,) = recall(tmp_path, cluster=CLUSTER, namespace="default").values()

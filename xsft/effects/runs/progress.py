@@ -21,7 +21,7 @@ from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import FirstPods, printer_of
 from xsft.effects.runs.forgotten import recorded_of
 from xsft.effects.runs.observe import unread_of
-from xsft.effects.runs.wanted import NOT_ASKED, NOT_READ, untold
+from xsft.effects.runs.wanted import untold
 from xsft.errors import XsftError
 from xsft.reading.pods import prints_steps, trainer_container
 from xsft.states.model import Observation, Pod, Progress, Recorded, RunObject, Unread, What
@@ -30,6 +30,8 @@ from xsft.trainers.metrics import FOLDER, metric_rows, newest_files, progress_of
 from xsft.trainers.progress import progress_of
 
 T = TypeVar("T")
+NOT_READ = "not read in time"
+NOT_ASKED = "not read: only the newest active runs are read; name the run to read it"
 ClusterNamespace = tuple[str, str]
 """The cluster's name and the namespace."""
 
@@ -87,13 +89,13 @@ def read_progress(
     read = answers(looks, threads=THREADS, timeout_s=deadline_s, hurry=hurry)
     for n, (i, one) in enumerate(zip(asked, read, strict=True)):
         late = NOT_READ if hurry is None or n < hurry.first else NOT_ASKED
-        found[i] = one or _with_unread(under_way[n].seen, late, what=under_way[n].what)
+        found[i] = one or _passed_over(under_way[n].seen, late, what=under_way[n].what)
     return tuple(found)
 
 
 def not_asked(seen: Observation) -> Observation:
     """Return the observation, marked as not read if it can have progress."""
-    return _with_unread(seen, NOT_ASKED, what=_begin_reading(seen).what) if untold(seen) else seen
+    return _passed_over(seen, NOT_ASKED, what=_begin_reading(seen).what) if untold(seen) else seen
 
 
 class _UnderWay(Struct, kw_only=True):
@@ -249,8 +251,8 @@ def _try_look(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread
         return None, (unread_of(what, failed),)
 
 
-def _with_unread(seen: Observation, why: str, *, what: What) -> Observation:
-    return replace(seen, unread=(*seen.unread, Unread(what=what, why=why)))
+def _passed_over(seen: Observation, why: str, *, what: What) -> Observation:
+    return replace(seen, unread=(*seen.unread, Unread(what=what, why=why, passed_over=True)))
 
 
 def max_of(*numbers: int | None) -> int | None:

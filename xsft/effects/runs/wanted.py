@@ -10,8 +10,6 @@ from xsft.effects.records.index import IndexEntry
 from xsft.states.model import Observation, RunObject, seconds_since
 from xsft.states.moments import seconds_between
 
-NOT_READ = "not read in time"
-NOT_ASKED = "not read: only the newest active runs are read; name the run to read it"
 RECENT_S = 24 * 3600.0
 """Runs that ended longer ago are not shown unless requested, so nothing is read of them."""
 LATELY_S = 7 * 24 * 3600.0
@@ -78,7 +76,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 def passed_over(seen: Observation) -> bool:
     """Return whether the run may have more progress than is known, since it was not read."""
-    return any(one.why in (NOT_READ, NOT_ASKED) for one in seen.unread)
+    return any(one.passed_over for one in seen.unread)
 
 
 def untold(seen: Observation) -> bool:
