@@ -81,8 +81,8 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
         return Status(state="succeeded", reason="after-last-step", evidence=(told_by, progress.source))
     if oom_killed(current(seen)):
         return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
-    if seen.known_end and (seen.known_end.state, seen.known_end.reason) == ("failed", "oom-killed"):
-        return seen.known_end  # only its pod shows it, which may be gone or unreadable now
+    if seen.known_end and seen.known_end.state == "failed" and "pods" in seen.known_end.evidence:
+        return seen.known_end  # only its pods showed it, which may be gone or unreadable now
     if progress and from_trainer:
         return Status(state="failed", reason=from_trainer, evidence=(told_by, progress.source))
     if reason == "ReachedMaxRestarts" and seen.jobset and seen.jobset.restarts > 0:
@@ -152,7 +152,7 @@ def _recorded_end(seen: Observation) -> Status | None:
     state, reason = _RECORDED[record.outcome]
     if state == "cancelled":
         return Status(state=state, reason=reason, evidence=("record",))
-    if reason == "trainer-failed" and progress and progress.aborted is not None:
+    if record.outcome == "failed" and progress and progress.aborted is not None:
         return Status(state=state, reason="aborted", evidence=("record",))
     if nothing := _taught_nothing(seen):
         return nothing
@@ -160,7 +160,7 @@ def _recorded_end(seen: Observation) -> Status | None:
         state == "failed" and progress and _is_last_step_saved(progress, asked=steps_asked(seen))
     ):
         return Status(state="succeeded", reason="after-last-step", evidence=("record",))
-    if reason == "ended-short" and progress and progress.data_ended:
+    if record.outcome == "short" and progress and progress.data_ended:
         reason = "data-ended"
     return Status(state=state, reason=reason, evidence=("record",))
 

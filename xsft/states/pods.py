@@ -33,6 +33,13 @@ def current(seen: Observation) -> tuple[Pod, ...]:
 
 def trouble(pods: Sequence[Pod]) -> str | None:
     """Return why pods are not running, as a reason of `starting`: the most serious first. None: all are running."""
+    if (found := stuck(pods)) or not any(pod.phase == "Pending" for pod in pods):
+        return found
+    return "containers-creating" if any(waiting_containers(pods)) else "pods-pending"
+
+
+def stuck(pods: Sequence[Pod]) -> str | None:
+    """Return why pods cannot start, as a reason of `starting`. None: all are running or are about to."""
     if any(unscheduled(pod) for pod in pods):
         return "not-scheduled"
     waiting = {container.reason for container in waiting_containers(pods)}
@@ -40,11 +47,7 @@ def trouble(pods: Sequence[Pod]) -> str | None:
         return "image-pull"
     if waiting & CONTAINER_CONFIG:
         return "container-config"
-    if "CrashLoopBackOff" in waiting:
-        return "crash-loop"
-    if not any(pod.phase == "Pending" for pod in pods):
-        return None
-    return "containers-creating" if waiting else "pods-pending"
+    return "crash-loop" if "CrashLoopBackOff" in waiting else None
 
 
 def unscheduled(pod: Pod) -> bool:

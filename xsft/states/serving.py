@@ -10,7 +10,7 @@ from xsft.serving.inputs import COPIER
 from xsft.stages.stage import StageState
 from xsft.states.model import SERVER_JOB, Condition, Container, Observation, Pod, RunObject, Status
 from xsft.states.names import State
-from xsft.states.pods import IMAGE_PULL, trouble
+from xsft.states.pods import IMAGE_PULL, stuck, trouble
 
 CRASHES = 3
 """Restarts of a container after which a pipeline stops waiting for it; Kubernetes itself keeps restarting it."""
@@ -84,8 +84,7 @@ def _trouble(pods: Sequence[Pod]) -> str | None:
         return "oom-killed"
     if any(_crashes(one) for one in containers):
         return "crash-loop"
-    found = trouble(pods) if pods else None
-    return None if found in ("containers-creating", "pods-pending") else found
+    return stuck(pods)
 
 
 def _crashes(one: Container) -> bool:
