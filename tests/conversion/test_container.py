@@ -18,7 +18,7 @@ import pytest
 
 from tests.fakes.gcs import Bucket, serving
 from tests.until import until
-from xsft.conversion.notes import ContainerNotes, recorded_argv
+from xsft.conversion.notes import recorded_argv
 from xsft.conversion.record import ConversionRecord, from_json
 from xsft.records.document import facts_to_json, read_facts
 from xsft.records.model import AttemptFacts
@@ -57,7 +57,12 @@ class Container:
 
     def start(self, *converts: str, status: int = 0, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         command = (sys.executable, "-c", CONVERTER, f"{self.root}/converted/tiny-0/0", str(status), *converts)
-        python, *rest = recorded_argv(command, self.notes)
+        end = facts_to_json(AttemptFacts(outcome="completed", at=""), run_name="tiny-convert", number=2)
+        python, *rest = recorded_argv(
+            ConversionRecord(digest="d" * 64, run_name="tiny-convert", argv=command),
+            end={"attempt": json.loads(end), "attempt_stem": f"{self.root}/tiny-convert/xsft/attempt-2"},
+            checkpoint=f"{self.root}/converted/tiny-0/0/items",
+        )
         assert python == "python3"
         argv = (sys.executable, *rest)
         given = {"STORAGE_EMULATOR_HOST": self._bucket.url, "PATH": os.environ["PATH"], **(env or {})}
@@ -68,16 +73,6 @@ class Container:
         with self.start(*converts, **how) as process:
             said, _ = process.communicate(timeout=300)
         return process.returncode, said
-
-    @property
-    def notes(self) -> ContainerNotes:
-        end = facts_to_json(AttemptFacts(outcome="completed", at=""), run_name="tiny-convert", number=2)
-        return ContainerNotes(
-            record=ConversionRecord(digest="d" * 64, run_name="tiny-convert", argv=("python3", "-m", "x")),
-            attempt=json.loads(end),
-            attempt_stem=f"{self.root}/tiny-convert/xsft/attempt-2",
-            checkpoint=f"{self.root}/converted/tiny-0/0/items",
-        )
 
     def read(self, path: str) -> bytes | None:
         if self.root.startswith("gs://"):

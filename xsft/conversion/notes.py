@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, to_builtins
-
 from xsft.conversion.record import FILE, ConversionRecord
 from xsft.pod.sent import sent_argv
-from xsft.stages.result_record import to_json
+from xsft.stages.result_record import to_document
 
 
-class ContainerNotes(Struct, frozen=True, kw_only=True):
-    """The notes that the container writes, so that the end is known even if no xsft waits for it."""
+def recorded_argv(record: ConversionRecord, *, end: Mapping[str, Any], checkpoint: str) -> tuple[str, ...]:
+    """Return the command that runs the converter and records its end, even if no xsft waits for it: a program of the
+    image's Python (`container`).
 
-    record: ConversionRecord
-    """Written beside the result before the converter starts, and again at its end."""
-    attempt: Mapping[str, Any]
-    """Document of the end of the run's attempt, without outcome and time."""
-    attempt_stem: str
-    """Path of that document, without `.<outcome>.json`."""
-    checkpoint: str
-    """Path of the result, `<try>/0/items`."""
-
-    @property
-    def record_path(self) -> str:
-        return f"{self.checkpoint.removesuffix('/0/items')}/{FILE}"
-
-
-def recorded_argv(argv: tuple[str, ...], notes: ContainerNotes) -> tuple[str, ...]:
-    """Return the command that runs `argv` and records its end: a program of the image's Python (`container`)."""
-    known = {**to_builtins(notes), "record": json.loads(to_json(notes.record)), "record_path": notes.record_path}
-    return sent_argv("xsft.conversion.container", known, argv)
+    Arguments:
+        record: Written beside the result before the converter starts, and again at its end.
+        end: `attempt`, the document of the end of the run's attempt without outcome and time, and `attempt_stem`, its
+            path without `.<outcome>.json`.
+        checkpoint: Path of the result, `<try>/0/items`.
+    """
+    path = f"{checkpoint.removesuffix('/0/items')}/{FILE}"
+    notes = {"record": to_document(record), **end, "checkpoint": checkpoint, "record_path": path}
+    return sent_argv("xsft.conversion.container", notes, record.argv)

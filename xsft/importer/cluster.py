@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from xsft.importer.flags import Flags
@@ -36,26 +36,6 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 """Flag -> workload field."""
 
 NUMBERS = frozenset({"num-slices", "max-restarts", "termination-grace-period-seconds", "ttl-seconds-after-finished"})
-
-REFUSED: Mapping[str, str] = MappingProxyType(
-    {
-        "headless": "headless",
-        "elastic-slices": "elastic_slices",
-        "max-slice-restarts": "max_slice_restarts",
-        "colocated-python-sidecar-image": "colocated_python_sidecar_image",
-        "storage": "storage",
-        "ramdisk-directory": "ramdisk_directory",
-        "mtc-enabled": "mtc_enabled",
-        "flex": "flex",
-        "debug-dump-gcs": "debug_dump_gcs",
-        "deploy-stacktrace-sidecar": "deploy_stacktrace_sidecar",
-        "base-docker-image": "base_docker_image",
-        "script-dir": "script_dir",
-        "use-vertex-tensorboard": "use_vertex_tensorboard",
-        "experiment-name": "experiment_name",
-    }
-)
-"""Flag -> its name in spec.refused."""
 
 DROPPED: Mapping[str, str] = MappingProxyType(
     {
@@ -161,14 +141,9 @@ def _read_place(flags: Flags, notes: Notes) -> Tree:
 
 
 def _read_capacity(tree: Tree, flags: Flags) -> None:
-    kinds: Mapping[str, Callable[[], None]] = {
-        "on-demand": lambda: _put_field(tree, "tpu.capacity", "on-demand"),
-        "spot": lambda: _put_field(tree, "tpu.capacity", "spot"),
-        "reservation": lambda: _put_field(tree, "tpu.capacity", "reservation"),
-    }
-    for flag, put in kinds.items():
+    for flag in ("on-demand", "spot", "reservation"):
         if flags.get(flag):
-            put()
+            _put_field(tree, "tpu.capacity", flag)
     if flags.get("reservation"):
         _put_field(tree, "tpu.reservation", flags["reservation"])
 
@@ -191,8 +166,8 @@ def _say_dropped(flags: Flags, mode: ModeName, notes: Notes) -> None:
     lost = lost_flags(mode)
     for flag, value in flags.items():
         given = value if isinstance(value, str) else None
-        if flag in REFUSED and value not in ("", "0", []):
-            refusal = REFUSALS[REFUSED[flag]]
+        refusal = REFUSALS.get(flag.replace("-", "_"))
+        if refusal and value not in ("", "0", []):
             notes.differ(f"--{flag}", given=given, why=f"refused ({refusal.id}): {refusal.reason}")
         elif flag in DROPPED and value:
             notes.differ(f"--{flag}", given=given, why=DROPPED[flag])

@@ -13,24 +13,28 @@ from collections.abc import Iterator
 from xsft.catalog.cpu import GIB, cpu_types
 from xsft.launchers.audit import Expectation
 from xsft.launchers.cpujob import SCRATCH, CpuJob
-from xsft.launchers.encoding import escape_expansion
-from xsft.launchers.expect import secret_expectations, slice_expectations
+from xsft.launchers.expect import process_expectations, secret_expectations, slice_expectations
 from xsft.launchers.jobset import FAIL_JOBSET_RULE, JobSetPaths, places, pod_failure_policy
 from xsft.launchers.labels import (
     DIGEST_ANNOTATION,
     FOR_ANNOTATION,
     INSTANCE_TYPE,
-    JOBSET_LABEL,
-    MODE_LABEL,
     OUTPUT_ANNOTATION,
     RUN_LABEL,
     TPU_NODE,
     WORK_LABEL,
     WRITES_ANNOTATION,
-    target_label,
 )
 from xsft.launchers.launcher import Job
-from xsft.launchers.patch import NODE_TERMS, Change, capacity_changes, pull_secret_changes, token_changes
+from xsft.launchers.patch import (
+    NODE_TERMS,
+    Change,
+    capacity_changes,
+    identity_changes,
+    identity_labels,
+    pull_secret_changes,
+    token_changes,
+)
 from xsft.launchers.pointers import JsonValue, Named, Pointer
 
 SCRATCH_VOLUME = "xsft-scratch"
@@ -50,7 +54,7 @@ def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
     """Return the changes to the manifest for what xpk cannot express."""
     at = places(job.run.mode.value)
     place = _slice_changes(job, at) if job.on_tpu else _node_changes(job, at)
-    return (*identity_changes(job, at), *place, *token_changes(job.run, at), *pull_secret_changes(job.run, at))
+    return (*job_identity(job, at), *place, *token_changes(job.run, at), *pull_secret_changes(job.run, at))
 
 
 def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
@@ -58,23 +62,16 @@ def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
     at = places(job.run.mode.value)
     return (
         *expected_identity(job, at),
-        *_expected_process(job, at),
+        *process_expectations(job.run, at, argv=job.process, command=job.command, env=job.env),
+        *_expected_scratch(job, at),
         *(slice_expectations(job.run, at) if job.on_tpu else _expected_node(job, at)),
         *_expected_policies(job, at),
         *secret_expectations(job.run, at),
     )
 
 
-def _cpu_job_labels(job: Job) -> dict[str, str]:
-    run = job.run
-    return {
-        "app.kubernetes.io/managed-by": "xsft",
-        RUN_LABEL: run.run_name,
-        JOBSET_LABEL: run.jobset,
-        MODE_LABEL: run.mode.value,
-        **target_label(run.spec.target),
-        WORK_LABEL: job.work,
-    }
+def _job_labels(job: Job) -> dict[str, str]:
+    return {**identity_labels(job.run), WORK_LABEL: job.work}
 
 
 def _annotations(job: Job) -> dict[str, str]:
@@ -86,18 +83,9 @@ def _annotations(job: Job) -> dict[str, str]:
     }
 
 
-def identity_changes(job: Job, at: JobSetPaths) -> Iterator[Change]:
-    """Yield the changes that identify a run that does not train."""
-    why = "the job's identity: xpk has no flag for labels and annotations"
-    context = "xpk leaves the namespace to the kubeconfig context"
-    yield Change(path=("metadata", "namespace"), value=job.run.namespace, why=context)
-    for key, value in _cpu_job_labels(job).items():
-        yield Change(path=("metadata", "labels", key), value=value, why=why)
-    for key, value in _annotations(job).items():
-        yield Change(path=("metadata", "annotations", key), value=value, why=why)
-    yield Change(path=(*at.trainer_pod[:-1], "metadata", "labels", RUN_LABEL), value=job.run.run_name, why=why)
-    queue = ("metadata", "labels", "kueue.x-k8s.io/queue-name")
-    yield Change(path=queue, value=job.run.queue, why="xpk supports only one queue, multislice-queue")
+def job_identity(job: Job, at: JobSetPaths) -> Iterator[Change]:
+    """Return the changes that identify a run that does not train."""
+    return identity_changes(job.run, at, labels=_job_labels(job), annotations=_annotations(job), whose="job")
 
 
 def _node_changes(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
@@ -162,7 +150,7 @@ def expected_identity(job: Job, at: JobSetPaths) -> Iterator[Expectation]:
     labels: Pointer = ("metadata", "labels")
     run, pod = job.run, (*at.trainer_pod[:-1], "metadata", "labels")
     yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)
-    for key, value in (_cpu_job_labels(job) | {"xpk.google.com/workload": run.jobset}).items():
+    for key, value in (_job_labels(job) | {"xpk.google.com/workload": run.jobset}).items():
         yield Expectation(field="name", path=(*labels, key), value=value)
     yield Expectation(field="name", path=(*pod, RUN_LABEL), value=run.run_name)
     yield Expectation(field="place.namespace", path=("metadata", "namespace"), value=run.namespace)
@@ -171,18 +159,11 @@ def expected_identity(job: Job, at: JobSetPaths) -> Iterator[Expectation]:
         yield Expectation(field="name", path=("metadata", "annotations", key), value=value)
 
 
-def _expected_process(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
+def _expected_scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
     volume = (*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME))
     mount = (*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME), "mountPath")
-    command = (*at.trainer, "command")
-    argv = list(job.process)
-    yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=job.run.spec.image.ref)
-    yield Expectation(field="command", path=command, value=job.command, requested=argv, reads="command")
     yield Expectation(field="disk", path=volume, value=_volume(job))
     yield Expectation(field="disk", path=mount, value=SCRATCH)
-    for name, value in job.env.items():
-        path = (*at.trainer, "env", Named(name), "value")
-        yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)
 
 
 def _expected_node(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:

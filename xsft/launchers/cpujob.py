@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from xsft.catalog.cpu import GIB, CpuType, cpu_type_for, cpu_types
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.inputs import ConversionInputs
-from xsft.conversion.notes import ContainerNotes, recorded_argv
+from xsft.conversion.notes import recorded_argv
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.record import ConversionRecord
 from xsft.export.estimate import ExportEstimate
@@ -79,7 +79,7 @@ class CpuJob(Struct, frozen=True, kw_only=True):
         """Return the arguments of the container's process: those of the work, run by one that records its end."""
         if self.export is not None:
             return exported_argv(self.export, run=self.run)
-        return self.argv if self.inputs is None else recorded_argv(self.argv, _container_notes(self, self.inputs))
+        return self.argv if self.inputs is None else _converting_argv(self, self.inputs)
 
     @property
     def env(self) -> dict[str, str]:
@@ -131,11 +131,11 @@ def export_job(plan: ExportPlan, run: Run, needs: ExportEstimate) -> CpuJob:
     )
 
 
-def _container_notes(job: CpuJob, inputs: ConversionInputs) -> ContainerNotes:
-    """Return what the container records. A commit that only the hub named is in the record, as on this machine."""
+def _converting_argv(job: CpuJob, inputs: ConversionInputs) -> tuple[str, ...]:
+    """Return the container's command. A commit that only the hub named is in the record, as on this machine."""
     run = job.run
     record = ConversionRecord(digest=job.digest, run_name=run.run_name, argv=job.argv, inputs=dict(to_builtins(inputs)))
-    return ContainerNotes(record=record, **noted_end(run), checkpoint=job.writes)
+    return recorded_argv(record, end=noted_end(run), checkpoint=job.writes)
 
 
 def job_run(run: Run, *, run_name: str, attempt: int, process: str) -> Run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from xsft.launchers.audit import Expectation
 from xsft.launchers.command import command, proxy_args
@@ -38,7 +38,13 @@ def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
     return (
         *_expect_identity(run, at, digest=digest),
         *slice_expectations(run, at),
-        *_trainer(run, at),
+        *process_expectations(
+            run,
+            at,
+            argv=trainer_of(run).trainer_argv(run),
+            command=command(run),
+            env=trainer_of(run).container_env(run),
+        ),
         *_policies(run, at),
         *secret_expectations(run, at),
         *(_expect_pathways(run, at) if run.mode.single_controller else ()),
@@ -99,16 +105,14 @@ def _expect_capacity(run: Run, at: JobSetPaths, selector: Pointer) -> Iterator[E
         yield Expectation(field="tpu.reservation", path=path, value=name, requested=tpu.reservation)
 
 
-def _trainer(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
+def process_expectations(
+    run: Run, at: JobSetPaths, *, argv: Sequence[str], command: str, env: Mapping[str, str]
+) -> Iterator[Expectation]:
+    """Yield what the manifest must hold for the process of the trainer's container. `command`: `argv`, encoded."""
+    path = (*at.trainer, "command")
     yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=run.spec.image.ref)
-    yield Expectation(
-        field="command",
-        path=(*at.trainer, "command"),
-        value=command(run),
-        requested=list(trainer_of(run).trainer_argv(run)),
-        reads="command",
-    )
-    for name, value in trainer_of(run).container_env(run).items():
+    yield Expectation(field="command", path=path, value=command, requested=list(argv), reads="command")
+    for name, value in env.items():
         path = (*at.trainer, "env", Named(name), "value")
         yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)
 

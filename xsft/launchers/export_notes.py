@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from msgspec import to_builtins
@@ -13,7 +12,7 @@ from xsft.export.verification import Verification
 from xsft.launchers.pod_end import noted_end
 from xsft.pod.sent import BOOT, sent_argv
 from xsft.spec.resolve import Run
-from xsft.stages.result_record import to_json
+from xsft.stages.result_record import to_document
 from xsft.trainers.export import COMPARER, TOKENIZER, comparison_job, tokenizer_job
 
 PROGRAM = "xsft.export.container"
@@ -41,7 +40,7 @@ def _program_notes(plan: ExportPlan) -> dict[str, Any]:
         digest=plan.digest, run_name=plan.run_name, argv=plan.argv, inputs=dict(to_builtins(plan.inputs))
     )
     return {
-        "record": json.loads(to_json(record)),
+        "record": to_document(record),
         "record_path": f"{plan.directory}/{FILE}",
         "directory": plan.directory,
         "folder": plan.folder,

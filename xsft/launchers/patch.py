@@ -3,7 +3,7 @@ reason."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -82,23 +82,33 @@ def changes(run: Run, *, digest: str) -> tuple[Change, ...]:
 
 
 def _change_identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Change]:
-    labels = {
-        "app.kubernetes.io/managed-by": "xsft",
-        RUN_LABEL: run.run_name,
-        JOBSET_LABEL: run.jobset,
-        MODE_LABEL: run.mode.value,
-        **target_label(run.spec.target),
-    }
     annotations = {
         DIGEST_ANNOTATION: digest,
         STEPS_ANNOTATION: str(run.spec.train.steps),
         OUTPUT_ANNOTATION: run.output or "",
         DATA_ANNOTATION: "reshuffle" if reshuffles(run) else "repeat",
     }
-    why = "the run's identity: xpk has no flag for labels and annotations"
-    yield Change(
-        path=("metadata", "namespace"), value=run.namespace, why="xpk leaves the namespace to the kubeconfig context"
-    )
+    return identity_changes(run, at, labels=identity_labels(run), annotations=annotations, whose="run")
+
+
+def identity_labels(run: Run) -> dict[str, str]:
+    """Return the labels of a JobSet that identify its run."""
+    return {
+        "app.kubernetes.io/managed-by": "xsft",
+        RUN_LABEL: run.run_name,
+        JOBSET_LABEL: run.jobset,
+        MODE_LABEL: run.mode.value,
+        **target_label(run.spec.target),
+    }
+
+
+def identity_changes(
+    run: Run, at: JobSetPaths, *, labels: Mapping[str, str], annotations: Mapping[str, str], whose: str
+) -> Iterator[Change]:
+    """Yield the changes that identify a JobSet. `whose`: the word for it."""
+    why = f"the {whose}'s identity: xpk has no flag for labels and annotations"
+    context = "xpk leaves the namespace to the kubeconfig context"
+    yield Change(path=("metadata", "namespace"), value=run.namespace, why=context)
     for key, value in labels.items():
         yield Change(path=("metadata", "labels", key), value=value, why=why)
     for key, value in annotations.items():

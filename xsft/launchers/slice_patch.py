@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.launchers.audit import Expectation
-from xsft.launchers.cpu_patch import expected_identity, identity_changes
-from xsft.launchers.encoding import escape_expansion
-from xsft.launchers.expect import secret_expectations, slice_expectations
+from xsft.launchers.cpu_patch import expected_identity, job_identity
+from xsft.launchers.expect import process_expectations, secret_expectations, slice_expectations
 from xsft.launchers.jobset import JobSetPaths, places, pod_failure_policy
 from xsft.launchers.patch import Change, capacity_changes, pull_secret_changes, token_changes
-from xsft.launchers.pointers import Named, Pointer
+from xsft.launchers.pointers import Pointer
 from xsft.launchers.slicejob import SliceJob
 
 FAIL_RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}
@@ -26,7 +25,7 @@ def slice_changes(job: SliceJob) -> tuple[Change, ...]:
     at, run = places(job.run.mode.value), job.run
     limit = "xpk has no time limit for a workload"
     return (
-        *identity_changes(job, at),
+        *job_identity(job, at),
         *token_changes(run, at),
         *pull_secret_changes(run, at),
         *capacity_changes(run, at),
@@ -40,20 +39,11 @@ def slice_job_expectations(job: SliceJob) -> tuple[Expectation, ...]:
     at = places(job.run.mode.value)
     return (
         *expected_identity(job, at),
-        *_process(job, at),
+        *process_expectations(job.run, at, argv=job.argv, command=job.command, env=job.env),
         *slice_expectations(job.run, at),
         *_policies(job, at),
         *secret_expectations(job.run, at),
     )
-
-
-def _process(job: SliceJob, at: JobSetPaths) -> Iterator[Expectation]:
-    command, argv = (*at.trainer, "command"), list(job.argv)
-    yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=job.run.spec.image.ref)
-    yield Expectation(field="command", path=command, value=job.command, requested=argv, reads="command")
-    for name, value in job.env.items():
-        path = (*at.trainer, "env", Named(name), "value")
-        yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)
 
 
 def _policies(job: SliceJob, at: JobSetPaths) -> Iterator[Expectation]:

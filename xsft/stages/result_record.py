@@ -34,8 +34,12 @@ class ResultRecord(Struct, frozen=True, kw_only=True):
 R = TypeVar("R", bound=ResultRecord)
 
 
+def to_document(record: ResultRecord) -> dict[str, Any]:
+    return {"schema": record.SCHEMA, **msgspec.to_builtins(record)}
+
+
 def to_json(record: ResultRecord) -> str:
-    return json.dumps({"schema": record.SCHEMA, **msgspec.to_builtins(record)}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(to_document(record), indent=1, ensure_ascii=False) + "\n"
 
 
 def decoded(content: bytes, decoder: msgspec.json.Decoder[R]) -> R | None:
