@@ -253,6 +253,8 @@ class Unread(Struct, frozen=True, kw_only=True):
     what: What
     why: str
     """One line, without secrets."""
+    fix: str = ""
+    """The next step; empty if none is known."""
     id: str = "unreachable"
     """Problem id of the failure."""
     again: Again = "helps"

@@ -119,11 +119,12 @@ def test_a_silent_cluster_is_waited_for_and_reported_once() -> None:
 
 (EXPIRED,) = Unreachable("lab: the login has expired", fix="Log in again.", id="login-expired", again="never").problems
 INDEX = warning("index-unreadable", "", "no entry of the index", "Remove the file.")
+(OTHER,) = Unreachable("other: the login has expired", fix="Log in to other.", id="login-expired").problems
 
 
 def test_an_unreachable_cluster_keeps_the_id_and_the_fix_of_its_failure() -> None:
-    unread = (Unread(what="jobsets", why="expired.", id="login-expired", again="never"),)
-    waited = Played(Read(at("training", 5, unread=unread).observations, (INDEX, EXPIRED))).wait()
+    unread = (Unread(what="jobsets", why="expired.", fix="Log in again.", id="login-expired", again="never"),)
+    waited = Played(Read(at("training", 5, unread=unread).observations, (INDEX, OTHER, EXPIRED))).wait()
     assert waited.silence is not None
     assert waited.silence.message == "The cluster of gemma does not answer: expired."
     assert (waited.silence.problem_id, waited.silence.fix) == ("login-expired", "Log in again.")

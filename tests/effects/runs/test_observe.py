@@ -13,9 +13,9 @@ from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import ADMITTED, Runs, ended
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
-from xsft.effects.runs.observe import MAX_QUEUES
+from xsft.effects.runs.observe import MAX_QUEUES, unread_of
 from xsft.errors import EnvironmentMissing, Unreachable
-from xsft.states.model import Observation
+from xsft.states.model import Observation, Unread
 
 pytestmark = pytest.mark.loopback
 
@@ -223,3 +223,10 @@ def test_positions_are_queried_for_the_fullest_queues(api: ClusterApi, runs: Run
         "last": ["queue"],
         f"waits-{MAX_QUEUES}": ["queue"],
     }
+
+
+@pytest.mark.early
+def test_an_unread_list_keeps_what_its_failure_says() -> None:
+    failed = Unreachable("no route\nto host", fix="Connect the VPN.", id="no-route", again="never")
+    said = Unread(what="pods", why="no route to host", fix="Connect the VPN.", id="no-route", again="never")
+    assert unread_of("pods", failed) == said

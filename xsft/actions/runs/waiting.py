@@ -136,9 +136,8 @@ class _Watch(Struct, kw_only=True):
             return self._missed()
         hit = one_run(self.name, rows, found)
         if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
-            fix = next((p.fix for p in found.problems if p.id == why.id), "")
             message = f"The cluster of {self.name} does not answer: {why.why.rstrip('.')}."
-            return self._silent(Unreachable(message, fix=fix, id=why.id, again=why.again))
+            return self._silent(Unreachable(message, fix=why.fix, id=why.id, again=why.again))
         return self._seen(hit.row)
 
     def _seen(self, row: Row) -> Ended | None:

@@ -83,7 +83,8 @@ def starts(jobset: RunObject) -> bool:
 def unread_of(what: What, failed: XsftError) -> Unread:
     """Return the entry for a list that could not be read, with the reason in one line."""
     (first, *_) = failed.problems
-    return Unread(what=what, why=redact(" ".join(failed.message.split()))[:300], id=first.id, again=first.again)
+    why = redact(" ".join(failed.message.split()))[:300]
+    return Unread(what=what, why=why, fix=first.fix, id=first.id, again=first.again)
 
 
 class _Beside(Struct, frozen=True, kw_only=True):
