@@ -77,6 +77,13 @@ def test_check_finds_what_the_command_line_finds(capsys: pytest.CaptureFixture[s
     assert all(f"[{problem.id}]" in told for problem in found)
 
 
+def test_status_warns_of_a_loss_of_zero_as_the_command_line_does(api: ClusterApi, runs: Runs) -> None:
+    runs.admitted("zero")
+    step = "completed step: {}, seconds: 4.5, TFLOP/s/device: 459.0, total_weights: 84, loss: 0.000"
+    api.standin.logs.say(runs.pod("zero")["metadata"]["name"], *(step.format(number) for number in (1, 2, 3)))
+    assert [problem.id for problem in xsft.status(context=api.context).problems] == ["loss-zero"]
+
+
 def test_wait_returns_the_run_or_raises_its_failure(api: ClusterApi, runs: Runs) -> None:
     runs.jobset("failed", status=ended("Failed", "FailedJobs"))
     runs.admitted("going")

@@ -27,6 +27,7 @@ from xsft.states.folding import RowFilter
 from xsft.states.rows import Row
 from xsft.states.rule import Explanation
 from xsft.states.waiting import parse_goal
+from xsft.states.worth import zero_loss
 
 
 class Statuses(Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class Statuses(Struct, frozen=True, kw_only=True):
     runs: tuple[Row, ...]
     """The runs: active ones first, then the newest first."""
     problems: tuple[Problem, ...]
-    """Problems of reading: a cluster that does not answer does not hide the others."""
+    """Clusters that did not answer, which does not hide the others; and runs whose loss is 0.000."""
 
 
 def status(
@@ -56,7 +57,8 @@ def status(
     query = query_of(found)
     query = replace(query, wanted=RowFilter(runs=tuple(runs), everything=everything))
     reading, rows = look(query)
-    return Statuses(runs=pick(query, rows, reading), problems=reading.problems)
+    picked = pick(query, rows, reading)
+    return Statuses(runs=picked, problems=(*reading.problems, *(one for row in picked for one in zero_loss(row))))
 
 
 def why(
