@@ -24,7 +24,7 @@ from xsft.launchers.xpkcluster import ClusterLine, Command, audit_cluster, clust
 from xsft.problems import error
 from xsft.reading.gcloud import GkeCluster
 from xsft.screen.documents import print_json
-from xsft.screen.progress import shown
+from xsft.screen.progress import print_to_stderr, shown
 from xsft.spec.resolve import Run, resolve
 
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         sys.stdout.writelines(f"{text}\n" for text in _creation_lines(line, commands, rows))
         sys.stdout.flush()
-    made = make_cluster(line, python=xpk.python, on_line=_pass_on) if args.yes else None
+    made = make_cluster(line, python=xpk.python, on_line=print_to_stderr) if args.yes else None
     if args.json:
         body = {"xpk_argv": line.argv, "dry_run": line.dry_run, "commands": commands, "created": made is not None}
         print_json("place-create", {"file": workload.file, **body, "audit": [asdict(row) for row in rows]})
@@ -58,11 +58,6 @@ def _resolve_place(workload: api.Loaded) -> Run:
     if wrong:
         raise SpecError(wrong)
     return run
-
-
-def _pass_on(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 def _made(made: GkeCluster, line: ClusterLine) -> str:

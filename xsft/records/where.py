@@ -13,3 +13,8 @@ class ClusterAddress:
     zone: str | None = None
     cluster: str | None = None
     context: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name by which the user knows the cluster: its context, or project/zone/cluster."""
+        return self.context or f"{self.project}/{self.zone}/{self.cluster}"

@@ -14,7 +14,9 @@ from xsft.states.names import ENDED, RUNNING, STATES, State
 from xsft.states.rows import Row, created_at, row_of
 
 DAY_S = 24 * 3600.0
+"""Runs that ended longer ago are not shown unless requested, and nothing is read of them."""
 WEEK_S = 7 * DAY_S
+"""The same for runs that were submitted longer ago and are not on their cluster."""
 
 
 class Classify(Protocol):

@@ -79,11 +79,5 @@ def attempt_gone(
 
 
 def went_to(entry: IndexEntry, *, cluster: str, namespace: str) -> bool:
-    where = (cluster_of(entry), entry.namespace or "default")
+    where = (entry.cluster.name if entry.cluster else "", entry.namespace or "default")
     return entry.on_cluster and where == (cluster, namespace)
-
-
-def cluster_of(entry: IndexEntry) -> str:
-    """Return the cluster's name, as `effects.runs.sources.cluster_name` does."""
-    where = entry.cluster
-    return (where.context or f"{where.project}/{where.zone}/{where.cluster}") if where else ""

@@ -19,7 +19,7 @@ from xsft.effects.machine.parallel import Hurry, Started, start
 from xsft.effects.records.index import Index, IndexEntry
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import FirstPods, few_starting
-from xsft.effects.runs.forgotten import cluster_of, forgotten, went_to
+from xsft.effects.runs.forgotten import forgotten, went_to
 from xsft.effects.runs.lastknown import forget, recall
 from xsft.effects.runs.local import observe_local
 from xsft.effects.runs.observe import held_by, observations_of, unread_of
@@ -263,7 +263,7 @@ def gather_runs(
     silent = tuple(answer.problem for answer in answers if answer.problem is not None)
     clusters = {one.name: answer.cluster for one, answer in zip(look.targets, answers, strict=True) if answer.cluster}
     pods = {(one.name, one.namespace): answer.first_pods for one, answer in zip(look.targets, answers, strict=True)}
-    outputs = {(cluster_of(one), one.run_name): one.output for one in entries if one.output}
+    outputs = {(one.cluster.name if one.cluster else "", one.run_name): one.output for one in entries if one.output}
     source = ProgressSource(clusters=clusters, store=store, outputs=outputs, first_pods=pods)
     whose, known = turns(found, wanted=wanted), [answer.known for answer in answers]
     hurry = Hurry(first=whose.first, until=look.begun_at + wanted.effort.soon_s)

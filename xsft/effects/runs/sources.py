@@ -69,10 +69,6 @@ def _is_as_shipped(place: Place) -> bool:
     return placeholder_in(place.project, place.cluster) is not None
 
 
-def cluster_name(where: Whereabouts) -> str:
-    return where.context or f"{where.project}/{where.zone}/{where.cluster}"
-
-
 def known_places() -> tuple[Mapping[str, Place], str | None]:
     if places_file(Path.cwd(), env=own_environment(), home=Path.home()) is None:
         return {}, None
@@ -87,7 +83,7 @@ def source_at(place: Place, namespace: str | None) -> RunSource:
 
 
 def _source_of(where: ClusterAddress, namespace: str) -> RunSource:
-    return RunSource(name=cluster_name(where), where=where, namespace=namespace)
+    return RunSource(name=where.name, where=where, namespace=namespace)
 
 
 def _submitted_to(entries: Iterable[IndexEntry], namespace: str | None) -> Iterator[RunSource]:

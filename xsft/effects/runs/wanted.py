@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from xsft.effects.records.index import IndexEntry
+from xsft.states.folding import DAY_S, WEEK_S
 from xsft.states.model import Observation, RunObject, seconds_since
 from xsft.states.moments import seconds_between
 
-RECENT_S = 24 * 3600.0
-"""Runs that ended longer ago are not shown unless requested, so nothing is read of them."""
-LATELY_S = 7 * 24 * 3600.0
-"""Runs submitted from here longer ago that are not on their cluster are not searched unless requested."""
 EPOCH = "1970-01-01T00:00:00Z"
 
 
@@ -56,7 +53,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
             folder = f"{entry.output.rstrip('/')}/{entry.run_name}" if entry.on_this_machine else None
             return bool({entry.run_name, entry.jobset, folder} & self.names)
         age = seconds_between(entry.updated_at, self.now)
-        return self.everything or age is None or age < LATELY_S
+        return self.everything or age is None or age < WEEK_S
 
     def run(self, seen: Observation) -> bool:
         named = {seen.run_name, seen.jobset.name if seen.jobset else None} & self.names
@@ -71,7 +68,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
             return True
         ends = [c.at for c in seen.jobset.conditions if c.type == seen.jobset.terminal and c.at]
         age = seconds_since(max(ends, default=seen.jobset.created_at), seen, self.now)
-        return age is None or age < RECENT_S
+        return age is None or age < DAY_S
 
 
 def passed_over(seen: Observation) -> bool:
