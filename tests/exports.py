@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from tests.fakes.gcs import Bucket
 from tests.hfmodels import SIZES
 from xsft.effects.records.records import RecordStore
+from xsft.export.record import FILE, ExportRecord
+from xsft.export.verification import Verification
+from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL, WRITES_ANNOTATION
 from xsft.records.document import to_json
 from xsft.records.model import Attempt, Record
+from xsft.stages import result_record
 from xsft.trainers.arguments import argument
 
 MODULE = "maxtext.trainers.post_train.sft.train_sft"
@@ -50,3 +56,20 @@ def recorded(
     file.write_text(to_json(record))
     store.index(record, str(file))
     return record
+
+
+def written_by_pod(bucket: Bucket, jobset: Mapping[str, Any]) -> str:
+    """Write the model and the record that the export's pod writes, and return the folder."""
+    held = jobset["metadata"]["annotations"]
+    folder = str(held[WRITES_ANNOTATION])
+    record = ExportRecord(
+        digest=held[DIGEST_ANNOTATION],
+        run_name=jobset["metadata"]["labels"][RUN_LABEL],
+        outcome="completed",
+        files={"model.safetensors": 3},
+        verification=Verification(tensors=1, compared=1, trained=1, changed=1),
+    )
+    path = folder.removeprefix("gs://my-bucket/")
+    bucket.objects[f"{path}/model.safetensors"] = b"123"
+    bucket.objects[f"{path}/{FILE}"] = result_record.to_json(record).encode()
+    return folder

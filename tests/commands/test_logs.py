@@ -10,7 +10,8 @@ from tests.actions.runs.test_logs import FAILED, opened
 from tests.observations import NOW, Read, judged
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.logs import LogsWorld
-from xsft.commands.logs import logs
+from xsft.commands.logs import log_request, logs
+from xsft.commands.verbs import parser
 from xsft.effects.runs.logs import ProcessRole
 from xsft.run_query import RunQuery
 from xsft.states.classify import classify
@@ -43,6 +44,17 @@ def test_an_empty_log_is_reported(capsys: pytest.CaptureFixture[str], asked: Log
     world = LogsWorld(query=query, lines=lambda *_: iter(()), local_lines=told.local)
     assert logs("deep", asked=asked, world=world, timestamps=False, stdout=io.StringIO()) == 0
     assert capsys.readouterr().err.splitlines()[0] == f"No log lines from {why}"
+
+
+def test_options_become_the_request() -> None:
+    def requested(*options: str) -> LogRequest:
+        return log_request(parser(only="logs").parse_args(("logs", "gemma", *options)), now=NOW)
+
+    assert requested() == LogRequest()
+    one = requested("--slice", "1", "--host", "2", "--tail", "3", "--since", "1h", "--follow", "--attempt", "4")
+    since = "2026-11-21T11:00:00Z"
+    assert one == LogRequest(slice_index=1, host=2, tail=3, since=since, follow=True, attempt=4)
+    assert requested("--all", "--streams", "128") == LogRequest(every=True, at_most=128)
 
 
 def test_the_end_of_a_followed_run_is_printed() -> None:

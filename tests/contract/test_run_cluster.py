@@ -16,16 +16,14 @@ import pytest
 from tests.checkpoints import small_files
 from tests.contract.commandline import XSFT, Machine, machine
 from tests.documents import read_document
+from tests.exports import written_by_pod
 from tests.fakes.clusters import ClusterApi
 from tests.killing import Killed, dying
 from tests.servers import IMAGE
 from tests.slicejobs import measured_by_pod
 from tests.until import until
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.export.record import FILE, ExportRecord
-from xsft.export.verification import Verification
-from xsft.launchers.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
-from xsft.stages.result_record import to_json
+from xsft.launchers.labels import WRITES_ANNOTATION
 
 pytestmark = pytest.mark.contract
 STORY = "gemma2_ultrachat"
@@ -112,18 +110,8 @@ def evaluated_once_and_missed(here: Machine) -> None:
 
 
 def exported(here: Machine, jobset: str = EXPORT) -> str:
-    """Write what the export's pod writes last, and return the folder."""
-    held = here.api.world.jobsets()[jobset]["metadata"]["annotations"]
-    folder = str(held[WRITES_ANNOTATION])
-    record = ExportRecord(
-        digest=held[DIGEST_ANNOTATION],
-        run_name=EXPORT,
-        outcome="completed",
-        files={"model.safetensors": 3},
-        verification=Verification(tensors=1, compared=1, trained=1, changed=1),
-    )
-    path = folder.removeprefix("gs://my-bucket/")
-    here.bucket.objects |= {f"{path}/model.safetensors": b"123", f"{path}/{FILE}": to_json(record).encode()}
+    """Write what the export's pod writes, and return the folder."""
+    folder = written_by_pod(here.bucket, here.api.world.jobsets()[jobset])
     here.api.world.end(jobset, "Completed")
     return folder
 

@@ -27,20 +27,25 @@ from xsft.states.moments import before
 
 def run(args: argparse.Namespace) -> int:
     runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
-    request = LogRequest(
-        slice_index=args.slice,
-        host=args.host,
-        every=args.all,
-        at_most=args.streams,
-        since=None if args.since is None else before(clock.now(), args.since),
-        tail=args.tail,
-        follow=args.follow,
-        attempt=args.attempt,
-    )
+    request = log_request(args, now=clock.now())
     world = logs_world(runs, say=print_to_stderr, waiting=partial(spinning, "logs"))
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
         stdout = with_controls(sys.stdout) if args.raw else sys.stdout
         return logs(args.run, asked=request, world=world, timestamps=args.timestamps, stdout=stdout)
+
+
+def log_request(args: argparse.Namespace, *, now: str) -> LogRequest:
+    """Return the request of the options."""
+    return LogRequest(
+        slice_index=args.slice,
+        host=args.host,
+        every=args.all,
+        at_most=args.streams,
+        since=None if args.since is None else before(now, args.since),
+        tail=args.tail,
+        follow=args.follow,
+        attempt=args.attempt,
+    )
 
 
 def logs(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: bool, stdout: TextIO) -> int:
