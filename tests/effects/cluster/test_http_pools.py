@@ -1,9 +1,8 @@
-"""The options of a connection: what urllib3 gets of a kubeconfig and of the environment. Nothing is sent."""
+"""The options of requests: what urllib3 gets of a kubeconfig and of the environment. Nothing is sent."""
 
 from __future__ import annotations
 
 import base64
-import json
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -17,12 +16,13 @@ import urllib3
 from tests.fakes.kubeapi import CONTEXT, write_kubeconfig
 from xsft.effects.cluster.access import Access
 from xsft.effects.cluster.http import POOL_SIZE, Http, http_for, pool_for
-from xsft.effects.cluster.kubeconfig import AuthProvider, ClusterEntry, Entry, OidcConfig, UserEntry
-from xsft.effects.cluster.login import TOKEN_FILE_S, ClusterLogin, Credentials, tls_context
-from xsft.effects.machine import clock
-from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.effects.cluster.kubeconfig import ClusterEntry, Entry, UserEntry
+from xsft.effects.cluster.login import ClusterLogin
+from xsft.errors import EnvironmentMissing
 
 ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
+
+
 PLAIN, SECURE, PROXY = "http://lab.example", "https://lab.example", "http://proxy.example:3128"
 
 
@@ -86,10 +86,6 @@ def test_a_pool_keeps_connections_and_reads_no_certificates_for_http() -> None:
     assert "server_hostname" not in pool(server=PLAIN, tls_server_name="other").connection_pool_kw
 
 
-def test_the_certificates_of_the_system_are_trusted_without_a_certificate_authority() -> None:
-    assert tls_context(ca=b"").cert_store_stats() == ssl.create_default_context().cert_store_stats()
-
-
 def test_a_login_with_another_certificate_gets_another_pool(tmp_path: Path) -> None:
     access = Access(
         context=CONTEXT, kubeconfig=(write_kubeconfig(tmp_path / "config", server=SECURE, token="t"),), gke=False
@@ -98,57 +94,6 @@ def test_a_login_with_another_certificate_gets_another_pool(tmp_path: Path) -> N
     first = one._pool(b"one", b"")
     assert one._pool(b"one", b"") is first
     assert one._pool(b"two", b"") is not first
-
-
-def test_a_token_file_is_read_again_after_its_interval(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("t\n")
-    user = UserEntry(token_file=str(tmp_path / "token"), client_certificate_data=b"c", client_key_data=b"k")
-    entry = Entry(context="lab", cluster=ClusterEntry(server=PLAIN), user=user)
-    before, found = clock.epoch(), ClusterLogin(entry, gke=False, env={}).credentials()
-    assert (found.authorization, found.certificate, found.key) == ("Bearer t", b"c", b"k")
-    assert found.renew_at is not None
-    assert 0 <= found.renew_at - before - TOKEN_FILE_S < 5
-
-
-def by_provider(**config: str) -> Credentials:
-    provider = AuthProvider(name="oidc", config=OidcConfig(**config))
-    entry = Entry(context="lab", cluster=ClusterEntry(server=PLAIN), user=UserEntry(auth_provider=provider))
-    return ClusterLogin(entry, gke=False, env={}).credentials()
-
-
-def id_token(claims: object) -> str:
-    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.e30"
-
-
-@pytest.mark.parametrize("more", [{}, {"a": ""}, {"a": "1"}, {"a": "12"}])
-def test_an_id_token_is_used_until_it_expires(more: dict[str, str]) -> None:
-    token = id_token({"exp": clock.epoch() + 100, **more})
-    assert by_provider(id_token=token).authorization == f"Bearer {token}"
-
-
-RENEWABLE = {"idp_issuer_url": "http://127.0.0.1:1", "client_id": "xsft", "refresh_token": "r"}
-
-
-@pytest.mark.parametrize("token", [id_token({"exp": 1}), id_token({}), id_token([]), "no token", ""])
-@pytest.mark.parametrize("lacking", RENEWABLE)
-def test_an_expired_id_token_that_cannot_be_renewed_is_an_expired_login(token: str, lacking: str) -> None:
-    with pytest.raises(Unreachable, match="its id-token has expired, and it has no refresh-token") as caught:
-        by_provider(id_token=token, **{key: value for key, value in RENEWABLE.items() if key != lacking})
-    (problem,) = caught.value.problems
-    assert (problem.id, problem.again) == ("login-expired", "never")
-
-
-def test_an_unreachable_issuer_is_not_an_expired_login() -> None:
-    with pytest.raises(Unreachable, match="its token could not be renewed: NewConnectionError") as caught:
-        by_provider(**RENEWABLE)
-    assert (caught.value.problem_id, caught.value.fix) == (
-        "unreachable",
-        "Check the network and the VPN, and try again.",
-    )
-
-
-def test_repr_of_credentials_hides_them() -> None:
-    assert repr(Credentials(authorization="secret", key=b"secret")) == "Credentials(…)"
 
 
 def test_tls_server_name_is_sent_and_expected() -> None:

@@ -1,0 +1,43 @@
+"""A test file is named after its module, or after the module and a theme: a newcomer finds it by the module's name."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+WHOLE = {"bench", "cluster", "contract", "engine", "fakes", "failures", "faults", "images", "tools"}
+"""Folders whose tests are of no single module."""
+OTHERS = {
+    "checks/test_all.py": "the list of all checks",
+    "checks/test_documented.py": "docs/checks.md",
+    "commands/test_documents.py": "every document of --json",
+    "commands/test_runs_here.py": "verbs about runs, on runs of this machine",
+    "commands/test_runs_on_cluster.py": "verbs about runs, on runs of a cluster",
+    "commands/test_servers_on_cluster.py": "verbs about runs, on servers",
+    "effects/cluster/test_exactly_once.py": "which answers of create and delete lead to another request",
+    "effects/cluster/test_rights.py": "the rights in docs/guides/clusters.md",
+    "importer/test_bad_pastes.py": "the importer as a whole",
+    "launchers/test_second.py": "a second launcher",
+    "states/test_clues.py": "the modules clues_*",
+    "states/test_documented.py": "docs/states.md",
+    "states/test_messages.py": "the causes of messages.toml",
+    "states/test_skew.py": "states with a skewed clock",
+    "trainers/test_second.py": "a second trainer",
+}
+"""Test files of a package, and what they are about."""
+
+
+def test_every_test_file_is_named_after_its_module() -> None:
+    files = [file.relative_to(TESTS) for file in TESTS.glob("*/**/test_*.py")]
+    others = {str(file) for file in files if file.parts[0] not in WHOLE and not _has_module(file)}
+    assert others == OTHERS.keys()
+
+
+def _has_module(file: Path) -> bool:
+    """Return whether the name, or the words that it begins with, is that of a module beside it, or of its package."""
+    package = TESTS.parent / "xsft" / file.parent
+    names = accumulate(file.stem.removeprefix("test_").split("_"), "{}_{}".format)
+    return any(
+        name == package.name or (package / name).is_dir() or (package / f"{name}.py").is_file() for name in names
+    )
