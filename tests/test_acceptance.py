@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
 import pytest
 
-from tests.checks.idscan import PACKAGE
-from xsft.acceptance import LATE, accept_problems, for_submission
+from tests.checks.idscan import PACKAGE, late_calls, late_problems
+from xsft.acceptance import accept_problems, for_submission
+from xsft.checks.subjects import late_ids
 from xsft.problems import ProblemKind, error, note, warning
 
 ERROR = error("bad", "train.steps", "it cannot be", "Change it.")
@@ -42,32 +44,41 @@ def test_accepting_an_id_that_no_check_reports_is_reported() -> None:
     ]
 
 
-def made_ids(tree: ast.AST, *makers: str) -> Iterator[str]:
-    """Yield the ids that the calls of these functions write out; of `error`, those of errors that may be accepted."""
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        maker = ast.unparse(call.func)
-        disputable = [ast.unparse(one.value) for one in call.keywords] == ["'disputable'"]
-        if maker in makers and (maker != "error" or disputable):
-            yield ast.literal_eval(call.args[0])
-
-
 @pytest.fixture(scope="module")
 def late_modules() -> Mapping[str, ast.AST]:
-    """The modules that make late problems."""
-    sources = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
-    return {name: ast.parse(text) for name, text in sources.items() if "import late_" in text or ", late_" in text}
+    """The modules that declare or make late problems."""
+    texts = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    constants = re.compile(rf"\b(?:LateProblem|{'|'.join(late_problems())})\b")
+    return {name: ast.parse(text) for name, text in texts.items() if constants.search(text)}
 
 
-def test_an_entry_for_a_late_problem_is_not_reported_as_unused(late_modules: Mapping[str, ast.AST]) -> None:
-    made = {name for tree in late_modules.values() for name in made_ids(tree, "late_warning", "late_error")}
-    assert made == LATE
-    assert accept_problems((), dict.fromkeys(made, "known")) == ()
+def test_every_declared_late_problem_is_made_and_not_reported_as_unused(late_modules: Mapping[str, ast.AST]) -> None:
+    made = {name for tree in late_modules.values() for name, _method in late_calls(tree)}
+    assert made == late_ids() == set(late_problems().values())
+    assert accept_problems((), dict.fromkeys(made, "known"), late=late_ids) == ()
+    (unused,) = accept_problems((), {"jobset-olt": "a typo"}, late=late_ids)
+    assert unused.id == "checks-unused"
+
+
+def test_late_problems_are_constants_of_modules_of_checks(late_modules: Mapping[str, ast.AST]) -> None:
+    """A plan looks for them there; a type checker refuses any other way to make one."""
+    nodes = [node for tree in late_modules.values() for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    declarations = [node for node in nodes if ast.unparse(node.func) == "LateProblem"]
+    assert len(declarations) == len(late_problems()) == len(set(late_problems().values()))
 
 
 def test_late_modules_mark_every_problem_that_may_be_accepted(late_modules: Mapping[str, ast.AST]) -> None:
-    """A type checker refuses an id of a late problem that is not in LateId; this finds one that is not marked."""
-    found = {name: [*made_ids(tree, "warning", "error")] for name, tree in late_modules.items()}
+    found = {name: [*plain_ids(tree)] for name, tree in late_modules.items() if any(late_calls(tree))}
     assert {name: ids for name, ids in found.items() if ids} == {"effects/local/convert.py": ["failed-after-save"]}
+
+
+def plain_ids(tree: ast.AST) -> Iterator[str]:
+    """Yield the ids of the problems that may be accepted and are made without a declaration."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        maker = ast.unparse(call.func)
+        disputable = [ast.unparse(one.value) for one in call.keywords] == ["'disputable'"]
+        if maker == "warning" or (maker == "error" and disputable):
+            yield ast.literal_eval(call.args[0])
 
 
 @pytest.mark.parametrize("kind", get_args(ProblemKind))

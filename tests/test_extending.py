@@ -51,6 +51,20 @@ def test_the_name_is_spelt() -> None:
 """
 ROW = "| `spelling-gemma` | warning | the run's name has a 2 |\n"
 
+LATE_CHECK = """
+
+def _check_spelling(facts: ClusterFacts) -> Iterator[Problem]:
+    if facts.context == "prodd":
+        yield SPELLING_CONTEXT.warning("place", "The context is misspelt.", "Use prod.")
+"""
+LATE_CHECK_TEST = """
+
+def test_the_context_is_spelt() -> None:
+    assert [p.id for p in said(facts(context="prodd"))] == ["spelling-context"]
+    assert said(facts(context="prod")) == ()
+"""
+LATE_ROW = "| `spelling-context` | warning | the context is misspelt |\n"
+
 
 class Copy:
     """A copy of the repository."""
@@ -60,7 +74,7 @@ class Copy:
         for name in COPIED:
             source, to = ROOT / name, folder / name
             if source.is_dir():
-                ignored = shutil.ignore_patterns("__pycache__", "golden", "pictures")
+                ignored = shutil.ignore_patterns("__pycache__", "pictures")
                 shutil.copytree(source, to, symlinks=True, ignore=ignored)
             else:
                 shutil.copy(source, to)
@@ -170,6 +184,26 @@ def test_a_new_check_changes_only_the_listed_files(copy: Copy) -> None:
     assert len(files) <= 3
     copy.run_tests("tests/checks/test_documented.py", "tests/checks/test_spelling.py")
     assert "spelling-gemma" in {problem["id"] for problem in copy.plan("target=local")["problems"]}
+
+
+def test_a_new_check_of_a_cluster_changes_only_the_listed_files(copy: Copy) -> None:
+    """Only a submission finds its problem; a plan knows that an entry of `checks:` may be for it."""
+    module, test = "xsft/checks/cluster/admission.py", "tests/checks/cluster/test_admission.py"
+    with copy.changed() as files:
+        declared = 'ADMISSION_UNSEEN = LateProblem(id="admission-unseen")\n'
+        copy.add(module, 'SPELLING_CONTEXT = LateProblem(id="spelling-context")\n', after=declared)
+        copy.add(module, f"{' ' * 8}*_check_spelling(facts),\n", after=f"{' ' * 8}*_check_priority_class(facts),\n")
+        copy.add(module, (copy.folder / module).read_text(encoding="utf-8") + LATE_CHECK)
+        copy.add(test, (copy.folder / test).read_text(encoding="utf-8") + LATE_CHECK_TEST)
+        row = "| `admission-unseen` | warning | your login may not read one of the objects of these checks |\n"
+        copy.add("docs/checks.md", LATE_ROW, after=row)
+        copy.make_docs()
+    assert {re.sub("cluster/(test_)?admission", r"\1<name>", file) for file in files} == listed("a check")
+    assert len(files) <= 3
+    copy.run_tests("tests/checks/test_documented.py", "tests/test_acceptance.py", test)
+    problems = copy.plan("target=local", "checks.spelling-context=known", "checks.spelling-name=known")["problems"]
+    unused = {one["where"] for one in problems if one["id"] == "checks-unused"}
+    assert [name for name in ("context", "name") if f"checks.spelling-{name}" in unused] == ["name"]
 
 
 def _take(copy: Copy, file: str) -> str:

@@ -26,7 +26,6 @@ IDS = frozenset(name for name in {*ids_in_code(), *FAILURES} if "-" in name) - R
 """Ids of problems, and kinds of a process's failure. One of a single word may mean anything; only `.id` shows it."""
 
 NOT_DECIDING = {
-    "xsft/acceptance.py": ["LateId"],  # names under `checks:` of problems that a plan does not look for
     "xsft/image/context.py": ["image-context-large"],  # the choices of an option
     "xsft/dataset/verdicts.py": sorted(get_args(RowProblem)),  # the words of each fix
     "xsft/states/clues_state.py": sorted(get_args(Worthless)),  # the line that shows each reason
@@ -58,8 +57,8 @@ def test_the_scan_sees_comparisons_tables_and_sets() -> None:
         'FATAL = ("unknown-key",)': ["unknown-key"],
         'FITS = {"fit-known": "yes", "unknown": "no"}': ["fit-known"],
         'NO_JOBS = frozenset({"broken-spec", "no-jobs"})': ["broken-spec", "no-jobs"],
-        'LateId = Literal["fit-known"]\nLATE = frozenset(get_args(LateId))': ["LateId"],
-        'LateId = Literal["unknown-key", "missing-key"]': [],
+        'Fatal = Literal["fit-known"]\nFATAL = frozenset(get_args(Fatal))': ["Fatal"],
+        'Fatal = Literal["unknown-key", "missing-key"]': [],
         'error("unknown-key", "", "", "")': [],
         'x = ("starting", "no-jobs")': [],
         "x = problem.id in reasons and reasons[problem.id]": [],

@@ -2,75 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Literal, get_args
+
+from msgspec import Struct
 
 from xsft.problems import Problem, error, warning
 
-LateId = Literal[
-    "admission-unseen",
-    "controller-not-ready",
-    "conversion-disk",
-    "conversion-machine",
-    "conversion-memory",
-    "conversion-on-tpu",
-    "conversion-unchecked",
-    "export-machine",
-    "head-node-missing",
-    "head-node-small",
-    "image-device",
-    "image-large",
-    "image-maxtext-differs",
-    "image-not-found",
-    "image-package-old",
-    "image-platform",
-    "jobs-not-checked",
-    "jobset-old",
-    "kueue-not-managing",
-    "limit-range-default",
-    "maxtext-ignores",
-    "maxtext-refuses",
-    "node-memory",
-    "node-scopes",
-    "pathways-jax-differs",
-    "pod-permission",
-    "queue-in-order",
-    "queue-inactive",
-    "quota-in-use",
-    "quota-uncovered",
-    "resource-quota",
-    "resource-quota-in-use",
-    "slices-missing",
-    "slices-unavailable",
-    "topology-labels",
-    "workload-identity-off",
-    "workload-identity-unbound",
-]
-"""Id of a problem that may be accepted, and that may be found after planning: by a submission, a conversion, an export
-or `check --deep`."""
-LATE = frozenset(get_args(LateId))
-"""A plan calls none of these unused."""
+
+class LateProblem(Struct, frozen=True, kw_only=True):
+    """A problem that may be accepted, and that may be found after planning: by a submission, a conversion, an export or
+    `check --deep`. The module of `xsft.checks` that finds it declares it as a constant (`xsft.checks.subjects`)."""
+
+    id: str
+
+    def warning(self, where: str, message: str, fix: str) -> Problem:
+        return warning(self.id, where, message, fix)
+
+    def error(self, where: str, message: str, fix: str) -> Problem:
+        """Return an error that the user may accept."""
+        return error(self.id, where, message, fix, kind="disputable")
 
 
-def late_warning(id: LateId, where: str, message: str, fix: str) -> Problem:
-    return warning(id, where, message, fix)
-
-
-def late_error(id: LateId, where: str, message: str, fix: str) -> Problem:
-    """Return an error that the user may accept."""
-    return error(id, where, message, fix, kind="disputable")
-
-
-def accept_problems(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
+def accept_problems(
+    problems: Iterable[Problem], reasons: Mapping[str, str], *, late: Callable[[], frozenset[str]] = frozenset
+) -> tuple[Problem, ...]:
     """Turn each problem that is accepted under `checks:` into a note with the reason.
 
-    A name that no check raises, or that cannot be accepted, becomes a warning.
+    A name that no check raises, or that cannot be accepted, becomes a warning. `late`: the ids of the problems that may
+    be found later; called only for a name that no check raises.
     """
     found = tuple(problems)
     raised = {p.id for p in found}
     refused = {p.id: p for p in found if p.id in reasons and p.severity != "note" and not p.can_be_accepted}
-    unused = tuple(_unused(name) for name in reasons if name not in raised | LATE)
+    unused = tuple(_unused(name) for name in reasons if name not in raised and name not in late())
     return (*accept_late(found, reasons), *map(_not_accepted, refused.values()), *unused)
 
 

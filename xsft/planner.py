@@ -7,7 +7,7 @@ from typing import Any
 
 from xsft.acceptance import accept_problems
 from xsft.checks.step_time import run_time
-from xsft.checks.subjects import check_run
+from xsft.checks.subjects import check_run, late_ids
 from xsft.errors import SpecError
 from xsft.facts import Facts
 from xsft.launchers.audit import AuditRow, Expectation, audit, audit_problems
@@ -31,7 +31,7 @@ from xsft.trainers.trainer import trainer_of
 def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
     """Return the intent: every decision about the run that the launcher needs, with the problems of the checks."""
     run, unresolved = resolve(spec, facts)
-    problems = accept_problems((*unresolved, *check_run(run, facts)), spec.checks)
+    problems = accept_problems((*unresolved, *check_run(run, facts)), spec.checks, late=late_ids)
     digest = spec_digest(run)
     rendering, unencodable = _rendering(run, problems)
     trainer, conversion = trainer_of(run), conversion_plan(run, facts)

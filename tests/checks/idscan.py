@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "xsft"
-MAKERS = frozenset({"error", "warning", "note", "late_error", "late_warning"})
+MAKERS = frozenset({"error", "warning", "note"})
 ERRORS = frozenset(
     {
         "UsageError",
@@ -23,7 +23,9 @@ ERRORS = frozenset(
         "ClusterMissing",
     }
 )
-TABLES = frozenset({"BuildErrorRule", "EnvHabit", "UnsupportedKey", "Refusal", "RowVerdict", "Problem", *ERRORS})
+TABLES = frozenset(
+    {"BuildErrorRule", "EnvHabit", "UnsupportedKey", "Refusal", "RowVerdict", "Problem", "LateProblem", *ERRORS}
+)
 
 _CALLED = "|".join((*MAKERS, *TABLES, "PydanticCustomError"))
 MENTIONS = re.compile(rf"\b(?:{_CALLED})\(|\bRefusals\b|^    id(?:: str)? = ", re.MULTILINE)
@@ -39,6 +41,24 @@ def ids_in_code(package: Path = PACKAGE) -> dict[str, set[str]]:
         for name in ids_in(ast.parse(texts[path])):
             found.setdefault(name, set()).add(str(path.relative_to(package)))
     return found
+
+
+@cache
+def late_problems(package: Path = PACKAGE) -> dict[str, str]:
+    """Constant -> id of each declaration of a late problem, at the top of a module of checks."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (package / "checks").rglob("*.py")]
+    lines = [line for tree in trees for line in tree.body if isinstance(line, ast.Assign)]
+    calls = [(line.targets[0], line.value) for line in lines if isinstance(line.value, ast.Call)]
+    late = [(target, call) for target, call in calls if _name(call.func) == "LateProblem"]
+    return {ast.unparse(target): ast.literal_eval(call.keywords[0].value) for target, call in late}
+
+
+def late_calls(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the id and the method (`warning`, `error`) of each late problem that is made."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=constant), attr=method)) if constant in late_problems():
+                yield late_problems()[constant], method
 
 
 def ids_in(tree: ast.AST) -> Iterator[str]:
@@ -62,7 +82,7 @@ def _id_of(call: ast.Call, helpers: Mapping[str, int]) -> list[ast.expr]:
     """The expression that a call gives as an id; none where it gives none."""
     name = _name(call.func)
     named = [k.value for k in call.keywords if k.arg == "id"]
-    if name in MAKERS:
+    if name in MAKERS and isinstance(call.func, ast.Name):
         return [*call.args[:1], *named]
     if name in TABLES and isinstance(call.func, ast.Name):
         return named

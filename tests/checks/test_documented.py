@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from tests.checks.idscan import PACKAGE, ids_in, ids_in_code
+from tests.checks.idscan import PACKAGE, ids_in, ids_in_code, late_calls
 from xsft.dataset.rules import RowProblem
 
 DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
@@ -48,13 +48,13 @@ def test_rows_say_which_errors_may_be_accepted():
 def disputable_ids() -> set[str]:
     """Return the ids of the errors that a workload may accept."""
     texts = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
-    trees = [ast.parse(text) for text in texts if "disputable" in text or "late_error(" in text]
+    trees = [ast.parse(text) for text in texts if "disputable" in text or ".error(" in text]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     kinds = [(call, [ast.unparse(one.value) for one in call.keywords if one.arg == "kind"]) for call in calls]
-    late = [call for call in calls if ast.unparse(call.func) == "late_error"]
-    firsts = [call.args[0] for call in (*late, *(call for call, kind in kinds if kind == ["'disputable'"]))]
+    late = {name for tree in trees for name, method in late_calls(tree) if method == "error"}
+    firsts = [call.args[0] for call, kind in kinds if kind == ["'disputable'"]]
     written = {one.value for one in firsts if isinstance(one, ast.Constant)}
-    return {*map(str, written), *ROW_PROBLEMS}
+    return {*map(str, written), *late, *ROW_PROBLEMS}
 
 
 def test_traps_name_only_checks_that_exist():

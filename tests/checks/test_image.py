@@ -8,6 +8,7 @@ from tests.checks.factory import DROP, ids, problems, run_of, spec
 from tests.replacing import replace
 from xsft.acceptance import accept_problems, for_submission
 from xsft.checks.image import check
+from xsft.checks.subjects import late_ids
 from xsft.facts import Facts, ImageFacts
 from xsft.image.reference import tag_of
 from xsft.spec.digest import spec_digest
@@ -112,7 +113,7 @@ def test_an_error_about_the_image_may_be_accepted_and_others_may_not():
 
 
 def test_acceptance_of_a_submission_problem_is_not_reported_as_unused():
-    assert accept_problems((), {"image-not-found": "a mirror"}) == ()
+    assert accept_problems((), {"image-not-found": "a mirror"}, late=late_ids) == ()
 
 
 def test_tag_of_ignores_the_port_of_the_registry():

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xsft.acceptance import late_error, late_warning
+from xsft.acceptance import LateProblem
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.naming import job_name_limit
 from xsft.problems import Problem, error
 from xsft.spec.resolve import Run
+
+CONVERSION_MEMORY = LateProblem(id="conversion-memory")
+CONVERSION_ON_TPU = LateProblem(id="conversion-on-tpu")
+CONVERSION_MACHINE = LateProblem(id="conversion-machine")
+CONVERSION_UNCHECKED = LateProblem(id="conversion-unchecked")
+CONVERSION_DISK = LateProblem(id="conversion-disk")
 
 
 def conversion_problems(made: ConversionPlan, run: Run, *, on_tpu: bool = False) -> Iterator[Problem]:
@@ -49,15 +55,15 @@ def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
             f" {tpu.host_memory / GIB:,.0f} GiB."
         )
         fix = "Convert on a CPU node of the cluster: leave out --on-tpu."
-        yield late_error("conversion-memory", "model.hf", message, fix)
+        yield CONVERSION_MEMORY.error("model.hf", message, fix)
     idle = f", and {tpu.hosts - 1} of its {tpu.hosts} hosts" if tpu.hosts > 1 else ""
     message = (
         f"The conversion takes a whole slice, {tpu.describe}: its chips{idle} are idle until it ends."
         f" It needs about {taken / GIB:,.0f} GiB of memory on one {tpu.machine_type}"
         f"{', which is not checked' if tpu.host_memory is None else ''}."
     )
-    yield late_warning(
-        "conversion-on-tpu", "", message, "If the cluster has CPU nodes, convert on one of them: leave out --on-tpu."
+    yield CONVERSION_ON_TPU.warning(
+        "", message, "If the cluster has CPU nodes, convert on one of them: leave out --on-tpu."
     )
 
 
@@ -67,4 +73,4 @@ def _conversion_too_large(memory: int) -> Problem:
         f"The conversion takes about {memory / GIB:,.0f} GiB of memory; the largest machine type of xpk, "
         f"{largest.machine}, has {largest.pod_memory / GIB:,.0f} GiB for a pod."
     )
-    return late_warning("conversion-machine", "model.hf", message, "Add a node pool of larger machines to the cluster.")
+    return CONVERSION_MACHINE.warning("model.hf", message, "Add a node pool of larger machines to the cluster.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xsft.acceptance import late_warning
+from xsft.acceptance import LateProblem
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
 from xsft.checkpoint.compare import is_adapter, mismatch, models, weights
@@ -17,6 +17,8 @@ from xsft.naming import job_name_limit
 from xsft.problems import Problem, error
 from xsft.spec.loader import load_yaml
 from xsft.spec.resolve import Run
+
+EXPORT_MACHINE = LateProblem(id="export-machine")
 
 
 def whole_weights(inputs: ExportInputs) -> str | None:
@@ -74,4 +76,4 @@ def _export_too_large(memory: int) -> Problem:
         f"The export takes about {memory / GIB:,.0f} GiB of memory; the largest machine type of xpk, {largest.machine},"
         f" has {largest.pod_memory / GIB:,.0f} GiB for a pod."
     )
-    return late_warning("export-machine", "model.name", message, "Add a node pool of larger machines to the cluster.")
+    return EXPORT_MACHINE.warning("model.name", message, "Add a node pool of larger machines to the cluster.")

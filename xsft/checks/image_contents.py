@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from xsft.acceptance import late_error, late_warning
+from xsft.acceptance import LateProblem
 from xsft.catalog.releases import release
 from xsft.checks.image import maxtext_differs
 from xsft.image.contents import (
@@ -23,6 +23,14 @@ from xsft.image.contents import (
 from xsft.image.recipe import PLATFORM
 from xsft.problems import Problem, note
 from xsft.spec.resolve import Run
+
+IMAGE_NOT_FOUND = LateProblem(id="image-not-found")
+IMAGE_PLATFORM = LateProblem(id="image-platform")
+IMAGE_LARGE = LateProblem(id="image-large")
+IMAGE_MAXTEXT_DIFFERS = LateProblem(id="image-maxtext-differs")
+IMAGE_DEVICE = LateProblem(id="image-device")
+IMAGE_PACKAGE_OLD = LateProblem(id="image-package-old")
+PATHWAYS_JAX_DIFFERS = LateProblem(id="pathways-jax-differs")
 
 LARGE = 25 * 2**30
 """Bytes, compressed. Unpacked, about three times as much: the boot disk of a TPU host has 100 GB unless it was made
@@ -39,7 +47,7 @@ def image_problems(look: ImageLook, run: Run, *, trains: bool) -> Iterator[Probl
                 f"The registry has no image {look.ref} (asked with {look.asked_with}): the pods would wait for it while"
                 " they hold their slices."
             )
-            yield late_error("image-not-found", "image.ref", message, "Push it, or correct image.ref.")
+            yield IMAGE_NOT_FOUND.error("image.ref", message, "Push it, or correct image.ref.")
         case "unread":
             yield _image_unread(look, run)
         case "there":
@@ -75,13 +83,13 @@ def _check_configuration(ref: str, found: ImageConfiguration, run: Run, *, train
     if found.platforms and PLATFORM not in found.platforms:
         message = f"{ref} is for {', '.join(found.platforms)}; TPU hosts are {PLATFORM}: no container would start."
         fix = f"Build it with --platform={PLATFORM}; `make image push` does."
-        yield late_error("image-platform", "image.ref", message, fix)
+        yield IMAGE_PLATFORM.error("image.ref", message, fix)
     if found.size > LARGE:
         message = (
             f"{ref} is {found.size / 2**30:.0f} GiB compressed. Every host pulls and unpacks it before the first step,"
             " onto a boot disk of 100 GB by default."
         )
-        yield late_warning("image-large", "image.ref", message, "Leave out weights, data and build tools.")
+        yield IMAGE_LARGE.warning("image.ref", message, "Leave out weights, data and build tools.")
     contents = contents_of(found, ref)
     if not contents.is_known:
         message = f"The packages in {ref} are unknown: none of its labels, variables and SBOMs names MaxText or JAX."
@@ -120,22 +128,22 @@ def _maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
             f" {layout} one: the trainer's module would not be found."
         )
         fix = "Set image.maxtext to the release in the image, or use another image."
-        yield late_error("image-maxtext-differs", "image.maxtext", message, fix)
+        yield IMAGE_MAXTEXT_DIFFERS.error("image.maxtext", message, fix)
     if contents.device not in (None, "tpu"):
         message = f"{ref} was built for {contents.device} (ENV_DEVICE): it has no libtpu."
         fix = "Build it with DEVICE=tpu, or use another image."
-        yield late_error("image-device", "image.ref", message, fix)
+        yield IMAGE_DEVICE.error("image.ref", message, fix)
     if contents.workflow == "pre-training":
         message = f"{ref} was built for pre-training (ENV_WORKFLOW): it lacks Tunix, which the SFT trainer imports."
         fix = "Build it with WORKFLOW=post-training, or use another image."
-        yield late_error("image-device", "image.ref", message, fix)
+        yield IMAGE_DEVICE.error("image.ref", message, fix)
 
 
 def _check_libtpu_package(ref: str, contents: ImageContents) -> Iterator[Problem]:
     """Check that JAX finds the chips. Under Pathways the servers have libtpu, and the image needs none."""
     if contents.lacks_libtpu:
         message = f"The SBOM of {ref} lists JAX and no libtpu: JAX would train on the hosts' CPUs instead of the chips."
-        yield late_error("image-device", "image.ref", message, "Install jax[tpu] in the image.")
+        yield IMAGE_DEVICE.error("image.ref", message, "Install jax[tpu] in the image.")
 
 
 def _releases(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
@@ -145,7 +153,7 @@ def _releases(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
         if has and older(has, oldest):
             message = f"{ref} has {name} {has}; MaxText {wanted} requires {oldest} or later."
             fix = f"Build the image with {name}>={oldest}, or use the MaxText release that it was made for."
-            yield late_error("image-package-old", "image.ref", message, fix)
+            yield IMAGE_PACKAGE_OLD.error("image.ref", message, fix)
 
 
 def _check_pathways_jax(contents: ImageContents, run: Run) -> Iterator[Problem]:
@@ -156,4 +164,4 @@ def _check_pathways_jax(contents: ImageContents, run: Run) -> Iterator[Problem]:
         if jax and of_server and not same_minor(jax, of_server):
             message = f"{ref} is for JAX {of_server}, and the image has JAX {jax}: proxy, workers and JAX must match."
             fix = f"Use the tag jax-{jax} for pathways.{name}, here or in the place, or an image with JAX {of_server}."
-            yield late_error("pathways-jax-differs", f"pathways.{name}", message, fix)
+            yield PATHWAYS_JAX_DIFFERS.error(f"pathways.{name}", message, fix)

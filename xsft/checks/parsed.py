@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from xsft.acceptance import late_error, late_warning
+from xsft.acceptance import LateProblem
 from xsft.checks.trainer_keys import where_of
 from xsft.problems import Problem, errors_in, note
 from xsft.spec.resolve import Run
 from xsft.trainers.trainer import trainer_of
+
+MAXTEXT_REFUSES = LateProblem(id="maxtext-refuses")
+MAXTEXT_IGNORES = LateProblem(id="maxtext-ignores")
 
 NAMELESS = "run"
 """Run name in every question, so that the cached answer serves runs of any name."""
@@ -57,10 +60,10 @@ def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem])
         fix = (
             f"Correct {key}." if key else "Correct the key that it names; `xsft plan --notes` prints the command line."
         )
-        yield late_error("maxtext-refuses", where_of(key, run) if key else "", message, fix)
+        yield MAXTEXT_REFUSES.error(where_of(key, run) if key else "", message, fix)
     for warned in answer.ignored:
-        yield late_warning(
-            "maxtext-ignores", "overrides.maxtext", f"MaxText says: {_without_noise(warned)}", "Remove that key."
+        yield MAXTEXT_IGNORES.warning(
+            "overrides.maxtext", f"MaxText says: {_without_noise(warned)}", "Remove that key."
         )
 
 

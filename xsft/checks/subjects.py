@@ -1,4 +1,5 @@
-"""The subjects of checks: every module of this folder that has a function `check`. Pure."""
+"""The subjects of checks: every module of this folder that has a function `check`; and the late problems, which any
+module below this folder may declare. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from xsft.acceptance import LateProblem
 from xsft.checks.overrides import applied
 from xsft.facts import Facts
 from xsft.problems import Problem
@@ -40,6 +42,15 @@ def subjects() -> tuple[Check, ...]:
     names = {file.stem for file in Path(__file__).parent.glob("[a-z]*.py")}
     modules = (import_module(f"{__package__}.{name}") for name in (*FIRST_SHOWN, *sorted(names - {*FIRST_SHOWN})))
     return tuple(cast("Check", module.check) for module in modules if hasattr(module, "check"))
+
+
+@cache
+def late_ids() -> frozenset[str]:
+    """Return the ids of all late problems."""
+    folder = Path(__file__).parent
+    names = (".".join(file.relative_to(folder).with_suffix("").parts) for file in folder.rglob("[a-z]*.py"))
+    values = (value for name in names for value in vars(import_module(f"{__package__}.{name}")).values())
+    return frozenset(value.id for value in values if isinstance(value, LateProblem))
 
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.acceptance import late_warning
+from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.controllers import controller_problems, version_problems
 from xsft.checks.cluster.cpu_quota import cpu_quota_problems, node_problems
@@ -22,6 +22,10 @@ from xsft.checks.cluster.quota import quota_problems
 from xsft.checks.cluster.quota_in_use import QuotaHolder, QuotaState, Shortage, in_use_problems, shortages
 from xsft.checks.cluster.topology import topology_problems
 from xsft.problems import Problem, error, namespace_missing, note
+
+QUEUE_INACTIVE = LateProblem(id="queue-inactive")
+QUEUE_IN_ORDER = LateProblem(id="queue-in-order")
+ADMISSION_UNSEEN = LateProblem(id="admission-unseen")
 
 
 class Unseen(Struct, frozen=True, kw_only=True):
@@ -179,9 +183,7 @@ def _stopped(what: str, queue: JsonObject) -> Iterator[Problem]:
         return
     why = condition.get("message", "") if condition else f"its stopPolicy is {policy}"
     message = f"The {what} admits no workloads at present: {why}"
-    yield late_warning(
-        "queue-inactive", "queue", message, "Ask the cluster's administrator; the run waits until it is active."
-    )
+    yield QUEUE_INACTIVE.warning("queue", message, "Ask the cluster's administrator; the run waits until it is active.")
 
 
 def _in_order(queue: JsonObject) -> Iterator[Problem]:
@@ -194,7 +196,7 @@ def _in_order(queue: JsonObject) -> Iterator[Problem]:
             "the run's priority or higher are admitted first, even if quota is left."
         )
         fix = "Set a higher priority, or use a queue with BestEffortFIFO."
-        yield late_warning("queue-in-order", "queue", message, fix)
+        yield QUEUE_IN_ORDER.warning("queue", message, fix)
 
 
 def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
@@ -279,7 +281,7 @@ def _unseen(facts: ClusterFacts) -> Iterator[Problem]:
     looked = (facts.namespace, facts.local_queue, facts.cluster_queue, *several.values())
     for why in dict.fromkeys(fact.why for fact in looked if isinstance(fact, Unseen)):
         message = f"Admission could not be checked completely: {why}"
-        yield late_warning("admission-unseen", "", message, "Ask for read access, or ignore this warning.")
+        yield ADMISSION_UNSEEN.warning("", message, "Ask for read access, or ignore this warning.")
 
 
 def _not_established(facts: ClusterFacts) -> Iterator[Problem]:

@@ -8,11 +8,15 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from xsft.acceptance import late_error, late_warning
+from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.demand import QUEUE_LABEL
 from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows
+
+JOBSET_OLD = LateProblem(id="jobset-old")
+CONTROLLER_NOT_READY = LateProblem(id="controller-not-ready")
+KUEUE_NOT_MANAGING = LateProblem(id="kueue-not-managing")
 
 
 class Controller(Struct, frozen=True, kw_only=True):
@@ -55,7 +59,7 @@ def version_problems(
     )
     look = shlex.join(("kubectl", "--context", context, "-n", CONTROLLERS["JobSet"].namespace, "get", "deployment"))
     fix = f"Ask the administrator to upgrade JobSet to v{_dotted(SUSPENDABLE)} or later; {look} -o wide shows it."
-    yield late_warning("jobset-old", "", message, fix)
+    yield JOBSET_OLD.warning("", message, fix)
 
 
 SUSPENDABLE = (0, 6, 0)
@@ -102,7 +106,7 @@ def _not_ready(name: str, deployment: JsonObject, context: str) -> Problem:
     fix = f"Look for the cause: {kubectl} get pods ; {kubectl} describe deployment {metadata['name']}"
     if wanted == 0:
         fix = f"Start it: {kubectl} scale deployment {metadata['name']} --replicas=1"
-    return late_warning("controller-not-ready", "", message, fix)
+    return CONTROLLER_NOT_READY.warning("", message, fix)
 
 
 def _unmanaged(queue: str, context: str) -> Problem:
@@ -118,4 +122,4 @@ def _unmanaged(queue: str, context: str) -> Problem:
         f" {kueue.deployment}; and check which namespaces its webhooks leave out (kubectl --context {context} get"
         " mutatingwebhookconfigurations -o yaml)."
     )
-    return late_error("kueue-not-managing", "queue", message, fix)
+    return KUEUE_NOT_MANAGING.error("queue", message, fix)

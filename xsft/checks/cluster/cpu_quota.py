@@ -12,12 +12,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
-from xsft.acceptance import late_warning
+from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.demand import Demand, PodSet, quantity
 from xsft.checks.cluster.quota import Group, group_of, quota_problems
 from xsft.launchers.labels import INSTANCE_TYPE, TPU_NODE
 from xsft.problems import Problem, error
+
+NODE_MEMORY = LateProblem(id="node-memory")
 
 WANTED = ("cpu", "memory")
 XPK_QUOTA: Mapping[str, object] = {"cpu": 480, "memory": "2000G"}
@@ -126,7 +128,7 @@ def _no_node(pods: PodSet, requested: Decimal, largest: JsonObject | None) -> Pr
         has = f"no node with more than {_gib(_allocatable_memory(largest))} ({named})"
     message = f"{pods.name} asks for {_gib(requested)} of memory, and the cluster has {has}."
     fix = "The pod waits until a node pool grows by one that is large enough; otherwise add such a pool."
-    return late_warning("node-memory", "", message, fix)
+    return NODE_MEMORY.warning("", message, fix)
 
 
 def _allocatable_memory(node: JsonObject) -> Decimal:

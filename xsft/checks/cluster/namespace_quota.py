@@ -10,10 +10,13 @@ import shlex
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
-from xsft.acceptance import late_error, late_warning
+from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.demand import Demand, decimal_text, quantity
 from xsft.problems import Problem
+
+RESOURCE_QUOTA = LateProblem(id="resource-quota")
+RESOURCE_QUOTA_IN_USE = LateProblem(id="resource-quota-in-use")
 
 
 def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, context: str) -> Iterator[Problem]:
@@ -61,5 +64,5 @@ def _exceeded(
     kubectl = shlex.join(("kubectl", "--context", context, "-n", demand.namespace))
     fix = f"Ask for more, or use another namespace: {kubectl} describe resourcequota {name}"
     if never:
-        return late_error("resource-quota", "namespace", message, fix)
-    return late_warning("resource-quota-in-use", "namespace", message, fix)
+        return RESOURCE_QUOTA.error("namespace", message, fix)
+    return RESOURCE_QUOTA_IN_USE.warning("namespace", message, fix)

@@ -14,13 +14,18 @@ from decimal import Decimal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.acceptance import late_error, late_warning
+from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.catalog.tpu import Slice
 from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text, quantity
 from xsft.checks.cluster.quota import hard_taints, tolerates_all
 from xsft.problems import Problem
 from xsft.reading.supply import NODE_POOL, SliceUnit, is_ready, shape_of, slice_units
+
+SLICES_MISSING = LateProblem(id="slices-missing")
+SLICES_UNAVAILABLE = LateProblem(id="slices-unavailable")
+HEAD_NODE_SMALL = LateProblem(id="head-node-small")
+HEAD_NODE_MISSING = LateProblem(id="head-node-missing")
 
 SHOWN = 3
 """Number of slices that a message lists."""
@@ -118,7 +123,7 @@ def _slices_missing(shape: Slice, pods: PodSet, *, wanted: int, existing: int, o
     fewer = (
         f"; or request fewer slices (tpu.num_slices: {existing})" if existing else "; or use another type (tpu.type)"
     )
-    return late_warning("slices-missing", "tpu", message, f"{fix}{fewer}.")
+    return SLICES_MISSING.warning("tpu", message, f"{fix}{fewer}.")
 
 
 def _unavailable(shape: Slice, *, wanted: int, usable: int, obstacles: list[Obstacle]) -> Problem:
@@ -129,7 +134,7 @@ def _unavailable(shape: Slice, *, wanted: int, usable: int, obstacles: list[Obst
         f" Not usable: {listed}{more}."
     )
     fixes = " ; ".join(dict.fromkeys(one.fix for one in obstacles[:SHOWN]))
-    return late_warning("slices-unavailable", "tpu", message, f"Ask the administrator, or run: {fixes}")
+    return SLICES_UNAVAILABLE.warning("tpu", message, f"Ask the administrator, or run: {fixes}")
 
 
 def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
@@ -150,7 +155,7 @@ def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator
     )
     listing = _nodes_command(pods, context)
     fix = f"Recreate that node pool with larger machines (xpk's are n2-standard-64); {listing} lists it."
-    yield late_error("head-node-small", "mode", message, fix)
+    yield HEAD_NODE_SMALL.error("mode", message, fix)
 
 
 def _no_head_node(pods: PodSet, requested: Mapping[str, Decimal]) -> Problem:
@@ -159,7 +164,7 @@ def _no_head_node(pods: PodSet, requested: Mapping[str, Decimal]) -> Problem:
         f" {_list_amounts(requested)}). Unless a node pool scales up, the workers hold their slices while it waits."
     )
     fix = "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads."
-    return late_warning("head-node-missing", "mode", message, fix)
+    return HEAD_NODE_MISSING.warning("mode", message, fix)
 
 
 def _no_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
@@ -170,7 +175,7 @@ def _no_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: s
     if len(closed) == len(nodes):
         message = f"No node with {_list_labels(pods)} takes {pods.name} now: all are cordoned, tainted or not Ready."
         fix = f"Ask the administrator; {_nodes_command(pods, context)} (`kubectl uncordon NODE` opens a cordoned one)."
-        yield late_warning("head-node-missing", "mode", message, fix)
+        yield HEAD_NODE_MISSING.warning("mode", message, fix)
 
 
 def _nodes_command(pods: PodSet, context: str) -> str:

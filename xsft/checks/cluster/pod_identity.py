@@ -13,11 +13,16 @@ from itertools import chain
 
 from msgspec import Struct
 
-from xsft.acceptance import late_error, late_warning
+from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.demand import Demand
 from xsft.problems import Problem, note
 from xsft.reading.supply import NODE_POOL
+
+NODE_SCOPES = LateProblem(id="node-scopes")
+POD_PERMISSION = LateProblem(id="pod-permission")
+WORKLOAD_IDENTITY_OFF = LateProblem(id="workload-identity-off")
+WORKLOAD_IDENTITY_UNBOUND = LateProblem(id="workload-identity-unbound")
 
 ANNOTATION = "iam.gke.io/gcp-service-account"
 METADATA_SERVER = "iam.gke.io/gke-metadata-server-enabled"
@@ -129,7 +134,7 @@ def _scopes(rights: PodRights, demand: Demand, pools: list[str]) -> Iterator[Pro
             f" would get 403 from {demand.buckets[0]}, whatever their account ({rights.email}) may do."
         )
         fix = "Ask the administrator for a node pool with --scopes=storage-full,gke-default, as xpk creates them."
-        yield late_error("node-scopes", "output", message, fix)
+        yield NODE_SCOPES.error("output", message, fix)
 
 
 def _cannot_pull(rights: PodRights, demand: Demand) -> Iterator[Problem]:
@@ -139,7 +144,7 @@ def _cannot_pull(rights: PodRights, demand: Demand) -> Iterator[Problem]:
         flags = (f"--project={project}", f"--location={location}", f"--member=serviceAccount:{rights.email}")
         role = "--role=roles/artifactregistry.reader"
         grant = shlex.join(("gcloud", "artifacts", "repositories", "add-iam-policy-binding", name, *flags, role))
-        yield late_error("pod-permission", "image.ref", message, f"Ask its owner to run: {grant}")
+        yield POD_PERMISSION.error("image.ref", message, f"Ask its owner to run: {grant}")
 
 
 def _readers(repository: str) -> str:
@@ -161,7 +166,7 @@ def _no_effect(email: str, pools: list[str], demand: Demand) -> Problem:
     if not demand.host_network:
         update = f"gcloud container node-pools update {pools[0]} --cluster=… --workload-metadata=GKE_METADATA"
         fix = f"Ask the administrator to run it for each pool: {update}"
-    return late_warning("workload-identity-off", "output", message, fix)
+    return WORKLOAD_IDENTITY_OFF.warning("output", message, fix)
 
 
 def _unbound(email: str, demand: Demand) -> Problem:
@@ -173,7 +178,7 @@ def _unbound(email: str, demand: Demand) -> Problem:
     )
     member = f"--member=serviceAccount:PROJECT.svc.id.goog{member_of(demand)}"
     grant = ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", email, f"--role={USER_ROLE}", member)
-    return late_warning("workload-identity-unbound", "output", message, f"Ask its owner to run: {shlex.join(grant)}")
+    return WORKLOAD_IDENTITY_UNBOUND.warning("output", message, f"Ask its owner to run: {shlex.join(grant)}")
 
 
 def _check_bucket_rights(email: str, rights: PodRights, demand: Demand, *, of_nodes: bool) -> Iterator[Problem]:
@@ -191,7 +196,7 @@ def _check_bucket_rights(email: str, rights: PodRights, demand: Demand, *, of_no
             role = "objectUser" if bucket == demand.buckets[0] else "objectViewer"
             flags = (f"--member=serviceAccount:{email}", f"--role=roles/storage.{role}")
             grant = shlex.join(("gcloud", "storage", "buckets", "add-iam-policy-binding", bucket, *flags))
-            yield late_error("pod-permission", "output", message, f"Ask its owner to run: {grant}")
+            yield POD_PERMISSION.error("output", message, f"Ask its owner to run: {grant}")
 
 
 def _of_account(email: str | None, demand: Demand, context: str) -> PodIdentity:

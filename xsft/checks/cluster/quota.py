@@ -13,11 +13,13 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from xsft.acceptance import late_warning
+from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.cohort_tree import FlavorResource, QuotaNode, cohort_name, most, path_to
 from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text
 from xsft.problems import Problem, error
+
+QUOTA_UNCOVERED = LateProblem(id="quota-uncovered")
 
 UNBOUNDED = Decimal("Infinity")
 
@@ -106,9 +108,7 @@ def _uncovered(queue: str, groups: tuple[Group, ...], pods: PodSet) -> Iterator[
                 "Ask the administrator to add it to the queue, or to exclude it (excludeResourcePrefixes in "
                 "Kueue's configuration)."
             )
-            yield late_warning(
-                "quota-uncovered", "queue", f"{message}: unless Kueue ignores it, it is never admitted.", fix
-            )
+            yield QUOTA_UNCOVERED.warning("queue", f"{message}: unless Kueue ignores it, it is never admitted.", fix)
 
 
 def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what: str) -> Problem:

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from xsft.acceptance import late_warning
+from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.cohort_tree import QuotaPath, available, path_to
 from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text, quantity
@@ -15,6 +15,8 @@ from xsft.checks.cluster.quota import Flavor, Group, group_of
 from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows, text
 from xsft.reading.queue import jobset_name_of, workload_of
+
+QUOTA_IN_USE = LateProblem(id="quota-in-use")
 
 SHOWN = 5
 """Number of runs that a message lists."""
@@ -83,7 +85,7 @@ def in_use_problems(
             f"{_held_by(short, state, holders)}"
         )
         fix = f"It starts when enough of it is free. See all slices: `xsft place show --context {context}`."
-        yield late_warning("quota-in-use", "queue", message, fix)
+        yield QUOTA_IN_USE.warning("queue", message, fix)
 
 
 def quota_holder_of(workload: JsonObject) -> QuotaHolder | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
-from xsft.acceptance import late_warning
+from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.demand import Demand, PodSet
 from xsft.checks.cluster.quota import group_of
 from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows, text
+
+TOPOLOGY_LABELS = LateProblem(id="topology-labels")
 
 
 def topology_of(flavor: JsonObject) -> str | None:
@@ -57,4 +59,4 @@ def _unlabelled(topology: JsonObject, nodes: tuple[JsonObject, ...], pods: PodSe
     )
     look = shlex.join(("kubectl", "--context", context, "get", "nodes", "-L", ",".join(levels)))
     fix = f"Ask the administrator to label the nodes, or to use a flavor without topologyName. {look} lists them."
-    yield late_warning("topology-labels", "queue", message, fix)
+    yield TOPOLOGY_LABELS.warning("queue", message, fix)

@@ -17,7 +17,8 @@ from typing import Literal
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from xsft.acceptance import accept_late, late_error, late_warning
+from xsft.acceptance import accept_late
+from xsft.checks.cpu_job import CONVERSION_DISK, CONVERSION_MEMORY, CONVERSION_UNCHECKED
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone, ConversionEvent, conversion_event
@@ -298,7 +299,7 @@ def unchecked(plan: ConversionPlan) -> Problem:
     """Return the warning that nothing was checked."""
     message = f"The size of {plan.inputs.model} is unknown, so memory and disk were not checked before the conversion."
     fix = "Compare the size of the safetensors files with this machine: memory takes 1.2 times what is saved."
-    return late_warning("conversion-unchecked", "model.hf", message, fix)
+    return CONVERSION_UNCHECKED.warning("model.hf", message, fix)
 
 
 def _memory(plan: ConversionPlan, needs: ConversionEstimate) -> Iterator[Problem]:
@@ -307,7 +308,7 @@ def _memory(plan: ConversionPlan, needs: ConversionEstimate) -> Iterator[Problem
         takes, has = size_text(needs.memory), size_text(memory)
         message = f"Converting {plan.inputs.model} takes about {takes} of memory; this machine has {has}."
         fix = "Convert on a larger machine, or accept the risk: checks: {conversion-memory: why}."
-        yield late_error("conversion-memory", "model.hf", message, fix)
+        yield CONVERSION_MEMORY.error("model.hf", message, fix)
 
 
 def _disk(plan: ConversionPlan, needs: ConversionEstimate, cache: Path) -> Iterator[Problem]:
@@ -325,4 +326,4 @@ def _disk(plan: ConversionPlan, needs: ConversionEstimate, cache: Path) -> Itera
             takes, has = size_text(size), size_text(free)
             message = f"Converting {plan.inputs.model} takes about {takes} of disk space at {existing}; {has} is free."
             fix = "Free some space or name another output; or accept the risk: checks: {conversion-disk: why}."
-            yield late_error("conversion-disk", "output", message, fix)
+            yield CONVERSION_DISK.error("output", message, fix)
