@@ -12,7 +12,7 @@ from tests.checks.factory import run_of, spec
 from xsft.cli import main
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.images.repository import registry_of
-from xsft.effects.runs.cluster_creation import make_cluster
+from xsft.effects.places.cluster_creation import make_cluster
 from xsft.errors import UsageError
 from xsft.launchers.xpkcluster import cluster_line
 from xsft.spec.placeholders import PLACEHOLDERS, placeholder_in

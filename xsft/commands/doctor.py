@@ -13,7 +13,7 @@ from rich.text import Text
 from xsft.checks.cluster.placeneeds import ModeNeed, missing_needs
 from xsft.effects.environments import doctor
 from xsft.effects.environments.tools import ToolCheck
-from xsft.effects.runs.placecheck import check_place, place_checks
+from xsft.effects.places.check import check_place, place_checks
 from xsft.errors import EnvironmentMissing
 from xsft.naming import ModeName
 from xsft.screen.console import console

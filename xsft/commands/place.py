@@ -12,7 +12,7 @@ from rich.text import Text
 
 from xsft.effects.cluster.cluster import connect
 from xsft.effects.cluster.lists import PATIENCE
-from xsft.effects.runs.placeview import PlaceView, QueueQuota, view_place
+from xsft.effects.places.view import PlaceView, QueueQuota, view_place
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, sources
 from xsft.errors import UsageError
 from xsft.reading.supply import SliceUser, TpuSupply

@@ -17,8 +17,8 @@ from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.process import own_environment
 from xsft.effects.machine.regular import read_text
 from xsft.effects.machine.streams import has_terminal
-from xsft.effects.runs.discovery import ClusterView, ProjectView, this_gcloud, verify, view_cluster, view_project
-from xsft.effects.runs.placecheck import PlaceProbe
+from xsft.effects.places.check import PlaceProbe
+from xsft.effects.places.discovery import ClusterView, ProjectView, this_gcloud, verify, view_cluster, view_project
 from xsft.errors import Refused, SpecError, UsageError
 from xsft.naming import list_names
 from xsft.problems import Problem, errors_in

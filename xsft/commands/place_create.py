@@ -16,7 +16,7 @@ from xsft.effects.environments import environments
 from xsft.effects.environments.render import dry_run
 from xsft.effects.facts.gather import workload_folder
 from xsft.effects.inputs.places import load_places
-from xsft.effects.runs.cluster_creation import make_cluster
+from xsft.effects.places.cluster_creation import make_cluster
 from xsft.errors import SpecError, UsageError
 from xsft.facts import Facts
 from xsft.launchers.audit import AuditRow

@@ -8,8 +8,8 @@ from msgspec import field
 
 from xsft.checks.cluster.placeneeds import ModeNeed
 from xsft.effects.environments.tools import ToolCheck
-from xsft.effects.runs.discovery import ClusterView, ProjectView
-from xsft.effects.runs.placeview import QueueQuota
+from xsft.effects.places.discovery import ClusterView, ProjectView
+from xsft.effects.places.view import QueueQuota
 from xsft.interface.base import Document, ProblemFields
 from xsft.launchers.audit import AuditRow
 from xsft.reading.supply import SliceUser

@@ -13,7 +13,7 @@ from xsft.aliases import ShowLine
 from xsft.checks.cluster.admission import Unseen
 from xsft.effects.machine.process import follow, own_environment
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.runs.discovery import list_clusters, this_gcloud
+from xsft.effects.places.discovery import list_clusters, this_gcloud
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.effects.submit.through_xpk import XPK, environment, project_number, require_tools, words_of
 from xsft.errors import Refused, RunFailed, Unknown, Unreachable, UsageError

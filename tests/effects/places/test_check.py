@@ -11,8 +11,8 @@ import pytest
 from tests.fakes.clusters import ClusterApi, standing_in
 from xsft.effects.cluster.cluster import connect
 from xsft.effects.environments.tools import ToolCheck
+from xsft.effects.places.check import PlaceProbe, place_checks
 from xsft.effects.records.writable import check_writable
-from xsft.effects.runs.placecheck import PlaceProbe, place_checks
 from xsft.problems import Problem
 
 PLACES = """\

@@ -17,7 +17,7 @@ from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.environments.tools import LATE, RunTool, run_tool
 from xsft.effects.machine.parallel import Started, start
 from xsft.effects.machine.process import own_environment
-from xsft.effects.runs.placecheck import PlaceProbe
+from xsft.effects.places.check import PlaceProbe
 from xsft.errors import ClusterMissing, XsftError
 from xsft.problems import Problem, error, namespace_missing
 from xsft.reading.gcloud import GkeCluster, buckets_of, clusters_of, project_of, registries_of

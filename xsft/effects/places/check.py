@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.checks.cluster.placeneeds import ModeNeed, place_needs
+from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.placeneeds import ModeNeed, PlaceFacts, place_needs
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.access import Whereabouts
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.lists import PATIENCE
+from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.environments.tools import ToolCheck
 from xsft.effects.machine import clock
-from xsft.effects.machine.parallel import start
+from xsft.effects.machine.parallel import Started, start
 from xsft.effects.records.storage import bucket_and_name
 from xsft.effects.records.writable import check_writable
-from xsft.effects.runs.placefacts import NO_JOBSET, read_place_facts
 from xsft.effects.runs.sources import known_places, source_at
-from xsft.errors import SpecError, UsageError, XsftError
+from xsft.errors import EnvironmentMissing, SpecError, UsageError, XsftError
 from xsft.problems import Problem
 from xsft.spec.place import Place
 
 LATE_S = 25.0
 """Time limit for all checks together; a login program alone takes a second."""
+NO_JOBSET = "xsft-doctor-asks-for-none"
+"""A name that no JobSet has: the answer shows whether the cluster serves JobSets."""
 
 
 class PlaceProbe(Struct, frozen=True, kw_only=True):
@@ -70,6 +74,43 @@ def check_place(name: str, world: PlaceProbe | None = None) -> PlaceReport:
     if not all(check.ok for check in checks if check.id == f"place:{name}"):
         return PlaceReport(checks=checks)
     return PlaceReport(checks=checks, needs=place_needs(name, place, read_place_facts(probe.connect(place), place)))
+
+
+def read_place_facts(cluster: Cluster, place: Place) -> PlaceFacts:
+    """Return the facts; all are read at once. Raises as `Cluster` does, except for what this login may not read and for
+    JobSet or Kueue that is not installed.
+    """
+    namespace = place.namespace
+    controllers = {
+        "JobSet": start(partial(_why_absent, partial(cluster.reads.jobset, name=NO_JOBSET, namespace=namespace))),
+        "Kueue": start(partial(_why_absent, partial(cluster.local_queues, namespace=namespace))),
+    }
+    asked: dict[str, Started[Any]] = {
+        "namespace": start(partial(_read_or_unseen, partial(cluster.namespace, namespace))),
+        "queues": start(partial(_read_or_unseen, partial(cluster.local_queues, namespace=namespace))),
+        "cluster_queues": start(partial(_read_or_unseen, cluster.cluster_queues)),
+        "priority_classes": start(partial(_read_or_unseen, cluster.priority_classes)),
+        "tpu_nodes": start(partial(_read_or_unseen, cluster.tpu_nodes)),
+        "cpu_nodes": start(partial(_read_or_unseen, cluster.cpu_nodes)),
+    }
+    absent = {name: why for name, one in controllers.items() if (why := one.result())}
+    return PlaceFacts(context=cluster.context, absent=absent, **{name: one.result() for name, one in asked.items()})
+
+
+def _read_or_unseen(look: Callable[[], object]) -> object:
+    try:
+        return unless_forbidden(look)
+    except EnvironmentMissing as absent:
+        return Unseen(why=absent.message)
+
+
+def _why_absent(look: Callable[[], object]) -> str | None:
+    """Return the message that the controller is not installed, or None."""
+    try:
+        unless_forbidden(look)
+    except EnvironmentMissing as absent:
+        return absent.message
+    return None
 
 
 def _place_questions(places: Mapping[str, Place], world: PlaceProbe) -> Iterator[tuple[str, Callable[[], ToolCheck]]]:
