@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xsft.data import packaged
+from xsft.data import located
 
 EMB, HEADS, KV, HEAD, MLP, VOCAB, LAYERS = 64, 4, 2, 16, 128, 512, 28
 """28 layers: MaxText's converter takes their number from the model's name."""
@@ -51,7 +51,7 @@ def write_model(
     arrays = {name: random.normal(0, 0.02, shape).astype(np.float32) for name, shape in shapes().items()}
     more = {"unused.weight": np.zeros(unused, np.float32)} if unused else {}
     write_safetensors(folder / "model.safetensors", {**arrays, **more}, dtype=dtype)
-    tokenizer = Path(packaged("xsft://tiny/tokenizer"))
+    tokenizer = Path(located("xsft://tiny/tokenizer"))
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(tokenizer / name, folder / name)
     return folder

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xsft.data import packaged
+from xsft.data import located
 
-TINY = Path(packaged("xsft://tiny/tokenizer"))
+TINY = Path(located("xsft://tiny/tokenizer"))
 
 DEEPSEEK = {
     "<|end|>": "<｜end▁of▁sentence｜>",

@@ -13,7 +13,7 @@ import yaml
 from msgspec import Struct
 
 from xsft import api
-from xsft.data import packaged
+from xsft.data import located
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.run import LocalResult, run_local
 from xsft.steps import Plan
@@ -55,7 +55,7 @@ class Memorised(Struct, frozen=True, kw_only=True):
 def workload(folder: Path) -> dict[str, Any]:
     """60 steps over the first rows of the tiny data, which are the held-out rows too."""
     rows = folder / "rows.jsonl"
-    rows.write_text("".join(Path(packaged("xsft://tiny/chat.jsonl")).read_text().splitlines(keepends=True)[:ROWS]))
+    rows.write_text("".join(Path(located("xsft://tiny/chat.jsonl")).read_text().splitlines(keepends=True)[:ROWS]))
     return {
         "name": "memorised",
         "target": "local",

@@ -22,7 +22,7 @@ import openai
 import yaml
 
 from tests.hfmodels import SIZES, write_model
-from xsft.data import packaged
+from xsft.data import located
 
 ROWS = 6
 """Rows of the data, which the model learns by heart."""
@@ -40,7 +40,7 @@ class Chain:
         if (self.folder / "w.yaml").exists():
             return
         write_model(self.folder / "model", config=SERVED)
-        rows = Path(packaged("xsft://tiny/chat.jsonl")).read_text(encoding="utf-8").splitlines(keepends=True)
+        rows = Path(located("xsft://tiny/chat.jsonl")).read_text(encoding="utf-8").splitlines(keepends=True)
         (self.folder / "rows.jsonl").write_text("".join(rows[:ROWS]), encoding="utf-8")
         (self.folder / "w.yaml").write_text(yaml.safe_dump(self._workload()), encoding="utf-8")
 

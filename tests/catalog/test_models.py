@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.catalog import models, releases, tokenizers, tpu
+from xsft.catalog.sizes import sizes
 
 NAMES = models.names()
 
@@ -23,8 +24,10 @@ def test_model_row_is_consistent(name: str) -> None:
 @given(st.sampled_from([name for name in NAMES if models.model(name).params_b and not models.model(name).moe]))
 def test_parameters_of_a_dense_model_follow_from_its_dimensions(name: str) -> None:
     row = models.model(name)
-    attention = 2 * row.emb * row.head_dim * (row.q_heads + row.kv_heads)
-    mlp = (2 if name.startswith("gpt3") else 3) * row.emb * row.mlp_dim
+    found = sizes(name, {})
+    assert found is not None
+    attention = 2 * row.emb * found["head_dim"] * (row.q_heads + row.kv_heads)
+    mlp = (2 if name.startswith("gpt3") else 3) * row.emb * found["base_mlp_dim"]
     embedding = row.vocab * row.emb * (1 if row.tied else 2)
     estimate = (row.layers * (attention + mlp) + embedding) / 1e9
     tolerance = 0.10 if name.startswith("gemma4") else 0.03  # key-value sharing, per-layer tables
@@ -34,7 +37,7 @@ def test_parameters_of_a_dense_model_follow_from_its_dimensions(name: str) -> No
 def test_flagship_row_has_its_dimensions() -> None:
     row = models.model("deepseek3-671b")
     assert (row.params_b, row.layers, row.experts, row.experts_per_token) == (671.03, 61, 256, 8)
-    assert (row.hf_id, row.tokenizer_family, row.gated) == ("deepseek-ai/DeepSeek-V3", "deepseek-v3", False)
+    assert (row.hf_id, row.tokenizer_family) == ("deepseek-ai/DeepSeek-V3", "deepseek-v3")
     assert not row.lora_verified
     assert row.lora_module_path.startswith("decoder/(dense_layers|moe_layers)/self_attention/")
 
@@ -99,16 +102,8 @@ def _without_yml(facts: dict[str, Any]) -> set[str]:
 @pytest.mark.contract
 def test_unknown_dimensions_are_the_defaults_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
     base, unknown = maxtext_facts["base"], models.model("maxtext-omni-gemma3-qwen3")
-    assert (unknown.emb, unknown.layers, unknown.mlp_dim) == (
-        base["base_emb_dim"],
-        base["base_num_decoder_layers"],
-        base["base_mlp_dim"],
-    )
-    assert (unknown.q_heads, unknown.head_dim, unknown.vocab) == (
-        base["base_num_query_heads"],
-        base["head_dim"],
-        base["vocab_size"],
-    )
+    assert (unknown.emb, unknown.layers) == (base["base_emb_dim"], base["base_num_decoder_layers"])
+    assert (unknown.q_heads, unknown.vocab) == (base["base_num_query_heads"], base["vocab_size"])
 
 
 @pytest.mark.contract

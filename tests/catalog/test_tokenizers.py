@@ -56,6 +56,7 @@ def test_gated_repositories_are_known() -> None:
     assert tokenizers.is_gated("meta-llama/Llama-3.1-8B") is True
     assert tokenizers.is_gated("google/gemma-2-2b") is True
     assert tokenizers.is_gated("Qwen/Qwen3-8B") is False
+    assert tokenizers.is_gated("deepseek-ai/DeepSeek-V3") is False
     assert tokenizers.is_gated("someone/else") is None
 
 

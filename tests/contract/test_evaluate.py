@@ -15,7 +15,7 @@ from tests.cluster.ports import free_port
 from tests.documents import read_document
 from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
 from xsft.cli import main
-from xsft.data import packaged
+from xsft.data import located
 from xsft.effects.local.evaluate import LocalEvaluation, find_evaluation, perform
 from xsft.effects.local.evaluate_plan import plan_evaluate
 from xsft.effects.records.records import record_store
@@ -100,7 +100,7 @@ def test_numpy_alone_computes_the_same_tokens_and_loss(report: EvaluationReport,
         "-I",
         str(FORWARD),
         str(memorised.weights),
-        packaged("xsft://tiny/tokenizer"),
+        located("xsft://tiny/tokenizer"),
     )
     env = {"PATH": os.environ["PATH"], "JAX_PLATFORMS": "cpu", "HOME": str(memorised.file.parent)}
     done = subprocess.run(argv, input=json.dumps(job), capture_output=True, text=True, check=False, env=env)

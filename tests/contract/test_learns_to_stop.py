@@ -11,7 +11,7 @@ from tests.localruns import local_plan
 from tests.maxtext import environment
 from tests.pipeline import with_keys
 from tests.tokenizers import tiny
-from xsft.data import packaged
+from xsft.data import located
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.run import run_local
 from xsft.effects.machine import process
@@ -45,7 +45,7 @@ def test_the_model_learns_to_stop_only_where_the_answer_s_end_is_trained(tmp_pat
 
 
 def _rows() -> list[str]:
-    return Path(packaged("xsft://tiny/chat.jsonl")).read_text(encoding="utf-8").splitlines()
+    return Path(located("xsft://tiny/chat.jsonl")).read_text(encoding="utf-8").splitlines()
 
 
 def _likeliest(plans: list[Plan], texts: list[str], *, machine: Machine) -> list[list[str]]:

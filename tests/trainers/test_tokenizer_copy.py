@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.everything import everything
-from xsft.data import packaged
+from xsft.data import located
 from xsft.facts import Facts
 from xsft.spec.resolve import Run, resolve
 from xsft.trainers.maxtext import trainer_argv, trainer_keys
@@ -51,7 +51,7 @@ def test_local_tokenizer_copy_is_in_the_folder_of_the_run() -> None:
     """Two runs may have two tokenizers."""
     run = _run(target="local", output="/runs", model__tokenizer="xsft://tiny/tokenizer", run_name_suffix="none")
     folder = "/runs/everything/tokenizer"
-    assert copying(run)[2:] == (packaged("xsft://tiny/tokenizer"), "<|fim_pad|>", "<|fim_prefix|>", folder)
+    assert copying(run)[2:] == (located("xsft://tiny/tokenizer"), "<|fim_pad|>", "<|fim_prefix|>", folder)
     assert trainer_keys(run)["tokenizer_path"] == folder
 
 

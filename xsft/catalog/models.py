@@ -14,7 +14,6 @@ from functools import cache
 from msgspec import Struct
 
 from xsft.catalog.data import catalog_text, toml
-from xsft.catalog.tokenizers import is_gated
 
 LORA_VERIFIED = ("llama3.1", "qwen3", "mistral", "deepseek2", "gemma2", "gemma3", "gemma4", "olmo3", "gpt3", "gpt-oss")
 """Prefixes of models with their own LoRA pattern; source: maxtext@0.2.5
@@ -37,8 +36,6 @@ class CatalogModel(Struct, frozen=True, kw_only=True):
     layers: int
     q_heads: int
     kv_heads: int
-    head_dim: int
-    mlp_dim: int
     experts: int
     """Number of experts; 0 for a dense model."""
     experts_per_token: int
@@ -71,11 +68,6 @@ class CatalogModel(Struct, frozen=True, kw_only=True):
         """
         named = any(mark.lower() in self.name.lower() for mark in TUNED)
         return not named and any(mark in (self.hf_id or "") for mark in TUNED)
-
-    @property
-    def gated(self) -> bool | None:
-        """Return whether the Hugging Face repository requires accepting a licence; None: unknown, or no repository."""
-        return is_gated(self.hf_id) if self.hf_id else None
 
 
 @cache
@@ -137,8 +129,6 @@ def _model_of_row(name: str, *, row: Mapping[str, object], lora_paths: Mapping[s
         layers=_int(pinned, "base_num_decoder_layers", default=16) * _layers_per_block(pinned),
         q_heads=_int(pinned, "base_num_query_heads", default=16),
         kv_heads=_int(pinned, "base_num_kv_heads", default=16),
-        head_dim=_int(pinned, "head_dim", default=128),
-        mlp_dim=_int(pinned, "base_mlp_dim", default=7168),
         experts=experts,
         experts_per_token=_int(pinned, "num_experts_per_tok", default=1) if experts else 0,
         moe_dim=_int(pinned, "base_moe_mlp_dim", default=0),

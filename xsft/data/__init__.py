@@ -15,20 +15,8 @@ SHIPPED = ("tiny/chat.jsonl", "tiny/tokenizer")
 _HERE = Path(__file__).parent
 
 
-def packaged(path: str) -> str:
-    """Absolute path of `xsft://…`; any other path unchanged. Raises ValueError naming what exists."""
-    if not path.startswith(SCHEME):
-        return path
-    name = path.removeprefix(SCHEME).rstrip("/")
-    if name not in SHIPPED:
-        known = ", ".join(SCHEME + n for n in SHIPPED)
-        raise ValueError(f"{path} is not a file of xsft. Known: {known}")
-    return str(_HERE / name)
-
-
 def located(path: str) -> str:
-    """Like `packaged`, but a name that does not exist stays as it is: `checks.packaged` says so."""
-    try:
-        return packaged(path)
-    except ValueError:
-        return path
+    """Return the absolute path of `xsft://…`. Another path is unchanged, and so is a name that does not exist:
+    `checks.packaged` reports that."""
+    name = path.removeprefix(SCHEME).rstrip("/")
+    return str(_HERE / name) if path.startswith(SCHEME) and name in SHIPPED else path
