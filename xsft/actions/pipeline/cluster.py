@@ -4,7 +4,6 @@ this process."""
 from __future__ import annotations
 
 from functools import partial
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -63,92 +62,94 @@ class SharedIntent:
         self._known = None
 
 
-class _Job(Protocol):
-    """The part of a stage that the functions below need."""
+class ClusterStage:
+    """A stage that is one object on the cluster: created, adopted or recognised once, then watched by this process."""
 
-    run_name: str
-    call: ClusterCall
-    asked: SharedIntent
+    name: StageName
+
+    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
+        self.asked, self.call = asked, call
+        self.run_name = training if self.name == "train" else stage_name(run_name=training, stage=self.name)
+        self.done: Submission | None = None
+
+    def submit(self, plan: Planned, *, connect: Connect, why: str) -> StageEnd:
+        """Create, adopt or recognise the object, as `submitted` does. `why`: the reason to create it."""
+        done = self.done = submitted(plan, connect=connect, ask=self.call.ask, listener=self.call.listener)
+        named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name
+        reason = f"{named} is already running" if done.action == "adopted" else why
+        state: StageState = "done" if done.action == "finished" else "running"
+        return StageEnd(action=stage_action(done.action), state=state, why=reason, warnings=())
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Wait for the object's end. Raises as `error_of` says; Ctrl-C leaves it running."""
+        if self.done is None:
+            return
+        patience = WaitLimits(timeout_s=timeout_s, poll_s=self.call.poll_s)
+        after = after_plan(self.done.plan, patience=patience, log=None, listener=self.call.listener)
+        with when_interrupted(goes_on(self.run_name)):
+            waited = after.wait(self.done)
+        self.asked.forget()
+        self.call.listener.warn(waited.problems)
+        failed = error_of(self.run_name, DONE, waited)
+        if isinstance(failed, TimedOut):  # earlier stages used up a part of the time
+            seen = state_line(waited.row) if waited.row else self.run_name
+            fix = "It continues without this process; the same command finds it."
+            raise TimedOut(f"Timed out (--timeout): {self.run_name} is not done: {seen}.", fix=fix)
+        if failed:
+            raise failed
+
+    def record_end(self, output: str, run_name: str, *, failed: str | None) -> None:
+        """Record how the job ended. `failed`: why; None if its result is complete."""
+        problems = record_job_end(
+            record_store(),
+            output=output,
+            run_name=run_name,
+            outcome="failed" if failed else "completed",
+            reason=failed,
+            uid=self.done.uid if self.done else None,
+        )
+        self.call.listener.warn(problems)
 
 
-def submit_job(plan: Planned, stage: _Job, *, connect: Connect) -> Submission:
-    """Create, adopt or recognise the stage's object, as `submitted` does."""
-    return submitted(plan, connect=connect, ask=stage.call.ask, listener=stage.call.listener)
-
-
-def begun(done: Submission, *, why: str) -> StageEnd:
-    """Return the end of a call that created or adopted an object."""
-    named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name
-    reason = f"{named} is already running" if done.action == "adopted" else why
-    state: StageState = "done" if done.action == "finished" else "running"
-    return StageEnd(action=stage_action(done.action), state=state, why=reason, warnings=())
-
-
-def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None:
-    """Wait for the object's end. Raises as `error_of` says; Ctrl-C leaves it running."""
-    patience = WaitLimits(timeout_s=timeout_s, poll_s=stage.call.poll_s)
-    after = after_plan(done.plan, patience=patience, log=None, listener=stage.call.listener)
-    with when_interrupted(goes_on(stage.run_name)):
-        waited = after.wait(done)
-    stage.asked.forget()
-    stage.call.listener.warn(waited.problems)
-    failed = error_of(stage.run_name, DONE, waited)
-    if isinstance(failed, TimedOut):  # earlier stages used up a part of the time
-        seen = state_line(waited.row) if waited.row else stage.run_name
-        fix = "It continues without this process; the same command finds it."
-        raise TimedOut(f"Timed out (--timeout): {stage.run_name} is not done: {seen}.", fix=fix)
-    if failed:
-        raise failed
-
-
-class ConvertOnCluster:
+class ConvertOnCluster(ClusterStage):
     """Conversion of the workload's weights by a CPU job of its cluster."""
 
     name: StageName = "convert"
 
-    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
-        self.asked, self._workload, self.call = asked, asked.workload, call
-        self.run_name = stage_name(run_name=training, stage=self.name)
-        self._done: Submission | None = None
-
     def plan(self) -> StagePlan:
         intent = self.asked.now()
-        made = planned_conversion(self._workload, intent)  # the hub is asked when the conversion is submitted
+        made = planned_conversion(self.asked.workload, intent)  # the hub is asked when the conversion is submitted
+        file = self.asked.workload.file
         with self.call.listener.working("xsft") as progress:
-            plan = jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=(), progress=progress)
+            plan = jobs.plan_conversion(made, intent.run, file=file, problems=(), progress=progress)
         return job_plan(plan, name=self.name)
 
     def find(self) -> StageFound:
         made = self._made()
         if made.whole:
-            at = {"output": made.output, "run_name": made.run_name}
-            self.call.listener.warn(record_job_end(record_store(), **at, outcome="completed"))
+            self.record_end(made.output, made.run_name, failed=None)
         return conversion_found(made)
 
     def perform(self, progress: ShowLine) -> StageEnd:
-        made, intent, problems = look_for_cluster(self._workload, self.call.listener)
+        file = self.asked.workload.file
+        made, intent, problems = look_for_cluster(self.asked.workload, self.call.listener)
         made = under_claim(made, take_claim(record_store(), made))
-        plan = jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=problems, progress=progress)
-        self._done = submit_job(plan, self, connect=partial(jobs.submitter_for, plan))
-        return begun(self._done, why=conversion_found(made).why)
+        plan = jobs.plan_conversion(made, intent.run, file=file, problems=problems, progress=progress)
+        return self.submit(plan, connect=partial(jobs.submitter_for, plan), why=conversion_found(made).why)
 
     def watch(self, timeout_s: float | None) -> None:
         """Wait for the job's end; a job that failed after it saved a complete checkpoint is done."""
-        if self._done is None:
-            return
         try:
-            watch_job(self._done, self, timeout_s=timeout_s)
+            super().watch(timeout_s)
         except (RunFailed, Unknown) as failed:
             made = self._made()
             if made.whole is None:
-                at, uid = {"output": made.output, "run_name": made.run_name}, self._done.uid
-                store, reason = record_store(), failed.message
-                self.call.listener.warn(record_job_end(store, **at, uid=uid, outcome="failed", reason=reason))
+                self.record_end(made.output, made.run_name, failed=failed.message)
                 raise
 
     def _made(self) -> ConversionPlan:
         """Return the conversion under the name of the run that makes it, which another workload may have begun."""
-        made = planned_conversion(self._workload, self.asked.now())
+        made = planned_conversion(self.asked.workload, self.asked.now())
         return under_claim(made, read_claim(record_store(), made))
 
 
@@ -168,14 +169,10 @@ def job_plan(plan: JobPlan[CpuJob], *, name: StageName) -> StagePlan:
     )
 
 
-class TrainOnCluster:
+class TrainOnCluster(ClusterStage):
     """Training on the workload's slices."""
 
     name: StageName = "train"
-
-    def __init__(self, asked: SharedIntent, *, run_name: str, call: ClusterCall) -> None:
-        self.asked, self._workload, self.call, self.run_name = asked, asked.workload, call, run_name
-        self._done: Submission | None = None
 
     def plan(self) -> StagePlan:
         return training_plan(self._plan())
@@ -198,15 +195,9 @@ class TrainOnCluster:
     def perform(self, progress: ShowLine) -> StageEnd:
         made = self._plan(progress)
         api.accepted(made)
-        connect = partial(submitter_for, self._workload, made, through_xpk=False)
-        before = self.find()
-        self._done = submit_job(made, self, connect=connect)
-        end = begun(self._done, why=before.why)
+        connect = partial(submitter_for, self.asked.workload, made, through_xpk=False)
+        end = self.submit(made, connect=connect, why=self.find().why)
         return end if end.state == "running" else replace(end, why=self.find().why, result=self.find().result)
 
-    def watch(self, timeout_s: float | None) -> None:
-        if self._done is not None:
-            watch_job(self._done, self, timeout_s=timeout_s)
-
     def _plan(self, progress: ShowLine = lambda _line: None) -> Plan:
-        return api.plan((self._workload,), progress=progress)[0]
+        return api.plan((self.asked.workload,), progress=progress)[0]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from xsft import api, jobs
 from xsft.actions.environments import maxtext_machine
 from xsft.actions.listener import ActionListener
-from xsft.actions.pipeline.cluster import ClusterCall, SharedIntent, begun, submit_job, watch_job
+from xsft.actions.pipeline.cluster import ClusterStage
 from xsft.actions.pipeline.here import watch_here
 from xsft.aliases import ShowLine
 from xsft.effects.local import evaluate
@@ -20,8 +20,6 @@ from xsft.effects.local.evaluate_plan import plan_evaluate
 from xsft.effects.local.machine import Machine
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.evaluation import read_report, record_end
-from xsft.effects.submit.job_end import record_job_end
-from xsft.effects.submit.submission import Submission
 from xsft.errors import RunFailed, SpecError, Unknown
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.launchers.slicejob import SliceJob
@@ -78,15 +76,10 @@ class EvaluateHere:
         return api.intend((self._workload,))[0]
 
 
-class EvaluateOnCluster:
+class EvaluateOnCluster(ClusterStage):
     """Evaluation of the training on its own slices."""
 
     name: StageName = "evaluate"
-
-    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
-        self.asked, self.call = asked, call
-        self.run_name = stage_name(run_name=training, stage=self.name)
-        self._done: Submission | None = None
 
     def plan(self) -> StagePlan:
         plan = self._plan()
@@ -116,26 +109,24 @@ class EvaluateOnCluster:
         made = self._job(self._plan(), progress)
         if errors_in(made.problems):
             raise SpecError(errors_in(made.problems))
-        self._done = submit_job(made, self, connect=partial(jobs.submitter_for, made))
-        return begun(self._done, why="these weights were not measured with these prompts and rules")
+        why = "these weights were not measured with these prompts and rules"
+        return self.submit(made, connect=partial(jobs.submitter_for, made), why=why)
 
     def watch(self, timeout_s: float | None) -> None:
         """Wait for the job's end, and print the table; a job that failed after it wrote its result is done."""
-        if self._done is None:
+        if self.done is None:
             return
         failed: RunFailed | Unknown | None = None
         try:
-            watch_job(self._done, self, timeout_s=timeout_s)
+            super().watch(timeout_s)
         except (RunFailed, Unknown) as ended:
             failed = ended
-        plan, store = self._plan(), record_store()
-        report = read_report(plan, store=store)
+        plan = self._plan()
+        report = read_report(plan, store=record_store())
         if report is not None:
             self.call.listener.evaluated(report)
         elif failed is not None:
-            at, uid = {"output": plan.output, "run_name": plan.run_name}, self._done.uid
-            noted = record_job_end(store, **at, uid=uid, outcome="failed", reason=failed.message)
-            self.call.listener.warn(noted)
+            self.record_end(plan.output, plan.run_name, failed=failed.message)
             raise failed
 
     def _job(self, plan: EvaluationPlan, progress: ShowLine) -> JobPlan[SliceJob]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from xsft import api, jobs
 from xsft.actions.environments import engine_environment, maxtext_machine
 from xsft.actions.listener import ActionListener
-from xsft.actions.pipeline.cluster import ClusterCall, SharedIntent, begun, job_plan, submit_job, watch_job
+from xsft.actions.pipeline.cluster import ClusterCall, ClusterStage, SharedIntent, job_plan
 from xsft.actions.pipeline.here import watch_here
 from xsft.actions.weights.export import intended
 from xsft.actions.weights.export_on_cluster import no_logits, plan_for_pod
@@ -19,15 +19,11 @@ from xsft.effects.facts.exported import plan_ahead
 from xsft.effects.local import export_upload
 from xsft.effects.local.export import ExportWork, export_found, stage_end
 from xsft.effects.local.export_upload import ExportRoute, export_by
-from xsft.effects.records.records import record_store
-from xsft.effects.submit.job_end import record_job_end
-from xsft.effects.submit.submission import Submission
 from xsft.errors import RunFailed, SpecError, Unknown, UsageError
 from xsft.export.inputs import destination
 from xsft.export.plan import ExportPlan
 from xsft.launchers.cpujob import EXPORTED, CpuJob
 from xsft.naming import stage_name
-from xsft.problems import Problem
 from xsft.spec.stages import ExportStage
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
 from xsft.steps import Intent, JobPlan
@@ -95,16 +91,14 @@ class ExportHere:
         return ExportRoute(trained=intended(intent), asked=request, to=self._asked.to)
 
 
-class ExportOnCluster:
+class ExportOnCluster(ClusterStage):
     """Export of the last checkpoint by a CPU job of the workload's cluster."""
 
     name: StageName = "export"
 
     def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
-        self.asked, self._workload, self.call = asked, asked.workload, call
+        super().__init__(asked, training=training, call=call)
         self._asked = asked.workload.spec.stages.export or ExportStage()
-        self.run_name = stage_name(run_name=training, stage=self.name)
-        self._done: Submission | None = None
 
     def plan(self) -> StagePlan:
         """Return the plan as it is before the training: the digits of the folder's name come with the checkpoint."""
@@ -113,7 +107,7 @@ class ExportOnCluster:
         intent = self.asked.now()
         hub, output = destination(self._asked.to)
         request = ExportRequest(form=self._asked.what, hub=hub)
-        steps = self._workload.spec.train.steps
+        steps = self.asked.workload.spec.train.steps
         made = plan_ahead(intended(intent), request, step=steps, output=output, folder=EXPORTED)
         planned = job_plan(self._plan_job(made, intent, progress=lambda _line: None), name=self.name)
         return replace(planned, digest=None)
@@ -128,47 +122,34 @@ class ExportOnCluster:
         except UsageError as unsaved:
             return StageFound(state="missing", why=unsaved.message)
         if made.whole:
-            self.call.listener.warn(self._ended(intent, None))
+            self.record_end(str(intent.run.output), self.run_name, failed=None)
         return replace(export_found(made, result=made.served), digest=made.digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         intent = self.asked.now()
         made = self._made(intent)
         plan = self._plan_job(made, intent, progress=progress)
-        self._done = submit_job(plan, self, connect=partial(jobs.submitter_for, plan))
-        return begun(self._done, why=export_found(made, result=made.served).why)
+        why = export_found(made, result=made.served).why
+        return self.submit(plan, connect=partial(jobs.submitter_for, plan), why=why)
 
     def watch(self, timeout_s: float | None) -> None:
         """Wait for the job's end; a job that failed after its export was complete is done."""
-        if self._done is None:
-            return
         try:
-            watch_job(self._done, self, timeout_s=timeout_s)
+            super().watch(timeout_s)
         except (RunFailed, Unknown) as failed:
             intent = self.asked.now()
             made = self._made(intent)
             if made.whole is None:
                 why = (made.recorded and made.recorded.reason) or failed.message
-                self.call.listener.warn(self._ended(intent, why))
+                self.record_end(str(intent.run.output), self.run_name, failed=why)
                 raise RunFailed(f"{self.run_name}: {why}", fix=f"Its log: xsft logs {self.run_name}.") from failed
 
-    def _ended(self, intent: Intent, failed: str | None) -> tuple[Problem, ...]:
-        """Record how the job ended. `failed`: why; None if its export is complete."""
-        return record_job_end(
-            record_store(),
-            output=str(intent.run.output),
-            run_name=self.run_name,
-            outcome="failed" if failed else "completed",
-            reason=failed,
-            uid=self._done.uid if self._done else None,
-        )
-
     def _made(self, intent: Intent) -> ExportPlan:
-        request = ExportRequest(form=self._asked.what, step=self._workload.spec.train.steps)
+        request = ExportRequest(form=self._asked.what, step=self.asked.workload.spec.train.steps)
         return plan_for_pod(intended(intent), request, to=self._asked.to)
 
     def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> JobPlan[CpuJob]:
-        file = self._workload.file
+        file = self.asked.workload.file
         return jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
 
 

@@ -40,7 +40,7 @@ def _on_cluster(name: StageName, shared: SharedIntent, run_name: str, call: Clus
         case "convert":
             return ConvertOnCluster(shared, training=run_name, call=call)
         case "train":
-            return TrainOnCluster(shared, run_name=run_name, call=call)
+            return TrainOnCluster(shared, training=run_name, call=call)
         case "evaluate":
             return EvaluateOnCluster(shared, training=run_name, call=call)
         case "export":
