@@ -1,18 +1,16 @@
-"""The steps that all verbs share for a CPU job: submit it, follow it to its end, and record that end."""
+"""What all verbs share for a CPU job: its request, its outcomes, and the record of its end."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Generic, TextIO, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft import jobs
-from xsft.actions.listener import ActionListener, AskUser
+from xsft.actions.listener import AskUser
 from xsft.actions.runs.waiting import Waited, WaitLimits
-from xsft.actions.submit.cluster import SubmissionEnd, Wait, submit_cluster
-from xsft.actions.submit.wait import After, after_plan
+from xsft.actions.submit.cluster import SubmissionEnd
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.job_end import record_job_end
@@ -56,24 +54,6 @@ class CpuJobSubmitted(Struct, Generic[Made], frozen=True, kw_only=True):
 
     made: Made
     end: SubmissionEnd
-
-
-def submit_cpu_job(
-    plan: JobPlan[CpuJob], request: CpuJobRequest, *, wait: Wait, listener: ActionListener
-) -> SubmissionEnd:
-    """Submit the job, and wait for its end if that is requested. Raises as `submit_cluster`."""
-    return submit_cluster(
-        plan,
-        connect=partial(jobs.submitter_for, plan),
-        listener=listener,
-        ask=request.ask,
-        wait=wait if request.waits else None,
-    )
-
-
-def following(plan: JobPlan[CpuJob], limits: WaitLimits, *, log: TextIO, listener: ActionListener) -> After:
-    """Return what waits for the job's end and writes its log lines to `log`."""
-    return after_plan(plan, patience=limits, log=log, listener=listener)
 
 
 def cpu_job_of(done: Submission) -> CpuJob:

@@ -8,17 +8,17 @@ from io import StringIO
 from xsft import jobs
 from xsft.actions.listener import ActionListener
 from xsft.actions.runs.waiting import Waited, WaitLimits
+from xsft.actions.submit.cluster import submit_cluster
 from xsft.actions.submit.cpu_job import (
     CpuJobPlanned,
     CpuJobRequest,
     CpuJobSubmitted,
     ResultFound,
     cpu_job_of,
-    following,
     record_ended,
     record_found,
-    submit_cpu_job,
 )
+from xsft.actions.submit.wait import after_plan
 from xsft.aliases import ShowLine
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone
@@ -68,8 +68,10 @@ def convert_cluster(
         listener.say(
             f"{claim.run_name}, {begun}, is the conversion of these weights into this output: this call joins it"
         )
-    wait = partial(_wait_for_conversion, plan, made, request.limits, listener)
-    return CpuJobSubmitted(made=made, end=submit_cpu_job(plan, request, wait=wait, listener=listener)), claim
+    wait = partial(_wait_for_conversion, plan, made, request.limits, listener) if request.waits else None
+    connect = partial(jobs.submitter_for, plan)
+    end = submit_cluster(plan, connect=connect, listener=listener, ask=request.ask, wait=wait)
+    return CpuJobSubmitted(made=made, end=end), claim
 
 
 def _wait_for_conversion(
@@ -77,7 +79,7 @@ def _wait_for_conversion(
 ) -> Waited:
     """Wait for the job, show its progress, and record its end: the JobSet is deleted some hours later."""
     display = listener.converting_on_cluster()
-    after = following(plan, limits, log=ConverterLog(display.on_line), listener=listener)
+    after = after_plan(plan, patience=limits, log=ConverterLog(display.on_line), listener=listener)
     whole = made.estimate.output if made.estimate else None
 
     def on_size(size: int) -> None:

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from xsft import jobs
 from xsft.actions.listener import ActionListener
-from xsft.actions.runs.waiting import Waited, WaitLimits
+from xsft.actions.runs.waiting import Waited
+from xsft.actions.submit.cluster import submit_cluster
 from xsft.actions.submit.cpu_job import (
     CpuJobPlanned,
     CpuJobRequest,
     CpuJobSubmitted,
     ResultFound,
-    following,
     record_ended,
     record_found,
-    submit_cpu_job,
 )
+from xsft.actions.submit.wait import after_plan
 from xsft.effects.facts.exported import plan_export
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
@@ -27,8 +27,8 @@ from xsft.effects.submit.submission import Submission
 from xsft.errors import UsageError
 from xsft.export.inputs import destination
 from xsft.export.plan import ExportPlan
-from xsft.launchers.cpujob import EXPORTED, CpuJob
-from xsft.steps import Intent, JobPlan
+from xsft.launchers.cpujob import EXPORTED
+from xsft.steps import Intent
 from xsft.trainers.export import ExportRequest, TrainedRun
 
 ExportedByJob = ResultFound[ExportPlan] | CpuJobPlanned[ExportPlan] | CpuJobSubmitted[ExportPlan]
@@ -61,12 +61,13 @@ def export_cluster(
         plan = jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
     if request.dry_run:
         return CpuJobPlanned(made=made, plan=plan)
-    wait = partial(_wait_for_export, plan, request.limits, log, listener)
-    return CpuJobSubmitted(made=made, end=submit_cpu_job(plan, request, wait=wait, listener=listener))
 
+    def wait(done: Submission) -> Waited:
+        """Wait for the job with its log, and record its end by the record that the pod wrote last."""
+        after = after_plan(plan, patience=request.limits, log=log, listener=listener)
+        return record_ended(done, after.wait(done))
 
-def _wait_for_export(
-    plan: JobPlan[CpuJob], limits: WaitLimits, log: TextIO, listener: ActionListener, done: Submission
-) -> Waited:
-    """Wait for the job with its log, and record its end by the record that the pod wrote last."""
-    return record_ended(done, following(plan, limits, log=log, listener=listener).wait(done))
+    connect = partial(jobs.submitter_for, plan)
+    waits = wait if request.waits else None
+    end = submit_cluster(plan, connect=connect, listener=listener, ask=request.ask, wait=waits)
+    return CpuJobSubmitted(made=made, end=end)
