@@ -340,7 +340,7 @@ def test_an_interrupt_stops_the_trainer_and_keeps_its_checkpoints(
             signal.raise_signal(signal.SIGINT)
 
     machine = fake.machine(hang_at=4, deaf=deaf)
-    result = run_local(plan(tmp_path), machine=machine, on_event=interrupt, grace_s=0.5)
+    result = run_local(plan(tmp_path), machine=replace(machine, grace_s=0.5), on_event=interrupt)
     assert (result.outcome, result.steps, result.checkpoints[-1].name) == ("interrupted", 4, "4")
     assert complete_record(result.record.read_text()).outcome == "interrupted"
     assert not _running(str(machine.python))
@@ -355,7 +355,7 @@ def test_sigterm_and_sighup_interrupt_the_run(tmp_path: Path, fake: FakeTrainer,
             signal.raise_signal(number)
 
     machine = fake.machine(hang_at=4)
-    result = run_local(plan(tmp_path), machine=machine, on_event=end, grace_s=0.5)
+    result = run_local(plan(tmp_path), machine=replace(machine, grace_s=0.5), on_event=end)
     assert (result.outcome, result.reason) == ("interrupted", f"ended by {number.name}")
     assert complete_record(result.record.read_text()).outcome == "interrupted"
     assert not _running(str(machine.python))
@@ -380,7 +380,7 @@ def test_an_error_in_on_event_stops_the_trainer(tmp_path: Path, fake: FakeTraine
 
     machine = fake.machine(hang_at=1)
     with pytest.raises(RuntimeError, match="ours"):
-        run_local(plan(tmp_path), machine=machine, on_event=fail, grace_s=5)
+        run_local(plan(tmp_path), machine=replace(machine, grace_s=5), on_event=fail)
     assert not _running(str(machine.python))
     record = complete_record((tmp_path / "out" / "tiny-local" / "xsft" / "run.json").read_text())
     assert (record.outcome, record.attempts[0].reason) == ("failed", "ours")
@@ -390,7 +390,7 @@ def test_a_trainer_that_reports_a_full_disk_is_stopped(tmp_path: Path, fake: Fak
     """The real trainer would wait for ever, because its TensorBoard thread is gone and the queue to it is full."""
     machine = fake.machine(plain=["OSError: [Errno 28] No space left on device"], hang_at=1)
     with pytest.raises(EnvironmentMissing, match="No space left on device") as caught:
-        run_local(plan(tmp_path), machine=machine, on_event=lambda _: None, grace_s=5)
+        run_local(plan(tmp_path), machine=replace(machine, grace_s=5), on_event=lambda _: None)
     assert "free some space" in caught.value.fix
     assert not _running(str(machine.python))
 

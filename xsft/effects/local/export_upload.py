@@ -108,7 +108,7 @@ def _uploaded(route: ExportRoute, work: ExportWork, done: ExportResult) -> Expor
     status = 0
     try:
         with scratch_folder("upload") as scratch, as_ctrl_c():
-            shop = ExportShop(machine=machine, scratch=scratch, logs=log.parent, grace_s=work.grace_s)
+            shop = ExportShop(machine=machine, scratch=scratch, logs=log.parent)
             status = run(argv, shop, log=log, online=True)
     except KeyboardInterrupt:
         outcome = "interrupted"

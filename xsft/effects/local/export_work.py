@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from xsft.effects.local.machine import Machine, program_environment
-from xsft.effects.local.trainer_process import GRACE_S, follow
+from xsft.effects.local.trainer_process import follow
 from xsft.errors import RunFailed
 from xsft.export.plan import ExportPlan
 from xsft.pod.sent import sent_argv
@@ -35,8 +35,6 @@ class ExportShop(Struct, frozen=True, kw_only=True):
     """A private folder."""
     logs: Path
     """Folder of the programs' output."""
-    on_line: Callable[[str], None] = lambda _line: None
-    grace_s: float = GRACE_S
 
 
 def reads_bucket(plan: ExportPlan) -> bool:
@@ -67,7 +65,7 @@ def run(argv: tuple[str, ...], shop: ExportShop, *, log: Path, online: bool) -> 
     """Run a program in a PID namespace of its own where the system allows; return its exit status."""
     contained = shop.machine.contain()
     env = environment(shop, online=online)
-    return follow((*contained.prefix, *argv), env=env, log=log, on_line=shop.on_line, grace_s=shop.grace_s)
+    return follow((*contained.prefix, *argv), env=env, log=log, on_line=lambda _line: None)
 
 
 def environment(shop: ExportShop, *, online: bool) -> dict[str, str]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.effects.local.namespace import CONTAINED, Containment, detect
+from xsft.effects.local.trainer_process import GRACE_S
 from xsft.effects.machine import clock
 from xsft.effects.machine.hub_login import hub_token
 from xsft.steps import Plan
@@ -40,6 +41,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     """The image that the run uses; None: the environment of `python`."""
     contain: Callable[[], Containment] = detect
     now: Callable[[], str] = clock.now
+    grace_s: float = GRACE_S
+    """Seconds the trainer has to stop when the user interrupts."""
 
 
 def in_image(container: LocalContainer, *, env: Mapping[str, str], cache: Path) -> Machine:

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from xsft.effects.local.killed import signal_text, true_status
-from xsft.effects.local.trainer_process import GRACE_S, follow
+from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
 from xsft.trainers.explain import reason
 
@@ -30,7 +30,6 @@ def follow_program(
     env: Mapping[str, str],
     log: Path,
     on_line: Callable[[str], None] = lambda _line: None,
-    grace_s: float = GRACE_S,
 ) -> ProgramEnd:
     """Run it as `trainer_process.follow` does. `name`: what the reason calls it."""
     tail, began = deque[str](maxlen=TAIL_LINES), clock.monotonic()
@@ -39,6 +38,6 @@ def follow_program(
         tail.append(line)
         on_line(line)
 
-    status = true_status(follow(tuple(argv), env=env, log=log, on_line=keep, grace_s=grace_s), tuple(tail))
+    status = true_status(follow(tuple(argv), env=env, log=log, on_line=keep), tuple(tail))
     why = signal_text(name, status, since=began) or reason(tuple(tail)) or f"{name} ended with exit status {status}"
     return ProgramEnd(status=status, why=why)

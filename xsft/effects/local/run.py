@@ -21,7 +21,7 @@ from xsft.effects.local.killed import true_status
 from xsft.effects.local.machine import Machine, compiled_folder, trainer_command, trainer_environment
 from xsft.effects.local.namespace import Containment, refuse_where_harmful
 from xsft.effects.local.stage_record import interruption, usable
-from xsft.effects.local.trainer_process import GRACE_S, follow
+from xsft.effects.local.trainer_process import follow
 from xsft.effects.local.watch import TrainerEnd, Watch
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.paths import private_folder
@@ -74,14 +74,11 @@ class LocalResult(Struct, frozen=True, kw_only=True):
         return self.losses[max(self.losses)] if self.losses else None
 
 
-def run_local(
-    plan: Plan, *, machine: Machine, on_event: Callable[[TrainerEvent], None], grace_s: float = GRACE_S
-) -> LocalResult:
+def run_local(plan: Plan, *, machine: Machine, on_event: Callable[[TrainerEvent], None]) -> LocalResult:
     """Train to the plan's last step, resuming from the last checkpoint; a finished run is not run again.
 
     A run that fails, ends early or is interrupted gives a result that states it; the record is kept in any case.
-    `grace_s`: seconds the trainer has to stop when the user interrupts. Raises Refused (another workload in this
-    folder, or running now) and EnvironmentMissing (cannot start, disk full).
+    Raises Refused (another workload in this folder, or running now) and EnvironmentMissing (cannot start, disk full).
     """
     folder = run_folder_of(plan)
     with _hold_run(folder):
@@ -89,7 +86,7 @@ def run_local(
         if folder.latest_step() >= plan.run.spec.train.steps:
             return _finished_result(plan, folder, record)
         found = contained(machine, folder)
-        return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event, grace_s=grace_s)
+        return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event)
 
 
 def already_done(plan: Plan) -> LocalResult | None:
@@ -152,7 +149,6 @@ def _attempt(
     machine: Machine,
     found: Containment,
     on_event: Callable[[TrainerEvent], None],
-    grace_s: float,
 ) -> LocalResult:
     with scratch_folder("run") as scratch:
         attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
@@ -167,16 +163,7 @@ def _attempt(
         status: int | None = None
         try:
             with as_ctrl_c():
-                status = train(
-                    plan,
-                    attempt,
-                    folder,
-                    machine=machine,
-                    found=found,
-                    scratch=scratch,
-                    on_line=watch.line,
-                    grace_s=grace_s,
-                )
+                status = train(plan, attempt, folder, machine=machine, found=found, scratch=scratch, on_line=watch.line)
             status = true_status(status, watch.tail)
             end = judge_end(watch, steps=plan.run.spec.train.steps, status=status)
         except KeyboardInterrupt as stop:
@@ -267,12 +254,12 @@ def train(
     found: Containment,
     scratch: Path,
     on_line: Callable[[str], None],
-    grace_s: float,
 ) -> int:
     """Run the trainer and return its exit status. Raises as `trainer_process.follow` and `docker_run.run_in_container`
     do.
     """
-    env, log = trainer_environment(plan, machine=machine, scratch=scratch), Path(attempt.log)
+    env = trainer_environment(plan, machine=machine, scratch=scratch)
+    log, grace_s = Path(attempt.log), machine.grace_s
     if machine.container is None:
         return follow((*found.prefix, *attempt.argv), env=env, log=log, on_line=on_line, grace_s=grace_s)
     hub, compiled = private_folder(machine.cache / "huggingface"), private_folder(compiled_folder(machine))
