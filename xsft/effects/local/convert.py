@@ -147,61 +147,53 @@ def _converted(conversion: Conversion, plan: ConversionPlan) -> ConversionResult
     contained = machine.contain()
     refuse_where_harmful(contained)
     record = begun(before, plan.argv, folder=run.folder, machine=machine, save=partial(_save, plan=plan))
-    end = _try_conversion(_Try(asked=conversion, plan=plan, machine=machine, record=record))
-    return ConversionResult(
-        action="created" if len(record.attempts) == 1 else "attempt",
-        why=_why_converted(plan),
-        outcome=end.outcome,
-        reason=end.reason,
-        plan=plan,
-        checkpoint=plan.checkpoint if end.outcome == "completed" else None,
-        record=run.folder.record,
-        log=Path(record.last.log),
-        warnings=(*contained.warnings, *missing, *end.warnings),
-    )
+    log = Path(record.last.log)
+
+    def end(
+        outcome: Outcome, reason: str | None = None, *, status: int | None = None, warnings: tuple[Problem, ...] = ()
+    ) -> ConversionResult:
+        """Record the end in both records."""
+        _save(with_end(record, outcome=outcome, reason=reason, status=status, at=clock.now()), plan)
+        return ConversionResult(
+            action="created" if len(record.attempts) == 1 else "attempt",
+            why=_why_converted(plan),
+            outcome=outcome,
+            reason=reason,
+            plan=plan,
+            checkpoint=plan.checkpoint if outcome == "completed" else None,
+            record=run.folder.record,
+            log=log,
+            warnings=(*contained.warnings, *missing, *warnings),
+        )
+
+    def work() -> ConversionResult:
+        converter = _run_converter(conversion, plan, machine, argv=record.last.argv, log=log)
+        reason = _why_unmade(plan, conversion.look(), converter)
+        if reason:
+            return end("failed", reason, status=converter.status)
+        message = f"The checkpoint is complete; afterwards {converter.why}."
+        fix = "Use the checkpoint; no second conversion is needed."
+        warned = warning("failed-after-save", "model.hf", message, fix)
+        return end("completed", status=converter.status, warnings=(warned,) if converter.status else ())
+
+    return run_recorded(work, record=end)
 
 
-class _Try(Struct, frozen=True, kw_only=True):
-    asked: Conversion
-    plan: ConversionPlan
-    machine: Machine
-    record: Record
-
-
-class _End(Struct, frozen=True, kw_only=True):
-    outcome: Outcome
-    reason: str | None = None
-    warnings: tuple[Problem, ...] = ()
-
-
-def _try_conversion(one: _Try) -> _End:
-    """Run one try. Its outcome is recorded in both records, however it ends."""
-
-    def work() -> _End:
-        converter = _run_converter(one)
-        return _save_conversion(one, _judge_conversion(one, converter), converter.status)
-
-    return run_recorded(
-        work, record=lambda outcome, why: _save_conversion(one, _End(outcome=outcome, reason=why), status=None)
-    )
-
-
-def _run_converter(one: _Try) -> ProgramEnd:
+def _run_converter(
+    asked: Conversion, plan: ConversionPlan, machine: Machine, *, argv: tuple[str, ...], log: Path
+) -> ProgramEnd:
     def on_line(line: str) -> None:
         event = conversion_event(line)
         if event is not None:
-            one.asked.on_event(event)
+            asked.on_event(event)
 
-    last, contained = one.record.last, one.machine.contain()
-    with scratch_folder("convert") as scratch, repeating(partial(_tell_bytes, one), every_s=LOOK_EVERY_S):
-        online = not one.plan.inputs.source.is_folder
-        env = {**program_environment(one.machine, scratch, online=online), "JAX_PLATFORMS": "cpu"}
-        argv = (*contained.prefix, *last.argv)
-        return follow_program(argv, name="to_maxtext", env=env, log=Path(last.log), on_line=on_line)
+    def tell_bytes() -> None:
+        asked.on_event(bytes_done(plan, Path(plan.directory), machine=machine))
 
-
-def _tell_bytes(one: _Try) -> None:
-    one.asked.on_event(bytes_done(one.plan, Path(one.plan.directory), machine=one.machine))
+    with scratch_folder("convert") as scratch, repeating(tell_bytes, every_s=LOOK_EVERY_S):
+        env = program_environment(machine, scratch, online=not plan.inputs.source.is_folder)
+        command, env = (*machine.contain().prefix, *argv), {**env, "JAX_PLATFORMS": "cpu"}
+        return follow_program(command, name="to_maxtext", env=env, log=log, on_line=on_line)
 
 
 def bytes_done(plan: ConversionPlan, directory: Path, *, machine: Machine) -> BytesDone:
@@ -235,23 +227,16 @@ def _folder_size(directory: Path) -> int:
     return total
 
 
-def _judge_conversion(one: _Try, converter: ProgramEnd) -> _End:
-    """Return the outcome, by the files that exist: the exit status proves neither success nor failure."""
-    plan, after, why = one.plan, one.asked.look(), converter.why
+def _why_unmade(plan: ConversionPlan, after: ConversionPlan, converter: ProgramEnd) -> str:
+    """Return why there is no checkpoint, by the files that exist: the exit status proves neither success nor failure.
+    Empty if it is complete."""
     if after.digest != plan.digest:
-        return _End(outcome="failed", reason=f"{plan.inputs.source.repo} changed while it was converted")
-    if after.whole != plan.checkpoint:
-        lacking = f"{why}, and {plan.checkpoint} is not the requested checkpoint: {after.why_not or 'not found'}"
-        return _End(outcome="failed", reason=why if converter.status else lacking)
-    message = f"The checkpoint is complete; afterwards {why}."
-    warned = warning("failed-after-save", "model.hf", message, "Use the checkpoint; no second conversion is needed.")
-    return _End(outcome="completed", warnings=(warned,) if converter.status else ())
-
-
-def _save_conversion(one: _Try, end: _End, status: int | None) -> _End:
-    done = with_end(one.record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
-    _save(done, one.plan)
-    return end
+        return f"{plan.inputs.source.repo} changed while it was converted"
+    if after.whole == plan.checkpoint:
+        return ""
+    if converter.status:
+        return converter.why
+    return f"{converter.why}, and {plan.checkpoint} is not the requested checkpoint: {after.why_not or 'not found'}"
 
 
 def _why_converted(plan: ConversionPlan) -> str:

@@ -35,7 +35,6 @@ from xsft.effects.local.stage_record import (
     with_end,
 )
 from xsft.effects.local.stop import holder
-from xsft.effects.local.trainer_process import GRACE_S
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
@@ -84,7 +83,6 @@ class ExportWork(Struct, frozen=True, kw_only=True):
     say: Callable[[str], None]
     engine: Callable[[], BuiltEnvironment] | None = None
     """Return the engine with which logits are compared; None: only tensors are compared."""
-    grace_s: float = GRACE_S
 
 
 def export_here(work: ExportWork) -> ExportResult:
@@ -157,13 +155,6 @@ def existing_result(plan: ExportPlan) -> ExportResult:
     )
 
 
-class _ExportAttempt(Struct, frozen=True, kw_only=True):
-    plan: ExportPlan
-    asked: ExportWork
-    record: Record
-    shop: ExportShop
-
-
 def _exported(plan: ExportPlan, work: ExportWork) -> ExportResult:
     refuse_without_room(plan)
     run, machine = stage_run(plan), work.machine()
@@ -171,63 +162,50 @@ def _exported(plan: ExportPlan, work: ExportWork) -> ExportResult:
     refuse_where_harmful(machine.contain())
     Path(plan.directory).mkdir(parents=True, exist_ok=True)
     record = begun(before, plan.argv, folder=run.folder, machine=machine, save=partial(_save, plan=plan))
+
+    def end(outcome: Outcome, reason: str | None = None, verified: Verification | None = None) -> ExportResult:
+        """Record the end in both records."""
+        done = with_end(record, outcome=outcome, reason=reason, status=None, at=clock.now())
+        _save(done, plan, verification=verified)
+        is_whole = outcome == "completed"
+        return ExportResult(
+            action="created" if len(record.attempts) == 1 else "attempt",
+            why=verification_text(verified) if is_whole else "",
+            outcome=outcome,
+            reason=reason,
+            plan=plan,
+            folder=plan.directory if is_whole else None,
+            verification=verified,
+            record=run.folder.record,
+            log=Path(record.last.log),
+        )
+
+    def export() -> ExportResult:
+        work.say(f"exporting step {plan.inputs.step} as {plan.inputs.form}")
+        argv, env = (*machine.contain().prefix, *record.last.argv), environment(shop, online=_is_online(plan))
+        written = follow_program(argv, name="to_huggingface", env=env, log=Path(record.last.log))
+        if written.status:
+            return end("failed", written.why)
+        try:
+            verified = _verified(plan, work, shop)
+        except XsftError as failed:
+            return end("failed", f"{failed.message} {failed.fix}".strip())
+        if not verified.passed:
+            return end("failed", "; ".join(verified.problems), verified)
+        return end("completed", None, verified)
+
     with scratch_folder("export") as scratch:
-        logs = Path(plan.directory) / "xsft"
-        shop = ExportShop(machine=machine, scratch=scratch, logs=logs, grace_s=work.grace_s)
-        end = _try_export(_ExportAttempt(plan=plan, asked=work, record=record, shop=shop))
-    is_whole = end.outcome == "completed"
-    return ExportResult(
-        action="created" if len(record.attempts) == 1 else "attempt",
-        why=verification_text(end.verification) if is_whole else "",
-        outcome=end.outcome,
-        reason=end.reason,
-        plan=plan,
-        folder=plan.directory if is_whole else None,
-        verification=end.verification,
-        record=run.folder.record,
-        log=Path(record.last.log),
-    )
+        shop = ExportShop(machine=machine, scratch=scratch, logs=Path(plan.directory) / "xsft")
+        return run_recorded(export, record=end)
 
 
-class _ExportEnd(Struct, frozen=True, kw_only=True):
-    outcome: Outcome
-    reason: str | None = None
-    verification: Verification | None = None
-
-
-def _try_export(one: _ExportAttempt) -> _ExportEnd:
-    """Export and verify. The outcome is recorded in both records, however it ends."""
-    return run_recorded(
-        lambda: _save_export(one, _export_and_verify(one)),
-        record=lambda outcome, why: _save_export(one, _ExportEnd(outcome=outcome, reason=why)),
-    )
-
-
-def _export_and_verify(one: _ExportAttempt) -> _ExportEnd:
-    """Write the folder, add the tokenizer, and verify. Only a verified folder is complete."""
-    one.asked.say(f"exporting step {one.plan.inputs.step} as {one.plan.inputs.form}")
-    if why := _write_folder(one):
-        return _ExportEnd(outcome="failed", reason=why)
-    try:
-        job = tokenizer_job(one.plan.inputs, folder=one.plan.directory)
-        ask_worker(TOKENIZER, job, one.shop, online=_is_online(one.plan))
-        one.asked.say("comparing the tensors with the checkpoint")
-        verified = verify(one.plan, one.shop)
-        if verified.passed:
-            verified = _logits(verified, one.plan, one.asked, one.shop)
-    except XsftError as failed:
-        return _ExportEnd(outcome="failed", reason=f"{failed.message} {failed.fix}".strip())
-    if not verified.passed:
-        return _ExportEnd(outcome="failed", reason="; ".join(verified.problems), verification=verified)
-    return _ExportEnd(outcome="completed", verification=verified)
-
-
-def _write_folder(one: _ExportAttempt) -> str:
-    """Run MaxText's exporter; return why it failed, or nothing."""
-    last, shop = one.record.last, one.shop
-    argv, env = (*shop.machine.contain().prefix, *last.argv), environment(shop, online=_is_online(one.plan))
-    end = follow_program(argv, name="to_huggingface", env=env, log=Path(last.log), grace_s=shop.grace_s)
-    return end.why if end.status else ""
+def _verified(plan: ExportPlan, work: ExportWork, shop: ExportShop) -> Verification:
+    """Add the tokenizer, and verify. Only a verified folder is complete."""
+    job = tokenizer_job(plan.inputs, folder=plan.directory)
+    ask_worker(TOKENIZER, job, shop, online=_is_online(plan))
+    work.say("comparing the tensors with the checkpoint")
+    verified = verify(plan, shop)
+    return _logits(verified, plan, work, shop) if verified.passed else verified
 
 
 def _is_online(plan: ExportPlan) -> bool:
@@ -266,12 +244,6 @@ def _with_logits(plan: ExportPlan, work: ExportWork) -> ExportResult:
         folder=plan.whole if verified.passed else None,
         verification=verified,
     )
-
-
-def _save_export(one: _ExportAttempt, end: _ExportEnd) -> _ExportEnd:
-    done = with_end(one.record, outcome=end.outcome, reason=end.reason, status=None, at=clock.now())
-    _save(done, one.plan, verification=end.verification)
-    return end
 
 
 def _run_folder(plan: ExportPlan) -> RunFolder:
