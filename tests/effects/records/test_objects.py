@@ -244,7 +244,7 @@ def test_writing_a_name_that_no_file_system_accepts_is_reported(name: str, tmp_p
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentMissing, match="cannot write") as caught:
         LocalObjects().create(f"{tmp_path}/{name}", b"x")
-    assert ("for the folder" in caught.value.fix) == ("\0" in name)
+    assert (caught.value.message + caught.value.fix).isprintable()
 
 
 def test_latest_step_returns_the_newest_complete_checkpoint(place: tuple[Objects, str]) -> None:

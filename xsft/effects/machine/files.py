@@ -157,7 +157,7 @@ def write_atomic(
         RuntimeError,
         ValueError,
     ) as failed:  # RuntimeError: looping links; ValueError: a NUL
-        raise _not_written(Path(path), failed) from failed
+        raise not_written(Path(path), failed) from failed
 
 
 def write_private(path: Path, data: bytes | str) -> None:
@@ -283,7 +283,8 @@ def sync_folder(folder: Path) -> None:
             os.close(fd)
 
 
-def _not_written(path: Path, failed: Exception) -> EnvironmentMissing:
+def not_written(path: Path, failed: Exception) -> EnvironmentMissing:
+    """Return the error for a file that could not be written, with what to do about it."""
     name, folder = _printable_name(str(path)), _printable_name(str(path.parent))
     code = failed.errno if isinstance(failed, OSError) else None
     if code in {errno.ENOSPC, errno.EDQUOT}:

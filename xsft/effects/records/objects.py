@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct, field
 
 from xsft.effects.machine import clock
-from xsft.effects.machine.files import beside, sync_folder, write_new
+from xsft.effects.machine.files import beside, not_written, sync_folder, write_new
 from xsft.effects.records.storage import (
     REQUEST_TIMEOUT_S,
     GcsStorage,
@@ -85,7 +85,7 @@ class LocalObjects:
             target.parent.mkdir(parents=True, exist_ok=True)
             return self._create(target, content)
         except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
-            raise _not_written(path, failed) from None
+            raise not_written(target, failed) from None
 
     def read(self, path: str, *, limit: int) -> bytes | None:
         return LocalStorage().read(path, limit=limit)
@@ -256,17 +256,6 @@ def _written_at(path: Path) -> float | None:
         return path.stat().st_mtime
     except OSError:  # deleted since
         return None
-
-
-def _not_written(path: str, failed: OSError | ValueError) -> EnvironmentMissing:
-    code = failed.errno if isinstance(failed, OSError) else None
-    folder = str(Path(path).parent) if "\0" not in path else "the folder"
-    if code in {errno.ENOSPC, errno.EDQUOT}:
-        return EnvironmentMissing(
-            f"cannot write {path}: the disk is full", fix=f"Free some space (df -h {folder}); no partial file was left."
-        )
-    reason = (isinstance(failed, OSError) and failed.strerror) or str(failed)
-    return EnvironmentMissing(f"cannot write {path}: {reason}", fix=f"Check write permission for {folder}.")
 
 
 def latest_step(objects: Objects, *, output: str, run_name: str) -> int | None:
