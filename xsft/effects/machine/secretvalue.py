@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from xsft.effects.machine.regular import open_regular
 from xsft.errors import UsageError
 
 MAX_BYTES = 1024 * 1024
@@ -16,18 +15,12 @@ MAX_BYTES = 1024 * 1024
 def read_secret_file(path: Path) -> bytes:
     """Return the file's bytes, without the line ends that editors append. Raises UsageError if the file is empty."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise UsageError(
-                    "The file of --from-file is not a regular file.", fix="Give a file, or pipe the value in."
-                )
+        with open_regular(path) as file:
             return _checked(file.read(MAX_BYTES + 1), "The file of --from-file")
     except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
         reason = getattr(failed, "strerror", None) or "the name is not valid"
-        raise UsageError(
-            f"The file of --from-file cannot be read: {reason}.", fix="Check the path; its content is not shown."
-        ) from None
+        fix = "Check the path, or pipe the value in; its content is not shown."
+        raise UsageError(f"The file of --from-file cannot be read: {reason}.", fix=fix) from None
 
 
 def read_secret_stdin(stdin: BinaryIO) -> bytes:
