@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Timer
+from typing import Any
 
 from xsft.errors import EnvironmentMissing, TimedOut
 
@@ -57,40 +58,26 @@ def run(
     """Run a program to its end and capture both streams. Raises EnvironmentMissing if the program cannot be started,
     TimedOut if it was killed after `timeout_s`.
     """
-    try:
-        done = subprocess.run(
-            tuple(argv),
-            env=dict(env),
-            cwd=cwd,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-        )
-    except OSError as problem:
-        raise _not_started(argv, problem) from problem
-    except subprocess.TimeoutExpired as problem:
-        raise _timed_out(argv, timeout_s) from problem
-    return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    return _run(argv, timeout_s, env=dict(env), cwd=cwd, input=stdin, capture_output=True)
 
 
 def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> Completed:
     """Run a program that may prompt the user: stdin and stderr are this process's own, only stdout is captured. Raises
     as `run`.
     """
+    return _run(argv, timeout_s, env=dict(env), stdout=subprocess.PIPE)
+
+
+def _run(argv: Sequence[str], timeout_s: float | None, **how: Any) -> Completed:
     try:
         done = subprocess.run(
-            tuple(argv), env=dict(env), stdout=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
+            tuple(argv), text=True, encoding="utf-8", errors="replace", timeout=timeout_s, check=False, **how
+        )
     except OSError as problem:
         raise _not_started(argv, problem) from problem
     except subprocess.TimeoutExpired as problem:
         raise _timed_out(argv, timeout_s) from problem
-    return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr="")
+    return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr=done.stderr or "")
 
 
 def follow(
