@@ -16,7 +16,7 @@ from tests.effects.observing import observe_run
 from tests.fakes.clusters import asked
 from tests.fakes.kuberuns import golden
 from xsft.effects.cluster.access import Here
-from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.machine import clock
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
@@ -24,6 +24,7 @@ from xsft.effects.runs.evidence import read_evidence
 from xsft.effects.runs.gather import Target
 from xsft.effects.runs.progress import ProgressSource, read_progress
 from xsft.launchers.labels import OUTPUT_ANNOTATION
+from xsft.records.where import ClusterAddress
 from xsft.states.causes import explain_state
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
@@ -56,7 +57,7 @@ class Staged:
     def __post_init__(self) -> None:
         env = {**os.environ, "KUBECONFIG": str(self.real.kubeconfig)}
         here = Here(env=env, home=self.real.kubeconfig.parent)
-        self.cluster = connect_context(self.real.context, here=here)
+        self.cluster = connect(ClusterAddress(context=self.real.context), here=here)
 
     def submit(
         self, name: str, *, mode: str = "mcjax", notes: dict[str, str] | None = None, held: bool = False, **how: Any

@@ -25,9 +25,10 @@ from tests.faults.server import Front
 from tests.faults.world import World
 from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.lists import Lists, ask_lists
 from xsft.effects.machine.parallel import Started, start
+from xsft.records.where import ClusterAddress
 
 T = TypeVar("T")
 
@@ -96,7 +97,7 @@ class ClusterApi:
         self.read_timeout_s = 0.5 if self.kube_api else 3.0
 
     def connect(self) -> Cluster:
-        return connect_context(self.context, here=self.here, patience=self.patience)
+        return connect(ClusterAddress(context=self.context), here=self.here, patience=self.patience)
 
     @property
     def token(self) -> str:

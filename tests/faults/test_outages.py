@@ -29,9 +29,10 @@ from tests.submissions import NAME, STEPS, planned, submitter
 from tests.until import until
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster as Client
-from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.cluster.cluster import connect
 from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused, Unreachable, XsftError
+from xsft.records.where import ClusterAddress
 
 pytestmark = pytest.mark.cluster
 LIST = r"^GET .*/jobsets\?labelSelector"
@@ -93,7 +94,7 @@ def test_a_submission_survives_a_restart_of_the_api_server(
         stopped.wait(300)
 
     api.server.fail(on, action="cut-after", **{when: stop})
-    patient = connect_context(api.context, here=api.here, patience=Patience(read_timeout_s=5))
+    patient = connect(ClusterAddress(context=api.context), here=api.here, patience=Patience(read_timeout_s=5))
     with ThreadPoolExecutor(1) as threads:
         call = threads.submit(tried, lambda: submit(cluster=patient))
         assert reached.wait(300)

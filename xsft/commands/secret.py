@@ -8,11 +8,12 @@ import re
 import sys
 from pathlib import Path
 
-from xsft.effects.cluster.cluster import Cluster, connect, connect_context
+from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.create import Created
 from xsft.effects.inputs.places import load_places
 from xsft.effects.machine.secretvalue import read_secret_file, read_secret_stdin
 from xsft.errors import Refused, UsageError
+from xsft.records.where import ClusterAddress
 from xsft.screen.documents import print_json
 from xsft.spec.secrets import looks_secret
 
@@ -62,7 +63,7 @@ def _malformed(what: str, allowed: str) -> UsageError:
 def _chosen_cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
     """Return the cluster and the namespace in it."""
     if args.context:
-        return connect_context(args.context), args.namespace or "default"
+        return connect(ClusterAddress(context=args.context)), args.namespace or "default"
     places, file = load_places(Path.cwd())
     place = places.get(args.place or "")
     if place is None:

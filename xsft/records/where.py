@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xsft.spec.place import Place  # its models need pydantic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,3 +22,8 @@ class ClusterAddress:
     def name(self) -> str:
         """Return the name by which the user knows the cluster: its context, or project/zone/cluster."""
         return self.context or f"{self.project}/{self.zone}/{self.cluster}"
+
+
+def address_of(place: Place) -> ClusterAddress:
+    """Return the cluster of a place, as records name it."""
+    return ClusterAddress(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)

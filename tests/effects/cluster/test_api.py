@@ -14,10 +14,11 @@ from tests.faults.answer import Answer
 from tests.faults.server import Front, served
 from tests.replacing import replace
 from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
-from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.cluster.cluster import connect
 from xsft.effects.cluster.resources import PODS
 from xsft.effects.machine import clock
 from xsft.errors import Unreachable
+from xsft.records.where import ClusterAddress
 
 
 def test_pauses_double_within_their_budget() -> None:
@@ -87,7 +88,7 @@ def test_a_silent_server_is_retried_only_until_the_give_up_time(
     monkeypatch.setattr(clock, "monotonic", lambda: passed_s)
     cluster_api.server.fail(".", action="hang-before", times=9)
     patience = Patience(tries=9, first_wait_s=0.01, give_up_s=0.4, read_timeout_s=0.1, sleep=pause)
-    cluster = connect_context(cluster_api.context, here=cluster_api.here, patience=patience)
+    cluster = connect(ClusterAddress(context=cluster_api.context), here=cluster_api.here, patience=patience)
     with pytest.raises(Unreachable, match="timed out"):
         cluster.list_jobsets(namespace=cluster_api.namespace)
     assert len(cluster_api.server.seen) == 2

@@ -26,10 +26,11 @@ from tests.faults.server import Front, served
 from xsft.effects.cluster import jobset_watch
 from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.jobset_watch import pause_until_changed
 from xsft.errors import Unreachable
 from xsft.reading.jobsets import jobset_of
+from xsft.records.where import ClusterAddress
 
 Json = dict[str, Any]
 WHOLE_S = 1.0
@@ -65,7 +66,12 @@ def watched(folder: Path, answer: Callable[[Seen, threading.Event], Answer]) -> 
     with served(Front(behind=lambda one: answer(one, never))) as front:
         config = write_kubeconfig(folder / "config", server=front.url, token="t")
         here = Here(env={**os.environ, "KUBECONFIG": str(config)}, home=folder)
-        yield front, connect_context(CONTEXT, here=here, patience=Patience(connect_timeout_s=1, read_timeout_s=1))
+        yield (
+            front,
+            connect(
+                ClusterAddress(context=CONTEXT), here=here, patience=Patience(connect_timeout_s=1, read_timeout_s=1)
+            ),
+        )
         never.set()
 
 

@@ -28,12 +28,13 @@ from tests.fakes.loopback import serving_http
 from tests.replacing import replace
 from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.create import Created
 from xsft.effects.cluster.kubeconfig import ClusterEntry, Entry, LoginProgram, UserEntry
 from xsft.effects.cluster.login import EARLY_S, ClusterLogin
 from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Unreachable, XsftError
+from xsft.records.where import ClusterAddress
 
 pytestmark = [pytest.mark.standin_only("tls"), pytest.mark.loopback]
 
@@ -53,7 +54,7 @@ def changed(file: Path, **parts: Any) -> Path:
 
 def connected(api: ClusterApi, *, patience: Patience = PATIENT, **env: str) -> Cluster:
     here = Here(env={**api.here.env, **env}, home=api.here.home)
-    return connect_context(api.context, here=here, patience=patience)
+    return connect(ClusterAddress(context=api.context), here=here, patience=patience)
 
 
 def plugin(folder: Path, name: str, body: str) -> Path:
@@ -369,7 +370,7 @@ def over_tls(shown: Path) -> Iterator[tuple[KubeApi, Path]]:
 
 def reached(api: KubeApi, config: Path) -> Cluster:
     here = Here(env={**os.environ, "KUBECONFIG": str(config)}, home=config.parent)
-    return connect_context(CONTEXT, here=here, patience=PATIENT)
+    return connect(ClusterAddress(context=CONTEXT), here=here, patience=PATIENT)
 
 
 def test_a_trusted_certificate_is_accepted(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
@@ -412,8 +413,10 @@ def test_a_client_certificate_is_sent(over_tls: tuple[KubeApi, Path], tmp_path: 
         contexts = [{"name": CONTEXT, "context": {"cluster": "c", "user": "u"}}]
         config = tmp_path / "config"
         config.write_text(yaml.safe_dump({"users": users, "clusters": clusters, "contexts": contexts}))
-        cluster = connect_context(
-            CONTEXT, here=Here(env={**os.environ, "KUBECONFIG": str(config)}, home=tmp_path), patience=PATIENT
+        cluster = connect(
+            ClusterAddress(context=CONTEXT),
+            here=Here(env={**os.environ, "KUBECONFIG": str(config)}, home=tmp_path),
+            patience=PATIENT,
         )
         if by == "none":
             with pytest.raises(Unreachable):

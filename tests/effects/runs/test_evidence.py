@@ -14,8 +14,9 @@ from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import NAMESPACE, QUEUE, QUEUED, RUNNING, Runs, ended
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.cluster.cluster import connect
 from xsft.effects.runs.evidence import read_evidence
+from xsft.records.where import ClusterAddress
 from xsft.states.causes import explain_state
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
@@ -34,7 +35,7 @@ class World:
 
     def evidence(self, run: str, *, without_pods: bool = False, **how: Any) -> Evidence:
         patience = Patience(tries=1, read_timeout_s=60.0)
-        cluster = connect_context(self.api.context, here=self.api.here, patience=patience)
+        cluster = connect(ClusterAddress(context=self.api.context), here=self.api.here, patience=patience)
         attempts = observe_run(cluster, namespace=NAMESPACE, name="here", run_name=run, now=NOW)
         seen = replace(attempts[0], pods=None) if without_pods else attempts[0]
         if path := how.pop("denied", None):

@@ -16,7 +16,7 @@ from tests.fakes.kuberuns import Runs as FakeRuns
 from tests.faults.fault import Seen
 from tests.observations import jobset
 from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.cluster.cluster import connect
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import printer_of
@@ -73,7 +73,7 @@ class Looks:
             names=names,
             local=False,
             effort=effort,
-            connect=lambda _: connect_context(self.api.context, here=self.api.here, patience=patience),
+            connect=lambda _: connect(ClusterAddress(context=self.api.context), here=self.api.here, patience=patience),
         )
 
 

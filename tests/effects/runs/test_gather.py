@@ -17,7 +17,7 @@ from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
 from tests.until import until
 from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.local.run import run_local
 from xsft.effects.records.index import IndexEntry, keep_entry
 from xsft.effects.records.objects import LocalObjects
@@ -49,7 +49,7 @@ class World:
 
     def connect(self) -> Cluster:
         patience = Patience(tries=1, read_timeout_s=60.0)
-        return connect_context(self.api.context, here=self.api.here, patience=patience)
+        return connect(Where(context=self.api.context), here=self.api.here, patience=patience)
 
     def target(self, name: str = "stand-in") -> Target:
         return Target(name=name, namespace="default", asked=asked(self.connect))

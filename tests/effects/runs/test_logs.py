@@ -19,7 +19,7 @@ from tests.fakes.kubelogs import PodLogs
 from tests.fakes.kuberuns import Runs, ended
 from tests.until import until
 from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.cluster.cluster import connect
 from xsft.effects.runs.logs import (
     STREAM_THREAD,
     LogLine,
@@ -36,6 +36,7 @@ from xsft.effects.runs.logstream import Given, LogFollower, Mark, Over
 from xsft.errors import Unreachable, UsageError
 from xsft.reading.jobsets import jobset_of
 from xsft.reading.pods import pod_of
+from xsft.records.where import ClusterAddress
 from xsft.states.model import RunObject
 from xsft.trainers.progress import LoggedLine
 
@@ -54,7 +55,7 @@ class World:
         self.runs = Runs(api.standin.objects)
         self.json = self.runs.admitted("gemma", mode=mode)
         patience = Patience(tries=1, read_timeout_s=60.0)
-        self.cluster = connect_context(api.context, here=api.here, patience=patience)
+        self.cluster = connect(ClusterAddress(context=api.context), here=api.here, patience=patience)
         self.listeners: list[ActionListener] = []
 
     def close(self) -> None:
@@ -531,8 +532,10 @@ def test_long_logs_of_several_hosts_are_merged_while_streaming(world: World) -> 
 def test_reading_a_broken_log_continues_after_its_last_line(tmp_path: Path) -> None:
     with standing_in(tmp_path) as api:
         world = World(api)
-        world.cluster = connect_context(
-            api.context, here=api.here, patience=Patience(tries=3, first_wait_s=0, read_timeout_s=60.0)
+        world.cluster = connect(
+            ClusterAddress(context=api.context),
+            here=api.here,
+            patience=Patience(tries=3, first_wait_s=0, read_timeout_s=60.0),
         )
         world.pod()
         world.logs.say(FIRST, *(f"line {i}" for i in range(1000)))

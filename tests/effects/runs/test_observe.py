@@ -12,9 +12,10 @@ from tests.effects.observing import observe_cluster
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import ADMITTED, Runs, ended
 from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.runs.observe import MAX_QUEUES, unread_of
 from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.records.where import ClusterAddress
 from xsft.states.model import Observation, Unread
 
 pytestmark = pytest.mark.loopback
@@ -40,7 +41,7 @@ def runs(api: ClusterApi) -> Runs:
 
 def connected(api: ClusterApi) -> Cluster:
     patience = Patience(tries=2, sleep=api.waits.append, read_timeout_s=api.read_timeout_s)
-    return connect_context(api.context, here=api.here, patience=patience)
+    return connect(ClusterAddress(context=api.context), here=api.here, patience=patience)
 
 
 def seen(api: ClusterApi) -> dict[str, Observation]:

@@ -18,7 +18,7 @@ from tests.fakes.kuberuns import Runs, ended
 from tests.observations import queued
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.cluster.cluster import connect
 from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.runs.first_pods import FirstPods
@@ -27,6 +27,7 @@ from xsft.effects.runs.wanted import tells
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.records.model import Attempt, AttemptFacts, Record
+from xsft.records.where import ClusterAddress
 from xsft.states.model import Observation, Recorded, RunObject, Unread
 
 NOW = "2026-11-21T12:00:00Z"
@@ -53,7 +54,7 @@ class World:
         self.api.standin.logs.say(pod, *(STEP.format(n=n) for n in steps))
 
     def seen(self) -> list[Observation]:
-        cluster = connect_context(self.api.context, here=self.api.here, patience=self.patience)
+        cluster = connect(ClusterAddress(context=self.api.context), here=self.api.here, patience=self.patience)
         self.cluster = cluster
         found = observe_cluster(cluster, namespace="default", name="here", now=NOW)
         return sorted(found, key=lambda one: one.run_name)

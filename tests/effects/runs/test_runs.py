@@ -13,7 +13,7 @@ from tests.fakes.kuberuns import Runs as FakeRuns
 from tests.observations import jobset, local, observed
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.cluster.cluster import connect
 from xsft.effects.records.index import Index, IndexEntry, keep_entry
 from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordStore
@@ -156,6 +156,6 @@ def test_a_truncated_list_is_reported_as_incomplete(tmp_path: Path) -> None:
         FakeRuns(api.standin.objects).admitted("a")
         source = RunSource(name="stand-in", where=ClusterAddress(context="stand-in"), namespace="default")
         api.server.fail("/jobsets", action="short", times=9)
-        connected = connect_context(api.context, here=api.here, patience=patience)
+        connected = connect(ClusterAddress(context=api.context), here=api.here, patience=patience)
         read = Runs(sources=(source,), store=store, local=False, connect=lambda _: connected).read()
         assert not read.whole

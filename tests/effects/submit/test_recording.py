@@ -19,7 +19,6 @@ from tests.replacing import replace
 from tests.stories import intent_of, spec_of
 from xsft.effects.submit.recording import (
     Provenance,
-    address_of,
     gather_provenance,
     image_of,
     manifest_digest,
@@ -29,6 +28,7 @@ from xsft.planner import make_plan
 from xsft.problems import Problem
 from xsft.records.document import read_record, to_json
 from xsft.records.model import Attempt, ClusterAddress, Git, Record, RecordedImage
+from xsft.records.where import address_of
 from xsft.spec.digest import canonical
 from xsft.steps import JobPlan, Plan
 

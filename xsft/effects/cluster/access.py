@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -21,8 +21,12 @@ from xsft.effects.machine.paths import private_folder, state_dir
 from xsft.effects.machine.process import Completed, own_environment
 from xsft.errors import ClusterMissing, EnvironmentMissing, Forbidden, Unreachable, UsageError, XsftError
 from xsft.naming import list_names
+from xsft.records.where import ClusterAddress
 from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.spec.secrets import redact
+
+if TYPE_CHECKING:
+    from xsft.spec.place import Place  # its models need pydantic
 
 GCLOUD_TIMEOUT_S = 60.0
 GCLOUD_LOGIN = "Log in: gcloud auth login (in CI: a service account)."
@@ -43,19 +47,6 @@ class Access(Struct, frozen=True, kw_only=True):
     """Whether project, zone and cluster named it: decides which next step is suggested if the login has expired."""
 
 
-class Whereabouts(Protocol):
-    """The fields that identify a cluster: a place, or the part of one that a record keeps."""
-
-    @property
-    def project(self) -> str | None: ...
-    @property
-    def zone(self) -> str | None: ...
-    @property
-    def cluster(self) -> str | None: ...
-    @property
-    def context(self) -> str | None: ...
-
-
 class Here(Struct, frozen=True, kw_only=True):
     """What finding a cluster reads on this machine."""
 
@@ -69,33 +60,30 @@ def this_machine() -> Here:
     return Here(env=own_environment(), home=Path.home())
 
 
-def access_for(place: Whereabouts, *, here: Here | None = None) -> Access:
+def access_for(place: ClusterAddress | Place, *, here: Here) -> Access:
     """Return access to the place's cluster. Raises UsageError if the context does not exist or the place names no
     cluster or a placeholder, EnvironmentMissing if gcloud is needed and missing, Unreachable if gcloud does not get the
     cluster's credentials.
     """
-    machine = here or this_machine()
     if place.context:
-        return context_access(place.context, here=machine)
+        return context_access(place.context, here=here)
     if not (place.project and place.zone and place.cluster):
         raise UsageError(
             "The place has no cluster: it needs project, zone and cluster, or a kubeconfig context.",
             fix="Complete it in places.yaml, or use a context.",
         )
-    return _gke_access(place.project, place.zone, place.cluster, here=machine)
+    return _gke_access(place.project, place.zone, place.cluster, here=here)
 
 
-def context_access(context: str, *, here: Here | None = None) -> Access:
+def context_access(context: str, *, here: Here) -> Access:
     """Return access by a kubeconfig context. Raises UsageError, which lists the known contexts, if it does not
     exist.
     """
-    machine = here or this_machine()
-    files = kubeconfig_files(machine.env, home=machine.home)
+    files = kubeconfig_files(here.env, home=here.home)
     known = context_names(files)
     if context not in known:
-        raise ClusterMissing(
-            _unknown_context(context, known=known, files=files), fix=_context_fix(), id="context-unknown"
-        )
+        fix = "Use one of them (place.context, or --context), or set KUBECONFIG to the file that has it."
+        raise ClusterMissing(_unknown_context(context, known=known, files=files), fix=fix, id="context-unknown")
     return Access(kubeconfig=files, context=context, gke=context.startswith("gke_"))
 
 
@@ -104,10 +92,6 @@ def _unknown_context(context: str, *, known: tuple[str, ...], files: tuple[Path,
     hint = f"; did you mean {near[0]}?" if near else "."
     where = os.pathsep.join(map(str, files))
     return f"The kubeconfig has no context {context}{hint} Known: {list_names(known, 20) or 'none'} ({where})."
-
-
-def _context_fix() -> str:
-    return "Use one of them (place.context, or --context), or set KUBECONFIG to the file that has it."
 
 
 def _gke_access(project: str, zone: str, cluster: str, *, here: Here) -> Access:

@@ -7,11 +7,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from xsft.aliases import JsonObject
 from xsft.effects.cluster import dry_run
 from xsft.effects.cluster import resources as kinds
-from xsft.effects.cluster.access import Access, Here, Whereabouts, access_for, context_access, this_machine
+from xsft.effects.cluster.access import Here, access_for, this_machine
 from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.effects.cluster.create import MANAGER, Created, Exists, create, without
 from xsft.effects.cluster.delete import Deleted, delete
@@ -23,21 +24,16 @@ from xsft.effects.cluster.servers import Servers
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.launchers.labels import FIRST_HOSTS, RUN_LABEL, TPU_NODE
 from xsft.problems import Problem
+from xsft.records.where import ClusterAddress
+
+if TYPE_CHECKING:
+    from xsft.spec.place import Place  # its models need pydantic
 
 
-def connect(place: Whereabouts, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
+def connect(place: ClusterAddress | Place, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
     """Return the place's cluster. Sends no request yet. Raises as `access_for` and `http_for` do."""
     machine = here or this_machine()
-    return _connected(access_for(place, here=machine), machine, patience)
-
-
-def connect_context(context: str, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
-    """Return the cluster of a kubeconfig context."""
-    machine = here or this_machine()
-    return _connected(context_access(context, here=machine), machine, patience)
-
-
-def _connected(access: Access, machine: Here, patience: Patience | None) -> Cluster:
+    access = access_for(place, here=machine)
     limits = patience or Patience()
     http = http_for(access, env=machine.env, timeouts_s=(limits.connect_timeout_s, limits.read_timeout_s))
     return Cluster(Api(http, access=access, patience=limits))

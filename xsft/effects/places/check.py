@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from xsft.checks.cluster.admission import Unseen
 from xsft.checks.cluster.placeneeds import ModeNeed, PlaceFacts, place_needs
 from xsft.effects.cluster import resources as kinds
-from xsft.effects.cluster.access import Whereabouts
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.cluster.permitted import unless_forbidden
@@ -21,9 +20,10 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import Started, start
 from xsft.effects.records.storage import bucket_and_name
 from xsft.effects.records.writable import check_writable
-from xsft.effects.runs.sources import known_places, source_at
+from xsft.effects.runs.sources import known_places, names_a_cluster
 from xsft.errors import EnvironmentMissing, SpecError, UsageError, XsftError
 from xsft.problems import Problem
+from xsft.records.where import address_of
 from xsft.spec.place import Place
 
 LATE_S = 25.0
@@ -35,7 +35,7 @@ NO_JOBSET = "xsft-doctor-asks-for-none"
 class PlaceProbe(Struct, frozen=True, kw_only=True):
     """The functions that query a place; a test passes others."""
 
-    connect: Callable[[Whereabouts], Cluster] = lambda where: connect(where, patience=PATIENCE)
+    connect: Callable[[Place], Cluster] = lambda place: connect(place, patience=PATIENCE)
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
     late_s: float = LATE_S
 
@@ -115,7 +115,7 @@ def _why_absent(look: Callable[[], object]) -> str | None:
 
 def _place_questions(places: Mapping[str, Place], world: PlaceProbe) -> Iterator[tuple[str, Callable[[], ToolCheck]]]:
     for name, place in sorted(places.items()):
-        if place.context or (place.project and place.zone and place.cluster):
+        if names_a_cluster(place):
             yield f"place:{name}", partial(_check_place, name, place, world)
     for output in sorted({place.output for place in places.values() if place.output}):
         bucket, _ = bucket_and_name(output)
@@ -136,7 +136,7 @@ def _in_time(questions: Mapping[str, Callable[[], ToolCheck]], *, late_s: float)
 
 
 def _check_place(name: str, place: Place, world: PlaceProbe) -> ToolCheck:
-    row = _check_row(f"place:{name}", f"runs on {source_at(place, None).name}")
+    row = _check_row(f"place:{name}", f"runs on {address_of(place).name}")
     try:
         cluster = world.connect(place)
         cluster.reads.jobset(name=NO_JOBSET, namespace=place.namespace)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.effects.cluster.access import Whereabouts
 from xsft.effects.inputs.places_file import places_file
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.index import IndexEntry
 from xsft.errors import UsageError
-from xsft.records.where import ClusterAddress
+from xsft.records.where import ClusterAddress, address_of
 from xsft.spec.placeholders import placeholder_in
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def sources(
         *_submitted_to(entries, asked.namespace),
     )
     return tuple(
-        {(one.name, one.namespace): one for one in reversed(everywhere) if _names_a_cluster(one.where)}.values()
+        {(one.name, one.namespace): one for one in reversed(everywhere) if names_a_cluster(one.where)}.values()
     )
 
 
@@ -78,8 +77,7 @@ def known_places() -> tuple[Mapping[str, Place], str | None]:
 
 
 def source_at(place: Place, namespace: str | None) -> RunSource:
-    where = ClusterAddress(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
-    return _source_of(where, namespace or place.namespace)
+    return _source_of(address_of(place), namespace or place.namespace)
 
 
 def _source_of(where: ClusterAddress, namespace: str) -> RunSource:
@@ -92,5 +90,5 @@ def _submitted_to(entries: Iterable[IndexEntry], namespace: str | None) -> Itera
             yield replace(_source_of(entry.cluster, namespace or entry.namespace or DEFAULT_NAMESPACE), named=False)
 
 
-def _names_a_cluster(where: Whereabouts) -> bool:
+def names_a_cluster(where: ClusterAddress | Place) -> bool:
     return bool(where.context or (where.project and where.zone and where.cluster))

@@ -20,8 +20,8 @@ from xsft.effects.machine.process import user_name
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.slicejob import SliceJob
 from xsft.records.model import Attempt, ClusterAddress, Git, Record, RecordedImage
+from xsft.records.where import address_of
 from xsft.spec.digest import canonical
-from xsft.spec.place import Place
 from xsft.steps import JobPlan, Plan, Planned
 from xsft.targets import registered_launcher
 from xsft.trainers.shuffling import order_at_first
@@ -134,14 +134,7 @@ def image_of(ref: str) -> RecordedImage:
 
 
 def _cluster(plan: Planned) -> ClusterAddress | None:
-    return address_of(plan.run.place) if plan.on_cluster else None
-
-
-def address_of(place: Place | None) -> ClusterAddress | None:
-    """Return the cluster of a place, as records name it."""
-    if place is None:
-        return None
-    return ClusterAddress(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
+    return address_of(plan.run.place) if plan.on_cluster and plan.run.place else None
 
 
 def _resolved(plan: Planned) -> dict[str, Any]:

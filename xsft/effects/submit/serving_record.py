@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from xsft.effects.machine import clock
 from xsft.effects.records.records import RecordRef, RecordStore, ref_of
-from xsft.effects.submit.recording import Provenance, address_of, image_of, manifest_digest
+from xsft.effects.submit.recording import Provenance, image_of, manifest_digest
 from xsft.errors import XsftError
 from xsft.launchers.serving_manifest import serving_env, vllm_argv
 from xsft.problems import Problem, warning
 from xsft.records.model import Attempt, AttemptFacts, Record
+from xsft.records.where import address_of
 from xsft.serving.plan import ServingPlan
 from xsft.spec.digest import canonical
 from xsft.spec.resolve import Run
@@ -91,7 +92,7 @@ def _record(plan: ServingPlan, run: Run, provenance: Provenance, *, number: int)
         action=action,
         jobset=plan.run_name,
         namespace=plan.namespace,
-        cluster=address_of(run.place),
+        cluster=address_of(run.place) if run.place else None,
         manifest_digest=manifest_digest(plan.manifest),
         resolved=_resolved(plan),
         image=image_of(plan.inputs.image),
