@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from xsft.problems import Again, Problem
+from xsft.problems import Again, Problem, errors_in
 
 INTERRUPTED = 130
 
@@ -75,6 +75,13 @@ class SpecError(UsageError):
     @property
     def problems(self) -> tuple[Problem, ...]:
         return self._problems
+
+
+def refuse_errors(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Return the problems if none is an error. Raises SpecError with all errors."""
+    if errors := errors_in(problems):
+        raise SpecError(errors)
+    return problems
 
 
 class ClusterMissing(UsageError):

@@ -20,11 +20,10 @@ from xsft.effects.local.evaluate_plan import plan_evaluate
 from xsft.effects.local.machine import Machine
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.evaluation import read_report, record_end
-from xsft.errors import RunFailed, SpecError, Unknown
+from xsft.errors import RunFailed, Unknown, refuse_errors
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.launchers.slicejob import SliceJob
 from xsft.naming import stage_name
-from xsft.problems import errors_in
 from xsft.spec.amounts import duration_text
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
 from xsft.steps import Intent, JobPlan
@@ -107,8 +106,7 @@ class EvaluateOnCluster(ClusterStage):
 
     def perform(self, progress: ShowLine) -> StageEnd:
         made = self._job(self._plan(), progress)
-        if errors_in(made.problems):
-            raise SpecError(errors_in(made.problems))
+        refuse_errors(made.problems)
         why = "these weights were not measured with these prompts and rules"
         return self.submit(made, connect=partial(jobs.submitter_for, made), why=why)
 

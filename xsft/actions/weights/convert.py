@@ -20,9 +20,9 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
-from xsft.errors import SpecError, Unreachable, UsageError
+from xsft.errors import Unreachable, UsageError, refuse_errors
 from xsft.facts import Facts, SourceFacts
-from xsft.problems import Problem, errors_in, warning
+from xsft.problems import Problem, warning
 from xsft.spec.resolve import resolve
 from xsft.steps import Intent
 
@@ -108,8 +108,7 @@ def look(workload: api.Loaded, source: SourceFacts | None = None) -> tuple[Conve
     (intent,) = api.intend((workload,), hub=answered(source))
     problems = tuple(p.in_file(workload.file) for p in intent.problems if not p.where.startswith(NOT_OURS))
     plan = planned_conversion(workload, intent)
-    if errors_in(problems):
-        raise SpecError(errors_in(problems))
+    refuse_errors(problems)
     if plan.unread:  # it may exist already: do not convert twice
         message = f"{plan.first} could not be read, so these weights may be converted already: {plan.why_not}"
         raise Unreachable(message, fix="Make it readable from here, then convert.", id="checkpoint-unread")

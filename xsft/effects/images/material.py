@@ -14,12 +14,12 @@ from xsft.effects.images.secret_scan import scan
 from xsft.effects.images.source import SourceTree, source_of
 from xsft.effects.inputs.checkout import checkout
 from xsft.effects.machine.regular import read_text
-from xsft.errors import SpecError, UsageError
+from xsft.errors import UsageError, refuse_errors
 from xsft.image.context import accepting, context_problems
 from xsft.image.model import Base, BuildOptions, DockerfilePart, Material, Recipe
 from xsft.image.problems import material_problems, option_problems
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, make_recipe
-from xsft.problems import Problem, errors_in
+from xsft.problems import Problem
 
 LOCK = "requirements.txt"
 PIN = re.compile(r"^([a-z0-9][-a-z0-9.]*)==([0-9][0-9A-Za-z.]*)", re.MULTILINE)
@@ -53,7 +53,7 @@ def plan_image(options: BuildOptions, by: Gathering) -> PlannedImage:
     """Return the planned image. Raises SpecError with every problem of one kind, UsageError for what is missing, and as
     `by.base` does.
     """
-    said = _no_errors(option_problems(options))
+    said = refuse_errors(option_problems(options))
     folder, project = by.images / options.image, by.images.parent
     deps = deps_part(folder)
     maxtext, tunix = (_source_tree(text, by) for text in (options.maxtext_source, options.tunix_source))
@@ -65,8 +65,8 @@ def plan_image(options: BuildOptions, by: Gathering) -> PlannedImage:
     )
     scans = by.cache / "image-scans" / options.image
     found = (scan(deps.files, memory=scans / "deps.json"), scan(code.files, memory=scans / "code.json"))
-    said += _no_errors(accepting((problem for files in found for problem in context_problems(files)), by.accept))
-    said += _no_errors(material_problems(options, Material(deps=deps, code=code)))
+    said += refuse_errors(accepting((problem for files in found for problem in context_problems(files)), by.accept))
+    said += refuse_errors(material_problems(options, Material(deps=deps, code=code)))
     here = checkout(project)
     material = Material(
         deps=hashed(deps),
@@ -130,9 +130,3 @@ def _shareable_options(options: BuildOptions) -> BuildOptions | None:
     if any(Path(folder).is_absolute() for folder in folders):
         return None
     return replace(options, registry=None, pip_config=None)
-
-
-def _no_errors(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    if errors_in(problems):
-        raise SpecError(errors_in(problems))
-    return problems

@@ -37,8 +37,8 @@ from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.records.objects import GcsObjects, Objects, objects_for
 from xsft.effects.records.writable import check_writable
-from xsft.errors import EnvironmentMissing, Refused, SpecError, UsageError
-from xsft.problems import Problem, error, errors_in
+from xsft.errors import EnvironmentMissing, Refused, SpecError, UsageError, refuse_errors
+from xsft.problems import Problem, error
 
 MAX_MANIFEST = 64 * 2**20
 """100,000 shards take 20 MB."""
@@ -156,8 +156,7 @@ class _Making(Struct, frozen=True, kw_only=True):
 
     def make(self) -> PreparedAt:
         """Run one try, from the first row to `prepared.json`."""
-        if refused := errors_in(check_writable(self.root, env=self.workshop.machine.env)):
-            raise SpecError(refused)
+        refuse_errors(check_writable(self.root, env=self.workshop.machine.env))
         before = stamps(self.contents)
         counted = self._counted()
         if refused := preparation_problems(counted, self.wanted):

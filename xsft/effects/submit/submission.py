@@ -28,7 +28,7 @@ from xsft.effects.submit.admission import RightsOf, examine
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.effects.submit.proposal import Proposal, proposal_of
 from xsft.effects.submit.recording import Provenance, manifest_digest, record_of
-from xsft.errors import SpecError, XsftError
+from xsft.errors import SpecError, XsftError, refuse_errors
 from xsft.identity import (
     Adopt,
     Decision,
@@ -155,7 +155,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                     *notes.resume_notes(latest, attempt=attempt),
                     *passed_over,
                 )
-                done = self._start(plan, attempt, world=world, problems=_no_errors(said))
+                done = self._start(plan, attempt, world=world, problems=refuse_errors(said))
                 return replace(done, resumed_from=latest) if done.action in ("created", "attempt") else done
 
     def _latest_step(self, plan: Planned) -> int | None:
@@ -236,9 +236,9 @@ class Submitter(Struct, frozen=True, kw_only=True):
         plan = first if attempt == 1 else self.replan(attempt)
         manifest = manifest_of(plan)
         self.progress("validating the JobSet and its Jobs with a dry run")
-        found = (*problems, *_no_errors(self._dry_runs(manifest, accepted=plan.run.spec.checks)))
+        found = (*problems, *refuse_errors(self._dry_runs(manifest, accepted=plan.run.spec.checks)))
         self.progress("waiting for MaxText's own parser")
-        found = (*found, *_no_errors(self.parsed()))
+        found = (*found, *refuse_errors(self.parsed()))
         self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=found))
         action: Action = "created" if attempt == 1 else "attempt"
         record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
@@ -382,9 +382,3 @@ def manifest_of(plan: Planned) -> JsonObject:
 
 def _record_path(plan: Planned, attempt: int) -> str:
     return f"{attempt_stem(str(plan.run.output), plan.run_name, attempt)}.json"
-
-
-def _no_errors(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    if errors_in(problems):
-        raise SpecError(errors_in(problems))
-    return problems
