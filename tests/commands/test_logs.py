@@ -12,7 +12,7 @@ from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.logs import LogsWorld
 from xsft.commands.logs import log_request, logs
 from xsft.commands.verbs import parser
-from xsft.effects.runs.logs import ProcessRole
+from xsft.effects.runs.logstream import ProcessRole
 from xsft.run_query import RunQuery
 from xsft.states.classify import classify
 from xsft.states.folding import RowFilter

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from tests.faults.answer import Answer, status
 from tests.faults.server import Unanswered
+from xsft.effects.runs.logstream import ProcessRole
+from xsft.reading.pods import trainer_job
+from xsft.states.model import Pod, RunObject
 
 PLAIN = {"Content-Type": "text/plain"}
 
@@ -108,3 +111,12 @@ class PodLogs:
 
 def _line(at: str, text: str, *, stamped: bool) -> bytes:
     return (f"{at} {text}\n" if stamped else f"{text}\n").encode()
+
+
+def printer(jobset: RunObject) -> ProcessRole:
+    """Return the one process that prints steps."""
+    return ProcessRole(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0)
+
+
+def role_of(pod: Pod) -> ProcessRole:
+    return ProcessRole(replicated_job=pod.replicated_job, slice_index=pod.slice_index, host=pod.host)

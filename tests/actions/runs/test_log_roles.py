@@ -8,7 +8,7 @@ from tests.actions.runs.test_logs import MCJAX, PATHWAYS
 from tests.observations import jobset
 from tests.replacing import replace
 from xsft.actions.runs.log_roles import all_roles, chosen_roles, role_text
-from xsft.effects.runs.logs import ProcessRole
+from xsft.effects.runs.logstream import ProcessRole
 from xsft.errors import UsageError
 from xsft.states.model import ReplicatedJob, RunObject
 

@@ -9,7 +9,7 @@ from tests.observations import NOW, Read, jobset, judged, local, observed
 from tests.replacing import replace
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.logs import AGAIN_S, LogsWorld, end_text, found_lines
-from xsft.effects.runs.logs import LogLine, ProcessRole
+from xsft.effects.runs.logstream import LogLine, ProcessRole
 from xsft.errors import Unknown, Unreachable, UsageError
 from xsft.run_query import RunQuery
 from xsft.states.classify import classify

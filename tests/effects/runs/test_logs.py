@@ -15,24 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.clusters import ClusterApi, standing_in
-from tests.fakes.kubelogs import PodLogs
+from tests.fakes.kubelogs import PodLogs, printer, role_of
 from tests.fakes.kuberuns import Runs, ended
 from tests.until import until
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect
-from xsft.effects.runs.logs import (
-    STREAM_THREAD,
-    LogLine,
-    Pace,
-    ProcessRole,
-    _merged,
-    _pump,
-    follow_logs,
-    printer,
-    read_logs,
-    role_of,
-)
-from xsft.effects.runs.logstream import Given, LogFollower, Mark, Over
+from xsft.effects.runs.logs import STREAM_THREAD, _merged, _pump, follow_logs, read_logs
+from xsft.effects.runs.logstream import Given, LogFollower, LogLine, Mark, Over, Pace, ProcessRole
 from xsft.errors import Unreachable, UsageError
 from xsft.reading.jobsets import jobset_of
 from xsft.reading.pods import pod_of

@@ -9,7 +9,9 @@ import pytest
 from tests.cluster.api import Cluster as Real
 from tests.effects.clusterruns import HOSTS, Staged
 from tests.effects.runs.test_logs import ActionListener
-from xsft.effects.runs.logs import Pace, ProcessRole, follow_logs, printer, read_logs
+from tests.fakes.kubelogs import printer
+from xsft.effects.runs.logs import follow_logs, read_logs
+from xsft.effects.runs.logstream import Pace, ProcessRole
 from xsft.states.model import RunObject
 
 pytestmark = pytest.mark.cluster

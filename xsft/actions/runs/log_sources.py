@@ -14,7 +14,8 @@ from xsft.actions.runs.log_roles import chosen_roles
 from xsft.effects.local.log import follow_log, read_log
 from xsft.effects.local.stop import is_held
 from xsft.effects.runs.local import lock_of
-from xsft.effects.runs.logs import LogLine, ProcessRole, follow_logs, read_logs
+from xsft.effects.runs.logs import follow_logs, read_logs
+from xsft.effects.runs.logstream import LogLine, ProcessRole
 from xsft.effects.runs.losses import LossCurve, read_curve
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, UsageError

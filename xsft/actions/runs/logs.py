@@ -15,7 +15,7 @@ from xsft.actions.runs.log_roles import chosen_roles, role_text
 from xsft.actions.runs.log_sources import Logs
 from xsft.effects.machine import clock
 from xsft.effects.machine.retries import Retries
-from xsft.effects.runs.logs import LogLine, ProcessRole
+from xsft.effects.runs.logstream import LogLine, ProcessRole
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, Unreachable, UsageError, XsftError
 from xsft.run_query import RunQuery, look, look_up, query_of

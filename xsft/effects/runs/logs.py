@@ -19,21 +19,8 @@ from xsft.effects.machine.parallel import start
 from xsft.effects.machine.retries import Retries
 from xsft.effects.runs.logstream import LogFollower, LogLine, Mark, Over, Pace, ProcessRole
 from xsft.errors import UsageError, XsftError
-from xsft.reading.pods import trainer_job
-from xsft.states.model import Pod, RunObject
+from xsft.states.model import RunObject
 from xsft.trainers.progress import sortable
-
-__all__ = [
-    "AT_MOST",
-    "STREAM_THREAD",
-    "LogLine",
-    "Pace",
-    "ProcessRole",
-    "follow_logs",
-    "printer",
-    "read_logs",
-    "role_of",
-]
 
 AT_MOST = 4
 """Maximum number of logs opened at once, unless the user asks for more: a run of two slices has 128."""
@@ -50,15 +37,6 @@ LOOKS_PER_S = 2.0
 LogItem = LogLine | Mark | Exception | None
 """One item of the queue. None: one stream has ended."""
 LogQueue = queue.Queue[LogItem]
-
-
-def printer(jobset: RunObject) -> ProcessRole:
-    """Return the one process that prints steps."""
-    return ProcessRole(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0)
-
-
-def role_of(pod: Pod) -> ProcessRole:
-    return ProcessRole(replicated_job=pod.replicated_job, slice_index=pod.slice_index, host=pod.host)
 
 
 def read_logs(
