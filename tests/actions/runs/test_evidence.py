@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_a_submission_that_is_gone_is_known_by_its_record_and_by_earlier_looks(r
     remember(runs.store.state, [(before, Status(state="failed", reason="oom-killed"))], now=NOW)
     assert before.jobset is not None
     newest = hit(observed("gemma", jobset=replace(before.jobset, name="gemma-2", uid="u-2", output=str(tmp_path))))
-    ask = forgotten_attempt(runs)
+    ask = partial(forgotten_attempt, runs)
     first = ask(newest, 1)
     assert first is not None
     assert first.record is not None
@@ -68,7 +69,7 @@ def test_forgotten_attempt_is_none_if_the_record_cannot_be_read(tmp_path: Path) 
         raise Unreachable("no login", fix="log in")
 
     runs = Runs(sources=(), store=RecordStore(state=tmp_path, objects_at=nobody))
-    assert forgotten_attempt(runs)(hit(observed("gemma")), 1) is None
+    assert forgotten_attempt(runs, hit(observed("gemma")), 1) is None
 
 
 @pytest.mark.parametrize(("number", "line"), [(None, "of attempt 2"), (1, "of attempt 1"), (2, "of attempt 2")])
@@ -83,7 +84,7 @@ def test_the_log_of_a_local_run_is_that_of_the_requested_attempt(tmp_path: Path,
 
     runs = Runs(sources=(), store=Store(state=tmp_path, objects_at=lambda _: LocalObjects()))
     seen = local("tiny", output=str(tmp_path), record=Recorded(outcome="failed", number=number))
-    found = evidence_of(runs)(hit(seen))
+    found = evidence_of(runs, hit(seen))
     assert seen.progress is not None
     at = {"replicated_job": "", "slice_index": 0, "host": 0, "pod": ""}
     assert found.logs == (Log(**at, lines=(line,), said=diagnose((line,)), said_at=seen.progress.said_at),)

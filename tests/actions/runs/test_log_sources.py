@@ -15,6 +15,7 @@ from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, UsageError
 from xsft.records.model import Attempt, Record
 from xsft.states.folding import fold
+from xsft.states.model import Observation
 
 
 @dataclass
@@ -29,6 +30,9 @@ class OfTwoAttempts:
 
     def output_of(self, _seen: object) -> str:
         return "/out"
+
+    def records(self, seen: Observation) -> tuple[Record, ...]:
+        return self.read_run("/out", seen.run_name)
 
     def read_run(self, _output: str, run_name: str) -> tuple[Record, ...]:
         attempts = (Attempt(number=n, started_at="", log=log) for n, log in enumerate(self.logs, start=1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -23,12 +22,8 @@ TAIL = 2000
 """Lines read from the end of a log; a traceback through JAX has several hundred."""
 
 
-def evidence_of(runs: Runs) -> Callable[[FoldedRun], Evidence]:
-    """Return the function that reads a run's evidence; it raises nothing for what cannot be read."""
-    return partial(_evidence, runs)
-
-
-def _evidence(runs: Runs, hit: FoldedRun) -> Evidence:
+def evidence_of(runs: Runs, hit: FoldedRun) -> Evidence:
+    """Return a run's evidence; raises nothing for what cannot be read."""
     if hit.seen.on_this_machine:
         log = _local_log(runs, hit)
         return Evidence(seen=hit.seen, status=hit.status, logs=(log,) if log else None)
@@ -38,17 +33,10 @@ def _evidence(runs: Runs, hit: FoldedRun) -> Evidence:
     return read_evidence(cluster, seen=hit.seen, status=hit.status, attempts=hit.attempts)
 
 
-def forgotten_attempt(runs: Runs) -> Callable[[FoldedRun, int], Observation | None]:
-    """Return the function that reads an attempt's record; it returns None if there is no record, or none can be
-    read.
-    """
-    return partial(_forgotten, runs)
-
-
-def _forgotten(runs: Runs, hit: FoldedRun, number: int) -> Observation | None:
-    output = runs.output_of(hit.seen)
+def forgotten_attempt(runs: Runs, hit: FoldedRun, number: int) -> Observation | None:
+    """Return what an attempt's record says; None if there is no record, or none can be read."""
     try:
-        records = runs.store.read_run(output, hit.seen.run_name) if output else ()
+        records = runs.records(hit.seen)
     except XsftError:
         return None
     record = next((one for one in records if one.last.number == number), None)
@@ -62,11 +50,10 @@ def _forgotten(runs: Runs, hit: FoldedRun, number: int) -> Observation | None:
 
 def _local_log(runs: Runs, hit: FoldedRun) -> Log | None:
     """Return the log of a local run; None if no record names it, or it is gone."""
-    output, progress = runs.output_of(hit.seen), hit.seen.progress
+    progress = hit.seen.progress
     try:
-        records = runs.store.read_run(output, hit.seen.run_name) if output else ()
         number = hit.seen.record.number if hit.seen.record else None
-        its = [one for one in records if one.attempts and number in (None, one.last.number)]
+        its = [one for one in runs.records(hit.seen) if one.attempts and number in (None, one.last.number)]
         path = its[-1].last.log if its else ""
         lines = tuple(read_log(Path(path), tail=TAIL)) if path else ()
     except XsftError:

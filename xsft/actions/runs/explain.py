@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,7 +33,7 @@ class WhyWorld(Struct, frozen=True, kw_only=True):
 
 def why_world(runs: Runs) -> WhyWorld:
     """Return the world that asks the real clusters and this machine."""
-    return WhyWorld(query=query_of(runs), gather=evidence_of(runs), recorded=forgotten_attempt(runs))
+    return WhyWorld(query=query_of(runs), gather=partial(evidence_of, runs), recorded=partial(forgotten_attempt, runs))
 
 
 class Explained(Struct, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ class Logs(Struct, frozen=True, kw_only=True):
         """Yield the lines of a local run. Raises Unknown if no record names the file, UsageError for an attempt that
         never existed."""
         output = self.runs.output_of(seen)
-        records = self.runs.store.read_run(output, seen.run_name) if output else ()
+        records = self.runs.records(seen)
         _require_attempt(seen, records, request.attempt)
         wanted = [one for one in records if request.attempt in (None, one.last.number) and one.last.log]
         if not output or not wanted:

@@ -41,7 +41,10 @@ def read_receipt(runs: Runs, hit: FoldedRun) -> Receipt | None:
     """Return the receipt of all attempts of a run. Those of this machine are in its records; a JobSet is read itself,
     and its receipt is kept in its attempt's record once it is over."""
     output = runs.output_of(hit.seen)
-    recorded = _recorded_attempts(runs, hit, output)
+    try:
+        recorded = tuple(one.last for one in runs.records(hit.seen))
+    except XsftError:
+        recorded = ()
     if hit.seen.on_this_machine:
         return whole_receipt(recorded)
     by_uid = {one.jobset.uid: one for one in hit.attempts if one.jobset}
@@ -65,15 +68,6 @@ def _with_receipt(runs: Runs, attempt: Attempt, *, seen: Observation | None, out
 
 def _gone(count: int) -> str:
     return f"Nothing is left of {count} earlier submission{'s' if count > 1 else ''}: their time is not counted."
-
-
-def _recorded_attempts(runs: Runs, hit: FoldedRun, output: str | None) -> tuple[Attempt, ...]:
-    """Return the recorded attempts, the oldest first; none if the records cannot be read."""
-    try:
-        records = runs.store.read_run(output, hit.row.run_name) if output else ()
-    except XsftError:
-        return ()
-    return tuple(one.last for one in records)
 
 
 def _logged_lines(runs: Runs, seen: Observation) -> Iterator[LoggedLine]:

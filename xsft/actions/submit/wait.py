@@ -128,7 +128,7 @@ def after_plan(plan: Planned, *, patience: WaitLimits, log: TextIO | None, liste
         lines=None if log is None else Logs(runs=runs, trouble=listener.say).follow,
         log=log,
         explain=listener.unexpected,
-        gather=evidence_of(runs),
+        gather=partial(evidence_of, runs),
         record=partial(record_wait_end, runs) if isinstance(plan, Plan) else lambda _row: (),
     )
 

@@ -35,10 +35,8 @@ from xsft.states.model import Observation, RunObject, Status
 from xsft.states.rows import Row
 
 if TYPE_CHECKING:
+    from xsft.records.model import Record
     from xsft.spec.place import Place  # its models need pydantic
-
-Begun = tuple[Started[tuple[Cluster, Lists]], ...]
-"""One started request per source: its cluster and the lists."""
 
 
 class Runs(Struct, kw_only=True, eq=False):
@@ -123,6 +121,11 @@ class Runs(Struct, kw_only=True, eq=False):
         found = {e.output for e in entries if (e.target, e.run_name) == (seen.target, seen.run_name)}
         return found.pop() if len(found) == 1 else None
 
+    def records(self, seen: Observation) -> tuple[Record, ...]:
+        """Return the records of the run's attempts, the first one first. Raises Unreachable if they cannot be read."""
+        output = self.output_of(seen)
+        return self.store.read_run(output, seen.run_name) if output else ()
+
     def saved(self, seen: Observation) -> SavedSteps:
         """Return the checkpoints that are beside the run's output now. Never raises: if they cannot be read, the result
         says that they are unknown.
@@ -144,7 +147,7 @@ class Runs(Struct, kw_only=True, eq=False):
             {name for seen in found for name in (seen.run_name, seen.jobset.name if seen.jobset else None) if name}
         )
 
-    def _begun(self) -> Begun:
+    def _begun(self) -> tuple[Started[tuple[Cluster, Lists]], ...]:
         """Request the lists of every source. The namespaces of one cluster share a connection, and so its login."""
         clusters = {name: start(partial(self.cluster, name)) for name in {one.name for one in self.sources}}
         return tuple(start(partial(_ask_source, one, clusters[one.name])) for one in self.sources)
