@@ -26,7 +26,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
 def run(args: argparse.Namespace) -> int:
     if args.shell == RUNS:
-        sys.stdout.writelines(f"{name}\n" for name in run_names(_index()))
+        sys.stdout.writelines(
+            f"{name}\n" for name in run_names(state_dir(own_environment(), home=Path.home()) / "runs")
+        )
         return 0
     if args.shell == PLACES:
         sys.stdout.writelines(f"{name}\n" for name in place_names(Path.cwd()))
@@ -46,10 +48,6 @@ def run_names(index: Path) -> tuple[str, ...]:
     have been edited."""
     names = {entry.run_name for entry in read_index(index).entries}
     return tuple(sorted(name for name in names if _NAME.fullmatch(name)))
-
-
-def _index() -> Path:
-    return state_dir(own_environment(), home=Path.home()) / "runs"
 
 
 def place_names(start: Path) -> tuple[str, ...]:

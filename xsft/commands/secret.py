@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     _refuse_values(args)
     _refuse_names(args)
     cluster, namespace = _chosen_cluster(args)
-    value = _secret_value(args)
+    value = read_secret_file(Path(args.from_file)) if args.from_file else read_secret_stdin(sys.stdin.buffer)
     outcome = cluster.create_secret(name=args.name, namespace=namespace, data={args.key: value})
     if not isinstance(outcome, Created):
         raise _exists(args, namespace=namespace, context=cluster.context)
@@ -71,10 +71,6 @@ def _chosen_cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
         message = f"Place {args.place} was not found." if args.place else "No cluster given for the Secret."
         raise UsageError(f"{message} {known}", fix="Give --place NAME, or --context NAME of your kubeconfig.")
     return connect(place), args.namespace or place.namespace
-
-
-def _secret_value(args: argparse.Namespace) -> bytes:
-    return read_secret_file(Path(args.from_file)) if args.from_file else read_secret_stdin(sys.stdin.buffer)
 
 
 def _exists(args: argparse.Namespace, *, namespace: str, context: str) -> Exception:

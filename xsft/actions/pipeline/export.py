@@ -51,7 +51,7 @@ class ExportHere:
 
     def find(self) -> StageFound:
         try:
-            made = self._plan()
+            made = self._route().plan()
         except UsageError as unsaved:
             return StageFound(state="missing", why=unsaved.message)
         found, verified = (
@@ -81,9 +81,6 @@ class ExportHere:
     @property
     def _steps(self) -> int:
         return self._workload.spec.train.steps
-
-    def _plan(self) -> ExportPlan:
-        return self._route().plan()
 
     def _route(self) -> ExportRoute:
         request = ExportRequest(form=self._asked.what, step=self._steps)

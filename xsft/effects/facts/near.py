@@ -35,7 +35,7 @@ def absent(path: str, storage: Storage) -> CheckpointFacts:
     if inside is None and (cut_off := _interrupted_below(path, names, storage)):
         return CheckpointFacts(path=path, status="torn", detail=f"{cut_off}, and no other save is beside it")
     near = inside or _around(path, storage)
-    holds = _list_contents(names) if names else _file_note(path, storage)
+    holds = _list_contents(names) if names else ("it is a file" if storage.read(path, limit=1) is not None else "")
     weights = near is None and bool(holds) and _is_hugging_face(names or (path.rpartition("/")[2],))
     hint = f"; there is a checkpoint at {near}" if near else TO_CONVERT if weights else ""
     if holds:
@@ -79,10 +79,6 @@ def _interrupted_below(path: str, names: tuple[str, ...], storage: Storage) -> s
             return reason
     unfinished = ((step, _uncommitted(f"{path}/{step.rstrip('/')}", storage)) for step in _newest_steps(names))
     return next((f"in {step} {reason}" for step, reason in unfinished if reason), None)
-
-
-def _file_note(path: str, storage: Storage) -> str:
-    return "it is a file" if storage.read(path, limit=1) is not None else ""
 
 
 def _around(path: str, storage: Storage) -> str | None:

@@ -32,7 +32,11 @@ def resolve_base(
     asked = Base(ref=ref.partition("@")[0], digest=parse_reference(ref).digest)
     if pinned and not again:
         if asked.ref != pinned.ref or asked.digest not in {None, pinned.digest}:
-            raise _differs(asked, pinned)
+            raise Refused(
+                f"The lock pins the base {pinned.pinned}, and {asked.pinned} was given.",
+                fix="Omit --base, or use the other one with --update-base and commit the lock.",
+                id="image-base-differs",
+            )
         return pinned
     if asked.digest:
         return asked
@@ -42,14 +46,6 @@ def resolve_base(
         if before:
             return before
     return _looked_up(ref, docker=docker, registry=registry)
-
-
-def _differs(asked: Base, pinned: Base) -> Refused:
-    return Refused(
-        f"The lock pins the base {pinned.pinned}, and {asked.pinned} was given.",
-        fix="Omit --base, or use the other one with --update-base and commit the lock.",
-        id="image-base-differs",
-    )
 
 
 def _looked_up(ref: str, *, docker: Callable[[], Docker], registry: Registry) -> Base:

@@ -77,7 +77,11 @@ def code_part(
     for tree in laid:
         for f in tree:
             if f.path in files and f.kind != "folder":
-                raise _twice(f, files[f.path])
+                raise UsageError(
+                    f"{f.path} is given twice: {f.source or f.path} and {files[f.path].source or files[f.path].path}.",
+                    fix="Give one of them.",
+                    id="image-source",
+                )
             files[f.path] = f
     part = _dockerfile_part(folder, CODE_DOCKERFILE, own=tuple(files.values()))
     if EVALUATE_ARG not in part.args:
@@ -152,14 +156,6 @@ def _package(root: Path, name: str) -> tuple[ContextFile, ...]:
             id="image-source",
         )
     return tuple(replace(f, path=f"{name}/{f.path}") for f in _tree(found, prefix=name))
-
-
-def _twice(one: ContextFile, other: ContextFile) -> UsageError:
-    return UsageError(
-        f"{one.path} is given twice: {one.source or one.path} and {other.source or other.path}.",
-        fix="Give one of them.",
-        id="image-source",
-    )
 
 
 def _text_of_file(path: Path) -> str:

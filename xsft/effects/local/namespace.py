@@ -90,7 +90,7 @@ def containment(
         done = probe((*prefix, "sh", "-c", "test $$ = 1 && test -r /proc/1/comm"))
         if done.ok:
             return Containment(prefix=(*tied, *prefix, *SHIELD), private=True)
-        why_not = why_not or _last_line(done.stderr)
+        why_not = why_not or done.stderr.strip().rpartition("\n")[2]
     return Containment(prefix=tied, private=False, why_not=why_not or "`unshare --pid` failed")
 
 
@@ -146,7 +146,3 @@ def _probe(argv: tuple[str, ...]) -> Completed:
 def _process_status(path: Path) -> Mapping[str, int]:
     pairs = (line.partition(":") for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
     return {name: int(value.split()[0]) for name, _, value in pairs if name in {"PPid", "Uid"}}
-
-
-def _last_line(text: str) -> str:
-    return text.strip().rpartition("\n")[2]

@@ -154,7 +154,14 @@ def _attempt(
         attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
         watch = Watch(
             folder=folder,
-            record=_with_attempt(record, plan, attempt),
+            record=replace(
+                record,
+                spec=json.loads(canonical(plan.run)),
+                spec_digest=plan.spec_digest,
+                steps=plan.run.spec.train.steps,
+                mode=plan.mode.value,
+                attempts=(*record.attempts, attempt),
+            ),
             on_event=on_event,
             starts_from=folder.latest_step(),
         )
@@ -197,17 +204,6 @@ def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Mach
         started_at=machine.now(),
         spec_digest=plan.spec_digest,
         private_pids=found.private,
-    )
-
-
-def _with_attempt(record: Record, plan: Plan, attempt: Attempt) -> Record:
-    return replace(
-        record,
-        spec=json.loads(canonical(plan.run)),
-        spec_digest=plan.spec_digest,
-        steps=plan.run.spec.train.steps,
-        mode=plan.mode.value,
-        attempts=(*record.attempts, attempt),
     )
 
 

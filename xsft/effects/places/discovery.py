@@ -127,7 +127,9 @@ def _viewed(cluster: Cluster, *, namespace: str) -> ClusterView:
         context=cluster.context,
         namespace_exists=found["namespace"] is not None,
         queues=tuple(map(object_name, items["queues"])),
-        priority_classes=tuple(name for name in map(object_name, items["priority_classes"]) if not _is_system(name)),
+        priority_classes=tuple(
+            name for name in map(object_name, items["priority_classes"]) if not name.startswith("system-")
+        ),
         slices={supply.tpu_type: supply.total for supply in supplies(items["nodes"], (), {})},
         unread=tuple(what.why for what in found.values() if isinstance(what, Unseen)),
     )
@@ -171,7 +173,3 @@ def _gcloud(run: RunTool, *argv: str) -> Any:
         return json.loads(done.stdout)
     except ValueError:
         return Unseen(why="gcloud printed no JSON")
-
-
-def _is_system(name: str) -> bool:
-    return name.startswith("system-")

@@ -51,7 +51,9 @@ def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
     }
     versions = start(lambda: _versions(cluster))
     found = {name: one.result() for name, one in asked.items()}
-    unread = tuple(_unread_text(name, what) for name, what in found.items() if isinstance(what, Unseen))
+    unread = tuple(
+        f"{what.why.rstrip('.')}: {UNKNOWN[name]}." for name, what in found.items() if isinstance(what, Unseen)
+    )
     if isinstance(found["workloads"], Unseen):
         found["workloads"] = unless_forbidden(cluster.workloads, namespace=namespace)
         unread = (*unread, f"Only Workloads of the namespace {namespace} were read.")
@@ -91,7 +93,3 @@ UNKNOWN = {
     "flavors": "the TPU type of what is in use is unknown",
     "queues": "the quota is unknown",
 }
-
-
-def _unread_text(name: str, unseen: Unseen) -> str:
-    return f"{unseen.why.rstrip('.')}: {UNKNOWN[name]}."

@@ -223,7 +223,9 @@ def _progress_in_output(
     doing.what = "metrics"
     metrics, no_metrics = _try_look("metrics", lambda: metrics_of(output, seen.run_name, source.store))
     doing.what = "checkpoints"
-    saved, no_saved = _try_look("checkpoints", lambda: _latest_saved_step(output, seen.run_name, source.store))
+    saved, no_saved = _try_look(
+        "checkpoints", lambda: latest_step(source.store.objects_at(output), output=output, run_name=seen.run_name)
+    )
     missing = (*no_metrics, *no_saved)
     if metrics is not None:
         return replace(metrics, saved_step=saved), missing
@@ -238,10 +240,6 @@ def metrics_of(output: str, run_name: str, store: RecordStore) -> Progress | Non
     names = newest_files(objects.written(folder))
     texts = [(objects.read(f"{folder}/{name}", limit=MAX_METRICS) or b"").decode("utf-8", "replace") for name in names]
     return progress_of_metrics([row for text in texts for row in metric_rows(text)], read_at=store.now())
-
-
-def _latest_saved_step(output: str, run_name: str, store: RecordStore) -> int | None:
-    return latest_step(store.objects_at(output), output=output, run_name=run_name)
 
 
 def _try_look(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread, ...]]:

@@ -56,16 +56,16 @@ def sources(
             raise UsageError(f"Place {asked.place} was not found. {known}", fix="Use one of them, or --context NAME.")
         return (source_at(places[asked.place], asked.namespace),)
     everywhere = (
-        *(source_at(place, asked.namespace) for place in places.values() if not _is_as_shipped(place)),
+        *(
+            source_at(place, asked.namespace)
+            for place in places.values()
+            if placeholder_in(place.project, place.cluster) is None  # else it is as shipped
+        ),
         *_submitted_to(entries, asked.namespace),
     )
     return tuple(
         {(one.name, one.namespace): one for one in reversed(everywhere) if names_a_cluster(one.where)}.values()
     )
-
-
-def _is_as_shipped(place: Place) -> bool:
-    return placeholder_in(place.project, place.cluster) is not None
 
 
 def known_places() -> tuple[Mapping[str, Place], str | None]:

@@ -30,7 +30,11 @@ def read_report(plan: EvaluationPlan, *, store: RecordStore) -> EvaluationReport
         return None
     found = from_json(content)
     if found is None or found.digest != plan.digest:
-        raise _unknown(plan.result)
+        raise Refused(
+            f"{plan.result} is not the result of this evaluation.",
+            fix="Look at the file, and move it away if no evaluation is in progress; nothing was changed.",
+            id="evaluation-result",
+        )
     return found
 
 
@@ -41,11 +45,3 @@ def record_end(plan: EvaluationPlan, report: EvaluationReport, *, store: RecordS
     if judgement.verdict == "failed":
         return record_job_end(store, **at, outcome="failed", reason=f"verdict {judgement.summary}")
     return record_job_end(store, **at, outcome="completed")
-
-
-def _unknown(path: str) -> Refused:
-    return Refused(
-        f"{path} is not the result of this evaluation.",
-        fix="Look at the file, and move it away if no evaluation is in progress; nothing was changed.",
-        id="evaluation-result",
-    )

@@ -19,7 +19,7 @@ from xsft.effects.machine.chance import random_hex
 from xsft.effects.machine.process import user_name
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.slicejob import SliceJob
-from xsft.records.model import Attempt, ClusterAddress, Git, Record, RecordedImage
+from xsft.records.model import Attempt, Git, Record, RecordedImage
 from xsft.records.where import address_of
 from xsft.spec.digest import canonical
 from xsft.steps import JobPlan, Plan, Planned
@@ -73,7 +73,7 @@ def record_of(
         action=action,
         jobset=plan.jobset if plan.on_cluster else None,
         namespace=run.namespace if plan.on_cluster else None,
-        cluster=_cluster(plan),
+        cluster=address_of(plan.run.place) if plan.on_cluster and plan.run.place else None,
         xpk_argv=plan.xpk_argv,
         manifest_digest=manifest_digest(plan.manifest) if plan.manifest else None,
         resolved=_resolved(plan),
@@ -131,10 +131,6 @@ def manifest_digest(manifest: Mapping[str, Any]) -> str:
 def image_of(ref: str) -> RecordedImage:
     _, _, digest = ref.partition("@")
     return RecordedImage(ref=ref, digest=digest or None)
-
-
-def _cluster(plan: Planned) -> ClusterAddress | None:
-    return address_of(plan.run.place) if plan.on_cluster and plan.run.place else None
 
 
 def _resolved(plan: Planned) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def found(cluster: Cluster, plan: ServingPlan) -> StageFound:
     for body in plan.dependents:
         if cluster.servers.get(body) is None:  # its creator was killed before it created this object
             return StageFound(state="torn", why=f"the Deployment {plan.run_name} has no {body['kind']}")
-    seen = server_state(server, cluster.servers.pods(namespace=plan.namespace, labels=_pods(plan)))
+    seen = server_state(server, cluster.servers.pods(namespace=plan.namespace, labels=f"{RUN_LABEL}={plan.run_name}"))
     return StageFound(state=seen.state, why=_with_log(cluster, plan, seen), result=plan.output)
 
 
@@ -157,10 +157,6 @@ def _refuse_taken(dependent: JsonObject, existing: JsonObject | None, *, uid: st
     whose = "an earlier server, which is being deleted" if owners else "another owner"
     fix = "Run the same command again in a minute." if owners else "Use another name for the run: --run-name NAME."
     raise Refused(f"The {kind} {name} exists and belongs to {whose}.", fix=fix, id="server-name-taken")
-
-
-def _pods(plan: ServingPlan) -> str:
-    return f"{RUN_LABEL}={plan.run_name}"
 
 
 def _with_log(cluster: Cluster, plan: ServingPlan, seen: ServerState) -> str:
