@@ -42,6 +42,6 @@ def _plan_stages(workload: api.Loaded, intent: Intent, plan: Plan) -> tuple[Stag
     """Return the plans of the stages around the training, if there are any and the plan has no errors."""
     if not plan.ok or workload.spec.stage_names == ("train",):
         return ()
-    from xsft.actions.pipeline.outlook import plan_stages
+    from xsft.actions.pipeline.stages import plan_stages
 
     return plan_stages(workload, intent=intent, run_name=plan.run_name)

@@ -1,4 +1,4 @@
-"""The stages that a workload has, each as this machine or its cluster does it."""
+"""The stages that a workload has, each as this machine or its cluster does it, and their plans."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from xsft.actions.pipeline.export import ExportHere, ExportOnCluster, ServeHere
 from xsft.actions.pipeline.here import ConvertHere, TrainHere
 from xsft.actions.pipeline.serve import ServeOnCluster
 from xsft.api import Loaded
-from xsft.stages.stage import Stage, StageName
+from xsft.errors import XsftError
+from xsft.stages.stage import Stage, StageName, StagePlan
 from xsft.steps import Intent
 
 
@@ -48,3 +49,20 @@ def _on_cluster(name: StageName, shared: SharedIntent, run_name: str, call: Clus
         case "serve":
             exported = _on_cluster("export", shared, run_name, call)
             return ServeOnCluster(shared, exported=exported, training=run_name, call=call)
+
+
+def plan_stages(workload: Loaded, *, intent: Intent, run_name: str) -> tuple[StagePlan, ...]:
+    """Return the plans of all stages but the training, in order."""
+    call = ClusterCall(ask=None, poll_s=0.0, listener=ActionListener())
+    stages = stages_of(workload, run_name=run_name, call=call, known=intent)
+    return tuple(_plan_stage(stage) for stage in stages if stage.name != "train")
+
+
+def _plan_stage(stage: Stage) -> StagePlan:
+    """Return the stage's plan; without `writes` and with its problems if it cannot be planned."""
+    try:
+        return stage.plan()
+    except XsftError as failed:
+        return StagePlan(
+            name=stage.name, run_name=stage.run_name, digest=None, writes=None, problems=tuple(failed.problems)
+        )
