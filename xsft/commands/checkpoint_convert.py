@@ -5,31 +5,28 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from msgspec import to_builtins
 
 from xsft import api
-from xsft.actions.submit.cluster import SubmissionEnd
-from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobSubmitted, ResultFound, cpu_job_of
 from xsft.actions.weights.convert import converted_here, look_for_cluster
-from xsft.actions.weights.convert_on_cluster import ConvertedByJob, convert_cluster
+from xsft.actions.weights.convert_on_cluster import convert_cluster
 from xsft.commands.arguments.cpu_job import cpu_job_request, refuse_timeout_alone
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.local.convert import ConversionResult
-from xsft.effects.submit.claims import ConversionClaim
-from xsft.effects.submit.submission import Action
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
-from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
-from xsft.screen.checkpoint_documents import CONVERT, conversion_fields, planned_fields, submitted_fields
+from xsft.screen.checkpoint_documents import (
+    CONVERT,
+    conversion_fields,
+    report_cpu_job,
+    result_fields,
+)
 from xsft.screen.cpu_plan_text import conversion_text
-from xsft.screen.documents import print_json, status_of
+from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems
-from xsft.screen.submission import PrintedDocument, report_submission
 from xsft.screen.terminal import terminal
-from xsft.steps import JobPlan
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,49 +62,25 @@ def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
         request=cpu_job_request(args),
         listener=terminal(as_json=args.json),
     )
-    return _report_conversion(found, claim, as_json=args.json)
-
-
-def _report_conversion(found: ConvertedByJob, claim: ConversionClaim | None, *, as_json: bool) -> int:
-    """Print what the job converts or converted, and return the exit status."""
     made = found.made
-    match found:
-        case ResultFound(problems=noted):
-            if as_json:
-                print_json(CONVERT, _found_fields(made, noted))
-            else:
-                print_problems(noted)
-                named = f"{made.inputs.source.repo} for {made.inputs.model}"
-                sys.stdout.write(f"{named}: found; nothing was sent\ncheckpoint  {made.whole}\n")
-            return 0
-        case CpuJobPlanned(plan=plan):
-            if as_json:
-                print_json(CONVERT, _planned_document(plan, made, claim))
-            else:
-                sys.stdout.write(conversion_text(plan, made))
-            return status_of(plan.problems)
-        case CpuJobSubmitted(end=end):
-            return report_submission(end, json=as_json, document=partial(_submitted_document, made, claim))
+
+    def fields(action: str, writes: str | None, noted: tuple[Problem, ...]) -> dict[str, Any]:
+        if writes is None:
+            why = "it already exists"
+            return conversion_fields(made, action=action, why=why, checkpoint=made.whole, problems=noted)
+        own = conversion_fields(
+            made, action=action, why=_why_converting(made, action), checkpoint=writes, problems=noted
+        )
+        return {**own, "owner": to_builtins(claim)}
+
+    named = f"{made.inputs.source.repo} for {made.inputs.model}"
+    found_lines = (f"{named}: found; nothing was sent", f"checkpoint  {made.whole}")
+    return report_cpu_job(
+        found, CONVERT, as_json=args.json, fields=fields, found_lines=found_lines, plan_text=conversion_text
+    )
 
 
-def _found_fields(made: ConversionPlan, noted: tuple[Problem, ...]) -> dict[str, Any]:
-    why = "it already exists"
-    return conversion_fields(made, action="finished", why=why, checkpoint=made.whole, problems=noted)
-
-
-def _planned_document(plan: JobPlan[CpuJob], made: ConversionPlan, claim: ConversionClaim | None) -> dict[str, Any]:
-    why, writes = _why_converting(made), plan.job.writes
-    fields = conversion_fields(made, action="planned", why=why, checkpoint=writes, problems=plan.problems)
-    return {**fields, "owner": to_builtins(claim), **planned_fields(plan)}
-
-
-def _submitted_document(made: ConversionPlan, claim: ConversionClaim | None, end: SubmissionEnd) -> PrintedDocument:
-    why, writes = _why_converting(made, end.done.action), cpu_job_of(end.done).writes
-    fields = conversion_fields(made, action=end.done.action, why=why, checkpoint=writes, problems=end.problems)
-    return CONVERT, {**fields, "owner": to_builtins(claim), **submitted_fields(end)}
-
-
-def _why_converting(made: ConversionPlan, action: Action | None = None) -> str:
+def _why_converting(made: ConversionPlan, action: str) -> str:
     if action == "adopted":
         return f"{made.run_name} is converting the same weights"
     if made.broken:
@@ -145,8 +118,4 @@ def conversion_document(result: ConversionResult) -> dict[str, Any]:
     fields = conversion_fields(
         result.plan, action=result.action, why=result.why, checkpoint=result.checkpoint, problems=result.warnings
     )
-    return {
-        **fields,
-        "record": str(result.record) if result.record else None,
-        "log": str(result.log) if result.log else None,
-    }
+    return {**fields, **result_fields(result)}

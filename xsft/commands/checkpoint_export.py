@@ -10,10 +10,8 @@ from typing import Any
 
 from xsft import api
 from xsft.actions.environments import engine_environment, maxtext_machine
-from xsft.actions.submit.cluster import SubmissionEnd
-from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobSubmitted, ResultFound, cpu_job_of
 from xsft.actions.weights.export import intended, refuse_engine
-from xsft.actions.weights.export_on_cluster import ExportedByJob, export_cluster, no_logits, plan_for_pod
+from xsft.actions.weights.export_on_cluster import export_cluster, no_logits, plan_for_pod
 from xsft.commands.arguments.cpu_job import cpu_job_request, refuse_timeout_alone
 from xsft.effects.facts.exported import training_of
 from xsft.effects.local.export import ExportResult, ExportWork
@@ -22,16 +20,17 @@ from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import verification_text
-from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
-from xsft.screen.checkpoint_documents import EXPORT, export_fields, planned_fields, submitted_fields
+from xsft.screen.checkpoint_documents import (
+    EXPORT,
+    export_fields,
+    report_cpu_job,
+    result_fields,
+)
 from xsft.screen.cpu_plan_text import export_text
-from xsft.screen.documents import print_json, status_of
-from xsft.screen.failure import print_problems
+from xsft.screen.documents import print_json
 from xsft.screen.progress import print_to_stderr, shown
-from xsft.screen.submission import PrintedDocument, report_submission
 from xsft.screen.terminal import terminal
-from xsft.steps import JobPlan
 from xsft.trainers.export import ExportRequest, TrainedRun
 
 WORKLOADS = (".yaml", ".yml")
@@ -61,54 +60,27 @@ def _of_file(args: argparse.Namespace) -> int:
     made = plan_for_pod(intended(intent), _export_request(args), to=args.output)
     request, listener = cpu_job_request(args), terminal(as_json=args.json)
     found = export_cluster(intent, made, file=workload.file, request=request, log=sys.stderr, listener=listener)
-    return _report_export(found, as_json=args.json)
+    verified = made.recorded.verification if made.recorded else None
+
+    def fields(action: str, writes: str | None, noted: tuple[Problem, ...]) -> dict[str, Any]:
+        exists = writes is None
+        why = "it already exists" if exists else _why_exporting(made, action)
+        folder, verification = writes or made.writes, verified if exists else None
+        return export_fields(made, action=action, why=why, folder=folder, verification=verification, problems=noted)
+
+    found_lines = (
+        f"{made.training}, step {made.inputs.step}, {made.inputs.form}: found; nothing was sent",
+        f"model     {made.writes}",
+        f"verified  {verification_text(verified)}",
+    )
+    return report_cpu_job(
+        found, EXPORT, as_json=args.json, fields=fields, found_lines=found_lines, plan_text=export_text
+    )
 
 
-def _report_export(found: ExportedByJob, *, as_json: bool) -> int:
-    """Print what the job exports or exported, and return the exit status."""
-    made = found.made
-    match found:
-        case ResultFound(problems=noted):
-            if as_json:
-                print_json(EXPORT, _found_fields(made, noted))
-            else:
-                print_problems(noted)
-                sys.stdout.writelines(f"{line}\n" for line in _found_lines(made))
-            return 0
-        case CpuJobPlanned(plan=plan):
-            if as_json:
-                print_json(EXPORT, _planned_document(plan, made))
-            else:
-                sys.stdout.write(export_text(plan, made))
-            return status_of(plan.problems)
-        case CpuJobSubmitted(end=end):
-            return report_submission(end, json=as_json, document=partial(_submitted_document, made))
-
-
-def _found_lines(made: ExportPlan) -> Iterator[str]:
-    yield f"{made.training}, step {made.inputs.step}, {made.inputs.form}: found; nothing was sent"
-    yield f"model     {made.writes}"
-    yield f"verified  {verification_text(made.recorded.verification if made.recorded else None)}"
-
-
-def _found_fields(made: ExportPlan, noted: tuple[Problem, ...]) -> dict[str, Any]:
-    verified, why = made.recorded.verification if made.recorded else None, "it already exists"
-    return export_fields(made, action="finished", why=why, folder=made.writes, verification=verified, problems=noted)
-
-
-def _planned_document(plan: JobPlan[CpuJob], made: ExportPlan) -> dict[str, Any]:
-    fields = export_fields(made, action="planned", why=_why_exporting(made), folder=made.writes, problems=plan.problems)
-    return {**fields, **planned_fields(plan)}
-
-
-def _submitted_document(made: ExportPlan, end: SubmissionEnd) -> PrintedDocument:
-    done = end.done
-    why = f"{made.run_name} is already exporting it" if done.action == "adopted" else _why_exporting(made)
-    fields = export_fields(made, action=done.action, why=why, folder=cpu_job_of(done).writes, problems=end.problems)
-    return EXPORT, {**fields, **submitted_fields(end)}
-
-
-def _why_exporting(made: ExportPlan) -> str:
+def _why_exporting(made: ExportPlan, action: str) -> str:
+    if action == "adopted":
+        return f"{made.run_name} is already exporting it"
     if made.broken:
         return f"{', '.join(made.broken)} is incomplete and is kept"
     return f"step {made.inputs.step} was not exported"
@@ -176,8 +148,4 @@ def export_document(result: ExportResult) -> dict[str, Any]:
     fields = export_fields(
         result.plan, action=result.action, why=result.why, folder=result.folder, verification=verified
     )
-    return {
-        **fields,
-        "record": str(result.record) if result.record else None,
-        "log": str(result.log) if result.log else None,
-    }
+    return {**fields, **result_fields(result)}

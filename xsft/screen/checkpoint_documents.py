@@ -1,21 +1,24 @@
-"""The fields of `xsft checkpoint convert --json` and `export --json`, on this machine and on clusters."""
+"""What `xsft checkpoint convert` and `export` print about a job, and the fields of their documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import to_builtins
 
-from xsft.actions.submit.cluster import SubmissionEnd
-from xsft.actions.submit.cpu_job import cpu_job_of
+from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobSubmitted, Made, ResultFound, cpu_job_of
 from xsft.conversion.plan import ConversionPlan
+from xsft.effects.local.convert import ConversionResult
+from xsft.effects.local.export import ExportResult
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import Verification
 from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
-from xsft.screen.failure import problem_documents
-from xsft.screen.submission import waited_fields
+from xsft.screen.documents import print_json, status_of
+from xsft.screen.failure import print_problems, problem_documents
+from xsft.screen.submission import report_submission, waited_fields
 from xsft.steps import JobPlan, Planned
 
 CONVERT = "checkpoint-convert"
@@ -71,16 +74,48 @@ def _fields(made: ConversionPlan | ExportPlan, *, action: str, why: str, problem
     }
 
 
-def planned_fields(plan: JobPlan[CpuJob]) -> dict[str, Any]:
-    """Return the document's fields about a job that would be created."""
-    return {"job": {**_job_fields(plan, plan.job), "manifest": plan.manifest}}
+def result_fields(result: ConversionResult | ExportResult) -> dict[str, Any]:
+    """Return the document's fields about files on this machine."""
+    return {
+        "record": str(result.record) if result.record else None,
+        "log": str(result.log) if result.log else None,
+    }
 
 
-def submitted_fields(end: SubmissionEnd) -> dict[str, Any]:
-    """Return the document's fields about a job that was submitted."""
-    done = end.done
-    job = {**_job_fields(done.plan, cpu_job_of(done)), "jobset": done.jobset, "uid": done.uid}
-    return {"record": done.record, "job": job, **waited_fields(end)}
+def report_cpu_job(
+    found: ResultFound[Made] | CpuJobPlanned[Made] | CpuJobSubmitted[Made],
+    kind: str,
+    *,
+    as_json: bool,
+    fields: Callable[[str, str | None, tuple[Problem, ...]], dict[str, Any]],
+    found_lines: Iterable[str],
+    plan_text: Callable[[JobPlan[CpuJob], Made], str],
+) -> int:
+    """Print the result that exists, the planned job, or how the submitted one ended; return the exit status.
+
+    `fields`: returns those of an action, what the job writes (None: nothing) and the problems.
+    """
+    match found:
+        case ResultFound(problems=noted) if as_json:
+            print_json(kind, fields("finished", None, noted))
+            return 0
+        case ResultFound(problems=noted):
+            print_problems(noted)
+            sys.stdout.writelines(f"{line}\n" for line in found_lines)
+            return 0
+        case CpuJobPlanned(plan=plan):
+            if as_json:
+                job = {**_job_fields(plan, plan.job), "manifest": plan.manifest}
+                print_json(kind, {**fields("planned", plan.job.writes, plan.problems), "job": job})
+            else:
+                sys.stdout.write(plan_text(plan, found.made))
+            return status_of(plan.problems)
+        case CpuJobSubmitted(end=end):
+            done, cpu_job = end.done, cpu_job_of(end.done)
+            job = {**_job_fields(done.plan, cpu_job), "jobset": done.jobset, "uid": done.uid}
+            own = fields(done.action, cpu_job.writes, end.problems)
+            document = {**own, "record": done.record, "job": job, **waited_fields(end)}
+            return report_submission(end, json=as_json, document=(kind, document))
 
 
 def _job_fields(plan: Planned, job: CpuJob) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from xsft.actions.submit.cluster import SubmissionEnd
@@ -16,7 +16,6 @@ from xsft.states.rows import state_line
 
 PrintedDocument = tuple[str, dict[str, Any]]
 """The kind of a document, and its fields."""
-DocumentOf = Callable[[SubmissionEnd], PrintedDocument]
 
 
 def print_created(done: Submission) -> None:
@@ -50,11 +49,11 @@ def waited_fields(end: SubmissionEnd) -> dict[str, Any]:
     return {"run": run, "exit_status": end.failed.exit_status if end.failed else 0}
 
 
-def report_submission(end: SubmissionEnd, *, json: bool, document: DocumentOf = _submission_document) -> int:
+def report_submission(end: SubmissionEnd, *, json: bool, document: PrintedDocument | None = None) -> int:
     """Print the end of a submission and return the exit status; without `json` the error of a failed run is raised
-    instead. `document`: what `json` prints."""
+    instead. `document`: what `json` prints; None: that of a training."""
     if json:
-        print_json(*document(end))
+        print_json(*(document or _submission_document(end)))
     if end.waited is None:
         if not json:
             print_created(end.done)
