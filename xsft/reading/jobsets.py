@@ -7,11 +7,13 @@ api/jobset/v1alpha2/jobset_types.go; xpk@1.16.0 as rendered (tests/golden/*.mani
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from xsft.aliases import JsonObject
-from xsft.catalog.tpu import slice_of
+from xsft.catalog.tpu import Slice, slice_of
 from xsft.launchers.jobset import TRAINER_CONTAINER
 from xsft.launchers.labels import (
     DATA_ANNOTATION,
@@ -175,10 +177,14 @@ def _selector(job: JsonObject) -> JsonObject:
 
 
 def tpu_of(pod: JsonObject) -> str | None:
-    selector = mapping(pod, "nodeSelector")
-    accelerator, topology = text(selector.get(ACCELERATOR)), text(selector.get(TOPOLOGY))
-    found = slice_of(accelerator, topology) if accelerator and topology else None
+    found = shape_of(mapping(pod, "nodeSelector"))
     return found.tpu_type if found else None
+
+
+def shape_of(labels: Mapping[str, Any]) -> Slice | None:
+    """Return the slice that a node, or a node selector, has in its labels; None if it has none or an unknown one."""
+    accelerator, topology = text(labels.get(ACCELERATOR)), text(labels.get(TOPOLOGY))
+    return slice_of(accelerator, topology) if accelerator and topology else None
 
 
 def _literal(pattern: re.Pattern[str], command: str) -> str | None:

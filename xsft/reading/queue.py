@@ -63,8 +63,8 @@ def holding_of(json: JsonObject) -> Holding | None:
     accelerators = [f"{amount} {resource}" for resource, amount in sorted(used.items()) if amount and "/" in resource]
     return Holding(
         uid=text(mapping(json, "metadata").get("uid")) or "",
-        owner_uid=_owner_field(json, "uid") or "",
-        jobset=_owner_field(json, "name"),
+        owner_uid=owner_field(json, "uid") or "",
+        jobset=owner_field(json, "name"),
         cluster_queue=workload.cluster_queue,
         priority=workload.priority,
         holds=", ".join(accelerators),
@@ -110,7 +110,7 @@ def workload_of(json: JsonObject) -> KueueWorkload:
 
 
 def owned(json: JsonObject) -> Owned:
-    return Owned(owner=_owner_field(json, "uid"), workload=workload_of(json))
+    return Owned(owner=owner_field(json, "uid"), workload=workload_of(json))
 
 
 def waiting_of(json: JsonObject) -> Waiting:
@@ -118,7 +118,7 @@ def waiting_of(json: JsonObject) -> Waiting:
     return Waiting(
         name=text(metadata.get("name")) or "",
         namespace=text(metadata.get("namespace")) or "",
-        jobset=_owner_field(json, "name"),
+        jobset=owner_field(json, "name"),
         queue=text(json.get("localQueueName")) or "",
         priority=integer(json.get("priority")) or 0,
         position=count(json.get("positionInLocalQueue")),
@@ -147,12 +147,7 @@ def _is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
     return any(c.type == kind and c.status == "True" for c in conditions)
 
 
-def jobset_name_of(json: JsonObject) -> str | None:
-    """Return the name of the JobSet that the Workload stands for, or None."""
-    return _owner_field(json, "name")
-
-
-def _owner_field(json: JsonObject, key: str) -> str | None:
+def owner_field(json: JsonObject, key: str) -> str | None:
     """Return a field of the JobSet among its owners; Kueue makes it the controller."""
     owners = rows(mapping(json, "metadata").get("ownerReferences"))
     return next((text(owner.get(key)) for owner in owners if owner.get("kind") == "JobSet"), None)

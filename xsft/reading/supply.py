@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.catalog.tpu import Slice, slice_of
-from xsft.reading.jobsets import ACCELERATOR, TOPOLOGY
+from xsft.catalog.tpu import Slice
+from xsft.reading.jobsets import shape_of
 from xsft.reading.lenient import count, mapping, rows, text
-from xsft.reading.queue import jobset_name_of, waits, workload_of
+from xsft.reading.queue import owner_field, waits, workload_of
 
 NODE_POOL = "cloud.google.com/gke-nodepool"
 TPU = "google.com/tpu"
@@ -121,7 +121,7 @@ def _add(
     state: Literal["holds", "waits"],
 ) -> None:
     metadata = mapping(json, "metadata")
-    name = jobset_name_of(json) or text(metadata.get("name")) or "?"
+    name = owner_field(json, "name") or text(metadata.get("name")) or "?"
     namespace = text(metadata.get("namespace")) or "?"
     for shape, amount in chips.items():
         slices = -(-amount // shape.chips)
@@ -153,12 +153,6 @@ def _wanted_chips(json: JsonObject) -> dict[Slice, int]:
 def _requested(container: JsonObject) -> int:
     resources = mapping(container, "resources")
     return count(mapping(resources, "requests").get(TPU)) or count(mapping(resources, "limits").get(TPU))
-
-
-def shape_of(labels: Mapping[str, Any]) -> Slice | None:
-    """Return the slice that a node, or a node selector, has in its labels; None if it has none or an unknown one."""
-    accelerator, topology = text(labels.get(ACCELERATOR)), text(labels.get(TOPOLOGY))
-    return slice_of(accelerator, topology) if accelerator and topology else None
 
 
 def is_ready(node: JsonObject) -> bool:

@@ -20,7 +20,8 @@ from xsft.catalog.tpu import Slice
 from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text, quantity
 from xsft.checks.cluster.quota import hard_taints, tolerates_all
 from xsft.problems import Problem
-from xsft.reading.supply import NODE_POOL, SliceUnit, is_ready, shape_of, slice_units
+from xsft.reading.jobsets import shape_of
+from xsft.reading.supply import NODE_POOL, SliceUnit, is_ready, slice_units
 
 SLICES_MISSING = LateProblem(id="slices-missing")
 SLICES_UNAVAILABLE = LateProblem(id="slices-unavailable")

@@ -14,7 +14,7 @@ from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text, quanti
 from xsft.checks.cluster.quota import Flavor, Group, group_of
 from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows, text
-from xsft.reading.queue import jobset_name_of, workload_of
+from xsft.reading.queue import owner_field, workload_of
 
 QUOTA_IN_USE = LateProblem(id="quota-in-use")
 
@@ -99,7 +99,7 @@ def quota_holder_of(workload: JsonObject) -> QuotaHolder | None:
             key = (str(mapping(pod_set, "flavors").get(resource)), str(resource))
             used[key] = used.get(key, Decimal(0)) + quantity(amount)
     return QuotaHolder(
-        name=jobset_name_of(workload) or parsed.name,
+        name=owner_field(workload, "name") or parsed.name,
         namespace=text(mapping(workload, "metadata").get("namespace")) or "",
         cluster_queue=parsed.cluster_queue,
         used=used,
