@@ -20,7 +20,6 @@ from xsft.effects.submit.evaluation import is_measured
 from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.recording import gather_provenance
 from xsft.effects.submit.submission import Submitter, is_whole
-from xsft.errors import UsageError
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.export.estimate import estimate_export
 from xsft.export.plan import ExportPlan
@@ -93,14 +92,13 @@ def plan_job(job: AnyJob, *, file: str, problems: tuple[Problem, ...], progress:
 
 def submitter_for(made: JobPlan[AnyJob], *, progress: ShowLine, confirm: Callable[[Proposal], None]) -> Submitter:
     """Return a submitter connected to the plan's cluster. `confirm`: as in `api.submitter_for`."""
-    if made.run.place is None:
-        raise UsageError("the workload has no place.", fix="Set place: main, or write the place inline.")
+    place = made.run.required_place()
 
     def replan(attempt: int) -> JobPlan[AnyJob]:
         return plan_job(made.job.attempt(attempt), file=made.file, problems=made.problems, progress=progress)
 
     return Submitter(
-        cluster=cluster.connect(made.run.place),
+        cluster=cluster.connect(place),
         store=record_store(),
         provenance=gather_provenance(made.file, target=made.run.spec.target),
         replan=replan,

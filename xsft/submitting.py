@@ -38,15 +38,14 @@ def submitter_for(
 
     `confirm`: asked just before something is created; raises Refused if the answer is no.
     """
-    if made.run.place is None:
-        raise UsageError("the workload has no place.", fix="Set place: main, or write the place inline.")
+    place = made.run.required_place()
     if through_xpk and made.xpk_argv is None:
         raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Omit it.")
     if through_xpk:
         refuse_losses(made)
     answer = start(lambda: ask_maxtext((made,))[0])
     return Submitter(
-        cluster=cluster.connect(made.run.place),
+        cluster=cluster.connect(place),
         store=records.record_store(),
         provenance=recording.gather_provenance(made.file, target=made.target),
         replan=lambda attempt: plan((workload,), attempt=attempt)[0],

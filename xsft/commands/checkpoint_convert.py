@@ -13,7 +13,6 @@ from xsft import api
 from xsft.actions.weights.convert import converted_here, look_for_cluster
 from xsft.actions.weights.convert_on_cluster import convert_cluster
 from xsft.commands.arguments.cpu_job import cpu_job_request, refuse_timeout_alone
-from xsft.conversion.plan import ConversionPlan
 from xsft.effects.local.convert import ConversionResult
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.problems import Problem
@@ -68,9 +67,8 @@ def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
         if writes is None:
             why = "it already exists"
             return conversion_fields(made, action=action, why=why, checkpoint=made.whole, problems=noted)
-        own = conversion_fields(
-            made, action=action, why=_why_converting(made, action), checkpoint=writes, problems=noted
-        )
+        why = f"{made.run_name} is converting the same weights" if action == "adopted" else made.why
+        own = conversion_fields(made, action=action, why=why, checkpoint=writes, problems=noted)
         return {**own, "owner": to_builtins(claim)}
 
     named = f"{made.inputs.source.repo} for {made.inputs.model}"
@@ -78,14 +76,6 @@ def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
     return report_cpu_job(
         found, CONVERT, as_json=args.json, fields=fields, found_lines=found_lines, plan_text=conversion_text
     )
-
-
-def _why_converting(made: ConversionPlan, action: str) -> str:
-    if action == "adopted":
-        return f"{made.run_name} is converting the same weights"
-    if made.broken:
-        return f"{', '.join(made.broken)} is incomplete and is kept"
-    return "these weights were not converted with these flags before"
 
 
 def _refuse_convert_options(args: argparse.Namespace, *, on_cluster: bool) -> None:

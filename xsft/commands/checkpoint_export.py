@@ -18,7 +18,6 @@ from xsft.effects.local.export import ExportResult, ExportWork
 from xsft.effects.local.export_upload import BUCKET, ExportRoute, export_by
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
-from xsft.export.plan import ExportPlan
 from xsft.export.verification import verification_text
 from xsft.problems import Problem
 from xsft.screen.checkpoint_documents import (
@@ -63,10 +62,11 @@ def _of_file(args: argparse.Namespace) -> int:
     verified = made.recorded.verification if made.recorded else None
 
     def fields(action: str, writes: str | None, noted: tuple[Problem, ...]) -> dict[str, Any]:
-        exists = writes is None
-        why = "it already exists" if exists else _why_exporting(made, action)
-        folder, verification = writes or made.writes, verified if exists else None
-        return export_fields(made, action=action, why=why, folder=folder, verification=verification, problems=noted)
+        if writes is None:
+            why, folder = "it already exists", made.writes
+            return export_fields(made, action=action, why=why, folder=folder, verification=verified, problems=noted)
+        why = f"{made.run_name} is already exporting it" if action == "adopted" else made.why
+        return export_fields(made, action=action, why=why, folder=writes, problems=noted)
 
     found_lines = (
         f"{made.training}, step {made.inputs.step}, {made.inputs.form}: found; nothing was sent",
@@ -76,14 +76,6 @@ def _of_file(args: argparse.Namespace) -> int:
     return report_cpu_job(
         found, EXPORT, as_json=args.json, fields=fields, found_lines=found_lines, plan_text=export_text
     )
-
-
-def _why_exporting(made: ExportPlan, action: str) -> str:
-    if action == "adopted":
-        return f"{made.run_name} is already exporting it"
-    if made.broken:
-        return f"{', '.join(made.broken)} is incomplete and is kept"
-    return f"step {made.inputs.step} was not exported"
 
 
 def _export_request(args: argparse.Namespace) -> ExportRequest:

@@ -46,3 +46,10 @@ class ConversionPlan(Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """Return the digest, as `ConversionInputs.digest`."""
         return self.inputs.digest
+
+    @property
+    def why(self) -> str:
+        """Return why the weights are converted now."""
+        if self.broken:
+            return f"{', '.join(self.broken)} is incomplete and is kept"
+        return "these weights were not converted with these flags before"

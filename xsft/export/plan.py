@@ -53,3 +53,10 @@ class ExportPlan(Struct, frozen=True, kw_only=True):
     @property
     def training(self) -> str:
         return self.inputs.training
+
+    @property
+    def why(self) -> str:
+        """Return why the weights are exported now."""
+        if self.broken:
+            return f"{', '.join(self.broken)} is incomplete and is kept"
+        return f"step {self.inputs.step} was not exported"

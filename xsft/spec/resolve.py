@@ -21,6 +21,7 @@ from xsft.conversion.inputs import (
     is_folder,
     items,
 )
+from xsft.errors import UsageError
 from xsft.facts import Facts, ImageFacts
 from xsft.naming import ModeName, attempt_name, attempt_number, next_attempt, single_controller
 from xsft.problems import Problem, error
@@ -108,6 +109,12 @@ class Run(Struct, frozen=True, kw_only=True):
             return self.checkpoint
         by_model = f"{(self.output or '').rstrip('/')}/converted/{self.spec.model.name}"
         return items(by_model if hf.converted is None else converted)
+
+    def required_place(self) -> Place:
+        """Return the place. Raises UsageError if the workload names none."""
+        if self.place is None:
+            raise UsageError("the workload has no place.", fix="Set place: main, or write the place inline.")
+        return self.place
 
     @property
     def num_slices(self) -> int:

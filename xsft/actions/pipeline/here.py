@@ -90,8 +90,7 @@ def conversion_found(made: ConversionPlan) -> StageFound:
     if made.broken:
         why = f"{', '.join(made.broken)} is not complete: {made.why_not}"
         return StageFound(state="torn", why=why, digest=made.digest)
-    why = "these weights were not converted with these flags before"
-    return StageFound(state="missing", why=why, digest=made.digest)
+    return StageFound(state="missing", why=made.why, digest=made.digest)
 
 
 def _conversion_end(result: ConversionResult) -> StageEnd:

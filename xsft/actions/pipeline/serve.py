@@ -13,7 +13,7 @@ from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.effects.submit.recording import gather_provenance
 from xsft.effects.submit.serving import begin, found, plan_serving
 from xsft.effects.submit.serving_record import ServerRecord
-from xsft.errors import Refused, UsageError
+from xsft.errors import Refused
 from xsft.export.inputs import HF_PREFIX
 from xsft.launchers.serving_manifest import vllm_argv
 from xsft.naming import stage_name
@@ -103,7 +103,4 @@ class ServeOnCluster:
         return self._asked.now().run
 
     def _cluster(self) -> Cluster:
-        place = self._run().place
-        if place is None:
-            raise UsageError("the workload names no place.", fix="Set place: main, or write the place inline.")
-        return connect(place)
+        return connect(self._run().required_place())

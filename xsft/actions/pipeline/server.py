@@ -75,8 +75,7 @@ def plan_server(request: ServerRequest, listener: ActionListener) -> ServeCall:
     own = tuple(p.in_file(workload.file) for p in intent.problems if p.where.startswith(ITS))
     if wrong := errors_in(own if request.dry_run else for_submission(own)):
         raise SpecError(wrong)
-    if intent.run.place is None:
-        raise UsageError("the workload names no place.", fix="Set place: main, or write the place inline.")
+    intent.run.required_place()
     export = ExportOnCluster(
         SharedIntent(workload, known=intent),
         training=intent.run.run_name,
@@ -105,8 +104,7 @@ def serve_on_cluster(
 ) -> ServerAnswering:
     """Create the server and wait until /health answers. Raises as `confirm_server`, `begin` and `wait_for_server`."""
     confirm_server(call.plan, ask=ask)
-    assert call.run.place is not None
-    cluster = connect(call.run.place)
+    cluster = connect(call.run.required_place())
     with when_interrupted(NOTHING_CREATED), listener.working("serve") as say:
         provenance = gather_provenance(call.file, target=call.run.spec.target)
         record = ServerRecord(store=record_store(), provenance=provenance, run=call.run)

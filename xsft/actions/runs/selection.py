@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from xsft.effects.runs.runs import Runs, runs_at_place, runs_for
 from xsft.effects.runs.sources import PlaceQuery
-from xsft.errors import UsageError
 
 if TYPE_CHECKING:
     from xsft.steps import Planned
@@ -25,6 +24,4 @@ def runs_of(
 
 def runs_at(plan: Planned) -> Runs:
     """Return the runs of the cluster and namespace that the plan names."""
-    if plan.run.place is None:
-        raise UsageError("the workload has no place.", fix="Set place: main, or write the place inline.")
-    return runs_at_place(plan.run.place, namespace=plan.run.namespace, name=plan.run_name)
+    return runs_at_place(plan.run.required_place(), namespace=plan.run.namespace, name=plan.run_name)

@@ -156,7 +156,7 @@ def _converted(conversion: Conversion, plan: ConversionPlan) -> ConversionResult
         _save(with_end(record, outcome=outcome, reason=reason, status=status, at=clock.now()), plan)
         return ConversionResult(
             action="created" if len(record.attempts) == 1 else "attempt",
-            why=_why_converted(plan),
+            why=plan.why,
             outcome=outcome,
             reason=reason,
             plan=plan,
@@ -237,12 +237,6 @@ def _why_unmade(plan: ConversionPlan, after: ConversionPlan, converter: ProgramE
     if converter.status:
         return converter.why
     return f"{converter.why}, and {plan.checkpoint} is not the requested checkpoint: {after.why_not or 'not found'}"
-
-
-def _why_converted(plan: ConversionPlan) -> str:
-    if plan.broken:
-        return f"{', '.join(plan.broken)} is incomplete and is kept"
-    return "these weights were not converted with these flags before"
 
 
 def stage_run(plan: ConversionPlan) -> StageRun:

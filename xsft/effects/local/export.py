@@ -116,11 +116,9 @@ def export_found(plan: ExportPlan, *, result: str) -> StageFound:
     if plan.whole:
         verified = plan.recorded.verification if plan.recorded else None
         return StageFound(state="done", why=verification_text(verified), result=result)
-    if plan.recorded is None:
-        return StageFound(state="missing", why=f"step {plan.inputs.step} was not exported")
-    if plan.recorded.outcome == "failed":
+    if plan.recorded is not None and plan.recorded.outcome == "failed":
         return StageFound(state="failed", why=plan.recorded.reason or "the exporter failed")
-    return StageFound(state="torn", why=f"{', '.join(plan.broken)} is incomplete and is kept")
+    return StageFound(state="torn" if plan.recorded else "missing", why=plan.why)
 
 
 def stage_end(done: ExportResult) -> StageEnd:
