@@ -21,7 +21,7 @@ from xsft.errors import SpecError, UsageError
 from xsft.launchers.labels import TARGET_LABEL
 from xsft.launchers.launcher import Job, ReadyRendering
 from xsft.launchers.serving_expect import audit_server
-from xsft.naming import jobset_limit
+from xsft.naming import ModeName, jobset_limit
 from xsft.planner import job_rendering, make_intent, make_job_plan, make_plan
 from xsft.problems import errors_in
 from xsft.reading.jobsets import jobset_of, server_of
@@ -264,6 +264,21 @@ def test_the_second_launchers_manifest_of_a_new_tpu_generation_is_accepted(
     cluster_api: ClusterApi, new_generation: str, mode: str
 ) -> None:
     _accepted(cluster_api, on_new_slices(mode, generation=new_generation, namespace=cluster_api.namespace))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_longest_name_of_the_second_launcher_is_accepted_by_the_api_server(
+    cluster_api: ClusterApi, mode: ModeName
+) -> None:
+    """Without a limit of its own, the limits of Kubernetes and JobSet hold; with McJAX they are above xpk's 40."""
+    shape = plan(spec(mode, target=SECOND)).run
+    assert shape.slice is not None
+    limit = jobset_limit(target=SECOND, mode=mode, num_slices=shape.num_slices, hosts=shape.slice.hosts)
+    assert limit == {"mcjax": 43, "pathways": 22}[mode]
+    dated = {"name": "a" * (limit - len("-20261121")), "run_name_suffix": "date", "stages": None}
+    made = plan(spec(mode, target=SECOND, namespace=cluster_api.namespace, **dated))
+    assert len(made.jobset) == limit
+    assert cluster_api.connect().dry_run_jobs(cluster_api.connect().dry_run_jobset(made.manifest)) == ()
 
 
 def _accepted(cluster_api: ClusterApi, workload: WorkloadSpec) -> None:
