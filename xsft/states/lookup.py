@@ -119,15 +119,9 @@ def _which(hits: Sequence[FoldedRun]) -> str:
     return f"Choose one: {'; or '.join(ways)}."
 
 
-def why_silent(seen: Observation) -> str | None:
+def silent(seen: Observation) -> Unread | None:
     """Return why the run's cluster did not answer; None if it did, and for a run on this machine. Other data of such an
     observation is from an earlier call."""
-    found = silent(seen)
-    return found.why if found else None
-
-
-def silent(seen: Observation) -> Unread | None:
-    """Return as `why_silent` does, with the failure's id."""
     return next((one for one in seen.unread if one.what in ("jobsets", "servers")), None)
 
 

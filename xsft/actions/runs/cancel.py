@@ -14,7 +14,7 @@ from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused, Unreachable
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look_up, query_of
-from xsft.states.lookup import why_silent
+from xsft.states.lookup import silent
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
 from xsft.states.model import Observation, RunObject
 from xsft.states.rows import Row, state_line
@@ -98,9 +98,9 @@ def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
     """Raise Unreachable if the run is known only from an earlier call: stale facts delete nothing."""
-    if silent := why_silent(seen):
+    if mute := silent(seen):
         raise Unreachable(
-            f"{row.run_name} may still be running: its cluster {row.cluster} does not answer ({silent}).",
+            f"{row.run_name} may still be running: its cluster {row.cluster} does not answer ({mute.why}).",
             fix="Nothing was deleted. Try again when it answers.",
         )
 

@@ -13,7 +13,7 @@ from xsft.effects.cluster.jobset_watch import pause_until_changed
 from xsft.effects.machine import clock
 from xsft.effects.runs.runs import Runs
 from xsft.run_query import RunQuery, query_of
-from xsft.states.lookup import why_silent
+from xsft.states.lookup import silent
 from xsft.states.model import Observation, Status
 
 
@@ -34,7 +34,7 @@ class _Changes(Struct, kw_only=True):
 
     def pause(self, seconds: float) -> None:
         """Pause; the watch that ends it early needs exactly one live run whose cluster has just answered."""
-        living = [one for one in self.seen if one.jobset and not one.jobset.terminal and why_silent(one) is None]
+        living = [one for one in self.seen if one.jobset and not one.jobset.terminal and silent(one) is None]
         if len(living) != 1 or living[0].jobset is None:
             clock.pause(seconds)
             return

@@ -16,7 +16,7 @@ from xsft.run_query import RunQuery, look_up, query_of
 from xsft.states.causes import explain_state, found_of
 from xsft.states.evidence import Evidence
 from xsft.states.folding import FoldedRun
-from xsft.states.lookup import why_silent
+from xsft.states.lookup import silent
 from xsft.states.model import Observation
 from xsft.states.rows import Row, row_of
 from xsft.states.rule import Explanation
@@ -76,9 +76,9 @@ def _keep(hit: FoldedRun, evidence: Evidence, explained: Explanation, world: Why
 
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
-    if silent := why_silent(seen):
+    if mute := silent(seen):
         known = f" Last known state, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
         raise Unreachable(
-            f"The cluster of {row.run_name} does not answer: {silent}.{known if seen.last_known else ''}",
+            f"The cluster of {row.run_name} does not answer: {mute.why}.{known if seen.last_known else ''}",
             fix="The state of the run is unknown. Try again later.",
         )

@@ -20,7 +20,7 @@ from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, Unreachable, UsageError, XsftError
 from xsft.run_query import RunQuery, look, look_up, query_of
 from xsft.states.folding import FoldedRun
-from xsft.states.lookup import silent, why_silent
+from xsft.states.lookup import silent
 from xsft.states.model import Observation, RunObject
 from xsft.states.names import ENDED
 from xsft.states.rows import Row, row_of, state_line
@@ -149,8 +149,8 @@ def _refuse_slices(request: LogRequest) -> None:
 
 
 def _jobset(seen: Observation) -> RunObject:
-    if silent := why_silent(seen):
-        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again later.")
+    if mute := silent(seen):
+        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {mute.why}.", fix="Try again later.")
     if seen.jobset is not None:
         return seen.jobset
     raise Unknown(f"{seen.run_name} no longer has a JobSet, {GONE}.", fix=GONE_FIX)
