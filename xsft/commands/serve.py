@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from xsft.actions.environments import maxtext_machine
-from xsft.actions.pipeline.server import ServerRequest, plan_server, serve_on_cluster
+from xsft.actions.pipeline.server import plan_server, serve_on_cluster
 from xsft.actions.runs.waiting import WaitLimits
 from xsft.effects.environments import environments
 from xsft.effects.facts.exported import training_of
@@ -60,14 +60,14 @@ def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
 def _serve_on_cluster(args: argparse.Namespace) -> int:
     """Print the plan, or create the server and wait until it answers."""
     listener = terminal()
-    request = ServerRequest(
-        file=args.model,
+    call = plan_server(
+        args.model,
         settings=args.settings,
         run_name=args.run_name,
         weights=args.weights,
         dry_run=args.dry_run,
+        listener=listener,
     )
-    call = plan_server(request, listener)
     answering = None
     if not args.dry_run:
         limits = WaitLimits(timeout_s=args.timeout, poll_s=args.poll)

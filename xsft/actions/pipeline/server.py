@@ -21,28 +21,15 @@ from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.effects.submit.recording import gather_provenance
 from xsft.effects.submit.serving import ServerBegun, begin, plan_serving
 from xsft.effects.submit.serving_record import ServerRecord
-from xsft.errors import Refused, SpecError, UsageError
+from xsft.errors import Refused, UsageError, refuse_errors
 from xsft.launchers.audit import AuditRow
 from xsft.launchers.serving_expect import audit_server
-from xsft.problems import Problem, errors_in
+from xsft.problems import Problem
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 
 ITS = ("place", "namespace", "name", "image", "secrets", "stages")
 """Sections of a workload whose errors affect a server."""
-
-
-class ServerRequest(Struct, frozen=True, kw_only=True):
-    """A request for the server of a workload."""
-
-    file: str
-    settings: Sequence[str]
-    """The settings of the workload, `a.b=c`."""
-    run_name: str | None
-    weights: str | None
-    """What is served; None: the workload's export."""
-    dry_run: bool
-    """Whether the server is only planned."""
 
 
 class ServeCall(Struct, frozen=True, kw_only=True):
@@ -63,38 +50,45 @@ class ServerAnswering(Struct, frozen=True, kw_only=True):
     begun: ServerBegun
 
 
-def plan_server(request: ServerRequest, listener: ActionListener) -> ServeCall:
-    """Return the planned server. Raises SpecError and UsageError for a workload that cannot be served, and Refused,
-    serve-no-weights, before its export is done.
+def plan_server(
+    file: str,
+    *,
+    settings: Sequence[str],
+    run_name: str | None,
+    weights: str | None,
+    dry_run: bool,
+    listener: ActionListener,
+) -> ServeCall:
+    """Return the planned server. `weights`: what is served; None: the workload's export.
+
+    Raises SpecError and UsageError for a workload that cannot be served, and Refused, serve-no-weights, before its
+    export is done.
     """
-    workload = api.load(request.file, settings=request.settings, run_name=request.run_name)
+    workload = api.load(file, settings=settings, run_name=run_name)
     if workload.spec.on_this_machine:
         fix = f"Give the name of its run instead: xsft serve {workload.spec.name}"
-        raise UsageError(f"{request.file} trains on this machine; only a cluster's workload has a server.", fix=fix)
+        raise UsageError(f"{file} trains on this machine; only a cluster's workload has a server.", fix=fix)
     (intent,) = api.intend((workload,))
     own = tuple(p.in_file(workload.file) for p in intent.problems if p.where.startswith(ITS))
-    if wrong := errors_in(own if request.dry_run else for_submission(own)):
-        raise SpecError(wrong)
+    refuse_errors(own if dry_run else for_submission(own))
     intent.run.required_place()
     export = ExportOnCluster(
         SharedIntent(workload, known=intent),
         training=intent.run.run_name,
         call=ClusterCall(ask=None, poll_s=0.0, listener=listener),
     )
-    weights = request.weights or _exported(export, request)
-    plan = plan_serving(intent.run, weights=weights, file=workload.file)
+    served = weights or _exported(export, file, dry_run=dry_run)
+    plan = plan_serving(intent.run, weights=served, file=workload.file)
     audit = audit_server(plan, intent.run)
-    return ServeCall(file=request.file, run=intent.run, plan=plan, audit=audit, problems=own)
+    return ServeCall(file=file, run=intent.run, plan=plan, audit=audit, problems=own)
 
 
-def _exported(export: ExportOnCluster, request: ServerRequest) -> str:
+def _exported(export: ExportOnCluster, file: str, *, dry_run: bool) -> str:
     """Return what the workload's export stage wrote; for a dry run also what it will write. Raises Refused,
     serve-no-weights, before it is done."""
-    weights = exported_weights(export) or (weights_ahead(export) if request.dry_run else None)
+    weights = exported_weights(export) or (weights_ahead(export) if dry_run else None)
     if weights is None:
-        fix = (
-            f"Export it first: xsft run {shlex.quote(request.file)} --to export; or give --weights gs://bucket/folder."
-        )
+        fix = f"Export it first: xsft run {shlex.quote(file)} --to export; or give --weights gs://bucket/folder."
         raise Refused(f"There is no export to serve: {export.find().why}.", fix=fix, id="serve-no-weights")
     return weights
 
