@@ -25,7 +25,7 @@ from xsft.reading.lenient import mapping, text
 from xsft.reading.pods import selector_of
 from xsft.reading.queue import Holding, quotas_of, waits
 from xsft.states.classify import classify
-from xsft.states.evidence import AttemptEnd, Event, Evidence, Log, Neighbour
+from xsft.states.evidence import Event, Evidence, Neighbour
 from xsft.states.model import Condition, KueueWorkload, Observation, Pod, RunObject, Status
 from xsft.states.moments import seconds_between
 from xsft.states.rules import needs_dry_run
@@ -54,61 +54,30 @@ def read_evidence(
         return Evidence(seen=seen, status=status)
     pods = start(lambda: cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset)))
     asked = _Asked(cluster=cluster, jobset=jobset, workload=seen.workload, status=status)
-    begun = _begin_queries(asked, earlier=partial(ends_of, cluster, attempts_before(jobset, attempts), now))
-    whole = _with_pods(seen, pods, deadline_s)
-    logs = start(partial(failing_logs, cluster, whole, jobset))
-    return _gathered(asked, begun, logs, seen=whole, now=now(), until=clock.monotonic() + deadline_s)
-
-
-class _Begun(Struct, frozen=True, kw_only=True):
-    """Queries in progress, one per part of the evidence."""
-
-    events: Started[tuple[Event, ...]]
-    node_events: Started[tuple[Event, ...] | None]
-    cluster_queue: Started[Any]
-    holdings: Started[tuple[Holding, ...] | None]
-    ahead: Started[tuple[Neighbour, ...] | None]
-    missing: Started[tuple[str, ...] | None]
-    dry_run: Started[tuple[Problem, ...] | None]
-    earlier: Started[tuple[AttemptEnd, ...]]
-
-
-def _begin_queries(asked: _Asked, *, earlier: Callable[[], tuple[AttemptEnd, ...]]) -> _Begun:
-    """Start all queries at once; two of them wait for the JobSet's manifest."""
-    raw = start(lambda: asked.cluster.get_jobset(name=asked.jobset.name, namespace=asked.jobset.namespace))
-    return _Begun(
-        events=start(asked.events),
-        node_events=start(asked.node_events),
-        cluster_queue=start(asked.cluster_queue),
-        holdings=start(asked.holdings),
-        ahead=start(asked.ahead),
-        missing=start(lambda: asked.missing(raw.result())),
-        dry_run=start(lambda: asked.dry_run(raw.result())),
-        earlier=start(earlier),
-    )
-
-
-def _gathered(
-    asked: _Asked, begun: _Begun, logs: Started[tuple[Log, ...]], *, seen: Observation, now: str, until: float
-) -> Evidence:
-    """Return the evidence that has arrived by `until`. The status is computed again, since the pods of all hosts can
-    show more than those that `status` reads.
-    """
-    queue, held = _came(begun.cluster_queue, until), _came(begun.holdings, until)
+    raw = start(lambda: cluster.get_jobset(name=jobset.name, namespace=jobset.namespace))
+    events, node_events, cluster_queue = start(asked.events), start(asked.node_events), start(asked.cluster_queue)
+    holdings, ahead = start(asked.holdings), start(asked.ahead)
+    missing, dry_run = start(lambda: asked.missing(raw.result())), start(lambda: asked.dry_run(raw.result()))
+    earlier = start(partial(ends_of, cluster, attempts_before(jobset, attempts), now))
+    seen = _with_pods(seen, pods, deadline_s)
+    logs = start(partial(failing_logs, cluster, seen, jobset))
+    until = clock.monotonic() + deadline_s
+    queue, held = _came(cluster_queue, until), _came(holdings, until)
     return Evidence(
         seen=seen,
-        status=asked.status if seen.pods is None else classify(seen, now=now),
-        events=_came(begun.events, until),
-        node_events=_of_its_nodes(_came(begun.node_events, until), seen),
+        # computed again: the pods of all hosts can show more than those that `status` reads
+        status=status if seen.pods is None else classify(seen, now=now()),
+        events=_came(events, until),
+        node_events=_of_its_nodes(_came(node_events, until), seen),
         logs=_came(logs, until),
         quotas=None if queue is None else quotas_of(queue),
         cluster_queue=None if queue is None else _active(queue),
         holders=None if held is None else asked.holders(held, queue),
-        ahead=_came(begun.ahead, until),
+        ahead=_came(ahead, until),
         preemptor=asked.preemptor(held or ()),
-        missing=_came(begun.missing, until),
-        dry_run=_came(begun.dry_run, until),
-        earlier=_came(begun.earlier, until) or (),
+        missing=_came(missing, until),
+        dry_run=_came(dry_run, until),
+        earlier=_came(earlier, until) or (),
     )
 
 
