@@ -9,16 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from msgspec import Struct
-
 from xsft.effects.cluster.lists import Lists
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.machine import clock
-from xsft.effects.machine.parallel import Answering, Started, start
+from xsft.effects.machine.parallel import Answering, start
 from xsft.errors import XsftError
-from xsft.reading.queue import Owned, queues_of, waits, with_positions
+from xsft.reading.queue import queues_of, waits, with_positions
 from xsft.spec.secrets import redact
-from xsft.states.model import KueueWorkload, Observation, Pod, RunObject, Unread, What
+from xsft.states.model import Observation, Pod, RunObject, Unread, What
 from xsft.states.serving import serves
 
 T = TypeVar("T")
@@ -55,8 +53,7 @@ def observations_of(
     pods = [lists.ask_pods()] if first_pods is None and any(map(starts, jobsets)) else list(first_pods or ())
     if any(one.serves and not serving(one) for one in jobsets):
         pods = [*pods, lists.ask_server_pods()]
-    beside = _beside(lists.reads, lists.workloads, pods, namespace=lists.namespace)
-    return tuple(beside.of(jobset, name=name, now=now) for jobset in jobsets)
+    return tuple(map(_observer(lists, pods, name=name, now=now), jobsets))
 
 
 def held_by(lists: Lists) -> tuple[tuple[RunObject, ...], tuple[Unread, ...]]:
@@ -87,66 +84,44 @@ def unread_of(what: What, failed: XsftError) -> Unread:
     return Unread(what=what, why=why, fix=first.fix, id=first.id, again=first.again)
 
 
-class _Beside(Struct, frozen=True, kw_only=True):
-    """The objects that were read in addition to the JobSets."""
-
-    workloads: dict[str, KueueWorkload]
-    """Workloads by the JobSet's UID."""
-    pods: dict[str, tuple[Pod, ...]] | None
-    """Pods by the JobSet's name; None if they could not be read."""
-    unread: tuple[Unread, ...]
-    queue_unread: tuple[Unread, ...]
-    """Failures to read the pending workloads of the queried queues."""
-    queues: frozenset[str]
-    """The queues that were queried."""
-    ahead_s: float
-
-    def of(self, jobset: RunObject, *, name: str, now: str) -> Observation:
-        workload = self.workloads.get(jobset.uid)
-        return Observation(
-            run_name=jobset.run_name,
-            target=jobset.target,
-            observed_at=now,
-            ahead_s=self.ahead_s,
-            mode=jobset.mode,
-            cluster=name,
-            steps=jobset.steps,
-            jobset=jobset,
-            workload=workload,
-            pods=None if self.pods is None else self.pods.get(jobset.name),
-            unread=(*self.unread, *(self._queue_unread(workload) if workload and waits(workload) else ())),
-        )
-
-    def _queue_unread(self, workload: KueueWorkload) -> tuple[Unread, ...]:
-        return self.queue_unread if workload.queue in self.queues or not workload.queue else (NOT_ASKED,)
-
-
-def _beside(
-    reads: Reads,
-    workloads: Started[tuple[Owned, ...]],
-    pods: Sequence[Answering[tuple[Pod, ...]]],
-    *,
-    namespace: str,
-) -> _Beside:
-    """Return what the other lists hold, of the pods those that are pending, and the servers'."""
+def _observer(
+    lists: Lists, pods: Sequence[Answering[tuple[Pod, ...]]], *, name: str, now: str
+) -> Callable[[RunObject], Observation]:
+    """Return the function that observes a run by what the other lists hold, of the pods those that are pending, and the
+    servers'."""
+    reads = lists.reads
     left = partial(_seconds_left, reads, clock.monotonic())
-    owned, no_workloads = _got(workloads, "workloads", left)
+    owned, no_workloads = _got(lists.workloads, "workloads", left)
     queues = queues_of([one.workload for one in owned or ()])[:MAX_QUEUES]
-    positions, no_positions = _positions(reads, queues, namespace=namespace, left=left)
+    positions, no_positions = _positions(reads, queues, namespace=lists.namespace, left=left)
     by_uid = {one.owner: with_positions(one.workload, positions) for one in owned or () if one.owner}
     answers = [_got(one, "pods", left) for one in pods]
     by_name: dict[str, list[Pod]] = defaultdict(list)
     for pod in (pod for found, _ in answers for pod in found or ()):
         if pod.phase == "Pending" or serves(pod):
             by_name[pod.jobset].append(pod)
-    return _Beside(
-        workloads=by_uid,
-        pods=None if any(found is None for found, _ in answers) else {name: tuple(p) for name, p in by_name.items()},
-        unread=(*no_workloads, *dict.fromkeys(one for _, missing in answers for one in missing)),
-        queue_unread=no_positions,
-        queues=frozenset(queues),
-        ahead_s=reads.api.http.ahead_s,
-    )
+    no_pods = any(found is None for found, _ in answers)
+    unread = (*no_workloads, *dict.fromkeys(one for _, missing in answers for one in missing))
+    ahead_s = reads.api.http.ahead_s
+
+    def observed(jobset: RunObject) -> Observation:
+        workload = by_uid.get(jobset.uid)
+        is_asked = workload is None or workload.queue in queues or not workload.queue
+        return Observation(
+            run_name=jobset.run_name,
+            target=jobset.target,
+            observed_at=now,
+            ahead_s=ahead_s,
+            mode=jobset.mode,
+            cluster=name,
+            steps=jobset.steps,
+            jobset=jobset,
+            workload=workload,
+            pods=None if no_pods or jobset.name not in by_name else tuple(by_name[jobset.name]),
+            unread=(*unread, *((no_positions if is_asked else (NOT_ASKED,)) if workload and waits(workload) else ())),
+        )
+
+    return observed
 
 
 def _positions(
