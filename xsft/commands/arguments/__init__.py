@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from xsft.spec.amounts import seconds_of
 
@@ -55,3 +56,14 @@ def duration(text: str) -> float:
         return seconds_of(text)
     except ValueError as wrong:
         raise argparse.ArgumentTypeError(str(wrong)) from None
+
+
+def whole(least: int = 0, most: int = 999_999_999) -> Callable[[str], int]:
+    """Return a type of argparse for a whole number within these limits."""
+
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or len(text) > 9 or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least:,} to {most:,}")
+        return int(text)
+
+    return parse

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from xsft.commands.arguments import a_name, add_json, add_settings
-from xsft.commands.arguments.runs import a_count, add_timing
+from xsft.commands.arguments import a_name, add_json, add_settings, whole
+from xsft.commands.arguments.runs import add_timing
 from xsft.image.context import ACCEPTABLE
 
 DATA_ACTIONS = {
@@ -48,7 +48,7 @@ def data_arguments(parser: argparse.ArgumentParser) -> None:
         "--split", choices=("train", "eval"), default="train", help="split to read (default: %(default)s)"
     )
     shown = parser.add_argument_group("for show")
-    shown.add_argument("-n", type=a_count, default=3, metavar="N", help="show N examples (default: %(default)s)")
+    shown.add_argument("-n", type=whole(), default=3, metavar="N", help="show N examples (default: %(default)s)")
     shown.add_argument("--row", type=_parse_rows, default=(), metavar="N,M", help="show these rows; the first is 0")
     shown.add_argument("--longest", action="store_true", help="show the longest examples first")
     shown.add_argument("--truncated", action="store_true", help="show examples that fill max_target_length")
@@ -120,7 +120,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder with a Hugging Face model (config.json, safetensors files and tokenizer), run on this machine, or"
         " workload YAML of a cluster",
     )
-    parser.add_argument("--port", type=_parse_port, metavar="N", help="port of 127.0.0.1 (default: a free one)")
+    parser.add_argument("--port", type=whole(1, 65_535), metavar="N", help="port of 127.0.0.1 (default: a free one)")
     weights = "cluster: folder or hub repository of the export (default: the result of the export stage)"
     parser.add_argument("--weights", type=a_name, metavar="gs://PATH", help=weights)
     parser.add_argument(
@@ -192,7 +192,7 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
         "--eval-share", type=_parse_share, metavar="X", help="keep this share of the rows for evaluation, e.g. 0.02"
     )
     made.add_argument(
-        "--shards", type=_parse_shards, metavar="N", help="write at least N files (default: 8 for each host)"
+        "--shards", type=whole(1, MOST_SHARDS), metavar="N", help="write at least N files (default: 8 for each host)"
     )
     made.add_argument(
         "--format",
@@ -230,14 +230,6 @@ def _parse_share(text: str) -> float:
     return share
 
 
-def _parse_shards(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= MOST_SHARDS and len(text) < 10):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of shards: write a number from 1 to {MOST_SHARDS:,}"
-        )
-    return int(text)
-
-
 def _add_content(parser: argparse.ArgumentParser) -> None:
     """Add the options that decide the image's content."""
     sources = "pypi, git+URL@COMMIT, or a folder"
@@ -270,12 +262,6 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arg", action="append", default=[], metavar="NAME=VALUE", help="pass another build argument (repeatable)"
     )
-
-
-def _parse_port(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text[:6]) < 2**16:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: write a number from 1 to 65535")
-    return int(text)
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
