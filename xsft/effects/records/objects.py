@@ -72,10 +72,11 @@ def objects_for(path: str, *, env: Mapping[str, str]) -> Objects:
     return GcsObjects(gcs_client(env)) if path.startswith("gs://") else LocalObjects()
 
 
-class LocalObjects:
+class LocalObjects(LocalStorage):
     """Files on this machine."""
 
     def __init__(self, *, write: Callable[[int, bytes], int] = os.write, link: Callable[..., None] = os.link) -> None:
+        super().__init__()
         self._write = write
         self._link = link
 
@@ -86,12 +87,6 @@ class LocalObjects:
             return self._create(target, content)
         except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
             raise not_written(target, failed) from None
-
-    def read(self, path: str, *, limit: int) -> bytes | None:
-        return LocalStorage().read(path, limit=limit)
-
-    def names(self, folder: str) -> tuple[str, ...]:
-        return LocalStorage().names(folder)
 
     def written(self, folder: str) -> Mapping[str, float | None]:
         return {name: _written_at(Path(folder) / name) for name in self.names(folder) if not name.endswith("/")}
@@ -155,7 +150,7 @@ def _deleted_after(rules: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return found
 
 
-class GcsObjects:
+class GcsObjects(GcsStorage):
     """Objects in Cloud Storage, through the given google.cloud.storage client."""
 
     def __init__(
@@ -167,27 +162,24 @@ class GcsObjects:
         pauses: Sequence[float] = PAUSES_S,
         sleep: Callable[[float], None] = clock.pause,
     ) -> None:
-        self._client = client
-        self._options: dict[str, Any] = {"timeout": timeout_s, "retry": None}
-        self._pauses = pauses
-        self._sleep = sleep
-        self._reading = GcsStorage(
+        super().__init__(
             client, timeout_s=timeout_s, deadline_s=deadline_s, pauses=pauses, sleep=sleep, permissions=PERMISSIONS
         )
+        self._options: dict[str, Any] = {"timeout": timeout_s, "retry": None}
 
     def create(self, path: str, content: bytes) -> bool:
         """Write the object. If an answer was lost, an earlier try may have written it: the result is False then, and
         the caller can compare the content.
         """
-        done = self._reading.ask(path, lambda: self._uploaded(path, content), permissions="storage.objects.create")
+        done = self.ask(path, lambda: self._uploaded(path, content), permissions="storage.objects.create")
         return self._in_bucket(path, done)
 
     def create_from(self, path: str, file: Path) -> bool:
         """Write the object as `create` does, with the content of a file of any size, without a limit for the whole
         time.
         """
-        tries: dict[str, Any] = {"pauses": self._pauses, "sleep": self._sleep}
-        done = ask_storage(path, lambda: self._sent(path, file), permissions="storage.objects.create", **tries)
+        tries = {**self._tries, "permissions": "storage.objects.create"}
+        done = ask_storage(path, lambda: self._sent(path, file), **tries)
         return self._in_bucket(path, done)
 
     @staticmethod
@@ -201,27 +193,21 @@ class GcsObjects:
             raise EnvironmentMissing(f"the bucket {bucket} does not exist", fix=fix)
         return done
 
-    def read(self, path: str, *, limit: int) -> bytes | None:
-        return self._reading.read(path, limit=limit)
-
-    def names(self, folder: str) -> tuple[str, ...]:
-        return self._reading.names(folder)
-
     def written(self, folder: str) -> Mapping[str, float | None]:
         bucket, name = bucket_and_name(folder)
         prefix = f"{name}/" if name else ""
-        return self._reading.ask(folder, lambda: self._times(bucket, prefix)) or {}
+        return self.ask(folder, lambda: self._times(bucket, prefix)) or {}
 
     def held_permissions(self, bucket: str, wanted: Sequence[str]) -> frozenset[str] | None:
         """Return which of the `wanted` permissions this login holds on the bucket; None if there is no such bucket.
         Changes nothing.
         """
         question = self._client.bucket(bucket).test_iam_permissions
-        return self._reading.ask(f"gs://{bucket}", lambda: frozenset(question(list(wanted), **self._options)))
+        return self.ask(f"gs://{bucket}", lambda: frozenset(question(list(wanted), **self._options)))
 
     def settings(self, bucket: str) -> BucketSettings:
         """Return the bucket's settings that limit a run; needs storage.buckets.get."""
-        found = self._reading.ask(f"gs://{bucket}", lambda: self._client.get_bucket(bucket, **self._options))
+        found = self.ask(f"gs://{bucket}", lambda: self._client.get_bucket(bucket, **self._options))
         if found is None:
             return BucketSettings()
         return BucketSettings(
