@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, settings
 
 from tests import warm
 from tests.cluster.fixtures import chip, cluster_namespace, cluster_tools, real_cluster
+from tests.contract.commandline import here, without_hub
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import ClusterApi, cluster_api, pytest_generate_tests, standing_in
+from tests.fakes.gcs import bucket
 from tests.goldens import Golden
 from tests.ids import pytest_make_parametrize_id
 from tests.localruns import private_pids, trainer_machine, warm_machine
@@ -41,6 +43,7 @@ settings.load_profile("xsft")
 __all__ = [
     "bad_proxy",
     "base_image",
+    "bucket",
     "chip",
     "cluster_api",
     "cluster_namespace",
@@ -48,6 +51,7 @@ __all__ = [
     "deps_image",
     "engine",
     "engine_slot",
+    "here",
     "memorised",
     "new_generation",
     "private_pids",
@@ -58,6 +62,7 @@ __all__ = [
     "registry_server",
     "trainer_machine",
     "warm_machine",
+    "without_hub",
 ]
 
 # Read once, before any fixture empties the environment that a test sees.

@@ -38,7 +38,7 @@ NAMED_BY = {
     "contract": ("mark.contract",),
     "maxtext": ("mark.maxtext",),
     "engine": ("mark.engine",),
-    "cluster": ("mark.cluster", "cluster_api"),
+    "cluster": ("mark.cluster", "cluster_api", "here: Machine"),
     "trainer": ("mark.trainer",),
 }
 """Words in each file that has a test with that marker (tests/conftest.py looks at every item): a stage collects those

@@ -31,7 +31,7 @@ def test_columns_ok_accepts_the_columns_of_sft(columns: list[str]) -> None:
     assert datasets.columns_ok(columns)
 
 
-@pytest.mark.parametrize("columns", [[], ["text"], ["prompt"], ["messages", "prompt"], ["chosen", "rejected"]])
+@pytest.mark.parametrize("columns", [[], ["text"], ["prompt"], ["messages", "prompt"], ["answer"]])
 def test_other_columns_need_a_formatting_function(columns: list[str]) -> None:
     assert not datasets.columns_ok(columns)
 

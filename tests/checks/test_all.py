@@ -6,7 +6,7 @@ from typing import get_type_hints
 
 import pytest
 
-from tests.checks.factory import run_of, spec
+from tests.checks.factory import FLAGSHIP, GOOD, Tree, run_of, spec
 from xsft.checks.subjects import FIRST_SHOWN, Check, check_run, subjects
 from xsft.facts import Facts
 from xsft.spec.base import Keys
@@ -35,3 +35,13 @@ def test_every_check_takes_run_keys_and_facts(subject: Check) -> None:
     hints = get_type_hints(subject)
     assert [*hints] == ["run", "keys", "facts", "return"]
     assert [hints["run"], hints["keys"], hints["facts"]] == [Run, Keys, Facts]
+
+
+@pytest.mark.parametrize(
+    ("base", "more"),
+    [(GOOD, set()), (FLAGSHIP, {"param-scan-axis", "repeated-per-round"})],
+    ids=["one slice", "two slices"],
+)
+def test_good_workloads_have_no_other_problems(base: Tree, more: set[str]) -> None:
+    found = {problem.id for problem in check_run(run_of(spec(base)), Facts())}
+    assert found == {"checkpoint-unread", "fit-known", "resume-data-restarts", "special-tokens", *more}

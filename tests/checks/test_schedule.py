@@ -8,11 +8,6 @@ from xsft.checks.schedule import check
 RESTARTING = {"restarts": {"max": 3}}
 
 
-def test_no_problems_on_good_workloads():
-    assert ids(check, spec()) == set()
-    assert ids(check, spec(FLAGSHIP)) == set()
-
-
 def test_checkpoint_period_beyond_half_of_the_run_is_a_warning():
     (problem,) = problems(check, spec(train={"checkpoint_period": 251}))
     assert (problem.id, problem.severity) == ("checkpoint-period", "warning")

@@ -14,8 +14,8 @@ def limited(seconds: int) -> dict[str, object]:
     return {"overrides": {"maxtext": {TIMEOUT: seconds}}}
 
 
-def test_no_problems_on_good_workloads() -> None:
-    assert ids(check, spec()) == ids(check, spec(FLAGSHIP)) == ids(check, spec(tpu=SLICES)) == set()
+def test_sufficient_timeouts_have_no_problem() -> None:
+    assert ids(check, spec(tpu=SLICES)) == set()
     assert ids(check, spec(FLAGSHIP, **limited(60))) == set(), "one process"
     assert ids(check, spec(tpu={"type": "v6e-4"}, **limited(60))) == set(), "one host"
     assert ids(check, spec(tpu=SLICES, **limited(300))) == set()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 import yaml
 
 from tests import inprocess
@@ -20,6 +21,7 @@ from tests.checkpoints import small_files
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.stories import ROOT
+from xsft.effects.environments.installed import BuiltEnvironment
 
 XSFT = Path(sys.executable).with_name("xsft")
 IMAGE = {"ref": f"us-docker.pkg.dev/my-project/xsft/post-training@sha256:{'0' * 64}", "maxtext": "0.2.5"}
@@ -120,3 +122,17 @@ def machine(folder: Path, *, environments: Path, api: ClusterApi) -> Iterator[Ma
         }
         loader = os.environ.get("LD_LIBRARY_PATH")
         yield Machine(folder, api, bucket, {**env, **({"LD_LIBRARY_PATH": loader} if loader else {})})
+
+
+@pytest.fixture
+def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: ClusterApi) -> Iterator[Machine]:
+    """A machine with the real xpk, a cluster and a bucket."""
+    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
+        yield made
+
+
+@pytest.fixture
+def without_hub(here: Machine) -> None:
+    """The hub refuses connections; its token is a Secret of the cluster."""
+    here.api.connect().create_secret(name="hf-token", namespace=here.api.namespace, data={"token": b"x"})
+    here.env["HF_ENDPOINT"] = "http://127.0.0.1:9"

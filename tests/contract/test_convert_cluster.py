@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.checkpoints import small_files
-from tests.contract.commandline import XSFT, Machine, machine
+from tests.contract.commandline import XSFT, Machine
 from tests.documents import read_document
 from tests.effects.cluster.test_cluster import CREATE
-from tests.fakes.clusters import ClusterApi
 from tests.until import until
-from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.launchers.labels import WRITES_ANNOTATION
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.usefixtures("without_hub")]
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat-convert"
-
-
-@pytest.fixture
-def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: ClusterApi) -> Iterator[Machine]:
-    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
-        cluster_api.connect().create_secret(name="hf-token", namespace=cluster_api.namespace, data={"token": b"x"})
-        made.env["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nothing listens there
-        yield made
 
 
 def convert(here: Machine, *options: str, **changes: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.launchers.decoding import decode_command
+from tests.launchers.test_encoding import ANY, PIECES
 from tests.podshell import executable, stubs_in
 from tests.until import until
 from xsft.effects.environments import render
@@ -49,28 +50,6 @@ class Case:
     mode: ModeName
 
 
-PIECES = st.sampled_from(
-    [
-        *"\\\n\r\t\x01\x1b\x1e\x7f\x85\u2028\ufeff %#&|`~!*?'\"",
-        *(
-            "env:",
-            "en",
-            "v:",
-            "$",
-            "$$",
-            "$(",
-            "$(FOO)",
-            "$(date)",
-            "$HOME",
-            "${A}",
-            "{}",
-            "{args.workload}",
-            "{{ x }}",
-        ),
-        *(": ", "- ", "é", "😀", "\n\n", "                  ", "\\n", "\\x41", "&& exit", ") & PID=$!;", "EOF"),
-    ]
-)
-ANY = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
 TEXT = st.lists(PIECES | st.text(ANY, max_size=6), max_size=6).map("".join) | st.sampled_from(
     ["x" * 9_000, "env:" * 999]
 )

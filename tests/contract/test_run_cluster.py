@@ -5,40 +5,28 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.checkpoints import small_files
-from tests.contract.commandline import XSFT, Machine, machine
+from tests.contract.commandline import XSFT, Machine
 from tests.documents import read_document
 from tests.exports import written_by_pod
-from tests.fakes.clusters import ClusterApi
 from tests.killing import Killed, dying
 from tests.servers import IMAGE
 from tests.slicejobs import measured_by_pod
 from tests.until import until
-from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.launchers.labels import WRITES_ANNOTATION
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.usefixtures("without_hub")]
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat"
 CONVERT, EVALUATION, EXPORT, SERVER = (f"{NAME}-{stage}" for stage in ("convert", "evaluate", "export", "serve"))
 TPU = {"type": "v6e-256", "num_slices": 1}
 EVALUATE = {"prompts": ["What is 1 plus 1?"], "require": [{"prompt": 0, "matches": "is 2"}], "limit_s": 1800}
-
-
-@pytest.fixture
-def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: ClusterApi) -> Iterator[Machine]:
-    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
-        cluster_api.connect().create_secret(name="hf-token", namespace=cluster_api.namespace, data={"token": b"x"})
-        made.env["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nothing listens there
-        yield made
 
 
 def run(

@@ -9,33 +9,24 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.commands.test_secret import to
-from tests.contract.commandline import INPUTS, XSFT, Machine, machine
+from tests.contract.commandline import INPUTS, XSFT, Machine
 from tests.documents import read_document
 from tests.effects.cluster.test_cluster import CREATE
 from tests.effects.runs.test_logs import until
-from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny
 from tests.tools.two_way_calls import calls_of, two_way
-from xsft.effects.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
 NAME = "deepseek-ultrachat"
-
-
-@pytest.fixture
-def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: ClusterApi) -> Iterator[Machine]:
-    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
-        yield made
 
 
 def test_submit_creates_the_planned_jobset_and_adopts_it_the_next_time(here: Machine) -> None:

@@ -30,12 +30,6 @@ SECRET = "s3cr3t-" * 3
 
 
 @pytest.fixture
-def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: ClusterApi) -> Iterator[Machine]:
-    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
-        yield made
-
-
-@pytest.fixture
 def tools(here: Machine) -> Tools:
     return equipped(here)
 

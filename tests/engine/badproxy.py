@@ -16,8 +16,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Literal
+
+from tests.fakes.loopback import serving_http
 
 CHUNK = 1 << 16
 REALM = 'Basic realm="tests"'
@@ -89,17 +91,10 @@ class BadProxy:
 @contextmanager
 def misbehaving(upstream: str) -> Iterator[BadProxy]:
     """A proxy before the registry at `upstream` (`127.0.0.1:PORT`); it does nothing wrong until it is told to."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    proxy = BadProxy(address=f"127.0.0.1:{server.server_address[1]}", upstream=upstream)
-    server.proxy = proxy  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    proxy = BadProxy(address="", upstream=upstream)
+    with serving_http(_Handler, proxy=proxy) as url:
+        proxy.address = url.removeprefix("http://")
         yield proxy
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 class _Cut(Exception):
@@ -107,10 +102,11 @@ class _Cut(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    proxy: BadProxy
     protocol_version = "HTTP/1.1"
 
     def handle_any(self) -> None:
-        proxy: BadProxy = self.server.proxy  # type: ignore[attr-defined]
+        proxy = self.proxy
         seen = Seen(line=f"{self.command} {self.path}", login=self._login())
         proxy.seen.append(seen)
         try:
@@ -119,9 +115,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._reset()
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any  # noqa: N815 the names that http.server calls
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        pass
 
     def _answer(self, proxy: BadProxy, seen: Seen) -> None:
         if proxy.login is not None and seen.login != proxy.login:

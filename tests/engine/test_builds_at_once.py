@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from tests.contract.imagelab import Project, project
 from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
+from tests.fakes.loopback import serving_http
 
 pytestmark = pytest.mark.engine
 
@@ -34,7 +34,7 @@ WITHIN_S = 200.0
 class Slow:
     """A slow answer for a build, which counts its calls."""
 
-    url: str
+    url: str = ""
     asked: list[float] = field(default_factory=list)
 
 
@@ -47,19 +47,10 @@ def slow(host: str) -> Iterator[Slow]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer((host, 0), Handler)
-    found = Slow(f"http://{host}:{server.server_port}/")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    found = Slow()
+    with serving_http(Handler, host=host) as url:
+        found.url = f"{url}/"
         yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture

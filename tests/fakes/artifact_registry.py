@@ -151,9 +151,6 @@ def artifact_registry(upstream: str = "") -> Iterator[FakeArtifactRegistry]:
 
         do_POST = do_GET  # noqa: N815
 
-        def log_message(self, *_: object) -> None:
-            pass
-
     with serving_http(Handler) as url:
         fake.host = url.removeprefix("http://")
         yield fake

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import google_crc32c
+import pytest
 
 from tests.fakes.loopback import serving_http
 
@@ -111,6 +112,13 @@ class Bucket:
 def serving(bucket: Bucket) -> Iterator[Bucket]:
     with serving_http(_Handler, bucket=bucket) as bucket.url:
         yield bucket
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    """An empty bucket."""
+    with serving(Bucket({})) as served:
+        yield served
 
 
 class _Cut(Exception):
@@ -268,9 +276,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Tests stay quiet."""
 
 
 def _parts(message: bytes) -> list[Any]:

@@ -138,9 +138,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
 
 def _sha(number: int) -> str:
     return f"{number:040x}"

@@ -139,6 +139,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-    def log_message(self, *_args: object) -> None:
-        pass

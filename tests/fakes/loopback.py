@@ -10,15 +10,15 @@ from typing import Any
 
 
 @contextmanager
-def serving_http(handler: type[BaseHTTPRequestHandler], **attributes: Any) -> Iterator[str]:
-    """Yield the address, `http://127.0.0.1:port`. Each request's handler has the attributes."""
-    made = type(handler.__name__, (handler,), attributes)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), made)
+def serving_http(handler: type[BaseHTTPRequestHandler], *, host: str = "127.0.0.1", **attributes: Any) -> Iterator[str]:
+    """Yield the address, `http://host:port`. Each request's handler has the attributes, and prints no log."""
+    made = type(handler.__name__, (handler,), {"log_message": lambda *_: None, **attributes})
+    server = ThreadingHTTPServer((host, 0), made)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://{host}:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

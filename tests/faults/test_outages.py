@@ -22,7 +22,7 @@ from tests.cluster.rest import MERGE
 from tests.effects.cluster.test_cluster import CREATE
 from tests.effects.submit.test_submission import answered, process, saves
 from tests.fakes.clusters import ClusterApi, reaching
-from tests.fakes.gcs import Bucket, serving
+from tests.fakes.gcs import Bucket
 from tests.faults.real import JOBSETS, RealWorld
 from tests.replacing import replace
 from tests.submissions import NAME, STEPS, planned, submitter
@@ -50,12 +50,6 @@ def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
 def world(api: ClusterApi) -> RealWorld:
     assert isinstance(api.world, RealWorld)
     return api.world
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with serving(Bucket({})) as served:
-        yield served
 
 
 @pytest.fixture

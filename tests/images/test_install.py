@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import secrets
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.images.tiny import BUILD
+from tests.fakes.loopback import serving_http
+from tests.images.tiny import BUILD, install_script
 from xsft.effects.environments.uv import find_uv
 from xsft.image.build_errors import build_failed
 from xsft.image.model import BuildStep
@@ -24,12 +23,7 @@ from xsft.image.progress import BuildOutput
 
 @pytest.fixture
 def install() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("install", BUILD / "install.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return install_script()
 
 
 def settings(install: ModuleType, text: str, folder: Path) -> dict[str, str]:
@@ -85,14 +79,8 @@ def refusing() -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving_http(Handler) as url:
+        yield url.removeprefix("http://")
 
 
 @pytest.mark.contract

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-from types import ModuleType
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.images.tiny import BUILD
+from tests.images.tiny import BUILD, install_script
 
 LOCK = (BUILD / "requirements.txt").read_text(encoding="utf-8")
 WHOLE_MB = 681
@@ -44,16 +42,7 @@ three are 311.8, 250.5 and 118.0 MB: a change saves 368, 430 or 562.
 SAVED_MB = 305
 
 
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("install", BUILD / "install.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-INSTALL = script()
+INSTALL = install_script()
 ROWS = INSTALL.rows_of(LOCK)
 PLANNED = INSTALL.layers_of(LOCK)
 

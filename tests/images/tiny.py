@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.util
 import io
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import ModuleType
 
+from tests.fakes.loopback import serving_http
 from xsft.effects.machine.filelock import exclusive
 
 BUILD = Path(__file__).parents[2] / "images" / "post_training"
@@ -61,22 +63,15 @@ class Index:
 @contextmanager
 def index(host: str, *, login: str, uv: Path) -> Iterator[Index]:
     """An index on `host`, an address of this machine that builds can reach, with the wheel `uv` in it too."""
-    server = ThreadingHTTPServer((host, 0), _Handler)
-    server.daemon_threads = True
     wheels = {
         f"{name}-{version}-py3-none-any.whl": wheel(name, files, version=version)
         for name, files in PACKAGES.items()
         for version in ("9.9", "9.10")
     }
     wheels[uv.name] = uv.read_bytes()
-    running = Index(url=f"http://{host}:{server.server_address[1]}", host=host, login=login, wheels=wheels)
-    server.index = running  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
+    running = Index(url="", host=host, login=login, wheels=wheels)
+    with serving_http(_Handler, host=host, index=running) as running.url:
         yield running
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def uv_wheel(folder: Path) -> Path:
@@ -109,8 +104,10 @@ def lay(folder: Path, files: Mapping[str, str]) -> None:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    index: Index
+
     def do_GET(self) -> None:
-        index: Index = self.server.index  # type: ignore[attr-defined]
+        index = self.index
         expected = "Basic " + base64.b64encode(index.login.encode()).decode()
         known = self.headers.get("Authorization") == expected
         index.asked.append((self.path, known))
@@ -123,9 +120,6 @@ class _Handler(BaseHTTPRequestHandler):
             found = [wheel for wheel in index.wheels if wheel.split("-")[0].replace("_", "-") == name]
             self._say(200, "".join(f'<a href="/files/{wheel}">{wheel}</a>' for wheel in found).encode())
 
-    def log_message(self, format: str, *arguments: object) -> None:
-        pass
-
     def _say(self, code: int, body: bytes, headers: Mapping[str, str] = {}) -> None:
         self.send_response(code)
         for header, value in {"Content-Type": "text/html", "Content-Length": str(len(body)), **headers}.items():
@@ -136,3 +130,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def install_script() -> ModuleType:
+    """Return images/post_training/install.py as a module."""
+    spec = importlib.util.spec_from_file_location("install", BUILD / "install.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.launchers.test_encoding import WRAPPER
 from xsft.launchers.audit import ArgumentOutcome, AuditRow, Expectation, audit, audit_problems
 from xsft.launchers.pointers import Named
 
@@ -64,32 +65,12 @@ def test_a_dropped_value_has_no_rendered_value() -> None:
     assert _row(value=2, rendered=2, manifest=ABSENT).rendered is None
 
 
-WRAPPER = """\
-echo XPK Start: $(date);
-_sigterm() (kill -SIGTERM $! 2>/dev/null;);
-trap _sigterm SIGTERM;
-
-({}) & PID=$!;
-while kill -0 $PID 2>/dev/null;
-    do sleep 5;
-done;
-wait $PID;
-EXIT_CODE=$?;
-
-echo XPK End: $(date);
-echo EXIT_CODE=$EXIT_CODE;
-
-
-exit $EXIT_CODE
-"""
-
-
 @pytest.mark.parametrize(
     ("container", "outcome"),
     [
-        (["bash", "-c", WRAPPER.format("exec python3 -m x")], "landed"),
-        (["bash", "-c", WRAPPER.format("exec python3 -m y")], "altered"),
-        (["bash", "-c", WRAPPER.format("exec python3 -m x") + "rm -rf x\n"], "altered"),
+        (["bash", "-c", WRAPPER % "exec python3 -m x"], "landed"),
+        (["bash", "-c", WRAPPER % "exec python3 -m y"], "altered"),
+        (["bash", "-c", (WRAPPER % "exec python3 -m x") + "rm -rf x\n"], "altered"),
         (["bash", "-c"], "altered"),
         ("exec python3 -m x", "altered"),
         (None, "altered"),

@@ -30,26 +30,9 @@ MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
 # The pieces that mean something to somebody on the way, and any other text between them.
 PIECES = st.sampled_from(
     [
-        *"\\\n\r\t\x1b\x1e\x7f\x85\u2028\ufeff %#&|`~!",
-        *(
-            "env:",
-            "en",
-            "v:",
-            "$",
-            "$$",
-            "$(",
-            "$(FOO)",
-            ")",
-            "'",
-            '"',
-            "{}",
-            "{args.workload}",
-            "{{ x }}",
-            ": ",
-            "- ",
-            "é",
-            "😀",
-        ),
+        *"\\\n\r\t\x01\x1b\x1e\x7f\x85\u2028\ufeff %#&|`~!*?)'\"é😀",
+        *("env:", "en", "v:", "$", "$$", "$(", "$(FOO)", "$(date)", "$HOME", "${A}", "{}", "{args.workload}"),
+        *("{{ x }}", ": ", "- ", "\n\n", " " * 18, "\\n", "\\x41", "&& exit", ") & PID=$!;", "EOF"),
     ]
 )
 ANY = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")

@@ -11,10 +11,9 @@ from unittest.mock import patch
 import pytest
 
 from tests.checkpoints import small_files
-from tests.contract.commandline import Machine, machine
+from tests.contract.commandline import Machine
 from tests.effects.cluster.test_cluster import CREATE
 from tests.exports import written_by_pod
-from tests.fakes.clusters import ClusterApi
 from tests.inprocess import xsft
 from tests.until import until
 from xsft import api
@@ -23,7 +22,6 @@ from xsft.actions.runs.waiting import WaitLimits
 from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobRequest, CpuJobSubmitted, ResultFound
 from xsft.actions.weights.export import intended
 from xsft.actions.weights.export_on_cluster import ExportedByJob, export_cluster, plan_for_pod
-from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.records.records import record_store
 from xsft.errors import UsageError
 from xsft.export.plan import ExportPlan
@@ -36,16 +34,14 @@ EXPORT = f"{TRAINING}-export"
 
 
 @pytest.fixture
-def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: ClusterApi) -> Iterator[Machine]:
+def here(here: Machine, without_hub: None) -> Iterator[Machine]:
     """A machine whose bucket holds the last checkpoint of the training."""
-    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
-        step = f"runs/{TRAINING}/checkpoints/1000"
-        weights = small_files("gemma2-2b").items()
-        made.bucket.objects |= {f"{step}/model_params/{name}": content for name, content in weights}
-        made.bucket.objects[f"{step}/commit_success.txt"] = b""
-        cluster_api.connect().create_secret(name="hf-token", namespace=cluster_api.namespace, data={"token": b"x"})
-        with patch.dict(os.environ, {**made.env, "HF_ENDPOINT": "http://127.0.0.1:9"}, clear=True), chdir(tmp_path):
-            yield made
+    step = f"runs/{TRAINING}/checkpoints/1000"
+    weights = small_files("gemma2-2b").items()
+    here.bucket.objects |= {f"{step}/model_params/{name}": content for name, content in weights}
+    here.bucket.objects[f"{step}/commit_success.txt"] = b""
+    with patch.dict(os.environ, here.env, clear=True), chdir(here.folder):
+        yield here
 
 
 def planned(here: Machine, request: ExportRequest | None = None, *, to: str | None = None) -> tuple[Intent, ExportPlan]:

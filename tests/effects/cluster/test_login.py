@@ -122,9 +122,6 @@ def issuing(posted: list[tuple[str, str]], *, id_token: str | None = None, statu
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
     with serving_http(Issuer) as address:
         yield address
 
@@ -516,6 +513,3 @@ class Portal(BaseHTTPRequestHandler):
         self.wfile.write(b"<html>Welcome</html>")
 
     do_POST = do_GET  # noqa: N815
-
-    def log_message(self, *_: object) -> None:
-        pass

@@ -6,10 +6,9 @@ import base64
 import hashlib
 import json
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -19,6 +18,7 @@ from tests.engine.badproxy import BadProxy
 from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import step
+from tests.fakes.loopback import serving_http
 from tests.replacing import replace
 from tests.until import until
 from xsft.effects.images import docker_client
@@ -72,17 +72,9 @@ def served() -> Iterator[Served]:
             self.end_headers()
             self.wfile.write(answer.body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.address = f"127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    yield found
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving_http(Handler) as url:
+        found.address = url.removeprefix("http://")
+        yield found
 
 
 @pytest.fixture

@@ -80,12 +80,6 @@ def test_the_error_message_of_a_registry_is_extracted(content: bytes, said: str)
     assert replace(GOOD, status=403, content=content).said == said
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("3", 3.0), ("", None), ("soon", None), ("-1", None)])
-def test_retry_after_is_read_as_seconds_or_none(said: str, seconds: float | None) -> None:
-    assert replace(GOOD, headers={"Retry-After": said}).retry_after_s == seconds
-    assert GOOD.retry_after_s is None
-
-
 def asked(
     answers: list[RegistryAnswer | Exception], *, budget_s: float = PLENTY_S
 ) -> tuple[RegistryAnswer | Exception, list[float]]:
@@ -132,9 +126,6 @@ def test_retry_after_lengthens_a_pause_and_never_shortens_it() -> None:
     assert asked([busy("7"), busy("0"), GOOD]) == (GOOD, [7.0, 1.0])
 
 
-@pytest.mark.parametrize(
-    ("budget_s", "pauses"), [(0.0, []), (0.4, []), (0.5, [0.5]), (1.4, [0.5]), (1.5, [0.5, 1.0]), (3.4, [0.5, 1.0])]
-)
-def test_pauses_stay_within_the_budget(budget_s: float, pauses: list[float]) -> None:
+def test_pauses_stay_within_the_budget() -> None:
     busy = replace(GOOD, status=503)
-    assert asked([busy], budget_s=budget_s) == (busy, pauses)
+    assert asked([busy], budget_s=1.4) == (busy, [0.5])

@@ -6,10 +6,9 @@ import base64
 import hashlib
 import json
 import secrets
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
@@ -21,6 +20,7 @@ from tests.engine.badproxy import BadProxy
 from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import step
+from tests.fakes.loopback import serving_http
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_push import pusher
@@ -51,17 +51,8 @@ def registry(labels: dict[str, str] | None, *, status: int = 200) -> Iterator[st
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving_http(Handler) as url:
+        yield url.removeprefix("http://")
 
 
 @pytest.mark.loopback

@@ -7,12 +7,11 @@ import base64
 import hashlib
 import json
 import secrets
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from google.oauth2.credentials import Credentials
 from tests.fakes.artifact_registry import TYPES
 from tests.fakes.gcs import Bucket
 from tests.fakes.gcs import serving as serving_bucket
+from tests.fakes.loopback import serving_http
 from xsft.effects.images import docker_client
 from xsft.effects.images.artifact_registry import ArtifactRegistry, artifact_registry_client
 from xsft.effects.images.registry_client import Registries
@@ -79,19 +79,9 @@ def serving() -> Iterator[Server]:
 
         do_POST = do_GET  # noqa: N815
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.address = f"127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with serving_http(Handler) as url:
+        found.address = url.removeprefix("http://")
         yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture

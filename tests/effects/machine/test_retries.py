@@ -41,6 +41,8 @@ def test_retry_after_lengthens_a_pause_and_never_shortens_it() -> None:
 
 def test_pauses_stay_within_the_budget() -> None:
     assert pauses(None, None, None, budget_s=3.0) == [1.0, 2.0]
+    assert pauses(None, None, budget_s=2.9) == [1.0]
+    assert pauses(None, budget_s=0.9) == []
     assert pauses(5.0, None, budget_s=3.0) == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from threading import Barrier, Thread
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
-from tests.fakes.gcs import Bucket, Failure, serving
+from tests.fakes.gcs import Bucket, Failure
 from xsft.effects.records.objects import (
     PAUSES_S,
     SEND_TIMEOUT_S,
@@ -28,12 +28,6 @@ from xsft.effects.records.objects import (
 from xsft.effects.records.storage import MAX_FILES, GcsStorage, LocalStorage, StoredObject, storage_for
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.spec.placeholders import FIX
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with serving(Bucket({})) as served:
-        yield served
 
 
 def remote(bucket: Bucket, *, slept: list[float] | None = None, deadline_s: float = 10.0) -> GcsObjects:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
 
 from tests.effects.records.test_objects import remote
-from tests.fakes.gcs import Bucket, Failure, serving
+from tests.fakes.gcs import Bucket, Failure
 from tests.localruns import FakeTrainer, local_plan
 from tests.records.test_document import WHOLE
 from tests.replacing import replace
@@ -24,12 +23,6 @@ from xsft.problems import note
 from xsft.records.model import AttemptFacts, ReadBack, Record
 
 CREATED = AttemptFacts(outcome="created", at="t1", submitter="a" * 16, uid="u-1", read_back=ReadBack(outcome="same"))
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with serving(Bucket({})) as served:
-        yield served
 
 
 @pytest.fixture(params=["here", "bucket"])

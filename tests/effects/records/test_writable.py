@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,6 @@ from xsft.effects.records.writable import (
 )
 from xsft.errors import Unreachable
 from xsft.problems import Problem
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with serving(Bucket({})) as served:
-        yield served
 
 
 def told(bucket: Bucket, output: str = "gs://my-bucket/runs", *, zone: str | None = None) -> tuple[Problem, ...]:

@@ -44,9 +44,6 @@ def google(answers: dict[str, dict[str, Any]]) -> Iterator[tuple[GoogleIam, list
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
     session = google_session(AnonymousCredentials())  # type: ignore[no-untyped-call]
     with serving_http(Handler) as url:
         yield GoogleIam(session=session, iam=url, credentials=url, storage=url, compute=url, artifacts=url), asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 
 from tests.effects.cluster.test_cluster import CREATE, container
 from tests.fakes.clusters import ClusterApi
-from tests.fakes.gcs import Bucket, Failure, serving
+from tests.fakes.gcs import Bucket, Failure
 from tests.faults.world import deny
 from tests.observations import NOW, jobset, observed, said
 from tests.replacing import replace
@@ -44,12 +44,6 @@ READ = r"^GET .*/jobsets/"
 FASTER = {"train.learning_rate": 1e-3}
 Submits = Callable[..., Submission]
 Plans = Callable[..., Plan]
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with serving(Bucket({})) as served:
-        yield served
 
 
 @pytest.fixture

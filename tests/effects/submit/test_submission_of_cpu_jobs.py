@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.cpujobs import NAME, WRITES, planned
 from tests.effects.cluster.test_cluster import CREATE
 from tests.fakes.clusters import ClusterApi
-from tests.fakes.gcs import Bucket, serving
+from tests.fakes.gcs import Bucket
 from tests.submissions import submitter
 from xsft.effects.facts.converted import conversion_of, source_of
 from xsft.effects.facts.newest import checkpoint_path
@@ -23,12 +23,6 @@ from xsft.records.model import Record
 pytestmark = pytest.mark.loopback
 
 Submits = Callable[..., Submission]
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    with serving(Bucket({})) as served:
-        yield served
 
 
 @pytest.fixture
