@@ -14,7 +14,7 @@ from xsft.states.failing import PATHWAYS_HEAD
 from xsft.states.model import Condition, KueueWorkload, Observation, RunObject, Status, by_its_clock, seconds_since
 from xsft.states.moments import earliest, latest
 from xsft.states.pods import current, trouble
-from xsft.states.running import STALL_FACTOR, trainer
+from xsft.states.running import trainer
 from xsft.states.serving import server_status
 
 BROKEN_AFTER_S = 60.0
@@ -38,34 +38,30 @@ _EVICTED = {
 """source: kueue@v0.16.2 apis/kueue/v1beta2/workload_types.go"""
 
 
-def classify(seen: Observation, *, now: str, stall_factor: float = STALL_FACTOR) -> Status:
-    """Return the state. `now`: UTC, ISO 8601. `stall_factor`: a trainer that prints no step for this many median steps
-    has stalled."""
+def classify(seen: Observation, *, now: str) -> Status:
+    """Return the state. `now`: UTC, ISO 8601."""
     if seen.on_this_machine:
-        return status_of_record(seen) or _alive(seen, now=now, stall_factor=stall_factor)
+        return status_of_record(seen) or _alive(seen, now=now)
     silent = any(one.what in ("jobsets", "servers") for one in seen.unread)
     if silent and seen.last_known is not None:
         return seen.last_known  # its JobSet is also from the earlier read
     if seen.jobset is not None and seen.jobset.serves:
         return server_status(seen, seen.jobset)
     if seen.jobset is not None:
-        return _classify_on_cluster(seen, seen.jobset, now=now, stall_factor=stall_factor)
+        jobset = seen.jobset
+        return (
+            _classify_ended(seen, jobset)
+            or _held_back(seen, jobset)
+            or _coming_up(seen, jobset, now=now)
+            or _up(seen, jobset, now=now)
+        )
     return unreachable(seen) if silent else gone(seen)
 
 
-def _alive(seen: Observation, *, now: str, stall_factor: float) -> Status:
+def _alive(seen: Observation, *, now: str) -> Status:
     """Return the status of a local run whose lock a process holds."""
-    state, reason = trainer(seen, now=now, stall_factor=stall_factor)
+    state, reason = trainer(seen, now=now)
     return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_progress_source(seen)))))
-
-
-def _classify_on_cluster(seen: Observation, jobset: RunObject, *, now: str, stall_factor: float) -> Status:
-    return (
-        _classify_ended(seen, jobset)
-        or _held_back(seen, jobset)
-        or _coming_up(seen, jobset, now=now)
-        or _up(seen, jobset, now=now, stall_factor=stall_factor)
-    )
 
 
 def _classify_ended(seen: Observation, jobset: RunObject) -> Status | None:
@@ -204,9 +200,9 @@ def _has_trained(seen: Observation, jobset: RunObject) -> bool:
     return progress is not None and progress.step is not None and (jobset.restarts == 0 or progress.source == "log")
 
 
-def _up(seen: Observation, jobset: RunObject, *, now: str, stall_factor: float) -> Status:
+def _up(seen: Observation, jobset: RunObject, *, now: str) -> Status:
     """The state while all pods are running: the trainer's lines decide."""
-    state, reason = trainer(seen, now=now, stall_factor=stall_factor)
+    state, reason = trainer(seen, now=now)
     if jobset.restarts > 0 and state in {"starting", "compiling"}:
         reason = "restarted"
     return Status(

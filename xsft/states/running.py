@@ -38,7 +38,7 @@ DescribedState = tuple[State, str]
 """State and reason."""
 
 
-def trainer(seen: Observation, *, now: str, stall_factor: float) -> DescribedState:
+def trainer(seen: Observation, *, now: str) -> DescribedState:
     """Return the state by the trainer's lines; without any, `training` with a reason."""
     progress = seen.progress
     if is_work(seen):
@@ -50,7 +50,7 @@ def trainer(seen: Observation, *, now: str, stall_factor: float) -> DescribedSta
     doing = _doing(progress)
     if doing[0] == "starting" and seen.jobset is not None and not seen.jobset.ours:
         return "training", "trainer-silent"  # any program may run in a JobSet of plain xpk
-    stalled = _stalled(seen, progress, doing[0], now=now, stall_factor=stall_factor)
+    stalled = _stalled(seen, progress, doing[0], now=now)
     if stalled:
         return "stalled", stalled
     nothing = worthless(progress, asked=steps_asked(seen)) if doing[0] in {"training", "saving"} else None
@@ -77,7 +77,7 @@ def _doing(progress: Progress) -> DescribedState:
     return "starting", "trainer-starting"
 
 
-def _stalled(seen: Observation, progress: Progress, state: State, *, now: str, stall_factor: float) -> str | None:
+def _stalled(seen: Observation, progress: Progress, state: State, *, now: str) -> str | None:
     """Return the reason if the trainer has been silent for too long, else None.
 
     Silence ends when the log was read, because later lines are unknown. A line from the future shows a wrong clock, not
@@ -87,14 +87,14 @@ def _stalled(seen: Observation, progress: Progress, state: State, *, now: str, s
         return None
     heard = progress.said_at or progress.began_at or latest(*started_at(current(seen)))
     silence = seconds_since(heard, seen, earliest(now, seen.observed_at, progress.read_at))
-    if silence is None or silence <= _patience(progress, state, stall_factor):
+    if silence is None or silence <= _patience(progress, state):
         return None
     if state == "training" and progress.phase == "evaluating":
         return "eval-hangs"
     return {"starting": "no-output", "compiling": "no-first-step", "saving": "save-hangs"}.get(state, "no-step")
 
 
-def _patience(progress: Progress, state: State, stall_factor: float) -> float:
+def _patience(progress: Progress, state: State) -> float:
     """Seconds."""
     if state in {"starting", "compiling"}:
         return START_SILENCE_S
@@ -105,4 +105,4 @@ def _patience(progress: Progress, state: State, stall_factor: float) -> float:
     step = progress.step_seconds
     if step is None or not isfinite(step) or step <= 0:
         return UNKNOWN_STEP_SILENCE_S
-    return max(stall_factor * step, STEP_SILENCE_S)
+    return max(STALL_FACTOR * step, STEP_SILENCE_S)
