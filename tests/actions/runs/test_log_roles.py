@@ -43,3 +43,8 @@ def test_without_jobs_no_process_is_known() -> None:
     with pytest.raises(UsageError, match="no such process: none is known") as raised:
         chosen_roles(replace(MCJAX, jobs=()), slice_index=0, host=None, every=False)
     assert raised.value.fix == "Slices and hosts count from 0."
+
+
+def test_a_run_without_jobs_has_no_process() -> None:
+    with pytest.raises(UsageError, match="no such process: none is known"):
+        chosen_roles(jobset(jobs=()), slice_index=None, host=None, every=True)

@@ -22,7 +22,7 @@ from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect
 from xsft.effects.runs.logs import STREAM_THREAD, _merged, _pump, follow_logs, read_logs
 from xsft.effects.runs.logstream import Given, LogFollower, LogLine, Mark, Over, Pace, ProcessRole
-from xsft.errors import Unreachable, UsageError
+from xsft.errors import Unreachable
 from xsft.reading.jobsets import jobset_of
 from xsft.reading.pods import pod_of
 from xsft.records.where import ClusterAddress
@@ -162,15 +162,9 @@ def test_a_process_without_a_log_has_no_lines(world: World) -> None:
     assert world.read() == []
 
 
-def test_many_logs_at_once_need_a_higher_limit(world: World) -> None:
+def test_many_processes_without_a_log_have_no_lines(world: World) -> None:
     roles = [ProcessRole(replicated_job="slice-job", slice_index=0, host=host) for host in range(64)]
-    with pytest.raises(UsageError, match="64 logs requested"):
-        world.read(*roles)
-    with pytest.raises(UsageError, match="64 logs requested"):
-        next(world.follow(*roles))
-    assert world.read(*roles, at_most=64) == []
-    with pytest.raises(UsageError, match="No such process"):
-        read_logs(world.cluster, jobset=world.jobset, roles=())
+    assert world.read(*roles) == []
 
 
 def test_following_ends_when_the_run_ends(world: World) -> None:

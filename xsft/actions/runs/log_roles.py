@@ -17,11 +17,12 @@ def chosen_roles(
     Under Pathways the slices' processes are the workers; without a slice the head is shown. Raises UsageError for a
     slice or host that the run does not have.
     """
-    if every and (slice_index, host) == (None, None):
-        return all_roles(jobset)
-    if (slice_index, host) == (None, None):
+    known = all_roles(jobset)
+    if known and every and (slice_index, host) == (None, None):
+        return known
+    if not every and (slice_index, host) == (None, None):
         return (ProcessRole(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0),)
-    slices = [role for role in all_roles(jobset) if role.replicated_job == slice_job(jobset)]
+    slices = [role for role in known if role.replicated_job == slice_job(jobset)]
     wanted = [role for role in slices if slice_index in (None, role.slice_index)]
     hosts = [role for role in wanted if (every and host is None) or role.host == (host or 0)]
     if slice_index is None:

@@ -40,10 +40,9 @@ class Logs(Struct, frozen=True, kw_only=True):
         )  # by the cluster's clock
         if request.follow:
             return follow_logs(
-                cluster, jobset=jobset, roles=roles, since=since, tail=request.tail, at_most=request.at_most,
-                trouble=self.trouble,
-            )  # fmt: skip
-        return read_logs(cluster, jobset=jobset, roles=roles, since=since, tail=request.tail, at_most=request.at_most)
+                cluster, jobset=jobset, roles=roles, since=since, tail=request.tail, trouble=self.trouble
+            )
+        return read_logs(cluster, jobset=jobset, roles=roles, since=since, tail=request.tail)
 
     def local_lines(self, seen: Observation, request: LogRequest) -> Iterator[str]:
         """Yield the lines of a local run. Raises Unknown if no record names the file, UsageError for an attempt that

@@ -18,12 +18,10 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
 from xsft.effects.machine.retries import Retries
 from xsft.effects.runs.logstream import LogFollower, LogLine, Mark, Over, Pace, ProcessRole
-from xsft.errors import UsageError, XsftError
+from xsft.errors import XsftError
 from xsft.states.model import RunObject
 from xsft.trainers.progress import sortable
 
-AT_MOST = 4
-"""Maximum number of logs opened at once, unless the user asks for more: a run of two slices has 128."""
 WINDOW_S = 0.25
 """Lines of several processes that arrive within this time are sorted by their timestamps."""
 STREAM_THREAD = "xsft-log"
@@ -46,14 +44,12 @@ def read_logs(
     roles: Sequence[ProcessRole],
     since: str | None = None,
     tail: int | None = None,
-    at_most: int = AT_MOST,
 ) -> Iterator[LogLine]:
     """Yield the log lines of these processes so far, by time; the log of a single process is yielded while it is read.
     `tail`: number of lines of each log.
 
-    Raises UsageError for more than `at_most` processes, and Unreachable during iteration if a log cannot be read.
+    Raises Unreachable during iteration if a log cannot be read.
     """
-    _require(roles, at_most)
     stop, pace = threading.Event(), Pace()
     over = Over(cluster, jobset, pace=pace, now=clock.monotonic)
     followers = [
@@ -69,7 +65,6 @@ def follow_logs(
     roles: Sequence[ProcessRole],
     since: str | None = None,
     tail: int | None = None,
-    at_most: int = AT_MOST,
     pace: Pace | None = None,
     trouble: ShowLine = lambda _text: None,
 ) -> Iterator[LogLine]:
@@ -79,7 +74,6 @@ def follow_logs(
 
     Each line is yielded once. Raises as `read_logs`; if the cluster does not answer for a while, it is retried.
     """
-    _require(roles, at_most)
     lines: LogQueue = queue.Queue(WAITING_LINES)
     stop = threading.Event()
     pace = pace or Pace()
@@ -200,13 +194,3 @@ def _take_batch(lines: LogQueue, *, window_s: float) -> list[LogItem]:
 
 def _order(line: LogLine) -> str:
     return sortable(line.at)
-
-
-def _require(roles: Sequence[ProcessRole], at_most: int) -> None:
-    if len(roles) > at_most:
-        raise UsageError(
-            f"{len(roles)} logs requested; the limit is {at_most} (raise it with --streams).",
-            fix="Choose one with --slice and --host, or pass --all.",
-        )
-    if not roles:
-        raise UsageError("No such process in this run.", fix="xsft why RUN lists its pods.")
