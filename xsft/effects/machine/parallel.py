@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
@@ -36,22 +36,14 @@ class Hurry(Struct, frozen=True, kw_only=True):
     """By `clock.monotonic`."""
 
 
-class Answering(Protocol[T_co]):
-    """A result that a caller can wait for."""
-
-    def ended(self, timeout_s: float) -> bool: ...
-
-    def result(self) -> T_co: ...
-
-
-class Started(Generic[T]):
+class Started(Generic[T_co]):
     """A result in progress. Its thread is abandoned if no caller waits for it; it ends with the process."""
 
-    def __init__(self, look: Callable[[], T]) -> None:
-        self._answer: Future[T] = Future()
+    def __init__(self, look: Callable[[], T_co]) -> None:
+        self._answer: Future[T_co] = Future()
         threading.Thread(target=_settle, args=(self._answer, look), daemon=True, name="xsft-look").start()
 
-    def result(self, timeout_s: float | None = None) -> T:
+    def result(self, timeout_s: float | None = None) -> T_co:
         """Return what `look` returned, or raise what it raised. Raises Unreachable if that takes longer."""
         if timeout_s is not None and not self.ended(timeout_s):
             raise Unreachable(f"no answer within {timeout_s:g} s", fix="Check the network, and try again.")

@@ -25,13 +25,6 @@ class PodList(Struct, frozen=True, kw_only=True):
     """Names of the JobSets whose pods it returns."""
     answer: Started[tuple[Pod, ...]]
 
-    def ended(self, timeout_s: float) -> bool:
-        return self.answer.ended(timeout_s)
-
-    def result(self) -> tuple[Pod, ...]:
-        """Return the pods, at most seconds old. Raises what the request raised."""
-        return self.answer.result()
-
 
 class FirstPods(Struct, frozen=True, kw_only=True):
     """The pod lists of one namespace of one cluster."""
@@ -40,7 +33,7 @@ class FirstPods(Struct, frozen=True, kw_only=True):
 
     def pods(self) -> tuple[Pod, ...]:
         """Return the pods of all lists. Raises what a request raised."""
-        return tuple(pod for one in self.lists for pod in one.result())
+        return tuple(pod for one in self.lists for pod in one.answer.result())
 
     def also_of(self, jobsets: Iterable[str], *, reads: Reads, namespace: str) -> FirstPods:
         """Return these lists, with one more if some of the JobSets are in none of them."""

@@ -139,7 +139,7 @@ def _answer_of_target(
     starting = few_starting(jobsets, wanted=wanted)
     names = (*_read_next(jobsets, known=known, wanted=wanted), *(starting or ()))
     first_pods = FirstPods().also_of(names, reads=cluster.reads, namespace=lists.namespace)
-    tell = None if starting is None else first_pods.lists if starting else ()
+    tell = None if starting is None else [one.answer for one in first_pods.lists] if starting else ()
     found = observations_of(lists, first_pods=tell, name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
     if not pulse.left:  # otherwise the caller has shown the last known state
