@@ -217,7 +217,7 @@ def plan_intents(
     _refuse_secrets(workloads, intents)
     if any(one.offline for one in workloads):
         _refuse_download(intents)
-    manifests = _render_all(intents, progress=progress)
+    manifests = render_manifests([intent.rendering for intent in intents], progress=progress)
     return tuple(
         make_plan(intent, rendered=manifest, file=loaded.file)
         for loaded, intent, manifest in zip(workloads, intents, manifests, strict=True)
@@ -263,10 +263,6 @@ def _refuse_download(intents: Sequence[Intent]) -> None:
 
 def _has_secret(problems: Sequence[Problem]) -> bool:
     return any(p.kind == "secret" for p in problems)
-
-
-def _render_all(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[dict[str, Any] | None, ...]:
-    return render_manifests(tuple(intent.rendering for intent in intents), progress=progress)
 
 
 def render_manifests(

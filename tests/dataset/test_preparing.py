@@ -228,4 +228,4 @@ def test_fewer_shards_than_hosts_need_give_a_warning() -> None:
     assert (train.id, train.severity) == ("data-few-shards", "warning")
     assert "train: 90 rows make 10 shards; 2 hosts need 16 or more. A run that resumes" in train.message
     assert "eval: 1 rows make 1 shards; 2 hosts need 2 or more. Every host then reads all files" in evaluated.message
-    assert shard_problems(few, wanted()) == ()
+    assert not list(shard_problems(few, wanted()))

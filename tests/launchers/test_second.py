@@ -69,7 +69,7 @@ def spec(mode: str, *, target: str, **changes: Any) -> WorkloadSpec:
 
 def plan(workload: WorkloadSpec) -> Plan:
     intent = make_intent(workload, facts_for(workload))
-    (manifest,) = api._render_all((intent,), progress=lambda _line: None)
+    (manifest,) = api.render_manifests((intent.rendering,))
     return make_plan(intent, rendered=manifest)
 
 

@@ -181,31 +181,6 @@ def _off(value: Value, _run: Run) -> bool:
     return not is_on(value)
 
 
-def _other_objective(value: Value, _run: Run) -> bool:
-    return value != "causal_lm"
-
-
-def _is_given(value: Value, _run: Run) -> bool:
-    return value not in (None, "")
-
-
-def _since_0_2_3(value: Value, run: Run) -> bool:
-    return is_on(value) and at_least(run.release.version, "0.2.3")
-
-
-def _safetensors_pathways(value: Value, run: Run) -> bool:
-    return value == "safetensors_dynamic" and run.mode.single_controller
-
-
-def _multimodal(value: Value, run: Run) -> bool:
-    data = run.spec.data
-    return is_on(value) and (data.packing is not False or data.completion_only is False)
-
-
-def _on_tpu_cluster(value: Value, run: Run) -> bool:
-    return run.spec.on_cluster and value != "tpu"
-
-
 def _gpu_kernel(value: Value, run: Run) -> bool:
     return run.spec.on_cluster and str(value).startswith(("cudnn_", "te_"))
 
@@ -213,10 +188,6 @@ def _gpu_kernel(value: Value, run: Run) -> bool:
 def _below_one(value: Value, _run: Run) -> bool:
     found = number(value)
     return found is not None and found < 1
-
-
-def _several_streams(value: Value, run: Run) -> bool:
-    return (number(value) or 0) > 1 and run.spec.data.pipeline != "grain"
 
 
 REFUSALS: tuple[UnsupportedKey, ...] = (
@@ -244,14 +215,14 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
     UnsupportedKey(
         id="optimizer-offload",
         key="optimizer_memory_host_offload",
-        applies=_since_0_2_3,
+        applies=lambda value, run: is_on(value) and at_least(run.release.version, "0.2.3"),
         why="MaxText's SFT trainer refuses it since 0.2.3.",
         fix="Remove it; mu_dtype: bfloat16 or more slices with parallelism.dcn.fsdp save memory.",
     ),
     UnsupportedKey(
         id="load-full-state",
         key="load_full_state_path",
-        applies=_is_given,
+        applies=lambda value, _run: value not in (None, ""),
         why="the SFT trainer reads only load_parameters_path, and MaxText refuses both together.",
         fix="Remove it; set model.checkpoint. A run resumes from its own output folder automatically.",
     ),
@@ -279,28 +250,30 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
     UnsupportedKey(
         id="not-sft",
         key="training_objective",
-        applies=_other_objective,
+        applies=lambda value, _run: value != "causal_lm",
         why="SFT's batches have no masks for it, and MaxText's loss fails without masks.",
         fix="Remove it: causal_lm is MaxText's default.",
     ),
     UnsupportedKey(
         id="safetensors-pathways",
         key="source_checkpoint_layout",
-        applies=_safetensors_pathways,
+        applies=lambda value, run: value == "safetensors_dynamic" and run.mode.single_controller,
         why="MaxText refuses it under Pathways.",
         fix="Convert the weights first (model.hf), or use mode: mcjax.",
     ),
     UnsupportedKey(
         id="multimodal-packing",
         key="use_multimodal",
-        applies=_multimodal,
+        applies=lambda value, run: (
+            is_on(value) and (run.spec.data.packing is not False or run.spec.data.completion_only is False)
+        ),
         why="MaxText refuses multimodal SFT with packing or with loss on the prompt, and sft.yml packs.",
         fix="Set data.packing: false and keep data.completion_only true; or use_multimodal: false for text alone.",
     ),
     UnsupportedKey(
         id="hardware-not-tpu",
         key="hardware",
-        applies=_on_tpu_cluster,
+        applies=lambda value, run: run.spec.on_cluster and value != "tpu",
         why="MaxText would connect the hosts as another platform, but the slices are TPUs.",
         fix="Remove it; tpu is MaxText's default.",
     ),
@@ -328,7 +301,7 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
     UnsupportedKey(
         id="grain-workers",
         key="grain_worker_count",
-        applies=_several_streams,
+        applies=lambda value, run: (number(value) or 0) > 1 and run.spec.data.pipeline != "grain",
         why="MaxText refuses more than one worker for Hugging Face data, because rows would be duplicated.",
         fix="Set 1, or 0 for none.",
     ),

@@ -19,11 +19,7 @@ MANY_DROPPED = 0.5
 LOOK = "Look at them: `xsft data show FILE`."
 
 
-def findings(summary: Summary, *, reading: Reading, split: Split = "train") -> tuple[Problem, ...]:
-    return tuple(_findings(summary, reading, split))
-
-
-def _findings(summary: Summary, reading: Reading, split: Split) -> Iterator[Problem]:
+def findings(summary: Summary, *, reading: Reading, split: Split = "train") -> Iterator[Problem]:
     if not summary.sampled:
         where = "hf_train_files and data.train_split" if split == "train" else "hf_eval_files and data.hf_eval_split"
         yield error("data-empty", "data", f"The {split} split has no rows.", f"Check data.{where}.")

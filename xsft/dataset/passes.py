@@ -92,14 +92,10 @@ def evaluates(run: Run) -> bool:
     return bool(run.spec.data.hf_eval_split or run.spec.data.hf_eval_files)
 
 
-def passes_to_inspect(run: Run, *, split: Split, rows: int) -> tuple[Pass, ...]:
-    """Return the passes in the order that `Inspected` expects: examples, their untruncated lengths, and, of the
+def passes_to_inspect(run: Run, *, split: Split, rows: int) -> Iterator[Pass]:
+    """Yield the passes in the order that `Inspected` expects: examples, their untruncated lengths, and, of the
     training split, packed sequences and the examples of the other split.
     """
-    return tuple(_to_inspect(run, split, rows))
-
-
-def _to_inspect(run: Run, split: Split, rows: int) -> Iterator[Pass]:
     reading = reading_of(run)
     limit = reading.limit
     yield Pass(rows=rows, packing=False, max_target_length=limit, split=split)

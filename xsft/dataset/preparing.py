@@ -262,12 +262,8 @@ def _split_problems(name: str, one: SplitCount, wanted: Preparation) -> Iterator
         yield error("data-empty", "data", message, "Check the files and the name of the split.")
 
 
-def shard_problems(prepared: Prepared, wanted: Preparation) -> tuple[Problem, ...]:
-    """Return warnings on splits with too few rows for the shards that their hosts need; no shard is empty."""
-    return tuple(_few_shards(prepared, wanted))
-
-
-def _few_shards(prepared: Prepared, wanted: Preparation) -> Iterator[Problem]:
+def shard_problems(prepared: Prepared, wanted: Preparation) -> Iterator[Problem]:
+    """Yield warnings on splits with too few rows for the shards that their hosts need; no shard is empty."""
     least: Mapping[SplitName, int] = {"train": SHARDS_PER_HOST * wanted.hosts, "eval": wanted.hosts}
     for split, rows in prepared.rows.items():
         shards = sum(shard.split == split for shard in prepared.shards)

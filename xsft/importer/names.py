@@ -25,7 +25,7 @@ def _chosen(workload: str | None, run_name: str | None, notes: Notes) -> str | N
     if re.fullmatch(re.escape(run_name) + r"-[2-9]", workload):
         notes.differ("--workload", given=workload, now=run_name, why="xsft numbers later attempts itself")
         return run_name
-    if _is_name(_without_holes(run_name)):
+    if _is_name(re.sub(_HOLE, "0", run_name)):
         why = "the JobSet takes the run's name, which is kept because it determines the output folder"
         notes.differ("--workload", given=workload, now=run_name, why=why)
         return run_name
@@ -45,10 +45,6 @@ def _completed(name: str, notes: Notes) -> Tree:
     why = f"xsft import runs no command; run_name_suffix adds the {suffix} instead"
     notes.differ("run_name", given=name, now=f"{base} with run_name_suffix: {suffix}", why=why)
     return {"name": base, "run_name_suffix": suffix}
-
-
-def _without_holes(name: str) -> str:
-    return re.sub(_HOLE, "0", name)
 
 
 def _is_name(name: str) -> bool:

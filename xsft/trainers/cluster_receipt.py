@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from xsft.records.model import Receipt
-from xsft.states.model import KueueWorkload, Observation
+from xsft.states.model import Observation
 from xsft.states.moments import earliest, moment
 from xsft.states.rows import created_at, ended_at
 from xsft.trainers.lines import Restored, trainer_event
@@ -42,11 +42,9 @@ def _given_at(seen: Observation) -> str | None:
     """Return when Kueue admitted the run last; without Kueue, when its JobSet was created."""
     if seen.jobset is None:
         return None
-    return _admitted_at(seen.workload) if seen.workload else seen.jobset.created_at
-
-
-def _admitted_at(workload: KueueWorkload) -> str | None:
-    return earliest(*(one.at for one in workload.conditions if one.type == "Admitted" and one.at))
+    if seen.workload is None:
+        return seen.jobset.created_at
+    return earliest(*(one.at for one in seen.workload.conditions if one.type == "Admitted" and one.at))
 
 
 def _with_earlier_steps(receipt: Receipt, resumed: int) -> Receipt:

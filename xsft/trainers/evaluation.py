@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 
 from xsft.catalog.releases import DEFAULT
 from xsft.data import located
@@ -11,6 +11,7 @@ from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.verdict import AnswerPattern
 from xsft.naming import stage_name
 from xsft.problems import Problem, error, errors_in, warning
+from xsft.spec.amounts import counted
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.stages import EvaluateStage
@@ -166,12 +167,11 @@ def stage_plan(plan: EvaluationPlan, *, notes: tuple[str, ...] = ()) -> StagePla
     """Return the evaluation as `xsft plan` shows it. `notes`: on its machines."""
     inputs = plan.inputs
     prompts_text = (
-        _count_text(inputs.prompts, "prompt") if inputs.prompts else "the first five user turns of the held-out split"
+        counted(len(inputs.prompts), "prompt") if inputs.prompts else "the first five user turns of the held-out split"
     )
     rows = f", and the loss of {inputs.rows} rows" if inputs.rows else ""
     rules = (*inputs.require, *(("eval loss",) if inputs.rows else ()))
-    counted = f"rules of the verdict: {len(rules)}"
-    judged = counted if rules else "no rule and no split: the verdict will be not-judged"
+    judged = f"rules of the verdict: {len(rules)}" if rules else "no rule and no split: the verdict will be not-judged"
     return StagePlan(
         name="evaluate",
         run_name=plan.run_name,
@@ -180,7 +180,3 @@ def stage_plan(plan: EvaluationPlan, *, notes: tuple[str, ...] = ()) -> StagePla
         argv=plan.tuned_argv,
         notes=(f"greedy answers to {prompts_text}, at most {inputs.max_new_tokens} tokens each{rows}", judged, *notes),
     )
-
-
-def _count_text(things: Sized, name: str) -> str:
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -262,7 +262,7 @@ def _form(trained: TrainedRun, request: ExportRequest, words: TrainerWords) -> E
     is_lora = _lora(words) is not None
     form = request.form or ("merged" if is_lora else "full")
     if is_lora == (form == "full"):
-        allowed = ", ".join(_allowed(is_lora=is_lora))
+        allowed = ", ".join(form for form in FORMS if (form != "full") == is_lora)
         kind = "with LoRA" if is_lora else "without LoRA"
         raise UsageError(
             f"{trained.run_name} was trained {kind}, so it has no {form} export",
@@ -276,7 +276,3 @@ def _form(trained: TrainedRun, request: ExportRequest, words: TrainerWords) -> E
             id="export-no-base",
         )
     return form
-
-
-def _allowed(*, is_lora: bool) -> Iterator[str]:
-    return (form for form in FORMS if (form != "full") == is_lora)

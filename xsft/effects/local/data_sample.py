@@ -43,10 +43,10 @@ class DataInspection(Struct, frozen=True, kw_only=True):
 def inspect_data(run: Run, *, split: Split, rows: int | None, progress: ShowLine) -> DataInspection:
     """Return the inspection. `rows`: number of rows in the sample; None reads all. Raises as `examples` does."""
     _refuse_missing(run, split)
-    passes = passes_to_inspect(run, split=split, rows=sys.maxsize if rows is None else rows)
+    passes = tuple(passes_to_inspect(run, split=split, rows=sys.maxsize if rows is None else rows))
     answers, reading = _read_sample(run, passes, progress), reading_of(run)
     summary = summarize(inspected(run, answers), reading=reading, vocabulary=answers.vocabulary)
-    problems = findings(summary, reading=reading, split=split)
+    problems = tuple(findings(summary, reading=reading, split=split))
     return DataInspection(split=split, summary=summary, reading=reading, problems=problems)
 
 

@@ -96,7 +96,7 @@ def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop
 
 
 def _with_problems(made: PreparedAt, wanted: Preparation) -> PreparedAt:
-    return replace(made, problems=shard_problems(made.prepared, wanted))
+    return replace(made, problems=tuple(shard_problems(made.prepared, wanted)))
 
 
 def _contents(wanted: Preparation, scratch: Path, workshop: Workshop) -> tuple[SourceContent, ...]:
