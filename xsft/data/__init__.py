@@ -5,7 +5,9 @@ A workload says `xsft://tiny/chat.jsonl`; it means the same from any directory, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 SCHEME = "xsft://"
 
@@ -20,3 +22,8 @@ def located(path: str) -> str:
     `checks.packaged` reports that."""
     name = path.removeprefix(SCHEME).rstrip("/")
     return str(_HERE / name) if path.startswith(SCHEME) and name in SHIPPED else path
+
+
+def located_in(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys with every `xsft://…` replaced by its path."""
+    return {key: located(value) if isinstance(value, str) else value for key, value in keys.items()}

@@ -20,7 +20,7 @@ from xsft.catalog.datasets import COLUMN_SETS, columns_ok
 from xsft.errors import SpecError, UsageError
 from xsft.problems import Problem, error, warning
 from xsft.spec.resolve import Run
-from xsft.trainers.local import FILE_FORMATS
+from xsft.trainers.local import FILE_FORMATS, is_local
 
 Format = Literal["parquet", "arrayrecord"]
 SplitName = Literal["train", "eval"]
@@ -302,7 +302,3 @@ def data_section(run: Run, prepared: Prepared, *, to: str) -> dict[str, Any]:
         "rows": prepared.rows["train"],
         **kept,
     }
-
-
-def is_local(path: str) -> bool:
-    return path.startswith(("/", "./", "../", "~", "xsft://"))

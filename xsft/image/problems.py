@@ -11,11 +11,11 @@ from xsft.image.model import BuildOptions, Material
 from xsft.image.recipe import OWN
 from xsft.image.reference import legacy_warning, parse_reference, parse_repository
 from xsft.problems import Problem, error
+from xsft.spec.forms import IMAGE_NAME
 from xsft.spec.secrets import looks_secret, names_secret
 
 BUILDABLE = frozenset({releases.DEFAULT})
 """MaxText releases whose hash-locked requirements are in images/post_training/requirements.txt, tested."""
-IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 
 _USERINFO = re.compile(r"://[^/@]*[:@][^/]*@|://[^/@]+:[^/@]*@")
 _URL = r"(?:git\+)?https?://[-A-Za-z0-9._~:/@%+#=]+"
@@ -52,7 +52,7 @@ def material_problems(options: BuildOptions, material: Material) -> tuple[Proble
 
 
 def _check_image_name(options: BuildOptions) -> Iterator[Problem]:
-    if not IMAGE_NAME.fullmatch(options.image):
+    if not re.fullmatch(IMAGE_NAME, options.image):
         message = f"{options.image!r} is not a valid image name: it must be a lower-case folder name under images/."
         yield error("image-name", "", message, "Use letters, digits, dashes and underscores: post_training.")
 

@@ -10,8 +10,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from msgspec import Struct
 from pydantic import BaseModel
 
-_MAX_DEPTH = 8
-
 
 class Located(Struct, frozen=True, kw_only=True):
     """A pydantic error's location, split into keys of the file and labels of union members."""
@@ -37,13 +35,10 @@ def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Lo
     value = data
     is_key = bool(loc) and loc[-1] == "[key]"
     keys = loc[:-1] if is_key else loc
-    for position, part in enumerate(keys):
-        is_last = position == len(keys) - 1
+    for part in keys:
         if annotation is not None and len(options := members(annotation)) > 1:
             unions.append((len(path), str(part)))
             annotation = _member(options, str(part))
-        elif annotation is None and not is_last and not _holds(value, part):
-            continue  # a label of a type whose annotation cannot be resolved
         else:
             path.append(part)
             parent, annotation, value = annotation, child(annotation, part), _item(value, part)
@@ -77,16 +72,11 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 def child(annotation: Any, part: str | int) -> Any:
     """Return the annotation of one key or index; None if there is none."""
-    if annotation is None:
+    options = members(annotation)
+    plain = _unwrap(options[0])
+    if len(options) > 1:
         return None
-    plain = _unwrap(annotation)
-    if _is_model(plain):
-        return _fields_by_key(plain).get(str(part))
-    arguments = get_args(plain)
-    if get_origin(plain) in (dict, list):
-        return arguments[-1]
-    options = members(plain)
-    return child(options[0], part) if len(options) == 1 and options[0] is not plain else None
+    return get_args(plain)[-1] if get_origin(plain) in (dict, list) else _fields_by_key(plain).get(str(part))
 
 
 def _fields_by_key(annotation: Any) -> dict[str, Any]:
@@ -98,16 +88,15 @@ def _fields_by_key(annotation: Any) -> dict[str, Any]:
 
 @cache
 def _paths_of(model: type[BaseModel]) -> tuple[str, ...]:
-    return tuple(_all_paths(model, "", 0))
+    return tuple(_all_paths(model, ""))
 
 
-def _all_paths(annotation: Any, at: str, depth: int) -> Iterator[str]:
+def _all_paths(annotation: Any, at: str) -> Iterator[str]:
     for member in members(annotation):
         for key, field in _fields_by_key(member).items():
             path = f"{at}.{key}" if at else key
             yield path
-            if depth < _MAX_DEPTH:
-                yield from _all_paths(field, path, depth + 1)
+            yield from _all_paths(field, path)
 
 
 def _member(options: Sequence[Any], label: str) -> Any:
@@ -137,13 +126,7 @@ def _is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, BaseModel)
 
 
-def _holds(value: object, part: str | int) -> bool:
-    if isinstance(value, dict):
-        return part in value
-    return isinstance(value, list) and isinstance(part, int) and part < len(value)
-
-
 def _item(value: object, part: str | int) -> object:
-    if not _holds(value, part):
-        return None
-    return value[part]  # type: ignore[index]
+    if isinstance(value, dict):
+        return value.get(part)
+    return value[part] if isinstance(value, list) and isinstance(part, int) and part < len(value) else None

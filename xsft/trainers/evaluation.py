@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from xsft.catalog.releases import DEFAULT
-from xsft.data import located
+from xsft.data import located_in
 from xsft.evaluation.inputs import Conversation, EvaluationInputs, directory_of, turn
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.verdict import AnswerPattern
@@ -102,8 +102,7 @@ def measured_argv(trained: Sequence[str], keys: Mapping[str, Value]) -> tuple[st
     measurement_keys = {**MEASURED, **keys}
     gone = (*_TRAINING_ONLY, *(f"{key}=" for key in measurement_keys))
     kept = (word for word in trained if not word.startswith(gone))
-    given = {key: located(value) if isinstance(value, str) else value for key, value in measurement_keys.items()}
-    return (*kept, *(argument(key, value) for key, value in given.items()))
+    return (*kept, *(argument(key, value) for key, value in located_in(measurement_keys).items()))
 
 
 def base_argv(argv: Sequence[str]) -> tuple[str, ...]:

@@ -23,16 +23,16 @@ def local_env(run: Run) -> dict[str, str]:
 def reads_only_files(run: Run) -> bool:
     """Return whether data, tokenizer and checkpoint are all paths of this machine."""
     data, model = run.spec.data, run.spec.model
-    rows_are_files = _is_path(data.hf_path) or (data.hf_path in FILE_FORMATS and _is_path(data.hf_train_files))
+    rows_are_files = is_local(data.hf_path) or (data.hf_path in FILE_FORMATS and is_local(data.hf_train_files))
     return (
         rows_are_files
-        and _is_path(model.tokenizer)
+        and is_local(model.tokenizer)
         and model.hf is None
         and not (run.checkpoint or "").startswith("gs://")
     )
 
 
-def _is_path(value: str | None) -> bool:
-    """Return whether the value is a path. Hub ids (`org/name`) look like relative paths; a path is recognised by its
-    start."""
-    return value is not None and value.startswith(("/", "./", "../", "~", "xsft://"))
+def is_local(name: str | None) -> bool:
+    """Return whether it is a path of this machine. Hub ids (`org/name`) look like relative paths; a path is recognised
+    by its start."""
+    return name is not None and name.startswith(("/", "./", "../", "~", "xsft://"))

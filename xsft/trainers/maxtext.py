@@ -6,7 +6,7 @@ Keys have the order of the multi-host tutorial, so that a plan can be compared w
 from __future__ import annotations
 
 from xsft.catalog.releases import Release, key_ok
-from xsft.data import located
+from xsft.data import located_in
 from xsft.modes import mode_module
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
@@ -102,12 +102,7 @@ def trainer_keys(run: Run) -> Keys:
         **run.spec.overrides.maxtext,
     }
     given = {key: value for key, value in keys.items() if value is not None or key in run.spec.overrides.maxtext}
-    return _with_shipped_data(given) if run.spec.on_this_machine else given
-
-
-def _with_shipped_data(keys: Keys) -> Keys:
-    """Return the keys with `xsft://…` replaced by the path of the file that ships with xsft."""
-    return {key: located(value) if isinstance(value, str) else value for key, value in keys.items()}
+    return located_in(given) if run.spec.on_this_machine else given
 
 
 def _mode_env(run: Run) -> tuple[tuple[str, str], ...]:

@@ -18,7 +18,7 @@ from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.catalog.tpu import Slice
 from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text, quantity
-from xsft.checks.cluster.quota import hard_taints, tolerates_all
+from xsft.checks.cluster.quota import hard_taints, labels_text, tolerates_all
 from xsft.problems import Problem
 from xsft.reading.jobsets import shape_of
 from xsft.reading.supply import NODE_POOL, SliceUnit, is_ready, slice_units
@@ -117,8 +117,8 @@ def _slices_missing(shape: Slice, pods: PodSet, *, wanted: int, existing: int, o
     usable = f", of which {existing - len(obstacles)} can be used now" if obstacles else ""
     message = (
         f"The cluster has {_count_slices(existing, shape)}{usable}; the run asks for {wanted} (nodes with"
-        f" {_list_labels(pods)}). Unless a node pool scales up, the run is admitted and holds its quota while it waits "
-        "for nodes."
+        f" {labels_text(pods.node_selector)}). Unless a node pool scales up, the run is admitted and holds its quota"
+        " while it waits for nodes."
     )
     fix = f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={wanted}` adds node pools to a cluster"
     fewer = (
@@ -151,8 +151,8 @@ def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator
     has = ", ".join(_amount(name, _allocatable(largest, name)) for name in sorted(requested))
     message = (
         f"No node holds {pods.name}: a pod asks for {_list_amounts(requested)}, and the largest node with"
-        f" {_list_labels(pods)} can give {has} ({_node_name(largest)}). The workers would hold their slices while it"
-        " waits."
+        f" {labels_text(pods.node_selector)} can give {has} ({_node_name(largest)}). The workers would hold their"
+        " slices while it waits."
     )
     listing = _nodes_command(pods, context)
     fix = f"Recreate that node pool with larger machines (xpk's are n2-standard-64); {listing} lists it."
@@ -161,7 +161,7 @@ def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator
 
 def _no_head_node(pods: PodSet, requested: Mapping[str, Decimal]) -> Problem:
     message = (
-        f"The cluster has no node with {_list_labels(pods)}, where {pods.name} runs (it asks for"
+        f"The cluster has no node with {labels_text(pods.node_selector)}, where {pods.name} runs (it asks for"
         f" {_list_amounts(requested)}). Unless a node pool scales up, the workers hold their slices while it waits."
     )
     fix = "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads."
@@ -174,7 +174,8 @@ def _no_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: s
         n for n in nodes if (n.get("spec") or {}).get("unschedulable") or _untolerated(n, pods) or not is_ready(n)
     ]
     if len(closed) == len(nodes):
-        message = f"No node with {_list_labels(pods)} takes {pods.name} now: all are cordoned, tainted or not Ready."
+        where = labels_text(pods.node_selector)
+        message = f"No node with {where} takes {pods.name} now: all are cordoned, tainted or not Ready."
         fix = f"Ask the administrator; {_nodes_command(pods, context)} (`kubectl uncordon NODE` opens a cordoned one)."
         yield HEAD_NODE_MISSING.warning("mode", message, fix)
 
@@ -202,10 +203,6 @@ def _list_amounts(requested: Mapping[str, Decimal]) -> str:
 
 def _amount(resource: str, amount: Decimal) -> str:
     return f"{amount / 2**30:.4g} GiB of memory" if resource == "memory" else f"{decimal_text(amount)} {resource}"
-
-
-def _list_labels(pods: PodSet) -> str:
-    return ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in pods.node_selector.items()) or "no labels"
 
 
 def _count_slices(count: int, shape: Slice) -> str:

@@ -123,16 +123,16 @@ def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what:
 
 def _mismatch(queue: str, group: Group, pods: PodSet) -> Problem:
     selector = {k: v for k, v in pods.node_selector.items() if k in group.label_keys}
-    has = "; ".join(f"{f.name}: {_labels_text(f.labels)}" for f in group.flavors)
+    has = "; ".join(f"{f.name}: {labels_text(f.labels)}" for f in group.flavors)
     message = (
-        f"It would never be admitted: {pods.name} needs nodes with {_labels_text(selector)}, and the ClusterQueue "
+        f"It would never be admitted: {pods.name} needs nodes with {labels_text(selector)}, and the ClusterQueue "
         f"{queue} has {has}."
     )
     fix = "Use a type that the cluster has, or another queue."
     return error("flavor-mismatch", "tpu.type" if TPU in group.resources else "queue", message, fix)
 
 
-def _labels_text(labels: Mapping[str, str]) -> str:
+def labels_text(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in labels.items()) or "no labels"
 
 

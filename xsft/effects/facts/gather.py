@@ -11,7 +11,6 @@ from typing import TypeGuard
 from msgspec.structs import replace
 
 from xsft.catalog.datasets import dataset
-from xsft.dataset.preparing import is_local
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.hub_reader import HubReader
 from xsft.effects.facts.rows import ReadRows, read_rows
@@ -43,7 +42,7 @@ from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
 from xsft.spec.resolve import resolve
 from xsft.spec.stages import later_stages
-from xsft.trainers.local import FILE_FORMATS
+from xsft.trainers.local import FILE_FORMATS, is_local
 
 
 def gather(

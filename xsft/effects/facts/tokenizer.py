@@ -11,9 +11,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from xsft.data import located
-from xsft.dataset.preparing import is_local
 from xsft.facts import TokenizerFacts
 from xsft.problems import Problem, error
+from xsft.trainers.local import is_local
 
 _NO_DEFAULTS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
 """Tokenizer classes of transformers without special tokens of their own; other classes may have some if a key is

@@ -7,7 +7,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from xsft.checks.hub_data import check
-from xsft.dataset.preparing import is_local
 from xsft.effects.facts.hub_check import check_data, tokenizer_access
 from xsft.effects.facts.tokenizer import hub_cache, repository_folder
 from xsft.effects.machine.paths import own_cache
@@ -15,7 +14,7 @@ from xsft.errors import SpecError, Unreachable
 from xsft.facts import Facts
 from xsft.problems import errors_in
 from xsft.spec.resolve import Run
-from xsft.trainers.local import FILE_FORMATS
+from xsft.trainers.local import FILE_FORMATS, is_local
 
 COPY = "Check the network and HF_ENDPOINT, or name a copy: --set data.hf_path=json --set data.hf_train_files=FILE."
 FOLDER = "Check the network and HF_ENDPOINT, or name a folder: --set model.tokenizer=FOLDER."

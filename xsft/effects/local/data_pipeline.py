@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import convert
 
-from xsft.data import located
+from xsft.data import located_in
 from xsft.dataset.examples import Vocabulary
 from xsft.dataset.passes import Answers, Pass, PassRead
 from xsft.effects.local.machine import Machine, program_environment
@@ -24,7 +24,9 @@ from xsft.pod.sent import sent_argv
 from xsft.problems import error
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
+from xsft.spec.stages import EvaluateStage
 from xsft.trainers.arguments import argument
+from xsft.trainers.evaluation import held_out_keys
 from xsft.trainers.local import reads_only_files
 from xsft.trainers.tokenizer_copy import copy_of, copying
 from xsft.trainers.trainer import trainer_of
@@ -182,13 +184,8 @@ def _eval_keys(run: Run, one: Pass) -> dict[str, Value]:
     """Return the evaluation keys. MaxText reads the evaluation data only if an evaluation is configured."""
     if one.split == "train":
         return {"eval_interval": -1}
-    data = run.spec.data
-    of_grain = {"grain_eval_files": data.hf_eval_files, "grain_worker_count_eval": 0}
-    of_files = {"hf_eval_split": data.hf_eval_split, "hf_eval_files": data.hf_eval_files}
-    named: Mapping[str, str | int | None] = of_grain if data.pipeline == "grain" else of_files
-    given = {key: located(v) if isinstance(v, str) else v for key, v in named.items() if v is not None}
-    columns: list[bool | int | float | str] = [*(data.eval_columns or data.columns)]
-    return {"eval_interval": 1, "eval_per_device_batch_size": 1, "eval_data_columns": columns, **given}
+    held_out = held_out_keys(run, EvaluateStage())
+    return {"eval_interval": 1, "eval_per_device_batch_size": 1, **located_in(held_out)}
 
 
 def _copy_command(run: Run, folder: str) -> tuple[str, ...]:
