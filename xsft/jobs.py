@@ -17,7 +17,6 @@ from xsft.effects.cluster import cluster
 from xsft.effects.facts.exported import is_exported
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.evaluation import is_measured
-from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.recording import gather_provenance
 from xsft.effects.submit.submission import Submitter, is_whole
 from xsft.evaluation.plan import EvaluationPlan
@@ -29,6 +28,7 @@ from xsft.launchers.serving import BF16_BYTES, weights_bytes
 from xsft.launchers.slicejob import SliceJob, evaluation_job
 from xsft.planner import job_rendering, make_job_plan
 from xsft.problems import Problem
+from xsft.proposal import Proposal
 from xsft.spec.resolve import Run
 from xsft.spec.stages import EvaluateStage
 from xsft.steps import AnyJob, JobPlan

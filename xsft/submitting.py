@@ -18,11 +18,11 @@ from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records import records
 from xsft.effects.submit import recording
-from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submitter
 from xsft.effects.submit.through_xpk import NOTE, ThroughXpk, differences, refuse_losses
 from xsft.errors import UsageError
 from xsft.problems import Problem
+from xsft.proposal import Proposal
 from xsft.steps import Plan
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from xsft.conversion.plan import ConversionPlan
     from xsft.conversion.progress import ConversionEvent
     from xsft.effects.local.run import LocalResult
-    from xsft.effects.submit.proposal import Proposal
     from xsft.effects.submit.submission import Submission
     from xsft.evaluation.report import EvaluationReport
+    from xsft.proposal import Proposal
     from xsft.states.evidence import Evidence
     from xsft.states.rule import Cause
     from xsft.steps import Plan, Planned

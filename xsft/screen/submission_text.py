@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submission
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.slicejob import SliceJob
+from xsft.proposal import Proposal
 from xsft.screen.plan_summary import time_text
 from xsft.screen.resumed_text import ORDERS
 from xsft.spec.amounts import duration_text

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from xsft.actions.listener import ActionListener
 from xsft.effects.machine.clock import monotonic
-from xsft.effects.submit.proposal import Proposal
 from xsft.evaluation.report import EvaluationReport
+from xsft.proposal import Proposal
 from xsft.screen.convert_progress import EVERY_S, ConversionDisplay, converting, reading_weights
 from xsft.screen.failure import print_problems
 from xsft.screen.live import live

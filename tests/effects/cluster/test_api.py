@@ -15,9 +15,9 @@ from tests.faults.server import Front, served
 from tests.replacing import replace
 from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.effects.cluster.cluster import connect
-from xsft.effects.cluster.resources import PODS
 from xsft.effects.machine import clock
 from xsft.errors import Unreachable
+from xsft.reading.resources import PODS
 from xsft.records.where import ClusterAddress
 
 

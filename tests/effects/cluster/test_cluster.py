@@ -10,9 +10,9 @@ import pytest
 
 from tests.fakes.clusters import ClusterApi
 from tests.faults.world import deny
-from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.create import Created, Exists
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable
+from xsft.reading import resources as kinds
 from xsft.spec.loader import load_yaml
 
 pytestmark = pytest.mark.loopback

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.answers import Reply
 from xsft.effects.cluster.errors import Ask, invalid
+from xsft.reading import resources as kinds
 
 COORDINATOR, RESTART = "spec.coordinator", "spec.failurePolicy.restartStrategy"
 OF_A_POD = "spec.replicatedJobs[0].template.spec.podReplacementPolicy"

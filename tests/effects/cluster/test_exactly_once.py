@@ -9,9 +9,9 @@ import pytest
 from tests.effects.cluster.answers import FORBIDDEN, LOST, TRIES, UNSENT, Answers
 from xsft.effects.cluster.create import Created, Exists, create, without
 from xsft.effects.cluster.delete import delete
-from xsft.effects.cluster.resources import JOBSETS
 from xsft.errors import SpecError, Unreachable, XsftError
 from xsft.problems import error
+from xsft.reading.resources import JOBSETS
 from xsft.spec.secrets import HIDDEN
 
 NONE = (404, {"message": 'jobsets "a" not found', "details": {"name": "a", "kind": "jobsets"}})

@@ -24,12 +24,12 @@ from tests.submissions import planned as shown
 from xsft.effects.cluster.create import Created
 from xsft.effects.records.records import RecordStore
 from xsft.effects.submit.cancelling import record_worthless
-from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.recording import manifest_digest, record_of
 from xsft.effects.submit.submission import Submission, Submitter, create_planned
 from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unknown, Unreachable, XsftError
 from xsft.image.contents import ImageLook
 from xsft.problems import Problem, error
+from xsft.proposal import Proposal
 from xsft.records.model import ReadBack, Record
 from xsft.states.model import Status
 from xsft.states.rows import row_of

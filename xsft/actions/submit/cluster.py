@@ -13,12 +13,12 @@ from xsft.acceptance import for_submission
 from xsft.actions.listener import ActionListener, AskUser, ProgressView
 from xsft.actions.runs.waiting import Waited, error_of
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
-from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submission, Submitter
 from xsft.errors import Refused, XsftError
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.slicejob import SliceJob
 from xsft.problems import Problem
+from xsft.proposal import Proposal
 from xsft.spec.amounts import counted, duration_text
 from xsft.states.waiting import DONE
 from xsft.steps import Plan, Planned

@@ -13,11 +13,11 @@ from xsft.effects.cluster.access import Access
 from xsft.effects.cluster.answers import Lost, ParseBody, Reply, read_items, read_object
 from xsft.effects.cluster.errors import Ask, explain
 from xsft.effects.cluster.http import JSON, Http
-from xsft.effects.cluster.resources import Resource
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 from xsft.effects.machine.retries import Retries
 from xsft.errors import XsftError
+from xsft.reading.resources import Resource
 
 T = TypeVar("T")
 

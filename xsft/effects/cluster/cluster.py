@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from xsft.aliases import JsonObject
 from xsft.effects.cluster import dry_run
-from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.access import Here, access_for, this_machine
 from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.effects.cluster.create import MANAGER, Created, Exists, create, without
@@ -19,11 +18,12 @@ from xsft.effects.cluster.delete import Deleted, delete
 from xsft.effects.cluster.errors import Ask, not_installed
 from xsft.effects.cluster.http import http_for
 from xsft.effects.cluster.reads import Reads
-from xsft.effects.cluster.resources import Resource
 from xsft.effects.cluster.servers import Servers
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.launchers.labels import FIRST_HOSTS, RUN_LABEL, TPU_NODE
 from xsft.problems import Problem
+from xsft.reading import resources as kinds
+from xsft.reading.resources import Resource
 from xsft.records.where import ClusterAddress
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from xsft.aliases import JsonObject
 from xsft.effects.cluster.answers import Lost, Reply
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.errors import Ask
-from xsft.effects.cluster.resources import Resource
 from xsft.effects.machine.chance import random_hex
 from xsft.errors import EnvironmentMissing, SpecError, Unknown, Unreachable, XsftError
+from xsft.reading.resources import Resource
 from xsft.spec.secrets import HIDDEN
 
 MANAGER = "xsft"

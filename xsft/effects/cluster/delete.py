@@ -7,8 +7,8 @@ from typing import Any, Literal
 from xsft.effects.cluster.answers import Lost, Reply
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.errors import Ask
-from xsft.effects.cluster.resources import Resource
 from xsft.errors import Unknown, Unreachable
+from xsft.reading.resources import Resource
 
 Deleted = Literal["deleted", "gone", "other", "ended"]
 """`gone`: it no longer existed. `other`: another object has the name now, and is kept. `ended`: so had the run, and its

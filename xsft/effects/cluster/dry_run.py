@@ -14,15 +14,15 @@ from xsft.checks.cluster.dry_run import (
     pods_not_checked,
     refused_pod,
 )
-from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.answers import Reply
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.create import DRY_RUN, MANAGER
 from xsft.effects.cluster.errors import Ask, invalid
-from xsft.effects.cluster.resources import Resource
 from xsft.errors import SpecError
 from xsft.problems import Problem
+from xsft.reading import resources as kinds
 from xsft.reading.children import child_jobs, first_pods, jobless
+from xsft.reading.resources import Resource
 
 
 def stored_jobset(api: Api, manifest: JsonObject) -> JsonObject:

@@ -1,4 +1,4 @@
-"""What a cluster's refusals mean, and the next step for each. Pure; no secret is part of a message."""
+"""What a cluster's refusals mean, and the next step for each. No secret is part of a message."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from xsft.effects.cluster.access import Access
 from xsft.effects.cluster.answers import Reply
-from xsft.effects.cluster.resources import JOBSETS, KUEUE, SECRETS, Resource
 from xsft.errors import EnvironmentMissing, Forbidden, Refused, SpecError, Unreachable, XsftError
 from xsft.problems import Problem, error, namespace_missing
+from xsft.reading.resources import JOBSETS, KUEUE, SECRETS, Resource
 
 INSTALL_JOBSET = "Install JobSet (https://jobset.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.errors import Ask
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 from xsft.errors import XsftError
+from xsft.reading import resources as kinds
 from xsft.reading.jobsets import jobset_of, server_of
 from xsft.reading.lenient import mapping, text
 from xsft.states.model import RunObject

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.answers import Lost
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.errors import Ask
 from xsft.effects.cluster.http import ANYTHING
 from xsft.effects.cluster.stream import Stream
 from xsft.errors import Unreachable
+from xsft.reading import resources as kinds
 from xsft.trainers.progress import LoggedLine, parse_logged_line
 
 MAX_BYTES = 16 * 1024 * 1024

@@ -7,17 +7,17 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.errors import Ask
-from xsft.effects.cluster.resources import Resource
 from xsft.errors import EnvironmentMissing
 from xsft.launchers.labels import SERVERS
+from xsft.reading import resources as kinds
 from xsft.reading.events import event_of
 from xsft.reading.jobsets import jobset_of, run_of, server_of
 from xsft.reading.lenient import rows
 from xsft.reading.pods import pod_of
 from xsft.reading.queue import Holding, Owned, Waiting, holding_of, owned, waiting_of
+from xsft.reading.resources import Resource
 from xsft.states.evidence import Event
 from xsft.states.model import Pod, RunObject
 

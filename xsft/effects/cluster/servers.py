@@ -5,15 +5,15 @@ from __future__ import annotations
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.create import DRY_RUN, MANAGER, Created, Exists, create
 from xsft.effects.cluster.delete import Deleted, delete
 from xsft.effects.cluster.errors import Ask
 from xsft.effects.cluster.logs import LogAsk, read_log
-from xsft.effects.cluster.resources import Resource
 from xsft.errors import Unreachable
+from xsft.reading import resources as kinds
 from xsft.reading.pods import pod_of
+from xsft.reading.resources import Resource
 from xsft.states.model import Pod
 
 KINDS = {

@@ -20,8 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.data import located
+from xsft.dataset.json_rows import BROKEN, UnfitRow, parse_array, parse_row
 from xsft.dataset.kinds import clash_in
-from xsft.effects.facts.json_rows import BROKEN, UnfitRow, parse_array, parse_row
 from xsft.effects.facts.library_rows import read_bucket_files, read_files
 from xsft.effects.facts.row_files import COMPRESSED, RowFile, bucket_files, content_of, local_file
 from xsft.effects.machine.clock import monotonic

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from xsft.checks.cluster.admission import Unseen
 from xsft.checks.cluster.placeneeds import ModeNeed, PlaceFacts, place_needs
-from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.cluster.permitted import unless_forbidden
@@ -23,6 +22,7 @@ from xsft.effects.records.writable import check_writable
 from xsft.effects.runs.sources import known_places, names_a_cluster
 from xsft.errors import EnvironmentMissing, SpecError, UsageError, XsftError
 from xsft.problems import Problem
+from xsft.reading import resources as kinds
 from xsft.records.where import address_of
 from xsft.spec.place import Place
 

@@ -26,7 +26,6 @@ from xsft.effects.records.writable import check_writable
 from xsft.effects.submit import notes
 from xsft.effects.submit.admission import RightsOf, examine
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
-from xsft.effects.submit.proposal import Proposal, proposal_of
 from xsft.effects.submit.recording import Provenance, manifest_digest, record_of
 from xsft.errors import SpecError, XsftError, refuse_errors
 from xsft.identity import (
@@ -47,6 +46,7 @@ from xsft.launchers.readback import lacking_of_xpk, missing_values
 from xsft.naming import RowOrder, attempt_name
 from xsft.ownership import pass_over, recognised
 from xsft.problems import Problem, errors_in, warning
+from xsft.proposal import Proposal, proposal_of
 from xsft.records import attempt_stem
 from xsft.records.model import AttemptFacts, ReadBack, Record
 from xsft.steps import JobPlan, Plan, Planned

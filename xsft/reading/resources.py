@@ -1,4 +1,4 @@
-"""The kinds of objects xsft requests from a cluster, and where they are served. Pure."""
+"""The kinds of objects xsft requests from a cluster, and where they are served."""
 
 from __future__ import annotations
 
