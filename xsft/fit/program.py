@@ -208,7 +208,10 @@ def _type_end(rest: str) -> int:
         return max(0, rest.find(" "))
     depth = 0
     for place, letter in enumerate(rest):
-        depth += (letter == "(") - (letter == ")")
+        if letter == "(":
+            depth += 1
+        elif letter == ")":
+            depth -= 1
         if depth == 0:
             return place + 1
     return 0

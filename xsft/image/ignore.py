@@ -60,8 +60,9 @@ def _piece(path: str, at: int) -> tuple[str, int]:
             return expression, at + len(wildcard)
     if path[at] == "[" and (end := path.find("]", at + 2)) > 0:
         return path[at : end + 1].replace("\\", "\\\\"), end + 1
-    skipped = path[at] == "\\" and at + 1 < len(path)
-    return re.escape(path[at + skipped]), at + skipped + 1
+    if path[at] == "\\" and at + 1 < len(path):
+        return re.escape(path[at + 1]), at + 2
+    return re.escape(path[at]), at + 1
 
 
 def _parents(path: str) -> Iterator[str]:

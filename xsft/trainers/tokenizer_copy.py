@@ -33,8 +33,9 @@ os.execv(sys.executable, [sys.executable, *sys.argv[5:]])
 """
 
 PROGRAM = "; ".join(_LINES.splitlines())
-"""Python on one line, so that the command is one line. It stops if the vocabulary lacks a token, which would otherwise
-be added to it and have no row of the embedding. At its end it becomes the trainer, which gets its signals."""
+"""Python on one line, so that the command is one line (`and` instead of `if`, which cannot follow a semicolon). It
+stops if the vocabulary lacks a token, which would otherwise be added to it and have no row of the embedding. At its end
+it becomes the trainer, which gets its signals."""
 
 
 class Copying(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,8 @@ TIMEOUT_S = 10.0
 LARGEST = 64 << 20
 """Maximum bytes read of an answer; the index of a model of 1,000 GB has 10 MB."""
 REPO, REVISION = "model.hf.repo", "model.hf.revision"
+_BITS = re.compile(r"(?:BF|F|I|U)([0-9]+)(?:_|$)")
+"""Width of a type of safetensors, e.g. BF16, F8_E4M3, U8. source: safetensors@0.6 tensor.rs Dtype."""
 
 
 class HubAnswer(Exception):
@@ -117,14 +119,18 @@ def _facts_of_answer(session: Session, files: str, source: ConversionSource, inf
 def bytes_of(counts: Mapping[str, Any]) -> int | None:
     """Return the bytes of so many numbers by their safetensors type; None if a type's width is unknown. source:
     huggingface_hub@2.4.0 hf_api.py [SafeTensorsInfo.parameters]."""
-    bits = {name: int(found[1]) if (found := _BITS.match(name)) else 8 * (name == "BOOL") for name in counts}
+    bits = {name: _width_of(name) for name in counts}
     if not counts or not all(bits.values()) or not all(isinstance(count, int) for count in counts.values()):
         return None
     return sum(int(count) * bits[name] // 8 for name, count in counts.items())
 
 
-_BITS = re.compile(r"(?:BF|F|I|U)([0-9]+)(?:_|$)")
-"""Width of a type of safetensors, e.g. BF16, F8_E4M3, U8. source: safetensors@0.6 tensor.rs Dtype."""
+def _width_of(type: str) -> int:
+    """Return the bits of a number of the safetensors type, e.g. 16 for BF16; 0 if they are unknown."""
+    if type == "BOOL":
+        return 8
+    found = _BITS.match(type)
+    return int(found[1]) if found else 0
 
 
 def read_json(session: Session, url: str) -> dict[str, Any]:

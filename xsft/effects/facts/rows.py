@@ -301,7 +301,7 @@ def _of_piece(file: RowFile, place: int, piece: bytes) -> Iterator[SampledRow]:
     """Yield the rows of the whole lines in the piece."""
     keys: KeyRule = "alike" if place + len(piece) < TOLD else "cast"
     lines = piece.removeprefix(b"" if place else BOM).split(b"\n")
-    for line in lines[bool(place) : -1]:
+    for line in lines[1:-1] if place else lines[:-1]:
         row: Any = parse_row(line) if line.strip() else BROKEN
         if row is not BROKEN:
             yield SampledRow(at=f"a row of {file.name} near byte {place:,}", row=row, keys=keys)

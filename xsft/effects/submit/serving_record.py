@@ -35,8 +35,7 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
         Raises as `RecordStore.begin`; nothing should be created then.
         """
         before = self.store.read_run(str(self.run.output), plan.run_name)
-        last = before[-1] if before else None
-        number = last.last.number + (last.last.outcome != "submitting") if last else 1
+        number = _number_after(before[-1].last) if before else 1
         begun = self.store.begin(_record(plan, self.run, self.provenance, number=number))
         return begun if isinstance(begun, RecordRef) else begun.ref
 
@@ -72,6 +71,11 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
             return (*ref.problems, *self.store.finish(ref, facts).problems)
         except XsftError as failed:
             return (*ref.problems, _unwritten(ref.record.run_name, failed))
+
+
+def _number_after(last: Attempt) -> int:
+    """Return the number of the next attempt: that of the last one if its creation was interrupted."""
+    return last.number if last.outcome == "submitting" else last.number + 1
 
 
 def _unwritten(run_name: str, failed: XsftError) -> Problem:
