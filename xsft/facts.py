@@ -130,7 +130,7 @@ class SampledRow(Struct, frozen=True, kw_only=True):
     """One row of a file of data."""
 
     at: str
-    """Where the row is, for messages: file and row, or file and position."""
+    """Position of the row, for messages: file and row, or file and byte."""
     row: Any
     keys: KeyRule = "alike"
     """How datasets treats the keys of its messages: they must be equal in such rows, types are inferred from such rows,
@@ -268,7 +268,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     fit: KnownStep | None = None
     """The verdict of `xsft fit` on this run's step, or on one of another length; None without one."""
     paces: tuple[MeasuredPace, ...] = ()
-    """Of runs of this model on this TPU type that were submitted from this machine and have a receipt."""
+    """Paces of runs of this model on this TPU type that were submitted from this machine and have a receipt."""
     machine: MachineFacts = MachineFacts()
     taken: tuple[str, ...] = ()
     """Run names of this workload's stages that a training in the same output already has."""

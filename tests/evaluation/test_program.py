@@ -21,4 +21,4 @@ def test_pod_refuses_a_program_other_than_the_planned_one(tmp_path: Path, conten
     done = subprocess.run((sys.executable, "-I", *argv), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert held in done.stderr
-    assert f"planned is {program_digest()}" in done.stderr
+    assert f"the plan expects {program_digest()}" in done.stderr

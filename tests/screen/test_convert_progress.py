@@ -30,7 +30,7 @@ def test_arrays_and_downloads_have_a_rate_and_a_time_left_too() -> None:
         now[0] = float(second)
         display.on_event(ArraysDone(done=second, of=30))
         display.on_event(BytesDone(doing="downloading", done=second * GB, of=20 * GB, at=now[0]))
-    assert said == ["transforming 10 of 30 arrays, 1 a second, 0:20 left"]
+    assert said == ["transforming 10 of 30 arrays, 1/s, 0:20 left"]
     now[0] = 20.0
     display.on_event(BytesDone(doing="downloading", done=15 * GB, of=20 * GB, at=20))
     assert said[1].startswith("downloading 15 GB of about 20 GB, ")

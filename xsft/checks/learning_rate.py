@@ -68,7 +68,7 @@ def _rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         return
     message = (
         f"A learning rate of {rate:g} is above {highest:g}, more than fine-tunings of {what} use: Adam moves every "
-        "weight by about that much in a step, and the model forgets what it knew."
+        "weight by about that much in a step, and the model loses what it learned before."
     )
     fix = f"Set train.learning_rate to {2e-4 if lora else 2e-5:g}, or give a reason under checks:."
     yield warning("learning-rate-high", where_of("learning_rate", run), message, fix)

@@ -30,7 +30,7 @@ class RunTime(Struct, frozen=True, kw_only=True):
     steps: int
     chips: int
     price: float | None
-    """Of one chip-hour, in the place's currency."""
+    """Price of one chip-hour, in the place's currency."""
     ratios: tuple[float, ...]
     """Measured time over its bound, of runs with a bound of the same kind; ascending. Empty if the step is shorter than
     those of all published runs: latency and communication then decide, and this bound counts neither.

@@ -184,7 +184,7 @@ def _placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) ->
         return
     name = key.rpartition(".")[2]
     message = f"{name} must hold {' and '.join(f'{{{n}}}' for n in needed)}, and no other single brace."
-    fix = "Write any other brace twice, {{ and }}, and none beside a placeholder."
+    fix = "Write any other brace twice, {{ and }}, and put no brace next to a placeholder."
     if name == QUESTION_KEYS[1] and "reasoning" in found and len(needed) == 1:
         fix = "Add the REASONING_ANSWER_SEPARATOR that separates both in the data, e.g. ####."
     yield error("question-template", where_of(key, run), message, fix)

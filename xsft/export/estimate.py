@@ -26,9 +26,9 @@ class ExportEstimate(Struct, frozen=True, kw_only=True):
     """Estimated bytes."""
 
     memory: int
-    """At the peak."""
+    """Memory at the peak."""
     disk: int
-    """Of the model, on the machine that writes it."""
+    """Size of the model, on the machine that writes it."""
 
 
 def estimate_export(

@@ -21,7 +21,7 @@ class ExportedTensor:
     name: str | tuple[str, ...]
     hook: Any
     part: int | None = None
-    """Of a tensor from which MaxText makes several arrays: which of them."""
+    """Position in a tensor from which MaxText makes several arrays."""
 
 
 @dataclass(frozen=True)

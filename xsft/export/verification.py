@@ -49,7 +49,7 @@ class Verification(Struct, frozen=True, kw_only=True):
     trained: int | None = None
     """Tensors that the training may change; None if the base was not compared."""
     changed: int | None = None
-    """Of the compared ones, those that differ from the base."""
+    """Compared tensors that differ from the base."""
     base: str = ""
     """Why the base was not compared; empty if it was."""
     logits: LogitsVerdict | None = None

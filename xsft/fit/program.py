@@ -137,7 +137,7 @@ class ProgramBuffer(Struct, frozen=True, kw_only=True):
     """One kind of buffer that a program writes to HBM."""
 
     bytes: int
-    """Of one of them, per device."""
+    """Size of one of them, per device."""
     shape: str
     count: int
     layer: str

@@ -27,7 +27,7 @@ class PublishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Measured, seconds."""
     source: str
     work: StepWork | None = None
-    """Of its step as our compiler builds it; None if it was not compiled."""
+    """Work of its step as our compiler builds it; None if it was not compiled."""
 
 
 @cache

@@ -24,7 +24,7 @@ class LargeBuffer(Struct, frozen=True, kw_only=True):
     """One kind of buffer that the compiled program writes."""
 
     gib: float
-    """Of one of them, per chip."""
+    """Size of one of them, per chip."""
     shape: str
     """As the compiler writes it, `f32[1,1024,151936]`."""
     count: int
@@ -44,7 +44,7 @@ class StepMemory(Struct, frozen=True, kw_only=True):
     batch: float
     temporaries: float
     host: float = 0.0
-    """Of the host's memory, for what an offloading remat_policy keeps there; in addition to the sum."""
+    """Memory of the host for what an offloading remat_policy keeps there; in addition to the sum."""
     peak_known: bool = True
     """False: the compiler names the peak of the host's memory, and the chip's is at most the sum."""
     buffers: tuple[LargeBuffer, ...] = ()

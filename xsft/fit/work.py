@@ -49,7 +49,7 @@ class StepWork(Struct, frozen=True, kw_only=True):
     """FLOPs and bytes of one step, per device."""
 
     flops: float
-    """Of matrix multiplications at 16 bits; those of 8 bits count half."""
+    """FLOPs of matrix multiplications at 16 bits; those of 8 bits count half."""
     kernel_flops: float
     """The part of `flops` that the compiler's count hides: of kernels (splash attention, grouped matrix
     multiplication), from their shapes."""

@@ -34,12 +34,12 @@ class ArtifactRequest(Struct, frozen=True, kw_only=True):
         return next(role for part, role in ROLES if part in self.permission)
 
 
-def explain_artifact_error(code: int | None, said: str, asked: ArtifactRequest) -> XsftError:
+def explain_artifact_error(code: int | None, message: str, request: ArtifactRequest) -> XsftError:
     """Return the error for an HTTP status and Google's message."""
-    if re.search(r"has not been used in project|it is disabled|SERVICE_DISABLED", said):
-        return _disabled(said, asked)
+    if re.search(r"has not been used in project|it is disabled|SERVICE_DISABLED", message):
+        return _disabled(message, request)
     if code == 401:
-        return no_login(said)
+        return no_login(message)
     known: Mapping[int, Callable[[str, ArtifactRequest], XsftError]] = {
         400: _invalid,
         403: _forbidden,
@@ -47,18 +47,20 @@ def explain_artifact_error(code: int | None, said: str, asked: ArtifactRequest) 
         429: _limited,
     }
     make = known.get(code or 0)
-    return make(said, asked) if make else timed_out(f"HTTP {code} {said}" if code else said, asked)
+    return make(message, request) if make else timed_out(f"HTTP {code} {message}" if code else message, request)
 
 
-def no_login(said: str) -> Unreachable:
+def no_login(message: str) -> Unreachable:
     return Unreachable(
-        f"Not logged in to Artifact Registry: {shorten_message(said)}.", fix=LOG_IN_GOOGLE, id="registry-login-missing"
+        f"Not logged in to Artifact Registry: {shorten_message(message)}.",
+        fix=LOG_IN_GOOGLE,
+        id="registry-login-missing",
     )
 
 
-def timed_out(said: str, asked: ArtifactRequest) -> Unreachable:
+def timed_out(message: str, request: ArtifactRequest) -> Unreachable:
     return Unreachable(
-        f"Artifact Registry returned an error for {asked.repository.docker}: {shorten_message(said)}",
+        f"Artifact Registry returned an error for {request.repository.docker}: {shorten_message(message)}",
         fix="Check the network and try again; status.cloud.google.com shows whether Artifact Registry is up.",
         id="registry-unreachable",
     )
@@ -72,20 +74,20 @@ def not_docker(name: str, format: str) -> UsageError:
     )
 
 
-def about_project(said: str) -> bool:
+def about_project(message: str) -> bool:
     """Return whether the project is missing; a missing repository is named `projects/p/locations/…`."""
-    return re.search(r"(?<![\w/-])project(?![\w/-])", said, re.IGNORECASE) is not None
+    return re.search(r"(?<![\w/-])project(?![\w/-])", message, re.IGNORECASE) is not None
 
 
-def _repository_missing(said: str, asked: ArtifactRequest) -> EnvironmentMissing:
-    repository = asked.repository
+def _repository_missing(message: str, request: ArtifactRequest) -> EnvironmentMissing:
+    repository = request.repository
     create = (
         f"gcloud artifacts repositories create {repository.name} --repository-format=docker "
         f"--location={repository.location} --project={repository.project}"
     )
-    if about_project(said):
+    if about_project(message):
         return EnvironmentMissing(
-            f"Project {repository.project} was not found, or you may not read it: {shorten_message(said)}",
+            f"Project {repository.project} was not found, or you may not read it: {shorten_message(message)}",
             fix="Correct the project in the registry's name; `gcloud projects list` lists yours.",
             id="project-missing",
         )
@@ -95,43 +97,43 @@ def _repository_missing(said: str, asked: ArtifactRequest) -> EnvironmentMissing
     )
 
 
-def _forbidden(said: str, asked: ArtifactRequest) -> XsftError:
+def _forbidden(message: str, request: ArtifactRequest) -> XsftError:
     """Return the error for HTTP 403; Google returns it both for a missing repository and a missing permission."""
-    repository = asked.repository
-    if re.search(r"CONSUMER_INVALID|resource project", said):
-        return _repository_missing(f"project: {said}", asked)
-    if re.search(r"'(?:projects/[^/']+/)?locations/[^/']+' .*may not exist", said):
-        return _invalid(said, asked)
+    repository = request.repository
+    if re.search(r"CONSUMER_INVALID|resource project", message):
+        return _repository_missing(f"project: {message}", request)
+    if re.search(r"'(?:projects/[^/']+/)?locations/[^/']+' .*may not exist", message):
+        return _invalid(message, request)
     return Unreachable(
-        f"You may not {asked.permission} on {repository.docker} (or it does not exist): {shorten_message(said)}",
-        fix=f"Ask for {asked.role} on the project {repository.project}, or on the repository; "
+        f"You may not {request.permission} on {repository.docker} (or it does not exist): {shorten_message(message)}",
+        fix=f"Ask for {request.role} on the project {repository.project}, or on the repository; "
         "pushing needs roles/artifactregistry.writer.",
         id="registry-forbidden",
     )
 
 
-def _invalid(said: str, asked: ArtifactRequest) -> UsageError:
-    repository = asked.repository
+def _invalid(message: str, request: ArtifactRequest) -> UsageError:
+    repository = request.repository
     return UsageError(
-        f"Artifact Registry rejected {repository.docker}: {shorten_message(said)}",
+        f"Artifact Registry rejected {repository.docker}: {shorten_message(message)}",
         fix=f"Check the location {repository.location!r} (gcloud artifacts locations list), the project "
         f"{repository.project!r} and the repository {repository.name!r} in the name.",
         id="artifact-repository",
     )
 
 
-def _disabled(said: str, asked: ArtifactRequest) -> EnvironmentMissing:
-    project = asked.repository.project
+def _disabled(message: str, request: ArtifactRequest) -> EnvironmentMissing:
+    project = request.repository.project
     return EnvironmentMissing(
-        f"Artifact Registry is not enabled in the project {project}: {shorten_message(said)}",
+        f"Artifact Registry is not enabled in the project {project}: {shorten_message(message)}",
         fix=f"Enable it: gcloud services enable artifactregistry.googleapis.com --project={project}.",
         id="artifact-registry-disabled",
     )
 
 
-def _limited(said: str, asked: ArtifactRequest) -> Unreachable:
+def _limited(message: str, request: ArtifactRequest) -> Unreachable:
     return Unreachable(
-        f"Artifact Registry's quota is exceeded for {asked.repository.docker}: {shorten_message(said)}",
+        f"Artifact Registry's quota is exceeded for {request.repository.docker}: {shorten_message(message)}",
         fix="Try again in a few minutes.",
         id="registry-rate-limited",
     )

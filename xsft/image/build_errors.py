@@ -124,7 +124,9 @@ def build_failed(reading: BuildOutput, step: BuildStep) -> XsftError:
     """Return the error for a failed build: the step, its cause if known, and the last lines of the output."""
     tail = redact("\n".join(reading.tail))
     where = f" at {_short_name(reading.failed)}" if reading.failed else ""
-    said = f"The {step.name} image could not be built{where}: {shorten_message(reading.error) or 'docker build ended'}"
+    message = (
+        f"The {step.name} image could not be built{where}: {shorten_message(reading.error) or 'docker build ended'}"
+    )
     base = re.search(r"load metadata for (\S+)", reading.failed)
     if base:
         return explain_docker_error(
@@ -132,11 +134,11 @@ def build_failed(reading: BuildOutput, step: BuildStep) -> XsftError:
         )
     for known in KNOWN:
         if re.search(known.pattern, tail, re.IGNORECASE):
-            return known.error_type(f"{said}\n{tail}", fix=known.fix, id=known.id)
+            return known.error_type(f"{message}\n{tail}", fix=known.fix, id=known.id)
     if not reading.failed:
         return explain_docker_error(reading.error or tail, DockerRequest(what=f"build the {step.name} image"))
     fix = "The last lines above are the step's own; correct what they name and build again: what succeeded is kept."
-    return EnvironmentMissing(f"{said}\n{tail}", fix=fix, id="build-failed")
+    return EnvironmentMissing(f"{message}\n{tail}", fix=fix, id="build-failed")
 
 
 def _short_name(name: str) -> str:

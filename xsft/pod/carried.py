@@ -20,7 +20,8 @@ def main() -> None:
     held = hashlib.sha256(archive.read_bytes()).hexdigest() if archive.is_file() else "missing"
     if held != sent["sha256"]:
         sys.exit(
-            f"xsft: {archive} of the image is {held}; planned is {sent['sha256']}. Push the image again and rerun."
+            f"xsft: The image's {archive} has sha256 {held}; the plan expects {sent['sha256']}. "
+            "Push the image again and rerun."
         )
     sys.path.insert(0, str(archive))
     runpy.run_module(sent["module"], run_name="__main__", alter_sys=True)

@@ -67,7 +67,7 @@ class Receipt:
     steps: int = 0
     """Steps whose result was kept."""
     tokens_per_device: float | None = None
-    """Of those steps, padding included."""
+    """Tokens of those steps, padding included."""
     target_tokens: int | None = None
     """Tokens that their losses are taken over."""
     tflops_per_device: float | None = None

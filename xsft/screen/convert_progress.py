@@ -78,7 +78,7 @@ class ConversionDisplay:
             case ArraysDone(done=done, of=of):
                 pace = self._paces["arrays"]
                 pace.add(done=done, of=of, at=self._now())
-                rate = f", {pace.rate:.2g} a second" if pace.rate else ""
+                rate = f", {pace.rate:.2g}/s" if pace.rate else ""
                 return f"transforming {done} of {of} arrays{rate}{_time_left(pace)}"
             case BytesDone(doing=doing, done=done, of=of, at=at):
                 if done == 0:  # not started: the rate would be too low

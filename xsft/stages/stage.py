@@ -68,7 +68,7 @@ class StageFound(Struct, frozen=True, kw_only=True):
     result: str | None = None
     """Path or address of the result; None without one."""
     verdict: StageVerdict | None = None
-    """Of an evaluation that is done; None for other stages."""
+    """Verdict of an evaluation that is done; None for other stages."""
     digest: str | None = None
     """As `StagePlan.digest`."""
 

@@ -34,7 +34,7 @@ class Container(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """ImagePullBackOff, OOMKilled, Error, …"""
     message: str = ""
-    """Of a terminated container: its termination message."""
+    """Termination message of a terminated container."""
     exit_code: int | None = None
     restarts: int = 0
     started_at: str | None = None
@@ -70,7 +70,7 @@ class ReplicatedJob(Struct, frozen=True, kw_only=True):
 
     name: str
     replicas: int
-    """Asked for."""
+    """Requested replicas."""
     ready: int = 0
     active: int = 0
     succeeded: int = 0
@@ -193,7 +193,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     step: int | None = None
     """The last one done."""
     loss: float | None = None
-    """Of that step."""
+    """Loss of that step."""
     step_seconds: float | None = None
     """Median of the steps read, without each process's first (it compiles)."""
     tflops_per_device: float | None = None
@@ -278,7 +278,7 @@ class Observation(Targeted, Struct, frozen=True, kw_only=True):
     output: str | None = None
     """base_output_directory of a run on this machine; runs of one name in two folders are two runs."""
     steps: int | None = None
-    """Asked for."""
+    """Requested steps."""
     jobset: RunObject | None = None
     """None: there is no JobSet, unless `unread` has `jobsets`."""
     was: RunObject | None = None

@@ -82,7 +82,7 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
     eta_s: float | None
     """Seconds until the last step, at the present pace; only while it runs."""
     restarts: int | None
-    """Of the whole JobSet."""
+    """Restarts of the whole JobSet."""
     max_restarts: int | None
     created_at: str | None
     """Time of creation; UTC, ISO 8601, as all times."""

@@ -28,12 +28,12 @@ def test_shards_and_rows_are_reported_and_other_lines_skipped() -> None:
     ):
         follower.line(line)
     assert [shard.rows for shard in follower.shards] == [3]
-    assert said == ["wrote 5 of 10 rows, 2 a second, 2 s left", "fetched 3.0 MB, 1.5 MB a second"]
+    assert said == ["wrote 5 of 10 rows, 2/s, 2 s left", "fetched 3.0 MB, 1.5 MB/s"]
 
 
 def test_progress_has_a_rate_and_the_time_left() -> None:
-    assert progress_line("wrote", 1000, total=4000, seconds=2) == "wrote 1,000 of 4,000 rows, 500 a second, 6 s left"
-    assert progress_line("checked", 1000, total=None, seconds=2) == "checked 1,000 rows, 500 a second"
+    assert progress_line("wrote", 1000, total=4000, seconds=2) == "wrote 1,000 of 4,000 rows, 500/s, 6 s left"
+    assert progress_line("checked", 1000, total=None, seconds=2) == "checked 1,000 rows, 500/s"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ def test_rate_and_time_left_are_reported_every_two_seconds(tmp_path: Path) -> No
     progress.add(10**9)
     assert said == []
     progress.add(10**9)
-    assert said == ["read 2.00 of 4.00 GB, 500 MB a second, 4 s left"]
+    assert said == ["read 2.00 of 4.00 GB, 500 MB/s, 4 s left"]
 
 
 def test_pieces_of_a_file_join_to_its_content(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
     """The compiled step; None if arithmetic decided."""
     kind: StepKind = "train"
     paces: tuple[MeasuredPace, ...] = ()
-    """Of the user's own runs of this model on this TPU type."""
+    """Paces of the user's own runs of this model on this TPU type."""
 
     @property
     def refused(self) -> bool:

@@ -31,7 +31,7 @@ class LogAsk(Struct, frozen=True, kw_only=True):
     tail: int | None = None
     """Number of last lines."""
     previous: bool = False
-    """Of the container before the last restart in place."""
+    """Read the log of the container before the last restart in place."""
 
     def query(self, *, follow: str = "false") -> dict[str, str]:
         options = {"container": self.container, "sinceTime": self.since, "tailLines": self.tail}

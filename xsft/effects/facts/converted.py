@@ -12,9 +12,9 @@ from xsft.errors import XsftError
 from xsft.records.model import Record
 
 SUFFIX = "-convert/"
-"""Of the folders of conversions; source: xsft.trainers.conversion, STAGE."""
+"""Suffix of the folders of conversions; source: xsft.trainers.conversion, STAGE."""
 MAX_RUNS = 20
-"""Whose records are read; each is a few requests."""
+"""Maximum number of runs whose records are read; each is a few requests."""
 
 
 def conversion_of(path: str, store: RecordStore) -> Record | None:

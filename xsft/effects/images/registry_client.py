@@ -56,7 +56,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     attestations: Mapping[str, str]
     """For an index: digest of an image -> digest of the manifest of its attestations."""
     sboms: tuple[str, ...]
-    """Of the manifest of attestations: digests of the package lists."""
+    """Digests of the package lists, for a manifest of attestations."""
 
 
 class _Platform(Struct, frozen=True, kw_only=True):

@@ -144,7 +144,7 @@ def _data_refused(text: str) -> XsftError:
         return SpecError((error("tokenizer-unreadable", "model.tokenizer", message, fix),))
     if text.startswith(_NO_COLUMNS):
         message = "MaxText finds no columns in the first file: its JSON is broken, or it is one JSON array."
-        return SpecError((error("data-unreadable", "data", message, "Write one JSON object a line."),))
+        return SpecError((error("data-unreadable", "data", message, "Write one JSON object per line."),))
     if _UNREADABLE.search(text):
         fix = "Check that data.hf_train_files and data.hf_eval_files are whole files of the format in data.hf_path."
         return SpecError((error("data-unreadable", "data", f"The files of the data cannot be read: {words}", fix),))

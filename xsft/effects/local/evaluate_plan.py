@@ -18,7 +18,7 @@ from xsft.spec.resolve import Run
 from xsft.trainers.evaluation import WHERE, evaluation_plan, unfit
 
 MAX_BYTES = 1 << 24
-FIX = 'Write one JSON object a line: {"prompt": "…"} or {"messages": [{"role": "user", "content": "…"}]}.'
+FIX = 'Write one JSON object per line: {"prompt": "…"} or {"messages": [{"role": "user", "content": "…"}]}.'
 
 
 def plan_evaluate(run: Run, *, digest: str, file: str | Path) -> EvaluationPlan:

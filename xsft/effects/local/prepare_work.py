@@ -49,7 +49,7 @@ class Follower:
                 case {"rows": int(rows), "seconds": float(seconds)}:
                     self.say(progress_line(self.verb, rows, total=self.total, seconds=seconds))
                 case {"fetched": int(fetched), "seconds": float(seconds)}:
-                    self.say(f"fetched {fetched / 1e6:,.1f} MB, {fetched / 1e6 / max(seconds, 0.001):,.1f} MB a second")
+                    self.say(f"fetched {fetched / 1e6:,.1f} MB, {fetched / 1e6 / max(seconds, 0.001):,.1f} MB/s")
                 case {"shard": found}:
                     shard = msgspec.convert(found, Shard)
                     self.on_shard(shard)
@@ -62,10 +62,8 @@ def progress_line(verb: str, rows: int, *, total: int | None, seconds: float) ->
     """Return the rate and, if the total is known, the time left."""
     rate = rows / max(seconds, 0.001)
     if total is None:
-        return f"{verb} {rows:,} rows, {rate:,.0f} a second"
-    return (
-        f"{verb} {rows:,} of {total:,} rows, {rate:,.0f} a second, {max(total - rows, 0) / max(rate, 0.001):.0f} s left"
-    )
+        return f"{verb} {rows:,} rows, {rate:,.0f}/s"
+    return f"{verb} {rows:,} of {total:,} rows, {rate:,.0f}/s, {max(total - rows, 0) / max(rate, 0.001):.0f} s left"
 
 
 def work(

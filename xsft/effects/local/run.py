@@ -62,7 +62,7 @@ class LocalResult(Struct, frozen=True, kw_only=True):
     log: Path | None
     private_pids: bool
     receipt: Receipt | None = None
-    """Of all attempts; None if one has none, because xsft was killed."""
+    """Receipt of all attempts; None if one has none, because xsft was killed."""
     warnings: tuple[Problem, ...] = ()
 
     @property

@@ -31,7 +31,7 @@ class ByteProgress:
         self._said = now
         rate = self._done / (now - self._began)
         done = f"{self._verb} {self._done / 1e9:.2f} of {self._total / 1e9:.2f} GB"
-        self._say(f"{done}, {rate / 1e6:.0f} MB a second, {max(self._total - self._done, 0) / rate:.0f} s left")
+        self._say(f"{done}, {rate / 1e6:.0f} MB/s, {max(self._total - self._done, 0) / rate:.0f} s left")
 
 
 def pieces_of(path: str | Path, progress: ByteProgress) -> Iterator[bytes]:

@@ -50,7 +50,7 @@ class IndexEntry(Targeted, Struct, frozen=True, kw_only=True):
     updated_at: str = ""
     """UTC, ISO 8601."""
     pace: MeasuredPace | None = None
-    """Of its steps; None until its receipt was computed."""
+    """Pace of its steps; None until its receipt was computed."""
 
 
 class Index(Struct, frozen=True, kw_only=True):

@@ -73,7 +73,7 @@ class RecordStore(Struct, frozen=True, kw_only=True):
             existing = attempt_at(path, objects, run_name=record.run_name, number=record.last.number)
             if (
                 existing.last.submitter != record.last.submitter
-            ):  # equal: this submitter's own try, whose answer was lost
+            ):  # equal: an earlier try of this submitter whose answer was lost
                 objects.create(intent(path, record.last.submitter), to_json(record).encode())
                 return Taken(ref=RecordRef(path=path, record=record), there=existing)
         return RecordRef(path=path, record=record, problems=self.index(record, path))

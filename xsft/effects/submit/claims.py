@@ -28,7 +28,7 @@ class ConversionClaim(Struct, frozen=True, kw_only=True):
     """The run that converts some weights into one output."""
 
     run_name: str
-    """Of the conversion."""
+    """Name of the conversion."""
     training: str
     """Run that it was first planned for."""
     user: str = ""
