@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from xsft.reading.lenient import parse_json
+
 BROKEN = object()
 """Value of a text that is not JSON."""
 
@@ -44,15 +46,8 @@ def parse_array(text: bytes) -> list[Any] | None:
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        found = _loaded(text)  # slow, and accepts more than JSON
+        found = parse_json(text)  # slow, and accepts more than JSON
     return found if isinstance(found, list) else None
-
-
-def _loaded(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,13 +1,22 @@
-"""Read values from arbitrary JSON: a value that is missing or of another type gives an empty result. Pure."""
+"""Read values from arbitrary JSON: a value that is missing or of another type gives an empty result."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 from xsft.aliases import JsonObject
 
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value; None for a text that is not JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def mapping(value: Any, *keys: str) -> JsonObject:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,9 +14,11 @@ from msgspec.structs import asdict, replace
 
 from xsft.effects.images.docker_build import ALSO, INSTALL_BUILDX, clients_of
 from xsft.effects.machine import process
+from xsft.effects.machine.parallel import every
 from xsft.effects.machine.process import Completed
 from xsft.errors import EnvironmentMissing, TimedOut
 from xsft.image.docker_errors import PERMIT, START
+from xsft.reading.lenient import parse_json
 
 TOOL_TIMEOUT_S = 20.0
 LATE = 124
@@ -52,12 +52,11 @@ RunTool = Callable[[tuple[str, ...]], Completed | None]
 """Runs a tool. Returns None if it cannot be started; the status is `LATE` if it does not answer in time."""
 
 
-def tool_checks(run: RunTool) -> Iterator[ToolCheck]:
-    """Yield the checks, in the order of the table; they run in parallel, because gcloud alone takes a second."""
+def tool_checks(run: RunTool) -> list[ToolCheck]:
+    """Return the checks, in the order of the table; they run in parallel, because gcloud alone takes a second."""
     clients = (partial(_client, argv=argv, needed_for=need, fix=fix) for argv, need, fix in CLIENTS)
-    checks = (_pid_namespace, *clients, _docker_build, _docker_engine)
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        yield from pool.map(lambda check: _noted(check, run), checks)
+    checks: tuple[Callable[[RunTool], ToolCheck], ...] = (_pid_namespace, *clients, _docker_build, _docker_engine)
+    return every([partial(_noted, check, run) for check in checks], threads=4)
 
 
 CLIENTS = (
@@ -141,7 +140,7 @@ def _docker_build(run: RunTool) -> ToolCheck:
 
 def _docker_engine(run: RunTool) -> ToolCheck:
     done = run(("docker", "version", "--format", "{{json .Server}}"))
-    server = _json_or_none(_output_of(done))
+    server = parse_json(_output_of(done))
     return ToolCheck(
         id="docker-engine",
         ok=isinstance(server, dict),
@@ -178,10 +177,3 @@ def _output_of(done: Completed | None) -> str:
 
 def _first_line(done: Completed | None) -> str:
     return next(iter((done.stderr or done.stdout).strip().splitlines()), "") if done else ""
-
-
-def _json_or_none(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from xsft.effects.images.docker_client import Engine, EngineImage, error_of, explain_engine_errors, layer_of
 from xsft.effects.images.docker_login import Credential, auth_for, google_credential, own_folder
 from xsft.effects.images.registry_client import Registries
@@ -155,15 +157,14 @@ def pusher(engine: Engine, *, registries: Registries | None = None) -> Pusher:
     )
 
 
-@dataclass
-class _Pauses:
+class _Pauses(Struct):
     """The engine's pauses between its tries of a layer, since the last progress of any layer."""
 
     clock: Callable[[], float]
     _waited_s: float = 0.0
     _last: float = 0.0
-    """When the previous line arrived."""
-    _furthest: dict[str, int] = field(default_factory=dict)
+    """Time of the previous line."""
+    _furthest: dict[str, int] = {}
     """Bytes sent, by layer."""
 
     @property

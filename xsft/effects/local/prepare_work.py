@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from xsft.dataset.preparing import Shard
 from xsft.effects.local import prepare_worker
@@ -30,15 +30,14 @@ DISK_FULL = ("[Errno 28]", "[Errno 122]")
 LOGIN = "Correct data.hf_path; for a gated data set accept its terms on the hub and run `hf auth login`."
 
 
-@dataclass(kw_only=True)
-class Follower:
+class Follower(Struct, kw_only=True):
     """A reader of the worker's messages, with what the worker has reported so far."""
 
     say: Callable[[str], None]
     verb: str
     total: int | None
     on_shard: Callable[[Shard], None] = lambda _shard: None
-    shards: list[Shard] = field(default_factory=list)
+    shards: list[Shard] = []
 
     def line(self, text: str) -> None:
         """Read a line of the worker; a line that is not its own (a library's warning) is skipped."""
