@@ -25,12 +25,12 @@ OURS_ALONE = {
     "local/evaluate": "the program that xsft ships, and files of a temporary folder that xsft just made",
     "local/export_work": "files of a temporary folder that xsft just made",
     "local/fit": "files of a temporary folder that xsft just made",
-    "local/free_memory.py": "reservations in a private folder",
     "local/namespace.py": "the kernel's",
     "local/prepare_w": "files of a temporary folder that xsft just made",
     "local/served_model.py": "source in an environment that xsft itself built",
-    "local/stop.py": "the kernel's",
+    "machine/filelock.py": "reservations in a private folder",
     "machine/google_files.py": "the kernel's",
+    "machine/lock_holder.py": "the kernel's",
     "machine/memory.py": "the kernel's",
 }
 """Modules that read by themselves, and why no other user can have put a pipe there."""

@@ -11,8 +11,8 @@ import pytest
 from tests.localruns import FakeTrainer, local_plan
 from xsft.effects.local.folder import run_folder_of
 from xsft.effects.local.run import run_local
-from xsft.effects.local.stop import is_held
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.lock_holder import is_held
 from xsft.effects.records.index import IndexEntry
 from xsft.effects.runs.local import observe_local
 from xsft.states.classify import classify
@@ -94,7 +94,7 @@ def test_a_run_that_ends_between_reading_record_and_lock_is_not_killed(
 
 def test_is_held_works_without_the_kernels_lock_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS has no such list."""
-    monkeypatch.setattr("xsft.effects.local.stop.holder", lambda _: None)
+    monkeypatch.setattr("xsft.effects.machine.lock_holder.holder", lambda _: None)
     lock = tmp_path / "lock"
     assert not is_held(lock)
     with exclusive(lock, waiting=lambda: None):

@@ -15,8 +15,8 @@ from xsft.effects.local.convert import ConversionResult
 from xsft.effects.local.folder import RunFolder, recorded_run, recovered, run_folder_of
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.run import LocalResult, already_done
-from xsft.effects.local.stop import is_held
 from xsft.effects.machine import clock
+from xsft.effects.machine.lock_holder import is_held
 from xsft.effects.runs.local import lock_of
 from xsft.errors import AlreadyRunning, TimedOut
 from xsft.naming import stage_name

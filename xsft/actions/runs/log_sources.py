@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.log_roles import chosen_roles
 from xsft.effects.local.log import follow_log, read_log
-from xsft.effects.local.stop import is_held
+from xsft.effects.machine.lock_holder import is_held
 from xsft.effects.runs.local import lock_of
 from xsft.effects.runs.logs import follow_logs, read_logs
 from xsft.effects.runs.logstream import LogLine, ProcessRole

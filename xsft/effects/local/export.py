@@ -34,10 +34,10 @@ from xsft.effects.local.stage_record import (
     usable,
     with_end,
 )
-from xsft.effects.local.stop import holder
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.lock_holder import holder
 from xsft.effects.machine.memory import memory_bytes
 from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder

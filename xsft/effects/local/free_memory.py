@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xsft.effects.machine import clock
-from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.filelock import content_if_held, create_locked, exclusive
 from xsft.effects.machine.paths import private_folder
 from xsft.errors import EnvironmentMissing
 from xsft.fit.memory import StartNow, TooLittleMemory, WaitForOthers, admission
@@ -56,18 +55,12 @@ def _reserve(folder: Path, *, needed: float, say: Callable[[str], None], free_gi
 
 
 def _write_reservation(folder: Path, needed: float) -> int:
-    handle = os.open(folder / f"{os.getpid()}-{clock.monotonic():.6f}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    os.write(handle, f"{needed:g}".encode())
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    return handle
+    return create_locked(folder / f"{os.getpid()}-{clock.monotonic():.6f}", f"{needed:g}".encode())
 
 
 def _held_reservations(folder: Path) -> Iterator[float]:
     """Yield the reservations whose process lives; the others are removed."""
     for file in sorted(folder.glob("[0-9]*")):
-        with suppress(OSError, ValueError), file.open("rb") as reservation:
-            try:
-                fcntl.flock(reservation, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                file.unlink()
-            except BlockingIOError:
-                yield float(reservation.read())
+        with suppress(OSError, ValueError):
+            if (content := content_if_held(file)) is not None:
+                yield float(content)

@@ -33,3 +33,24 @@ def _wait_for_lock(handle: int, waiting: Callable[[], None]) -> None:
     except BlockingIOError:
         waiting()
         fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def create_locked(path: Path, content: bytes) -> int:
+    """Create the file with this content, locked by this process; return its handle. Closing it releases the lock."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.write(handle, content)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def content_if_held(path: Path) -> bytes | None:
+    """Return the content of a file that `create_locked` made and whose process lives; otherwise remove it and return
+    None. Raises OSError.
+    """
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read()
+        path.unlink()
+        return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from xsft.conversion.record import SPEC_KEY as CONVERSION
-from xsft.effects.local.stop import is_held
+from xsft.effects.machine.lock_holder import is_held
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.effects.records.index import IndexEntry
 from xsft.effects.records.objects import LocalObjects, latest_step

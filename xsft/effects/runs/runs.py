@@ -15,7 +15,7 @@ from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.delete import Deleted
 from xsft.effects.cluster.lists import PATIENCE, Lists, ask_lists
-from xsft.effects.local.stop import interrupt_holder
+from xsft.effects.machine.lock_holder import interrupt_holder
 from xsft.effects.machine.parallel import Started, start
 from xsft.effects.machine.process import user_name
 from xsft.effects.records.objects import latest_step

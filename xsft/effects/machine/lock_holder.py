@@ -1,6 +1,4 @@
-"""Interrupts the xsft that holds a run on this machine: only the process that the kernel lists as the holder of its
-lock.
-"""
+"""Finds and interrupts the process that holds a lock: only the one that the kernel lists as its holder."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from xsft.effects.local.stop import LOCKS, holder, interrupt_holder
+from xsft.effects.machine.lock_holder import LOCKS, holder, interrupt_holder
 
 if not LOCKS.exists():  # pragma: no cover
     pytest.skip("who holds a lock can be asked on Linux only", allow_module_level=True)
