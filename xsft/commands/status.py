@@ -14,10 +14,9 @@ from xsft.effects.machine.clock import pause
 from xsft.errors import UsageError
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look, query_of, there
-from xsft.screen.documents import print_json
+from xsft.screen.documents import print_json, run_document
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.progress import spinning
-from xsft.screen.run_documents import run_document
 from xsft.screen.status_table import one_line_each, plain_lines
 from xsft.spec.keypath import printable
 from xsft.states.folding import FoldedRun, RowFilter, chosen

@@ -18,10 +18,9 @@ from xsft.effects.machine import clock
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
 from xsft.errors import XsftError
 from xsft.run_query import RunQuery
-from xsft.screen.documents import print_json
+from xsft.screen.documents import print_json, run_document
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.progress import print_to_stderr
-from xsft.screen.run_documents import run_document
 from xsft.states.rows import state_line
 from xsft.states.waiting import Goal
 

@@ -1,12 +1,14 @@
-"""The machine interface: a plan and its parts as JSON documents (docs/reference/machine-interface.md)."""
+"""The machine interface: plans and runs as JSON documents (docs/reference/machine-interface.md)."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from xsft.errors import UsageError
@@ -15,6 +17,7 @@ from xsft.screen.failure import problem_documents
 
 if TYPE_CHECKING:
     from xsft.checks.step_time import RunTime
+    from xsft.states.rows import Row
     from xsft.steps import Plan
 
 
@@ -55,6 +58,16 @@ def time_document(time: RunTime) -> dict[str, Any]:
         "measured_over_bound": list(time.ratios),
         "measured_by": "own" if time.own else "published",
     }
+
+
+def run_document(row: Row) -> dict[str, Any]:
+    """Return the row as JSON fields; a loss that is not a number is null, because JSON has none; the run's reason names
+    it."""
+    return {key: finite(value) if isinstance(value, float) else value for key, value in to_builtins(row).items()}
+
+
+def finite(number: float | None) -> float | None:
+    return None if number is None or not math.isfinite(number) else number
 
 
 def print_json(verb: str, document: dict[str, Any]) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 from xsft.actions.submit.cluster import SubmissionEnd
 from xsft.effects.submit.submission import Submission
-from xsft.screen.documents import print_json
+from xsft.screen.documents import finite, print_json, run_document
 from xsft.screen.failure import print_problems, problem_documents
-from xsft.screen.run_documents import finite, run_document
 from xsft.screen.submission_text import submission_lines
 from xsft.states.rows import state_line
 
