@@ -21,7 +21,7 @@ def asker(*, yes: bool) -> AskUser | None:
     return confirm if has_terminal() and not yes else None
 
 
-def choose(question: str, options: Sequence[str], *, default: str = "") -> str:
+def choose(question: str, options: Sequence[str], default: str = "") -> str:
     """Ask for one of the options by its number, or for another value; an empty answer is the default."""
     lines = [f"  {number}  {option}\n" for number, option in enumerate(options, start=1)]
     offered = f" [{default}]" if default else " [none]"
