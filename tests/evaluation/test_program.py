@@ -12,7 +12,7 @@ from xsft.evaluation.program import ARCHIVE, IN_POD, program_archive, program_di
 from xsft.pod.sent import carried_argv
 
 
-@pytest.mark.parametrize(("content", "held"), [(program_archive() + b" ", "of the image is "), (b"", "is missing")])
+@pytest.mark.parametrize(("content", "held"), [(program_archive() + b" ", "has sha256 "), (b"", "is missing")])
 def test_pod_refuses_a_program_other_than_the_planned_one(tmp_path: Path, content: bytes, held: str) -> None:
     archive = tmp_path / ARCHIVE
     if content:
@@ -21,4 +21,4 @@ def test_pod_refuses_a_program_other_than_the_planned_one(tmp_path: Path, conten
     done = subprocess.run((sys.executable, "-I", *argv), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert held in done.stderr
-    assert f"the plan expects {program_digest()}" in done.stderr
+    assert f"the plan expects sha256 {program_digest()}" in done.stderr

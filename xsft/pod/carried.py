@@ -17,10 +17,11 @@ from pathlib import Path
 def main() -> None:
     sent = json.loads(sys.argv[1])
     archive = Path(sent["archive"])
-    held = hashlib.sha256(archive.read_bytes()).hexdigest() if archive.is_file() else "missing"
-    if held != sent["sha256"]:
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest() if archive.is_file() else None
+    if digest != sent["sha256"]:
+        held = f"has sha256 {digest}" if digest else "is missing"
         sys.exit(
-            f"xsft: The image's {archive} has sha256 {held}; the plan expects {sent['sha256']}. "
+            f"xsft: The image's {archive} {held}; the plan expects sha256 {sent['sha256']}. "
             "Push the image again and rerun."
         )
     sys.path.insert(0, str(archive))
