@@ -21,7 +21,7 @@ from xsft.checkpoint.files import (
     saved_arrays,
     shapes,
     shardings,
-    whole,
+    whole_shape,
 )
 from xsft.facts import SavedArray
 
@@ -156,7 +156,7 @@ def test_whole_shape_is_the_piece_times_the_mesh_axes(spec: list[object], ways: 
     said = {base64.urlsafe_b64encode(b"a.b-c").decode(): named_sharding(partition_spec=spec)}
     (found,) = saved_arrays(metadata({key: (3, 5, 7)}), sharding=said, array_metadata={})
     assert (found.ways, found.copies) == (ways, copies)
-    assert whole(found) == tuple(size * cut for size, cut in zip((3, 5, 7), ways, strict=True))
+    assert whole_shape(found) == tuple(size * cut for size, cut in zip((3, 5, 7), ways, strict=True))
 
 
 def test_whole_shape_is_unknown_for_an_unknown_sharding() -> None:
@@ -164,11 +164,11 @@ def test_whole_shape_is_unknown_for_an_unknown_sharding() -> None:
     unknown = ("?", 7, "[]", json.dumps({"sharding_type": "New"}), named_sharding(partition_spec=["elsewhere"]))
     for text in unknown:
         (found,) = saved_arrays(metadata({("a", "b"): (3, 5)}), sharding={name: text}, array_metadata={})
-        assert (found.ways, whole(found)) == (None, None)
+        assert (found.ways, whole_shape(found)) == (None, None)
     assert shardings({"no base64": named_sharding(partition_spec=[])}) == {}
     single = {name: json.dumps({"sharding_type": "SingleDeviceSharding", "device_str": "cpu:0"})}
     (found,) = saved_arrays(metadata({("a", "b"): (3, 5)}), sharding=single, array_metadata={})
-    assert whole(found) == (3, 5)
+    assert whole_shape(found) == (3, 5)
 
 
 JSON = st.recursive(

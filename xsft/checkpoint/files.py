@@ -187,13 +187,13 @@ def infer_scan_axis(arrays: Sequence[SavedArray]) -> int | None:
     certain_arrays = [array for array in arrays if certain(array)] or list(arrays)
     stacks: dict[str, list[tuple[int, ...]]] = {}
     for array in certain_arrays:
-        if (name := _stack(array.path)) and len(shape := whole(array) or array.piece or ()) > 1:
+        if (name := _stack(array.path)) and len(shape := whole_shape(array) or array.piece or ()) > 1:
             stacks.setdefault(name, []).append(shape)
     axes = {_common_axis(members) for members in stacks.values()}
     return axes.pop() if len(axes) == 1 else None
 
 
-def whole(array: SavedArray) -> tuple[int, ...] | None:
+def whole_shape(array: SavedArray) -> tuple[int, ...] | None:
     """Return the array's shape; or the shape of one device's share, if its own file was not read and several devices
     held it.
     """
@@ -206,7 +206,7 @@ def whole(array: SavedArray) -> tuple[int, ...] | None:
 
 def certain(array: SavedArray) -> tuple[int, ...] | None:
     """Return the array's shape; None if the files may give only a share's."""
-    return whole(array) if array.shape is not None or array.copies == 1 else None
+    return whole_shape(array) if array.shape is not None or array.copies == 1 else None
 
 
 def parameters(arrays: Iterable[SavedArray]) -> int | None:
