@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from xsft.conversion.progress import ArraysDone, BytesDone, ConversionPhase, conversion_event
+from xsft.conversion.progress import ArraysDone, BytesDone, ConversionPhase, conversion_event, download_text
 from xsft.screen.convert_progress import ConversionDisplay
 
 GB = 10**9
@@ -53,3 +53,21 @@ def test_lines_of_the_converter_are_shown() -> None:
         "INFO:absl:Overall Elapse: 0.37 min": None,
     }
     assert {line: conversion_event(line) for line in lines} == lines
+
+
+BAR = "model-00001-of-00004.safetensors:  12%|#2        | 600M/4.98G [00:12<01:27, 50.3MB/s]"
+
+
+def test_a_pods_log_gives_download_and_phases() -> None:
+    said: list[str] = []
+    now = [0.0]
+    display = ConversionDisplay(said.append, every_s=10, now=lambda: now[0])
+    display.on_line(f"config.json: 100%|####| 1k/1k [00:00<00:00, 1MB/s]\r{BAR}")
+    now[0] = 10.0
+    display.on_line(BAR)
+    display.on_line("INFO:absl:Starting checkpoint save (loading weights just-in-time)...")
+    assert said == [
+        "downloading model-00001-of-00004.safetensors: 600M of 4.98G, 50.3MB/s, 01:27 left",
+        "saving",
+    ]
+    assert download_text("completed step: 3") is None

@@ -58,7 +58,7 @@ def _of_file(args: argparse.Namespace) -> int:
         return _export_here(intended(intent), args)
     made = plan_for_pod(intended(intent), _export_request(args), to=args.output)
     request, listener = cpu_job_request(args), terminal(as_json=args.json)
-    found = export_cluster(intent, made, file=workload.file, request=request, log=sys.stderr, listener=listener)
+    found = export_cluster(intent, made, file=workload.file, request=request, log=print_to_stderr, listener=listener)
     verified = made.recorded.verification if made.recorded else None
 
     def fields(action: str, writes: str | None, noted: tuple[Problem, ...]) -> dict[str, Any]:

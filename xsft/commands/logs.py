@@ -13,7 +13,6 @@ from xsft.actions.runs.logs import (
     end_text,
     found_lines,
     logs_world,
-    write_lines,
 )
 from xsft.actions.runs.selection import runs_of
 from xsft.commands.arguments.runs import where_text
@@ -51,7 +50,11 @@ def log_request(args: argparse.Namespace, *, now: str) -> LogRequest:
 def logs(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: bool, stdout: TextIO) -> int:
     """Print the log and return 0. Raises as `found_lines`."""
     found = found_lines(name, asked=asked, world=world, timestamps=timestamps)
-    if not write_lines(found.lines, stdout) and found.names:
+    line = None
+    for line in found.lines:
+        stdout.write(f"{line}\n")
+        stdout.flush()  # for a reader of a pipe
+    if line is None and found.names:
         sys.stderr.write(f"No log lines from {', '.join(found.names[:3])}{_why_nothing(asked)}\n")
     return _print_end(found.seen, asked=asked, world=world)
 

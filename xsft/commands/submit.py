@@ -14,6 +14,7 @@ from xsft.actions.runs.waiting import WaitLimits
 from xsft.actions.submit.cluster import submit_cluster
 from xsft.actions.submit.local import failure, next_step, train_here
 from xsft.actions.submit.wait import after_plan
+from xsft.aliases import ShowLine
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.run import LocalResult
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
@@ -23,7 +24,7 @@ from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.local_text import show_result
 from xsft.screen.plans import PlanFormat, print_plans
-from xsft.screen.progress import shown
+from xsft.screen.progress import print_to_stderr, shown
 from xsft.screen.submission import report_submission
 from xsft.screen.terminal import terminal
 from xsft.steps import Plan
@@ -58,7 +59,9 @@ def _print_plan(args: argparse.Namespace) -> int:
 
 def _submit_to_cluster(loaded: api.Loaded, plan: Plan, args: argparse.Namespace) -> int:
     listener, patience = terminal(as_json=args.json), WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
-    log = (sys.stderr if args.json else sys.stdout) if args.follow else None
+    log: ShowLine | None = None
+    if args.follow:
+        log = print_to_stderr if args.json else partial(print, flush=True)
     after = after_plan(plan, patience=patience, log=log, listener=listener)
     end = submit_cluster(
         plan,

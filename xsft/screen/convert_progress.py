@@ -58,12 +58,13 @@ class ConversionDisplay:
         self._show(self._text(event), at_once=isinstance(event, ConversionPhase))
 
     def on_line(self, line: str) -> None:
-        """Show what a line of the converter tells."""
-        event = conversion_event(line)
-        if event is not None:
-            self.on_event(event)
-        else:
-            self._show(download_text(line), at_once=False)
+        """Show what a line of the converter tells; a bar returns to the start of its line."""
+        for part in line.splitlines():
+            event = conversion_event(part)
+            if event is not None:
+                self.on_event(event)
+            else:
+                self._show(download_text(part), at_once=False)
 
     def _show(self, text: str | None, *, at_once: bool) -> None:
         if text is None or (not at_once and self._now() < self._next):

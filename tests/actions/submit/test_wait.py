@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,6 +20,7 @@ from xsft.actions.listener import ActionListener
 from xsft.actions.runs.waiting import RecordWait, WaitLimits
 from xsft.actions.submit.cluster import submit_cluster
 from xsft.actions.submit.wait import After
+from xsft.aliases import ShowLine
 from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, XsftError
 from xsft.problems import Problem
@@ -67,7 +67,7 @@ def named(read: Read) -> Read:
 def submit(
     *answers: Read,
     lines: Callable[[Observation], Iterator[str]] | None = None,
-    log: io.StringIO | None = None,
+    log: ShowLine = lambda _line: None,
     timeout_s: float | None = 3600,
     json: bool = False,
     action: str = "created",
@@ -87,7 +87,7 @@ def submit(
         clock=clock,
         say=(played.lines if said is None else said).append,
         lines=lines,
-        log=log or io.StringIO(),
+        log=log,
         explain=lambda evidence, cause: (said if said is not None else []).extend(cause_of(evidence, cause)),
         gather=gather,
         record=record,
@@ -199,14 +199,17 @@ def learning_nothing(hit: FoldedRun) -> Evidence:
 
 
 def test_the_log_is_shown_until_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    log = io.StringIO()
+    log: list[str] = []
 
     def lines(seen: Observation) -> Iterator[str]:
         assert seen.run_name == NAME
         yield from ("step 1", "step 2")
 
-    assert submit(at("queued"), at("training", 1), at("training", 2), at("succeeded", 1000), lines=lines, log=log) == 0
-    assert log.getvalue() == "step 1\nstep 2\n"
+    assert (
+        submit(at("queued"), at("training", 1), at("training", 2), at("succeeded", 1000), lines=lines, log=log.append)
+        == 0
+    )
+    assert log == ["step 1", "step 2"]
     assert capsys.readouterr().out.splitlines()[-1].endswith("loss 2.346")
 
 

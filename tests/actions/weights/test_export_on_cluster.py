@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import os
 import threading
 from collections.abc import Iterator
@@ -53,7 +52,9 @@ def export(here: Machine, *, dry_run: bool = False, waits: bool = False) -> Expo
     intent, made = planned(here)
     limits = WaitLimits(timeout_s=300, poll_s=0.1)
     request = CpuJobRequest(dry_run=dry_run, waits=waits, limits=limits, ask=None)
-    return export_cluster(intent, made, file="w.yaml", request=request, log=io.StringIO(), listener=ActionListener())
+    return export_cluster(
+        intent, made, file="w.yaml", request=request, log=lambda _line: None, listener=ActionListener()
+    )
 
 
 @pytest.mark.contract

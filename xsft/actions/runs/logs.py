@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import TextIO
 
 from msgspec import Struct
 
@@ -118,16 +117,6 @@ def _followed(name: str, world: LogsWorld) -> FoldedRun:
             last_reason = why
             world.say(f"{why} Still waiting.")
         retries.again()
-
-
-def write_lines(lines: Iterator[str], stdout: TextIO) -> int:
-    """Write and flush each line, for readers of a pipe; return their number."""
-    count = 0
-    for line in lines:
-        stdout.write(f"{line}\n")
-        stdout.flush()
-        count += 1
-    return count
 
 
 def roles_for(jobset: RunObject, request: LogRequest) -> tuple[ProcessRole, ...]:

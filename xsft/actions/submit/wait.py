@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TextIO
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +13,6 @@ from xsft.actions.listener import ActionListener
 from xsft.actions.runs.changes import changes_of
 from xsft.actions.runs.evidence import evidence_of
 from xsft.actions.runs.log_sources import Logs
-from xsft.actions.runs.logs import write_lines
 from xsft.actions.runs.receipts import record_wait_end
 from xsft.actions.runs.selection import runs_at
 from xsft.actions.runs.waiting import Clock, RecordWait, Waited, WaitLimits, noted, wait_for
@@ -46,8 +44,8 @@ class After(Struct, frozen=True, kw_only=True):
     say: ShowLine
     lines: Callable[[Observation], Iterator[str]] | None
     """Yields the log of the process that prints steps, until the run has ended; None: the log is not requested."""
-    log: TextIO | None
-    """Stream to which the log is written, if it is requested."""
+    log: ShowLine | None
+    """Shows a line of the log, if it is requested."""
     explain: Callable[[Evidence, Cause], None] = lambda _evidence, _cause: None
     """Shows why the run ended otherwise than expected."""
     gather: Callable[[FoldedRun], Evidence] | None = None
@@ -94,7 +92,8 @@ class After(Struct, frozen=True, kw_only=True):
     def _follow(self, name: str) -> None:
         try:
             if self.lines is not None and self.log is not None:
-                write_lines(self.lines(look_up(self.query, name).seen), self.log)
+                for line in self.lines(look_up(self.query, name).seen):
+                    self.log(line)
         except XsftError as failed:
             self.say(f"The log cannot be followed: {failed.message}")
 
@@ -115,9 +114,8 @@ class After(Struct, frozen=True, kw_only=True):
         )
 
 
-def after_plan(plan: Planned, *, patience: WaitLimits, log: TextIO | None, listener: ActionListener) -> After:
-    """Return how to wait for the plan's run; only its cluster and namespace are read. `log`: also write its log
-    there."""
+def after_plan(plan: Planned, *, patience: WaitLimits, log: ShowLine | None, listener: ActionListener) -> After:
+    """Return how to wait for the plan's run; only its cluster and namespace are read. `log`: also show its log."""
     runs = runs_at(plan)
     query, clock_of_run = changes_of(runs)
     return After(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from io import StringIO
 
 from xsft import jobs
 from xsft.actions.listener import ActionListener
@@ -19,7 +18,6 @@ from xsft.actions.submit.cpu_job import (
     record_found,
 )
 from xsft.actions.submit.wait import after_plan
-from xsft.aliases import ShowLine
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone
 from xsft.effects.facts.growth import growing
@@ -79,7 +77,7 @@ def _wait_for_conversion(
 ) -> Waited:
     """Wait for the job, show its progress, and record its end: the JobSet is deleted some hours later."""
     display = listener.converting_on_cluster()
-    after = after_plan(plan, patience=limits, log=ConverterLog(display.on_line), listener=listener)
+    after = after_plan(plan, patience=limits, log=display.on_line, listener=listener)
     whole = made.estimate.output if made.estimate else None
 
     def on_size(size: int) -> None:
@@ -87,16 +85,3 @@ def _wait_for_conversion(
 
     with growing(cpu_job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
         return record_ended(done, after.wait(done))
-
-
-class ConverterLog(StringIO):
-    """Stream that takes the log of a converter and passes on its lines."""
-
-    def __init__(self, on_line: ShowLine) -> None:
-        super().__init__()
-        self._on_line = on_line
-
-    def write(self, text: str) -> int:
-        for line in text.splitlines():
-            self._on_line(line)
-        return len(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TextIO
 
 from msgspec.structs import replace
 
@@ -20,6 +19,7 @@ from xsft.actions.submit.cpu_job import (
     record_found,
 )
 from xsft.actions.submit.wait import after_plan
+from xsft.aliases import ShowLine
 from xsft.effects.facts.exported import plan_export
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
@@ -50,10 +50,10 @@ def plan_for_pod(trained: TrainedRun, request: ExportRequest, *, to: str | None)
 
 
 def export_cluster(
-    intent: Intent, made: ExportPlan, *, file: str, request: CpuJobRequest, log: TextIO, listener: ActionListener
+    intent: Intent, made: ExportPlan, *, file: str, request: CpuJobRequest, log: ShowLine, listener: ActionListener
 ) -> ExportedByJob:
     """Return the finished export, else the plan of the job for a dry run, else the job, which is submitted; a wait
-    writes its log to `log`. Raises as `jobs.plan_export_job` and `submit_cluster` do.
+    shows its log by `log`. Raises as `jobs.plan_export_job` and `submit_cluster` do.
     """
     if made.whole:
         return ResultFound(made=made, problems=record_found(str(intent.run.output), run_name=made.run_name))
