@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 
 from msgspec.structs import asdict
@@ -13,7 +12,7 @@ from xsft.effects.facts.inspect import inspect_checkpoint
 from xsft.effects.facts.newest import checkpoint_path
 from xsft.effects.records.records import record_store
 from xsft.errors import Unreachable, UsageError
-from xsft.screen.documents import print_json
+from xsft.screen.documents import print_json, print_lines
 from xsft.screen.progress import spinning
 from xsft.spec.amounts import size_text
 
@@ -25,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _print_report(found)
     else:
-        sys.stdout.writelines(f"{line}\n" for line in checkpoint_lines(found))
+        print_lines(checkpoint_lines(found))
     return exit_status(found)
 
 

@@ -23,7 +23,7 @@ from xsft.screen.checkpoint_documents import (
     result_fields,
 )
 from xsft.screen.cpu_plan_text import conversion_text
-from xsft.screen.documents import print_json
+from xsft.screen.documents import print_json, print_lines
 from xsft.screen.failure import print_problems
 from xsft.screen.terminal import terminal
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 print_json(CONVERT, conversion_document(result))
             else:
-                sys.stdout.writelines(f"{line}\n" for line in conversion_lines(result))
+                print_lines(conversion_lines(result))
             return 0
         case "interrupted":
             sys.stderr.writelines(f"{line}\n" for line in interrupted(result))

@@ -27,7 +27,7 @@ from xsft.screen.checkpoint_documents import (
     result_fields,
 )
 from xsft.screen.cpu_plan_text import export_text
-from xsft.screen.documents import print_json
+from xsft.screen.documents import print_json, print_lines
 from xsft.screen.progress import print_to_stderr, shown
 from xsft.screen.terminal import terminal
 from xsft.trainers.export import ExportRequest, TrainedRun
@@ -110,7 +110,7 @@ def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
             if args.json:
                 print_json(EXPORT, export_document(result))
             else:
-                sys.stdout.writelines(f"{line}\n" for line in export_lines(result))
+                print_lines(export_lines(result))
             return 0
         case "interrupted":
             print(f"interrupted: {result.plan.directory} stays; the same command exports again", file=sys.stderr)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 
@@ -18,7 +17,7 @@ from xsft.fit.search import FitSearch
 from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import DoesNotFit, Fits
 from xsft.problems import Problem
-from xsft.screen.documents import print_json
+from xsft.screen.documents import print_json, print_lines
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.fit_search_text import found_document, found_lines, search_begins, tried_line
 from xsft.screen.fit_text import fit_document, fit_matrix, fit_text
@@ -143,9 +142,3 @@ def _search_status(done: Searched) -> int:
     if done.found.settings or isinstance(done.base.verdict, Fits):
         return 0
     return TimedOut.exit_status if done.found.stopped == "budget" else UsageError.exit_status
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    """Print the lines at once: the next one may take minutes."""
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    sys.stdout.flush()

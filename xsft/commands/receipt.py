@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -14,7 +13,7 @@ from xsft.actions.runs.selection import runs_of
 from xsft.errors import Unknown
 from xsft.records.model import Receipt
 from xsft.run_query import RunQuery, look_up, query_of
-from xsft.screen.documents import print_json
+from xsft.screen.documents import print_json, print_lines
 from xsft.screen.progress import spinning
 from xsft.screen.receipt_text import RunReceipt, receipt_document, receipt_text
 from xsft.states.folding import FoldedRun
@@ -45,5 +44,5 @@ def print_receipt(name: str, *, query: RunQuery, read: ReadReceipt, json: bool) 
     if json:
         print_json("receipt", {**receipt_document(run_receipt), "problems": [], "exit_status": 0})
     else:
-        sys.stdout.writelines(f"{line}\n" for line in receipt_text(run_receipt))
+        print_lines(receipt_text(run_receipt))
     return 0

@@ -24,7 +24,7 @@ from xsft.effects.machine.sockets import free_port
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.screen.asking import asker
-from xsft.screen.documents import print_json
+from xsft.screen.documents import print_json, print_lines
 from xsft.screen.failure import print_problems
 from xsft.screen.progress import shown
 from xsft.screen.server_text import server_document, server_lines, server_plan_lines
@@ -77,7 +77,7 @@ def _serve_on_cluster(args: argparse.Namespace) -> int:
         print_json("serve", server_document(call, answering))
     else:
         lines = server_lines(call, answering) if answering else server_plan_lines(call)
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        print_lines(lines)
     return 0
 
 

@@ -16,7 +16,7 @@ from xsft.export.plan import ExportPlan
 from xsft.export.verification import Verification
 from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
-from xsft.screen.documents import print_json, status_of
+from xsft.screen.documents import print_json, print_lines, status_of
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.submission import report_submission, waited_fields
 from xsft.steps import JobPlan, Planned
@@ -101,7 +101,7 @@ def report_cpu_job(
             return 0
         case ResultFound(problems=noted):
             print_problems(noted)
-            sys.stdout.writelines(f"{line}\n" for line in found_lines)
+            print_lines(found_lines)
             return 0
         case CpuJobPlanned(plan=plan):
             if as_json:

@@ -12,6 +12,7 @@ from xsft.dataset.examples import Piece, TokenSequence, Vocabulary, pieces, span
 from xsft.dataset.summary import Role, Summary
 from xsft.effects.local.data_sample import DataInspection
 from xsft.screen.console import console
+from xsft.screen.documents import print_lines
 from xsft.spec.keypath import printable
 
 BAR = 40
@@ -82,7 +83,7 @@ def visible(text: str) -> str:
 
 
 def print_summary(found: DataInspection) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in summary_lines(found))
+    print_lines(summary_lines(found))
 
 
 def summary_lines(found: DataInspection) -> Iterator[str]:

@@ -79,3 +79,9 @@ def print_json(verb: str, document: dict[str, Any]) -> None:
 def status_of(problems: Iterable[Problem]) -> int:
     """Return 0, or the exit status of a failed check."""
     return UsageError.exit_status if any(p.severity == "error" for p in problems) else 0
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print the lines at once: the next one may take minutes, and the log of a nightly job is read while it waits."""
+    sys.stdout.writelines([f"{line}\n" for line in lines])
+    sys.stdout.flush()

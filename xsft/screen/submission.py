@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
 from typing import Any
 
 from xsft.actions.submit.cluster import SubmissionEnd
 from xsft.effects.submit.submission import Submission
-from xsft.screen.documents import finite, print_json, run_document
+from xsft.screen.documents import finite, print_json, print_lines, run_document
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.submission_text import submission_lines
 from xsft.states.rows import state_line
@@ -19,7 +17,7 @@ PrintedDocument = tuple[str, dict[str, Any]]
 
 def print_created(done: Submission) -> None:
     """Print the submission, before the wait for its end."""
-    _print_lines(submission_lines(done))
+    print_lines(submission_lines(done))
 
 
 def _submission_document(end: SubmissionEnd) -> PrintedDocument:
@@ -61,11 +59,5 @@ def report_submission(end: SubmissionEnd, *, json: bool, document: PrintedDocume
     if end.failed and not json:
         raise end.failed
     if end.waited.row and not json:
-        _print_lines((state_line(end.waited.row),))
+        print_lines((state_line(end.waited.row),))
     return end.failed.exit_status if end.failed else 0
-
-
-def _print_lines(lines: Iterable[str]) -> None:
-    """Print the lines and flush, because the log of a nightly job is read while it waits."""
-    sys.stdout.writelines([f"{line}\n" for line in lines])
-    sys.stdout.flush()
