@@ -38,10 +38,8 @@ class RunsAnswer(Protocol):
         """Names of all runs, if `observations` holds only the named ones."""
 
 
-class Read(Protocol):
-    """Read the runs now. Raises as its sources do, but only if there is a single source."""
-
-    def __call__(self) -> RunsAnswer: ...
+Read = Callable[[], RunsAnswer]
+"""Reads the runs now. Raises as its sources do, but only if there is a single source."""
 
 
 def require_answer(found: RunsAnswer) -> None:
