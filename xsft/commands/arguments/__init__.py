@@ -58,7 +58,7 @@ def duration(text: str) -> float:
         raise argparse.ArgumentTypeError(str(wrong)) from None
 
 
-def whole(least: int = 0, most: int = 999_999_999) -> Callable[[str], int]:
+def whole_number(least: int = 0, most: int = 999_999_999) -> Callable[[str], int]:
     """Return a type of argparse for a whole number within these limits."""
 
     def parse(text: str) -> int:

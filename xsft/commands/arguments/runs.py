@@ -8,7 +8,7 @@ import re
 import shlex
 
 from xsft.actions.runs.log_request import STREAMS
-from xsft.commands.arguments import a_name, add_json, duration, whole
+from xsft.commands.arguments import a_name, add_json, duration, whole_number
 from xsft.naming import MODES
 from xsft.states.names import WORDS
 from xsft.states.waiting import Goal, parse_goal
@@ -72,16 +72,20 @@ def logs_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_run(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="follow the log until the run ends, or Ctrl-C")
-    parser.add_argument("--slice", type=whole(), metavar="N", help="show this slice; the first is 0")
+    parser.add_argument("--slice", type=whole_number(), metavar="N", help="show this slice; the first is 0")
     parser.add_argument(
-        "--host", type=whole(), metavar="N", help="show this host of the slice; the first is 0 (default: 0)"
+        "--host", type=whole_number(), metavar="N", help="show this host of the slice; the first is 0 (default: 0)"
     )
     parser.add_argument("--all", action="store_true", help="show all processes, or all hosts of --slice")
     parser.add_argument(
-        "--streams", type=whole(), default=STREAMS, metavar="N", help="maximum number of logs at once (default: 8)"
+        "--streams",
+        type=whole_number(),
+        default=STREAMS,
+        metavar="N",
+        help="maximum number of logs at once (default: 8)",
     )
     parser.add_argument("--since", type=duration, metavar="TIME", help="show only newer lines, e.g. 10m")
-    parser.add_argument("--tail", type=whole(), metavar="N", help="show only the last N lines of each process")
+    parser.add_argument("--tail", type=whole_number(), metavar="N", help="show only the last N lines of each process")
     add_attempt(parser)
     parser.add_argument("--timestamps", action="store_true", help="show the time of each line")
     parser.add_argument(
@@ -149,10 +153,14 @@ def sample_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--base", action="store_true", help="also print the answer of the weights before the training")
     parser.add_argument(
-        "--step", type=whole(1), metavar="N", help="use the checkpoint of this step (default: the newest)"
+        "--step", type=whole_number(1), metavar="N", help="use the checkpoint of this step (default: the newest)"
     )
     parser.add_argument(
-        "--max-new-tokens", type=whole(1), default=128, metavar="N", help="maximum tokens of an answer (default: 128)"
+        "--max-new-tokens",
+        type=whole_number(1),
+        default=128,
+        metavar="N",
+        help="maximum tokens of an answer (default: 128)",
     )
     add_json(parser)
 
@@ -163,7 +171,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_attempt(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--attempt", type=whole(), metavar="N", help="use submission number N, from 1 (default: the newest)"
+        "--attempt", type=whole_number(), metavar="N", help="use submission number N, from 1 (default: the newest)"
     )
 
 

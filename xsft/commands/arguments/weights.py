@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from xsft.commands.arguments import a_name, add_json, add_settings, whole
+from xsft.commands.arguments import a_name, add_json, add_settings, whole_number
 from xsft.commands.arguments.runs import add_timing
 from xsft.image.context import ACCEPTABLE
 
@@ -48,7 +48,7 @@ def data_arguments(parser: argparse.ArgumentParser) -> None:
         "--split", choices=("train", "eval"), default="train", help="split to read (default: %(default)s)"
     )
     shown = parser.add_argument_group("for show")
-    shown.add_argument("-n", type=whole(), default=3, metavar="N", help="show N examples (default: %(default)s)")
+    shown.add_argument("-n", type=whole_number(), default=3, metavar="N", help="show N examples (default: %(default)s)")
     shown.add_argument("--row", type=_parse_rows, default=(), metavar="N,M", help="show these rows; the first is 0")
     shown.add_argument("--longest", action="store_true", help="show the longest examples first")
     shown.add_argument("--truncated", action="store_true", help="show examples that fill max_target_length")
@@ -120,7 +120,9 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder with a Hugging Face model (config.json, safetensors files and tokenizer), run on this machine, or"
         " workload YAML of a cluster",
     )
-    parser.add_argument("--port", type=whole(1, 65_535), metavar="N", help="port of 127.0.0.1 (default: a free one)")
+    parser.add_argument(
+        "--port", type=whole_number(1, 65_535), metavar="N", help="port of 127.0.0.1 (default: a free one)"
+    )
     weights = "cluster: folder or hub repository of the export (default: the result of the export stage)"
     parser.add_argument("--weights", type=a_name, metavar="gs://PATH", help=weights)
     parser.add_argument(
@@ -192,7 +194,10 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
         "--eval-share", type=_parse_share, metavar="X", help="keep this share of the rows for evaluation, e.g. 0.02"
     )
     made.add_argument(
-        "--shards", type=whole(1, MOST_SHARDS), metavar="N", help="write at least N files (default: 8 for each host)"
+        "--shards",
+        type=whole_number(1, MOST_SHARDS),
+        metavar="N",
+        help="write at least N files (default: 8 for each host)",
     )
     made.add_argument(
         "--format",
