@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import yaml
 
 from tests.stories import ROOT, intent_of, spec_of, varied
 from xsft.catalog.cpu import GIB
 from xsft.conversion.inputs import ConversionInputs, ConversionSource
+from xsft.effects.environments import render
 from xsft.launchers.cpujob import CpuJob, run_off_slice, run_on_slice
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.planner import job_rendering, make_job_plan
 from xsft.spec.loader import load_yaml
 from xsft.steps import JobPlan
 
+Key = TypeVar("Key")
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat-convert"
 WRITES = "gs://my-bucket/runs/converted/gemma2-2b-0123456789ab/0/items"
@@ -69,3 +74,21 @@ def plan_of(wanted: CpuJob, *, golden: Path = GOLDEN) -> JobPlan[CpuJob]:
     script = container["command"][2]
     container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)
     return make_job_plan(wanted, rendered=rendered, xpk_argv=job_rendering(wanted).xpk_argv, file="w.yaml")
+
+
+def rendered_plans(jobs: Mapping[Key, Any], *, python: Path, cache: Path) -> dict[Key, Any]:
+    """Return the plans of the jobs; the real xpk renders all of them in one process."""
+    lines: dict[Key, Any] = {key: job_rendering(one).xpk_argv for key, one in jobs.items()}
+    distinct = tuple(dict.fromkeys(lines.values()))
+    texts = render.render(distinct, python=python, lock_digest="tests", cache=cache)
+    rendered = {line: yaml.safe_load(text) for line, text in zip(distinct, texts, strict=True)}
+    return {
+        key: make_job_plan(one, rendered=rendered[lines[key]], xpk_argv=lines[key], file="w.yaml")
+        for key, one in jobs.items()
+    }
+
+
+def pod_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the pod template of the job, without its metadata."""
+    (replicated,) = manifest["spec"]["replicatedJobs"]
+    return dict(replicated["template"]["spec"]["template"]["spec"])

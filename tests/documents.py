@@ -11,12 +11,12 @@ import msgspec
 from xsft.interface.documents import DOCUMENTS
 
 
-def read_document(name: str, printed: str | bytes | Mapping[str, Any]) -> Any:
+def read_document(name: str, printed: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
     """Return the document; fails for a field of another type, a missing field, and one that is not described."""
-    given = json.loads(printed) if isinstance(printed, str | bytes) else json.loads(json.dumps(printed))
+    given: dict[str, Any] = json.loads(printed if isinstance(printed, str | bytes) else json.dumps(printed))
     found = msgspec.json.decode(json.dumps(given), type=DOCUMENTS[name])
     assert not list(_unknown(given, msgspec.to_builtins(found), name))
-    return found
+    return given
 
 
 def _unknown(given: Any, described: Any, at: str) -> list[str]:

@@ -30,8 +30,7 @@ def pods(real_cluster: Cluster, tmp_path: Path, xpk_environment: BuiltEnvironmen
 def ended(caller: subprocess.Popen[str]) -> list[dict[str, Any]]:
     """Return what the caller printed once all stages are done."""
     said, _ = caller.communicate(timeout=300)
-    read_document("run", said)
-    document = json.loads(said)
+    document = read_document("run", said)
     assert (caller.returncode, document["exit_status"]) == (0, 0), said
     stages: list[dict[str, Any]] = document["stages"]
     assert [(one["name"], one["state"]) for one in stages] == [(name, "done") for name in STAGES]

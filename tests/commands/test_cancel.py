@@ -97,9 +97,7 @@ def test_a_run_on_this_machine_is_interrupted(capsys: pytest.CaptureFixture[str]
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     (line,) = capsys.readouterr().out.splitlines()
-    read_document("cancel", line)
-    found: dict[str, Any] = json.loads(line)
-    return found
+    return read_document("cancel", line)
 
 
 def test_cancel_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:

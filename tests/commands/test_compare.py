@@ -54,8 +54,7 @@ def test_compare_takes_exact_names_and_at_most_26() -> None:
 def test_compare_prints_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("nan", "silent", target=tmp_path / "loss.png", json=True) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    read_document("compare", line)
-    made = json.loads(line)
+    made = read_document("compare", line)
     assert made["runs"][0]["points"] == [{"step": 2, "loss": 2.0}]
     assert made["runs"][1]["unread"] == ["log: timeout"]
     assert made["plot"].endswith("loss.png")
@@ -69,8 +68,7 @@ def test_a_run_that_resumed_is_not_compared_silently(capsys: pytest.CaptureFixtu
     assert mixed.endswith("6.900 -> 3.000, resumed from step 10 (reshuffled)")
     assert "After step 20 it read the same rows again" in said.err
     assert compared("gemma", "twice", "mixed", json=True) == 0
-    made = json.loads(capsys.readouterr().out)
-    read_document("compare", made)
+    made = read_document("compare", capsys.readouterr().out)
     assert [one["resumed"] for one in made["runs"]] == [
         [],
         [{"step": 10, "order": "reshuffled"}, {"step": 20, "order": "repeated"}],

@@ -45,8 +45,7 @@ def test_import_writes_a_valid_workload_and_never_overwrites_it(pasted: str, tmp
 def test_import_prints_one_json_document(pasted: str, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "mine.yaml"
     assert main(("import", pasted, "-o", str(out), "--json")) == 0
-    document = json.loads(capsys.readouterr().out)
-    read_document("import", document)
+    document = read_document("import", capsys.readouterr().out)
     assert document["workload"] == out.read_text()
     assert {d["what"] for d in document["differences"]} >= {"hf_access_token", "exec", "checkpoint_period"}
 

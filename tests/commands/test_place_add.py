@@ -87,8 +87,7 @@ def test_gclouds_only_cluster_is_taken_with_its_name(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     done = xsft("place", "add", "--json")
     assert done.returncode == 0, done.stderr
-    read_document("place-add", done.stdout)
-    document = json.loads(done.stdout)
+    document = read_document("place-add", done.stdout)
     assert document["values"] == {"project": "my-project", "zone": "us-east5", "cluster": "trainers"}
     assert document["found"]["clusters"][0]["slices"] == {"v6e-256": 2, "v6e-4": 3}
     assert document["found"]["buckets"] == ["gs://my-runs"]

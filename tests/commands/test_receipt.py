@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -38,8 +37,7 @@ def query(seen: Observation) -> RunQuery:
 def test_the_document_has_chips_tokens_and_rates_of_a_cluster_run(capsys: pytest.CaptureFixture[str]) -> None:
     run = query(finished("gemma", at="2026-11-21T11:00:00Z"))
     assert print_receipt("gemma", query=run, read=lambda _: RECEIPT, json=True) == 0
-    document = json.loads(capsys.readouterr().out)
-    read_document("receipt", document)
+    document = read_document("receipt", capsys.readouterr().out)
     assert (document["chips"], document["held_s"]) == (512, 3600.0)
     assert document["chip_hours"]["training"] == pytest.approx(512 * 3000 / 3600, abs=1e-3)
     assert document["tokens"] == 16_384_000 * 512
@@ -73,8 +71,7 @@ def test_a_local_run_has_its_receipt_in_its_record(
     record = read_record((Path(folders[0]) / "xsft" / "run.json").read_bytes())
     assert record.last.receipt is not None
     status, out, _ = asked(capsys, "receipt", folders[0], "--json")
-    document = json.loads(out)
-    read_document("receipt", document)
+    document = read_document("receipt", out)
     assert status == 0
     assert (document["steps"], document["chips"], document["chip_hours"]) == (40, None, None)
     assert document["tokens"] == 40 * round(0.217 * 1181.694)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -43,9 +42,7 @@ def said(api: ClusterApi, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def document(verb: str, text: str) -> dict[str, Any]:
-    read_document(verb, text)
-    made: dict[str, Any] = json.loads(text)
-    return made
+    return read_document(verb, text)
 
 
 def test_status_shows_runs_of_xsft_and_of_plain_xpk(api: ClusterApi, runs: Runs, said: Any) -> None:

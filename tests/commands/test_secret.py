@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import os
 import secrets
 import subprocess
@@ -95,8 +94,7 @@ def test_secret_create_reads_a_file_and_finds_the_cluster_by_place(
     status, out, _ = xsft(
         "create", "a", "--key", "k", "--from-file", str(tmp_path / "value"), "--place", "main", "--json"
     )
-    document = json.loads(out)
-    read_document("secret", document)
+    document = read_document("secret", out)
     assert (status, document["namespace"], document["key"]) == (0, elsewhere(cluster_api).namespace, "k")
     assert "a" in elsewhere(cluster_api).secrets()
     (tmp_path / "value").unlink()

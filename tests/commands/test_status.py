@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import replace
-from json import loads
 from typing import Any
 
 import pytest
@@ -97,8 +95,7 @@ def test_existing_runs_are_shown_beside_unknown_names(json: bool, capsys: pytest
     shown = capsys.readouterr()
     assert "No run is named exactly 'zzz'" in shown.err
     if json:
-        read_document("status", shown.out)
-        answer = loads(shown.out)
+        answer = read_document("status", shown.out)
         assert [run["run_name"] for run in answer["runs"]] == ["gemma", "tiny"]
         assert [problem["id"] for problem in answer["problems"]] == ["run-missing"]
     else:
@@ -135,9 +132,7 @@ def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:
 def document(capsys: pytest.CaptureFixture[str], found: Read, wanted: RowFilter | None = None) -> dict[str, Any]:
     assert told(found, wanted, json=True) == ""
     (line,) = capsys.readouterr().out.splitlines()
-    read_document("status", line)
-    answer: dict[str, Any] = json.loads(line)
-    return answer
+    return read_document("status", line)
 
 
 def test_status_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:

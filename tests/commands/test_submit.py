@@ -34,8 +34,7 @@ def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -
 def test_one_document_at_the_end(answers: tuple[Read, ...], status: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert submit(at("training", 1), *answers, json=True) == status
     (line,) = capsys.readouterr().out.splitlines()
-    read_document("submit", line)
-    made = json.loads(line)
+    made = read_document("submit", line)
     assert (made["action"], made["exit_status"], made["run"]["state"]) == (
         "created",
         status,

@@ -204,8 +204,7 @@ def test_every_outcome_of_wait_prints_one_document(
     assert exit_status(Played(*answers), json=True) == status
     told = capsys.readouterr()
     (line,) = told.out.splitlines()
-    read_document("wait", line)
-    document = json.loads(line)
+    document = read_document("wait", line)
     assert (document["exit_status"], document["outcome"], document["for"]) == (status, outcome, "done")
     assert document["run_name"] == "gemma"
     assert [one["message"] in told.err for one in document["problems"]] == [True] * bool(status)

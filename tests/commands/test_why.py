@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -64,9 +63,7 @@ def test_no_secret_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     (line,) = capsys.readouterr().out.splitlines()
-    read_document("why", line)
-    made: dict[str, Any] = json.loads(line)
-    return made
+    return read_document("why", line)
 
 
 def test_why_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,9 +24,7 @@ def convert(here: Machine, *options: str, **changes: Any) -> dict[str, Any]:
     file = here.workload(STORY, **changes)
     done = here.xsft("checkpoint", "convert", file, "--json", *options)
     assert done.returncode == 0, done.stderr + done.stdout
-    document: dict[str, Any] = json.loads(done.stdout)
-    read_document("checkpoint-convert", document)
-    return document
+    return read_document("checkpoint-convert", done.stdout)
 
 
 def folder_of(document: dict[str, Any]) -> str:
@@ -100,8 +98,7 @@ def test_convert_wait_ends_with_the_checkpoint_and_records_it(here: Machine) -> 
         here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files("gemma2-2b").items()}
         here.api.world.end(NAME, "Completed")
         said, _ = process.communicate(timeout=300)
-    document = json.loads(said)
-    read_document("checkpoint-convert", document)
+    document = read_document("checkpoint-convert", said)
     assert (process.returncode, document["exit_status"], document["run"]["state"]) == (0, 0, "succeeded")
     assert outcomes(here) == ["completed"]
 

@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cpujobs import STORY, job
+from tests.cpujobs import STORY, job, pod_of, rendered_plans
 from tests.goldens import Golden
 from tests.launchers.decoding import decode_command
 from xsft.catalog.cpu import GIB, cpu_types
-from xsft.effects.environments import render
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.encoding import command_in_wrapper
-from xsft.launchers.launcher import XpkRendering
-from xsft.planner import job_rendering, make_job_plan
 from xsft.steps import JobPlan
 
 pytestmark = pytest.mark.contract
@@ -32,14 +29,7 @@ def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     jobs |= {mode: job(mode=mode, **settings) for mode, settings in MODES.items()}
     jobs["all"] = job(**EVERYTHING)
     jobs |= {f"tpu-{name}": job(on_tpu=True, **settings) for name, settings in SLICES.items()}
-    lines = {name: _line(one) for name, one in jobs.items()}
-    cache = tmp_path_factory.mktemp("renders")
-    texts = render.render(tuple(lines.values()), python=xpk_python, lock_digest="tests", cache=cache)
-    rendered = {name: yaml.safe_load(text) for name, text in zip(lines, texts, strict=True)}
-    return {
-        name: make_job_plan(one, rendered=rendered[name], xpk_argv=lines[name], file="w.yaml")
-        for name, one in jobs.items()
-    }
+    return rendered_plans(jobs, python=xpk_python, cache=tmp_path_factory.mktemp("renders"))
 
 
 SLICES: dict[str, dict[str, Any]] = {
@@ -58,12 +48,6 @@ EVERYTHING: dict[str, Any] = {
     "env": {"HTTPS_PROXY": "http://proxy:3128", "XLA_FLAGS": "--xla_tpu_x=1", "QUOTED": 'a "b" $C \\'},
     "queue": "other",
 }
-
-
-def _line(one: CpuJob) -> tuple[str, ...]:
-    rendering = job_rendering(one)
-    assert isinstance(rendering, XpkRendering)
-    return rendering.xpk_argv
 
 
 def test_the_manifest_of_a_cpu_job_is_the_golden_manifest(plans: dict[str, JobPlan[CpuJob]], golden: Golden) -> None:
@@ -112,7 +96,7 @@ def test_a_cpu_job_requests_and_limits_memory_and_no_disk(plans: dict[str, JobPl
 
 def test_settings_of_slices_are_removed_from_a_cpu_job(plans: dict[str, JobPlan[CpuJob]]) -> None:
     manifest = plans["mcjax"].manifest or {}
-    pod = _pod(plans["mcjax"])
+    pod = pod_of(plans["mcjax"].manifest or {})
     assert not any("exclusive-topology" in key for key in manifest["metadata"]["annotations"])
     assert "imagePullSecrets" not in pod
     assert "securityContext" not in _container(plans["mcjax"])
@@ -129,9 +113,9 @@ def test_a_conversion_on_tpu_takes_one_whole_slice_and_only_quota_of_chips(plans
     assert "exclusive-topology" in str(made.manifest)
     env = {one["name"]: one.get("value") for one in _container(made)["env"]}
     assert env["JAX_PLATFORMS"] == "cpu"
-    (scratch,) = [one for one in _pod(made)["volumes"] if one["name"] == "xsft-scratch"]
+    (scratch,) = [one for one in pod_of(made.manifest or {})["volumes"] if one["name"] == "xsft-scratch"]
     assert scratch["emptyDir"] == {"medium": "Memory"}  # no disk for each of 64 hosts
-    assert _pod(plans["tpu-spot"])["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
+    assert pod_of(plans["tpu-spot"].manifest or {})["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
 
 
 def test_a_cpu_job_gets_no_xla_flags_and_the_cpu_platform(plans: dict[str, JobPlan[CpuJob]]) -> None:
@@ -141,12 +125,6 @@ def test_a_cpu_job_gets_no_xla_flags_and_the_cpu_platform(plans: dict[str, JobPl
     assert env["JAX_PLATFORMS"] == "cpu"
 
 
-def _pod(made: JobPlan[CpuJob]) -> dict[str, Any]:
-    (replicated,) = (made.manifest or {})["spec"]["replicatedJobs"]
-    pod: dict[str, Any] = replicated["template"]["spec"]["template"]["spec"]
-    return pod
-
-
 def _container(made: JobPlan[CpuJob]) -> dict[str, Any]:
-    (container,) = _pod(made)["containers"]
+    (container,) = pod_of(made.manifest or {})["containers"]
     return dict(container)

@@ -180,8 +180,7 @@ def test_sample_prints_the_answer_of_the_evaluation(report: EvaluationReport, me
     argv = (sys.executable, "-m", "xsft", "sample", "memorised", "--prompt", QUESTION, "--base", "--json")
     done = subprocess.run((*argv, "--max-new-tokens", "24"), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    read_document("sample", done.stdout)
+    document = read_document("sample", done.stdout)
     (sample,) = document["samples"]
     assert sample["tuned"]["tokens"] == list(report.tuned.answers[0].tokens)
     assert sample["base"]["tokens"] == list(report.base.answers[0].tokens)

@@ -86,8 +86,8 @@ def test_a_small_workload_fits_and_its_verdict_is_kept(
     made_small = [f"--set=overrides.maxtext.{key}" for key in SMALL]
     for source in ("compiler", "cache"):
         done = xsft("fit", workload, *made_small, "--json")
-        (found,) = read_document("fit", done.stdout).fits
-        assert (done.returncode, found.verdict, found.source) == (0, "fits", source)
+        (found,) = read_document("fit", done.stdout)["fits"]
+        assert (done.returncode, found["verdict"], found["source"]) == (0, "fits", source)
 
 
 @pytest.mark.maxtext

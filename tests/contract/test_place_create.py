@@ -39,8 +39,7 @@ def test_a_mcjax_line_makes_spot_slices_of_the_workloads_topology(
 ) -> None:
     done = xsft("place", "create", workload, "--set", "tpu.num_slices=2", "--json")
     assert done.returncode == 0, done.stderr
-    read_document("place-create", done.stdout)
-    document = json.loads(done.stdout)
+    document = read_document("place-create", done.stdout)
     where = ["--cluster=big", "--project=acme-tpus", "--zone=us-east5-b"]
     assert document["xpk_argv"][:6] == ["xpk", "cluster", "create", *where]
     assert document["xpk_argv"][7:] == ["--num-slices=2", "--spot"]

@@ -35,8 +35,7 @@ def run(
     file = here.workload(STORY, stages=stages, tpu=TPU)
     done = here.xsft("run", file, "--json", "--poll", "1s", *options)
     assert done.returncode == status, done.stderr + done.stdout
-    document: dict[str, Any] = json.loads(done.stdout)
-    read_document("run", done.stdout)
+    document = read_document("run", done.stdout)
     return [(stage["name"], stage["action"], stage["state"]) for stage in document["stages"]]
 
 

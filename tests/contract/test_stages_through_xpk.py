@@ -11,21 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.cpujobs import pod_of, rendered_plans
 from tests.goldens import Golden, readable
 from tests.launchers.decoding import decode_command
 from tests.stories import intent_of, spec_of, varied
 from xsft.actions.weights.export import intended
-from xsft.effects.environments import render
 from xsft.effects.facts.exported import plan_ahead
 from xsft.export.estimate import estimate_export
 from xsft.launchers.cpujob import EXPORTED, CpuJob, export_job
 from xsft.launchers.encoding import command_in_wrapper
-from xsft.launchers.launcher import XpkRendering
 from xsft.launchers.serving import BF16_BYTES, weights_bytes
 from xsft.launchers.slicejob import SliceJob, evaluation_job
-from xsft.planner import job_rendering, make_job_plan
 from xsft.spec.stages import EvaluateStage
 from xsft.steps import Intent, JobPlan
 from xsft.trainers.evaluation import evaluation_plan
@@ -43,11 +40,7 @@ PATHWAYS = {"mode": "pathways", "tpu.capacity": "on-demand"}
 def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], AnyPlan]:
     """Return the plans by workload and stage; all rendered in one process."""
     jobs = {key: _job(*key) for key in KEYS}
-    lines = {key: _line(job) for key, job in jobs.items()}
-    cache = tmp_path_factory.mktemp("renders")
-    texts = render.render(tuple(dict.fromkeys(lines.values())), python=xpk_python, lock_digest="tests", cache=cache)
-    rendered = dict(zip(dict.fromkeys(lines.values()), texts, strict=True))
-    return {key: _plan(job, yaml.safe_load(rendered[lines[key]]), lines[key]) for key, job in jobs.items()}
+    return rendered_plans(jobs, python=xpk_python, cache=tmp_path_factory.mktemp("renders"))
 
 
 def _job(name: str, stage: str) -> CpuJob | SliceJob:
@@ -70,18 +63,6 @@ def _export(intent: Intent) -> CpuJob:
     return export_job(made, intent.run, needs)
 
 
-def _line(job: CpuJob | SliceJob) -> tuple[str, ...]:
-    rendering = job_rendering(job)
-    assert isinstance(rendering, XpkRendering)
-    return rendering.xpk_argv
-
-
-def _plan(job: CpuJob | SliceJob, rendered: dict[str, Any], line: tuple[str, ...]) -> AnyPlan:
-    if isinstance(job, CpuJob):
-        return make_job_plan(job, rendered=rendered, xpk_argv=line, file="w.yaml")
-    return make_job_plan(job, rendered=rendered, xpk_argv=line, file="w.yaml")
-
-
 @pytest.mark.parametrize(("name", "stage"), STAGES)
 def test_the_manifest_of_a_stage_is_the_golden_manifest(
     plans: dict[tuple[str, str], AnyPlan], name: str, stage: str, golden: Golden
@@ -93,7 +74,7 @@ def test_the_manifest_of_a_stage_is_the_golden_manifest(
 @pytest.mark.parametrize("name", NAMES)
 def test_a_training_under_pathways_has_the_same_export(plans: dict[tuple[str, str], AnyPlan], name: str) -> None:
     one, other = (_without_programs(plans[name, stage].manifest or {}) for stage in ("export", "export-pathways"))
-    assert _pod(one)["containers"][0]["resources"] == _pod(other)["containers"][0]["resources"]
+    assert pod_of(one)["containers"][0]["resources"] == pod_of(other)["containers"][0]["resources"]
     assert one["metadata"]["labels"] == other["metadata"]["labels"]
 
 
@@ -106,7 +87,7 @@ def test_the_audit_of_a_stage_finds_every_field(plans: dict[tuple[str, str], Any
 def _without_programs(manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest, with the decoded command of its container."""
     manifest = copy.deepcopy(manifest)
-    (container,) = _pod(manifest)["containers"]
+    (container,) = pod_of(manifest)["containers"]
     pairs, argv = decode_command(command_in_wrapper(container["command"][2]))
     container["command"] = {"env": dict(pairs), "argv": [_shown(word) for word in argv]}
     return manifest
@@ -120,8 +101,3 @@ def _shown(word: str) -> Any:
             return sent
         return {**sent, "files": sorted(name for name, text in sent["files"].items() if text)}
     return word.partition("\n")[0]
-
-
-def _pod(manifest: dict[str, Any]) -> dict[str, Any]:
-    pod: dict[str, Any] = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    return pod

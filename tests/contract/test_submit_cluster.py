@@ -34,8 +34,7 @@ def test_submit_creates_the_planned_jobset_and_adopts_it_the_next_time(here: Mac
     shown = json.loads(here.xsft("plan", file, "--json").stdout)["plans"][0]
     first = here.xsft("submit", file, "--json", closed=True)
     assert first.returncode == 0, first.stderr
-    document = json.loads(first.stdout)
-    read_document("submit", document)
+    document = read_document("submit", first.stdout)
     (sent,) = here.api.server.asked(CREATE)
     assert sent.body == shown["manifest"]
     (held,) = here.jobsets
@@ -141,8 +140,7 @@ def test_a_failed_run_is_tried_again_and_a_finished_one_is_left(here: Machine) -
     here.api.world.end(f"{NAME}-2", "Completed")
     here.bucket.objects[f"runs/{NAME}/checkpoints/1000/commit_success.txt"] = b""
     third = here.xsft("submit", file, "--json")
-    document = json.loads(third.stdout)
-    read_document("submit", document)
+    document = read_document("submit", third.stdout)
     assert (third.returncode, document["action"], len(here.jobsets)) == (0, "finished", 2)
     assert document["result"] == {"steps": 1000, "first_loss": None, "last_loss": None}
 

@@ -116,8 +116,7 @@ def made(
 
 def test_xpk_makes_the_jobset_that_its_line_says(made: Made) -> None:
     assert made.done.returncode == 0, made.done.stderr
-    document = json.loads(made.done.stdout)
-    read_document("submit", document)
+    document = read_document("submit", made.done.stdout)
     (held,) = made.here.jobsets
     assert (document["action"], document["uid"]) == ("created", held["metadata"]["uid"])
     assert "kubectl-client-side-apply" in [one["manager"] for one in held["metadata"]["managedFields"]]

@@ -61,10 +61,10 @@ def test_search_shows_the_nearest_alternative_that_fits_and_writes_it(file: Path
 
 def test_the_document_of_a_search_lists_its_alternatives(file: Path) -> None:
     done = xsft("fit", str(file), "--search", "--json", *KEEP)
-    (entry,) = read_document("fit", done.stdout).fits
-    assert entry.search is not None
-    assert (entry.verdict, entry.search.settings, entry.search.stopped) == ("no", {MOMENTS: "bfloat16"}, "done")
-    assert [(one.verdict, one.source, one.why) for one in entry.alternatives] == [("fits", "cache", "")]
+    (entry,) = read_document("fit", done.stdout)["fits"]
+    search = entry["search"]
+    assert (entry["verdict"], search["settings"], search["stopped"]) == ("no", {MOMENTS: "bfloat16"}, "done")
+    assert [(one["verdict"], one["source"], one["why"]) for one in entry["alternatives"]] == [("fits", "cache", "")]
 
 
 def test_each_refusal_by_arithmetic_has_a_line(file: Path) -> None:
