@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tests.replacing import replace
 from xsft.problems import Problem
+from xsft.states.lookup import RunsAnswer
 from xsft.states.model import Condition, KueueWorkload, Observation, Progress, Recorded, RunObject, Status
 from xsft.states.names import State
 
@@ -86,20 +85,15 @@ def finished(name: str, *, at: str, **changed: Any) -> Observation:
     return observed(name, jobset=jobset(name, conditions=(done,), terminal="Completed", **changed))
 
 
-@dataclass(frozen=True)
-class Read:
-    """The result of a read; `states.lookup.RunsAnswer`."""
-
-    observations: tuple[Observation, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    answered: bool = True
-    whole: bool = True
-
-    def parts(self) -> Iterator[tuple[Observation, ...]]:
-        yield self.observations
-
-    def known(self) -> tuple[str, ...]:
-        return ()
+def runs_read(
+    observations: tuple[Observation, ...] = (),
+    problems: tuple[Problem, ...] = (),
+    *,
+    answered: bool = True,
+    whole: bool = True,
+) -> RunsAnswer:
+    """Return the result of a read."""
+    return RunsAnswer(observations=observations, problems=problems, answered=answered, whole=whole)
 
 
 def judged(seen: Observation, *, now: str) -> Status:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from xsft.effects.machine import clock
 from xsft.effects.runs.runs import Runs
 from xsft.states.classify import classify
-from xsft.states.folding import Classify, FoldedRun, RowFilter, chosen, fold_parts
+from xsft.states.folding import Classify, FoldedRun, RowFilter, chosen, fold
 from xsft.states.lookup import Read, RunsAnswer, one_run, require_answer, require_names
 from xsft.states.model import Observation, Status
 from xsft.states.rows import Row
@@ -47,7 +47,7 @@ def look(query: RunQuery) -> tuple[RunsAnswer, tuple[FoldedRun, ...]]:
     """Read the runs now, and return a row for each. Raises Unreachable if nothing could be read."""
     found = query.read()
     require_answer(found)
-    rows = fold_parts(found.parts(), classify=query.classify, now=query.now())
+    rows = fold(found.observations, classify=query.classify, now=query.now())
     query.keep([(one.seen, one.status) for one in rows])
     return found, rows
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.actions.runs.test_cancel import STORY, Told
 from tests.documents import read_document
-from tests.observations import Read, jobset, observed, said
+from tests.observations import jobset, observed, runs_read, said
 from xsft.commands.cancel import cancel
 from xsft.errors import Refused
 from xsft.problems import warning
@@ -21,7 +21,7 @@ def cancel_run(told: Told, name: str, *, yes: bool = False, json: bool = False) 
 
 
 def test_cancel_deletes_the_jobset_by_uid_and_prints_what_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(Read(STORY), answer=True)
+    told = Told(runs_read(STORY), answer=True)
     assert cancel_run(told, "gemma") == 0
     assert told.deleted == [("default", "gemma", "uid-gemma")]
     assert told.recorded == ["uid-gemma"]
@@ -38,7 +38,7 @@ def test_cancel_deletes_the_jobset_by_uid_and_prints_what_is_lost(capsys: pytest
     ]
 
 
-LATE = Read((observed("gemma", progress=said(1900, saved_step=None)),))
+LATE = runs_read((observed("gemma", progress=said(1900, saved_step=None)),))
 """Its last save is further back than the end of its log that is read."""
 
 
@@ -63,7 +63,7 @@ def test_a_bucket_that_cannot_be_read_makes_the_loss_unknown(capsys: pytest.Capt
 
 @pytest.mark.parametrize("answer", [False, None])
 def test_cancel_deletes_nothing_after_a_no_or_without_a_terminal(answer: bool | None) -> None:
-    told = Told(Read(STORY), answer=answer)
+    told = Told(runs_read(STORY), answer=answer)
     with pytest.raises(Refused, match="Nothing was cancelled") as raised:
         cancel_run(told, "gemma")
     assert raised.value.exit_status == 4
@@ -73,7 +73,7 @@ def test_cancel_deletes_nothing_after_a_no_or_without_a_terminal(answer: bool | 
 
 
 def test_a_run_created_by_xpk_is_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(Read((observed("theirs", jobset=jobset("theirs", ours=False)),)))
+    told = Told(runs_read((observed("theirs", jobset=jobset("theirs", ours=False)),)))
     assert cancel_run(told, "theirs", yes=True) == 0
     assert "(not created by xsft)" in capsys.readouterr().err
     assert cancel_run(told, "theirs", yes=True, json=True) == 0
@@ -81,7 +81,7 @@ def test_a_run_created_by_xpk_is_reported_as_such(capsys: pytest.CaptureFixture[
 
 
 def test_a_run_on_this_machine_is_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(Read(STORY), answer=True)
+    told = Told(runs_read(STORY), answer=True)
     assert cancel_run(told, "tiny") == 0
     assert (told.interrupted, told.deleted) == (["tiny"], [])
     capsys.readouterr()
@@ -89,7 +89,7 @@ def test_a_run_on_this_machine_is_interrupted(capsys: pytest.CaptureFixture[str]
     made = document(capsys)
     assert (made["action"], made["jobset"], made["saved_step"]) == ("cancelled", None, 100)
     for declined in (False, None):
-        told = Told(Read(STORY), answer=declined)
+        told = Told(runs_read(STORY), answer=declined)
         with pytest.raises(Refused, match="Nothing was cancelled"):
             cancel_run(told, "tiny")
         assert told.interrupted == []
@@ -101,7 +101,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_cancel_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(Read(STORY), failing=warning("record-not-completed", "", "No record.", ""))
+    told = Told(runs_read(STORY), failing=warning("record-not-completed", "", "No record.", ""))
     assert cancel_run(told, "gemma", yes=True, json=True) == 0
     made = document(capsys)
     assert (made["action"], made["uid"], made["lost_steps"], made["freed_chips"]) == ("cancelled", "uid-gemma", 20, 512)

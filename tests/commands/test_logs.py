@@ -7,7 +7,7 @@ import io
 import pytest
 
 from tests.actions.runs.test_logs import FAILED, opened
-from tests.observations import NOW, Read, judged
+from tests.observations import NOW, judged, runs_read
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.logs import LogsWorld
 from xsft.commands.logs import log_request, logs
@@ -59,7 +59,7 @@ def test_options_become_the_request() -> None:
 
 def test_the_end_of_a_followed_run_is_printed() -> None:
     told, said = opened(), list[str]()
-    left = [told.found, Read((FAILED,))]
+    left = [told.found, runs_read((FAILED,))]
     query = RunQuery(
         read=lambda: left.pop(0) if len(left) > 1 else left[0],
         classify=classify,

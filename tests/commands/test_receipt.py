@@ -8,7 +8,7 @@ import pytest
 
 from tests.commands.test_runs_here import asked, folders  # noqa: F401 - a fixture
 from tests.documents import read_document
-from tests.observations import NOW, Read, finished, judged, observed
+from tests.observations import NOW, finished, judged, observed, runs_read
 from xsft.commands.receipt import print_receipt
 from xsft.errors import Unknown
 from xsft.records.document import read_record
@@ -31,7 +31,7 @@ RECEIPT = Receipt(
 
 def query(seen: Observation) -> RunQuery:
     everything = RowFilter(everything=True)
-    return RunQuery(read=lambda: Read((seen,)), classify=judged, wanted=everything, now=lambda: NOW)
+    return RunQuery(read=lambda: runs_read((seen,)), classify=judged, wanted=everything, now=lambda: NOW)
 
 
 def test_the_document_has_chips_tokens_and_rates_of_a_cluster_run(capsys: pytest.CaptureFixture[str]) -> None:

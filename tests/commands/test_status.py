@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tests.documents import read_document
-from tests.observations import NOW, Read, finished, judged, local, observed, queued, said
+from tests.observations import NOW, finished, judged, local, observed, queued, runs_read, said
 from xsft.commands.status import report_status
 from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
 from xsft.run_query import RunQuery
 from xsft.states.folding import RowFilter
+from xsft.states.lookup import RunsAnswer
 
 (_SILENT,) = Unreachable("The cluster lab does not answer.", fix="Look at the VPN.").problems
 SILENT = replace(_SILENT, severity="warning")
@@ -23,16 +24,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def query(*found: Read, wanted: RowFilter | None = None) -> RunQuery:
+def query(*found: RunsAnswer, wanted: RowFilter | None = None) -> RunQuery:
     answers = list(found)
 
-    def read() -> Read:
+    def read() -> RunsAnswer:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     return RunQuery(read=read, classify=judged, wanted=wanted or RowFilter(), now=lambda: NOW)
 
 
-def told(found: Read, wanted: RowFilter | None = None, *, json: bool = False) -> str:
+def told(found: RunsAnswer, wanted: RowFilter | None = None, *, json: bool = False) -> str:
     out = io.StringIO()
     assert report_status(query(found, wanted=wanted), json=json, stdout=out) == 0
     return out.getvalue()
@@ -42,55 +43,55 @@ STORY = (observed("gemma"), queued("next"), finished("old", at="2026-11-19T00:00
 
 
 def test_status_prints_a_row_per_active_or_recent_run(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = told(Read(STORY)).splitlines()
+    lines = told(runs_read(STORY)).splitlines()
     assert [line.split()[0] for line in lines] == ["RUN", "next", "gemma", "tiny"]
     assert capsys.readouterr().err == "1 more ended over a day ago: xsft status --all\n"
 
 
 def test_no_runs_is_a_message_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(Read()) == ""
+    assert told(runs_read()) == ""
     assert capsys.readouterr().err == "no runs\n"
 
 
 def test_a_cluster_that_does_not_answer_hides_no_other_cluster(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = told(Read(STORY, (SILENT,), whole=False))
+    shown = told(runs_read(STORY, (SILENT,), whole=False))
     assert "gemma" in shown
     assert "does not answer" in capsys.readouterr().err
 
 
 def test_status_is_unreachable_if_no_cluster_answers() -> None:
     with pytest.raises(Unreachable, match="Nothing could be read: The cluster lab does not answer") as raised:
-        told(Read((), (SILENT,), answered=False, whole=False))
+        told(runs_read((), (SILENT,), answered=False, whole=False))
     assert raised.value.exit_status == 5
     assert raised.value.fix == "Look at the VPN."
 
 
 def test_a_misspelt_name_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="Did you mean gemma") as raised:
-        told(Read(STORY), RowFilter(runs=("gema",)))
+        told(runs_read(STORY), RowFilter(runs=("gema",)))
     assert raised.value.problem_id == "run-missing"
     assert "xsft status --all" in raised.value.fix
     with pytest.raises(UsageError, match="Did you mean gemma"):
-        told(Read(STORY), RowFilter(runs=("gem",)))
+        told(runs_read(STORY), RowFilter(runs=("gem",)))
 
 
 def test_all_names_that_do_not_exist_are_reported_at_once() -> None:
     with pytest.raises(UsageError) as raised:
-        told(Read(STORY), RowFilter(runs=("gema", "nixt", "gema", "zzz")))
+        told(runs_read(STORY), RowFilter(runs=("gema", "nixt", "gema", "zzz")))
     said = [problem.message for problem in raised.value.problems]
     assert [message.partition(".")[0] for message in said] == [
         f"No run is named exactly {name!r}" for name in ("gema", "nixt", "zzz")
     ]
     assert "Did you mean next" in said[1]
     with pytest.raises(Unreachable) as silent:
-        told(Read(STORY, (SILENT,), whole=False), RowFilter(runs=("other", "another")))
+        told(runs_read(STORY, (SILENT,), whole=False), RowFilter(runs=("other", "another")))
     assert len(silent.value.problems) == 2
 
 
 @pytest.mark.parametrize("json", [False, True])
 def test_existing_runs_are_shown_beside_unknown_names(json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
-    asked = query(Read(STORY), wanted=RowFilter(runs=("gemma", "zzz", "tiny")))
+    asked = query(runs_read(STORY), wanted=RowFilter(runs=("gemma", "zzz", "tiny")))
     assert report_status(asked, json=json, stdout=out) == UsageError.exit_status
     shown = capsys.readouterr()
     assert "No run is named exactly 'zzz'" in shown.err
@@ -120,23 +121,23 @@ def test_existing_runs_are_shown_beside_unknown_names(json: bool, capsys: pytest
 def test_omitted_output_is_named_with_the_option_that_shows_it(
     wanted: RowFilter, hints: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told(Read(STORY), wanted)
+    told(runs_read(STORY), wanted)
     assert capsys.readouterr().err.splitlines() == hints
 
 
 def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:
     with pytest.raises(Unreachable, match="not every cluster could be read"):
-        told(Read(STORY, (SILENT,), whole=False), RowFilter(runs=("other",)))
+        told(runs_read(STORY, (SILENT,), whole=False), RowFilter(runs=("other",)))
 
 
-def document(capsys: pytest.CaptureFixture[str], found: Read, wanted: RowFilter | None = None) -> dict[str, Any]:
+def document(capsys: pytest.CaptureFixture[str], found: RunsAnswer, wanted: RowFilter | None = None) -> dict[str, Any]:
     assert told(found, wanted, json=True) == ""
     (line,) = capsys.readouterr().out.splitlines()
     return read_document("status", line)
 
 
 def test_status_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = document(capsys, Read(STORY, (SILENT,), whole=False))
+    answer = document(capsys, runs_read(STORY, (SILENT,), whole=False))
     assert answer["schema"] == "xsft.status/1"
     assert [run["run_name"] for run in answer["runs"]] == ["next", "gemma", "tiny"]
     assert answer["runs"][1]["step"] == 120
@@ -145,13 +146,13 @@ def test_status_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_loss_that_is_no_number_is_null_in_json(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = document(capsys, Read((observed(progress=said(loss=float("nan"), step_seconds=float("inf"))),)))
+    answer = document(capsys, runs_read((observed(progress=said(loss=float("nan"), step_seconds=float("inf"))),)))
     assert answer["runs"][0]["loss"] is None
 
 
 def test_a_terminal_gets_a_table() -> None:
     out = Terminal()
-    report_status(query(Read(STORY)), json=False, stdout=out)
+    report_status(query(runs_read(STORY)), json=False, stdout=out)
     assert "gemma" in out.getvalue()
 
 

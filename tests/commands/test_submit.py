@@ -14,11 +14,11 @@ from tests.actions.submit.test_local import plan
 from tests.actions.submit.test_wait import submit
 from tests.documents import read_document
 from tests.localruns import FakeTrainer
-from tests.observations import Read
 from tests.submissions import NAME
 from xsft.commands.submit import run, submit_local
 from xsft.commands.verbs import parser
 from xsft.errors import UsageError
+from xsft.states.lookup import RunsAnswer
 
 
 def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,7 +31,9 @@ def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("answers", "status"), [((at("succeeded", 1000),), 0), ((at("failed", 3),), 6)], ids=["succeeded", "failed"]
 )
-def test_one_document_at_the_end(answers: tuple[Read, ...], status: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_document_at_the_end(
+    answers: tuple[RunsAnswer, ...], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert submit(at("training", 1), *answers, json=True) == status
     (line,) = capsys.readouterr().out.splitlines()
     made = read_document("submit", line)

@@ -8,12 +8,13 @@ import pytest
 
 from tests.actions.runs.test_waiting import DEAF, EMPTY, EXPIRED, HALF, INDEX, NO_JOBSETS, RUNNING, UNHEARD, Played, at
 from tests.documents import read_document
-from tests.observations import Read, local, observed, said
+from tests.observations import local, observed, runs_read, said
 from xsft.actions.runs.waiting import WaitLimits
 from xsft.commands.verbs import parser
 from xsft.commands.wait import wait_and_report
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
+from xsft.states.lookup import RunsAnswer
 from xsft.states.model import Unread
 from xsft.states.rows import Row
 from xsft.states.waiting import DONE, Goal
@@ -65,7 +66,7 @@ def test_wait_records_the_end_of_a_run_only_if_it_is_over(goal: Goal, recorded: 
 
 
 def test_a_loss_of_0_is_reported_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    zero = Read((observed(mode="succeeded", progress=said(1000, zero_loss_steps=40)),))
+    zero = runs_read((observed(mode="succeeded", progress=said(1000, zero_loss_steps=40)),))
     assert exit_status(Played(zero), json=True) == 0
     shown = capsys.readouterr()
     assert [one["id"] for one in json.loads(shown.out)["problems"]] == ["loss-zero"]
@@ -125,24 +126,24 @@ def test_a_loss_of_0_is_reported_at_the_end(capsys: pytest.CaptureFixture[str]) 
         "step beyond the last",
     ],
 )
-def test_the_outcome_decides_the_exit_status_of_wait(answers: tuple[Read, ...], goal: Goal, status: int) -> None:
+def test_the_outcome_decides_the_exit_status_of_wait(answers: tuple[RunsAnswer, ...], goal: Goal, status: int) -> None:
     assert exit_status(Played(*answers), goal) == status
 
 
 @pytest.mark.parametrize(
     "answers",
     [
-        (Read((), (EXPIRED,), answered=False, whole=False),),
-        (Read((), (EXPIRED, INDEX), answered=False, whole=False),),
-        (Read((local("other"),), (EXPIRED,), whole=False),),
-        (at("training", 5), Read((), (EXPIRED,), answered=False, whole=False)),
+        (runs_read((), (EXPIRED,), answered=False, whole=False),),
+        (runs_read((), (EXPIRED, INDEX), answered=False, whole=False),),
+        (runs_read((local("other"),), (EXPIRED,), whole=False),),
+        (at("training", 5), runs_read((), (EXPIRED,), answered=False, whole=False)),
         (at("training", 5, unread=(Unread(what="jobsets", why="expired", id="login-expired", again="never"),)),),
     ],
     ids=["expired", "expired, index unread", "expired, another run known", "expired later", "expired for JobSets"],
 )
 @pytest.mark.parametrize("timeout_s", [None, 3600])
 def test_wait_ends_at_once_for_an_error_that_waiting_cannot_fix(
-    answers: tuple[Read, ...], timeout_s: float | None
+    answers: tuple[RunsAnswer, ...], timeout_s: float | None
 ) -> None:
     played = Played(*answers)
     assert exit_status(played, timeout_s=timeout_s) == 5
@@ -150,7 +151,7 @@ def test_wait_ends_at_once_for_an_error_that_waiting_cannot_fix(
 
 
 def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
-    deaf = Read((), (EXPIRED,), answered=False, whole=False)
+    deaf = runs_read((), (EXPIRED,), answered=False, whole=False)
     with pytest.raises(
         Unreachable, match=r"will not help: .*the login has expired.*Last seen: gemma  training"
     ) as ended:
@@ -173,12 +174,12 @@ def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
         ((at("training", 5), EMPTY), Unknown, "ended or is gone.*Last seen: gemma  training"),
         ((DEAF,), Unreachable, "Timed out after 1h: .* was not found.*does not answer"),
         ((UNHEARD,), Unknown, "Timed out after 1h; the state of gemma is unknown: gemma  unknown"),
-        ((Read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
+        ((runs_read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
     ],
     ids=["failed", "timed out", "gone", "no answer", "state unknown", "misspelled name"],
 )
 def test_every_error_of_wait_has_its_type_message_and_fix(
-    answers: tuple[Read, ...], kind: type[XsftError], words: str
+    answers: tuple[RunsAnswer, ...], kind: type[XsftError], words: str
 ) -> None:
     played = Played(*answers)
     patience = WaitLimits(timeout_s=3600, poll_s=10)
@@ -199,7 +200,7 @@ def test_every_error_of_wait_has_its_type_message_and_fix(
     ids=["succeeded", "failed", "training", "gone", "no answer"],
 )
 def test_every_outcome_of_wait_prints_one_document(
-    answers: tuple[Read, ...], status: int, outcome: str, capsys: pytest.CaptureFixture[str]
+    answers: tuple[RunsAnswer, ...], status: int, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_status(Played(*answers), json=True) == status
     told = capsys.readouterr()

@@ -8,22 +8,23 @@ import pytest
 
 from tests.actions.runs.test_explain import BROKEN, WAITING, gathered
 from tests.documents import read_document
-from tests.observations import NOW, Read
+from tests.observations import NOW, runs_read
 from xsft.actions.runs.explain import WhyWorld
 from xsft.commands.why import why
 from xsft.run_query import RunQuery
 from xsft.states.classify import classify
 from xsft.states.folding import RowFilter
+from xsft.states.lookup import RunsAnswer
 from xsft.states.model import Observation
 
 
-def asked(name: str, found: Read, *, json: bool = False) -> int:
+def asked(name: str, found: RunsAnswer, *, json: bool = False) -> int:
     query = RunQuery(read=lambda: found, classify=classify, wanted=RowFilter(everything=True), now=lambda: NOW)
     return why(name, world=WhyWorld(query=query, gather=gathered), json=json)
 
 
 def test_the_cause_comes_first_then_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked("gemma", Read((BROKEN,))) == 0
+    assert asked("gemma", runs_read((BROKEN,))) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("gemma is failed (trainer-failed), step 3 of 1000 (source: jobset")
     assert lines[1] == ""
@@ -34,7 +35,7 @@ def test_the_cause_comes_first_then_the_next_step(capsys: pytest.CaptureFixture[
 
 
 def test_a_queued_run_shows_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked("next", Read((WAITING,))) == 0
+    assert asked("next", runs_read((WAITING,))) == 0
     told = capsys.readouterr().out
     assert told.startswith("next is queued")
     assert "512 more" in told
@@ -42,20 +43,20 @@ def test_a_queued_run_shows_what_it_lacks(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_why_prints_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    asked("gemma", Read((BROKEN,)))
+    asked("gemma", runs_read((BROKEN,)))
     told = capsys.readouterr().out
     assert told.replace("\n", "").isprintable()
     assert "  > MAXTEXT CONFIG ERROR: unknown key stepz token" in told
 
 
 def test_the_document_of_why_has_no_colour_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    asked("gemma", Read((BROKEN,)), json=True)
+    asked("gemma", runs_read((BROKEN,)), json=True)
     assert document(capsys)["cause"]["evidence"][0].startswith("MAXTEXT CONFIG ERROR: unknown key stepz token")
 
 
 def test_no_secret_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
     for as_json in (False, True):
-        asked("gemma", Read((BROKEN,)), json=as_json)
+        asked("gemma", runs_read((BROKEN,)), json=as_json)
         told = capsys.readouterr()
         assert "stepz" in told.out
         assert "a" * 30 not in told.out + told.err
@@ -67,7 +68,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_why_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked("gemma", Read((BROKEN,)), json=True) == 0
+    assert asked("gemma", runs_read((BROKEN,)), json=True) == 0
     made = document(capsys)
     assert (made["state"], made["cause"]["id"], made["exit_status"]) == ("failed", "config-error", 0)
     assert made["cause"]["where"].startswith("slice 0 host 5")
@@ -75,5 +76,5 @@ def test_why_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_why_exits_8_for_an_unknown_state(capsys: pytest.CaptureFixture[str]) -> None:
     gone = Observation(run_name="gone", target="xpk", observed_at=NOW, cluster="lab")
-    assert asked("gone", Read((gone,)), json=True) == 8
+    assert asked("gone", runs_read((gone,)), json=True) == 8
     assert document(capsys)["state"] == "unknown"

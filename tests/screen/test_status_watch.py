@@ -6,18 +6,19 @@ from collections.abc import Callable
 import pytest
 
 from tests.commands.test_status import SILENT, Terminal
-from tests.observations import Read, judged, observed, queued, said
+from tests.observations import judged, observed, queued, runs_read, said
 from tests.replacing import replace
 from xsft.errors import Unreachable
 from xsft.run_query import RunQuery
 from xsft.screen.status_watch import StatusView, next_look, watch
 from xsft.states.folding import RowFilter
+from xsft.states.lookup import RunsAnswer
 
-Answer = Callable[[], Read]
+Answer = Callable[[], RunsAnswer]
 
 
-def silent() -> Read:
-    return Read((), (SILENT,), answered=False, whole=False)
+def silent() -> RunsAnswer:
+    return runs_read((), (SILENT,), answered=False, whole=False)
 
 
 class Clock:
@@ -33,19 +34,19 @@ class Clock:
         self.seconds += seconds
 
 
-def watched(answers: list[Read], *, stream: io.StringIO | None = None, every_s: float = 10) -> str:
+def watched(answers: list[RunsAnswer], *, stream: io.StringIO | None = None, every_s: float = 10) -> str:
     clock, left, out = Clock(), list(answers), stream or io.StringIO()
     query = RunQuery(read=lambda: left.pop(0), classify=judged, wanted=RowFilter(), now=clock.now)
     assert watch(query, every_s=every_s, pause=clock.pause, stdout=out, rounds=len(answers)) == 0
     return out.getvalue()
 
 
-def at(step: int) -> Read:
-    return Read((observed(progress=said(step)),))
+def at(step: int) -> RunsAnswer:
+    return runs_read((observed(progress=said(step)),))
 
 
 def test_a_pipe_gets_a_line_per_change() -> None:
-    lines = watched([Read((queued("gemma"),)), at(1), at(1), at(2), Read()]).splitlines()
+    lines = watched([runs_read((queued("gemma"),)), at(1), at(1), at(2), runs_read()]).splitlines()
     assert lines == [
         "2026-11-21T12:00:00+00:00  gemma  queued (no-quota)",
         "2026-11-21T12:00:10+00:00  gemma  training  step 1/1000  loss 2.346",
@@ -63,7 +64,7 @@ def test_a_cluster_that_stops_answering_changes_no_row_and_is_reported_once() ->
     ]
 
 
-def looked(answers: list[Read]) -> list[StatusView]:
+def looked(answers: list[RunsAnswer]) -> list[StatusView]:
     clock, left, shown = Clock(), list(answers), []
     query = RunQuery(read=lambda: left.pop(0), classify=judged, wanted=RowFilter(), now=clock.now)
     before = None
@@ -83,7 +84,7 @@ def test_rows_of_a_silent_cluster_are_kept_and_their_age_grows() -> None:
 
 def test_a_partial_answer_removes_no_run_from_the_table() -> None:
     other = observed("other", cluster="elsewhere")
-    _, second = looked([Read((*at(1).observations, other)), replace(at(2), problems=(SILENT,), whole=False)])
+    _, second = looked([runs_read((*at(1).observations, other)), replace(at(2), problems=(SILENT,), whole=False)])
     assert [row.run_name for row in second.rows] == ["gemma", "other"]
     assert second.rows[0].step == 2
     assert second.rows[1].evidence_age_s == 34
@@ -118,7 +119,7 @@ def test_runs_beyond_the_height_of_the_terminal_are_counted(monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LINES", "10")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    drawn = watched([Read(tuple(observed(f"run-{n}") for n in range(30)))], stream=Terminal())
+    drawn = watched([runs_read(tuple(observed(f"run-{n}") for n in range(30)))], stream=Terminal())
     assert "23 more runs do not fit" in drawn
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.observations import NOW, Read, observed
+from tests.observations import NOW, observed, runs_read
 from xsft.errors import UsageError
 from xsft.states.classify import classify
 from xsft.states.folding import fold
@@ -24,7 +24,7 @@ def test_runs_without_jobsets_are_distinguished_without_none() -> None:
     )
     rows = fold((there, gone, known), classify=classify, now=NOW)
     with pytest.raises(UsageError, match="3 runs are named 'gemma'") as several:
-        one_run("gemma", rows, Read((there, gone, known)))
+        one_run("gemma", rows, runs_read((there, gone, known)))
     assert "None" not in several.value.message
     assert "its JobSet of east, which is gone" in several.value.message
     assert "JobSet gemma-2 of west, which is gone" in several.value.message

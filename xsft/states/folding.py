@@ -50,13 +50,7 @@ class FoldedRun(Struct, frozen=True, kw_only=True):
 
 def fold(observations: Iterable[Observation], *, classify: Classify, now: str) -> tuple[FoldedRun, ...]:
     """Return one row per run, from its newest attempt; active runs first, then the newest first."""
-    return fold_parts((observations,), classify=classify, now=now)
-
-
-def fold_parts(parts: Iterable[Iterable[Observation]], *, classify: Classify, now: str) -> tuple[FoldedRun, ...]:
-    """Return as `fold` does; each part is folded before the next one is requested. `parts`: whole runs, by
-    `shared_name`."""
-    rows = [_newest(attempts, classify=classify, now=now) for part in parts for attempts in _runs(part)]
+    rows = [_newest(attempts, classify=classify, now=now) for attempts in _runs(observations)]
     newest_first = sorted(rows, key=lambda s: (s.row.created_at or "", s.row.run_name), reverse=True)
     return tuple(sorted(newest_first, key=lambda s: s.row.ended))
 

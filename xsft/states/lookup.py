@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Protocol
+
+from msgspec import Struct
 
 from xsft.errors import Unreachable, UsageError, XsftError
 from xsft.problems import Problem
@@ -13,29 +15,18 @@ from xsft.states.folding import FoldedRun, folder, named
 from xsft.states.model import Observation, Unread
 
 
-class RunsAnswer(Protocol):
-    """The answers of the clusters and this machine at one time (`effects.runs.gather.Gathered`)."""
+class RunsAnswer(Struct, frozen=True, kw_only=True):
+    """The answers of the clusters and this machine at one time."""
 
-    @property
-    def observations(self) -> tuple[Observation, ...]: ...
-
-    def parts(self) -> Iterator[tuple[Observation, ...]]:
-        """Yield the same in parts, finished parts first; each part has whole runs (`folding.fold_parts`)."""
-
-    @property
-    def problems(self) -> tuple[Problem, ...]: ...
-
-    @property
-    def answered(self) -> bool:
-        """Return whether any source could be read."""
-
-    @property
-    def whole(self) -> bool:
-        """Return whether every source answered; then a run that was not found does not exist."""
-
-    @property
-    def known(self) -> Callable[[], tuple[str, ...]]:
-        """Names of all runs, if `observations` holds only the named ones."""
+    observations: tuple[Observation, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """One warning per cluster that did not answer."""
+    answered: bool = True
+    """Whether any source could be read."""
+    whole: bool = True
+    """Whether every source answered; then a run that was not found does not exist."""
+    known: Callable[[], tuple[str, ...]] = lambda: ()
+    """Returns the names of all runs, if `observations` holds only the named ones. Reads the sources once more."""
 
 
 Read = Callable[[], RunsAnswer]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.commands.test_status import SILENT
-from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued
+from tests.observations import NOW, finished, jobset, judged, local, observed, queued, runs_read
 from tests.replacing import replace
 from xsft.actions.runs.cancel import Cancelled, CancelWorld, cancelled
 from xsft.effects.cluster.delete import Deleted
@@ -13,6 +13,7 @@ from xsft.errors import Refused, Unreachable, UsageError, XsftError
 from xsft.problems import Problem
 from xsft.run_query import RunQuery
 from xsft.states.folding import RowFilter
+from xsft.states.lookup import RunsAnswer
 from xsft.states.losing import SavedSteps
 from xsft.states.model import Observation, Recorded, RunObject, Status, Unread
 
@@ -24,7 +25,7 @@ RUNS_HERE = local("tiny", record=Recorded(outcome="running", started_at=NOW, ali
 class Told:
     """The requests for deletion that were made."""
 
-    found: Read
+    found: RunsAnswer
     answer: bool | None = None
     outcome: Deleted = "deleted"
     provable: bool = True
@@ -88,7 +89,7 @@ STORY = (
 
 
 def test_cancel_deletes_a_queued_run_without_a_look_at_its_steps() -> None:
-    told = Told(Read(STORY))
+    told = Told(runs_read(STORY))
     assert told.cancel("next").action == "cancelled"
     assert told.looked == [], "one that waits has nothing to lose"
     assert told.deleted == [("default", "next", "uid-next")]
@@ -107,7 +108,7 @@ GONE = observed("gone", jobset=None, progress=None)
     ],
 )
 def test_cancel_exits_0_for_a_run_that_has_ended_or_is_being_deleted(name: str, words: str) -> None:
-    told = Told(Read((*STORY, DELETING, GONE)))
+    told = Told(runs_read((*STORY, DELETING, GONE)))
     done = told.cancel(name)
     assert done.action == "nothing"
     assert words in done.why
@@ -118,7 +119,7 @@ def test_cancel_exits_0_for_a_run_that_has_ended_or_is_being_deleted(name: str, 
 def test_cancel_reports_a_jobset_that_another_client_deleted_first(
     outcome: Deleted,
 ) -> None:
-    told = Told(Read(STORY), outcome=outcome)
+    told = Told(runs_read(STORY), outcome=outcome)
     done = told.cancel("gemma")
     assert (done.action, told.recorded) == ("nothing", [])
     assert "another client" in done.why
@@ -131,16 +132,20 @@ ELSEWHERE = observed("gemma", cluster="elsewhere")
 @pytest.mark.parametrize(
     ("found", "name", "kind"),
     [
-        (Read(STORY), "gem", UsageError),
-        (Read((*STORY, ELSEWHERE)), "gemma", UsageError),
-        (Read(STORY, (SILENT,), whole=False), "other", Unreachable),
-        (Read((), (SILENT,), answered=False, whole=False), "gemma", Unreachable),
+        (runs_read(STORY), "gem", UsageError),
+        (runs_read((*STORY, ELSEWHERE)), "gemma", UsageError),
+        (runs_read(STORY, (SILENT,), whole=False), "other", Unreachable),
+        (runs_read((), (SILENT,), answered=False, whole=False), "gemma", Unreachable),
         (
-            Read((observed("gemma", jobset=None, unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)),
+            runs_read((observed("gemma", jobset=None, unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)),
             "gemma",
             Unreachable,
         ),
-        (Read((observed("gemma", unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)), "gemma", Unreachable),
+        (
+            runs_read((observed("gemma", unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)),
+            "gemma",
+            Unreachable,
+        ),
     ],
     ids=[
         "beginning of a name",
@@ -151,7 +156,9 @@ ELSEWHERE = observed("gemma", cluster="elsewhere")
         "last known state only",
     ],
 )
-def test_cancel_changes_nothing_unless_the_run_is_identified(found: Read, name: str, kind: type[XsftError]) -> None:
+def test_cancel_changes_nothing_unless_the_run_is_identified(
+    found: RunsAnswer, name: str, kind: type[XsftError]
+) -> None:
     told = Told(found)
     with pytest.raises(kind):
         told.cancel(name)
@@ -161,7 +168,7 @@ def test_cancel_changes_nothing_unless_the_run_is_identified(found: Read, name: 
 def test_cancel_deletes_the_live_one_of_several_attempts() -> None:
     failed = observed(jobset=jobset("gemma", terminal="Failed"))
     alive = observed(jobset=jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z"))
-    told = Told(Read((failed, alive)))
+    told = Told(runs_read((failed, alive)))
     assert told.cancel("gemma").action == "cancelled"
     assert told.deleted == [("default", "gemma-2", "uid-gemma-2")]
 
@@ -170,14 +177,14 @@ def test_cancel_deletes_the_live_one_of_several_attempts() -> None:
     "record", [None, Recorded(outcome="running", started_at=NOW, alive=False)], ids=["no record", "ended process"]
 )
 def test_a_run_on_this_machine_without_a_process_is_left_alone(record: Recorded | None) -> None:
-    told = Told(Read((replace(RUNS_HERE, record=record),)))
+    told = Told(runs_read((replace(RUNS_HERE, record=record),)))
     done = told.cancel("tiny")
     assert (done.action, done.jobset, told.interrupted) == ("nothing", None, [])
     assert done.why == "no xsft process is running it"
 
 
 def test_cancel_refuses_a_name_that_two_local_runs_have() -> None:
-    told = Told(Read((replace(RUNS_HERE, output="/data/a"), replace(RUNS_HERE, output="/data/b"))), answer=True)
+    told = Told(runs_read((replace(RUNS_HERE, output="/data/a"), replace(RUNS_HERE, output="/data/b"))), answer=True)
     with pytest.raises(UsageError) as raised:
         told.cancel("tiny")
     assert "this machine, /data/a/tiny" in raised.value.message
@@ -189,7 +196,7 @@ def test_cancel_refuses_a_name_that_two_local_runs_have() -> None:
 
 
 def test_cancel_refuses_a_name_that_a_local_and_a_cluster_run_have() -> None:
-    told = Told(Read((replace(RUNS_HERE, output="/data/a"), observed("tiny"))))
+    told = Told(runs_read((replace(RUNS_HERE, output="/data/a"), observed("tiny"))))
     with pytest.raises(UsageError) as raised:
         told.cancel("tiny")
     assert "(/data/a/tiny); or --place NAME" in raised.value.fix
@@ -197,7 +204,7 @@ def test_cancel_refuses_a_name_that_a_local_and_a_cluster_run_have() -> None:
 
 
 def test_cancel_refuses_a_local_run_whose_process_cannot_be_identified() -> None:
-    told = Told(Read(STORY), provable=False)
+    told = Told(runs_read(STORY), provable=False)
     with pytest.raises(Refused, match="could not be identified") as raised:
         told.cancel("tiny")
     assert "Ctrl-C" in raised.value.fix

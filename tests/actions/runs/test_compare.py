@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.observations import NOW, Read, judged, local, observed
+from tests.observations import NOW, judged, local, observed, runs_read
 from tests.observations import said as said_of
 from tests.replacing import replace
 from xsft.actions.runs.compare import CompareWorld, curves_of
@@ -35,7 +35,7 @@ CURVES = {
 OTHERS = ("silent", "new", "nan", "twice", "mixed", "slow", "fast")
 
 
-FOUND = Read((observed("gemma"), *map(observed, OTHERS), local("tiny")))
+FOUND = runs_read((observed("gemma"), *map(observed, OTHERS), local("tiny")))
 
 
 def read(runs: Sequence[FoldedRun]) -> tuple[LossCurve, ...]:
@@ -56,7 +56,7 @@ def test_compare_reports_a_run_that_learned_nothing() -> None:
     def failed(seen: Observation, *, now: str) -> Status:
         return Status(state="failed", reason="no-target-tokens" if seen.run_name == "gemma" else "trainer-failed")
 
-    found = Read((nothing, local("tiny")))
+    found = runs_read((nothing, local("tiny")))
     world = CompareWorld(query=replace(query(), read=lambda: found, classify=failed), read=read)
     problems = curves_of(("gemma", "tiny"), world=world)[1]
     assert [(one.id, one.where) for one in problems] == [("no-target-tokens", "gemma")]

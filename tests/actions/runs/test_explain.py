@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.commands.test_status import SILENT
-from tests.observations import EARLIER, NOW, Read, jobset, observed, queued, said
+from tests.observations import EARLIER, NOW, jobset, observed, queued, runs_read, said
 from tests.replacing import replace
 from xsft.actions.runs.explain import Explained, WhyWorld, explained
 from xsft.errors import Unreachable, UsageError
@@ -13,6 +13,7 @@ from xsft.run_query import RunQuery
 from xsft.states.classify import classify
 from xsft.states.evidence import Diagnosis, Event, Evidence, Log
 from xsft.states.folding import FoldedRun, RowFilter
+from xsft.states.lookup import RunsAnswer
 from xsft.states.model import (
     Condition,
     Container,
@@ -76,7 +77,7 @@ def gathered(hit: FoldedRun) -> Evidence:
     return Evidence(seen=hit.seen, status=classify(hit.seen, now=NOW), events=events, logs=logs)
 
 
-def explain(name: str, found: Read, *, attempt: int | None = None, **world: Any) -> Explained:
+def explain(name: str, found: RunsAnswer, *, attempt: int | None = None, **world: Any) -> Explained:
     query = RunQuery(read=lambda: found, classify=classify, wanted=RowFilter(everything=True), now=lambda: NOW)
     if "keep" in world:
         query = replace(query, keep=world.pop("keep"))
@@ -106,7 +107,7 @@ def test_the_submission_that_is_requested_is_explained(
     def recorded(*_: object) -> Observation | None:
         raise AssertionError("its JobSet is there")
 
-    found = explain(name, Read((BROKEN, SECOND)), attempt=attempt, recorded=recorded)
+    found = explain(name, runs_read((BROKEN, SECOND)), attempt=attempt, recorded=recorded)
     explanation = found.explanation
     assert (found.row.jobset, explanation.state, explanation.reason, found.row.step) == expected
     assert ("stepz" in explanation.cause.message) == (explanation.state == "failed")
@@ -117,14 +118,14 @@ def test_a_submission_that_is_gone_is_explained_by_its_record() -> None:
         record = Recorded(outcome="not-created", reason="the cluster refused it: no such queue", jobset="gemma")
         return observed("gemma", jobset=None, progress=None, record=record) if number == 1 else None
 
-    found = explain("gemma", Read((SECOND,)), attempt=1, recorded=recorded)
+    found = explain("gemma", runs_read((SECOND,)), attempt=1, recorded=recorded)
     cause = found.explanation.cause
     assert (found.explanation.state, found.row.jobset, cause.id) == ("failed", "gemma", "recorded")
     assert "no such queue" in cause.message
     with pytest.raises(UsageError, match=r"no attempt 7\. Known submissions: 2\."):
-        explain("gemma", Read((SECOND,)), attempt=7, recorded=recorded)
+        explain("gemma", runs_read((SECOND,)), attempt=7, recorded=recorded)
     with pytest.raises(UsageError, match=r"Attempt 1 of gemma has no JobSet, and no record of it"):
-        explain("gemma", Read((SECOND,)), attempt=1)
+        explain("gemma", runs_read((SECOND,)), attempt=1)
 
 
 def test_why_keeps_the_ends_of_all_pods() -> None:
@@ -134,10 +135,10 @@ def test_why_keeps_the_ends_of_all_pods() -> None:
     def more(hit: FoldedRun) -> Evidence:
         return replace(gathered(hit), status=killed)
 
-    explain("gemma", Read((BROKEN,)), gather=more, keep=kept.extend)
+    explain("gemma", runs_read((BROKEN,)), gather=more, keep=kept.extend)
     assert [status for _, status in kept if status == killed] == [killed]
     kept.clear()
-    explain("gemma", Read((BROKEN,)), keep=kept.extend)
+    explain("gemma", runs_read((BROKEN,)), keep=kept.extend)
     assert len(kept) == 1, "the look itself, and nothing new"
 
 
@@ -146,13 +147,13 @@ def test_why_keeps_a_failure_that_only_pods_tell_for_after_the_restart() -> None
     kept: list[Any] = []
     jobs = (ReplicatedJob(name="slice-job", replicas=2, ready=1, active=2),)
     fails = observed("gemma", jobset=jobset(jobs=jobs), pods=(pod(5),), progress=None)
-    explain("gemma", Read((fails,)), keep=kept.extend)
+    explain("gemma", runs_read((fails,)), keep=kept.extend)
     (found,) = [seen.found for seen, _ in kept if seen.found]
     assert "stepz" in found
     assert "slice 0 host 5" in found
     assert "a" * 30 not in found
     kept.clear()
-    explain("gemma", Read((BROKEN,)), keep=kept.extend)
+    explain("gemma", runs_read((BROKEN,)), keep=kept.extend)
     assert [seen.found for seen, _ in kept] == [""], "it has ended: nothing follows"
 
 
@@ -163,17 +164,17 @@ def test_a_silent_cluster_is_unreachable_and_the_last_known_state_is_shown() -> 
         last_known=Status(state="training", evidence=("jobset",)),
     )
     with pytest.raises(Unreachable) as raised:
-        explain("gemma", Read((silent,)))
+        explain("gemma", runs_read((silent,)))
     words = f"The cluster of gemma does not answer: timeout. Last known state, at {silent.observed_at}: training"
     assert raised.value.message == f"{words}."
     assert raised.value.fix == "The state of the run is unknown. Try again later."
     with pytest.raises(Unreachable) as raised:
-        explain("gemma", Read((replace(silent, last_known=Status(state="failed", reason="oom-killed")),)))
+        explain("gemma", runs_read((replace(silent, last_known=Status(state="failed", reason="oom-killed")),)))
     assert raised.value.message.endswith(": failed (oom-killed).")
     with pytest.raises(Unreachable) as raised:
-        explain("gemma", Read((replace(silent, last_known=None),)))
+        explain("gemma", runs_read((replace(silent, last_known=None),)))
     assert raised.value.message == "The cluster of gemma does not answer: timeout."
     with pytest.raises(Unreachable):
-        explain("gemma", Read((), (SILENT,), answered=False, whole=False))
+        explain("gemma", runs_read((), (SILENT,), answered=False, whole=False))
     with pytest.raises(UsageError, match="Did you mean next"):
-        explain("nxt", Read((queued("next"),)))
+        explain("nxt", runs_read((queued("next"),)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.observations import NOW, Read, jobset, judged, local, observed
+from tests.observations import NOW, jobset, judged, local, observed, runs_read
 from tests.replacing import replace
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.logs import AGAIN_S, LogsWorld, end_text, found_lines
@@ -14,6 +14,7 @@ from xsft.errors import Unknown, Unreachable, UsageError
 from xsft.run_query import RunQuery
 from xsft.states.classify import classify
 from xsft.states.folding import RowFilter
+from xsft.states.lookup import RunsAnswer
 from xsft.states.model import Condition, Observation, Recorded, ReplicatedJob, RunObject, Unread
 
 MCJAX = jobset("gemma", jobs=(ReplicatedJob(name="slice-job", replicas=2),))
@@ -28,7 +29,7 @@ PATHWAYS = jobset(
 class Opened:
     """The logs that were opened, and their lines."""
 
-    found: Read
+    found: RunsAnswer
     roles: list[ProcessRole] = field(default_factory=list)
     jobset: str = ""
     asked: LogRequest | None = None
@@ -52,7 +53,9 @@ class Opened:
 
 
 def opened(*seen: Observation) -> Opened:
-    return Opened(Read(seen or (observed("gemma", jobset=MCJAX), observed("deep", jobset=PATHWAYS), local("tiny"))))
+    return Opened(
+        runs_read(seen or (observed("gemma", jobset=MCJAX), observed("deep", jobset=PATHWAYS), local("tiny")))
+    )
 
 
 (SILENT,) = Unreachable("lab has said nothing for 5 s", fix="Look at the VPN.").problems
@@ -64,7 +67,7 @@ NO_JOBSETS = (Unread(what="jobsets", why="timeout"),)
 class Patient:
     """Answers in turn; the pauses that were made between them."""
 
-    answers: list[Read]
+    answers: list[RunsAnswer]
     pauses: list[float] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
@@ -84,9 +87,9 @@ class Patient:
 
 def test_following_waits_for_a_cluster_that_is_silent_at_the_beginning() -> None:
     over = replace(MCJAX, terminal="Completed", conditions=())
-    there = Read((observed("gemma", jobset=over),))
-    deaf = Read((), (SILENT,), answered=False, whole=False)
-    half = Read((observed("gemma", jobset=MCJAX, unread=NO_JOBSETS),), (SILENT,), whole=False)
+    there = runs_read((observed("gemma", jobset=over),))
+    deaf = runs_read((), (SILENT,), answered=False, whole=False)
+    half = runs_read((observed("gemma", jobset=MCJAX, unread=NO_JOBSETS),), (SILENT,), whole=False)
     patient = Patient([deaf, deaf, half, there])
     assert patient.follow("gemma") == ["hello from 0"]
     assert patient.pauses[:3] == [AGAIN_S] * 3
@@ -98,9 +101,9 @@ def test_following_waits_for_a_cluster_that_is_silent_at_the_beginning() -> None
 
 def test_following_ends_at_an_error_that_waiting_does_not_fix() -> None:
     with pytest.raises(Unreachable, match="log in"):
-        Patient([Read((), (EXPIRED,), answered=False, whole=False)]).follow("gemma")
+        Patient([runs_read((), (EXPIRED,), answered=False, whole=False)]).follow("gemma")
     with pytest.raises(UsageError):
-        Patient([Read((observed("gemma", jobset=MCJAX),))]).follow("other")
+        Patient([runs_read((observed("gemma", jobset=MCJAX),))]).follow("other")
     with pytest.raises(Unreachable):
         opened(observed("gemma", jobset=MCJAX, unread=NO_JOBSETS)).show("gemma")
 
@@ -196,7 +199,7 @@ def test_a_run_without_a_jobset_has_no_log() -> None:
         opened(observed(jobset=None, unread=(Unread(what="jobsets", why="timeout"),))).show("gemma")
 
 
-def followed(*reads: Read, name: str = "gemma") -> tuple[str | None, list[float]]:
+def followed(*reads: RunsAnswer, name: str = "gemma") -> tuple[str | None, list[float]]:
     """Return what is told about the run's end, and the pauses; the log is found in the first answer."""
     told, paused = opened(), list[float]()
     left = [told.found, *reads]
@@ -219,7 +222,7 @@ FAILED = observed("gemma", jobset=replace(MCJAX, terminal="Failed", conditions=E
 def test_a_cancel_that_is_recorded_a_moment_later_is_waited_for() -> None:
     gone = observed("gemma", jobset=None, record=Recorded(outcome="created", jobset="gemma", uid=MCJAX.uid))
     cancelled = replace(gone, record=Recorded(outcome="cancelled", jobset="gemma", uid=MCJAX.uid))
-    said, paused = followed(Read((gone,)), Read((cancelled,)))
+    said, paused = followed(runs_read((gone,)), runs_read((cancelled,)))
     assert said == "-- gemma  cancelled  step 120  loss 2.346 --"
     assert len(paused) == 1
 
@@ -227,7 +230,7 @@ def test_a_cancel_that_is_recorded_a_moment_later_is_waited_for() -> None:
 def test_the_end_of_an_earlier_attempt_is_printed() -> None:
     """Not that of the one which runs now."""
     now = observed("gemma", jobset=replace(SECOND, run_name="gemma"))
-    said, _ = followed(Read((FAILED, now)))
+    said, _ = followed(runs_read((FAILED, now)))
     assert said is not None
     assert "failed (trainer-failed)" in said
     assert "starting" not in said
@@ -235,9 +238,9 @@ def test_the_end_of_an_earlier_attempt_is_printed() -> None:
 
 def test_the_end_of_a_followed_run_on_this_machine_is_printed() -> None:
     other = local("other", record=Recorded(outcome="failed", started_at=NOW, finished_at=NOW))
-    said, _ = followed(Read((other, local("tiny"))), name="tiny")
+    said, _ = followed(runs_read((other, local("tiny"))), name="tiny")
     assert said == "-- tiny  succeeded  step 40/40  loss 2.346 --"
 
 
 def test_no_end_is_printed_if_no_cluster_answers() -> None:
-    assert followed(Read((), (), answered=False, whole=False)) == (None, [1.0, 1.0])
+    assert followed(runs_read((), (), answered=False, whole=False)) == (None, [1.0, 1.0])

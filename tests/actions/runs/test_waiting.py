@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.commands.test_status import SILENT
-from tests.observations import NOW, Read, local, observed, said
+from tests.observations import NOW, local, observed, runs_read, said
 from xsft.actions.runs import waiting
 from xsft.actions.runs.waiting import (
     Clock,
@@ -23,24 +23,25 @@ from xsft.errors import RunFailed, Unknown, Unreachable
 from xsft.problems import warning
 from xsft.run_query import RunQuery
 from xsft.states.folding import RowFilter
+from xsft.states.lookup import RunsAnswer
 from xsft.states.model import Observation, Status, Unread
 from xsft.states.names import State
 from xsft.states.waiting import DONE, Goal
 
 RUNNING = Goal(kind="running")
-DEAF = Read((), (SILENT,), answered=False, whole=False)
-EMPTY = Read()
-HALF = Read((local("other"),), Unreachable("lab is silent").problems, whole=False)
+DEAF = runs_read((), (SILENT,), answered=False, whole=False)
+EMPTY = runs_read()
+HALF = runs_read((local("other"),), Unreachable("lab is silent").problems, whole=False)
 
 
 NO_JOBSETS = (Unread(what="jobsets", why="timeout"),)
 """What beside it is of an earlier call."""
 
 
-def at(state: State | str, step: int | None = None, **changed: Any) -> Read:
+def at(state: State | str, step: int | None = None, **changed: Any) -> RunsAnswer:
     """The state travels in the run's mode, so that one observation is one state."""
     progress = None if step is None else said(step)
-    return Read((observed(mode=state, progress=progress, **changed),))
+    return runs_read((observed(mode=state, progress=progress, **changed),))
 
 
 UNHEARD = at("unknown", unread=(Unread(what="log", why="late"),))
@@ -56,14 +57,14 @@ def state_told(seen: Observation, *, now: str) -> Status:
 class Played:
     """Answers in turn, the last one for ever; time passes in pauses only."""
 
-    def __init__(self, *answers: Read) -> None:
+    def __init__(self, *answers: RunsAnswer) -> None:
         self.left = list(answers)
         self.seconds = 0.0
         self.pauses: list[float] = []
         self.looks = 0
         self.lines: list[str] = []
 
-    def read(self) -> Read:
+    def read(self) -> RunsAnswer:
         self.looks += 1
         return self.left.pop(0) if len(self.left) > 1 else self.left[0]
 
@@ -124,7 +125,7 @@ INDEX = warning("index-unreadable", "", "no entry of the index", "Remove the fil
 
 def test_an_unreachable_cluster_keeps_the_id_and_the_fix_of_its_failure() -> None:
     unread = (Unread(what="jobsets", why="expired.", fix="Log in again.", id="login-expired", again="never"),)
-    waited = Played(Read(at("training", 5, unread=unread).observations, (INDEX, OTHER, EXPIRED))).wait()
+    waited = Played(runs_read(at("training", 5, unread=unread).observations, (INDEX, OTHER, EXPIRED))).wait()
     assert waited.silence is not None
     assert waited.silence.message == "The cluster of gemma does not answer: expired."
     assert (waited.silence.problem_id, waited.silence.fix) == ("login-expired", "Log in again.")
@@ -134,7 +135,7 @@ def test_an_unreachable_cluster_keeps_the_id_and_the_fix_of_its_failure() -> Non
 
 
 def test_an_expired_login_beside_a_silent_cluster_is_waited_with() -> None:
-    both = Read((), (EXPIRED, SILENT), answered=False, whole=False)
+    both = runs_read((), (EXPIRED, SILENT), answered=False, whole=False)
     assert Played(both, both, at("succeeded", 1000)).wait().outcome == "reached"
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.actions.runs.test_explain import FAILED, pod
 from tests.actions.runs.test_explain import log as log_of
 from tests.actions.runs.test_waiting import DEAF, Played, at, state_told
-from tests.observations import NOW, Read
+from tests.observations import NOW
 from tests.observations import said as said_of
 from tests.replacing import replace
 from tests.submissions import NAME, planned
@@ -30,6 +30,7 @@ from xsft.screen.terminal import TAIL, terminal
 from xsft.screen.why_text import cause_lines, log_lines
 from xsft.states.evidence import Evidence
 from xsft.states.folding import FoldedRun, RowFilter
+from xsft.states.lookup import RunsAnswer
 from xsft.states.model import Observation, Status
 from xsft.states.rows import Row
 from xsft.states.rule import Cause
@@ -58,14 +59,12 @@ def cause_of(evidence: Evidence, cause: Cause) -> Iterator[str]:
     yield from cause_lines(cause)
 
 
-def named(read: Read) -> Read:
-    return Read(
-        tuple(replace(seen, run_name=NAME) for seen in read.observations), read.problems, read.answered, read.whole
-    )
+def named(read: RunsAnswer) -> RunsAnswer:
+    return replace(read, observations=tuple(replace(seen, run_name=NAME) for seen in read.observations))
 
 
 def submit(
-    *answers: Read,
+    *answers: RunsAnswer,
     lines: Callable[[Observation], Iterator[str]] | None = None,
     log: ShowLine = lambda _line: None,
     timeout_s: float | None = 3600,
@@ -113,7 +112,7 @@ def submit(
 )
 @pytest.mark.parametrize("follow", [False, True])
 def test_submit_raises_the_error_that_ends_its_wait(
-    answers: tuple[Read, ...], timeout_s: float, kind: type[XsftError], follow: bool
+    answers: tuple[RunsAnswer, ...], timeout_s: float, kind: type[XsftError], follow: bool
 ) -> None:
     with pytest.raises(kind):
         submit(*answers, timeout_s=timeout_s, lines=(lambda _seen: iter(())) if follow else None)
@@ -143,7 +142,7 @@ def test_a_run_that_fails_is_explained_with_its_last_lines(follow: bool) -> None
 
 
 @pytest.mark.parametrize("answer", [at("succeeded", 1000), at("cancelled")], ids=["succeeded", "cancelled"])
-def test_a_run_that_did_not_fail_is_not_explained(answer: Read) -> None:
+def test_a_run_that_did_not_fail_is_not_explained(answer: RunsAnswer) -> None:
     said: list[str] = []
     with suppress(RunFailed):
         submit(answer, gather=failing, said=said)

@@ -22,7 +22,7 @@ from xsft.effects.local.run import run_local
 from xsft.effects.records.index import IndexEntry, keep_entry
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.gather import Gathered, Target, begin, gather_runs
+from xsft.effects.runs.gather import Target, begin, gather_runs
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.progress import NOT_ASKED, TAIL
 from xsft.effects.runs.wanted import Effort, untold
@@ -31,6 +31,7 @@ from xsft.records.model import Attempt, AttemptFacts, Record
 from xsft.records.model import ClusterAddress as Where
 from xsft.states.classify import classify
 from xsft.states.folding import fold
+from xsft.states.lookup import RunsAnswer
 from xsft.states.model import Observation, Status, Unread
 from xsft.states.rows import row_of
 
@@ -54,7 +55,7 @@ class World:
     def target(self, name: str = "stand-in") -> Target:
         return Target(name=name, namespace="default", asked=asked(self.connect))
 
-    def gather(self, *targets: Target, **how: Any) -> Gathered:
+    def gather(self, *targets: Target, **how: Any) -> RunsAnswer:
         given = targets or (self.target(),)
         query = {key: how.pop(key) for key in ("names", "everything", "effort") if key in how}
         look = begin(given, store=self.store, index=self.store.local_index(), **{"effort": NOTHING, **query})
@@ -87,11 +88,11 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(api, tmp_path)
 
 
-def by_name(found: Gathered) -> dict[str, Observation]:
+def by_name(found: RunsAnswer) -> dict[str, Observation]:
     return {one.run_name: one for one in found.observations}
 
 
-def states(found: Gathered) -> dict[str, Status]:
+def states(found: RunsAnswer) -> dict[str, Status]:
     return {name: classify(one, now=NOW) for name, one in by_name(found).items()}
 
 
@@ -437,17 +438,12 @@ def test_only_some_logs_are_read_after_soon_s_unless_all_can_be(world: World) ->
     assert read(at_most=6) == 6, "all of them can be shown"
 
 
-def test_rows_without_logs_are_shown_first_and_runs_stay_whole(world: World) -> None:
-    """The log of `gemma-2` is read; the first attempt comes with it, although its log is not read."""
+def test_an_earlier_attempt_is_kept_although_only_the_log_of_the_newest_is_read(world: World) -> None:
     world.runs.admitted("gemma", status=ended("Failed", "x", at="2026-11-01T00:00:00Z"))
     world.runs.admitted("gemma-2", run="gemma")
     world.runs.admitted("other")
-    gate = threading.Event()
-    world.api.server.fail("/log", code=0, do=partial(gate.wait, 20))
-    parts = world.gather(effort=Effort(at_most=1, progress_s=20)).parts()
-    assert [one.run_name for one in next(parts)] == ["other"]
-    gate.set()
-    assert sorted(one.jobset.name for one in next(parts) if one.jobset) == ["gemma", "gemma-2"]
+    found = world.gather(effort=Effort(at_most=1, progress_s=20)).observations
+    assert sorted(one.jobset.name for one in found if one.jobset) == ["gemma", "gemma-2", "other"]
 
 
 def test_first_pods_are_requested_once_before_all_lists_have_arrived(world: World) -> None:

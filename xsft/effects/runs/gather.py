@@ -4,9 +4,8 @@ has. All queries are started together, and each result is awaited only when it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from itertools import chain
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -25,10 +24,11 @@ from xsft.effects.runs.local import observe_local
 from xsft.effects.runs.observe import held_by, observations_of, unread_of
 from xsft.effects.runs.patience import Pulse, wait_for
 from xsft.effects.runs.progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
-from xsft.effects.runs.wanted import Effort, Turns, Wanted, turns
+from xsft.effects.runs.wanted import Effort, Wanted, turns
 from xsft.errors import ClusterMissing, XsftError
 from xsft.problems import Problem
 from xsft.reading.lastknown_line import LastKnown
+from xsft.states.lookup import RunsAnswer
 from xsft.states.model import Observation, Progress, RunObject, Unread
 
 
@@ -219,38 +219,13 @@ def _with_known(seen: Observation, known: Mapping[str, LastKnown]) -> Observatio
     return replace(seen, progress=None if last.unheard else last.progress, known_end=last.status)
 
 
-class Gathered(Struct, frozen=True, kw_only=True):
-    settled: tuple[Observation, ...]
-    """Observations that are complete: whole runs, with all their attempts."""
-    rest: Callable[[], tuple[Observation, ...]]
-    """Return the other observations, once their progress is read. Raises no XsftError."""
-    problems: tuple[Problem, ...] = ()
-    """One warning per cluster that did not answer."""
-    answered: bool = True
-    """Whether anything could be read at all."""
-    whole: bool = True
-    """Whether every queried cluster answered."""
-    known: Callable[[], tuple[str, ...]] = lambda: ()
-    """Return the names of all runs that can be read from here, for a name that was not found. Reads the sources once
-    more."""
-
-    @property
-    def observations(self) -> tuple[Observation, ...]:
-        return tuple(chain.from_iterable(self.parts()))
-
-    def parts(self) -> Iterator[tuple[Observation, ...]]:
-        """Yield the complete observations first, so that the caller can use them while the others are read."""
-        yield self.settled
-        yield self.rest()
-
-
 def gather_runs(
     look: Look,
     *,
     store: RecordStore,
     local: bool = True,
     say: ShowLine = lambda _line: None,
-) -> Gathered:
+) -> RunsAnswer:
     """Return one Observation per attempt of a run. Raises no XsftError. `local`: also the runs on this machine. `say`
     is called with a line that names the cluster being waited for.
 
@@ -265,42 +240,21 @@ def gather_runs(
     pods = {(one.name, one.namespace): answer.first_pods for one, answer in zip(look.targets, answers, strict=True)}
     outputs = {(one.cluster.name if one.cluster else "", one.run_name): one.output for one in entries if one.output}
     source = ProgressSource(clusters=clusters, store=store, outputs=outputs, first_pods=pods)
-    whose, known = turns(found, wanted=wanted), [answer.known for answer in answers]
+    whose = turns(found, wanted=wanted)
     hurry = Hurry(first=whose.first, until=look.begun_at + wanted.effort.soon_s)
-    read = start(partial(_read_progress, whose.asked, source=source, wanted=wanted, hurry=hurry))
-    settled, beside = _parted(whose, wanted=wanted)
-    return Gathered(
-        settled=(*_with_last_words(settled, known), *here),
-        rest=lambda: (*_with_last_words((*read.result(), *beside), known),),
+    tail = LONG_TAIL if wanted.names else TAIL
+    read = read_progress(whose.asked, source=source, deadline_s=wanted.effort.progress_s, tail=tail, hurry=hurry)
+    left = (not_asked(one) if wanted.progress(one) else one for one in whose.left)
+    known = [answer.known for answer in answers]
+    return RunsAnswer(
+        observations=(*(_with_last_words(one, known) for one in (*read, *left)), *here),
         problems=(*silent, *look.index.problems),
         answered=len(silent) < len(answers) or not answers or bool(found) or bool(here),
         whole=not silent,
     )
 
 
-def _read_progress(
-    asked: Sequence[Observation], *, source: ProgressSource, wanted: Wanted, hurry: Hurry
-) -> tuple[Observation, ...]:
-    tail = LONG_TAIL if wanted.names else TAIL
-    return read_progress(asked, source=source, deadline_s=wanted.effort.progress_s, tail=tail, hurry=hurry)
-
-
-def _parted(whose: Turns, *, wanted: Wanted) -> tuple[list[Observation], list[Observation]]:
-    """Split the observations whose progress is not read: first those of other runs, then those of the same runs as the
-    observations that are read.
-    """
-    runs = {one.shared_name for one in whose.asked}
-    left = [not_asked(one) if wanted.progress(one) else one for one in whose.left]
-    others = [one for one in left if one.shared_name not in runs]
-    same = [one for one in left if one.shared_name in runs]
-    return others, same
-
-
-def _with_last_words(several: Iterable[Observation], known: Sequence[Mapping[str, LastKnown]]) -> Iterator[Observation]:
-    return (_with_last(one, known) for one in several)
-
-
-def _with_last(seen: Observation, known: Sequence[Mapping[str, LastKnown]]) -> Observation:
+def _with_last_words(seen: Observation, known: Sequence[Mapping[str, LastKnown]]) -> Observation:
     """Return the observation with the progress of the last read, for what cannot be read now.
 
     All of it for a failed run whose log is gone with its pods, and for a run whose JobSet is gone. Not for a completed

@@ -20,7 +20,7 @@ from xsft.effects.machine.parallel import Started, start
 from xsft.effects.machine.process import user_name
 from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore, record_store
-from xsft.effects.runs.gather import Gathered, Look, Target, begin, gather_runs
+from xsft.effects.runs.gather import Look, Target, begin, gather_runs
 from xsft.effects.runs.lastknown import newly_failed_jobs, remember
 from xsft.effects.runs.local import lock_of
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, source_at, sources
@@ -30,6 +30,7 @@ from xsft.effects.submit.job_end import record_failed_jobs
 from xsft.errors import Unreachable, XsftError
 from xsft.problems import Problem
 from xsft.records.where import ClusterAddress
+from xsft.states.lookup import RunsAnswer
 from xsft.states.losing import SavedSteps
 from xsft.states.model import Observation, RunObject, Status
 from xsft.states.rows import Row
@@ -63,7 +64,7 @@ class Runs(Struct, kw_only=True, eq=False):
     def listen(self, say: ShowLine) -> None:
         self.say = say
 
-    def read(self) -> Gathered:
+    def read(self) -> RunsAnswer:
         """Read all sources at once. Never raises if one does not answer: that is a problem in the result."""
         found = self._gather(self._look(self.names, self.effort))
         return replace(found, known=self._known) if self.names else found
@@ -160,7 +161,7 @@ class Runs(Struct, kw_only=True, eq=False):
         ]
         return begin(targets, store=self.store, index=index, names=names, everything=self.everything, effort=effort)
 
-    def _gather(self, look: Look) -> Gathered:
+    def _gather(self, look: Look) -> RunsAnswer:
         return gather_runs(look, store=self.store, local=self.local, say=self.say)
 
 
