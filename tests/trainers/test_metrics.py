@@ -62,7 +62,7 @@ def test_evaluation_rows_are_no_steps() -> None:
 def test_file_rewritten_by_an_evaluation_does_not_hide_the_file_before() -> None:
     names = ["metrics_step_000900_to_step_000999.txt", "metrics_step_000800_to_step_000899.txt", "config.yml"]
     names += ["metrics_step_000000_to_step_000099.txt"]
-    assert newest_files(untimed(names)) == (
+    assert newest_files(untimed(names), at_most=2) == (
         "metrics_step_000800_to_step_000899.txt",
         "metrics_step_000900_to_step_000999.txt",
     )
@@ -76,7 +76,7 @@ def test_file_names_sort_by_their_step_numbers() -> None:
     names = ["metrics_step_1000000_to_step_1000099.txt", "metrics_step_999900_to_step_999999.txt"]
     assert newest_files(untimed(names), at_most=1) == ("metrics_step_1000000_to_step_1000099.txt",)
     odd = ["metrics_step_x_to_step_y.txt", "metrics_step_000001_to_step_000002.txt.tmp"]
-    assert newest_files(untimed(odd)) == ()
+    assert newest_files(untimed(odd), at_most=2) == ()
 
 
 EARLIER, LATER = "metrics_step_000100_to_step_000199.txt", "metrics_step_000000_to_step_000099.txt"
@@ -85,7 +85,7 @@ EARLIER, LATER = "metrics_step_000100_to_step_000199.txt", "metrics_step_000000_
 def test_newest_file_is_the_last_written_even_with_lower_steps() -> None:
     """A process went on from step 50; what the one before had written beyond is still there."""
     written = {EARLIER: 100.0, LATER: 200.0, "metrics_step_000200_to_step_000299.txt": 150.0}
-    assert newest_files(written) == ("metrics_step_000200_to_step_000299.txt", LATER)
+    assert newest_files(written, at_most=2) == ("metrics_step_000200_to_step_000299.txt", LATER)
     assert newest_files(written, at_most=9) == (EARLIER, "metrics_step_000200_to_step_000299.txt", LATER)
     rows = [*metric_rows(row(299)), *metric_rows("\n".join(row(n) for n in range(50, 100)))]
     seen = progress_of_metrics(rows, read_at=NOW)
@@ -94,13 +94,13 @@ def test_newest_file_is_the_last_written_even_with_lower_steps() -> None:
 
 
 def test_newest_files_sort_by_steps_if_a_time_is_missing() -> None:
-    assert newest_files({EARLIER: 100.0, LATER: None}) == (LATER, EARLIER)
-    assert newest_files({EARLIER: 7.0, LATER: 7.0}) == (LATER, EARLIER), "of one moment"
+    assert newest_files({EARLIER: 100.0, LATER: None}, at_most=2) == (LATER, EARLIER)
+    assert newest_files({EARLIER: 7.0, LATER: 7.0}, at_most=2) == (LATER, EARLIER), "of one moment"
 
 
 @given(st.dictionaries(st.sampled_from((EARLIER, LATER, "config.yml", "x")), st.none() | st.floats(allow_nan=False)))
 def test_newest_files_returns_exactly_the_given_files(written: dict[str, float | None]) -> None:
-    assert set(newest_files(written)) == {EARLIER, LATER} & set(written)
+    assert set(newest_files(written, at_most=2)) == {EARLIER, LATER} & set(written)
 
 
 def test_repeated_step_takes_the_loss_of_its_later_row() -> None:

@@ -32,6 +32,10 @@ class LossFold(Struct, kw_only=True):
             case _:
                 pass
 
+    def loss_of(self, step: int) -> float | None:
+        """Return the loss of a step, also if only Tunix has printed it."""
+        return self.exact.get(step, self.losses.get(step))
+
 
 def drawable(losses: Mapping[int, float]) -> dict[int, float]:
     """Return the losses that can be drawn, by step."""

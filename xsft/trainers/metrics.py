@@ -30,8 +30,8 @@ _OTHER_LOSSES = ("learning/moe_lb_loss", "learning/mtp_loss", "learning/indexer_
 _FILE = re.compile(r"metrics_step_(\d{1,12})_to_step_(\d{1,12})\.txt", re.ASCII)
 
 
-def newest_files(written: Mapping[str, float | None], *, at_most: int = 2) -> tuple[str, ...]:
-    """Return the last files in the folder, the earliest first: the very last may hold no step at all.
+def newest_files(written: Mapping[str, float | None], *, at_most: int) -> tuple[str, ...]:
+    """Return the last files in the folder, the earliest first.
 
     `written`: name -> time in seconds. After a resume from an earlier checkpoint, files of the previous process have
     higher steps. So the time decides, and the steps only if a file has no time.

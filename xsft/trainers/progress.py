@@ -28,6 +28,7 @@ from xsft.trainers.lines import (
     TrainerEvent,
     trainer_event,
 )
+from xsft.trainers.losses import LossFold
 from xsft.trainers.tally import Tally
 
 FIRST_WORDS = "making the model"
@@ -79,8 +80,7 @@ class _Fold(Struct, kw_only=True):
 
     phase: Phase | None
     step: int | None = None
-    losses: dict[int, float] = field(default_factory=dict)
-    exact: dict[int, float] = field(default_factory=dict)
+    losses: LossFold = field(default_factory=LossFold)
     tally: Tally = field(default_factory=Tally)
     steady: list[Step] = field(default_factory=list)
     """Steps without compilation."""
@@ -90,20 +90,19 @@ class _Fold(Struct, kw_only=True):
     saved: int | None = None
     evaluating: int | None = None
     """Step after which an evaluation began that has not ended."""
-    resumed_from: int | None = None
     finished: bool = False
     data_ended: bool = False
     aborted: str | None = None
     said_at: str | None = None
 
     def take(self, event: TrainerEvent, *, at: str) -> None:
+        self.losses.take(event)
         match event:
             case PhaseStarted(name=name):
                 self._phase_started(name)
             case Restored(step=step):
-                self.resumed_from = self.step = step
-            case StepLoss(step=step, loss=loss):
-                self.exact[step] = loss
+                self.step = step
+            case StepLoss(step=step):
                 self._done(step)
             case Step():
                 self._measure(event)
@@ -124,19 +123,18 @@ class _Fold(Struct, kw_only=True):
         self.said_at = at or self.said_at
 
     def progress(self, read_at: str) -> Progress:
-        loss = self.exact.get(self.step, self.losses.get(self.step)) if self.step is not None else None
         return Progress(
             source="log",
             read_at=read_at,
             phase=self._phase(),
             step=self.step,
-            loss=loss,
+            loss=None if self.step is None else self.losses.loss_of(self.step),
             step_seconds=middle(step.seconds for step in self.steady),
             tflops_per_device=middle(step.tflops_per_device for step in self.steady),
             tokens_per_second=middle(step.tokens_per_second for step in self.steady),
             said_at=self.said_at,
             saved_step=self.saved,
-            resumed_from=self.resumed_from,
+            resumed_from=self.losses.resumed_from,
             data_ended=self.data_ended,
             aborted=self.aborted,
             no_target_steps=self.tally.no_target_steps,
@@ -153,9 +151,8 @@ class _Fold(Struct, kw_only=True):
     def _begin(self) -> None:
         """Reset for a new process, which starts from a checkpoint or from nothing."""
         self.phase, self.first, self.finished, self.saving = "starting", True, False, None
-        self.step, self.resumed_from, self.data_ended, self.aborted = None, None, False, None
-        self.evaluating = None
-        self.losses, self.exact, self.tally = {}, {}, Tally()
+        self.step, self.data_ended, self.aborted, self.evaluating = None, False, None, None
+        self.losses, self.tally = LossFold(), Tally()
 
     def _reach(self, phase: Phase) -> None:
         self.phase, self.first = phase, True
@@ -174,7 +171,6 @@ class _Fold(Struct, kw_only=True):
 
     def _measure(self, step: Step) -> None:
         """Measure a step, except one that compiles: the first of a process, and step 1."""
-        self.losses[step.step] = step.loss
         self.tally.take(step)
         if not self.first and step.step != 1:
             self.steady.append(step)

@@ -10,17 +10,17 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.metrics import read_metrics
 from xsft.errors import XsftError
 from xsft.naming import RowOrder
 from xsft.states.model import Observation
 from xsft.states.rows import order_of
 from xsft.trainers.lines import Restored, trainer_event
 from xsft.trainers.losses import LossFold
-from xsft.trainers.metrics import FOLDER, losses_of, metric_rows, newest_files
+from xsft.trainers.metrics import losses_of
 
 MAX_FILES = 1000
 """Maximum number of metrics files; each holds 100 steps."""
-MAX_BYTES = 16 * 1024 * 1024
 
 ReadLines = Callable[[Observation], Iterable[str]]
 """Return the lines of the process that prints steps. Raises XsftError if they cannot be read."""
@@ -54,7 +54,7 @@ def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lin
     """
     readers: dict[str, Callable[[], LossSource]] = {"record": lambda: _recorded_losses(store, output, seen.run_name)}
     if seen.on_cluster:
-        readers["metrics"] = lambda: LossSource(points=_metrics(store, output, seen.run_name))
+        readers["metrics"] = lambda: LossSource(points=_losses_in_metrics(store, output, seen.run_name))
         readers["log"] = lambda: _logged_losses(lines(seen), order=order_of(seen.jobset))
     return _curve(seen.run_name, readers)
 
@@ -96,15 +96,9 @@ def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> L
     return LossSource(points=last.losses if last else {}, resumed=resumed, spec=last.spec if last else {})
 
 
-def _metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:
+def _losses_in_metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:
     """Return the losses in the metrics files. A file that a resumed run wrote again counts with its current content."""
-    if not output:
-        return {}
-    folder = f"{output.rstrip('/')}/{run_name}/{FOLDER}"
-    objects = store.objects_at(folder)
-    names = newest_files(objects.written(folder), at_most=MAX_FILES)
-    texts = (objects.read(f"{folder}/{name}", limit=MAX_BYTES) or b"" for name in names)
-    return losses_of(row for text in texts for row in metric_rows(text.decode("utf-8", "replace")))
+    return losses_of(read_metrics(store, output=output, run_name=run_name, at_most=MAX_FILES)) if output else {}
 
 
 def _logged_losses(lines: Iterable[str], *, order: RowOrder | None) -> LossSource:

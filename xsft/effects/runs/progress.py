@@ -20,13 +20,14 @@ from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import FirstPods, printer_of
 from xsft.effects.runs.forgotten import recorded_of
+from xsft.effects.runs.metrics import read_metrics
 from xsft.effects.runs.observe import unread_of
 from xsft.effects.runs.wanted import untold
 from xsft.errors import XsftError
 from xsft.reading.pods import prints_steps, trainer_container
 from xsft.states.model import Observation, Pod, Progress, Recorded, RunObject, Unread, What
 from xsft.states.pods import oom_killed, started_at, trouble
-from xsft.trainers.metrics import FOLDER, metric_rows, newest_files, progress_of_metrics
+from xsft.trainers.metrics import progress_of_metrics
 from xsft.trainers.progress import progress_of
 
 T = TypeVar("T")
@@ -35,8 +36,6 @@ NOT_ASKED = "not read: only the newest active runs are read; name the run to rea
 ClusterNamespace = tuple[str, str]
 """The cluster's name and the namespace."""
 
-MAX_METRICS = 4 * 1024 * 1024
-"""Maximum bytes of one file; log_period is 100 steps of some 2 KB unless a workload sets another."""
 TAIL = 80
 """Lines read of a log. A step prints two, a save some twenty. Parsing them is most of the cost of reading a run."""
 LONG_TAIL = 800
@@ -221,7 +220,7 @@ def _progress_in_output(
     if output is None:
         return None, ()
     doing.what = "metrics"
-    metrics, no_metrics = _try_look("metrics", lambda: metrics_of(output, seen.run_name, source.store))
+    metrics, no_metrics = _try_look("metrics", lambda: _progress_in_metrics(output, seen.run_name, source.store))
     doing.what = "checkpoints"
     saved, no_saved = _try_look(
         "checkpoints", lambda: latest_step(source.store.objects_at(output), output=output, run_name=seen.run_name)
@@ -234,12 +233,10 @@ def _progress_in_output(
     return Progress(source="checkpoints", read_at=source.store.now(), saved_step=saved), missing
 
 
-def metrics_of(output: str, run_name: str, store: RecordStore) -> Progress | None:
-    """Return the progress from the metrics, or None if there are none. Raises Unreachable."""
-    folder, objects = f"{output.rstrip('/')}/{run_name}/{FOLDER}", store.objects_at(output)
-    names = newest_files(objects.written(folder))
-    texts = [(objects.read(f"{folder}/{name}", limit=MAX_METRICS) or b"").decode("utf-8", "replace") for name in names]
-    return progress_of_metrics([row for text in texts for row in metric_rows(text)], read_at=store.now())
+def _progress_in_metrics(output: str, run_name: str, store: RecordStore) -> Progress | None:
+    """Return the progress from the last two files: the very last may hold no step. Raises Unreachable."""
+    rows = read_metrics(store, output=output, run_name=run_name, at_most=2)
+    return progress_of_metrics(rows, read_at=store.now())
 
 
 def _try_look(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread, ...]]:
