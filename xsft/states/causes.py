@@ -128,7 +128,7 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
     """Return the placeholders of rule messages; an unknown value is `unknown` or empty."""
     seen, progress = evidence.seen, evidence.seen.progress
     step = str(progress.step) if progress and progress.step is not None else "?"
-    steps = seen.steps if seen.steps is not None else (seen.jobset.steps if seen.jobset else None)
+    steps = seen.steps_asked
     known = BY_SLUG.get(evidence.status.reason)
     return {
         "run": seen.run_name,

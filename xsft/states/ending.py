@@ -6,17 +6,13 @@ requested one.
 
 from __future__ import annotations
 
-from xsft.states.model import Observation, Progress, Status, seconds_since
+from xsft.states.model import UNENDED, Observation, Progress, Status, seconds_since
 from xsft.states.names import ENDED, State
 from xsft.states.pods import current, oom_killed
 from xsft.states.worth import is_worthless, worthless
 
 _TRAINER_FAILED = frozenset({"FailJobSetFailurePolicyAction", "ReachedMaxRestarts", "FailedJobs"})
 """source: jobset@v0.10.1 pkg/constants/constants.go"""
-
-
-def steps_asked(seen: Observation) -> int | None:
-    return seen.steps if seen.steps is not None else (seen.jobset.steps if seen.jobset else None)
 
 
 def steps_done(progress: Progress | None) -> int | None:
@@ -27,7 +23,7 @@ def steps_done(progress: Progress | None) -> int | None:
 
 def completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Status:
     """Return the state of a run whose processes exited with 0."""
-    asked, progress = steps_asked(seen), seen.progress
+    asked, progress = seen.steps_asked, seen.progress
     if seen.jobset is not None and seen.jobset.work is not None:
         return Status(state="succeeded", evidence=(told_by,))
     if progress is not None and (failure := _failure_reason(progress, asked=asked)):
@@ -75,7 +71,7 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
     If the checkpoint of the last step is saved, the result is complete whatever ended the processes later: the run
     succeeded, also after its JobSet is gone.
     """
-    progress, asked = seen.progress, steps_asked(seen)
+    progress, asked = seen.progress, seen.steps_asked
     from_trainer = _failure_reason(progress, asked=asked) if progress else None
     if progress and from_trainer is None and _is_last_step_saved(progress, asked=asked):
         return Status(state="succeeded", reason="after-last-step", evidence=(told_by, progress.source))
@@ -115,7 +111,7 @@ def gone(seen: Observation) -> Status:
 def _never_seen_to_end(outcome: str) -> Status:
     if outcome == "submitting":
         return Status(state="unknown", reason="submitting", evidence=("record",))
-    known = outcome in {"created", "running"}
+    known = outcome in UNENDED
     return Status(state="unknown", reason="jobset-gone" if known else "not-found", evidence=("record",))
 
 
@@ -127,7 +123,7 @@ def status_of_record(seen: Observation) -> Status | None:
         return seen.last_known or nothing if unread else nothing
     if ended := _recorded_end(seen):
         return ended
-    if seen.record.outcome not in {"submitting", "created", "running"}:
+    if seen.record.outcome not in UNENDED:
         return Status(state="unknown", reason="record-unknown", evidence=("record",))
     if seen.record.alive:
         return None
@@ -157,7 +153,7 @@ def _recorded_end(seen: Observation) -> Status | None:
     if nothing := _taught_nothing(seen):
         return nothing
     if (state == "succeeded" and record.reason) or (
-        state == "failed" and progress and _is_last_step_saved(progress, asked=steps_asked(seen))
+        state == "failed" and progress and _is_last_step_saved(progress, asked=seen.steps_asked)
     ):
         return Status(state="succeeded", reason="after-last-step", evidence=("record",))
     if record.outcome == "short" and progress and progress.data_ended:
@@ -167,7 +163,7 @@ def _recorded_end(seen: Observation) -> Status | None:
 
 def _last_step_saved(seen: Observation) -> Status | None:
     """Return `succeeded` if the checkpoint of the last step exists, unless its steps trained nothing."""
-    progress, asked = seen.progress, steps_asked(seen)
+    progress, asked = seen.progress, seen.steps_asked
     if progress is None or not _is_last_step_saved(progress, asked=asked):
         return None
     return _taught_nothing(seen) or Status(state="succeeded", reason="last-step-saved", evidence=("checkpoints",))
@@ -182,7 +178,7 @@ def _taught_nothing(seen: Observation) -> Status | None:
     """Return the status of a run whose steps trained nothing, from the record or from the log; else None."""
     if seen.record and is_worthless(seen.record.state_reason):
         return Status(state="failed", reason=seen.record.state_reason, evidence=("record",))
-    if nothing := worthless(seen.progress, asked=steps_asked(seen)):
+    if nothing := worthless(seen.progress, asked=seen.steps_asked):
         evidence = ("record", *((seen.progress.source,) if seen.progress else ()))
         return Status(state="failed", reason=nothing, evidence=tuple(dict.fromkeys(evidence)))
     return None

@@ -35,7 +35,7 @@ def may_lose(row: Row) -> bool:
     """Return whether checkpoints matter: a run that waits or has not started its trainer has done no step since."""
     if row.stage == "serve":
         return False
-    return row.state in DOES_STEPS or row.step is not None or row.reason == "pods-replaced"
+    return row.state in DOES_STEPS or row.step is not None
 
 
 def loss_of(row: Row, saved: SavedSteps) -> Loss:

@@ -221,11 +221,15 @@ class Progress(Struct, frozen=True, kw_only=True):
     """Longest run of consecutive steps with a printed loss of 0.000 and with target tokens."""
 
 
+UNENDED = frozenset({"submitting", "created", "running"})
+"""Outcomes of a record of a run that has not ended, as far as the record says."""
+
+
 class Recorded(Struct, frozen=True, kw_only=True):
     """The parts of the submission's record that a state depends on."""
 
     outcome: str
-    """`records.model.Outcome`."""
+    """`records.model.Outcome`; one of `UNENDED` if it names no end."""
     reason: str | None = None
     state_reason: str = ""
     """The outcome's reason, if the record names one (`reasons`)."""
@@ -296,6 +300,30 @@ class Observation(Targeted, Struct, frozen=True, kw_only=True):
     """The run as an earlier call read it before its latest restart; None if no call did."""
     found: str = ""
     """Why one of its processes failed, from pods that a restart deletes."""
+
+    @property
+    def held(self) -> RunObject | None:
+        """Return the JobSet, or the last known one if it is gone."""
+        return self.jobset or self.was
+
+    @property
+    def jobset_name(self) -> str | None:
+        """Return the name of the JobSet, even of a deleted one; None if there never was one, or it is unknown."""
+        return self.jobset.name if self.jobset else self.record.jobset if self.record else None
+
+    @property
+    def uid(self) -> str | None:
+        """Return the UID of the JobSet, as `jobset_name`."""
+        return self.jobset.uid if self.jobset else self.record.uid if self.record else None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names by which a user may ask for it: the run's, and the JobSet's if that exists."""
+        return frozenset({self.run_name, self.jobset.name} if self.jobset else {self.run_name})
+
+    @property
+    def steps_asked(self) -> int | None:
+        return self.steps if self.steps is not None else self.jobset.steps if self.jobset else None
 
     @property
     def shared_name(self) -> tuple[str, str, str]:

@@ -126,7 +126,7 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
 def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
     """Return the row of a run. One line per column, so that each column is next to its source."""
     jobset, workload, progress = seen.jobset, seen.workload, seen.progress
-    held = jobset or seen.was
+    held = seen.held
     steps = seen.steps or (held.steps if held else None)
     step = progress.step if progress else None
     pace = progress.step_seconds if progress else None
@@ -137,7 +137,7 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         run_name=seen.run_name,
         pipeline=_pipeline_name(seen.run_name, stage),
         stage=stage,
-        jobset=jobset.name if jobset else (seen.record.jobset if seen.record else None),
+        jobset=seen.jobset_name,
         namespace=jobset.namespace if jobset else None,
         cluster=seen.cluster,
         target=seen.target,
@@ -170,7 +170,7 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         # source: maxtext@0.2.5 configs/types.py tensorboard_dir
         tensorboard=f"{output.rstrip('/')}/{seen.run_name}/tensorboard" if output and steps else None,
         spec_digest=held.spec_digest if held else None,
-        uid=jobset.uid if jobset else (seen.record.uid if seen.record else None),
+        uid=seen.uid,
     )
 
 
@@ -184,7 +184,7 @@ def aged(row: Row, *, now: str) -> Row:
 
 def stage_of(seen: Observation) -> StageName | None:
     """Return the stage of the run; None if xsft did not create it."""
-    held = seen.jobset or seen.was
+    held = seen.held
     if held is not None and not held.ours:
         return None
     work = (held.work if held else None) or (seen.record.work if seen.record else None)
@@ -198,14 +198,14 @@ def _pipeline_name(run_name: str, stage: StageName | None) -> str | None:
 
 
 def created_at(seen: Observation) -> str | None:
-    if held := seen.jobset or seen.was:
+    if held := seen.held:
         return held.created_at
     return seen.record.started_at if seen.record else None
 
 
 def _row_tpu(seen: Observation) -> str | None:
     """Return the TPU type of the JobSet, even of a deleted one; else the submitted one."""
-    held = seen.jobset or seen.was
+    held = seen.held
     return held.tpu if held else (seen.record.tpu if seen.record else None)
 
 
@@ -266,9 +266,7 @@ def _progress(seen: Observation) -> ProgressRead:
         said_at=_time_text(progress.said_at),
         saved_step=progress.saved_step,
         resumed_from=progress.resumed_from,
-        resumed_order=None
-        if progress.resumed_from is None
-        else progress.resumed_order or order_of(seen.jobset or seen.was),
+        resumed_order=None if progress.resumed_from is None else progress.resumed_order or order_of(seen.held),
         no_target_steps=progress.no_target_steps,
         not_finite_steps=progress.not_finite_steps,
         zero_loss_steps=progress.zero_loss_steps,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from math import isfinite
 
-from xsft.states.ending import steps_asked
 from xsft.states.model import Observation, Progress, seconds_since
 from xsft.states.moments import earliest, latest
 from xsft.states.names import State
@@ -53,7 +52,7 @@ def trainer(seen: Observation, *, now: str) -> DescribedState:
     stalled = _stalled(seen, progress, doing[0], now=now)
     if stalled:
         return "stalled", stalled
-    nothing = worthless(progress, asked=steps_asked(seen)) if doing[0] in {"training", "saving"} else None
+    nothing = worthless(progress, asked=seen.steps_asked) if doing[0] in {"training", "saving"} else None
     return (doing[0], nothing) if nothing and doing[1] != "aborting" else doing
 
 

@@ -25,10 +25,9 @@ def number_of(seen: Observation) -> int | None:
     """Return the attempt's number by its JobSet's name, else by its record; None for a JobSet that xsft did not
     name.
     """
-    name = seen.jobset.name if seen.jobset else (seen.record.jobset if seen.record else None)
-    if name is None:
+    if seen.jobset_name is None:
         return seen.record.number if seen.record else None
-    return attempt_number(name, first=seen.run_name)
+    return attempt_number(seen.jobset_name, first=seen.run_name)
 
 
 def no_attempt(hit: FoldedRun, attempt: int, *, gone: str, fix: str) -> UsageError:

@@ -180,5 +180,4 @@ def _current_row(seen: Observation, query: RunQuery) -> Row | None:
 def _is_it(one: Observation, seen: Observation) -> bool:
     if seen.jobset is None:
         return (one.target, one.run_name) == (seen.target, seen.run_name)
-    uid = one.jobset.uid if one.jobset else (one.record.uid if one.record else None)
-    return uid == seen.jobset.uid
+    return one.uid == seen.jobset.uid

@@ -261,7 +261,7 @@ def _with_last_words(seen: Observation, known: Sequence[Mapping[str, LastKnown]]
     run: an older step could be taken for its last. The last checkpoint for any other run, since the end of a log need
     not contain it.
     """
-    said, held, gone = seen.progress, seen.jobset or seen.was, seen.jobset is None
+    said, held, gone = seen.progress, seen.held, seen.jobset is None
     unsaid = said.saved_step is None if said else held is not None and held.terminal == "Failed"
     last = _last_progress(held.uid, known) if held is not None and (gone or unsaid) else None
     if last is None:

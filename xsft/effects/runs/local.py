@@ -22,7 +22,7 @@ from xsft.naming import StageWork
 from xsft.records import FOLDER, LOCAL_RECORD
 from xsft.records.document import read_record
 from xsft.records.model import Record
-from xsft.states.model import Observation, Progress, Recorded, Unread
+from xsft.states.model import UNENDED, Observation, Progress, Recorded, Unread
 from xsft.targets import THIS_MACHINE
 from xsft.trainers.progress import LoggedLine, progress_of
 
@@ -30,8 +30,6 @@ LOCK = "lock"
 """As `RunFolder.lock` (effects/local/folder.py)."""
 TAIL_BYTES = 128 * 1024
 """Bytes read from the end of a log: some 600 lines."""
-GOING = frozenset({"submitting", "created", "running"})
-"""Outcomes of a record of a run that has not ended."""
 WORKS: Mapping[str, StageWork] = {CONVERSION: "convert", EVALUATION: "evaluate", EXPORT: "export"}
 """Key under `spec` of a record -> kind of work, for a run that trains nothing."""
 
@@ -80,7 +78,7 @@ def _record_and_life(own: Path) -> tuple[Record | None, bool]:
     releases it after it wrote the end: one that ends between the two looks was not killed, and its record says so now.
     """
     record = _read_record(own / LOCAL_RECORD)
-    while record is not None and record.attempts and record.last.outcome in GOING:
+    while record is not None and record.attempts and record.last.outcome in UNENDED:
         if is_held(own / LOCK):
             return record, True
         before, record = record, _read_record(own / LOCAL_RECORD)

@@ -115,8 +115,7 @@ class Runs(Struct, kw_only=True, eq=False):
 
     def output_of(self, seen: Observation) -> str | None:
         """Return the run's base_output_directory; None if neither the run nor exactly one index entry has it."""
-        held = seen.jobset or seen.was
-        if said := seen.output or (held.output if held else None):
+        if said := seen.output or (seen.held.output if seen.held else None):
             return said
         entries = self.store.local_index().entries
         found = {e.output for e in entries if (e.target, e.run_name) == (seen.target, seen.run_name)}
@@ -144,9 +143,7 @@ class Runs(Struct, kw_only=True, eq=False):
 
     def _known(self) -> tuple[str, ...]:
         found = self._gather(self._look((), Effort(progress_s=0))).observations
-        return tuple(
-            {name for seen in found for name in (seen.run_name, seen.jobset.name if seen.jobset else None) if name}
-        )
+        return tuple({name for seen in found for name in seen.names})
 
     def _begun(self) -> tuple[Started[tuple[Cluster, Lists]], ...]:
         """Request the lists of every source. The namespaces of one cluster share a connection, and so its login."""

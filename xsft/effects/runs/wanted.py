@@ -56,8 +56,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return self.everything or age is None or age < WEEK_S
 
     def run(self, seen: Observation) -> bool:
-        named = {seen.run_name, seen.jobset.name if seen.jobset else None} & self.names
-        return bool(named) or not self.names
+        return not self.names or bool(seen.names & self.names)
 
     def jobset(self, jobset: RunObject) -> bool:
         return not self.names or bool({jobset.name, jobset.run_name} & self.names)
