@@ -13,8 +13,6 @@ from xsft.stages.result_record import ResultRecord, decoded
 
 FILE = "xsft/conversion.json"
 MAX_BYTES = 1 << 20
-SPEC_KEY = "conversion"
-"""Key of a conversion's record under `spec`, on this machine; a training run's record has none."""
 
 
 class ConversionRecord(ResultRecord, frozen=True, kw_only=True):

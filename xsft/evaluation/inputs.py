@@ -13,8 +13,6 @@ from msgspec import Struct, field
 from xsft.evaluation.verdict import AnswerPattern, EvaluationRules
 
 DIGITS = 12
-SPEC_KEY = "evaluation"
-"""Key of an evaluation's record under `spec`; a training run's record has none."""
 FIRST_TURNS = 5
 """Prompts taken from the held-out split if the workload names none."""
 

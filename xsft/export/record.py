@@ -17,8 +17,6 @@ from xsft.stages.result_record import ResultRecord, decoded
 
 FILE = "xsft/export.json"
 MAX_BYTES = 8 << 20
-SPEC_KEY = "export"
-"""Key of an export's record under `spec`; a training run's record has none."""
 
 
 class ExportRecord(ResultRecord, frozen=True, kw_only=True):

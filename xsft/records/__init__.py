@@ -4,6 +4,9 @@ docs/reference/records.md has the format.
 
 LOCAL_RECORD = "run.json"
 
+CONVERSION_KEY, EVALUATION_KEY, EXPORT_KEY = "conversion", "evaluation", "export"
+"""Keys under `spec` of the record of a run on this machine that trains nothing; a training's record has none."""
+
 FOLDER = "xsft"
 """Folder of xsft's own files in a run's folder."""
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from xsft.conversion.inputs import is_commit, items
-from xsft.conversion.record import SPEC_KEY
 from xsft.effects.records.records import RecordStore
 from xsft.errors import XsftError
+from xsft.records import CONVERSION_KEY
 from xsft.records.model import Record
 
 SUFFIX = "-convert/"
@@ -37,7 +37,7 @@ def writes(record: Record) -> str | None:
     made = record.last.resolved.get("writes")
     if isinstance(made, str):
         return made
-    directory = _mapping(record.spec.get(SPEC_KEY)).get("directory")
+    directory = _mapping(record.spec.get(CONVERSION_KEY)).get("directory")
     return items(directory) if isinstance(directory, str) else None
 
 

@@ -22,7 +22,7 @@ from xsft.checks.cpu_job import CONVERSION_DISK, CONVERSION_MEMORY, CONVERSION_U
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone, ConversionEvent, conversion_event
-from xsft.conversion.record import FILE, SPEC_KEY, ConversionRecord
+from xsft.conversion.record import FILE, ConversionRecord
 from xsft.effects.facts.tries import OWN
 from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.machine import Machine, program_environment
@@ -47,6 +47,7 @@ from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import AlreadyRunning, EnvironmentMissing
 from xsft.problems import Problem, errors_in, warning
+from xsft.records import CONVERSION_KEY
 from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.result_record import to_json
@@ -241,7 +242,7 @@ def _why_unmade(plan: ConversionPlan, after: ConversionPlan, converter: ProgramE
 
 def stage_run(plan: ConversionPlan) -> StageRun:
     inputs = {"training": plan.training, "directory": plan.directory, **to_builtins(plan.inputs)}
-    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=SPEC_KEY, inputs=inputs)
+    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=CONVERSION_KEY, inputs=inputs)
 
 
 def _save(record: Record, plan: ConversionPlan) -> None:

@@ -39,13 +39,13 @@ from xsft.effects.machine.regular import read_bytes
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.evaluation.container import evaluation_document, judged
-from xsft.evaluation.inputs import SPEC_KEY
 from xsft.evaluation.plan import FILE, EvaluationPlan
 from xsft.evaluation.program import PROGRAM, program_digest, program_job
 from xsft.evaluation.report import MAX_BYTES, EvaluationReport, from_json, known_before
 from xsft.evaluation.verdict import Judgement
 from xsft.naming import attempt_number, next_attempt
 from xsft.pod.sent import sent_argv
+from xsft.records import EVALUATION_KEY
 from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.stage import StageAction, StageEnd, StageFound
@@ -77,7 +77,7 @@ def find_evaluation(plan: EvaluationPlan) -> StageFound:
     folder = _run_folder(plan)
     if is_held(folder.lock):
         return StageFound(state="running", why=f"another xsft holds {folder.lock}")
-    record = read_stage(folder, key=SPEC_KEY)
+    record = read_stage(folder, key=EVALUATION_KEY)
     last = record.last if record and record.attempts else None
     if last is None or last.spec_digest != plan.digest:
         return StageFound(state="missing", why="no evaluation of these inputs has begun")
@@ -210,7 +210,7 @@ def _run_folder(plan: EvaluationPlan) -> RunFolder:
 
 def stage_run(plan: EvaluationPlan) -> StageRun:
     inputs = {key: value for key, value in to_builtins(plan.inputs).items() if value is not None}
-    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=SPEC_KEY, inputs=inputs)
+    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=EVALUATION_KEY, inputs=inputs)
 
 
 def _attempts_of(plan: EvaluationPlan) -> tuple[Path, ...]:

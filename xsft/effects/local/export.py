@@ -43,8 +43,9 @@ from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.export.plan import ExportPlan
-from xsft.export.record import FILE, SPEC_KEY, ExportRecord
+from xsft.export.record import FILE, ExportRecord
 from xsft.export.verification import Verification, verification_text
+from xsft.records import EXPORT_KEY
 from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.result_record import to_json
@@ -251,7 +252,7 @@ def _run_folder(plan: ExportPlan) -> RunFolder:
 
 def stage_run(plan: ExportPlan) -> StageRun:
     inputs = {"directory": plan.directory, **to_builtins(plan.inputs)}
-    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=SPEC_KEY, inputs=inputs)
+    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=EXPORT_KEY, inputs=inputs)
 
 
 def _save(record: Record, plan: ExportPlan, *, verification: Verification | None = None) -> None:
@@ -270,13 +271,13 @@ def _save(record: Record, plan: ExportPlan, *, verification: Verification | None
 
 def _is_unfinished(plan: ExportPlan) -> bool:
     """Return whether the run's record says that an attempt is in progress."""
-    record = read_stage(_run_folder(plan), key=SPEC_KEY)
+    record = read_stage(_run_folder(plan), key=EXPORT_KEY)
     return record is not None and record.outcome == "running"
 
 
 def _mend_export(plan: ExportPlan, *, at: str) -> None:
     """Complete the run's record if xsft was killed between the two records of a complete export."""
-    record = read_stage(_run_folder(plan), key=SPEC_KEY)
+    record = read_stage(_run_folder(plan), key=EXPORT_KEY)
     if record is not None and record.outcome == "running":
         done = with_end(record, outcome="completed", reason=None, status=record.last.exit_status, at=at)
         save_record(done, _run_folder(plan))

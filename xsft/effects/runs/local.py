@@ -10,16 +10,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from xsft.conversion.record import SPEC_KEY as CONVERSION
 from xsft.effects.machine.lock_holder import is_held
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.effects.records.index import IndexEntry
 from xsft.effects.records.objects import LocalObjects, latest_step
 from xsft.errors import XsftError
-from xsft.evaluation.inputs import SPEC_KEY as EVALUATION
-from xsft.export.record import SPEC_KEY as EXPORT
 from xsft.naming import StageWork
-from xsft.records import FOLDER, LOCAL_RECORD
+from xsft.records import CONVERSION_KEY, EVALUATION_KEY, EXPORT_KEY, FOLDER, LOCAL_RECORD
 from xsft.records.document import read_record
 from xsft.records.model import Record
 from xsft.states.model import UNENDED, Observation, Progress, Recorded, Unread
@@ -30,7 +27,7 @@ LOCK = "lock"
 """As `RunFolder.lock` (effects/local/folder.py)."""
 TAIL_BYTES = 128 * 1024
 """Bytes read from the end of a log: some 600 lines."""
-WORKS: Mapping[str, StageWork] = {CONVERSION: "convert", EVALUATION: "evaluate", EXPORT: "export"}
+WORKS: Mapping[str, StageWork] = {CONVERSION_KEY: "convert", EVALUATION_KEY: "evaluate", EXPORT_KEY: "export"}
 """Key under `spec` of a record -> kind of work, for a run that trains nothing."""
 
 
