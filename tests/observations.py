@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.replacing import replace
+from xsft.aliases import ShowLine
+from xsft.effects.cluster.delete import Deleted
 from xsft.problems import Problem
-from xsft.states.lookup import RunsAnswer
+from xsft.states.folding import Classify
+from xsft.states.lookup import RunsAnswer, RunsRead, answer_of
+from xsft.states.losing import SavedSteps
 from xsft.states.model import Condition, KueueWorkload, Observation, Progress, Recorded, RunObject, Status
 from xsft.states.names import State
 
@@ -91,9 +96,9 @@ def runs_read(
     *,
     answered: bool = True,
     whole: bool = True,
-) -> RunsAnswer:
+) -> RunsRead:
     """Return the result of a read."""
-    return RunsAnswer(observations=observations, problems=problems, answered=answered, whole=whole)
+    return RunsRead(observations=observations, problems=problems, answered=answered, whole=whole)
 
 
 def judged(seen: Observation, *, now: str) -> Status:
@@ -110,3 +115,37 @@ def judged(seen: Observation, *, now: str) -> Status:
     if seen.workload is not None and seen.workload.position is not None:
         return Status(state="queued", reason="no-quota", evidence=("jobset", "workload"))
     return Status(state="training", evidence=("jobset", "log")) if seen.progress else Status(state="starting")
+
+
+class FakeRuns:
+    """`run_query.RunAccess` with reads made by hand: each in turn, and the last one from then on. Nothing can be
+    cancelled."""
+
+    def __init__(self, *reads: RunsRead, classify: Classify = judged, now: Callable[[], str] = lambda: NOW) -> None:
+        self.left = list(reads)
+        self.kept: list[tuple[Observation, Status]] = []
+        self._classify, self._now = classify, now
+
+    def now(self) -> str:
+        return self._now()
+
+    def look(self) -> RunsAnswer:
+        read = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        return answer_of(read, classify=self._classify, now=self.now())
+
+    def listen(self, say: ShowLine, /) -> None: ...
+
+    def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None:
+        self.kept += seen
+
+    def delete(self, seen: Observation, jobset: RunObject, /) -> Deleted:
+        raise NotImplementedError
+
+    def record_cancel(self, seen: Observation, jobset: RunObject, /) -> tuple[Problem, ...]:
+        raise NotImplementedError
+
+    def stop_local(self, seen: Observation, /) -> bool:
+        raise NotImplementedError
+
+    def saved(self, seen: Observation, /) -> SavedSteps:
+        raise NotImplementedError

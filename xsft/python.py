@@ -8,26 +8,27 @@ for a name that no run has, and Unreachable if the run's cluster does not answer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from xsft.actions.runs.cancel import Cancelled, cancel_world, cancelled
+from xsft.actions.runs.cancel import Cancelled, cancelled
 from xsft.actions.runs.changes import changes_of
-from xsft.actions.runs.compare import compare_world, curves_of
-from xsft.actions.runs.explain import explained, why_world
+from xsft.actions.runs.compare import curves_of
+from xsft.actions.runs.evidence import evidence_of, forgotten_attempt
+from xsft.actions.runs.explain import explained
 from xsft.actions.runs.log_request import LogRequest
-from xsft.actions.runs.logs import found_lines, logs_world
+from xsft.actions.runs.log_sources import Logs
+from xsft.actions.runs.logs import found_lines
 from xsft.actions.runs.selection import runs_of
 from xsft.actions.runs.waiting import WaitLimits, row_of_waited, wait_for
 from xsft.effects.runs.losses import LossCurve
 from xsft.problems import Problem
-from xsft.run_query import look, pick, query_of
+from xsft.run_query import read_status
 from xsft.states.folding import RowFilter
 from xsft.states.rows import Row
 from xsft.states.rule import Explanation
 from xsft.states.waiting import parse_goal
-from xsft.states.worth import zero_loss
 
 
 class Statuses(Struct, frozen=True, kw_only=True):
@@ -54,11 +55,10 @@ def status(
     machine. Raises UsageError for a name that no run has, Unreachable if nothing could be read.
     """
     found = runs_of(runs, place=place, context=context, namespace=namespace, everything=everything)
-    query = query_of(found)
-    query = replace(query, wanted=RowFilter(runs=tuple(runs), everything=everything))
-    reading, rows = look(query)
-    picked = pick(query, rows, reading)
-    return Statuses(runs=picked, problems=(*reading.problems, *(one for row in picked for one in zero_loss(row))))
+    status = read_status(found, RowFilter(runs=tuple(runs), everything=everything))
+    if status.missing:
+        raise status.missing
+    return Statuses(runs=status.rows, problems=status.problems)
 
 
 def why(
@@ -71,7 +71,10 @@ def why(
 ) -> Explanation:
     """Return the most likely cause of the run's state, with its evidence, the next step, and other findings."""
     runs = runs_of((run,), place=place, context=context, namespace=namespace)
-    return explained(run, world=why_world(runs), attempt=attempt).explanation
+    why = explained(
+        run, runs=runs, evidence=partial(evidence_of, runs), recorded=partial(forgotten_attempt, runs), attempt=attempt
+    )
+    return why.explanation
 
 
 def wait(
@@ -91,9 +94,9 @@ def wait(
     ValueError for another word in `until`.
     """
     goal = parse_goal(until)
-    query, clock = changes_of(runs_of((run,), place=place, context=context, namespace=namespace))
+    look, clock = changes_of(runs_of((run,), place=place, context=context, namespace=namespace))
     patience = WaitLimits(timeout_s=timeout_s, poll_s=poll_s, began_at=clock.monotonic())
-    waited = wait_for(run, goal=goal, query=query, patience=patience, clock=clock, say=say)
+    waited = wait_for(run, goal=goal, look=look, patience=patience, clock=clock, say=say)
     return row_of_waited(run, goal, waited)
 
 
@@ -114,7 +117,7 @@ def logs(
     """
     runs = runs_of((run,), place=place, context=context, namespace=namespace)
     request = LogRequest(every=every, tail=tail, follow=follow, attempt=attempt)
-    return found_lines(run, asked=request, world=logs_world(runs), timestamps=False).lines
+    return found_lines(run, asked=request, runs=runs, logs=Logs(runs=runs), timestamps=False).lines
 
 
 def cancel(
@@ -125,7 +128,7 @@ def cancel(
     A run that has ended gives `action="nothing"`.
     """
     runs = runs_of((run,), place=place, context=context, namespace=namespace)
-    return cancelled(run, world=cancel_world(runs), agree=lambda _about: None)
+    return cancelled(run, runs=runs, agree=lambda _about: None)
 
 
 def compare(
@@ -133,4 +136,4 @@ def compare(
 ) -> tuple[LossCurve, ...]:
     """Return the losses of each run by step, in the order given. Raises Unknown if no run has one."""
     found = runs_of(runs, place=place, context=context, namespace=namespace)
-    return curves_of(tuple(dict.fromkeys(runs)), world=compare_world(found))[0]
+    return curves_of(tuple(dict.fromkeys(runs)), runs=found, read=Logs(runs=found).curves)[0]

@@ -1,69 +1,59 @@
-"""A query for runs: the selection, the reads, the states, and the resulting rows.
-
-One pipeline for the command line and for Python callers.
-"""
+"""The runs that a verb is about, and the one read of them that the command line and Python callers share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
+from typing import Protocol
 
 from msgspec import Struct
 
-from xsft.effects.machine import clock
-from xsft.effects.runs.runs import Runs
-from xsft.states.classify import classify
-from xsft.states.folding import Classify, FoldedRun, RowFilter, chosen, fold
-from xsft.states.lookup import Read, RunsAnswer, one_run, require_answer, require_names
-from xsft.states.model import Observation, Status
+from xsft.aliases import ShowLine
+from xsft.effects.cluster.delete import Deleted
+from xsft.errors import XsftError
+from xsft.problems import Problem
+from xsft.states.folding import RowFilter, chosen
+from xsft.states.lookup import RunsAnswer, first_missing_run
+from xsft.states.losing import SavedSteps
+from xsft.states.model import Observation, RunObject, Status
 from xsft.states.rows import Row
+from xsft.states.worth import zero_loss
 
 
-class RunQuery(Struct, frozen=True, kw_only=True):
-    """A selection of runs, and how they are read."""
+class RunAccess(Protocol):
+    """Access to the runs; described and implemented by `effects.runs.runs.Runs`."""
 
-    read: Read
-    classify: Classify
-    wanted: RowFilter
-    now: Callable[[], str]
-    keep: Callable[[Sequence[tuple[Observation, Status]]], None] = lambda _seen: None
-    """Stores the state, for later calls in which the cluster does not answer."""
-    listen: Callable[[Callable[[str], None]], None] = lambda _say: None
-    """Registers the function that is called with the clusters that have not answered."""
+    def now(self) -> str: ...
 
+    def look(self) -> RunsAnswer: ...
 
-def query_of(runs: Runs) -> RunQuery:
-    """Return the query for everything that `runs` can read."""
-    return RunQuery(
-        read=runs.read,
-        classify=classify,
-        wanted=RowFilter(everything=True),
-        now=clock.now,
-        keep=runs.keep,
-        listen=runs.listen,
-    )
+    def listen(self, say: ShowLine, /) -> None: ...
+
+    def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None: ...
+
+    def delete(self, seen: Observation, jobset: RunObject, /) -> Deleted: ...
+
+    def record_cancel(self, seen: Observation, jobset: RunObject, /) -> tuple[Problem, ...]: ...
+
+    def stop_local(self, seen: Observation, /) -> bool: ...
+
+    def saved(self, seen: Observation, /) -> SavedSteps: ...
 
 
-def look(query: RunQuery) -> tuple[RunsAnswer, tuple[FoldedRun, ...]]:
-    """Read the runs now, and return a row for each. Raises Unreachable if nothing could be read."""
-    found = query.read()
-    require_answer(found)
-    rows = fold(found.observations, classify=query.classify, now=query.now())
-    query.keep([(one.seen, one.status) for one in rows])
-    return found, rows
+class StatusRead(Struct, frozen=True, kw_only=True):
+    """The rows that a filter selects, as of one read."""
+
+    rows: tuple[Row, ...]
+    problems: tuple[Problem, ...]
+    """Clusters that did not answer, and runs whose loss is 0.000."""
+    missing: XsftError | None
+    """The error for the names that no run has, or that could not be read."""
+    found: RunsAnswer
+    """All runs."""
 
 
-def look_up(query: RunQuery, name: str) -> FoldedRun:
-    """Return the run of that name as it is now. Raises as `look`, and UsageError for a name that no run has."""
-    found, rows = look(query)
-    return one_run(name, rows, found)
-
-
-def pick(query: RunQuery, rows: Sequence[FoldedRun], found: RunsAnswer) -> tuple[Row, ...]:
-    """Raises UsageError for a name that no run has."""
-    require_names(query.wanted.runs, rows, found)
-    return there(query, rows)
-
-
-def there(query: RunQuery, rows: Sequence[FoldedRun]) -> tuple[Row, ...]:
-    """Return the rows that the query selects."""
-    return tuple(one.row for one in chosen(rows, query.wanted))
+def read_status(runs: RunAccess, wanted: RowFilter) -> StatusRead:
+    """Read the runs now. Raises Unreachable if nothing could be read."""
+    found = runs.look()
+    rows = tuple(one.row for one in chosen(found.rows, wanted))
+    problems = (*found.problems, *(one for row in rows for one in zero_loss(row)))
+    return StatusRead(rows=rows, problems=problems, missing=first_missing_run(wanted.runs, found), found=found)

@@ -17,7 +17,8 @@ from xsft.states.losing import SavedSteps
 
 
 def cancel_run(told: Told, name: str, *, yes: bool = False, json: bool = False) -> int:
-    return cancel(name, world=told.world, yes=yes, json=json)
+    confirm = None if told.answer is None else told.ask
+    return cancel(name, runs=told, confirm=confirm, yes=yes, json=json)
 
 
 def test_cancel_deletes_the_jobset_by_uid_and_prints_what_is_lost(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.actions.runs.test_compare import query, read
+from tests.actions.runs.test_compare import FOUND, read
 from tests.documents import read_document
-from xsft.actions.runs.compare import CompareWorld
+from tests.observations import FakeRuns
 from xsft.commands.compare import compare
 from xsft.errors import Refused, UsageError
 
 
 def compared(*names: str, target: Path | None = None, json: bool = False) -> int:
-    return compare(names, world=CompareWorld(query=query(), read=read), target=target, json=json)
+    return compare(names, runs=FakeRuns(FOUND), read=read, target=target, json=json)
 
 
 def test_compare_prints_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,25 +7,21 @@ import io
 import pytest
 
 from tests.actions.runs.test_logs import FAILED, opened
-from tests.observations import NOW, judged, runs_read
+from tests.observations import NOW, FakeRuns, runs_read
 from xsft.actions.runs.log_request import LogRequest
-from xsft.actions.runs.logs import LogsWorld
-from xsft.commands.logs import log_request, logs
+from xsft.commands.logs import log_request, print_log
 from xsft.commands.verbs import parser
 from xsft.effects.runs.logstream import ProcessRole
-from xsft.run_query import RunQuery
 from xsft.states.classify import classify
-from xsft.states.folding import RowFilter
 
 
 def test_logs_shows_the_process_that_prints_steps_without_a_prefix(capsys: pytest.CaptureFixture[str]) -> None:
     told = opened()
-    query = RunQuery(read=lambda: told.found, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
-    world, out = LogsWorld(query=query, lines=told.lines, local_lines=told.local), io.StringIO()
+    runs, out = FakeRuns(told.found), io.StringIO()
     for name, job in (("gemma", "slice-job"), ("deep", "pathways-head")):
-        assert logs(name, asked=LogRequest(), world=world, timestamps=False, stdout=out) == 0
+        assert print_log(name, asked=LogRequest(), runs=runs, logs=told, timestamps=False, stdout=out) == 0
         assert told.roles == [ProcessRole(replicated_job=job, slice_index=0, host=0)]
-    assert logs("gemma", asked=LogRequest(), world=world, timestamps=True, stdout=out) == 0
+    assert print_log("gemma", asked=LogRequest(), runs=runs, logs=told, timestamps=True, stdout=out) == 0
     assert out.getvalue().splitlines() == ["hello from 0", "hello from 0", "2026-11-21T11:00:00Z hello from 0"]
     assert capsys.readouterr().err == ""
 
@@ -39,10 +35,11 @@ def test_logs_shows_the_process_that_prints_steps_without_a_prefix(capsys: pytes
     ],
 )
 def test_an_empty_log_is_reported(capsys: pytest.CaptureFixture[str], asked: LogRequest, why: str) -> None:
-    told = opened()
-    query = RunQuery(read=lambda: told.found, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
-    world = LogsWorld(query=query, lines=lambda *_: iter(()), local_lines=told.local)
-    assert logs("deep", asked=asked, world=world, timestamps=False, stdout=io.StringIO()) == 0
+    told = opened(empty=True)
+    assert (
+        print_log("deep", asked=asked, runs=FakeRuns(told.found), logs=told, timestamps=False, stdout=io.StringIO())
+        == 0
+    )
     assert capsys.readouterr().err.splitlines()[0] == f"No log lines from {why}"
 
 
@@ -57,21 +54,15 @@ def test_options_become_the_request() -> None:
     assert requested("--all", "--streams", "128") == LogRequest(every=True, at_most=128)
 
 
-def test_the_end_of_a_followed_run_is_printed() -> None:
-    told, said = opened(), list[str]()
-    left = [told.found, runs_read((FAILED,))]
-    query = RunQuery(
-        read=lambda: left.pop(0) if len(left) > 1 else left[0],
-        classify=classify,
-        wanted=RowFilter(everything=True),
-        now=lambda: NOW,
-    )
-    world = LogsWorld(query=query, lines=told.lines, local_lines=told.local, say=said.append)
+def test_the_end_of_a_followed_run_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    told = opened()
+    runs = FakeRuns(told.found, runs_read((FAILED,)), classify=classify)
     for follow in (False, True):
-        assert said == []
+        assert capsys.readouterr().err == ""
         request = LogRequest(follow=follow)
-        assert logs("gemma", asked=request, world=world, timestamps=False, stdout=io.StringIO()) == 0
-    assert said == ["-- gemma  failed (trainer-failed)  step 120/1000  loss 2.346: xsft why gemma --"]
+        assert print_log("gemma", asked=request, runs=runs, logs=told, timestamps=False, stdout=io.StringIO()) == 0
+    end = "-- gemma  failed (trainer-failed)  step 120/1000  loss 2.346: xsft why gemma --\n"
+    assert capsys.readouterr().err == end
 
 
 def test_a_closed_pipe_raises_broken_pipe_error() -> None:
@@ -80,7 +71,6 @@ def test_a_closed_pipe_raises_broken_pipe_error() -> None:
             raise BrokenPipeError
 
     told = opened()
-    query = RunQuery(read=lambda: told.found, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
-    world = LogsWorld(query=query, lines=told.lines, local_lines=told.local)
+    runs = FakeRuns(told.found)
     with pytest.raises(BrokenPipeError):  # xsft.cli ends with 141
-        logs("gemma", asked=LogRequest(), world=world, timestamps=False, stdout=Closed())
+        print_log("gemma", asked=LogRequest(), runs=runs, logs=told, timestamps=False, stdout=Closed())

@@ -8,14 +8,11 @@ import pytest
 
 from tests.commands.test_runs_here import asked, folders  # noqa: F401 - a fixture
 from tests.documents import read_document
-from tests.observations import NOW, finished, judged, observed, runs_read
+from tests.observations import FakeRuns, finished, observed, runs_read
 from xsft.commands.receipt import print_receipt
 from xsft.errors import Unknown
 from xsft.records.document import read_record
 from xsft.records.model import Receipt
-from xsft.run_query import RunQuery
-from xsft.states.folding import RowFilter
-from xsft.states.model import Observation
 from xsft.trainers.receipt import SPENT
 
 SPENT_S: dict[str, float] = {**dict.fromkeys(SPENT, 0.0), "queued": 300.0, "compiling": 600.0, "training": 3000.0}
@@ -29,14 +26,9 @@ RECEIPT = Receipt(
 )
 
 
-def query(seen: Observation) -> RunQuery:
-    everything = RowFilter(everything=True)
-    return RunQuery(read=lambda: runs_read((seen,)), classify=judged, wanted=everything, now=lambda: NOW)
-
-
 def test_the_document_has_chips_tokens_and_rates_of_a_cluster_run(capsys: pytest.CaptureFixture[str]) -> None:
-    run = query(finished("gemma", at="2026-11-21T11:00:00Z"))
-    assert print_receipt("gemma", query=run, read=lambda _: RECEIPT, json=True) == 0
+    runs = FakeRuns(runs_read((finished("gemma", at="2026-11-21T11:00:00Z"),)))
+    assert print_receipt("gemma", runs=runs, read=lambda _: RECEIPT, json=True) == 0
     document = read_document("receipt", capsys.readouterr().out)
     assert (document["chips"], document["held_s"]) == (512, 3600.0)
     assert document["chip_hours"]["training"] == pytest.approx(512 * 3000 / 3600, abs=1e-3)
@@ -46,8 +38,8 @@ def test_the_document_has_chips_tokens_and_rates_of_a_cluster_run(capsys: pytest
 
 
 def test_the_text_names_every_state_that_took_time(capsys: pytest.CaptureFixture[str]) -> None:
-    run = query(finished("gemma", at="2026-11-21T11:00:00Z"))
-    print_receipt("gemma", query=run, read=lambda _: RECEIPT, json=False)
+    runs = FakeRuns(runs_read((finished("gemma", at="2026-11-21T11:00:00Z"),)))
+    print_receipt("gemma", runs=runs, read=lambda _: RECEIPT, json=False)
     assert capsys.readouterr().out.splitlines() == [
         "gemma (succeeded): 500 steps, 8,388,608,000 tokens, 9 of them learnt from",
         "  queued            5m       42.67 chip-hours (not held)",
@@ -61,7 +53,7 @@ def test_the_text_names_every_state_that_took_time(capsys: pytest.CaptureFixture
 
 def test_receipt_is_unknown_when_log_and_record_are_gone() -> None:
     with pytest.raises(Unknown, match="The log and the record of gemma are gone"):
-        print_receipt("gemma", query=query(observed()), read=lambda _: None, json=False)
+        print_receipt("gemma", runs=FakeRuns(runs_read((observed(),))), read=lambda _: None, json=False)
 
 
 def test_a_local_run_has_its_receipt_in_its_record(

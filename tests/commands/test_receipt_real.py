@@ -19,7 +19,7 @@ from xsft.effects.records.objects import LocalObjects
 from xsft.effects.runs.runs import Runs
 from xsft.effects.runs.sources import RunSource
 from xsft.records.where import ClusterAddress
-from xsft.run_query import look_up, query_of
+from xsft.states.lookup import one_run
 
 pytestmark = pytest.mark.cluster
 
@@ -39,13 +39,13 @@ def test_every_submission_of_a_run_counts_and_the_end_is_kept(
     where = RunSource(name="real", where=ClusterAddress(context=staged.real.context), namespace=staged.namespace)
     records = store(tmp_path, LocalObjects())
     runs = Runs(sources=(where,), store=records, local=False, connect=lambda _: staged.cluster)
-    assert print_receipt("gemma", query=query_of(runs), read=partial(read_receipt, runs), json=True) == 0
+    assert print_receipt("gemma", runs=runs, read=partial(read_receipt, runs), json=True) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["jobset"], document["steps"], document["notes"]) == ("gemma-2", 2, [])
     assert document["seconds"]["training"] >= 2
     assert document["seconds"]["lost"] >= 2, "the first submission's steps, which the second did again"
     records.finish(begun(records, replace(intent(output, number=2), run_name="gemma")), replace(CREATED, uid=uid))
-    assert record_wait_end(runs, look_up(query_of(runs), "gemma").row) == ()
+    assert record_wait_end(runs, one_run("gemma", runs.look()).row) == ()
     (kept,) = records.read_run(output, "gemma")
     assert kept.last.receipt is not None
     assert kept.last.receipt.steps == 2

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from tests.documents import read_document
-from tests.observations import NOW, finished, judged, local, observed, queued, runs_read, said
+from tests.observations import FakeRuns, finished, local, observed, queued, runs_read, said
 from xsft.commands.status import report_status
 from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
-from xsft.run_query import RunQuery
 from xsft.states.folding import RowFilter
-from xsft.states.lookup import RunsAnswer
+from xsft.states.lookup import RunsRead
 
 (_SILENT,) = Unreachable("The cluster lab does not answer.", fix="Look at the VPN.").problems
 SILENT = replace(_SILENT, severity="warning")
@@ -24,18 +23,12 @@ class Terminal(io.StringIO):
         return True
 
 
-def query(*found: RunsAnswer, wanted: RowFilter | None = None) -> RunQuery:
-    answers = list(found)
-
-    def read() -> RunsAnswer:
-        return answers.pop(0) if len(answers) > 1 else answers[0]
-
-    return RunQuery(read=read, classify=judged, wanted=wanted or RowFilter(), now=lambda: NOW)
+ACTIVE = RowFilter()
 
 
-def told(found: RunsAnswer, wanted: RowFilter | None = None, *, json: bool = False) -> str:
+def told(found: RunsRead, wanted: RowFilter = ACTIVE, *, json: bool = False) -> str:
     out = io.StringIO()
-    assert report_status(query(found, wanted=wanted), json=json, stdout=out) == 0
+    assert report_status(FakeRuns(found), wanted, json=json, stdout=out) == 0
     return out.getvalue()
 
 
@@ -91,8 +84,8 @@ def test_all_names_that_do_not_exist_are_reported_at_once() -> None:
 @pytest.mark.parametrize("json", [False, True])
 def test_existing_runs_are_shown_beside_unknown_names(json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
-    asked = query(runs_read(STORY), wanted=RowFilter(runs=("gemma", "zzz", "tiny")))
-    assert report_status(asked, json=json, stdout=out) == UsageError.exit_status
+    wanted = RowFilter(runs=("gemma", "zzz", "tiny"))
+    assert report_status(FakeRuns(runs_read(STORY)), wanted, json=json, stdout=out) == UsageError.exit_status
     shown = capsys.readouterr()
     assert "No run is named exactly 'zzz'" in shown.err
     if json:
@@ -130,7 +123,7 @@ def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:
         told(runs_read(STORY, (SILENT,), whole=False), RowFilter(runs=("other",)))
 
 
-def document(capsys: pytest.CaptureFixture[str], found: RunsAnswer, wanted: RowFilter | None = None) -> dict[str, Any]:
+def document(capsys: pytest.CaptureFixture[str], found: RunsRead, wanted: RowFilter = ACTIVE) -> dict[str, Any]:
     assert told(found, wanted, json=True) == ""
     (line,) = capsys.readouterr().out.splitlines()
     return read_document("status", line)
@@ -152,7 +145,7 @@ def test_a_loss_that_is_no_number_is_null_in_json(capsys: pytest.CaptureFixture[
 
 def test_a_terminal_gets_a_table() -> None:
     out = Terminal()
-    report_status(query(runs_read(STORY)), json=False, stdout=out)
+    report_status(FakeRuns(runs_read(STORY)), RowFilter(), json=False, stdout=out)
     assert "gemma" in out.getvalue()
 
 
@@ -170,6 +163,6 @@ def test_conflicting_options_are_refused(given: tuple[str, ...]) -> None:
 
 def test_the_options_of_status_become_one_filter() -> None:
     args = arguments("a", "b", "--state", "running", "--state", "queued", "--mode", "mcjax", "--all")
-    from xsft.commands.status import wanted_of
+    from xsft.commands.status import row_filter
 
-    assert wanted_of(args) == RowFilter(runs=("a", "b"), states=("running", "queued"), mode="mcjax", everything=True)
+    assert row_filter(args) == RowFilter(runs=("a", "b"), states=("running", "queued"), mode="mcjax", everything=True)

@@ -18,7 +18,7 @@ from tests.submissions import NAME
 from xsft.commands.submit import run, submit_local
 from xsft.commands.verbs import parser
 from xsft.errors import UsageError
-from xsft.states.lookup import RunsAnswer
+from xsft.states.lookup import RunsRead
 
 
 def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +32,7 @@ def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -
     ("answers", "status"), [((at("succeeded", 1000),), 0), ((at("failed", 3),), 6)], ids=["succeeded", "failed"]
 )
 def test_one_document_at_the_end(
-    answers: tuple[RunsAnswer, ...], status: int, capsys: pytest.CaptureFixture[str]
+    answers: tuple[RunsRead, ...], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert submit(at("training", 1), *answers, json=True) == status
     (line,) = capsys.readouterr().out.splitlines()

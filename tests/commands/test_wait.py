@@ -14,7 +14,7 @@ from xsft.commands.verbs import parser
 from xsft.commands.wait import wait_and_report
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
-from xsft.states.lookup import RunsAnswer
+from xsft.states.lookup import RunsRead
 from xsft.states.model import Unread
 from xsft.states.rows import Row
 from xsft.states.waiting import DONE, Goal
@@ -23,7 +23,7 @@ from xsft.states.waiting import DONE, Goal
 def exit_status(played: Played, goal: Goal = DONE, *, timeout_s: float | None = 600, json: bool = False) -> int:
     patience = WaitLimits(timeout_s=timeout_s, poll_s=10)
     try:
-        return wait_and_report("gemma", goal=goal, query=played.query, patience=patience, clock=played.clock, json=json)
+        return wait_and_report("gemma", goal=goal, look=played.look, patience=patience, clock=played.clock, json=json)
     except XsftError as failed:
         return failed.exit_status
 
@@ -41,7 +41,7 @@ def test_a_run_that_learns_nothing_is_not_waited_for_and_is_recorded(capsys: pyt
     patience = WaitLimits(timeout_s=3600, poll_s=10)
     with pytest.raises(RunFailed) as failed:
         wait_and_report(
-            "gemma", goal=DONE, query=played.query, patience=patience, clock=played.clock, json=False, record=record
+            "gemma", goal=DONE, look=played.look, patience=patience, clock=played.clock, json=False, record=record
         )
     assert failed.value.message == "gemma  training (no-target-tokens)  step 3/1000  loss 2.346: will not reach done."
     assert failed.value.fix == "xsft why gemma. It still runs: xsft cancel gemma ends it."
@@ -60,7 +60,7 @@ def test_wait_records_the_end_of_a_run_only_if_it_is_over(goal: Goal, recorded: 
         return ()
 
     patience = WaitLimits(timeout_s=3600, poll_s=10)
-    asked = {"goal": goal, "query": played.query, "patience": patience, "clock": played.clock, "json": False}
+    asked = {"goal": goal, "look": played.look, "patience": patience, "clock": played.clock, "json": False}
     assert wait_and_report("gemma", **asked, record=record) == 0
     assert seen == recorded
 
@@ -126,7 +126,7 @@ def test_a_loss_of_0_is_reported_at_the_end(capsys: pytest.CaptureFixture[str]) 
         "step beyond the last",
     ],
 )
-def test_the_outcome_decides_the_exit_status_of_wait(answers: tuple[RunsAnswer, ...], goal: Goal, status: int) -> None:
+def test_the_outcome_decides_the_exit_status_of_wait(answers: tuple[RunsRead, ...], goal: Goal, status: int) -> None:
     assert exit_status(Played(*answers), goal) == status
 
 
@@ -143,7 +143,7 @@ def test_the_outcome_decides_the_exit_status_of_wait(answers: tuple[RunsAnswer, 
 )
 @pytest.mark.parametrize("timeout_s", [None, 3600])
 def test_wait_ends_at_once_for_an_error_that_waiting_cannot_fix(
-    answers: tuple[RunsAnswer, ...], timeout_s: float | None
+    answers: tuple[RunsRead, ...], timeout_s: float | None
 ) -> None:
     played = Played(*answers)
     assert exit_status(played, timeout_s=timeout_s) == 5
@@ -158,7 +158,7 @@ def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
         wait_and_report(
             "gemma",
             goal=DONE,
-            query=(played := Played(at("training", 5), deaf)).query,
+            look=(played := Played(at("training", 5), deaf)).look,
             patience=WaitLimits(timeout_s=None, poll_s=10),
             clock=played.clock,
             json=False,
@@ -179,12 +179,12 @@ def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
     ids=["failed", "timed out", "gone", "no answer", "state unknown", "misspelled name"],
 )
 def test_every_error_of_wait_has_its_type_message_and_fix(
-    answers: tuple[RunsAnswer, ...], kind: type[XsftError], words: str
+    answers: tuple[RunsRead, ...], kind: type[XsftError], words: str
 ) -> None:
     played = Played(*answers)
     patience = WaitLimits(timeout_s=3600, poll_s=10)
     with pytest.raises(kind, match=words) as raised:
-        wait_and_report("gemma", goal=DONE, query=played.query, patience=patience, clock=played.clock, json=False)
+        wait_and_report("gemma", goal=DONE, look=played.look, patience=patience, clock=played.clock, json=False)
     assert raised.value.fix
 
 
@@ -200,7 +200,7 @@ def test_every_error_of_wait_has_its_type_message_and_fix(
     ids=["succeeded", "failed", "training", "gone", "no answer"],
 )
 def test_every_outcome_of_wait_prints_one_document(
-    answers: tuple[RunsAnswer, ...], status: int, outcome: str, capsys: pytest.CaptureFixture[str]
+    answers: tuple[RunsRead, ...], status: int, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_status(Played(*answers), json=True) == status
     told = capsys.readouterr()

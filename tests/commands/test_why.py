@@ -6,21 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.actions.runs.test_explain import BROKEN, WAITING, gathered
+from tests.actions.runs.test_explain import BROKEN, WAITING, explain
 from tests.documents import read_document
 from tests.observations import NOW, runs_read
-from xsft.actions.runs.explain import WhyWorld
-from xsft.commands.why import why
-from xsft.run_query import RunQuery
-from xsft.states.classify import classify
-from xsft.states.folding import RowFilter
-from xsft.states.lookup import RunsAnswer
+from xsft.commands.why import report_why
+from xsft.states.lookup import RunsRead
 from xsft.states.model import Observation
 
 
-def asked(name: str, found: RunsAnswer, *, json: bool = False) -> int:
-    query = RunQuery(read=lambda: found, classify=classify, wanted=RowFilter(everything=True), now=lambda: NOW)
-    return why(name, world=WhyWorld(query=query, gather=gathered), json=json)
+def asked(name: str, found: RunsRead, *, json: bool = False) -> int:
+    return report_why(explain(name, found), json=json)
 
 
 def test_the_cause_comes_first_then_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,18 +6,17 @@ from collections.abc import Callable
 import pytest
 
 from tests.commands.test_status import SILENT, Terminal
-from tests.observations import judged, observed, queued, runs_read, said
+from tests.observations import FakeRuns, observed, queued, runs_read, said
 from tests.replacing import replace
 from xsft.errors import Unreachable
-from xsft.run_query import RunQuery
 from xsft.screen.status_watch import StatusView, next_look, watch
 from xsft.states.folding import RowFilter
-from xsft.states.lookup import RunsAnswer
+from xsft.states.lookup import RunsRead
 
-Answer = Callable[[], RunsAnswer]
+Answer = Callable[[], RunsRead]
 
 
-def silent() -> RunsAnswer:
+def silent() -> RunsRead:
     return runs_read((), (SILENT,), answered=False, whole=False)
 
 
@@ -34,14 +33,14 @@ class Clock:
         self.seconds += seconds
 
 
-def watched(answers: list[RunsAnswer], *, stream: io.StringIO | None = None, every_s: float = 10) -> str:
-    clock, left, out = Clock(), list(answers), stream or io.StringIO()
-    query = RunQuery(read=lambda: left.pop(0), classify=judged, wanted=RowFilter(), now=clock.now)
-    assert watch(query, every_s=every_s, pause=clock.pause, stdout=out, rounds=len(answers)) == 0
+def watched(answers: list[RunsRead], *, stream: io.StringIO | None = None, every_s: float = 10) -> str:
+    clock, out = Clock(), stream or io.StringIO()
+    runs = FakeRuns(*answers, now=clock.now)
+    assert watch(runs, RowFilter(), every_s=every_s, pause=clock.pause, stdout=out, rounds=len(answers)) == 0
     return out.getvalue()
 
 
-def at(step: int) -> RunsAnswer:
+def at(step: int) -> RunsRead:
     return runs_read((observed(progress=said(step)),))
 
 
@@ -64,12 +63,11 @@ def test_a_cluster_that_stops_answering_changes_no_row_and_is_reported_once() ->
     ]
 
 
-def looked(answers: list[RunsAnswer]) -> list[StatusView]:
-    clock, left, shown = Clock(), list(answers), []
-    query = RunQuery(read=lambda: left.pop(0), classify=judged, wanted=RowFilter(), now=clock.now)
-    before = None
+def looked(answers: list[RunsRead]) -> list[StatusView]:
+    clock, before, shown = Clock(), None, []
+    runs = FakeRuns(*answers, now=clock.now)
     for _ in answers:
-        before = next_look(query, before)
+        before = next_look(runs, RowFilter(), before)
         shown.append(before)
         clock.pause(30)
     return shown
@@ -127,6 +125,10 @@ def test_ctrl_c_ends_watch() -> None:
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    query = RunQuery(read=lambda: at(1), classify=judged, wanted=RowFilter(), now=Clock().now)
     with pytest.raises(KeyboardInterrupt):
-        watch(query, every_s=5, pause=interrupted, stdout=Terminal())
+        watch(FakeRuns(at(1)), RowFilter(), every_s=5, pause=interrupted, stdout=Terminal())
+
+
+def test_watch_warns_of_a_loss_of_zero_as_status_does() -> None:
+    (shown,) = looked([runs_read((observed(progress=said(loss=0.0, zero_loss_steps=3)),))])
+    assert "[loss-zero]" in shown.said[0]

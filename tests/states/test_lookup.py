@@ -7,8 +7,7 @@ import pytest
 from tests.observations import NOW, observed, runs_read
 from xsft.errors import UsageError
 from xsft.states.classify import classify
-from xsft.states.folding import fold
-from xsft.states.lookup import one_run
+from xsft.states.lookup import answer_of, one_run
 from xsft.states.model import Observation, Recorded
 
 
@@ -22,9 +21,9 @@ def test_runs_without_jobsets_are_distinguished_without_none() -> None:
         cluster="west",
         record=Recorded(outcome="created", jobset="gemma-2"),
     )
-    rows = fold((there, gone, known), classify=classify, now=NOW)
+    found = answer_of(runs_read((there, gone, known)), classify=classify, now=NOW)
     with pytest.raises(UsageError, match="3 runs are named 'gemma'") as several:
-        one_run("gemma", rows, runs_read((there, gone, known)))
+        one_run("gemma", found)
     assert "None" not in several.value.message
     assert "its JobSet of east, which is gone" in several.value.message
     assert "JobSet gemma-2 of west, which is gone" in several.value.message

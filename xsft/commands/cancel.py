@@ -9,15 +9,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from xsft.actions.runs.cancel import (
-    Cancelled,
-    CancelWorld,
-    cancel_world,
-    cancelled,
-)
+from xsft.actions.listener import AskUser
+from xsft.actions.runs.cancel import Cancelled, cancelled
 from xsft.actions.runs.selection import runs_of
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused
+from xsft.run_query import RunAccess
 from xsft.screen.asking import asker
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
@@ -26,17 +23,17 @@ from xsft.screen.progress import spinning
 
 def run(args: argparse.Namespace) -> int:
     runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
-    world = cancel_world(runs, confirm=asker(yes=False), waiting=partial(spinning, "cancel"))
-    return cancel(args.run, world=world, yes=args.yes, json=args.json)
+    return cancel(args.run, runs=runs, confirm=asker(yes=False), yes=args.yes, json=args.json)
 
 
-def cancel(name: str, *, world: CancelWorld, yes: bool, json: bool) -> int:
-    """Cancel the run and return 0, also if there is nothing to cancel.
+def cancel(name: str, *, runs: RunAccess, confirm: AskUser | None, yes: bool, json: bool) -> int:
+    """Cancel the run and return 0, also if there is nothing to cancel. `confirm`: None without a terminal.
 
     Raises Refused if the user declines or cannot be asked, UsageError for a name that no run has, Unreachable if its
     cluster does not answer.
     """
-    done = cancelled(name, world=world, agree=partial(_ask_to_cancel, world=world, yes=yes))
+    agree = partial(_ask_to_cancel, confirm=confirm, yes=yes)
+    done = cancelled(name, runs=runs, agree=agree, waiting=partial(spinning, "cancel"))
     print_problems(() if json else done.problems)
     if json:
         _print_cancelled(done)
@@ -45,14 +42,14 @@ def cancel(name: str, *, world: CancelWorld, yes: bool, json: bool) -> int:
     return 0
 
 
-def _ask_to_cancel(about: tuple[str, ...], *, world: CancelWorld, yes: bool) -> None:
+def _ask_to_cancel(about: tuple[str, ...], *, confirm: AskUser | None, yes: bool) -> None:
     sys.stderr.writelines([f"{line}\n" for line in about])
     if yes:
         return
-    if world.confirm is None:
+    if confirm is None:
         raise Refused("Nothing was cancelled: cannot prompt without a terminal.", fix="Pass --yes to cancel it.")
     with when_interrupted("Nothing was cancelled."):
-        meant = world.confirm("Cancel it? [y/N] ")
+        meant = confirm("Cancel it? [y/N] ")
     if not meant:
         raise Refused("Nothing was cancelled.", fix="Answer y, or pass --yes.")
 

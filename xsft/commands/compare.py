@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from xsft.actions.runs.compare import CompareWorld, compare_runs, compare_world
+from xsft.actions.runs.compare import ReadCurves, compare_runs
+from xsft.actions.runs.log_sources import Logs
 from xsft.actions.runs.selection import runs_of
 from xsft.errors import UsageError
+from xsft.run_query import RunAccess
 from xsft.screen.compare_text import comparison_document, comparison_lines
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems
@@ -20,14 +22,15 @@ from xsft.screen.terminal import terminal
 def run(args: argparse.Namespace) -> int:
     target = Path(args.output) if args.output else None
     runs = runs_of(args.runs, place=args.place, context=args.context, namespace=args.namespace)
-    return compare(tuple(dict.fromkeys(args.runs)), world=compare_world(runs), target=target, json=args.json)
+    names, read = tuple(dict.fromkeys(args.runs)), Logs(runs=runs).curves
+    return compare(names, runs=runs, read=read, target=target, json=args.json)
 
 
-def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, json: bool) -> int:
+def compare(names: Sequence[str], *, runs: RunAccess, read: ReadCurves, target: Path | None, json: bool) -> int:
     """Plot the losses and return 0. Raises UsageError for more runs than letters, and as `compare_runs`."""
     if len(names) > len(LETTERS):
         raise UsageError(f"{len(names)} runs: at most {len(LETTERS)} fit into one plot.", fix="Give fewer runs.")
-    made = compare_runs(names, world=world, target=target, listener=terminal())
+    made = compare_runs(names, runs=runs, read=read, target=target, listener=terminal())
     if json:
         print_json("compare", comparison_document(made, target=target))
         return 0

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from typing import TextIO
 
+from xsft.actions.listener import ActionListener
 from xsft.actions.runs.log_request import LogRequest
-from xsft.actions.runs.logs import (
-    LogsWorld,
-    end_text,
-    found_lines,
-    logs_world,
-)
+from xsft.actions.runs.log_sources import Logs
+from xsft.actions.runs.logs import LogReader, end_text, found_lines
 from xsft.actions.runs.selection import runs_of
 from xsft.commands.arguments.runs import where_text
 from xsft.effects.machine import clock
 from xsft.effects.machine.streams import with_controls
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
+from xsft.run_query import RunAccess
 from xsft.screen.progress import print_to_stderr, spinning
-from xsft.states.model import Observation
 from xsft.states.moments import before
+
+LISTENER = ActionListener(waiting=spinning, say=print_to_stderr)
 
 
 def run(args: argparse.Namespace) -> int:
     runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
     request = log_request(args, now=clock.now())
-    world = logs_world(runs, say=print_to_stderr, waiting=partial(spinning, "logs"))
+    logs = Logs(runs=runs, trouble=print_to_stderr)
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
         stdout = with_controls(sys.stdout) if args.raw else sys.stdout
-        return logs(args.run, asked=request, world=world, timestamps=args.timestamps, stdout=stdout)
+        return print_log(args.run, asked=request, runs=runs, logs=logs, timestamps=args.timestamps, stdout=stdout)
 
 
 def log_request(args: argparse.Namespace, *, now: str) -> LogRequest:
@@ -47,23 +45,20 @@ def log_request(args: argparse.Namespace, *, now: str) -> LogRequest:
     )
 
 
-def logs(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: bool, stdout: TextIO) -> int:
-    """Print the log and return 0. Raises as `found_lines`."""
-    found = found_lines(name, asked=asked, world=world, timestamps=timestamps)
+def print_log(
+    name: str, *, asked: LogRequest, runs: RunAccess, logs: LogReader, timestamps: bool, stdout: TextIO
+) -> int:
+    """Print the log and return 0; if the run was followed to its end, also how it ended. Raises as `found_lines`."""
+    found = found_lines(name, asked=asked, runs=runs, logs=logs, timestamps=timestamps, listener=LISTENER)
     line = None
     for line in found.lines:
         stdout.write(f"{line}\n")
         stdout.flush()  # for a reader of a pipe
     if line is None and found.names:
         sys.stderr.write(f"No log lines from {', '.join(found.names[:3])}{_why_nothing(asked)}\n")
-    return _print_end(found.seen, asked=asked, world=world)
-
-
-def _print_end(seen: Observation, *, asked: LogRequest, world: LogsWorld) -> int:
-    """Return 0; if the run was followed to its end, first print how it ended."""
-    text = end_text(seen, query=world.query, pause=world.pause) if asked.follow else None
+    text = end_text(found.seen, runs=runs) if asked.follow else None
     if text is not None:
-        world.say(text)
+        print_to_stderr(text)
     return 0
 
 

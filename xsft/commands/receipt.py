@@ -12,11 +12,12 @@ from xsft.actions.runs.receipts import (
 from xsft.actions.runs.selection import runs_of
 from xsft.errors import Unknown
 from xsft.records.model import Receipt
-from xsft.run_query import RunQuery, look_up, query_of
+from xsft.run_query import RunAccess
 from xsft.screen.documents import print_json, print_lines
 from xsft.screen.progress import spinning
 from xsft.screen.receipt_text import RunReceipt, receipt_document, receipt_text
 from xsft.states.folding import FoldedRun
+from xsft.states.lookup import one_run
 
 ReadReceipt = Callable[[FoldedRun], Receipt | None]
 """Return the run's receipt; None if neither its log nor its record is left. Raises XsftError if its log cannot be
@@ -25,14 +26,14 @@ read."""
 
 def run(args: argparse.Namespace) -> int:
     runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
-    return print_receipt(args.run, query=query_of(runs), read=partial(read_receipt, runs), json=args.json)
+    return print_receipt(args.run, runs=runs, read=partial(read_receipt, runs), json=args.json)
 
 
-def print_receipt(name: str, *, query: RunQuery, read: ReadReceipt, json: bool) -> int:
+def print_receipt(name: str, *, runs: RunAccess, read: ReadReceipt, json: bool) -> int:
     """Print the receipt and return 0. Raises UsageError for a name that no run has, Unknown if there is no receipt."""
     with spinning("receipt", "asking the clusters") as say:
-        query.listen(say)
-        hit = look_up(query, name)
+        runs.listen(say)
+        hit = one_run(name, runs.look())
         receipt = read(hit)
     if receipt is None:
         raise Unknown(

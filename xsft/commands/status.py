@@ -13,16 +13,14 @@ from xsft.actions.runs.selection import runs_of
 from xsft.effects.machine.clock import pause
 from xsft.errors import UsageError
 from xsft.problems import Problem
-from xsft.run_query import RunQuery, look, query_of, there
+from xsft.run_query import RunAccess, read_status
 from xsft.screen.documents import print_json, run_document
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.progress import spinning
 from xsft.screen.status_table import one_line_each, plain_lines
 from xsft.spec.keypath import printable
 from xsft.states.folding import FoldedRun, RowFilter, chosen
-from xsft.states.lookup import first_missing_run
 from xsft.states.rows import Row
-from xsft.states.worth import zero_loss
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,40 +29,38 @@ def run(args: argparse.Namespace) -> int:
     if args.every is not None and not args.watch:
         raise UsageError("--every needs --watch.", fix="Add --watch, or omit --every.")
     runs = runs_of(args.runs, place=args.place, context=args.context, namespace=args.namespace, everything=args.all)
-    query = replace(query_of(runs), wanted=wanted_of(args))
+    wanted = row_filter(args)
     if args.watch:
         from xsft.screen.status_watch import EVERY_S, watch
 
-        return watch(query, every_s=args.every or EVERY_S, pause=pause)
-    return report_status(query, json=args.json, stdout=sys.stdout)
+        return watch(runs, wanted, every_s=args.every or EVERY_S, pause=pause)
+    return report_status(runs, wanted, json=args.json, stdout=sys.stdout)
 
 
-def wanted_of(args: argparse.Namespace) -> RowFilter:
+def row_filter(args: argparse.Namespace) -> RowFilter:
     return RowFilter(runs=tuple(args.runs), states=tuple(args.state), mode=args.mode, everything=args.all)
 
 
-def report_status(query: RunQuery, *, json: bool, stdout: TextIO) -> int:
+def report_status(runs: RunAccess, wanted: RowFilter, *, json: bool, stdout: TextIO) -> int:
     """Read the runs once and print them; return 0, or the exit status for a name that no run has, if others were found.
 
     Raises Unreachable if nothing could be read, UsageError if none of the named runs exists.
     """
     with spinning("status", "asking the clusters") as say:
-        query.listen(say)
-        found, rows = look(query)
-    failed, picked = first_missing_run(query.wanted.runs, rows, found), there(query, rows)
-    if failed is not None and not picked:
-        raise failed
-    unknown = failed.problems if failed else ()
-    warnings = (*found.problems, *(one for row in picked for one in zero_loss(row)))
-    print_problems(() if json else warnings)
+        runs.listen(say)
+        status = read_status(runs, wanted)
+    if status.missing and not status.rows:
+        raise status.missing
+    unknown = status.missing.problems if status.missing else ()
     if json:
-        _print_rows(picked, (*warnings, *unknown))
+        _print_rows(status.rows, (*status.problems, *unknown))
     else:
-        show(picked, stdout)
-        _say_hidden(query.wanted, rows, shown=len(picked))
-        _say_folders(query.wanted, picked)
+        print_problems(status.problems)
+        show(status.rows, stdout)
+        _say_hidden(wanted, status.found.rows, shown=len(status.rows))
+        _say_folders(wanted, status.rows)
     print_problems(unknown)
-    return failed.exit_status if failed else 0
+    return status.missing.exit_status if status.missing else 0
 
 
 def show(found: Sequence[Row], stdout: TextIO) -> None:

@@ -12,12 +12,21 @@ from msgspec.structs import replace
 from xsft.actions.runs.changes import changes_of
 from xsft.actions.runs.receipts import record_wait_end
 from xsft.actions.runs.selection import runs_of
-from xsft.actions.runs.waiting import Clock, RecordWait, Waited, WaitLimits, error_of, in_time, noted, wait_for
+from xsft.actions.runs.waiting import (
+    Clock,
+    LookAtRuns,
+    RecordWait,
+    Waited,
+    WaitLimits,
+    error_of,
+    in_time,
+    noted,
+    wait_for,
+)
 from xsft.commands.arguments.runs import where_text
 from xsft.effects.machine import clock
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
 from xsft.errors import XsftError
-from xsft.run_query import RunQuery
 from xsft.screen.documents import print_json, run_document
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.progress import print_to_stderr
@@ -33,11 +42,11 @@ def run(args: argparse.Namespace) -> int:
         if runs is None:
             never = Waited(outcome="unreachable", row=None, seconds=args.timeout)
             return report_wait(args.run, goal=args.goal, waited=never, json=args.json)
-        query, clock_of_run = changes_of(runs)
+        look, clock_of_run = changes_of(runs)
         return wait_and_report(
             args.run,
             goal=args.goal,
-            query=query,
+            look=look,
             patience=patience,
             clock=clock_of_run,
             json=args.json,
@@ -49,7 +58,7 @@ def wait_and_report(
     name: str,
     *,
     goal: Goal,
-    query: RunQuery,
+    look: LookAtRuns,
     patience: WaitLimits,
     clock: Clock,
     json: bool,
@@ -60,7 +69,7 @@ def wait_and_report(
     Raises RunFailed, TimedOut, Unknown or Unreachable if not; under `json` the document is printed, and the exit status
     returned instead.
     """
-    waited = wait_for(name, goal=goal, query=query, patience=patience, clock=clock, say=print_to_stderr)
+    waited = wait_for(name, goal=goal, look=look, patience=patience, clock=clock, say=print_to_stderr)
     return report_wait(name, goal=goal, waited=replace(waited, problems=noted(waited, record)), json=json)
 
 

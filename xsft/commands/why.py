@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from typing import Any
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from xsft.actions.runs.explain import (
-    WhyWorld,
-    explained,
-    why_world,
-)
+from xsft.actions.runs.evidence import evidence_of, forgotten_attempt
+from xsft.actions.runs.explain import Explained, explained
 from xsft.actions.runs.selection import runs_of
 from xsft.errors import Unknown
 from xsft.screen.documents import print_json
@@ -27,14 +25,20 @@ from xsft.trainers.plain import bare_text
 
 def run(args: argparse.Namespace) -> int:
     runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
-    return why(args.run, world=why_world(runs), attempt=args.attempt, json=args.json)
-
-
-def why(name: str, *, world: WhyWorld, attempt: int | None = None, json: bool) -> int:
-    """Print the explanation; return 0, or 8 if the state is unknown. Raises as `explained`."""
     with spinning("why", "asking the clusters") as say:
-        world.query.listen(say)
-        found = explained(name, world=world, attempt=attempt)
+        runs.listen(say)
+        found = explained(
+            args.run,
+            runs=runs,
+            evidence=partial(evidence_of, runs),
+            recorded=partial(forgotten_attempt, runs),
+            attempt=args.attempt,
+        )
+    return report_why(found, json=args.json)
+
+
+def report_why(found: Explained, *, json: bool) -> int:
+    """Print the explanation; return 0, or 8 if the state is unknown."""
     status = Unknown.exit_status if found.explanation.state == "unknown" else 0
     if json:
         _print_explanation(found.row, found.evidence, found.explanation, status)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import repeat
 from typing import TextIO
 
@@ -15,21 +16,20 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from xsft.aliases import Pause
 from xsft.errors import Unreachable
 from xsft.problems import Problem
-from xsft.run_query import RunQuery, look, pick
+from xsft.run_query import RunAccess, read_status
 from xsft.screen.console import console
 from xsft.screen.failure import problem_lines
 from xsft.screen.status_screen import table
 from xsft.screen.status_table import NOTHING, one_line_each
 from xsft.spec.amounts import duration_text
 from xsft.spec.keypath import printable
-from xsft.states.folding import chosen
+from xsft.states.folding import RowFilter
 from xsft.states.rows import Row, aged, state_line
 
 EVERY_S = 5.0
-
-Pause = Callable[[float], None]
 
 
 class StatusView(Struct, frozen=True, kw_only=True):
@@ -43,43 +43,53 @@ class StatusView(Struct, frozen=True, kw_only=True):
 
 
 def watch(
-    query: RunQuery, *, every_s: float, pause: Pause, stdout: TextIO | None = None, rounds: int | None = None
+    runs: RunAccess,
+    wanted: RowFilter,
+    *,
+    every_s: float,
+    pause: Pause,
+    stdout: TextIO | None = None,
+    rounds: int | None = None,
 ) -> int:
     """Refresh until Ctrl-C (exit status 130), or for `rounds` reads. Raises as `report` does at the first read only."""
     stream = stdout or sys.stdout
     drawn = console(stream)
-    views = _looks(query, every_s=every_s, pause=pause, rounds=rounds)
+    views = _looks(partial(next_look, runs, wanted), every_s=every_s, pause=pause, rounds=rounds)
     if drawn.is_terminal and not drawn.is_dumb_terminal and not drawn.no_color:
-        _in_place(views, drawn, now=query.now, every_s=every_s)
+        _in_place(views, drawn, now=runs.now, every_s=every_s)
     else:
-        _line_by_line(views, stream, now=query.now)
+        _line_by_line(views, stream, now=runs.now)
     return 0
 
 
-def _looks(query: RunQuery, *, every_s: float, pause: Pause, rounds: int | None) -> Iterator[StatusView]:
+def _looks(
+    look: Callable[[StatusView | None], StatusView], *, every_s: float, pause: Pause, rounds: int | None
+) -> Iterator[StatusView]:
     """Yield `rounds` reads, or reads without end, with a pause between two."""
     before: StatusView | None = None
     for _ in repeat(None) if rounds is None else repeat(None, rounds):
         if before is not None:
             pause(every_s)
-        before = next_look(query, before)
+        before = look(before)
         yield before
 
 
-def next_look(query: RunQuery, before: StatusView | None) -> StatusView:
-    """Read the runs. The first read raises if nothing can be read; later ones keep the earlier rows with their age."""
-    if before is None:
-        found, rows = look(query)
-        return StatusView(rows=pick(query, rows, found), said=lines_of(found.problems))
+def next_look(runs: RunAccess, wanted: RowFilter, before: StatusView | None) -> StatusView:
+    """Read the runs. The first read raises if nothing can be read, or a name is missing; later ones keep the earlier
+    rows with their age."""
     try:
-        found, rows = look(query)
+        status = read_status(runs, wanted)
     except Unreachable as silent:
-        return StatusView(rows=_older(before.rows, query.now()), said=lines_of(silent.problems), stale=True)
-    picked = tuple(one.row for one in chosen(rows, query.wanted))
-    if not found.whole:  # a run missing from an incomplete answer may still exist
-        read_keys = {_row_key(one.row) for one in rows}
-        picked = (*picked, *_older((row for row in before.rows if _row_key(row) not in read_keys), query.now()))
-    return StatusView(rows=picked, said=lines_of(found.problems))
+        if before is None:
+            raise
+        return StatusView(rows=_older(before.rows, runs.now()), said=lines_of(silent.problems), stale=True)
+    if before is None and status.missing:
+        raise status.missing
+    rows = status.rows
+    if before is not None and not status.found.whole:  # a run missing from an incomplete answer may still exist
+        read_keys = {_row_key(one.row) for one in status.found.rows}
+        rows = (*rows, *_older((row for row in before.rows if _row_key(row) not in read_keys), runs.now()))
+    return StatusView(rows=rows, said=lines_of(status.problems))
 
 
 def changes(before: StatusView | None, after: StatusView) -> tuple[str, ...]:

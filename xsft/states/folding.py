@@ -20,7 +20,7 @@ WEEK_S = 7 * DAY_S
 
 
 class Classify(Protocol):
-    """`states.classify.classify`, or a test's."""
+    """Return the state of an attempt: `states.classify.classify`."""
 
     def __call__(self, seen: Observation, *, now: str) -> Status: ...
 

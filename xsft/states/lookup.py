@@ -5,18 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Protocol
 
 from msgspec import Struct
 
 from xsft.errors import Unreachable, UsageError, XsftError
 from xsft.problems import Problem
-from xsft.states.folding import FoldedRun, folder, named
+from xsft.states.folding import Classify, FoldedRun, fold, folder, named
 from xsft.states.model import Observation, Unread
 
 
-class RunsAnswer(Struct, frozen=True, kw_only=True):
-    """The answers of the clusters and this machine at one time."""
+class RunsRead(Struct, frozen=True, kw_only=True):
+    """What the clusters and this machine answered at one time."""
 
     observations: tuple[Observation, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -25,26 +24,33 @@ class RunsAnswer(Struct, frozen=True, kw_only=True):
     """Whether any source could be read."""
     whole: bool = True
     """Whether every source answered; then a run that was not found does not exist."""
+
+
+class RunsAnswer(Struct, frozen=True, kw_only=True):
+    """The runs at one time."""
+
+    rows: tuple[FoldedRun, ...]
+    problems: tuple[Problem, ...] = ()
+    """As of `RunsRead`, as `whole`."""
+    whole: bool = True
     known: Callable[[], tuple[str, ...]] = lambda: ()
-    """Returns the names of all runs, if `observations` holds only the named ones. Reads the sources once more."""
+    """Returns the names of all runs, if `rows` holds only the named ones. Reads the sources once more."""
 
 
-Read = Callable[[], RunsAnswer]
-"""Reads the runs now. Raises as its sources do, but only if there is a single source."""
-
-
-def require_answer(found: RunsAnswer) -> None:
-    """Raise Unreachable if no source could be read."""
+def answer_of(found: RunsRead, *, classify: Classify, now: str) -> RunsAnswer:
+    """Return a row for each run that was read. Raises Unreachable if no source could be read."""
     if not found.answered:
-        raise runs_unread(found, "Nothing could be read")
+        raise runs_unread(found.problems, "Nothing could be read")
+    rows = fold(found.observations, classify=classify, now=now)
+    return RunsAnswer(rows=rows, problems=found.problems, whole=found.whole)
 
 
-def runs_unread(found: RunsAnswer, what: str) -> Unreachable:
+def runs_unread(problems: Sequence[Problem], what: str) -> Unreachable:
     """Return Unreachable with all reasons and the first one's fix; with its id if waiting solves none of them."""
-    reasons = (" ".join(p.message.split()).rstrip(".") for p in found.problems)
+    reasons = (" ".join(p.message.split()).rstrip(".") for p in problems)
     why = "; ".join(dict.fromkeys(reasons)) or "no cluster answered"
-    fix = next((p.fix for p in found.problems if p.fix), "Try again, or choose one place: --place NAME.")
-    lasting = _lasting(found.problems)
+    fix = next((p.fix for p in problems if p.fix), "Try again, or choose one place: --place NAME.")
+    lasting = _lasting(problems)
     if lasting is None:
         return Unreachable(f"{what}: {why}.", fix=fix)
     return Unreachable(f"{what}: {why}.", fix=fix, id=lasting.id, again=lasting.again)
@@ -57,24 +63,24 @@ def _lasting(problems: Sequence[Problem]) -> Problem | None:
     return next((p for p in problems if p.again == "never"), None)
 
 
-def require_names(names: Sequence[str], rows: Sequence[FoldedRun], found: RunsAnswer) -> None:
+def require_names(names: Sequence[str], found: RunsAnswer) -> None:
     """Raise `first_missing_run`, if a name is not found."""
-    if failed := first_missing_run(names, rows, found):
+    if failed := first_missing_run(names, found):
         raise failed
 
 
-def first_missing_run(names: Sequence[str], rows: Sequence[FoldedRun], found: RunsAnswer) -> XsftError | None:
+def first_missing_run(names: Sequence[str], found: RunsAnswer) -> XsftError | None:
     """Return `missing_run` for the first name that was not found, with the others; None if all were found."""
-    failed = [missing_run(name, rows, found) for name in dict.fromkeys(names) if not named(rows, name)]
+    failed = [missing_run(name, found) for name in dict.fromkeys(names) if not named(found.rows, name)]
     return reduce(lambda first, other: first.beside(other), failed) if failed else None
 
 
-def missing_run(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> XsftError:
+def missing_run(name: str, found: RunsAnswer) -> XsftError:
     """Return the error for a name that was not found. Prefixes never match: a command that acts must not guess."""
     if not found.whole:
-        return runs_unread(found, f"Run {name!r} was not found, but not every cluster could be read")
-    jobsets = {one.jobset.name for row in rows for one in row.attempts if one.jobset}
-    known = sorted({row.row.run_name for row in rows} | jobsets | set(found.known()))
+        return runs_unread(found.problems, f"Run {name!r} was not found, but not every cluster could be read")
+    names = {name for row in found.rows for one in row.attempts for name in one.names}
+    known = sorted(names | set(found.known()))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     return UsageError(
@@ -84,11 +90,11 @@ def missing_run(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> Xsft
     )
 
 
-def one_run(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> FoldedRun:
+def one_run(name: str, found: RunsAnswer) -> FoldedRun:
     """Return the only run with that name. Raises as `missing_run`, and UsageError if several have it."""
-    hits = named(rows, name)
+    hits = named(found.rows, name)
     if not hits:
-        raise missing_run(name, rows, found)
+        raise missing_run(name, found)
     if len(hits) > 1:
         where = "; ".join(_run_place(hit) for hit in hits)
         raise UsageError(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
@@ -7,13 +8,12 @@ import pytest
 from tests.commands.test_status import SILENT
 from tests.observations import NOW, finished, jobset, judged, local, observed, queued, runs_read
 from tests.replacing import replace
-from xsft.actions.runs.cancel import Cancelled, CancelWorld, cancelled
+from xsft.actions.runs.cancel import Cancelled, cancelled
+from xsft.aliases import ShowLine
 from xsft.effects.cluster.delete import Deleted
 from xsft.errors import Refused, Unreachable, UsageError, XsftError
 from xsft.problems import Problem
-from xsft.run_query import RunQuery
-from xsft.states.folding import RowFilter
-from xsft.states.lookup import RunsAnswer
+from xsft.states.lookup import RunsAnswer, RunsRead, answer_of
 from xsft.states.losing import SavedSteps
 from xsft.states.model import Observation, Recorded, RunObject, Status, Unread
 
@@ -25,7 +25,7 @@ RUNS_HERE = local("tiny", record=Recorded(outcome="running", started_at=NOW, ali
 class Told:
     """The requests for deletion that were made."""
 
-    found: RunsAnswer
+    found: RunsRead
     answer: bool | None = None
     outcome: Deleted = "deleted"
     provable: bool = True
@@ -43,7 +43,7 @@ class Told:
         self.deleted.append((there.namespace, there.name, there.uid))
         return self.outcome
 
-    def record(self, seen: Observation, there: RunObject) -> tuple[Problem, ...]:
+    def record_cancel(self, seen: Observation, there: RunObject) -> tuple[Problem, ...]:
         self.recorded.append(there.uid)
         return (self.failing,) if self.failing else ()
 
@@ -59,20 +59,18 @@ class Told:
         self.questions.append(question)
         return bool(self.answer)
 
-    @property
-    def world(self) -> CancelWorld:
-        query = RunQuery(read=lambda: self.found, classify=state, wanted=RowFilter(everything=True), now=lambda: NOW)
-        return CancelWorld(
-            query=query,
-            delete=self.delete,
-            stop_local=self.stop_local,
-            record=self.record,
-            saved=self.saved,
-            confirm=None if self.answer is None else self.ask,
-        )
+    def now(self) -> str:
+        return NOW
+
+    def look(self) -> RunsAnswer:
+        return answer_of(self.found, classify=state, now=NOW)
+
+    def listen(self, say: ShowLine, /) -> None: ...
+
+    def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None: ...
 
     def cancel(self, name: str) -> Cancelled:
-        return cancelled(name, world=self.world, agree=lambda _about: None)
+        return cancelled(name, runs=self, agree=lambda _about: None)
 
 
 def state(seen: Observation, *, now: str) -> Status:
@@ -156,9 +154,7 @@ ELSEWHERE = observed("gemma", cluster="elsewhere")
         "last known state only",
     ],
 )
-def test_cancel_changes_nothing_unless_the_run_is_identified(
-    found: RunsAnswer, name: str, kind: type[XsftError]
-) -> None:
+def test_cancel_changes_nothing_unless_the_run_is_identified(found: RunsRead, name: str, kind: type[XsftError]) -> None:
     told = Told(found)
     with pytest.raises(kind):
         told.cancel(name)

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.observations import jobset, local, observed
+from tests.observations import FakeRuns, jobset, local, observed, runs_read
 from tests.replacing import replace
 from xsft.actions.runs import changes
 from xsft.actions.runs.changes import changes_of
-from xsft.effects.records.objects import LocalObjects
-from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.runs import Runs
 from xsft.states.model import Observation, Status, Unread
 
 TRAINING = Status(state="training")
 SILENT = (Unread(what="jobsets", why="it has said nothing for 5 s"),)
 
 
+def connect_nothing(_name: str) -> None: ...
+
+
 @pytest.fixture
-def pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def pauses(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Replace the clock, and record who was watched, and for how long the others were paused."""
     found: list[Any] = []
     monkeypatch.setattr(changes, "pause_until_changed", lambda _, one, seconds: found.append((one.name, seconds)))
     monkeypatch.setattr(changes.clock, "pause", found.append)
 
     def after(*seen: Observation) -> list[Any]:
-        store = RecordStore(state=tmp_path / "state", objects_at=lambda _: LocalObjects())
-        query, clock = changes_of(Runs(sources=(), store=store))
-        query.keep([(one, TRAINING) for one in seen])
+        runs: Any = FakeRuns(runs_read(seen), classify=lambda _seen, now: TRAINING)
+        runs.cluster = connect_nothing
+        look, clock = changes_of(runs)
+        look()
         clock.pause(10.0)
         return found
 

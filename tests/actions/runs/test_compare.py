@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.observations import NOW, judged, local, observed, runs_read
+from tests.observations import FakeRuns, local, observed, runs_read
 from tests.observations import said as said_of
 from tests.replacing import replace
-from xsft.actions.runs.compare import CompareWorld, curves_of
+from xsft.actions.runs.compare import curves_of
 from xsft.effects.runs.losses import LossCurve
 from xsft.errors import Unknown, UsageError
-from xsft.run_query import RunQuery
-from xsft.states.folding import FoldedRun, RowFilter
+from xsft.states.folding import FoldedRun
 from xsft.states.model import Observation, Status
 
 FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
@@ -43,11 +42,7 @@ def read(runs: Sequence[FoldedRun]) -> tuple[LossCurve, ...]:
 
 
 def curves(*names: str) -> tuple[LossCurve, ...]:
-    return curves_of(names, world=CompareWorld(query=query(), read=read))[0]
-
-
-def query() -> RunQuery:
-    return RunQuery(read=lambda: FOUND, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
+    return curves_of(names, runs=FakeRuns(FOUND), read=read)[0]
 
 
 def test_compare_reports_a_run_that_learned_nothing() -> None:
@@ -56,9 +51,8 @@ def test_compare_reports_a_run_that_learned_nothing() -> None:
     def failed(seen: Observation, *, now: str) -> Status:
         return Status(state="failed", reason="no-target-tokens" if seen.run_name == "gemma" else "trainer-failed")
 
-    found = runs_read((nothing, local("tiny")))
-    world = CompareWorld(query=replace(query(), read=lambda: found, classify=failed), read=read)
-    problems = curves_of(("gemma", "tiny"), world=world)[1]
+    runs = FakeRuns(runs_read((nothing, local("tiny"))), classify=failed)
+    problems = curves_of(("gemma", "tiny"), runs=runs, read=read)[1]
     assert [(one.id, one.where) for one in problems] == [("no-target-tokens", "gemma")]
     assert "40 steps in a row" in problems[0].message
 

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.commands.test_status import SILENT
-from tests.observations import EARLIER, NOW, jobset, observed, queued, runs_read, said
+from tests.observations import EARLIER, NOW, FakeRuns, jobset, observed, queued, runs_read, said
 from tests.replacing import replace
-from xsft.actions.runs.explain import Explained, WhyWorld, explained
+from xsft.actions.runs.explain import Explained, ReadAttempt, ReadEvidence, explained
 from xsft.errors import Unreachable, UsageError
-from xsft.run_query import RunQuery
 from xsft.states.classify import classify
 from xsft.states.evidence import Diagnosis, Event, Evidence, Log
-from xsft.states.folding import FoldedRun, RowFilter
-from xsft.states.lookup import RunsAnswer
+from xsft.states.folding import FoldedRun
+from xsft.states.lookup import RunsRead
 from xsft.states.model import (
     Condition,
     Container,
@@ -77,11 +74,16 @@ def gathered(hit: FoldedRun) -> Evidence:
     return Evidence(seen=hit.seen, status=classify(hit.seen, now=NOW), events=events, logs=logs)
 
 
-def explain(name: str, found: RunsAnswer, *, attempt: int | None = None, **world: Any) -> Explained:
-    query = RunQuery(read=lambda: found, classify=classify, wanted=RowFilter(everything=True), now=lambda: NOW)
-    if "keep" in world:
-        query = replace(query, keep=world.pop("keep"))
-    return explained(name, world=WhyWorld(**{"query": query, "gather": gathered, **world}), attempt=attempt)
+def explain(
+    name: str,
+    found: RunsRead | FakeRuns,
+    *,
+    attempt: int | None = None,
+    evidence: ReadEvidence = gathered,
+    recorded: ReadAttempt = lambda _hit, _number: None,
+) -> Explained:
+    runs = found if isinstance(found, FakeRuns) else FakeRuns(found, classify=classify)
+    return explained(name, runs=runs, evidence=evidence, recorded=recorded, attempt=attempt)
 
 
 BROKEN = observed("gemma", jobset=FAILED, pods=(pod(5), pod(6)), progress=said(3))
@@ -130,31 +132,31 @@ def test_a_submission_that_is_gone_is_explained_by_its_record() -> None:
 
 def test_why_keeps_the_ends_of_all_pods() -> None:
     killed = Status(state="failed", reason="oom-killed", evidence=("jobset", "pods"))
-    kept: list[Any] = []
+    runs = FakeRuns(runs_read((BROKEN,)), classify=classify)
 
     def more(hit: FoldedRun) -> Evidence:
         return replace(gathered(hit), status=killed)
 
-    explain("gemma", runs_read((BROKEN,)), gather=more, keep=kept.extend)
-    assert [status for _, status in kept if status == killed] == [killed]
-    kept.clear()
-    explain("gemma", runs_read((BROKEN,)), keep=kept.extend)
-    assert len(kept) == 1, "the look itself, and nothing new"
+    explain("gemma", runs, evidence=more)
+    assert [status for _, status in runs.kept] == [killed]
+    runs.kept.clear()
+    explain("gemma", runs)
+    assert runs.kept == [], "nothing new"
 
 
 def test_why_keeps_a_failure_that_only_pods_tell_for_after_the_restart() -> None:
     """And no token of it."""
-    kept: list[Any] = []
     jobs = (ReplicatedJob(name="slice-job", replicas=2, ready=1, active=2),)
     fails = observed("gemma", jobset=jobset(jobs=jobs), pods=(pod(5),), progress=None)
-    explain("gemma", runs_read((fails,)), keep=kept.extend)
-    (found,) = [seen.found for seen, _ in kept if seen.found]
+    runs = FakeRuns(runs_read((fails,)), runs_read((BROKEN,)), classify=classify)
+    explain("gemma", runs)
+    (found,) = [seen.found for seen, _ in runs.kept]
     assert "stepz" in found
     assert "slice 0 host 5" in found
     assert "a" * 30 not in found
-    kept.clear()
-    explain("gemma", runs_read((BROKEN,)), keep=kept.extend)
-    assert [seen.found for seen, _ in kept] == [""], "it has ended: nothing follows"
+    runs.kept.clear()
+    explain("gemma", runs)
+    assert runs.kept == [], "it has ended: nothing follows"
 
 
 def test_a_silent_cluster_is_unreachable_and_the_last_known_state_is_shown() -> None:

@@ -5,16 +5,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.observations import NOW, jobset, judged, local, observed, runs_read
+from tests.observations import NOW, FakeRuns, jobset, local, observed, runs_read
 from tests.replacing import replace
+from xsft.actions.listener import ActionListener
 from xsft.actions.runs.log_request import LogRequest
-from xsft.actions.runs.logs import AGAIN_S, LogsWorld, end_text, found_lines
+from xsft.actions.runs.logs import AGAIN_S, end_text, found_lines
 from xsft.effects.runs.logstream import LogLine, ProcessRole
 from xsft.errors import Unknown, Unreachable, UsageError
-from xsft.run_query import RunQuery
 from xsft.states.classify import classify
-from xsft.states.folding import RowFilter
-from xsft.states.lookup import RunsAnswer
+from xsft.states.lookup import RunsRead
 from xsft.states.model import Condition, Observation, Recorded, ReplicatedJob, RunObject, Unread
 
 MCJAX = jobset("gemma", jobs=(ReplicatedJob(name="slice-job", replicas=2),))
@@ -29,7 +28,8 @@ PATHWAYS = jobset(
 class Opened:
     """The logs that were opened, and their lines."""
 
-    found: RunsAnswer
+    found: RunsRead
+    empty: bool = False
     roles: list[ProcessRole] = field(default_factory=list)
     jobset: str = ""
     asked: LogRequest | None = None
@@ -38,24 +38,21 @@ class Opened:
         self, seen: Observation, there: RunObject, roles: tuple[ProcessRole, ...], asked: LogRequest
     ) -> Iterator[LogLine]:
         self.roles, self.jobset, self.asked = list(roles), there.name, asked
-        for n, role in enumerate(roles):
+        for n, role in enumerate(() if self.empty else roles):
             yield LogLine(role=role, pod="p", at=f"2026-11-21T11:00:0{n % 10}Z", text=f"hello from {role.host}")
 
-    def local(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
+    def local_lines(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
         self.asked = asked
         yield from ("one", "two")
 
     def show(self, name: str, *, timestamps: bool = False, **asked: object) -> list[str]:
-        query = RunQuery(read=lambda: self.found, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
-        world = LogsWorld(query=query, lines=self.lines, local_lines=self.local)
-        request = LogRequest(**asked)  # type: ignore[arg-type]
-        return list(found_lines(name, asked=request, world=world, timestamps=timestamps).lines)
+        request, runs = LogRequest(**asked), FakeRuns(self.found)  # type: ignore[arg-type]
+        return list(found_lines(name, asked=request, runs=runs, logs=self, timestamps=timestamps).lines)
 
 
-def opened(*seen: Observation) -> Opened:
-    return Opened(
-        runs_read(seen or (observed("gemma", jobset=MCJAX), observed("deep", jobset=PATHWAYS), local("tiny")))
-    )
+def opened(*seen: Observation, empty: bool = False) -> Opened:
+    found = seen or (observed("gemma", jobset=MCJAX), observed("deep", jobset=PATHWAYS), local("tiny"))
+    return Opened(runs_read(found), empty=empty)
 
 
 (SILENT,) = Unreachable("lab has said nothing for 5 s", fix="Look at the VPN.").problems
@@ -67,22 +64,17 @@ NO_JOBSETS = (Unread(what="jobsets", why="timeout"),)
 class Patient:
     """Answers in turn; the pauses that were made between them."""
 
-    answers: list[RunsAnswer]
+    answers: list[RunsRead]
     pauses: list[float] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
     def follow(self, name: str) -> list[str]:
-        told = opened()
-        query = RunQuery(
-            read=lambda: self.answers.pop(0) if len(self.answers) > 1 else self.answers[0],
-            classify=judged,
-            wanted=RowFilter(everything=True),
-            now=lambda: NOW,
+        runs, listener = FakeRuns(*self.answers), ActionListener(say=self.said.append)
+        request = LogRequest(follow=True)
+        found = found_lines(
+            name, asked=request, runs=runs, logs=opened(), timestamps=False, listener=listener, pause=self.pauses.append
         )
-        world = LogsWorld(
-            query=query, lines=told.lines, local_lines=told.local, say=self.said.append, pause=self.pauses.append
-        )
-        return list(found_lines(name, asked=LogRequest(follow=True), world=world, timestamps=False).lines)
+        return list(found.lines)
 
 
 def test_following_waits_for_a_cluster_that_is_silent_at_the_beginning() -> None:
@@ -199,20 +191,13 @@ def test_a_run_without_a_jobset_has_no_log() -> None:
         opened(observed(jobset=None, unread=(Unread(what="jobsets", why="timeout"),))).show("gemma")
 
 
-def followed(*reads: RunsAnswer, name: str = "gemma") -> tuple[str | None, list[float]]:
+def followed(*reads: RunsRead, name: str = "gemma") -> tuple[str | None, list[float]]:
     """Return what is told about the run's end, and the pauses; the log is found in the first answer."""
     told, paused = opened(), list[float]()
-    left = [told.found, *reads]
-    query = RunQuery(
-        read=lambda: left.pop(0) if len(left) > 1 else left[0],
-        classify=classify,
-        wanted=RowFilter(everything=True),
-        now=lambda: NOW,
-    )
-    world = LogsWorld(query=query, lines=told.lines, local_lines=told.local)
-    found = found_lines(name, asked=LogRequest(follow=True), world=world, timestamps=False)
+    runs = FakeRuns(told.found, *reads, classify=classify)
+    found = found_lines(name, asked=LogRequest(follow=True), runs=runs, logs=told, timestamps=False)
     assert list(found.lines)
-    return end_text(found.seen, query=query, pause=paused.append), paused
+    return end_text(found.seen, runs=runs, pause=paused.append), paused
 
 
 ENDED = (Condition(type="Failed", status="True", reason="ReachedMaxRestarts", message="", at=NOW),)

@@ -21,9 +21,7 @@ from xsft.actions.runs.waiting import (
 )
 from xsft.errors import RunFailed, Unknown, Unreachable
 from xsft.problems import warning
-from xsft.run_query import RunQuery
-from xsft.states.folding import RowFilter
-from xsft.states.lookup import RunsAnswer
+from xsft.states.lookup import RunsAnswer, RunsRead, answer_of
 from xsft.states.model import Observation, Status, Unread
 from xsft.states.names import State
 from xsft.states.waiting import DONE, Goal
@@ -38,7 +36,7 @@ NO_JOBSETS = (Unread(what="jobsets", why="timeout"),)
 """What beside it is of an earlier call."""
 
 
-def at(state: State | str, step: int | None = None, **changed: Any) -> RunsAnswer:
+def at(state: State | str, step: int | None = None, **changed: Any) -> RunsRead:
     """The state travels in the run's mode, so that one observation is one state."""
     progress = None if step is None else said(step)
     return runs_read((observed(mode=state, progress=progress, **changed),))
@@ -57,25 +55,22 @@ def state_told(seen: Observation, *, now: str) -> Status:
 class Played:
     """Answers in turn, the last one for ever; time passes in pauses only."""
 
-    def __init__(self, *answers: RunsAnswer) -> None:
+    def __init__(self, *answers: RunsRead) -> None:
         self.left = list(answers)
         self.seconds = 0.0
         self.pauses: list[float] = []
         self.looks = 0
         self.lines: list[str] = []
 
-    def read(self) -> RunsAnswer:
+    def look(self) -> RunsAnswer:
         self.looks += 1
-        return self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        read = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        return answer_of(read, classify=state_told, now=NOW)
 
     def pause(self, seconds: float) -> None:
         assert seconds > 0 or self.seconds == 0
         self.pauses.append(seconds)
         self.seconds += seconds
-
-    @property
-    def query(self) -> RunQuery:
-        return RunQuery(read=self.read, classify=state_told, wanted=RowFilter(everything=True), now=lambda: NOW)
 
     @property
     def clock(self) -> Clock:
@@ -85,9 +80,7 @@ class Played:
         self, goal: Goal = DONE, *, timeout_s: float | None = 3600, poll_s: float = 10, began_at: float | None = None
     ) -> Waited:
         patience = WaitLimits(timeout_s=timeout_s, poll_s=poll_s, began_at=began_at)
-        return wait_for(
-            "gemma", goal=goal, query=self.query, patience=patience, clock=self.clock, say=self.lines.append
-        )
+        return wait_for("gemma", goal=goal, look=self.look, patience=patience, clock=self.clock, say=self.lines.append)
 
 
 def test_wait_reports_each_change_until_the_run_succeeds() -> None:
@@ -159,7 +152,7 @@ def test_a_run_just_created_may_be_absent_from_the_first_answer() -> None:
     played = Played(EMPTY, EMPTY, at("queued"), at("succeeded"))
     patience = WaitLimits(timeout_s=None, poll_s=1)
     waited = wait_for(
-        "gemma", goal=DONE, query=played.query, patience=patience, clock=played.clock, say=lambda _l: None, known=True
+        "gemma", goal=DONE, look=played.look, patience=patience, clock=played.clock, say=lambda _l: None, known=True
     )
     assert waited.outcome == "reached"
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.actions.runs.test_explain import FAILED, pod
 from tests.actions.runs.test_explain import log as log_of
-from tests.actions.runs.test_waiting import DEAF, Played, at, state_told
+from tests.actions.runs.test_waiting import DEAF, Played, at
 from tests.observations import NOW
 from tests.observations import said as said_of
 from tests.replacing import replace
@@ -24,13 +24,12 @@ from xsft.aliases import ShowLine
 from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, XsftError
 from xsft.problems import Problem
-from xsft.run_query import RunQuery
 from xsft.screen.submission import report_submission
 from xsft.screen.terminal import TAIL, terminal
 from xsft.screen.why_text import cause_lines, log_lines
 from xsft.states.evidence import Evidence
-from xsft.states.folding import FoldedRun, RowFilter
-from xsft.states.lookup import RunsAnswer
+from xsft.states.folding import FoldedRun
+from xsft.states.lookup import RunsRead
 from xsft.states.model import Observation, Status
 from xsft.states.rows import Row
 from xsft.states.rule import Cause
@@ -59,12 +58,12 @@ def cause_of(evidence: Evidence, cause: Cause) -> Iterator[str]:
     yield from cause_lines(cause)
 
 
-def named(read: RunsAnswer) -> RunsAnswer:
+def named(read: RunsRead) -> RunsRead:
     return replace(read, observations=tuple(replace(seen, run_name=NAME) for seen in read.observations))
 
 
 def submit(
-    *answers: RunsAnswer,
+    *answers: RunsRead,
     lines: Callable[[Observation], Iterator[str]] | None = None,
     log: ShowLine = lambda _line: None,
     timeout_s: float | None = 3600,
@@ -81,7 +80,8 @@ def submit(
     played = Played(*map(named, answers))
     clock = played.clock if pause is None else replace(played.clock, pause=pause)
     after = After(
-        query=RunQuery(read=played.read, classify=state_told, wanted=RowFilter(everything=True), now=lambda: NOW),
+        look=played.look,
+        now=lambda: NOW,
         patience=WaitLimits(timeout_s=timeout_s, poll_s=10),
         clock=clock,
         say=(played.lines if said is None else said).append,
@@ -112,7 +112,7 @@ def submit(
 )
 @pytest.mark.parametrize("follow", [False, True])
 def test_submit_raises_the_error_that_ends_its_wait(
-    answers: tuple[RunsAnswer, ...], timeout_s: float, kind: type[XsftError], follow: bool
+    answers: tuple[RunsRead, ...], timeout_s: float, kind: type[XsftError], follow: bool
 ) -> None:
     with pytest.raises(kind):
         submit(*answers, timeout_s=timeout_s, lines=(lambda _seen: iter(())) if follow else None)
@@ -142,7 +142,7 @@ def test_a_run_that_fails_is_explained_with_its_last_lines(follow: bool) -> None
 
 
 @pytest.mark.parametrize("answer", [at("succeeded", 1000), at("cancelled")], ids=["succeeded", "cancelled"])
-def test_a_run_that_did_not_fail_is_not_explained(answer: RunsAnswer) -> None:
+def test_a_run_that_did_not_fail_is_not_explained(answer: RunsRead) -> None:
     said: list[str] = []
     with suppress(RunFailed):
         submit(answer, gather=failing, said=said)

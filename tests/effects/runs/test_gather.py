@@ -31,7 +31,7 @@ from xsft.records.model import Attempt, AttemptFacts, Record
 from xsft.records.model import ClusterAddress as Where
 from xsft.states.classify import classify
 from xsft.states.folding import fold
-from xsft.states.lookup import RunsAnswer
+from xsft.states.lookup import RunsRead
 from xsft.states.model import Observation, Status, Unread
 from xsft.states.rows import row_of
 
@@ -55,7 +55,7 @@ class World:
     def target(self, name: str = "stand-in") -> Target:
         return Target(name=name, namespace="default", asked=asked(self.connect))
 
-    def gather(self, *targets: Target, **how: Any) -> RunsAnswer:
+    def gather(self, *targets: Target, **how: Any) -> RunsRead:
         given = targets or (self.target(),)
         query = {key: how.pop(key) for key in ("names", "everything", "effort") if key in how}
         look = begin(given, store=self.store, index=self.store.local_index(), **{"effort": NOTHING, **query})
@@ -88,11 +88,11 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(api, tmp_path)
 
 
-def by_name(found: RunsAnswer) -> dict[str, Observation]:
+def by_name(found: RunsRead) -> dict[str, Observation]:
     return {one.run_name: one for one in found.observations}
 
 
-def states(found: RunsAnswer) -> dict[str, Status]:
+def states(found: RunsRead) -> dict[str, Status]:
     return {name: classify(one, now=NOW) for name, one in by_name(found).items()}
 
 

@@ -8,49 +8,14 @@ from typing import Literal
 from msgspec import Struct
 
 from xsft.actions.listener import ShowWaiting, wait_silently
-from xsft.effects.cluster.delete import Deleted
-from xsft.effects.runs.runs import Runs
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused, Unreachable
 from xsft.problems import Problem
-from xsft.run_query import RunQuery, look_up, query_of
-from xsft.states.lookup import silent
+from xsft.run_query import RunAccess
+from xsft.states.lookup import one_run, silent
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
 from xsft.states.model import Observation, RunObject
 from xsft.states.rows import Row, state_line
-
-
-class CancelWorld(Struct, frozen=True, kw_only=True):
-    """The functions that cancelling needs."""
-
-    query: RunQuery
-    delete: Callable[[Observation, RunObject], Deleted]
-    """Deletes the JobSet with that UID."""
-    stop_local: Callable[[Observation], bool]
-    """Interrupts the xsft process that runs a local run; False if its identity cannot be proven."""
-    record: Callable[[Observation, RunObject], tuple[Problem, ...]]
-    """Writes the cancellation beside the run; returns warnings if it cannot be written."""
-    saved: Callable[[Observation], SavedSteps]
-    """Reads the checkpoints of a run now. Raises nothing: what cannot be read is unknown."""
-    confirm: Callable[[str], bool] | None
-    """Asks the user; None without a terminal."""
-    waiting: ShowWaiting = wait_silently
-
-
-def cancel_world(
-    runs: Runs, *, confirm: Callable[[str], bool] | None = None, waiting: ShowWaiting = wait_silently
-) -> CancelWorld:
-    """Return the world that asks the real clusters and this machine."""
-    return CancelWorld(
-        query=query_of(runs),
-        delete=runs.delete,
-        stop_local=runs.stop_local,
-        record=runs.record_cancel,
-        saved=runs.saved,
-        confirm=confirm,
-        waiting=waiting,
-    )
-
 
 Agree = Callable[[tuple[str, ...]], None]
 """Function that gets the description of what would be cancelled and lost. Raises Refused if the user declines."""
@@ -67,15 +32,15 @@ class Cancelled(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
+def cancelled(name: str, *, runs: RunAccess, agree: Agree, waiting: ShowWaiting = wait_silently) -> Cancelled:
     """Cancel the run and return what was done. Raises as `cancel`, and what `agree` raises."""
-    with world.waiting("asking the clusters") as say:
-        world.query.listen(say)
-        hit = look_up(world.query, name)
+    with waiting("asking the clusters") as say:
+        runs.listen(say)
+        hit = one_run(name, runs.look())
     if hit.row.ended:
         return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
     if hit.row.on_this_machine:
-        return _cancel_local(hit.seen, hit.row, world=world, agree=agree)
+        return _cancel_local(hit.seen, hit.row, runs=runs, agree=agree, waiting=waiting)
     _require_its_cluster(hit.seen, hit.row)
     jobset = hit.seen.jobset
     if jobset is None:
@@ -84,12 +49,12 @@ def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
     if jobset.deleting_at:
         why = f"it is being deleted since {jobset.deleting_at}"
         return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
-    loss = _loss(hit.seen, hit.row, world)
+    loss = _loss(hit.seen, hit.row, runs, waiting)
     agree(_about(hit.row, jobset, loss))
     with when_interrupted(f"{jobset.name} was being deleted: check with xsft status {hit.row.run_name}."):
-        done = world.delete(hit.seen, jobset)
+        done = runs.delete(hit.seen, jobset)
     if done == "deleted":
-        problems = world.record(hit.seen, jobset)
+        problems = runs.record_cancel(hit.seen, jobset)
         return Cancelled(action="cancelled", row=hit.row, jobset=jobset, loss=loss, problems=problems)
     now = f"; another {jobset.kind} has its name now, and was not deleted" if done == "other" else ""
     why = "it has just ended" if done == "ended" else f"another client deleted it just now{now}"
@@ -105,12 +70,12 @@ def _require_its_cluster(seen: Observation, row: Row) -> None:
         )
 
 
-def _cancel_local(seen: Observation, row: Row, *, world: CancelWorld, agree: Agree) -> Cancelled:
+def _cancel_local(seen: Observation, row: Row, *, runs: RunAccess, agree: Agree, waiting: ShowWaiting) -> Cancelled:
     if seen.record is None or not seen.record.alive:
         return Cancelled(action="nothing", row=row, jobset=None, why="no xsft process is running it")
-    loss = _loss(seen, row, world)
+    loss = _loss(seen, row, runs, waiting)
     agree(_about(row, None, loss))
-    if not world.stop_local(seen):
+    if not runs.stop_local(seen):
         raise Refused(
             f"{row.run_name} runs on this machine, but its process could not be identified.",
             fix="Press Ctrl-C where it was started.",
@@ -118,12 +83,12 @@ def _cancel_local(seen: Observation, row: Row, *, world: CancelWorld, agree: Agr
     return Cancelled(action="cancelled", row=row, jobset=None, loss=loss)
 
 
-def _loss(seen: Observation, row: Row, world: CancelWorld) -> Loss:
+def _loss(seen: Observation, row: Row, runs: RunAccess, waiting: ShowWaiting) -> Loss:
     """Return what the run would lose. It reads the checkpoints, because the end of a log may not show the last save."""
     if not may_lose(row):
         return loss_of(row, SavedSteps())
-    with world.waiting("looking for its checkpoints"):
-        return loss_of(row, world.saved(seen))
+    with waiting("looking for its checkpoints"):
+        return loss_of(row, runs.saved(seen))
 
 
 def _about(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str, ...]:

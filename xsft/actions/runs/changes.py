@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from xsft.actions.runs.waiting import Clock
+from xsft.actions.runs.waiting import Clock, LookAtRuns
 from xsft.effects.cluster.jobset_watch import pause_until_changed
 from xsft.effects.machine import clock
 from xsft.effects.runs.runs import Runs
-from xsft.run_query import RunQuery, query_of
-from xsft.states.lookup import silent
-from xsft.states.model import Observation, Status
+from xsft.states.lookup import RunsAnswer, silent
+from xsft.states.model import Observation
 
 
-def changes_of(runs: Runs) -> tuple[RunQuery, Clock]:
-    """Return a query, and a clock whose pauses end early when what the query saw last has changed."""
-    query = query_of(runs)
+def changes_of(runs: Runs) -> tuple[LookAtRuns, Clock]:
+    """Return the function that reads the runs, and a clock whose pauses end early when what was read last has
+    changed."""
     changes = _Changes(runs=runs)
-    return replace(query, keep=changes.keep), Clock(monotonic=clock.monotonic, pause=changes.pause)
+    return changes.look, Clock(monotonic=clock.monotonic, pause=changes.pause)
 
 
 class _Changes(Struct, kw_only=True):
     runs: Runs
     seen: tuple[Observation, ...] = ()
 
-    def keep(self, seen: Sequence[tuple[Observation, Status]]) -> None:
-        self.seen = tuple(one for one, _ in seen)
-        self.runs.keep(seen)
+    def look(self) -> RunsAnswer:
+        found = self.runs.look()
+        self.seen = tuple(one.seen for one in found.rows)
+        return found
 
     def pause(self, seconds: float) -> None:
         """Pause; the watch that ends it early needs exactly one live run whose cluster has just answered."""

@@ -10,14 +10,12 @@ from msgspec import Struct
 from xsft.actions.listener import ActionListener
 from xsft.actions.new_file import refuse_unless_free
 from xsft.actions.pictures import comparison_picture
-from xsft.actions.runs.log_sources import Logs
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.runs.losses import LossCurve
-from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, UsageError
 from xsft.naming import RowOrder
 from xsft.problems import Problem, note, warning
-from xsft.run_query import RunQuery, look, query_of
+from xsft.run_query import RunAccess
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import one_run, require_names
 from xsft.states.worth import doubts
@@ -26,11 +24,8 @@ from xsft.trainers.record import all_differences
 NAMES = frozenset({"name", "run_name", "run_name_suffix", "output"})
 """Keys that differ between any two runs, and change no loss."""
 
-
-class CompareWorld(Struct, frozen=True, kw_only=True):
-    query: RunQuery
-    read: Callable[[tuple[FoldedRun, ...]], tuple[LossCurve, ...]]
-    """Returns the curve of each run, in that order. Never raises for a run that cannot be read: the curve says why."""
+ReadCurves = Callable[[tuple[FoldedRun, ...]], tuple[LossCurve, ...]]
+"""Return the curve of each run, in that order. Never raises for a run that cannot be read: the curve says why."""
 
 
 class RunComparison(Struct, frozen=True, kw_only=True):
@@ -41,13 +36,8 @@ class RunComparison(Struct, frozen=True, kw_only=True):
     """Losses that could not be read, and runs that are not worth comparing."""
 
 
-def compare_world(runs: Runs) -> CompareWorld:
-    """Return the world that asks the real clusters and this machine."""
-    return CompareWorld(query=query_of(runs), read=Logs(runs=runs).curves)
-
-
 def compare_runs(
-    names: Sequence[str], *, world: CompareWorld, target: Path | None, listener: ActionListener
+    names: Sequence[str], *, runs: RunAccess, read: ReadCurves, target: Path | None, listener: ActionListener
 ) -> RunComparison:
     """Return the losses of the runs, drawn in the new file `target` (a PNG or an SVG) unless that is None.
 
@@ -57,8 +47,8 @@ def compare_runs(
     if target is not None:
         _refuse_target(target)
     with listener.waiting("compare", "reading the losses") as say:
-        world.query.listen(say)
-        curves, doubtful = curves_of(names, world)
+        runs.listen(say)
+        curves, doubtful = curves_of(names, runs=runs, read=read)
     if target is not None:
         points = {one.run_name: one.points for one in curves}
         write_atomic(target, comparison_picture(points, kind="svg" if target.suffix == ".svg" else "png"))
@@ -73,12 +63,14 @@ def _refuse_target(target: Path) -> None:
     refuse_unless_free(target, instead="without -o it only draws in the terminal")
 
 
-def curves_of(names: Sequence[str], world: CompareWorld) -> tuple[tuple[LossCurve, ...], tuple[Problem, ...]]:
+def curves_of(
+    names: Sequence[str], *, runs: RunAccess, read: ReadCurves
+) -> tuple[tuple[LossCurve, ...], tuple[Problem, ...]]:
     """Return the curves, and warnings about runs that are not worth comparing."""
-    found, rows = look(world.query)
-    require_names(names, rows, found)
-    hits = tuple(one_run(name, rows, found) for name in names)
-    curves = world.read(hits)
+    found = runs.look()
+    require_names(names, found)
+    hits = tuple(one_run(name, found) for name in names)
+    curves = read(hits)
     if not any(one.points for one in curves):
         why = "; ".join(f"{one.run_name}: {', '.join(one.problems) or 'no output yet'}" for one in curves)
         raise Unknown(f"No loss could be read for any of these runs: {why}.", fix="xsft status shows their state.")

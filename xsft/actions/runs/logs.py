@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import repeat
+from typing import Protocol
 
 from msgspec import Struct
 
-from xsft.actions.listener import ShowWaiting, wait_silently
+from xsft.actions.listener import ActionListener
 from xsft.actions.runs.attempts import attempt_of, no_attempt
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.log_roles import chosen_roles, role_text
-from xsft.actions.runs.log_sources import Logs
+from xsft.aliases import Pause, ShowLine
 from xsft.effects.machine import clock
 from xsft.effects.machine.retries import Retries
 from xsft.effects.runs.logstream import LogLine, ProcessRole
-from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, Unreachable, UsageError, XsftError
-from xsft.run_query import RunQuery, look, look_up, query_of
+from xsft.run_query import RunAccess
+from xsft.states.classify import classify
 from xsft.states.folding import FoldedRun
-from xsft.states.lookup import silent
+from xsft.states.lookup import one_run, silent
 from xsft.states.model import Observation, RunObject
 from xsft.states.names import ENDED
 from xsft.states.rows import Row, row_of, state_line
+
+SILENT = ActionListener()
 
 AGAIN_S = 5.0
 """Seconds between reads for a run that is to be followed, while its cluster does not answer."""
@@ -39,31 +43,14 @@ END_READS, END_PAUSE_S = 3, 1.0
 step may be read after the log's end."""
 
 
-class LogsWorld(Struct, frozen=True, kw_only=True):
-    query: RunQuery
-    lines: Callable[[Observation, RunObject, tuple[ProcessRole, ...], LogRequest], Iterator[LogLine]]
-    """Yields log lines from a cluster. Raises Unreachable if a log cannot be read."""
-    local_lines: Callable[[Observation, LogRequest], Iterator[str]]
-    """Yields log lines from this machine. Raises EnvironmentMissing if the file cannot be read."""
-    say: Callable[[str], None] = lambda _line: None
-    """Function that gets a line on how a followed run has ended."""
-    pause: Callable[[float], None] = lambda _seconds: None
-    waiting: ShowWaiting = wait_silently
+class LogReader(Protocol):
+    """Reads logs; described and implemented by `log_sources.Logs`."""
 
+    def lines(
+        self, seen: Observation, jobset: RunObject, roles: tuple[ProcessRole, ...], request: LogRequest, /
+    ) -> Iterator[LogLine]: ...
 
-def logs_world(
-    runs: Runs, *, say: Callable[[str], None] = lambda _line: None, waiting: ShowWaiting = wait_silently
-) -> LogsWorld:
-    """Return the world that asks the real clusters and this machine."""
-    sources = Logs(runs=runs, trouble=say)
-    return LogsWorld(
-        query=query_of(runs),
-        lines=sources.lines,
-        local_lines=sources.local_lines,
-        say=say,
-        pause=clock.pause,
-        waiting=waiting,
-    )
+    def local_lines(self, seen: Observation, request: LogRequest, /) -> Iterator[str]: ...
 
 
 class FoundLog(Struct, frozen=True, kw_only=True):
@@ -75,36 +62,46 @@ class FoundLog(Struct, frozen=True, kw_only=True):
     """Names of its processes on a cluster."""
 
 
-def found_lines(name: str, *, asked: LogRequest, world: LogsWorld, timestamps: bool) -> FoundLog:
+def found_lines(
+    name: str,
+    *,
+    asked: LogRequest,
+    runs: RunAccess,
+    logs: LogReader,
+    timestamps: bool,
+    listener: ActionListener = SILENT,
+    pause: Pause = clock.pause,
+) -> FoundLog:
     """Return the log. Raises UsageError for a name, an attempt, a slice or a host that does not exist, and for too many
     logs."""
-    hit = _followed(name, world) if asked.follow else _find_run(name, world)
+    find = partial(_find_run, name, runs, listener)
+    hit = _find_when_answered(find, name=name, say=listener.say, pause=pause) if asked.follow else find()
     if hit.row.on_this_machine:
         _refuse_slices(asked)
-        return FoundLog(seen=hit.seen, lines=world.local_lines(hit.seen, asked))
+        return FoundLog(seen=hit.seen, lines=logs.local_lines(hit.seen, asked))
     seen = attempt_of(hit, name=name, attempt=asked.attempt)
     if seen is None or (asked.attempt is not None and seen.jobset is None):
         raise no_attempt(hit, asked.attempt or 0, gone=GONE, fix=GONE_FIX)
     jobset = _jobset(seen)
     roles = roles_for(jobset, asked)
     lines = _texts(
-        world.lines(seen, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
+        logs.lines(seen, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
     )
     return FoundLog(seen=seen, lines=lines, names=tuple(role_text(jobset, role) for role in roles))
 
 
-def _find_run(name: str, world: LogsWorld) -> FoldedRun:
-    with world.waiting("asking the clusters") as say:
-        world.query.listen(say)
-        return look_up(world.query, name)
+def _find_run(name: str, runs: RunAccess, listener: ActionListener) -> FoldedRun:
+    with listener.waiting("logs", "asking the clusters") as say:
+        runs.listen(say)
+        return one_run(name, runs.look())
 
 
-def _followed(name: str, world: LogsWorld) -> FoldedRun:
+def _find_when_answered(find: Callable[[], FoldedRun], *, name: str, say: ShowLine, pause: Pause) -> FoldedRun:
     """Return the run to follow; wait while its cluster does not answer for a while."""
-    last_reason, retries = "", Retries(repeat(AGAIN_S), sleep=world.pause)
+    last_reason, retries = "", Retries(repeat(AGAIN_S), sleep=pause)
     while True:
         try:
-            hit = _find_run(name, world)
+            hit = find()
             mute = silent(hit.seen)
             if mute is None or mute.again != "helps":
                 return hit
@@ -115,7 +112,7 @@ def _followed(name: str, world: LogsWorld) -> FoldedRun:
             why = failed.message
         if why != last_reason:
             last_reason = why
-            world.say(f"{why} Still waiting.")
+            say(f"{why} Still waiting.")
         retries.again()
 
 
@@ -152,13 +149,13 @@ def _texts(lines: Iterator[LogLine], *, jobset: RunObject, prefixed: bool, times
         yield f"{at}{who}{line.text}"
 
 
-def end_text(seen: Observation, *, query: RunQuery, pause: Callable[[float], None]) -> str | None:
+def end_text(seen: Observation, *, runs: RunAccess, pause: Pause = clock.pause) -> str | None:
     """Return how the followed attempt ended; None if no cluster answers, for the log was shown anyway."""
     row = None
     for again in range(END_READS):
         if again:
             pause(END_PAUSE_S)
-        row = _current_row(seen, query) or row
+        row = _current_row(seen, runs) or row
         if row is not None and row.state in ENDED:
             break
     if row is None:
@@ -167,14 +164,14 @@ def end_text(seen: Observation, *, query: RunQuery, pause: Callable[[float], Non
     return f"-- {state_line(row)}{why} --"
 
 
-def _current_row(seen: Observation, query: RunQuery) -> Row | None:
+def _current_row(seen: Observation, runs: RunAccess) -> Row | None:
     try:
-        _, rows = look(query)
+        rows = runs.look().rows
     except XsftError:
         return None
-    now = query.now()
+    now = runs.now()
     found = (one for hit in rows for one in hit.attempts if _is_it(one, seen))
-    return next((row_of(one, query.classify(one, now=now), now=now) for one in found), None)
+    return next((row_of(one, classify(one, now=now), now=now) for one in found), None)
 
 
 def _is_it(one: Observation, seen: Observation) -> bool:

@@ -13,8 +13,8 @@ from xsft.effects.submit.job_end import record_receipt
 from xsft.errors import XsftError
 from xsft.problems import Problem
 from xsft.records.model import Attempt, Receipt
-from xsft.run_query import look_up, query_of
 from xsft.states.folding import FoldedRun
+from xsft.states.lookup import one_run
 from xsft.states.model import Observation
 from xsft.states.rows import Row, ended_at
 from xsft.trainers.cluster_receipt import cluster_receipt
@@ -33,7 +33,7 @@ def record_wait_end(runs: Runs, row: Row) -> tuple[Problem, ...]:
     problems = runs.record_worthless(row)
     if row.ended and row.on_cluster:
         with suppress(XsftError):
-            within(LIMIT_S, lambda: read_receipt(runs, look_up(query_of(runs), row.run_name)))
+            within(LIMIT_S, lambda: read_receipt(runs, one_run(row.run_name, runs.look())))
     return problems
 
 

@@ -12,10 +12,9 @@ from xsft.aliases import ShowLine
 from xsft.effects.machine.parallel import start
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
 from xsft.problems import Problem
-from xsft.run_query import RunQuery, look
 from xsft.spec.amounts import duration_text
 from xsft.states.folding import named
-from xsft.states.lookup import missing_run, one_run, runs_unread, silent
+from xsft.states.lookup import RunsAnswer, missing_run, one_run, runs_unread, silent
 from xsft.states.rows import Row, state_line
 from xsft.states.waiting import Goal, beyond, verdict
 from xsft.states.worth import zero_loss
@@ -24,6 +23,8 @@ MISSES = 3
 """Complete answers in a row without the run until it counts as gone: one may fall between two objects."""
 
 T = TypeVar("T")
+LookAtRuns = Callable[[], RunsAnswer]
+"""Function that reads the runs now. Raises Unreachable if nothing could be read."""
 RecordWait = Callable[[Row], tuple[Problem, ...]]
 """Function that records beside the run how it ended; returns warnings if that cannot be written."""
 
@@ -77,17 +78,17 @@ def noted(waited: Waited, record: RecordWait) -> tuple[Problem, ...]:
 
 
 def wait_for(
-    name: str, *, goal: Goal, query: RunQuery, patience: WaitLimits, clock: Clock, say: ShowLine, known: bool = False
+    name: str, *, goal: Goal, look: LookAtRuns, patience: WaitLimits, clock: Clock, say: ShowLine, known: bool = False
 ) -> Waited:
     """Wait for the goal. `known`: the run was created just now, so it exists.
 
     Raises UsageError if the run is not `known` and the first answer lacks it, or if it will never do that many steps.
     """
-    watch = _Watch(name=name, goal=goal, query=query, say=say, known=known)
+    watch = _Watch(name=name, goal=goal, look=look, say=say, known=known)
     began = clock.monotonic() if patience.began_at is None else patience.began_at
     left = _seconds_to_wait(patience, clock.monotonic() - began)
     while True:
-        ended = in_time(watch.look, left)
+        ended = in_time(watch.look_again, left)
         passed = clock.monotonic() - began
         if ended is not None:
             return Waited(outcome=ended, row=watch.row, seconds=passed, silence=watch.silence)
@@ -115,7 +116,7 @@ def _seconds_to_wait(patience: WaitLimits, passed: float) -> float | None:
 class _Watch(Struct, kw_only=True):
     name: str
     goal: Goal
-    query: RunQuery
+    look: LookAtRuns
     say: ShowLine
     known: bool
     row: Row | None = None
@@ -123,18 +124,20 @@ class _Watch(Struct, kw_only=True):
     silence: XsftError | None = None
     said: str = ""
 
-    def look(self) -> Ended | None:
+    def look_again(self) -> Ended | None:
         try:
-            found, rows = look(self.query)
+            found = self.look()
         except Unreachable as failed:
             return self._silent(failed)
-        if not named(rows, self.name):
+        if not named(found.rows, self.name):
             if not found.whole:
-                return self._silent(runs_unread(found, f"{self.name} was not found on the clusters that answered"))
+                return self._silent(
+                    runs_unread(found.problems, f"{self.name} was not found on the clusters that answered")
+                )
             if self.row is None and not self.known:
-                raise missing_run(self.name, rows, found)
+                raise missing_run(self.name, found)
             return self._missed()
-        hit = one_run(self.name, rows, found)
+        hit = one_run(self.name, found)
         if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
             message = f"The cluster of {self.name} does not answer: {why.why.rstrip('.')}."
             return self._silent(Unreachable(message, fix=why.fix, id=why.id, again=why.again))

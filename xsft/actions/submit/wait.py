@@ -15,15 +15,15 @@ from xsft.actions.runs.evidence import evidence_of
 from xsft.actions.runs.log_sources import Logs
 from xsft.actions.runs.receipts import record_wait_end
 from xsft.actions.runs.selection import runs_at
-from xsft.actions.runs.waiting import Clock, RecordWait, Waited, WaitLimits, noted, wait_for
+from xsft.actions.runs.waiting import Clock, LookAtRuns, RecordWait, Waited, WaitLimits, noted, wait_for
 from xsft.aliases import ShowLine
 from xsft.effects.machine.parallel import start
 from xsft.effects.submit.submission import Submission
 from xsft.errors import XsftError
-from xsft.run_query import RunQuery, look_up
 from xsft.states.causes import explain_state
 from xsft.states.evidence import Evidence
 from xsft.states.folding import FoldedRun
+from xsft.states.lookup import one_run
 from xsft.states.model import Observation
 from xsft.states.rule import Cause
 from xsft.states.waiting import DONE, Goal
@@ -37,8 +37,9 @@ DRAIN_S = 10.0
 class After(Struct, frozen=True, kw_only=True):
     """The options of waiting for a run that was submitted."""
 
-    query: RunQuery
-    """Query of the run's cluster and namespace alone."""
+    look: LookAtRuns
+    """Reads the run's cluster and namespace alone."""
+    now: Callable[[], str]
     patience: WaitLimits
     clock: Clock
     say: ShowLine
@@ -65,7 +66,7 @@ class After(Struct, frozen=True, kw_only=True):
         """Read a finished run once, only to see whether its steps trained anything."""
         row = None
         with suppress(XsftError):
-            row = look_up(self.query, name).row
+            row = one_run(name, self.look()).row
         worthless = row is not None and is_worthless(row.reason)
         return Waited(outcome="ended" if worthless else "reached", row=row, seconds=0.0)
 
@@ -92,7 +93,7 @@ class After(Struct, frozen=True, kw_only=True):
     def _follow(self, name: str) -> None:
         try:
             if self.lines is not None and self.log is not None:
-                for line in self.lines(look_up(self.query, name).seen):
+                for line in self.lines(one_run(name, self.look()).seen):
                     self.log(line)
         except XsftError as failed:
             self.say(f"The log cannot be followed: {failed.message}")
@@ -103,23 +104,22 @@ class After(Struct, frozen=True, kw_only=True):
         if self.gather is None:
             return
         try:
-            evidence = self.gather(look_up(self.query, name))
+            evidence = self.gather(one_run(name, self.look()))
         except XsftError:
             return  # the error raised then names the next step
-        self.explain(evidence, explain_state(evidence, now=self.query.now()).cause)
+        self.explain(evidence, explain_state(evidence, now=self.now()).cause)
 
     def _until(self, goal: Goal, name: str, patience: WaitLimits) -> Waited:
-        return wait_for(
-            name, goal=goal, query=self.query, patience=patience, clock=self.clock, say=self.say, known=True
-        )
+        return wait_for(name, goal=goal, look=self.look, patience=patience, clock=self.clock, say=self.say, known=True)
 
 
 def after_plan(plan: Planned, *, patience: WaitLimits, log: ShowLine | None, listener: ActionListener) -> After:
     """Return how to wait for the plan's run; only its cluster and namespace are read. `log`: also show its log."""
     runs = runs_at(plan)
-    query, clock_of_run = changes_of(runs)
+    look, clock_of_run = changes_of(runs)
     return After(
-        query=query,
+        look=look,
+        now=runs.now,
         patience=patience,
         clock=clock_of_run,
         say=listener.say,

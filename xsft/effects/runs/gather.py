@@ -28,7 +28,7 @@ from xsft.effects.runs.wanted import Effort, Wanted, turns
 from xsft.errors import ClusterMissing, XsftError
 from xsft.problems import Problem
 from xsft.reading.lastknown_line import LastKnown
-from xsft.states.lookup import RunsAnswer
+from xsft.states.lookup import RunsRead
 from xsft.states.model import Observation, Progress, RunObject, Unread
 
 
@@ -225,7 +225,7 @@ def gather_runs(
     store: RecordStore,
     local: bool = True,
     say: ShowLine = lambda _line: None,
-) -> RunsAnswer:
+) -> RunsRead:
     """Return one Observation per attempt of a run. Raises no XsftError. `local`: also the runs on this machine. `say`
     is called with a line that names the cluster being waited for.
 
@@ -246,7 +246,7 @@ def gather_runs(
     read = read_progress(whose.asked, source=source, deadline_s=wanted.effort.progress_s, tail=tail, hurry=hurry)
     left = (not_asked(one) if wanted.progress(one) else one for one in whose.left)
     known = [answer.known for answer in answers]
-    return RunsAnswer(
+    return RunsRead(
         observations=(*(_with_last_words(one, known) for one in (*read, *left)), *here),
         problems=(*silent, *look.index.problems),
         answered=len(silent) < len(answers) or not answers or bool(found) or bool(here),

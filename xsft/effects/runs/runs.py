@@ -30,7 +30,8 @@ from xsft.effects.submit.job_end import record_failed_jobs
 from xsft.errors import Unreachable, XsftError
 from xsft.problems import Problem
 from xsft.records.where import ClusterAddress
-from xsft.states.lookup import RunsAnswer
+from xsft.states.classify import classify
+from xsft.states.lookup import RunsAnswer, RunsRead, answer_of
 from xsft.states.losing import SavedSteps
 from xsft.states.model import Observation, RunObject, Status
 from xsft.states.rows import Row
@@ -64,9 +65,17 @@ class Runs(Struct, kw_only=True, eq=False):
     def listen(self, say: ShowLine) -> None:
         self.say = say
 
-    def read(self) -> RunsAnswer:
+    def now(self) -> str:
+        return self.store.now()
+
+    def read(self) -> RunsRead:
         """Read all sources at once. Never raises if one does not answer: that is a problem in the result."""
-        found = self._gather(self._look(self.names, self.effort))
+        return self._gather(self._look(self.names, self.effort))
+
+    def look(self) -> RunsAnswer:
+        """Read all sources at once, and save the states. Raises Unreachable if none answers."""
+        found = answer_of(self.read(), classify=classify, now=self.now())
+        self.keep((one.seen, one.status) for one in found.rows)
         return replace(found, known=self._known) if self.names else found
 
     def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
@@ -158,7 +167,7 @@ class Runs(Struct, kw_only=True, eq=False):
         ]
         return begin(targets, store=self.store, index=index, names=names, everything=self.everything, effort=effort)
 
-    def _gather(self, look: Look) -> RunsAnswer:
+    def _gather(self, look: Look) -> RunsRead:
         return gather_runs(look, store=self.store, local=self.local, say=self.say)
 
 
