@@ -49,7 +49,7 @@ def test_status_loads_no_workload_code(arguments: tuple[str, ...], tmp_path: Pat
     """Half of the time of a look would go there."""
     nothing = {"HOME": str(tmp_path), "XSFT_STATE_DIR": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path)}
     loaded = modules_after(*arguments, cwd=tmp_path, env={**os.environ, **nothing})
-    assert "xsft.effects.runs.gather" in loaded
+    assert "xsft.effects.runs.read_runs" in loaded
     unused = {"pydantic", "rich", "xsft.steps", "xsft.spec.model", "xsft.spec.place"}
     assert unused & loaded == set()
 

@@ -246,7 +246,7 @@ def check(told: list[dict[str, Any]], *, runs: int, proven: bool = False) -> Non
 
 
 def active_read(looked: measured.Ran) -> int:
-    """Active runs whose progress this look read; where there are so many the time decides (`runs.wanted.Effort`)."""
+    """Active runs whose progress this look read; of so many the time decides (`runs.read_scope.ReadLimits`)."""
     told = json.loads(looked.stdout)["runs"]
     return sum(run["progress"]["read"] for run in told if run["state"] in ("training", "starting"))
 

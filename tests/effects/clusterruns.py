@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tests.cluster.api import Cluster as Real
 from tests.cluster.rest import MERGE
 from tests.effects.observing import observe_run
-from tests.fakes.clusters import asked
+from tests.fakes.clusters import pending_lists
 from tests.fakes.kuberuns import golden
 from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.cluster import Cluster, connect
@@ -21,8 +21,8 @@ from xsft.effects.machine import clock
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.evidence import read_evidence
-from xsft.effects.runs.gather import Target
 from xsft.effects.runs.progress import ProgressSource, read_progress
+from xsft.effects.runs.read_runs import PendingLists
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.records.where import ClusterAddress
 from xsft.states.causes import explain_state
@@ -128,10 +128,9 @@ class Staged:
     def seen(self, name: str) -> tuple[Observation, ...]:
         return observe_run(self.cluster, namespace=self.namespace, name="real", run_name=name, now=clock.now())
 
-    def target(self) -> Target:
-        """Return the target, whose lists are being read."""
-        lists = asked(lambda: self.cluster, namespace=self.namespace)
-        return Target(name="real", namespace=self.namespace, asked=lists)
+    def asked(self) -> PendingLists:
+        """Request the lists."""
+        return pending_lists(lambda: self.cluster, name="real", namespace=self.namespace)
 
     def read(self, name: str) -> tuple[Observation, Status]:
         """The newest attempt, with its progress."""

@@ -27,7 +27,9 @@ from xsft.effects.cluster.access import Here
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.lists import Lists, ask_lists
-from xsft.effects.machine.parallel import Started, start
+from xsft.effects.machine.parallel import start
+from xsft.effects.runs.read_runs import PendingLists
+from xsft.effects.runs.sources import RunSource
 from xsft.records.where import ClusterAddress
 
 T = TypeVar("T")
@@ -110,14 +112,17 @@ class ClusterApi:
         self.kubeconfig.write_text(yaml.safe_dump(config))
 
 
-def asked(connect: Callable[[], Cluster], *, namespace: str = "default") -> Started[tuple[Cluster, Lists]]:
-    """Start what a target of that cluster and namespace is given."""
+def pending_lists(
+    connect: Callable[[], Cluster], *, name: str = "stand-in", namespace: str = "default"
+) -> PendingLists:
+    """Request the lists of a namespace of that cluster."""
 
     def both() -> tuple[Cluster, Lists]:
         cluster = connect()
         return cluster, ask_lists(cluster, namespace=namespace)
 
-    return start(both)
+    source = RunSource(name=name, where=ClusterAddress(context=name), namespace=namespace)
+    return PendingLists(source=source, lists=start(both))
 
 
 def _given(part: T | None, what: str) -> T:

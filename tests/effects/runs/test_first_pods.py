@@ -20,12 +20,13 @@ from xsft.effects.cluster.cluster import connect
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import printer_of
+from xsft.effects.runs.read_scope import ReadLimits
 from xsft.effects.runs.runs import Runs
 from xsft.effects.runs.sources import RunSource
-from xsft.effects.runs.wanted import Effort
 from xsft.records.where import ClusterAddress
 from xsft.states.model import Pod
 
+DEFAULTS = ReadLimits()
 STARTING = {"restarts": 0, "replicatedJobsStatus": [{"name": "slice-job", "active": 2}]}
 LOG, PODS = "/log", r"/pods\?"
 Told = dict[str, tuple[Any, ...]]
@@ -50,9 +51,9 @@ class Looks:
             self.there.pod(name, tag=tag, attempt=attempt)
         self.api.standin.logs.say(pod, *(STEP.format(n=n) for n in steps))
 
-    def look(self, *names: str, effort: Effort | None = None) -> Told:
+    def look(self, *names: str, limits: ReadLimits = DEFAULTS) -> Told:
         before = len(self.api.server.seen)
-        seen = self._runs(names, effort).read().observations
+        seen = self._runs(names, limits).read().observations
         self.asked = self.api.server.seen[before:]
         return {
             one.jobset.name: (one.progress and one.progress.step, one.jobset, one.pods, one.unread)
@@ -63,7 +64,7 @@ class Looks:
     def count(self, on: str) -> int:
         return sum(1 for one in self.asked if re.search(on, one.line))
 
-    def _runs(self, names: tuple[str, ...], effort: Effort | None) -> Runs:
+    def _runs(self, names: tuple[str, ...], limits: ReadLimits) -> Runs:
         store = RecordStore(state=self.state, objects_at=lambda _: LocalObjects())
         source = RunSource(name="stand-in", where=ClusterAddress(context="stand-in"), namespace="default")
         patience = Patience(tries=1, read_timeout_s=60.0)
@@ -72,7 +73,7 @@ class Looks:
             store=store,
             names=names,
             local=False,
-            effort=effort,
+            limits=limits,
             connect=lambda _: connect(ClusterAddress(context=self.api.context), here=self.api.here, patience=patience),
         )
 
@@ -111,7 +112,7 @@ def test_a_log_that_hangs_does_not_delay_others(looks: Looks) -> None:
         looks.run(name)
         looks.says(name, 1)
     looks.api.server.fail("a-slice-job-0-0-abcde/log", action="hang-before", times=9)
-    told = looks.look(effort=Effort(progress_s=2.0))
+    told = looks.look(limits=ReadLimits(progress_s=2.0))
     assert steps(told) == {"a": None, "b": 1}
     assert [one.what for one in told["a"][3]] == ["log"]
 
@@ -120,7 +121,7 @@ def test_pods_and_logs_are_not_requested_without_progress(looks: Looks) -> None:
     looks.run("a")
     looks.says("a", 1)
     looks.run("b", QUEUED)
-    assert steps(looks.look(effort=Effort(progress_s=0))) == {"a": None, "b": None}
+    assert steps(looks.look(limits=ReadLimits(progress_s=0))) == {"a": None, "b": None}
     assert (looks.count(PODS), looks.count(LOG)) == (0, 0)
 
 
@@ -149,7 +150,7 @@ def test_pending_first_pods_of_starting_runs_are_reported(looks: Looks, few: boo
     looks.says("a", 1)
     for name in ("b", "c"):
         waits(looks, name)
-    told = looks.look(effort=Effort(starting_at_most=2 if few else 1))
+    told = looks.look(limits=ReadLimits(starting_at_most=2 if few else 1))
     assert {name: one[2] and [pod.phase for pod in one[2]] for name, one in told.items()} == {
         "a": None,
         "b": ["Pending"],
@@ -162,7 +163,7 @@ def test_pending_first_pods_of_starting_runs_are_reported(looks: Looks, few: boo
 def test_a_named_run_that_ended_requests_no_pods_of_starting_ones(looks: Looks) -> None:
     looks.run("a", ended("Failed", "x"))
     waits(looks, "b")
-    looks.look("a", effort=Effort(progress_s=0))
+    looks.look("a", limits=ReadLimits(progress_s=0))
     assert looks.count(PODS) == 0
 
 

@@ -16,21 +16,28 @@ from xsft.effects.machine import clock
 from xsft.effects.records.index import IndexEntry, keep_entry
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.gather import begin, gather_runs
 from xsft.effects.runs.lastknown import remember
-from xsft.effects.runs.wanted import Effort
+from xsft.effects.runs.read_runs import read_runs
+from xsft.effects.runs.read_scope import ReadLimits, ReadScope
 from xsft.records.model import ClusterAddress as Where
 from xsft.states.causes import explain_state
 from xsft.states.classify import BROKEN_AFTER_S, classify
 from xsft.states.evidence import Evidence
+from xsft.states.lookup import RunsRead
 from xsft.states.model import Observation, Status
 from xsft.states.rows import row_of
 
 pytestmark = pytest.mark.cluster
 NOW = "2026-11-21T12:00:00Z"
 STEPS = 1000
+DEFAULTS = ReadLimits()
 """Asked for by the golden workload."""
 SPOT = {"cloud.google.com/gke-spot": "true"}
+
+
+def read_staged(staged: Staged, store: RecordStore, *, limits: ReadLimits = DEFAULTS) -> RunsRead:
+    scope = ReadScope(names=frozenset(), everything=False, limits=limits, now=store.now())
+    return read_runs([staged.asked()], scope=scope, store=store, index=store.local_index())
 
 
 @pytest.fixture
@@ -218,8 +225,7 @@ def test_the_last_known_state_outlives_the_jobset_and_its_pods(staged: Staged, t
     store = RecordStore(state=tmp_path, objects_at=lambda _: LocalObjects())
 
     def look() -> dict[str, tuple[Observation, Status]]:
-        began = begin([staged.target()], store=store, index=store.local_index())
-        found = gather_runs(began, store=store).observations
+        found = read_staged(staged, store).observations
         judged = {one.run_name: (one, classify(one, now=clock.now())) for one in found}
         remember(tmp_path, judged.values(), now=clock.now())
         return judged
@@ -385,8 +391,7 @@ def test_status_reads_all_runs_in_a_few_lists(staged: Staged, tmp_path_factory: 
     staged.submit("waits", queue="nosuch")
     staged.until("waits", ("queued", "inadmissible"))
     store = RecordStore(state=tmp_path_factory.mktemp("state"), objects_at=lambda _: pytest.fail("nothing is written"))
-    began = begin([staged.target()], store=store, index=store.local_index(), effort=Effort(progress_s=20))
-    found = gather_runs(began, store=store)
+    found = read_staged(staged, store, limits=ReadLimits(progress_s=20))
     assert (found.problems, found.whole) == ((), True)
     rows = {one.run_name: one for one in found.observations}
     assert set(rows) == {"going", "waits"}

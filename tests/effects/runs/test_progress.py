@@ -23,7 +23,7 @@ from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.runs.first_pods import FirstPods
 from xsft.effects.runs.progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, ProgressSource, not_asked, read_progress
-from xsft.effects.runs.wanted import tells
+from xsft.effects.runs.read_scope import may_have_progress
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.records.model import Attempt, AttemptFacts, Record
@@ -283,9 +283,9 @@ def test_a_deleted_run_has_progress_from_its_output(world: World) -> None:
 def test_tells_is_false_for_unread_jobsets_and_local_runs() -> None:
     jobset = RunObject(name="a", namespace="d", uid="u", created_at="", run_name="a", ours=True, terminal="Failed")
     seen = Observation(run_name="a", target="xpk", observed_at=NOW, jobset=jobset)
-    assert tells(seen)
-    assert not tells(replace(seen, unread=(Unread(what="jobsets", why="x"),)))
-    assert not tells(replace(seen, target="local"))
+    assert may_have_progress(seen)
+    assert not may_have_progress(replace(seen, unread=(Unread(what="jobsets", why="x"),)))
+    assert not may_have_progress(replace(seen, target="local"))
 
 
 def test_requested_pods_are_used_only_for_the_runs_they_belong_to(world: World) -> None:

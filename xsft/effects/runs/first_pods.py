@@ -13,7 +13,7 @@ from msgspec import Struct
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.machine.parallel import Started, start
 from xsft.effects.runs.observe import starts
-from xsft.effects.runs.wanted import Wanted
+from xsft.effects.runs.read_scope import ReadScope
 from xsft.reading.pods import first_hosts_selector, prints_steps
 from xsft.states.model import Pod, RunObject
 
@@ -45,10 +45,10 @@ class FirstPods(Struct, frozen=True, kw_only=True):
         return FirstPods(lists=(*self.lists, PodList(jobsets=missing, answer=pods)))
 
 
-def few_starting(jobsets: Sequence[RunObject], *, wanted: Wanted) -> list[str] | None:
+def few_starting(jobsets: Sequence[RunObject], *, scope: ReadScope) -> list[str] | None:
     """Return the names of the wanted JobSets that are not up yet; None if they are too many for one label selector."""
-    found = [one.name for one in jobsets if starts(one) and wanted.jobset(one)]
-    return found if len(found) <= wanted.effort.starting_at_most else None
+    found = [one.name for one in jobsets if starts(one) and scope.covers_jobset(one)]
+    return found if len(found) <= scope.limits.starting_at_most else None
 
 
 def printer_of(jobset: RunObject, pods: Iterable[Pod]) -> Pod | None:

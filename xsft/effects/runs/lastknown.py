@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from xsft.effects.machine.files import write_private
 from xsft.effects.machine.regular import open_regular
-from xsft.effects.runs.wanted import passed_over
+from xsft.effects.runs.read_scope import was_passed_over
 from xsft.errors import XsftError
 from xsft.reading.lastknown_line import LastKnown, line_of, read_line
 from xsft.states.model import Observation, RunObject, Status
@@ -148,7 +148,7 @@ def _state_to_keep(seen: Observation, jobset: RunObject, status: Status) -> Last
         before=seen.before,
         found=seen.found,
         ended_at=seen.record.finished_at if seen.record and seen.jobset is None else None,
-        unheard=status.state in ENDED and passed_over(seen),
+        unheard=status.state in ENDED and was_passed_over(seen),
     )
 
 

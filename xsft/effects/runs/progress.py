@@ -22,7 +22,7 @@ from xsft.effects.runs.first_pods import FirstPods, printer_of
 from xsft.effects.runs.forgotten import recorded_of
 from xsft.effects.runs.metrics import read_metrics
 from xsft.effects.runs.observe import unread_of
-from xsft.effects.runs.wanted import untold
+from xsft.effects.runs.read_scope import lacks_progress
 from xsft.errors import XsftError
 from xsft.reading.pods import prints_steps, trainer_container
 from xsft.states.model import Observation, Pod, Progress, Recorded, RunObject, Unread, What
@@ -81,7 +81,7 @@ def read_progress(
     in time is in `unread`. `tail`: number of lines of each log. `hurry` counts only the observations that can have
     progress. Never raises.
     """
-    asked = [i for i, one in enumerate(observations) if untold(one)]
+    asked = [i for i, one in enumerate(observations) if lacks_progress(one)]
     found = list(observations)
     under_way = [_begin_reading(observations[i]) for i in asked]
     looks = _looks(under_way, source=source, tail=tail)
@@ -94,7 +94,7 @@ def read_progress(
 
 def not_asked(seen: Observation) -> Observation:
     """Return the observation, marked as not read if it can have progress."""
-    return _passed_over(seen, NOT_ASKED, what=_begin_reading(seen).what) if untold(seen) else seen
+    return _passed_over(seen, NOT_ASKED, what=_begin_reading(seen).what) if lacks_progress(seen) else seen
 
 
 class _UnderWay(Struct, kw_only=True):

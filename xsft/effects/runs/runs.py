@@ -20,11 +20,11 @@ from xsft.effects.machine.parallel import Started, start
 from xsft.effects.machine.process import user_name
 from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore, record_store
-from xsft.effects.runs.gather import Look, Target, begin, gather_runs
 from xsft.effects.runs.lastknown import newly_failed_jobs, remember
 from xsft.effects.runs.local import lock_of
+from xsft.effects.runs.read_runs import PendingLists, read_runs
+from xsft.effects.runs.read_scope import ReadLimits, ReadScope
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, source_at, sources
-from xsft.effects.runs.wanted import Effort
 from xsft.effects.submit.cancelling import cancelled, record_cancel, record_worthless
 from xsft.effects.submit.job_end import record_failed_jobs
 from xsft.errors import Unreachable, XsftError
@@ -52,8 +52,7 @@ class Runs(Struct, kw_only=True, eq=False):
     """Also read the progress of runs that ended long ago."""
     local: bool = True
     """Also read the runs on this machine."""
-    effort: Effort | None = None
-    """None: the defaults of `Effort`."""
+    limits: ReadLimits = ReadLimits()
     connect: Callable[[ClusterAddress], Cluster] = lambda where: connect(where, patience=PATIENCE)
     connected: dict[str, Cluster] = field(default_factory=dict)
     """Connections by the cluster's name."""
@@ -70,7 +69,7 @@ class Runs(Struct, kw_only=True, eq=False):
 
     def read(self) -> RunsRead:
         """Read all sources at once. Never raises if one does not answer: that is a problem in the result."""
-        return self._gather(self._look(self.names, self.effort))
+        return self._read(names=self.names, limits=self.limits)
 
     def look(self) -> RunsAnswer:
         """Read all sources at once, and save the states. Raises Unreachable if none answers."""
@@ -151,24 +150,19 @@ class Runs(Struct, kw_only=True, eq=False):
         return SavedSteps(step=step)
 
     def _known(self) -> tuple[str, ...]:
-        found = self._gather(self._look((), Effort(progress_s=0))).observations
+        found = self._read(names=(), limits=ReadLimits(progress_s=0)).observations
         return tuple({name for seen in found for name in seen.names})
 
-    def _begun(self) -> tuple[Started[tuple[Cluster, Lists]], ...]:
+    def _read(self, *, names: tuple[str, ...], limits: ReadLimits) -> RunsRead:
+        index = self.store.local_index()  # before the lists: a run that is in the index and in no list is gone
+        scope = ReadScope(names=frozenset(names), everything=self.everything, limits=limits, now=self.now())
+        return read_runs(self._ask_lists(), scope=scope, store=self.store, index=index, local=self.local, say=self.say)
+
+    def _ask_lists(self) -> tuple[PendingLists, ...]:
         """Request the lists of every source. The namespaces of one cluster share a connection, and so its login."""
         clusters = {name: start(partial(self.cluster, name)) for name in {one.name for one in self.sources}}
-        return tuple(start(partial(_ask_source, one, clusters[one.name])) for one in self.sources)
-
-    def _look(self, names: tuple[str, ...], effort: Effort | None) -> Look:
-        index = self.store.local_index()  # before the lists: a run that is in the index and in no list is gone
-        targets = [
-            Target(name=one.name, namespace=one.namespace, named=one.named, asked=asked)
-            for one, asked in zip(self.sources, self._begun(), strict=True)
-        ]
-        return begin(targets, store=self.store, index=index, names=names, everything=self.everything, effort=effort)
-
-    def _gather(self, look: Look) -> RunsRead:
-        return gather_runs(look, store=self.store, local=self.local, say=self.say)
+        asked = ((one, start(partial(_ask_source, one, clusters[one.name]))) for one in self.sources)
+        return tuple(PendingLists(source=one, lists=lists) for one, lists in asked)
 
 
 def _ask_source(source: RunSource, connecting: Started[Cluster]) -> tuple[Cluster, Lists]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.fakes.clusters import ClusterApi, asked, standing_in
+from tests.fakes.clusters import ClusterApi, pending_lists, standing_in
 from tests.fakes.kuberuns import RUNNING, Runs, ended
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
@@ -19,13 +19,14 @@ from tests.until import until
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.local.run import run_local
+from xsft.effects.machine.parallel import start
 from xsft.effects.records.index import IndexEntry, keep_entry
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.gather import Target, begin, gather_runs
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.progress import NOT_ASKED, TAIL
-from xsft.effects.runs.wanted import Effort, untold
+from xsft.effects.runs.read_runs import PendingLists, read_runs
+from xsft.effects.runs.read_scope import ReadLimits, ReadScope, lacks_progress
 from xsft.errors import Unreachable
 from xsft.records.model import Attempt, AttemptFacts, Record
 from xsft.records.model import ClusterAddress as Where
@@ -38,7 +39,7 @@ from xsft.states.rows import row_of
 pytestmark = pytest.mark.loopback
 
 NOW = "2026-11-21T12:00:00+00:00"
-NOTHING = Effort(progress_s=0.0)
+NOTHING = ReadLimits(progress_s=0.0)
 
 
 class World:
@@ -52,14 +53,20 @@ class World:
         patience = Patience(tries=1, read_timeout_s=60.0)
         return connect(Where(context=self.api.context), here=self.api.here, patience=patience)
 
-    def target(self, name: str = "stand-in") -> Target:
-        return Target(name=name, namespace="default", asked=asked(self.connect))
+    def asked(self, name: str = "stand-in") -> PendingLists:
+        return pending_lists(self.connect, name=name)
 
-    def gather(self, *targets: Target, **how: Any) -> RunsRead:
-        given = targets or (self.target(),)
-        query = {key: how.pop(key) for key in ("names", "everything", "effort") if key in how}
-        look = begin(given, store=self.store, index=self.store.local_index(), **{"effort": NOTHING, **query})
-        return gather_runs(look, store=self.store, **how)
+    def gather(
+        self,
+        *asked: PendingLists,
+        names: Iterable[str] = (),
+        everything: bool = False,
+        limits: ReadLimits = NOTHING,
+        **how: Any,
+    ) -> RunsRead:
+        index = self.store.local_index()
+        scope = ReadScope(names=frozenset(names), everything=everything, limits=limits, now=self.store.now())
+        return read_runs(asked or (self.asked(),), scope=scope, store=self.store, index=index, **how)
 
     def submitted(self, name: str, *, uid: str | None = "u-1", jobset: str | None = None, **entry: Any) -> None:
         """From this machine."""
@@ -96,9 +103,9 @@ def states(found: RunsRead) -> dict[str, Status]:
     return {name: classify(one, now=NOW) for name, one in by_name(found).items()}
 
 
-def remembered(world: World, *, effort: Effort = NOTHING) -> tuple[Observation, ...]:
+def remembered(world: World, *, limits: ReadLimits = NOTHING) -> tuple[Observation, ...]:
     """Return the runs as `status` keeps them after a read."""
-    found = world.gather(effort=effort).observations
+    found = world.gather(limits=limits).observations
     remember(world.store.state, [(one, classify(one, now=NOW)) for one in found], now=NOW)
     return found
 
@@ -188,8 +195,7 @@ def test_a_silent_cluster_does_not_hide_another(world: World) -> None:
     def nobody() -> Cluster:
         raise Unreachable("no route", fix="dial in", id="unreachable")
 
-    other = Target(name="other", namespace="default", asked=asked(nobody))
-    found = world.gather(world.target(), other)
+    found = world.gather(world.asked(), pending_lists(nobody, name="other"))
     assert set(by_name(found)) == {"gemma"}
     assert (found.answered, found.whole) == (True, False)
     assert [problem.message for problem in found.problems] == ["other: no route"]
@@ -210,7 +216,7 @@ def test_a_deleted_jobset_is_known_from_its_record(world: World) -> None:
     world.store.finish(ref, AttemptFacts(outcome="created", at=NOW, uid="u-1", submitter="a" * 16))  # type: ignore[arg-type]
     assert states(world.gather())["gone"].reason == "jobset-gone"
     world.store.finish(ref, AttemptFacts(outcome="cancelled", at=NOW, submitter="b" * 16))  # type: ignore[arg-type]
-    assert states(world.gather(effort=Effort()))["gone"] == Status(state="cancelled", evidence=("record",))
+    assert states(world.gather(limits=ReadLimits()))["gone"] == Status(state="cancelled", evidence=("record",))
 
 
 def test_a_run_that_ended_before_its_deletion_keeps_its_state(world: World) -> None:
@@ -219,7 +225,7 @@ def test_a_run_that_ended_before_its_deletion_keeps_its_state(world: World) -> N
     world.submitted("gemma", uid=made["metadata"]["uid"])
     world.api.world.delete("gemma")
     asked_before = len(world.api.server.seen)
-    status = states(world.gather(effort=Effort()))["gemma"]
+    status = states(world.gather(limits=ReadLimits()))["gemma"]
     assert (status.state, status.reason) == ("failed", "trainer-failed")
     assert not [one for one in world.api.server.seen[asked_before:] if "/log" in one.path]
 
@@ -237,18 +243,18 @@ def test_a_cancelled_run_keeps_its_last_known_fields(world: World) -> None:
     ref = world.store.finish(world.store.begin(record), created)
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
-    remembered(world, effort=Effort())
+    remembered(world, limits=ReadLimits())
     world.api.world.delete("gemma")
     del world.api.standin.objects.of("/pods")["default", pod]
     world.store.finish(ref, AttemptFacts(outcome="cancelled", at="2026-11-21T11:30:00+00:00", submitter="b" * 16))
     for _ in range(3):  # it is read from the record first, then remembered
-        found = by_name(world.gather(effort=Effort()))["gemma"]
+        found = by_name(world.gather(limits=ReadLimits()))["gemma"]
         status = classify(found, now=NOW)
         row = row_of(found, status, now=NOW)
         assert (row.state, row.step, row.steps, row.loss, row.step_seconds) == ("cancelled", 42, 1000, 2.5, 0.5)
         assert (row.tpu, row.num_slices, row.mode, row.ended_at) == ("v6e-256", 2, "mcjax", "2026-11-21T11:30:00Z")
         remember(world.store.state, [(found, status)], now=NOW)
-    assert not untold(found)
+    assert not lacks_progress(found)
 
 
 def test_a_deleted_run_shows_the_later_of_last_known_and_saved_step(world: World) -> None:
@@ -256,24 +262,24 @@ def test_a_deleted_run_shows_the_later_of_last_known_and_saved_step(world: World
     world.submitted("gemma", uid=made["metadata"]["uid"])
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
-    remembered(world, effort=Effort())
+    remembered(world, limits=ReadLimits())
     world.api.world.delete("gemma")
     checkpoints = Path(world.output) / "gemma" / "checkpoints"
     for step, expected in ((40, (42, 40)), (50, (42, 50))):
         (checkpoints / str(step)).mkdir(parents=True)
         (checkpoints / str(step) / "commit_success.txt").touch()
         (checkpoints / str(step) / "_CHECKPOINT_METADATA").touch()
-        found = by_name(world.gather(effort=Effort()))["gemma"]
+        found = by_name(world.gather(limits=ReadLimits()))["gemma"]
         assert found.progress is not None
         assert (found.progress.step, found.progress.saved_step) == expected
-        assert states(world.gather(effort=Effort()))["gemma"].reason == "jobset-gone"
+        assert states(world.gather(limits=ReadLimits()))["gemma"].reason == "jobset-gone"
 
 
 def test_the_state_before_a_restart_is_kept_from_an_earlier_gather(world: World) -> None:
     made = world.runs.admitted("gemma")
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
-    remembered(world, effort=Effort())
+    remembered(world, limits=ReadLimits())
     made["status"] = {**RUNNING, "restarts": 1}
     for _ in range(2):
         before = by_name(world.gather())["gemma"].before
@@ -289,11 +295,11 @@ def test_the_reason_oom_killed_is_kept_after_its_pod_is_gone(world: World) -> No
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-21T11:30:00Z"}}
     pod["status"]["containerStatuses"] = [{"name": "jax-tpu", "state": killed}]
     world.api.standin.logs.say(pod["metadata"]["name"], "nothing")
-    remembered(world, effort=Effort())
-    assert states(world.gather(effort=Effort()))["gemma"].reason == "oom-killed"
+    remembered(world, limits=ReadLimits())
+    assert states(world.gather(limits=ReadLimits()))["gemma"].reason == "oom-killed"
     del world.api.standin.objects.of("/pods")["default", pod["metadata"]["name"]]
-    remembered(world, effort=Effort())
-    assert states(world.gather(effort=Effort()))["gemma"].reason == "oom-killed"
+    remembered(world, limits=ReadLimits())
+    assert states(world.gather(limits=ReadLimits()))["gemma"].reason == "oom-killed"
 
 
 def test_old_submissions_are_shown_only_if_named_or_everything_is_requested(world: World) -> None:
@@ -326,8 +332,8 @@ def test_the_log_of_an_ended_run_is_read_once(world: World) -> None:
     pod = world.runs.pod("gemma", phase="Succeeded")["metadata"]["name"]
     step = "completed step: 1000, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0"
     world.api.standin.logs.say(pod, step)
-    remembered(world, effort=Effort())
-    again = world.gather(effort=Effort())
+    remembered(world, limits=ReadLimits())
+    again = world.gather(limits=ReadLimits())
     assert states(again)["gemma"].state == "succeeded"
     assert len(world.api.server.asked("/log")) == 1
 
@@ -342,14 +348,14 @@ def test_a_saved_step_before_the_log_tail_is_read_from_a_longer_tail_or_known(wo
         say(f"completed step: {step}, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
 
     def saved(**how: Any) -> int | None:
-        progress = by_name(world.gather(effort=Effort(), **how))["gemma"].progress
+        progress = by_name(world.gather(limits=ReadLimits(), **how))["gemma"].progress
         assert progress is not None
         assert progress.step == 100 + TAIL
         return progress.saved_step
 
     assert saved() is None
     assert saved(names=["gemma"]) == 100
-    found = world.gather(effort=Effort(), names=["gemma"])
+    found = world.gather(limits=ReadLimits(), names=["gemma"])
     remember(world.store.state, [(one, classify(one, now=NOW)) for one in found.observations], now=NOW)
     assert saved() == 100
 
@@ -363,8 +369,8 @@ def test_an_ended_run_skipped_for_time_is_read_at_the_next_call(world: World) ->
         line = f"completed step: {step}, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0"
         world.api.standin.logs.say(pod, line)
 
-    def step(**effort: Any) -> int | None:
-        (seen,) = remembered(world, effort=Effort(**effort))
+    def step(**limits: Any) -> int | None:
+        (seen,) = remembered(world, limits=ReadLimits(**limits))
         return seen.progress.step if seen.progress else None
 
     says(42)
@@ -390,10 +396,10 @@ def test_earlier_progress_is_shown_after_the_log_is_deleted(
     jobset = world.runs.admitted("gemma")
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
-    remembered(world, effort=Effort())
+    remembered(world, limits=ReadLimits())
     jobset["status"] = ended(how, "x")
     del world.api.standin.objects.of("/pods")["default", pod]
-    found = world.gather(effort=Effort())
+    found = world.gather(limits=ReadLimits())
     progress = by_name(found)["gemma"].progress
     assert (progress.step if progress else None) == step
     assert (states(found)["gemma"].state, states(found)["gemma"].reason) == state
@@ -401,9 +407,9 @@ def test_earlier_progress_is_shown_after_the_log_is_deleted(
 
 def test_two_namespaces_of_one_cluster_are_both_read(world: World) -> None:
     world.runs.admitted("gemma")
-    elsewhere = Target(name="stand-in", namespace="empty", asked=asked(world.connect, namespace="empty"))
-    assert set(by_name(world.gather(world.target(), elsewhere))) == {"gemma"}
-    assert set(by_name(world.gather(elsewhere, world.target()))) == {"gemma"}
+    elsewhere = pending_lists(world.connect, namespace="empty")
+    assert set(by_name(world.gather(world.asked(), elsewhere))) == {"gemma"}
+    assert set(by_name(world.gather(elsewhere, world.asked()))) == {"gemma"}
 
 
 def test_the_log_limits_for_active_and_ended_runs_are_obeyed(world: World) -> None:
@@ -412,14 +418,14 @@ def test_the_log_limits_for_active_and_ended_runs_are_obeyed(world: World) -> No
         world.api.standin.logs.say(world.runs.pod(name)["metadata"]["name"], "nothing")
     old = ended("Failed", "x", at="2026-11-01T00:00:00Z")
     world.runs.admitted("c-ended-long-ago", status=old)
-    found = by_name(world.gather(effort=Effort(at_most=1, ended_at_most=0)))
+    found = by_name(world.gather(limits=ReadLimits(at_most=1, ended_at_most=0)))
     assert {name for name, one in found.items() if one.progress} == {"b-going"}
     assert found["a-ended"].unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
-    found = by_name(world.gather(effort=Effort(at_most=0, ended_at_most=1)))
+    found = by_name(world.gather(limits=ReadLimits(at_most=0, ended_at_most=1)))
     assert {name for name, one in found.items() if one.progress} == {"a-ended"}
     assert found["b-going"].unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
     assert found["c-ended-long-ago"].unread == ()
-    named = by_name(world.gather(names=["c-ended-long-ago"], effort=Effort()))
+    named = by_name(world.gather(names=["c-ended-long-ago"], limits=ReadLimits()))
     assert named["c-ended-long-ago"].progress is not None
 
 
@@ -428,8 +434,8 @@ def test_only_some_logs_are_read_after_soon_s_unless_all_can_be(world: World) ->
         world.runs.admitted(f"run-{i}")
         world.api.standin.logs.say(world.runs.pod(f"run-{i}")["metadata"]["name"], "nothing")
 
-    def read(**effort: Any) -> int:
-        found = by_name(world.gather(effort=Effort(at_least=2, soon_s=0, **effort)))
+    def read(**limits: Any) -> int:
+        found = by_name(world.gather(limits=ReadLimits(at_least=2, soon_s=0, **limits)))
         unread = [one for one in found.values() if one.unread]
         assert {one.unread[0].why for one in unread} <= {NOT_ASKED}
         return len(found) - len(unread)
@@ -442,7 +448,7 @@ def test_an_earlier_attempt_is_kept_although_only_the_log_of_the_newest_is_read(
     world.runs.admitted("gemma", status=ended("Failed", "x", at="2026-11-01T00:00:00Z"))
     world.runs.admitted("gemma-2", run="gemma")
     world.runs.admitted("other")
-    found = world.gather(effort=Effort(at_most=1, progress_s=20)).observations
+    found = world.gather(limits=ReadLimits(at_most=1, progress_s=20)).observations
     assert sorted(one.jobset.name for one in found if one.jobset) == ["gemma", "gemma-2", "other"]
 
 
@@ -451,10 +457,10 @@ def test_first_pods_are_requested_once_before_all_lists_have_arrived(world: Worl
     world.api.standin.logs.say(world.runs.pod("gemma")["metadata"]["name"], "nothing")
     gate = threading.Event()
     world.api.server.fail("/workloads", code=0, do=partial(gate.wait, 20))
-    began = begin((world.target(),), store=world.store, index=world.store.local_index())
+    found = start(partial(world.gather, limits=ReadLimits()))
     assert until(lambda: printers_asked(world)) == 1
     gate.set()
-    assert by_name(gather_runs(began, store=world.store))["gemma"].progress is not None
+    assert by_name(found.result())["gemma"].progress is not None
     assert printers_asked(world) == 1
 
 

@@ -1,4 +1,4 @@
-"""Decides what one read covers: which runs, and whose progress; each run's within a few reads. Pure."""
+"""The scope of one read: which runs it covers, and whose progress; each run's within a few reads. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xsft.states.moments import seconds_between
 EPOCH = "1970-01-01T00:00:00Z"
 
 
-class Effort(Struct, frozen=True, kw_only=True):
+class ReadLimits(Struct, frozen=True, kw_only=True):
     """The limits of reading the runs' progress."""
 
     progress_s: float = 3.0
@@ -39,30 +39,32 @@ class Effort(Struct, frozen=True, kw_only=True):
     """
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class ReadScope(Struct, frozen=True, kw_only=True):
+    """The runs that one read covers."""
+
     names: frozenset[str]
     """Names of runs or JobSets; empty: all."""
     everything: bool
     """Also read the progress of runs that ended long ago."""
     now: str
-    effort: Effort = Effort()
+    limits: ReadLimits = ReadLimits()
 
-    def entry(self, entry: IndexEntry) -> bool:
-        """Return whether an index entry is wanted: a named run, else one that was submitted recently."""
+    def covers_entry(self, entry: IndexEntry) -> bool:
+        """Return whether the run of an index entry is covered: a named run, else one that was submitted recently."""
         if self.names:
             folder = f"{entry.output.rstrip('/')}/{entry.run_name}" if entry.on_this_machine else None
             return bool({entry.run_name, entry.jobset, folder} & self.names)
         age = seconds_between(entry.updated_at, self.now)
         return self.everything or age is None or age < WEEK_S
 
-    def run(self, seen: Observation) -> bool:
+    def covers_run(self, seen: Observation) -> bool:
         return not self.names or bool(seen.names & self.names)
 
-    def jobset(self, jobset: RunObject) -> bool:
+    def covers_jobset(self, jobset: RunObject) -> bool:
         return not self.names or bool({jobset.name, jobset.run_name} & self.names)
 
-    def progress(self, seen: Observation) -> bool:
-        """Return whether the progress is wanted: not of a run that ended so long ago that it is not shown."""
+    def covers_progress(self, seen: Observation) -> bool:
+        """Return whether the progress is read: not of a run that ended so long ago that it is not shown."""
         if self.names or self.everything or seen.jobset is None or seen.jobset.terminal is None:
             return True
         ends = [c.at for c in seen.jobset.conditions if c.type == seen.jobset.terminal and c.at]
@@ -70,17 +72,17 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return age is None or age < DAY_S
 
 
-def passed_over(seen: Observation) -> bool:
+def was_passed_over(seen: Observation) -> bool:
     """Return whether the run may have more progress than is known, since it was not read."""
     return any(one.passed_over for one in seen.unread)
 
 
-def untold(seen: Observation) -> bool:
+def lacks_progress(seen: Observation) -> bool:
     """Return whether the run has progress that was not read."""
-    return seen.progress is None and tells(seen)
+    return seen.progress is None and may_have_progress(seen)
 
 
-def tells(seen: Observation) -> bool:
+def may_have_progress(seen: Observation) -> bool:
     """Return whether the trainer can have printed anything: it is running or has run. A run that waits for quota or
     pods has not started.
     """
@@ -94,7 +96,9 @@ def tells(seen: Observation) -> bool:
     return not jobset.suspended and any(job.ready or job.succeeded or job.failed for job in jobset.jobs)
 
 
-class Turns(Struct, frozen=True, kw_only=True):
+class ReadOrder(Struct, frozen=True, kw_only=True):
+    """Whose progress one read asks for, and in which order."""
+
     asked: tuple[Observation, ...]
     """Observations to read, the most urgent first: the active ones."""
     first: int
@@ -102,7 +106,7 @@ class Turns(Struct, frozen=True, kw_only=True):
     left: tuple[Observation, ...]
 
 
-def turns(found: Sequence[Observation], *, wanted: Wanted) -> Turns:
+def order_reads(found: Sequence[Observation], *, scope: ReadScope) -> ReadOrder:
     """Return the observations whose progress is read.
 
     The newest active runs; of the ended runs the newest, and some of the others, different ones at each read, so that
@@ -110,23 +114,23 @@ def turns(found: Sequence[Observation], *, wanted: Wanted) -> Turns:
     are more active runs than can be read, only the newest are waited for: the table cannot be complete then. Runs that
     are named are all read.
     """
-    effort, newest = wanted.effort, sorted(found, key=_begin_time, reverse=True)
-    ask = [one for one in newest if effort.progress_s > 0 and wanted.progress(one) and untold(one)]
+    limits, newest = scope.limits, sorted(found, key=_begin_time, reverse=True)
+    ask = [one for one in newest if limits.progress_s > 0 and scope.covers_progress(one) and lacks_progress(one)]
     there = [one for one in ask if one.jobset is not None]
     active = [one for one in there if one.jobset and one.jobset.terminal is None]
     ended = [one for one in there if one.jobset and one.jobset.terminal is not None]
     gone = [one for one in ask if one.jobset is None]
-    turn = int(seconds_between(EPOCH, wanted.now) or 0)
-    over = _in_turn(ended, at_most=effort.ended_at_most, turn=turn)
-    most = len(active) if wanted.names else effort.at_most
-    sure = most if len(active) <= most else min(effort.at_least, most)
-    first = (*active[:sure], *over, *gone[: effort.gone_at_most])
+    turn = int(seconds_between(EPOCH, scope.now) or 0)
+    over = _take_in_turn(ended, at_most=limits.ended_at_most, turn=turn)
+    most = len(active) if scope.names else limits.at_most
+    sure = most if len(active) <= most else min(limits.at_least, most)
+    first = (*active[:sure], *over, *gone[: limits.gone_at_most])
     asked = (*first, *active[sure:most])
     chosen = set(map(id, asked))
-    return Turns(asked=asked, first=len(first), left=tuple(one for one in newest if id(one) not in chosen))
+    return ReadOrder(asked=asked, first=len(first), left=tuple(one for one in newest if id(one) not in chosen))
 
 
-def _in_turn(ended: Sequence[Observation], *, at_most: int, turn: int) -> tuple[Observation, ...]:
+def _take_in_turn(ended: Sequence[Observation], *, at_most: int, turn: int) -> tuple[Observation, ...]:
     """Return the newest runs for half of the places; the other half rotates through the rest."""
     first, rest = ended[: (at_most + 1) // 2], ended[(at_most + 1) // 2 :]
     start = (turn + turn // len(rest)) % len(rest) if rest else 0  # also rotates if reads are a multiple of it apart

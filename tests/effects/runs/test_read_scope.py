@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from tests.observations import jobset, observed
 from tests.replacing import replace
-from xsft.effects.runs.wanted import Effort, Wanted, turns
+from xsft.effects.runs.read_scope import ReadLimits, ReadScope, order_reads
 from xsft.states.model import Observation, Recorded, ReplicatedJob
 
 NOW = "2026-11-21T12:00:{:02}Z"
 
 
-def wanted(second: int = 0, **effort: Any) -> Wanted:
-    return Wanted(names=frozenset(), everything=True, now=NOW.format(second), effort=Effort(**effort))
+def scope(second: int = 0, **limits: Any) -> ReadScope:
+    return ReadScope(names=frozenset(), everything=True, now=NOW.format(second), limits=ReadLimits(**limits))
 
 
 def run(number: int, kind: str) -> Observation:
@@ -39,7 +39,7 @@ def test_no_run_is_lost_and_each_kind_has_its_limit(
     kinds: list[str], active: int, ended: int, gone: int, second: int
 ) -> None:
     runs = [run(i, kind) for i, kind in enumerate(kinds)]
-    found = turns(runs, wanted=wanted(second, at_most=active, ended_at_most=ended, gone_at_most=gone))
+    found = order_reads(runs, scope=scope(second, at_most=active, ended_at_most=ended, gone_at_most=gone))
     assert sorted(one.run_name for one in (*found.asked, *found.left)) == sorted(one.run_name for one in runs)
     for kind, places in (("active", active), ("ended", ended), ("gone", gone)):
         asked = [one for one in found.asked if one.run_name.startswith(kind)]
@@ -48,7 +48,7 @@ def test_no_run_is_lost_and_each_kind_has_its_limit(
 
 def test_the_newest_active_runs_come_first() -> None:
     runs = [*(run(i, "active") for i in range(5)), *(run(i, "ended") for i in range(10, 15)), run(30, "gone")]
-    found = turns(runs, wanted=wanted(at_most=3, ended_at_most=1, gone_at_most=1))
+    found = order_reads(runs, scope=scope(at_most=3, ended_at_most=1, gone_at_most=1))
     assert [one.run_name for one in found.asked] == ["active-4", "active-3", "active-2", "ended-14", "gone-30"]
 
 
@@ -56,7 +56,7 @@ def test_every_run_has_its_turn_within_as_many_reads_as_runs() -> None:
     runs = [run(i, "ended") for i in range(30)]
     asked = set()
     for second in range(30):
-        found = turns(runs, wanted=wanted(second, ended_at_most=4))
+        found = order_reads(runs, scope=scope(second, ended_at_most=4))
         assert {"ended-29", "ended-28"} <= {one.run_name for one in found.asked}
         asked |= {one.run_name for one in found.asked}
     assert asked == {one.run_name for one in runs}
@@ -68,26 +68,26 @@ def test_every_run_has_its_turn_for_any_interval_between_reads(apart: int) -> No
     asked = set()
     for look in range(60):
         at = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=apart * look)
-        found = turns(runs, wanted=replace(wanted(ended_at_most=4), now=at.isoformat()))
+        found = order_reads(runs, scope=replace(scope(ended_at_most=4), now=at.isoformat()))
         asked |= {one.run_name for one in found.asked}
     assert asked == {one.run_name for one in runs}
 
 
 def test_all_named_runs_are_waited_for() -> None:
     runs = [run(i, "active") for i in range(50)]
-    named = replace(wanted(), names=frozenset(one.run_name for one in runs))
-    found = turns(runs, wanted=named)
+    named = replace(scope(), names=frozenset(one.run_name for one in runs))
+    found = order_reads(runs, scope=named)
     assert (len(found.asked), found.first, found.left) == (50, 50, ())
 
 
 def test_the_newest_deleted_runs_are_chosen() -> None:
     runs = [run(i, "gone") for i in range(5)]
-    found = turns(runs, wanted=wanted(gone_at_most=2))
+    found = order_reads(runs, scope=scope(gone_at_most=2))
     assert [one.run_name for one in found.asked] == ["gone-4", "gone-3"]
 
 
 def test_no_run_is_chosen_without_time_for_progress() -> None:
-    assert turns([run(1, "active")], wanted=wanted(progress_s=0)).asked == ()
+    assert order_reads([run(1, "active")], scope=scope(progress_s=0)).asked == ()
 
 
 @given(st.lists(KINDS, max_size=30), st.integers(0, 5), st.integers(0, 5))
@@ -96,7 +96,7 @@ def test_fewer_runs_are_waited_for_if_not_all_active_runs_can_be_read(
 ) -> None:
     """All runs that are read are waited for, unless more runs are active than can be read."""
     runs = [run(i, kind) for i, kind in enumerate(kinds)]
-    found = turns(runs, wanted=wanted(at_most=at_most, at_least=at_least, ended_at_most=2, gone_at_most=2))
+    found = order_reads(runs, scope=scope(at_most=at_most, at_least=at_least, ended_at_most=2, gone_at_most=2))
     first, later = found.asked[: found.first], found.asked[found.first :]
     active = [one for one in found.asked if one.run_name.startswith("active")]
     if kinds.count("active") <= at_most:
