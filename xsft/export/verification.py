@@ -61,8 +61,8 @@ class Verification(Struct, frozen=True, kw_only=True):
         return not self.problems
 
 
-def logits_problems(verdict: LogitsVerdict | None) -> Iterator[str]:
-    if verdict is None or verdict.agrees:
+def logits_problems(verdict: LogitsVerdict) -> Iterator[str]:
+    if verdict.agrees:
         return
     yield (
         f"logits differ from MaxText's by {verdict.relative:.2g} of the greatest logit (bound {LOGITS_BOUND:g});"

@@ -55,6 +55,3 @@ class Holes:
     def labelled(self, text: str) -> str:
         """Return the text with readable placeholders."""
         return _HOLE.sub(lambda match: self._holes[int(match.group(1))].label, text)
-
-    def without(self, text: str) -> str:
-        return _HOLE.sub("", text)

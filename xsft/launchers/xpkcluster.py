@@ -123,7 +123,7 @@ def _split_command(text: str) -> Iterator[Command]:
 
 
 def _cluster_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
-    made = next((one for one in commands if _is(one, "clusters", "create")), ())
+    made = next((one for one in commands if _creates(one, "clusters")), ())
     name = made[made.index("create") + 1] if made else None
     yield _argument_row("place.cluster", line.place.cluster, name, made)
     yield _argument_row("place.project", line.place.project, _option(made, "--project"), made)
@@ -133,7 +133,7 @@ def _cluster_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[
 
 
 def _pool_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
-    pools = [one for one in commands if _is(one, "node-pools", "create") and HEAD_POOL not in one]
+    pools = [one for one in commands if _creates(one, "node-pools") and HEAD_POOL not in one]
     yield _argument_row("tpu.num_slices", line.slices, len(pools), pools[0] if pools else ())
     for pool in pools:
         yield _argument_row("tpu.type", line.shape.machine_type, _option(pool, "--machine-type"), pool)
@@ -144,7 +144,7 @@ def _pool_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[Aud
 
 
 def _head_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
-    heads = [one for one in commands if _is(one, "node-pools", "create") and HEAD_POOL in one]
+    heads = [one for one in commands if _creates(one, "node-pools") and HEAD_POOL in one]
     if line.pathways or heads:
         yield _argument_row("mode", int(line.pathways), len(heads), heads[0] if heads else ())
 
@@ -163,8 +163,8 @@ def _argument_row(field: str, requested: object, rendered: object, command: Comm
     return AuditRow(field=field, outcome=outcome, where=where, requested=requested, rendered=rendered)
 
 
-def _is(command: Command, noun: str, verb: str) -> bool:
-    return command[:1] == ("gcloud",) and (noun, verb) in pairwise(command)
+def _creates(command: Command, noun: str) -> bool:
+    return command[:1] == ("gcloud",) and (noun, "create") in pairwise(command)
 
 
 def _option(command: Command, name: str) -> str | None:

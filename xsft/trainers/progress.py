@@ -146,16 +146,13 @@ class _Fold(Struct, kw_only=True):
         if name == FIRST_WORDS:
             self._begin()
         else:
-            self._reach("compiling")
+            self.phase, self.first = "compiling", True
 
     def _begin(self) -> None:
         """Reset for a new process, which starts from a checkpoint or from nothing."""
         self.phase, self.first, self.finished, self.saving = "starting", True, False, None
         self.step, self.data_ended, self.aborted, self.evaluating = None, False, None, None
         self.losses, self.tally = LossFold(), Tally()
-
-    def _reach(self, phase: Phase) -> None:
-        self.phase, self.first = phase, True
 
     def _done(self, step: int) -> None:
         """Note a finished step: Tunix prints it first, MaxText a step later."""
