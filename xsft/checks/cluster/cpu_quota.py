@@ -15,7 +15,8 @@ from decimal import Decimal
 from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.demand import Demand, PodSet, quantity
-from xsft.checks.cluster.quota import Group, group_of, quota_problems
+from xsft.checks.cluster.node_pools import allocatable
+from xsft.checks.cluster.quota import Group, groups_of, quota_problems
 from xsft.launchers.labels import INSTANCE_TYPE, TPU_NODE
 from xsft.problems import Problem, error
 
@@ -36,7 +37,7 @@ def cpu_quota_problems(
 ) -> Iterator[Problem]:
     """Yield the problems of `quota_problems`, with commands that fix them. `context`: the kubeconfig context for those
     commands."""
-    groups = tuple(group_of(g, queue, flavors) for g in queue.get("spec", {}).get("resourceGroups") or ())
+    groups = groups_of(queue, flavors)
     covered = {name for group in groups for name in group.resources}
     missing = tuple(name for name in WANTED if name not in covered)
     if missing:
@@ -54,8 +55,8 @@ def node_problems(nodes: tuple[JsonObject, ...], demand: Demand) -> Iterator[Pro
     is not an error."""
     for pods in demand.pod_sets:
         each = pods.requests.get("memory", Decimal(0)) / (pods.pods or 1)
-        largest = max(nodes, key=_allocatable_memory, default=None)
-        if largest is None or _allocatable_memory(largest) < each:
+        largest = max(nodes, key=lambda node: allocatable(node, "memory"), default=None)
+        if largest is None or allocatable(largest, "memory") < each:
             yield _no_node(pods, each, largest)
 
 
@@ -125,16 +126,10 @@ def _no_node(pods: PodSet, requested: Decimal, largest: JsonObject | None) -> Pr
         labels = largest["metadata"].get("labels") or {}
         machine = labels.get(INSTANCE_TYPE)
         named = f"{largest['metadata']['name']}{f', {machine}' if machine else ''}"
-        has = f"no node with more than {_gib(_allocatable_memory(largest))} ({named})"
+        has = f"no node with more than {_gib(allocatable(largest, 'memory'))} ({named})"
     message = f"{pods.name} asks for {_gib(requested)} of memory, and the cluster has {has}."
     fix = "The pod waits until a node pool grows by one that is large enough; otherwise add such a pool."
     return NODE_MEMORY.warning("", message, fix)
-
-
-def _allocatable_memory(node: JsonObject) -> Decimal:
-    """Return the bytes of memory that the node's pods can have together."""
-    status = node.get("status") or {}
-    return quantity((status.get("allocatable") or {}).get("memory", 0))
 
 
 def _gib(amount: Decimal) -> str:

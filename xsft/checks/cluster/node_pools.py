@@ -91,7 +91,7 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str
     not_ready = [node for node in unit.nodes if not is_ready(node)]
     taints = [taint for node in unit.nodes for taint in _untolerated(node, pods)]
     chips = pods.requests[TPU] / pods.pods
-    few = next((has for node in unit.nodes if 0 < (has := _allocatable(node, TPU)) < chips), None)
+    few = next((has for node in unit.nodes if 0 < (has := allocatable(node, TPU)) < chips), None)
     look = f"{kubectl} get nodes -l {selector}"
     if len(unit.nodes) < unit.shape.hosts:
         yield Obstacle(slice=unit.name, why=f"{len(unit.nodes)} of {unit.shape.hosts} hosts", fix=look)
@@ -144,11 +144,11 @@ def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator
     if not nodes:
         yield _no_head_node(pods, requested)
         return
-    if any(all(_allocatable(node, name) >= amount for name, amount in requested.items()) for node in nodes):
+    if any(all(allocatable(node, name) >= amount for name, amount in requested.items()) for node in nodes):
         yield from _no_usable_head_node(nodes, pods, context)
         return
-    largest = max(nodes, key=lambda node: tuple(_allocatable(node, name) for name in sorted(requested)))
-    has = ", ".join(_amount(name, _allocatable(largest, name)) for name in sorted(requested))
+    largest = max(nodes, key=lambda node: tuple(allocatable(node, name) for name in sorted(requested)))
+    has = ", ".join(_amount(name, allocatable(largest, name)) for name in sorted(requested))
     message = (
         f"No node holds {pods.name}: a pod asks for {_list_amounts(requested)}, and the largest node with"
         f" {labels_text(pods.node_selector)} can give {has} ({_node_name(largest)}). The workers would hold their"
@@ -193,7 +193,7 @@ def _untolerated(node: JsonObject, pods: PodSet) -> list[JsonObject]:
     return [taint for taint in own if not tolerates_all(pods.tolerations, (taint,))]
 
 
-def _allocatable(node: JsonObject, resource: str) -> Decimal:
+def allocatable(node: JsonObject, resource: str) -> Decimal:
     return quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0))
 
 

@@ -55,10 +55,8 @@ def quota_problems(
     cohort: tuple[JsonObject, ...] | None = None,
 ) -> Iterator[Problem]:
     """Yield the quota's problems. `flavors`: the ResourceFlavors that could be read; a group with an unread one is not
-    checked. `cohort`: as for `group_of`."""
-    groups = tuple(
-        group_of(g, queue, flavors, cohort=cohort) for g in queue.get("spec", {}).get("resourceGroups") or ()
-    )
+    checked. `cohort`: as for `groups_of`."""
+    groups = groups_of(queue, flavors, cohort=cohort)
     known = tuple(g for g in groups if all(f.name in flavors for f in g.flavors))
     name = queue["metadata"]["name"]
     for pods in demand.pod_sets:
@@ -167,19 +165,18 @@ def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     return effect and all(toleration.get(part, "") == taint.get(part, "") for part in ("key", "value"))
 
 
-def group_of(
-    group: JsonObject,
-    queue: JsonObject,
-    flavors: Mapping[str, JsonObject],
-    *,
-    cohort: tuple[JsonObject, ...] | None = None,
-) -> Group:
-    """Return a resource group of the queue, with the flavors that could be read. `cohort`: as for `path_to`; None if it
-    is unknown: the queue then counts as able to borrow without limit.
+def groups_of(
+    queue: JsonObject, flavors: Mapping[str, JsonObject], *, cohort: tuple[JsonObject, ...] | None = None
+) -> tuple[Group, ...]:
+    """Return the resource groups of the queue, with the flavors that could be read. `cohort`: as for `path_to`; None if
+    it is unknown: the queue then counts as able to borrow without limit.
     """
-    return Group(
-        resources=tuple(group.get("coveredResources") or ()),
-        flavors=tuple(_flavor(f, queue, flavors.get(f["name"], {}), cohort) for f in group.get("flavors") or ()),
+    return tuple(
+        Group(
+            resources=tuple(group.get("coveredResources") or ()),
+            flavors=tuple(_flavor(f, queue, flavors.get(f["name"], {}), cohort) for f in group.get("flavors") or ()),
+        )
+        for group in queue.get("spec", {}).get("resourceGroups") or ()
     )
 
 

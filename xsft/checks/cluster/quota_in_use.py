@@ -11,7 +11,7 @@ from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.cohort_tree import QuotaPath, available, path_to
 from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text, quantity
-from xsft.checks.cluster.quota import Flavor, Group, group_of
+from xsft.checks.cluster.quota import Flavor, Group, groups_of
 from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows, text
 from xsft.reading.queue import owner_field, workload_of
@@ -62,8 +62,7 @@ def shortages(state: QuotaState, flavors: Mapping[str, JsonObject], demand: Dema
     """Return what the queue lacks now but could give later; empty if it admits the run now, or never can. A group
     with a flavor that could not be read is not checked.
     """
-    spec = state.queue.get("spec") or {}
-    groups = (group_of(group, state.queue, flavors, cohort=state.cohort) for group in spec.get("resourceGroups") or ())
+    groups = groups_of(state.queue, flavors, cohort=state.cohort)
     known = [group for group in groups if all(flavor.name in flavors for flavor in group.flavors)]
     found = (_shortage(state, group, pods) for pods in demand.pod_sets for group in known)
     return tuple(one for one in found if one is not None)

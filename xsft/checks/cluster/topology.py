@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
 from xsft.checks.cluster.demand import Demand, PodSet
-from xsft.checks.cluster.quota import group_of
+from xsft.checks.cluster.quota import groups_of
 from xsft.problems import Problem
 from xsft.reading.lenient import mapping, rows, text
 
@@ -36,10 +36,9 @@ def topology_problems(
     """Yield a warning per pod set of which too few nodes have a topology's labels. `topologies`: by name, those that
     could be read; `nodes`: by pod set, those that it selects.
     """
-    for group in mapping(queue, "spec").get("resourceGroups") or ():
-        found = group_of(group, queue, flavors)
+    for group in groups_of(queue, flavors):
         for pods in demand.pod_sets:
-            named = {topology_of(flavors.get(flavor.name, {})) for flavor in found.matching(pods)}
+            named = {topology_of(flavors.get(flavor.name, {})) for flavor in group.matching(pods)}
             topology = topologies.get(str(next(iter(named)))) if len(named) == 1 else None
             if topology is not None and pods.name in nodes:
                 yield from _unlabelled(topology, nodes[pods.name], pods, context)
