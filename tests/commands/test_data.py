@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.dataset.test_summary import summary
+from xsft.actions.examples import pick_examples, refuse_picture
 from xsft.actions.pictures import lengths_picture
 from xsft.commands.arguments.weights import SAMPLE, _parse_rows
-from xsft.commands.data import _free, picked, refuse_rows_beyond
+from xsft.commands.data import pick_of
 from xsft.commands.verbs import parser
 from xsft.dataset import passes
 from xsft.dataset.examples import TokenSequence, Vocabulary
@@ -47,13 +48,15 @@ PICKS = {
 @pytest.mark.parametrize("options", PICKS)
 def test_options_pick_examples(options: tuple[str, ...]) -> None:
     args = parser(only="data").parse_args(("data", "show", "w.yaml", *options))
-    assert [row for row, _one in picked(ANSWERS, args)] == PICKS[options]
+    assert [row for row, _one in pick_examples(ANSWERS, pick_of(args))] == PICKS[options]
 
 
 def test_a_row_beyond_the_last_is_refused_with_their_number() -> None:
-    refuse_rows_beyond(ANSWERS, parser(only="data").parse_args(("data", "show", "w.yaml", "--row", "0,3")))
+    last = parser(only="data").parse_args(("data", "show", "w.yaml", "--row", "0,3"))
+    assert [row for row, _one in pick_examples(ANSWERS, pick_of(last))] == [0, 3]
+    beyond = parser(only="data").parse_args(("data", "show", "w.yaml", "--row", "0,4"))
     with pytest.raises(UsageError, match="--row 4: the train split has 4 rows, numbered from 0"):
-        refuse_rows_beyond(ANSWERS, parser(only="data").parse_args(("data", "show", "w.yaml", "--row", "0,4")))
+        pick_examples(ANSWERS, pick_of(beyond))
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "-1", "1;2", "9" * 12])
@@ -124,8 +127,7 @@ def test_a_picture_overwrites_no_file(tmp_path: Path) -> None:
     there = tmp_path / "there.png"
     there.touch()
     with pytest.raises(Refused, match="does not overwrite files"):
-        _free(str(there))
+        refuse_picture(there)
     with pytest.raises(UsageError, match="PNG"):
-        _free("a.svg")
-    assert _free(None) is None
-    assert _free(str(tmp_path / "new.png")) == tmp_path / "new.png"
+        refuse_picture(Path("a.svg"))
+    refuse_picture(tmp_path / "new.png")

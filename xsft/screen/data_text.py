@@ -11,6 +11,7 @@ from rich.text import Text
 from xsft.dataset.examples import Piece, TokenSequence, Vocabulary, pieces, spans
 from xsft.dataset.summary import Role, Summary
 from xsft.effects.local.data_sample import DataInspection
+from xsft.effects.local.preparing import PreparedAt
 from xsft.screen.console import console
 from xsft.screen.documents import print_lines
 from xsft.spec.keypath import printable
@@ -138,3 +139,15 @@ def _bars(summary: Summary) -> Iterator[str]:
     most = max((count for _to, count in summary.histogram), default=0)
     for to, count in summary.histogram:
         yield f"{f'< {to}':>10}  {'█' * round(BAR * count / most) if most else ''} {count}"
+
+
+def prepared_lines(made: PreparedAt) -> Iterator[str]:
+    prepared = made.prepared
+    yield f"{'found' if made.found else 'prepared'}  {made.to}/{prepared.attempt}"
+    for split, rows in prepared.rows.items():
+        shards = [shard for shard in prepared.shards if shard.split == split]
+        size = sum(shard.bytes for shard in shards)
+        yield f"{split:8}  {rows:,} rows in {len(shards)} shards of {shards[0].rows:,}, {size / 1e6:,.1f} MB"
+    if prepared.refused:
+        yield f"left out  {prepared.refused:,} rows that cannot be trained on"
+    yield "Replace the workload's data section by:"
