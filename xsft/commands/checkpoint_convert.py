@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from msgspec import to_builtins
@@ -13,15 +12,10 @@ from xsft import api
 from xsft.actions.weights.convert import converted_here, look_for_cluster
 from xsft.actions.weights.convert_on_cluster import convert_cluster
 from xsft.commands.arguments.cpu_job import cpu_job_request, refuse_timeout_alone
-from xsft.effects.local.convert import ConversionResult
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.problems import Problem
-from xsft.screen.checkpoint_documents import (
-    CONVERT,
-    conversion_fields,
-    report_cpu_job,
-    result_fields,
-)
+from xsft.screen.checkpoint_documents import CONVERT, conversion_document, conversion_fields, report_cpu_job
+from xsft.screen.checkpoint_text import conversion_lines, interrupted_lines
 from xsft.screen.cpu_plan_text import conversion_text
 from xsft.screen.documents import print_json, print_lines
 from xsft.screen.failure import print_problems
@@ -43,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
                 print_lines(conversion_lines(result))
             return 0
         case "interrupted":
-            sys.stderr.writelines(f"{line}\n" for line in interrupted(result))
+            sys.stderr.writelines(f"{line}\n" for line in interrupted_lines(result))
             return INTERRUPTED
         case _:
             fix = f"The whole output: {result.log}. What was written stays; the same command converts again."
@@ -84,28 +78,3 @@ def _refuse_convert_options(args: argparse.Namespace, *, on_cluster: bool) -> No
     if given and not on_cluster:
         raise UsageError(f"{given[0]}: the workload converts on this machine.", fix="Leave it out.")
     refuse_timeout_alone(args)
-
-
-def conversion_lines(result: ConversionResult) -> Iterator[str]:
-    """Yield the lines of the summary at the end."""
-    plan = result.plan
-    found = "found" if result.action == "finished" else "converted"
-    yield f"{plan.inputs.source.repo} for {plan.inputs.model}: {found}; {result.why}"
-    yield f"checkpoint  {result.checkpoint}"
-    for broken in plan.broken:
-        yield f"incomplete  {broken} (kept; delete it if you like)"
-    if result.record:
-        yield f"record      {result.record}"
-
-
-def interrupted(result: ConversionResult) -> Iterator[str]:
-    yield f"interrupted: {result.plan.run_name} is stopped"
-    yield f"kept: {result.plan.directory}; the same command converts again, unless the result is complete"
-
-
-def conversion_document(result: ConversionResult) -> dict[str, Any]:
-    """Return the document `xsft.checkpoint-convert/1` without its schema."""
-    fields = conversion_fields(
-        result.plan, action=result.action, why=result.why, checkpoint=result.checkpoint, problems=result.warnings
-    )
-    return {**fields, **result_fields(result)}

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from xsft import api
-from xsft.actions.environments import engine_environment, maxtext_machine
-from xsft.actions.weights.export import intended, refuse_engine
+from xsft.actions.weights.export import exported_here, intended
 from xsft.actions.weights.export_on_cluster import export_cluster, no_logits, plan_for_pod
 from xsft.commands.arguments.cpu_job import cpu_job_request, refuse_timeout_alone
 from xsft.effects.facts.exported import training_of
-from xsft.effects.local.export import ExportResult, ExportWork
-from xsft.effects.local.export_upload import BUCKET, ExportRoute, export_by
+from xsft.effects.local.export_upload import BUCKET
 from xsft.effects.records.records import record_store
 from xsft.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.export.verification import verification_text
 from xsft.problems import Problem
-from xsft.screen.checkpoint_documents import (
-    EXPORT,
-    export_fields,
-    report_cpu_job,
-    result_fields,
-)
+from xsft.screen.checkpoint_documents import EXPORT, export_document, export_fields, report_cpu_job
+from xsft.screen.checkpoint_text import export_lines
 from xsft.screen.cpu_plan_text import export_text
 from xsft.screen.documents import print_json, print_lines
-from xsft.screen.progress import print_to_stderr, shown
+from xsft.screen.progress import print_to_stderr
 from xsft.screen.terminal import terminal
 from xsft.trainers.export import ExportRequest, TrainedRun
 
@@ -95,16 +87,8 @@ def _refuse_export_options(args: argparse.Namespace, *, on_cluster: bool) -> Non
 
 
 def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
-    route = ExportRoute(trained=trained, asked=_export_request(args), to=args.output)
-    with shown("export") as say:
-        work = ExportWork(
-            look=route.here,
-            machine=partial(maxtext_machine, terminal()),
-            say=say,
-            engine=partial(engine_environment, terminal()) if args.verify == "logits" else None,
-        )
-        refuse_engine(work)
-        result = export_by(route, work)
+    logits = args.verify == "logits"
+    result = exported_here(trained, _export_request(args), to=args.output, logits=logits, listener=terminal())
     match result.outcome:
         case "completed":
             if args.json:
@@ -119,25 +103,3 @@ def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
             where = f"The whole output: {result.log}. " if result.log else ""
             fix = f"{where}{result.plan.directory} is kept, but is incomplete."
             raise RunFailed(f"{result.plan.run_name}: {result.reason}", fix=fix, id="export-failed")
-
-
-def export_lines(result: ExportResult) -> Iterator[str]:
-    """Yield the lines of the summary at the end."""
-    plan = result.plan
-    found = "found" if result.action == "finished" else "exported"
-    yield f"{plan.training}, step {plan.inputs.step}, {plan.inputs.form}: {found}"
-    yield f"folder    {result.folder}"
-    yield f"verified  {result.why}"
-    for broken in plan.broken:
-        yield f"incomplete {broken} (kept; delete it if you like)"
-    if result.record:
-        yield f"record    {result.record}"
-
-
-def export_document(result: ExportResult) -> dict[str, Any]:
-    """Return the document `xsft.checkpoint-export/1` without its schema."""
-    verified = result.verification
-    fields = export_fields(
-        result.plan, action=result.action, why=result.why, folder=result.folder, verification=verified
-    )
-    return {**fields, **result_fields(result)}

@@ -25,6 +25,23 @@ CONVERT = "checkpoint-convert"
 EXPORT = "checkpoint-export"
 
 
+def conversion_document(result: ConversionResult) -> dict[str, Any]:
+    """Return the document `xsft.checkpoint-convert/1` without its schema."""
+    fields = conversion_fields(
+        result.plan, action=result.action, why=result.why, checkpoint=result.checkpoint, problems=result.warnings
+    )
+    return {**fields, **result_fields(result)}
+
+
+def export_document(result: ExportResult) -> dict[str, Any]:
+    """Return the document `xsft.checkpoint-export/1` without its schema."""
+    verified = result.verification
+    fields = export_fields(
+        result.plan, action=result.action, why=result.why, folder=result.folder, verification=verified
+    )
+    return {**fields, **result_fields(result)}
+
+
 def conversion_fields(
     made: ConversionPlan, *, action: str, why: str, checkpoint: str | None, problems: Iterable[Problem]
 ) -> dict[str, Any]:

@@ -1,12 +1,17 @@
-"""The training whose weights are exported, and the engine that verifies the export."""
+"""Export trained weights on this machine."""
 
 from __future__ import annotations
 
-from xsft.effects.local.export import ExportWork
+from functools import partial
+
+from xsft.actions.environments import engine_environment, maxtext_machine
+from xsft.actions.listener import ActionListener
+from xsft.effects.local.export import ExportResult, ExportWork
+from xsft.effects.local.export_upload import ExportRoute, export_by
 from xsft.effects.local.served_model import refuse_unreadable
 from xsft.export.engines import model_type
 from xsft.steps import Intent
-from xsft.trainers.export import TrainedRun
+from xsft.trainers.export import ExportRequest, TrainedRun
 
 
 def intended(intent: Intent) -> TrainedRun:
@@ -18,6 +23,26 @@ def intended(intent: Intent) -> TrainedRun:
         output=str(intent.run.output).rstrip("/"),
         release=intent.run.release.version,
     )
+
+
+def exported_here(
+    trained: TrainedRun, request: ExportRequest, *, to: str | None, logits: bool, listener: ActionListener
+) -> ExportResult:
+    """Export on this machine, unless it is done. `to`: folder, bucket or repository of the hub; None: beside the run.
+    `logits`: also compare logits, computed by an independent engine.
+
+    Raises UsageError if that engine cannot read the model, and as `export_by`.
+    """
+    route = ExportRoute(trained=trained, asked=request, to=to)
+    with listener.working("export") as say:
+        work = ExportWork(
+            look=route.here,
+            machine=partial(maxtext_machine, listener),
+            say=say,
+            engine=partial(engine_environment, listener) if logits else None,
+        )
+        refuse_engine(work)
+        return export_by(route, work)
 
 
 def refuse_engine(work: ExportWork) -> None:
