@@ -5,31 +5,28 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 
 from xsft import api
-from xsft.actions.fit.answers import FitAnswer, FitQuestions, needed_step
+from xsft.actions.fit.answers import FitAnswer, FitQuestions, load_variants, needed_step
 from xsft.actions.fit.search import FoundFit, Searched, SearchRequest, SearchState, search
 from xsft.actions.listener import ProgressView
 from xsft.effects.machine.files import STDIN
 from xsft.errors import INTERRUPTED, TimedOut, UsageError
 from xsft.fit.search import FitSearch
-from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import DoesNotFit, Fits
-from xsft.problems import Problem
 from xsft.screen.documents import print_json, print_lines
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.fit_search_text import found_document, found_lines, search_begins, tried_line
 from xsft.screen.fit_text import fit_document, fit_matrix, fit_text
 from xsft.screen.progress import shown
-from xsft.spec.resolve import Run
-from xsft.trainers.fit_step import eval_step
 
 
 def run(args: argparse.Namespace) -> int:
     if args.search:
         return _search(args)
-    loaded, unread = _load(args)
+    loaded, unread = load_variants(
+        args.files, types=args.types, slices=args.slices, settings=args.settings, run_name=args.run_name
+    )
     intents = tuple(zip((one.file for one in loaded), api.intend(loaded), strict=True))
     steps = [needed_step(file, intent.run) for file, intent in intents]
     matrix = bool(args.types or args.slices)
@@ -38,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         for (file, intent), step in zip(intents, steps, strict=True):
             say = _with_prefix(progress, intent.run.run_name)
             ask = FitQuestions(again=args.again, timeout_s=args.timeout, say=say)
-            for answer in _ask_both_steps(ask, file, intent.run, step, evaluates=args.eval):
+            for answer in ask.step_answers(file, intent.run, step, evaluates=args.eval):
                 answers.append(answer)
                 if not args.json and not matrix:
                     progress.pause()
@@ -53,28 +50,6 @@ def run(args: argparse.Namespace) -> int:
         print_lines(("--search finds the nearest configuration that fits.",))
     print_problems(unread)
     return status
-
-
-def _load(args: argparse.Namespace) -> tuple[tuple[api.Loaded, ...], tuple[Problem, ...]]:
-    """Return each file for each TPU type and number of slices that was asked for, and what could not be read."""
-    types = [f"tpu.type={one}" for one in args.types] or [""]
-    slices = [f"tpu.num_slices={one}" for one in args.slices] or [""]
-    found = [
-        api.load_each(args.files, settings=(*args.settings, *filter(None, place)), run_name=args.run_name)
-        for place in product(types, slices)
-    ]
-    return tuple(one for loaded, _ in found for one in loaded), tuple(p for _, unread in found for p in unread)
-
-
-def _ask_both_steps(
-    ask: FitQuestions, file: str, run: Run, step: StepToCompile, *, evaluates: bool
-) -> Iterator[FitAnswer]:
-    """Yield the verdict on the training's step, and on the evaluation's if the first one is accepted."""
-    trained = ask.answer(file, run, step)
-    yield trained
-    evaluation = eval_step(run, step) if evaluates and not trained.refused else None
-    if evaluation is not None:
-        yield ask.eval_answer(file, run, evaluation)
 
 
 def _with_prefix(progress: Callable[[str], None], name: str) -> Callable[[str], None]:

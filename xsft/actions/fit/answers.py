@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.api import own_paces
+from xsft.api import Loaded, load_each, own_paces
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.fit_known import shipped_verdict
 from xsft.checks.step import analytic_verdict
@@ -22,10 +23,10 @@ from xsft.fit.derive import KnownStep
 from xsft.fit.memory import needed_gib
 from xsft.fit.step import StepKind, StepToCompile
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Invalid, Verdict
-from xsft.problems import error
+from xsft.problems import Problem, error
 from xsft.records.model import MeasuredPace
 from xsft.spec.resolve import Run
-from xsft.trainers.fit_step import step_to_compile
+from xsft.trainers.fit_step import eval_step, step_to_compile
 
 FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]
 
@@ -61,6 +62,20 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
         return run_time(self.run, fit=self.known, paces=self.paces) if timed else None
 
 
+def load_variants(
+    files: Sequence[str], *, types: Sequence[str], slices: Sequence[str], settings: Sequence[str], run_name: str | None
+) -> tuple[tuple[Loaded, ...], tuple[Problem, ...]]:
+    """Return each file for each of the TPU types and numbers of slices (empty: the file's own), and what could not be
+    read."""
+    tpu_types = [f"tpu.type={one}" for one in types] or [""]
+    counts = [f"tpu.num_slices={one}" for one in slices] or [""]
+    found = [
+        load_each(files, settings=(*settings, *filter(None, variant)), run_name=run_name)
+        for variant in product(tpu_types, counts)
+    ]
+    return tuple(one for loaded, _ in found for one in loaded), tuple(p for _, unread in found for p in unread)
+
+
 def needed_step(file: str, run: Run) -> StepToCompile:
     """Return the run's step. Raises SpecError, fit-no-step, for a run that no TPU compiler can be asked about."""
     step = step_to_compile(run)
@@ -93,6 +108,14 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
     """Whether to compile even if the verdict is known."""
     timeout_s: float | None
     say: Callable[[str], None]
+
+    def step_answers(self, file: str, run: Run, step: StepToCompile, *, evaluates: bool) -> Iterator[FitAnswer]:
+        """Yield the verdict on the training's step, and on the evaluation's if the first one is accepted."""
+        trained = self.answer(file, run, step)
+        yield trained
+        evaluation = eval_step(run, step) if evaluates and not trained.refused else None
+        if evaluation is not None:
+            yield self.eval_answer(file, run, evaluation)
 
     def answer(self, file: str, run: Run, step: StepToCompile) -> FitAnswer:
         """Return the verdict. Raises as `compile_step` does."""

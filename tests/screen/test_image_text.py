@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xsft.commands.image import image_text
+from xsft.screen.image_text import image_text
 
 PART = {"tag": "deps-1", "outcome": None, "seconds": None, "files": 2, "bytes": 1500, "largest": [], "args": {"A": "b"}}
 LOCK = {"file": "images/mine.lock.json", "digest": "sha256:1", "code": "code-0", "pushed_at": "2026", "current": False}
