@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -170,7 +170,7 @@ def _attempt(
         status: int | None = None
         try:
             with as_ctrl_c():
-                status = train(plan, attempt, folder, machine=machine, found=found, scratch=scratch, on_line=watch.line)
+                status = _train(plan, watch, machine=machine, prefix=found.prefix, scratch=scratch)
             status = true_status(status, watch.tail)
             end = judge_end(watch, steps=plan.run.spec.train.steps, status=status)
         except KeyboardInterrupt as stop:
@@ -180,6 +180,19 @@ def _attempt(
             raise
         watch.close(end, status=status, at=machine.now())
     return _result(plan, watch, found)
+
+
+def _train(plan: Plan, watch: Watch, *, machine: Machine, prefix: tuple[str, ...], scratch: Path) -> int:
+    """Run the trainer and return its exit status. Raises as `trainer_process.follow` and `docker_run.run_in_container`
+    do.
+    """
+    attempt, env = watch.record.last, trainer_environment(plan, machine=machine, scratch=scratch)
+    to: dict[str, Any] = {"log": Path(attempt.log), "on_line": watch.line, "grace_s": machine.grace_s}
+    if machine.container is None:
+        return follow((*prefix, *attempt.argv), env=env, **to)
+    hub, compiled = private_folder(machine.cache / "huggingface"), private_folder(compiled_folder(machine))
+    writable = (watch.folder.path, hub, compiled, scratch)
+    return machine.container.run(plan, argv=attempt.argv, env=env, writable=writable, **to)
 
 
 def _index(watch: Watch, machine: Machine) -> None:
@@ -239,32 +252,3 @@ def contained(machine: Machine, folder: RunFolder) -> Containment:
     if machine.container:
         machine.container.refuse_where_running(folder.path)
     return found
-
-
-def train(
-    plan: Plan,
-    attempt: Attempt,
-    folder: RunFolder,
-    *,
-    machine: Machine,
-    found: Containment,
-    scratch: Path,
-    on_line: Callable[[str], None],
-) -> int:
-    """Run the trainer and return its exit status. Raises as `trainer_process.follow` and `docker_run.run_in_container`
-    do.
-    """
-    env = trainer_environment(plan, machine=machine, scratch=scratch)
-    log, grace_s = Path(attempt.log), machine.grace_s
-    if machine.container is None:
-        return follow((*found.prefix, *attempt.argv), env=env, log=log, on_line=on_line, grace_s=grace_s)
-    hub, compiled = private_folder(machine.cache / "huggingface"), private_folder(compiled_folder(machine))
-    return machine.container.run(
-        plan,
-        argv=attempt.argv,
-        env=env,
-        writable=(folder.path, hub, compiled, scratch),
-        log=log,
-        on_line=on_line,
-        grace_s=grace_s,
-    )
