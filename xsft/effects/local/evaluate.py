@@ -46,7 +46,7 @@ from xsft.evaluation.verdict import Judgement
 from xsft.naming import attempt_number, next_attempt
 from xsft.pod.sent import sent_argv
 from xsft.records import EVALUATION_KEY
-from xsft.records.model import Outcome, Record
+from xsft.records.model import Outcome
 from xsft.spec.amounts import size_text
 from xsft.stages.stage import StageAction, StageEnd, StageFound
 
@@ -163,37 +163,31 @@ def _measured(request: LocalEvaluation, folder: RunFolder) -> StageEnd:
     record = begun(before, program, folder=folder, machine=machine, save=partial(save_record, folder=folder))
     action: StageAction = "created" if len(record.attempts) == 1 else "attempt"
 
+    def end(outcome: Outcome, reason: str | None, status: int | None) -> None:
+        done = with_end(record, outcome=outcome, reason=reason, status=status, at=clock.now())
+        save_record(done, folder)
+
     def work() -> StageEnd:
         log = Path(record.last.log)
         done = measure(program_job(plan), machine=machine, log=log, online=request.online, progress=request.progress)
-        return _end_evaluation(plan, folder, record, done, directory, action=action)
+        if done.found is None:
+            end("failed", done.why, done.status)
+            fix = f"The whole output: {log}. The same command evaluates again."
+            return StageEnd(action=action, state="failed", why=done.why, fix=fix)
+        judgement, path = judged(done.found, to_builtins(plan.inputs.rules)), directory / FILE
+        document = evaluation_document(done.found, judgement, known_before(plan, worker=program_digest()))
+        write_atomic(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        if judgement.verdict == "failed":  # then the run has failed
+            end("failed", f"verdict {judgement.summary}", done.status)
+        else:
+            end("completed", None, done.status)
+        return _evaluation_end(action, judgement, path=path)
 
     def unfinished(outcome: Outcome, why: str) -> StageEnd:
-        save_record(with_end(record, outcome=outcome, reason=why, status=None, at=clock.now()), folder)
+        end(outcome, why, None)
         return StageEnd(action=action, state="torn", why=why, interrupted=True)
 
     return run_recorded(work, record=unfinished)
-
-
-def _end_evaluation(
-    plan: EvaluationPlan, folder: RunFolder, record: Record, done: Measuring, directory: Path, *, action: StageAction
-) -> StageEnd:
-    if done.found is None:
-        save_record(with_end(record, outcome="failed", reason=done.why, status=done.status, at=clock.now()), folder)
-        fix = f"The whole output: {record.last.log}. The same command evaluates again."
-        return StageEnd(action=action, state="failed", why=done.why, fix=fix)
-    judgement, at, path = judged(done.found, to_builtins(plan.inputs.rules)), clock.now(), directory / FILE
-    document = evaluation_document(done.found, judgement, known_before(plan, worker=program_digest()))
-    write_atomic(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    save_record(_closed(record, judgement, status=done.status, at=at), folder)
-    return _evaluation_end(action, judgement, path=path)
-
-
-def _closed(record: Record, judgement: Judgement, *, status: int, at: str) -> Record:
-    """Return the record of a measurement that ended; a run whose verdict failed has failed."""
-    if judgement.verdict == "failed":
-        return with_end(record, outcome="failed", reason=f"verdict {judgement.summary}", status=status, at=at)
-    return with_end(record, outcome="completed", reason=None, status=status, at=at)
 
 
 class EvaluationFile(Struct, frozen=True, kw_only=True):
