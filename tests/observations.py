@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.replacing import replace
 from xsft.aliases import ShowLine
-from xsft.effects.cluster.delete import Deleted
+from xsft.effects.cluster.delete import DeleteOutcome
 from xsft.problems import Problem
 from xsft.states.folding import Classify
 from xsft.states.lookup import RunsAnswer, RunsRead, answer_of
@@ -138,7 +138,7 @@ class FakeRuns:
     def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None:
         self.kept += seen
 
-    def delete(self, seen: Observation, jobset: RunObject, /) -> Deleted:
+    def delete(self, seen: Observation, jobset: RunObject, /) -> DeleteOutcome:
         raise NotImplementedError
 
     def record_cancel(self, seen: Observation, jobset: RunObject, /) -> tuple[Problem, ...]:

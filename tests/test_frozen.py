@@ -21,18 +21,18 @@ MODULES = tuple(
 )
 MUTABLE = {
     # what was counted or read so far, changed by each line, request or turn
-    "actions.runs.changes._Changes",
-    "actions.runs.waiting._Watch",
-    "effects.images.docker_context._Hashing",
+    "actions.runs.changes._RunChanges",
+    "actions.runs.waiting._RunWait",
+    "effects.images.docker_context._HashingReader",
     "effects.images.docker_push._Pauses",
     "effects.local.prepare_work.Follower",
-    "effects.local.watch.Watch",
+    "effects.local.watch.AttemptWatch",
     "effects.runs.logstream.Given",
     "effects.runs.progress._UnderWay",
     "image.progress.BuildOutput",
     "screen.image_progress.Layers",
     "screen.live._StepPace",
-    "spec.yamltext._Found",
+    "spec.yamltext._YamlContents",
     "trainers.losses.LossFold",
     "trainers.progress._Fold",
     "trainers.receipt.ReceiptFold",
@@ -47,13 +47,13 @@ FEW = 3
 POSITIONAL = {
     # rows of tables
     "export.name_tables.ExportedTensor",
-    "export.name_tables.Mapped",
+    "export.name_tables.NameTables",
     # programs of MaxText's interpreter
     "export.export_worker.Comparison",
     "export.stored_weights.ExpectedSlice",
     "export.stored_weights.Weights",
     # private, and built in one place
-    "effects.facts.rows._Read",
+    "effects.facts.rows._FileRows",
     "effects.images.docker_push._Pauses",
 }
 

@@ -15,12 +15,12 @@ from tests.replacing import replace
 from tests.stories import facts_for, spec_of, varied
 from xsft.errors import Refused
 from xsft.identity import (
-    Adopt,
+    AdoptJobSet,
     Decision,
-    Finished,
+    KeepFinished,
     LiveJobSet,
     RunHistory,
-    Start,
+    StartAttempt,
     attempt_of,
     decide,
     decide_job,
@@ -85,64 +85,67 @@ NOTHING = RunHistory()
 TORN = unreadable(run_name=NAME, number=1, name="attempt-1.json", reason="torn")
 
 TABLE: dict[str, tuple[RunHistory, Decision]] = {
-    "nothing exists": (NOTHING, Start(attempt=1)),
-    "live": (RunHistory(jobsets=(seen(),), records=(record(),)), Adopt(jobset=seen())),
-    "live, no record": (RunHistory(jobsets=(seen(),)), Adopt(jobset=seen())),
+    "nothing exists": (NOTHING, StartAttempt(attempt=1)),
+    "live": (RunHistory(jobsets=(seen(),), records=(record(),)), AdoptJobSet(jobset=seen())),
+    "live, no record": (RunHistory(jobsets=(seen(),)), AdoptJobSet(jobset=seen())),
     "live, its submitter was killed": (
         RunHistory(jobsets=(seen(),), records=(record("submitting"),)),
-        Adopt(jobset=seen()),
+        AdoptJobSet(jobset=seen()),
     ),
     "second attempt live": (
         RunHistory(jobsets=(seen("failed"), seen(attempt=2)), records=(record(), record(number=2))),
-        Adopt(jobset=seen(attempt=2)),
+        AdoptJobSet(jobset=seen(attempt=2)),
     ),
-    "live, last step saved": (RunHistory(jobsets=(seen(),), latest_step=STEPS), Adopt(jobset=seen())),
+    "live, last step saved": (RunHistory(jobsets=(seen(),), latest_step=STEPS), AdoptJobSet(jobset=seen())),
     "completed": (
         RunHistory(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS),
-        Finished(steps=STEPS),
+        KeepFinished(steps=STEPS),
     ),
-    "JobSet gone": (RunHistory(records=(record(),), latest_step=STEPS), Finished(steps=STEPS)),
+    "JobSet gone": (RunHistory(records=(record(),), latest_step=STEPS), KeepFinished(steps=STEPS)),
     "failed after its last save": (
         RunHistory(jobsets=(seen("failed"),), records=(record(),), latest_step=STEPS),
-        Finished(steps=STEPS),
+        KeepFinished(steps=STEPS),
     ),
     "no targets, by its record": (
         RunHistory(jobsets=(seen("completed"),), records=(taught_nothing(),), latest_step=STEPS),
-        Finished(steps=STEPS, worthless="40 steps had no target token"),
+        KeepFinished(steps=STEPS, worthless="40 steps had no target token"),
     ),
     "no targets, next attempt never created": (
         RunHistory(records=(taught_nothing(), record("not-created", number=2)), latest_step=STEPS),
-        Finished(steps=STEPS, worthless="40 steps had no target token"),
+        KeepFinished(steps=STEPS, worthless="40 steps had no target token"),
     ),
     "no targets, next attempt has targets": (
         RunHistory(records=(taught_nothing(), record(number=2)), latest_step=STEPS),
-        Finished(steps=STEPS),
+        KeepFinished(steps=STEPS),
     ),
     "last step saved, JobSet only": (
         RunHistory(jobsets=(seen("completed"),), latest_step=STEPS),
-        Finished(steps=STEPS),
+        KeepFinished(steps=STEPS),
     ),
     "ended without an error and short": (
         RunHistory(jobsets=(seen("completed"),), records=(record(),), latest_step=999),
-        Start(attempt=2),
+        StartAttempt(attempt=2),
     ),
-    "failed without a checkpoint": (RunHistory(jobsets=(seen("failed"),), records=(record(),)), Start(attempt=2)),
-    "failed, JobSet gone": (RunHistory(records=(record(),), latest_step=100), Start(attempt=2)),
-    "two attempts failed": (RunHistory(jobsets=(seen("failed"), seen("failed", attempt=2))), Start(attempt=3)),
-    "cancelled": (RunHistory(records=(record("cancelled"),), latest_step=100), Start(attempt=2)),
-    "first begun, never created": (RunHistory(records=(record("submitting"),)), Start(attempt=1)),
-    "refused by the cluster": (RunHistory(records=(record("not-created"),)), Start(attempt=1)),
+    "failed without a checkpoint": (
+        RunHistory(jobsets=(seen("failed"),), records=(record(),)),
+        StartAttempt(attempt=2),
+    ),
+    "failed, JobSet gone": (RunHistory(records=(record(),), latest_step=100), StartAttempt(attempt=2)),
+    "two attempts failed": (RunHistory(jobsets=(seen("failed"), seen("failed", attempt=2))), StartAttempt(attempt=3)),
+    "cancelled": (RunHistory(records=(record("cancelled"),), latest_step=100), StartAttempt(attempt=2)),
+    "first begun, never created": (RunHistory(records=(record("submitting"),)), StartAttempt(attempt=1)),
+    "refused by the cluster": (RunHistory(records=(record("not-created"),)), StartAttempt(attempt=1)),
     "second begun, never created": (
         RunHistory(jobsets=(seen("failed"),), records=(record(), record("submitting", number=2))),
-        Start(attempt=2),
+        StartAttempt(attempt=2),
     ),
-    "torn record, nothing else": (RunHistory(records=(TORN,)), Start(attempt=1)),
+    "torn record, nothing else": (RunHistory(records=(TORN,)), StartAttempt(attempt=1)),
     "begun by another workload, never created": (
         RunHistory(records=(record("submitting", run=FASTER),)),
-        Start(attempt=1),
+        StartAttempt(attempt=1),
     ),
-    "refused for another workload": (RunHistory(records=(record("not-created", run=FASTER),)), Start(attempt=1)),
-    "more steps": (RunHistory(records=(record(run=RUN),), latest_step=STEPS), Finished(steps=STEPS)),
+    "refused for another workload": (RunHistory(records=(record("not-created", run=FASTER),)), StartAttempt(attempt=1)),
+    "more steps": (RunHistory(records=(record(run=RUN),), latest_step=STEPS), KeepFinished(steps=STEPS)),
 }
 
 
@@ -199,7 +202,7 @@ def test_decide_refuses_a_conflicting_world_and_names_the_difference(case: str) 
 @pytest.mark.parametrize(("others", "attempt"), [({2}, 3), ({2, 3, 5}, 4), ({3}, 2), (set(), 2)])
 def test_an_attempt_name_taken_by_another_run_is_passed_over(others: set[int], attempt: int) -> None:
     world = RunHistory(records=(record(),), latest_step=100, passed_over=frozenset(others))
-    assert decided(world) == Start(attempt=attempt)
+    assert decided(world) == StartAttempt(attempt=attempt)
 
 
 def test_a_refused_long_attempt_name_warns_that_a_new_name_starts_at_step_0() -> None:
@@ -213,7 +216,7 @@ def test_a_refused_long_attempt_name_warns_that_a_new_name_starts_at_step_0() ->
 
 def test_only_steps_and_their_saving_may_change_between_attempts() -> None:
     world = RunHistory(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS)
-    assert decided(world, LONGER) == Start(attempt=2)
+    assert decided(world, LONGER) == StartAttempt(attempt=2)
     with pytest.raises(Refused, match=r"train\.learning_rate") as caught:
         decided(world, FASTER)
     assert "steps" not in caught.value.message
@@ -222,7 +225,7 @@ def test_only_steps_and_their_saving_may_change_between_attempts() -> None:
 @pytest.mark.parametrize("change", [{"data.num_epoch": 9}, {"data.num_epoch": 9, "train.steps": 1500}])
 def test_a_run_whose_data_ended_continues_with_more_epochs(change: dict[str, Any]) -> None:
     world = RunHistory(jobsets=(seen("completed"),), records=(record("short"),), latest_step=700)
-    assert decided(world, run_of(change)) == Start(attempt=2)
+    assert decided(world, run_of(change)) == StartAttempt(attempt=2)
     with pytest.raises(Refused, match=r"data\.num_epoch: 5 -> 9"):
         decided(RunHistory(jobsets=(seen(),), records=(record(),)), run_of(change))  # it lives
 
@@ -230,7 +233,7 @@ def test_a_run_whose_data_ended_continues_with_more_epochs(change: dict[str, Any
 def test_an_attempt_name_over_the_limit_is_refused() -> None:
     name = "a" * PATHWAYS_NAME_LIMIT
     run = run_of({"name": name})
-    assert decided(RunHistory(), run) == Start(attempt=1)
+    assert decided(RunHistory(), run) == StartAttempt(attempt=1)
     failed = replace(seen("failed", run=run, name=name))
     with pytest.raises(Refused, match="24 characters, and the limit is 22 in pathways") as caught:
         decided(RunHistory(jobsets=(failed,)), run)
@@ -284,8 +287,8 @@ def test_a_run_begun_elsewhere_is_refused_unless_it_was_not_created(elsewhere: d
     assert "use another name" in caught.value.fix
     assert "other" in caught.value.message
     assert "my-project/us-east5-b/my-cluster, namespace " in caught.value.message
-    assert decided(RunHistory(records=(record("not-created"),)), moved) == Start(attempt=1)
-    assert decided(RunHistory(records=(record("submitting"),))) == Start(attempt=1)
+    assert decided(RunHistory(records=(record("not-created"),)), moved) == StartAttempt(attempt=1)
+    assert decided(RunHistory(records=(record("submitting"),))) == StartAttempt(attempt=1)
 
 
 @pytest.mark.parametrize("run", [RUN, FASTER], ids=["same run", "other learning rate"])
@@ -299,7 +302,7 @@ def test_a_run_that_is_being_deleted_is_neither_adopted_nor_followed(run: Run) -
     assert NAME in caught.value.fix
     ended = replace(leaving, state="failed")
     if run is RUN:
-        assert decided(RunHistory(jobsets=(ended,), records=(record(),))) == Start(attempt=2)
+        assert decided(RunHistory(jobsets=(ended,), records=(record(),))) == StartAttempt(attempt=2)
 
 
 RUNS = st.sampled_from([RUN, LONGER, FASTER])
@@ -328,12 +331,12 @@ def outcome(world: RunHistory, run: Run) -> Decision | None:
 @given(world=WORLDS, run=RUNS)
 def test_the_decision_in_any_world_makes_no_second_run(world: RunHistory, run: Run) -> None:
     match outcome(world, run):
-        case Adopt(jobset=found):
+        case AdoptJobSet(jobset=found):
             assert found in world.jobsets
             assert (found.state, found.digest) == ("live", spec_digest(run))
-        case Finished(steps=steps):
+        case KeepFinished(steps=steps):
             assert steps == world.latest_step == run.spec.train.steps
-        case Start(attempt=attempt):
+        case StartAttempt(attempt=attempt):
             assert all(s.state != "live" for s in world.jobsets)
             assert attempt not in {attempt_of(s) for s in world.jobsets}  # never a name that is taken
             assert attempt not in world.passed_over
@@ -344,29 +347,29 @@ def test_the_decision_in_any_world_makes_no_second_run(world: RunHistory, run: R
 @given(world=WORLDS, more=SEEN, run=RUNS)
 def test_one_more_jobset_never_makes_a_second_run(world: RunHistory, more: LiveJobSet, run: Run) -> None:
     fuller = replace(world, jobsets=(*world.jobsets, more))
-    if isinstance(outcome(world, run), Adopt):
-        assert not isinstance(outcome(fuller, run), Start)
+    if isinstance(outcome(world, run), AdoptJobSet):
+        assert not isinstance(outcome(fuller, run), StartAttempt)
     if more.state == "live":
-        assert not isinstance(outcome(fuller, run), Start | Finished)
+        assert not isinstance(outcome(fuller, run), StartAttempt | KeepFinished)
 
 
 @given(world=WORLDS, run=RUNS)
 def test_a_started_attempt_is_adopted_by_the_next_call(world: RunHistory, run: Run) -> None:
     """Also where the submitter was killed before it could complete the record."""
     decision = outcome(world, run)
-    if isinstance(decision, Start):
+    if isinstance(decision, StartAttempt):
         created = seen(attempt=decision.attempt, run=run)
         begun = record("submitting", number=decision.attempt, run=run)
         after = replace(world, jobsets=(*world.jobsets, created), records=(*world.records, begun))
-        assert outcome(after, run) == Adopt(jobset=created)
-        assert outcome(replace(after, records=world.records), run) == Adopt(jobset=created)
+        assert outcome(after, run) == AdoptJobSet(jobset=created)
+        assert outcome(replace(after, records=world.records), run) == AdoptJobSet(jobset=created)
 
 
 @given(world=WORLDS, run=RUNS)
 def test_an_attempt_only_begun_leaves_its_number_to_the_next_call(world: RunHistory, run: Run) -> None:
     """A submitter that died before its create leaves the number to the next one of the same workload."""
     decision = outcome(world, run)
-    if isinstance(decision, Start) and not any(r.last.number > decision.attempt for r in world.records):
+    if isinstance(decision, StartAttempt) and not any(r.last.number > decision.attempt for r in world.records):
         begun = record("submitting", number=decision.attempt, run=run)
         assert outcome(replace(world, records=(*world.records, begun)), run) == decision
 
@@ -386,15 +389,18 @@ def test_attempts_are_counted_by_one_parser(name: str, run_name: str) -> None:
 
 JOB = RunHistory(jobsets=(seen(),), records=(record("created"),))
 JOBS: dict[str, tuple[RunHistory, Decision | str]] = {
-    "nothing exists": (NOTHING, Start(attempt=1)),
-    "live": (JOB, Adopt(jobset=seen())),
-    "live, result exists": (replace(JOB, made=True), Adopt(jobset=seen())),
-    "two attempts live": (RunHistory(jobsets=(seen(attempt=10), seen(attempt=9))), Adopt(jobset=seen(attempt=10))),
+    "nothing exists": (NOTHING, StartAttempt(attempt=1)),
+    "live": (JOB, AdoptJobSet(jobset=seen())),
+    "live, result exists": (replace(JOB, made=True), AdoptJobSet(jobset=seen())),
+    "two attempts live": (
+        RunHistory(jobsets=(seen(attempt=10), seen(attempt=9))),
+        AdoptJobSet(jobset=seen(attempt=10)),
+    ),
     "live with other inputs": (RunHistory(jobsets=(seen(run=LONGER),)), "job-differs"),
     "being deleted": (RunHistory(jobsets=(replace(seen(), deleting=True),)), "jobset-deleting"),
-    "result exists": (RunHistory(jobsets=(seen("completed"),), made=True), Finished(steps=0)),
-    "ended without a result": (RunHistory(jobsets=(seen("failed"),)), Start(attempt=2)),
-    "next name taken": (RunHistory(jobsets=(seen("failed"),), passed_over=frozenset({2})), Start(attempt=3)),
+    "result exists": (RunHistory(jobsets=(seen("completed"),), made=True), KeepFinished(steps=0)),
+    "ended without a result": (RunHistory(jobsets=(seen("failed"),)), StartAttempt(attempt=2)),
+    "next name taken": (RunHistory(jobsets=(seen("failed"),), passed_over=frozenset({2})), StartAttempt(attempt=3)),
 }
 
 
@@ -418,9 +424,9 @@ def test_a_job_that_may_still_write_elsewhere_is_refused() -> None:
         assert caught.value.problem_id == "begun-elsewhere"
         assert "model.hf.converted" in caught.value.fix
     for outcome in ("failed", "completed", "not-created"):
-        assert isinstance(decide_job(moved, digest=DIGEST, world=RunHistory(records=(record(outcome),))), Start)
-    assert decide_job(RUN, digest=DIGEST, world=RunHistory(records=(record("created"),))) == Start(attempt=2)
+        assert isinstance(decide_job(moved, digest=DIGEST, world=RunHistory(records=(record(outcome),))), StartAttempt)
+    assert decide_job(RUN, digest=DIGEST, world=RunHistory(records=(record("created"),))) == StartAttempt(attempt=2)
 
 
 def test_a_job_without_a_slice_has_one_host() -> None:
-    assert decide_job(replace(RUN, slice=None), digest=DIGEST, world=NOTHING) == Start(attempt=1)
+    assert decide_job(replace(RUN, slice=None), digest=DIGEST, world=NOTHING) == StartAttempt(attempt=1)

@@ -28,7 +28,7 @@ from xsft.effects.facts.parsed import ask_parser
 from xsft.effects.facts.rows import ReadRows, read_rows
 from xsft.effects.facts.templates import template_facts
 from xsft.effects.facts.tokenized import CountTokens, count_tokens
-from xsft.effects.facts.tries import Names, ReadCheckpoint, folder_names
+from xsft.effects.facts.tries import ListNames, ReadCheckpoint, folder_names
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import STDIN, read_workload_text
 from xsft.effects.machine.parallel import Questions, every
@@ -49,7 +49,7 @@ from xsft.steps import Intent, Plan
 from xsft.trainers.fit_step import step_to_compile
 
 
-class Loaded(Struct, frozen=True, kw_only=True):
+class LoadedWorkload(Struct, frozen=True, kw_only=True):
     """A workload and the file it came from."""
 
     file: str
@@ -60,7 +60,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """Whether only files of this machine are read for it."""
 
 
-def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None = None) -> Loaded:
+def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None = None) -> LoadedWorkload:
     """Read and validate one workload. `settings` are `a.b=c`; `-` reads stdin. Raises SpecError with every problem."""
     name = str(file)
     try:
@@ -68,15 +68,15 @@ def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None
         spec = read_spec(read_workload_text(name), settings=changes)
     except SpecError as e:
         raise SpecError(tuple(redacted(p).in_file(p.file or name) for p in e.problems)) from None
-    return Loaded(file=name, spec=spec, template=template_facts(spec, file=name))
+    return LoadedWorkload(file=name, spec=spec, template=template_facts(spec, file=name))
 
 
 def load_each(
     files: Sequence[str | Path], *, settings: Sequence[str] = (), run_name: str | None = None, offline: bool = False
-) -> tuple[tuple[Loaded, ...], tuple[Problem, ...]]:
-    """Return the files that could be read, and the problems of those that could not. `offline`: as in `Loaded`."""
+) -> tuple[tuple[LoadedWorkload, ...], tuple[Problem, ...]]:
+    """Return the files that could be read, and the problems of those that could not. `offline`: of `LoadedWorkload`."""
     _refuse_stdin_twice(files)
-    loaded: list[Loaded] = []
+    loaded: list[LoadedWorkload] = []
     problems: list[Problem] = []
     for file in files:
         try:
@@ -92,7 +92,7 @@ def _refuse_stdin_twice(files: Sequence[str | Path]) -> None:
 
 
 def intend(
-    workloads: Sequence[Loaded],
+    workloads: Sequence[LoadedWorkload],
     *,
     attempt: int = 1,
     hub: HubReader | None = None,
@@ -116,7 +116,7 @@ WORKLOADS_AT_ONCE = 16
 
 class _SharedLooks(Struct, frozen=True, kw_only=True):
     checkpoint: ReadCheckpoint
-    names: Names
+    names: ListNames
     rows: ReadRows
     hub: HubReader
     tokens: CountTokens
@@ -145,7 +145,7 @@ def _waiting_for(questions: Questions) -> str:
     return f"waiting for {', '.join(waiting[:3])}{more}" if waiting else ""
 
 
-def _intent(one: Loaded, *, attempt: int, today: str, looks: _SharedLooks) -> Intent:
+def _intent(one: LoadedWorkload, *, attempt: int, today: str, looks: _SharedLooks) -> Intent:
     facts = gather.gather(
         one.spec, file=one.file, today=today, look=looks.checkpoint, names=looks.names, rows=looks.rows, hub=looks.hub
     )
@@ -197,12 +197,14 @@ def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], 
     return tuple(accept_late(problems, intent.run.spec.checks) for intent, problems in found)
 
 
-def check(workload: Loaded) -> tuple[Problem, ...]:
+def check(workload: LoadedWorkload) -> tuple[Problem, ...]:
     """Return every problem of the workload, errors first, as `xsft check` finds them; nothing is rendered."""
     return tuple(p.in_file(workload.file) for p in intend((workload,))[0].problems)
 
 
-def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: ShowLine = lambda _line: None) -> tuple[Plan, ...]:
+def plan(
+    workloads: Sequence[LoadedWorkload], *, attempt: int = 1, progress: ShowLine = lambda _line: None
+) -> tuple[Plan, ...]:
     """Return one plan per workload; all that xpk has not rendered before goes to one process of xpk's environment.
 
     `attempt` names the JobSet: 1 unless earlier attempts of the run ended.
@@ -211,7 +213,7 @@ def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: ShowLine = 
 
 
 def plan_intents(
-    workloads: Sequence[Loaded], intents: Sequence[Intent], *, progress: ShowLine = lambda _line: None
+    workloads: Sequence[LoadedWorkload], intents: Sequence[Intent], *, progress: ShowLine = lambda _line: None
 ) -> tuple[Plan, ...]:
     """Return the plan of each workload, from what `intend` returned for it."""
     _refuse_secrets(workloads, intents)
@@ -244,7 +246,7 @@ def admitted(found: Sequence[Problem]) -> tuple[Problem, ...]:
     return problems
 
 
-def _refuse_secrets(workloads: Sequence[Loaded], intents: Sequence[Intent]) -> None:
+def _refuse_secrets(workloads: Sequence[LoadedWorkload], intents: Sequence[Intent]) -> None:
     """Raise SpecError for a plan with a literal secret: it would be printed, and kept in the render cache."""
     pairs = zip(workloads, intents, strict=True)
     holding = [p.in_file(one.file) for one, i in pairs if _has_secret(i.problems) for p in i.problems]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from xsft.problems import Again, Problem, errors_in
+from xsft.problems import Problem, RetryAdvice, errors_in
 
 INTERRUPTED = 130
 
@@ -30,15 +30,15 @@ class XsftError(Exception):
 
     exit_status: ClassVar[int] = 1
     id: ClassVar[str] = "internal"
-    retry: ClassVar[Again] = "unsure"
+    retry: ClassVar[RetryAdvice] = "unsure"
 
-    def __init__(self, message: str, *, fix: str = "", id: str = "", again: Again | None = None) -> None:
+    def __init__(self, message: str, *, fix: str = "", id: str = "", again: RetryAdvice | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.fix = fix
         self.problem_id = id or self.id
         """Stable id; more specific than that of the class, if scripts need to distinguish cases."""
-        self.again: Again = again or self.retry
+        self.again: RetryAdvice = again or self.retry
         self._beside: tuple[Problem, ...] = ()
 
     def beside(self, other: XsftError) -> Self:
@@ -115,7 +115,7 @@ class AlreadyRunning(Refused):
 class Unreachable(XsftError):
     exit_status = 5
     id = "unreachable"
-    retry: ClassVar[Again] = "helps"
+    retry: ClassVar[RetryAdvice] = "helps"
 
 
 class Forbidden(Unreachable):

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from xsft.conversion.record import ConversionRecord
-    from xsft.dataset.kinds import Retyped
+    from xsft.dataset.kinds import RetypedColumn
     from xsft.fit.derive import KnownStep
     from xsft.problems import Problem
     from xsft.records.model import MeasuredPace
@@ -152,7 +152,7 @@ class DataFacts(Struct, frozen=True, kw_only=True):
     """Digest of the sizes and checksums of all files, also in buckets; empty if unknown."""
     empty: tuple[str, ...] = ()
     """Files without a byte."""
-    clash: Retyped | None = None
+    clash: RetypedColumn | None = None
     """The first column whose later JSON rows do not fit the type inferred from the first rows."""
     large: tuple[str, ...] = ()
     """Columns of Arrow's large lists, by the first parquet file."""

@@ -49,13 +49,13 @@ class RunHistory(Struct, frozen=True, kw_only=True):
     second."""
 
 
-class Adopt(Struct, frozen=True, kw_only=True):
+class AdoptJobSet(Struct, frozen=True, kw_only=True):
     """Decision: the same run is live, so nothing is created."""
 
     jobset: LiveJobSet
 
 
-class Finished(Struct, frozen=True, kw_only=True):
+class KeepFinished(Struct, frozen=True, kw_only=True):
     """Decision: the same run has its last checkpoint."""
 
     steps: int
@@ -63,13 +63,13 @@ class Finished(Struct, frozen=True, kw_only=True):
     """Why its steps taught nothing, if the record of its last attempt says so."""
 
 
-class Start(Struct, frozen=True, kw_only=True):
+class StartAttempt(Struct, frozen=True, kw_only=True):
     """Decision: create the JobSet of this attempt; from the second on it resumes."""
 
     attempt: int
 
 
-Decision = Adopt | Finished | Start
+Decision = AdoptJobSet | KeepFinished | StartAttempt
 
 
 def decide(run: Run, *, world: RunHistory) -> Decision:
@@ -87,7 +87,7 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
             before = next((r for r in reversed(world.records) if r.spec_digest == seen.digest), None)
             raise _another(run, f"JobSet {seen.name} is active with another workload", before=before, spec=spec)
     if live:
-        return Adopt(jobset=max(live, key=attempt_of))
+        return AdoptJobSet(jobset=max(live, key=attempt_of))
     _refuse_begun_elsewhere(run, spec=spec, world=world)
     _refuse_other_output(run, digest=digest, spec=spec, world=world)
     if world.latest_step is not None and world.latest_step >= run.spec.train.steps:
@@ -108,9 +108,9 @@ def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
                 id="job-differs",
             )
     if live:
-        return Adopt(jobset=max(live, key=attempt_of))
+        return AdoptJobSet(jobset=max(live, key=attempt_of))
     if world.made:
-        return Finished(steps=0)
+        return KeepFinished(steps=0)
     _refuse_open_elsewhere(run, spec=json.loads(canonical(run)), world=world)
     return _plan_start(run, world)
 
@@ -220,7 +220,7 @@ def _another(run: Run, what: str, *, before: Record | None, spec: JsonMapping) -
     )
 
 
-def _adopt_finished(run: Run, world: RunHistory, *, steps: int) -> Finished:
+def _adopt_finished(run: Run, world: RunHistory, *, steps: int) -> KeepFinished:
     if not world.records and not world.jobsets:
         raise Refused(
             f"{run.output}/{run.run_name} has a checkpoint at step {steps} without a record of xsft; a run of "
@@ -234,10 +234,10 @@ def _adopt_finished(run: Run, world: RunHistory, *, steps: int) -> Finished:
         )
     last = next((record.last for record in reversed(world.records) if _started(record)), None)
     taught_nothing = last is not None and is_worthless(last.state_reason)
-    return Finished(steps=steps, worthless=last.reason or "" if last and taught_nothing else "")
+    return KeepFinished(steps=steps, worthless=last.reason or "" if last and taught_nothing else "")
 
 
-def _plan_start(run: Run, world: RunHistory) -> Start:
+def _plan_start(run: Run, world: RunHistory) -> StartAttempt:
     """Return the start of the next attempt. The number of a JobSet that was never created is reused: the unique name of
     the JobSet decides between two submitters."""
     taken = (
@@ -254,7 +254,7 @@ def _plan_start(run: Run, world: RunHistory) -> Start:
             f"{limit} in {run.mode.value} mode; it would be admitted but never start.",
             fix="Use a shorter name." if world.latest_step is None else _fix_too_long(world.latest_step),
         )
-    return Start(attempt=attempt)
+    return StartAttempt(attempt=attempt)
 
 
 def _fix_too_long(saved: int) -> str:

@@ -30,7 +30,7 @@ print it.
 
 _COMMAND_OF_FILE = re.compile(r"(\bxsft (?:[a-z]+ )+)FILE\b")
 
-Again = Literal["helps", "unsure", "never"]
+RetryAdvice = Literal["helps", "unsure", "never"]
 """Whether trying again helps; `never` before a person has acted."""
 
 
@@ -53,7 +53,7 @@ class Problem:
     """Key path in the workload, e.g. `train.steps`; empty if it concerns the whole file."""
     file: str = ""
     kind: ProblemKind = "plain"
-    again: Again = "unsure"
+    again: RetryAdvice = "unsure"
     fit: FitFinding | None = None
     """None if it is not about the memory of a run's chips."""
 

@@ -12,13 +12,13 @@ from functools import partial
 
 from msgspec import Struct
 
-from xsft.actions.runs.cancel import Cancelled, cancelled
+from xsft.actions.runs.cancel import CancelResult, cancelled
 from xsft.actions.runs.changes import changes_of
 from xsft.actions.runs.compare import curves_of
 from xsft.actions.runs.evidence import evidence_of, forgotten_attempt
 from xsft.actions.runs.explain import explained
 from xsft.actions.runs.log_request import LogRequest
-from xsft.actions.runs.log_sources import Logs
+from xsft.actions.runs.log_sources import RunLogs
 from xsft.actions.runs.logs import found_lines
 from xsft.actions.runs.selection import runs_of
 from xsft.actions.runs.waiting import WaitLimits, row_of_waited, wait_for
@@ -117,12 +117,12 @@ def logs(
     """
     runs = runs_of((run,), place=place, context=context, namespace=namespace)
     request = LogRequest(every=every, tail=tail, follow=follow, attempt=attempt)
-    return found_lines(run, asked=request, runs=runs, logs=Logs(runs=runs), timestamps=False).lines
+    return found_lines(run, asked=request, runs=runs, logs=RunLogs(runs=runs), timestamps=False).lines
 
 
 def cancel(
     run: str, *, place: str | None = None, context: str | None = None, namespace: str | None = None
-) -> Cancelled:
+) -> CancelResult:
     """Delete exactly the JobSet of that run, by its UID, without a question; return what was done and what it lost.
 
     A run that has ended gives `action="nothing"`.
@@ -136,4 +136,4 @@ def compare(
 ) -> tuple[LossCurve, ...]:
     """Return the losses of each run by step, in the order given. Raises Unknown if no run has one."""
     found = runs_of(runs, place=place, context=context, namespace=namespace)
-    return curves_of(tuple(dict.fromkeys(runs)), runs=found, read=Logs(runs=found).curves)[0]
+    return curves_of(tuple(dict.fromkeys(runs)), runs=found, read=RunLogs(runs=found).curves)[0]

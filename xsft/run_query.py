@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from xsft.aliases import ShowLine
-from xsft.effects.cluster.delete import Deleted
+from xsft.effects.cluster.delete import DeleteOutcome
 from xsft.errors import XsftError
 from xsft.problems import Problem
 from xsft.states.folding import RowFilter, chosen
@@ -30,7 +30,7 @@ class RunAccess(Protocol):
 
     def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None: ...
 
-    def delete(self, seen: Observation, jobset: RunObject, /) -> Deleted: ...
+    def delete(self, seen: Observation, jobset: RunObject, /) -> DeleteOutcome: ...
 
     def record_cancel(self, seen: Observation, jobset: RunObject, /) -> tuple[Problem, ...]: ...
 

@@ -15,7 +15,7 @@ from xsft.launchers.patch import Change
 from xsft.launchers.slicejob import SliceJob
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Mode, Run
-from xsft.targets import Targeted
+from xsft.targets import TargetProperties
 from xsft.trainers.shuffling import Seeds
 
 
@@ -42,7 +42,7 @@ class Intent(Struct, frozen=True, kw_only=True):
         return self.rendering.xpk_argv if self.rendering else None
 
 
-class Plan(Targeted, Struct, frozen=True, kw_only=True):
+class Plan(TargetProperties, Struct, frozen=True, kw_only=True):
     """Exactly what `submit` does."""
 
     file: str
@@ -75,7 +75,7 @@ class Plan(Targeted, Struct, frozen=True, kw_only=True):
 AnyJob = TypeVar("AnyJob", CpuJob, SliceJob)
 
 
-class JobPlan(Targeted, Struct, Generic[AnyJob], frozen=True, kw_only=True):
+class JobPlan(TargetProperties, Struct, Generic[AnyJob], frozen=True, kw_only=True):
     """The plan of a job that is not a training: exactly what is put on a cluster."""
 
     file: str

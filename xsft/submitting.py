@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from xsft.aliases import ShowLine
-from xsft.api import Loaded, ask_maxtext, plan
+from xsft.api import LoadedWorkload, ask_maxtext, plan
 from xsft.checks.cluster.demand import Demand
 from xsft.checks.cluster.pod_identity import PodRights
 from xsft.checks.parsed import not_asked
 from xsft.effects.cluster import cluster
 from xsft.effects.environments import environments
 from xsft.effects.local.machine import Machine, in_image
-from xsft.effects.machine.parallel import Started, start
+from xsft.effects.machine.parallel import StartedCall, start
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records import records
@@ -27,7 +27,7 @@ from xsft.steps import Plan
 
 
 def submitter_for(
-    workload: Loaded,
+    workload: LoadedWorkload,
     made: Plan,
     *,
     through_xpk: bool,
@@ -68,7 +68,7 @@ PARSER_WAIT_S = 10.0
 """Seconds that a submission waits for MaxText's parser, which runs in parallel with its other reads."""
 
 
-def parser_answer(started: Started[tuple[Problem, ...]], *, within_s: float = PARSER_WAIT_S) -> tuple[Problem, ...]:
+def parser_answer(started: StartedCall[tuple[Problem, ...]], *, within_s: float = PARSER_WAIT_S) -> tuple[Problem, ...]:
     """Return the problems that MaxText's parser found (it started before the cluster was read); a note if it takes too
     long."""
     if started.ended(within_s):

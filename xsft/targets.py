@@ -66,7 +66,7 @@ def on_this_machine(target: str) -> bool:
     return target == THIS_MACHINE
 
 
-class Targeted:
+class TargetProperties:
     """Mixin for classes with a target, with properties that tell where the run goes."""
 
     __slots__ = ()

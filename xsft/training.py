@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 
-class Registered(NamedTuple):
+class RegisteredTrainer(NamedTuple):
     """The two modules of a trainer. They are named, not imported, because the layer that reads workloads is below the
     trainers."""
 
@@ -20,12 +20,12 @@ class Registered(NamedTuple):
 
 DEFAULT_TRAINER = "sft"
 
-TRAINERS: Mapping[str, Registered] = MappingProxyType(
-    {DEFAULT_TRAINER: Registered(answers="xsft.trainers.maxtext", lines="xsft.trainers.maxtext_lines")}
+TRAINERS: Mapping[str, RegisteredTrainer] = MappingProxyType(
+    {DEFAULT_TRAINER: RegisteredTrainer(answers="xsft.trainers.maxtext", lines="xsft.trainers.maxtext_lines")}
 )
 """The registry: a trainer's name, which a workload gives as its `trainer`, and its modules."""
 
 
-def trainers() -> Mapping[str, Registered]:
+def trainers() -> Mapping[str, RegisteredTrainer]:
     """Return all names that a workload may use."""
     return TRAINERS

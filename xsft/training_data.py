@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from xsft.aliases import ShowLine
-from xsft.api import Loaded
+from xsft.api import LoadedWorkload
 from xsft.dataset.counted import address, content_address
-from xsft.dataset.passes import SAMPLE, Answers, Split
-from xsft.dataset.preparing import Options, data_section, preparation
+from xsft.dataset.passes import SAMPLE, PassAnswers, Split
+from xsft.dataset.preparing import PrepareOptions, data_section, preparation
 from xsft.effects.environments import environments
 from xsft.effects.facts import gather
 from xsft.effects.facts.counted import keep_counts
@@ -20,7 +20,7 @@ from xsft.effects.local import data_sample
 from xsft.effects.local.data_online import refuse_unreachable_data
 from xsft.effects.local.data_sample import DataInspection
 from xsft.effects.local.machine import Machine
-from xsft.effects.local.preparing import PreparedAt, Workshop, prepare
+from xsft.effects.local.preparing import PreparedFolder, Workshop, prepare
 from xsft.effects.machine import clock
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
@@ -31,7 +31,7 @@ from xsft.spec.resolve import Run
 
 
 def inspect_data(
-    workload: Loaded,
+    workload: LoadedWorkload,
     *,
     split: Split = "train",
     rows: int | None = SAMPLE,
@@ -64,21 +64,21 @@ def _with_content(run: Run, facts: Facts, progress: ShowLine) -> Facts:
 
 
 def show_data(
-    workload: Loaded,
+    workload: LoadedWorkload,
     *,
     split: Split = "train",
     rows: int | None = SAMPLE,
     packed: bool = False,
     progress: ShowLine = lambda _line: None,
-) -> Answers:
+) -> PassAnswers:
     """Return the first examples, or packed sequences, as the model sees them. Raises as `inspect_data` does."""
     run = make_intent(workload.spec, _with_tokenizer(workload)).run
     return data_sample.examples(run, split=split, rows=rows, packing=packed, progress=progress)
 
 
 def prepare_data(
-    workload: Loaded, options: Options, *, to: str | None = None, progress: ShowLine = lambda _line: None
-) -> tuple[PreparedAt, Mapping[str, Any]]:
+    workload: LoadedWorkload, options: PrepareOptions, *, to: str | None = None, progress: ShowLine = lambda _line: None
+) -> tuple[PreparedFolder, Mapping[str, Any]]:
     """Return the workload's rows as shards, made now or found, and the `data` section that reads them.
 
     Raises SpecError if rows cannot be read or trained on, and as `effects.local.preparing.prepare` does.
@@ -92,12 +92,12 @@ def prepare_data(
     return made, data_section(run, made.prepared, to=made.to)
 
 
-def _offline(workload: Loaded) -> Run:
+def _offline(workload: LoadedWorkload) -> Run:
     """Return the run, decided without reading its checkpoint."""
     return make_intent(workload.spec, _facts_offline(workload)).run
 
 
-def _with_tokenizer(workload: Loaded) -> Facts:
+def _with_tokenizer(workload: LoadedWorkload) -> Facts:
     """Return the facts. Raises SpecError if the tokenizer's folder cannot be loaded."""
     facts = _facts_offline(workload)
     if facts.tokenizer_problem:
@@ -105,6 +105,6 @@ def _with_tokenizer(workload: Loaded) -> Facts:
     return facts
 
 
-def _facts_offline(workload: Loaded) -> Facts:
+def _facts_offline(workload: LoadedWorkload) -> Facts:
     facts = gather.gather(workload.spec, file=workload.file, today=clock.today(), offline=True)
     return replace(facts, template=workload.template)

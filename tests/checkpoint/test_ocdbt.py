@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checkpoints import unpacked
-from xsft.checkpoint.ocdbt import Location, Undecodable, node, root
+from xsft.checkpoint.ocdbt import Location, UnreadableOcdbt, node, root
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +58,11 @@ def test_inner_nodes_lead_to_every_key(stores: Path) -> None:
 def test_truncated_and_foreign_files_are_reported(stores: Path) -> None:
     manifest = manifest_of(stores / "deep")
     for wrong in (b"", manifest[:20], manifest[:-1], b"\0" * 40, manifest[:12] + b"\1" + manifest[13:]):
-        with pytest.raises(Undecodable):
+        with pytest.raises(UnreadableOcdbt):
             root(wrong)
     at = root(manifest)
     assert at is not None
-    with pytest.raises(Undecodable, match="another magic number"):
+    with pytest.raises(UnreadableOcdbt, match="another magic number"):
         node(manifest, at)
 
 
@@ -77,7 +77,7 @@ def test_changed_bytes_decode_or_raise_undecodable(stores: Path, data: st.DataOb
         changed = content[:place] + data.draw(st.binary(max_size=4)) + content[place + data.draw(st.integers(0, 4)) :]
         try:
             decode(changed)
-        except Undecodable:
+        except UnreadableOcdbt:
             continue
 
 
@@ -88,7 +88,7 @@ def test_any_uncompressed_body_decodes_or_raises_undecodable(body: bytes) -> Non
         content = magic + (len(body) + 18).to_bytes(8, "little") + b"\0\0" + body + b"\0" * 4
         try:
             decode(content)
-        except Undecodable:
+        except UnreadableOcdbt:
             continue
 
 

@@ -19,7 +19,7 @@ ERRORS = frozenset(
         "RunFailed",
         "TimedOut",
         "Unknown",
-        "Lost",
+        "LostAnswer",
         "ClusterMissing",
     }
 )

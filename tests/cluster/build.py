@@ -15,7 +15,7 @@ from tests.cluster import kueue_source, tools
 from tests.cluster.tools import GO, MANIFESTS, TOOLS, Tool, Tools
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.parallel import start
-from xsft.effects.machine.process import Completed, own_environment, run
+from xsft.effects.machine.process import ProcessResult, own_environment, run
 from xsft.errors import EnvironmentMissing
 from xsft.spec.amounts import duration_text
 
@@ -114,7 +114,7 @@ def _patched_module(scratch: Path) -> Path:
     return modfile
 
 
-def go(arguments: tuple[str, ...], *, module: str) -> Completed:
+def go(arguments: tuple[str, ...], *, module: str) -> ProcessResult:
     return run(("go", *arguments), env=_environment(), cwd=GO / module)
 
 
@@ -122,5 +122,5 @@ def _environment() -> Mapping[str, str]:
     return own_environment(CGO_ENABLED="0", GOWORK="off")
 
 
-def _last(done: Completed) -> str:
+def _last(done: ProcessResult) -> str:
     return (done.stderr.strip() or done.stdout.strip() or f"exit status {done.status}").splitlines()[-1]

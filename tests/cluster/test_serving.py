@@ -16,13 +16,13 @@ from tests.fakes.clusters import ClusterApi
 from tests.replacing import replace
 from tests.servers import IMAGE, NAME, STORY, WEIGHTS, recorded, server
 from xsft.effects.cluster.cluster import Cluster as Connected
-from xsft.effects.submit.serving import ServerBegun, begin, found
+from xsft.effects.submit.serving import BegunServer, begin, found
 from xsft.errors import Refused, SpecError, XsftError
 from xsft.serving.plan import ServingPlan
 
 pytestmark = pytest.mark.cluster
 Json = dict[str, Any]
-Starts = Callable[[ServingPlan], ServerBegun]
+Starts = Callable[[ServingPlan], BegunServer]
 PODS = f"xsft.dev/run={NAME}"
 
 
@@ -60,7 +60,7 @@ def held(cluster: Cluster, plan: ServingPlan) -> list[Json | None]:
 
 @pytest.fixture
 def started(connected: Connected, tmp_path: Path) -> Starts:
-    def start(plan: ServingPlan) -> ServerBegun:
+    def start(plan: ServingPlan) -> BegunServer:
         return begin(connected, plan, record=recorded(tmp_path), progress=lambda _line: None)
 
     return start

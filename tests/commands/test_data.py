@@ -16,7 +16,7 @@ from xsft.commands.data import pick_of
 from xsft.commands.verbs import parser
 from xsft.dataset import passes
 from xsft.dataset.examples import TokenSequence, Vocabulary
-from xsft.dataset.passes import Answers, PassRead
+from xsft.dataset.passes import PassAnswers, PassRead
 from xsft.effects.local.data_pipeline import _parse_answers
 from xsft.errors import Refused, SpecError, Unreachable, UsageError
 from xsft.screen.data_text import visible
@@ -29,7 +29,7 @@ def one(*ids: int, trained: bool = True) -> TokenSequence:
     return TokenSequence(inputs=ids, trained=flags, segments=(1,) * len(ids), padding=LIMIT - len(ids))
 
 
-ANSWERS = Answers(
+ANSWERS = PassAnswers(
     passes=(PassRead(rows=(one(1, 2), one(1, 2, 3, 4), one(2, 3, 3), one(1, 1, trained=False)), ended=True),),
     vocabulary=Vocabulary(texts={1: b"a", 2: b"b", 3: b"c", 4: b"d"}),
 )

@@ -16,7 +16,7 @@ from msgspec import Struct
 from tests import hfmodels
 from tests.checks.factory import FLAGSHIP, GOOD, ids, merged, spec
 from tests.maxtext import worker
-from xsft.checkpoint.report import Report
+from xsft.checkpoint.report import CheckpointReport
 from xsft.checks import checkpoint, weights
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.inspect import inspect_checkpoint
@@ -43,7 +43,7 @@ class Written(Struct, frozen=True, kw_only=True):
         assert found.status == "read", found.detail
         return found
 
-    def report(self, name: str) -> Report:
+    def report(self, name: str) -> CheckpointReport:
         return inspect_checkpoint(str(self.root / name), store=record_store({"HOME": str(self.root)}))
 
 

@@ -20,7 +20,7 @@ from tests.pipeline import Pipeline
 from xsft import api
 from xsft.cli import main
 from xsft.dataset.examples import pieces
-from xsft.dataset.passes import Pass
+from xsft.dataset.passes import DataPass
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.local import data_pipeline
 from xsft.effects.local.machine import Machine
@@ -136,7 +136,7 @@ def test_data_show_runs_the_pipeline_of_the_installed_maxtext(
     (intent,) = api.intend((workload,))
     machine = Machine(python=python, env=dict(os.environ), cache=tmp_path)
     answers = data_pipeline.read_passes(
-        intent.run, (Pass(rows=1, packing=False, max_target_length=32),), machine=machine, say=print
+        intent.run, (DataPass(rows=1, packing=False, max_target_length=32),), machine=machine, say=print
     )
     shown = pieces(answers.passes[0].rows[0], answers.vocabulary)
     assert shown[-1].part == "masked"

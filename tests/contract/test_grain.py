@@ -53,7 +53,7 @@ def read(document: dict[str, Any], pipeline: Pipeline, *, batches: int = ROWS, *
 
 def problem_ids(document: dict[str, Any]) -> list[str]:
     """Ids of the problems in the rows that `xsft check` reads here."""
-    (intent,) = api.intend((api.Loaded(file="w.yaml", spec=WorkloadSpec.model_validate(document)),))
+    (intent,) = api.intend((api.LoadedWorkload(file="w.yaml", spec=WorkloadSpec.model_validate(document)),))
     return [one.id for one in intent.problems if one.severity != "note" and one.id.startswith("data-")]
 
 

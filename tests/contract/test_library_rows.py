@@ -12,7 +12,7 @@ import xsft
 from tests.fakes.gcs import Bucket, serving
 from tests.pipeline import Pipeline
 from xsft import api
-from xsft.dataset.rules import Rules, judge_row
+from xsft.dataset.rules import RowRules, judge_row
 from xsft.effects.facts import library_rows
 from xsft.effects.facts.rows import read_rows
 
@@ -162,7 +162,7 @@ def test_rows_of_csv_are_judged_as_maxtext_does(maxtext_pipeline: Pipeline, file
     found = read_rows(f"{files}/*.csv*", of="csv", where="data.hf_train_files")
     assert found
     assert (found.problem, found.counted) == (None, len(CSV) + 1)
-    rules = Rules(columns=("question", "answer"))
+    rules = RowRules(columns=("question", "answer"))
     line = argv("question,answer", "data.hf_path=csv")
     there = [files / row.at.rpartition(" ")[2] for row in found.rows]
     said = [one.partition(":")[0] for one in maxtext_pipeline.verdicts(line, there, HERE)]
@@ -180,7 +180,7 @@ def test_rows_of_arrow_and_text_are_read_and_judged(maxtext_pipeline: Pipeline, 
     assert found
     rows = (found.rows[0], found.rows[-1])
     said = maxtext_pipeline.verdicts(argv("messages", "data.hf_path=arrow"), sorted(files.glob("*.arrow")), HERE)
-    outcomes = [judge_row(row.row, Rules(columns=("messages",))).outcome for row in rows]
+    outcomes = [judge_row(row.row, RowRules(columns=("messages",))).outcome for row in rows]
     assert [one.partition(":")[0] for one in said] == outcomes == ["trained", "refused"]
     assert (len(found.rows), found.counted) == (400, None)
     texts = read_rows(f"{files}/a.txt", of="text", where="data.hf_train_files")

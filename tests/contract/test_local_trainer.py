@@ -21,7 +21,7 @@ from xsft.effects.local.namespace import orphans
 from xsft.effects.local.run import LocalResult, run_local
 from xsft.screen.local_text import adapter_text
 from xsft.steps import Plan
-from xsft.trainers.lines import Restored, Saved, Step, TrainerEvent
+from xsft.trainers.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
 
 pytestmark = pytest.mark.trainer
 
@@ -81,7 +81,7 @@ def test_an_interrupted_run_resumes_from_its_checkpoint_and_rereads_its_first_ro
 
     def interrupt(event: TrainerEvent) -> None:
         read.append(event)
-        if isinstance(event, Saved) and event.step == 10:
+        if isinstance(event, SaveFinished) and event.step == 10:
             signal.raise_signal(signal.SIGINT)
 
     longer = {"data__num_epoch": 100, "data__packing": False, "restarts": {"data": "repeat"}}
@@ -91,8 +91,8 @@ def test_an_interrupted_run_resumes_from_its_checkpoint_and_rereads_its_first_ro
     assert at >= 10
     events: list[TrainerEvent] = []
     result = ran(local_plan(tmp_path, train__steps=at + 3, **longer), warm_machine, events)
-    numbers = [(type(e), e.step) for e in events if isinstance(e, Restored | Step)]
-    assert numbers == [(Restored, at), (Step, at + 1), (Step, at + 2), (Step, at + 3)]
+    numbers = [(type(e), e.step) for e in events if isinstance(e, CheckpointRestored | Step)]
+    assert numbers == [(CheckpointRestored, at), (Step, at + 1), (Step, at + 2), (Step, at + 3)]
     assert (result.outcome, result.resumed_from, sorted(result.losses)) == ("completed", at, list(range(1, at + 4)))
     first, again = ([e.target_tokens for e in of if isinstance(e, Step)] for of in (read, events))
     assert again == first[:3] != first[3:6]

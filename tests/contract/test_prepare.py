@@ -22,7 +22,7 @@ from tests.fakes.hubfiles import COMMIT, HubFiles, serving_files
 from tests.pipeline import Pipeline
 from tests.stories import intent_of
 from xsft.cli import main
-from xsft.dataset.preparing import Options, preparation
+from xsft.dataset.preparing import PrepareOptions, preparation
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.preparing import Workshop, prepare
@@ -219,7 +219,7 @@ def test_a_small_disk_is_refused_before_a_row_is_written(tmp_path: Path, maxtext
     machine = Machine(python=maxtext_python, env=dict(os.environ), cache=tmp_path / "cache")
     workshop = Workshop(machine=machine, free=lambda _folder: 1000)
     with pytest.raises(EnvironmentMissing, match="free") as refused:
-        prepare(preparation(run, Options()), output=str(tmp_path / "out"), to=None, workshop=workshop)
+        prepare(preparation(run, PrepareOptions()), output=str(tmp_path / "out"), to=None, workshop=workshop)
     assert refused.value.problem_id == "disk-full"
     assert list(tmp_path.rglob("*.parquet")) == []
 

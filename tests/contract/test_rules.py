@@ -17,7 +17,7 @@ import xsft
 from tests.pipeline import Pipeline
 from xsft import api
 from xsft.data import located
-from xsft.dataset.rules import Rules, judge_row, uneven
+from xsft.dataset.rules import RowRules, judge_row, uneven
 from xsft.dataset.verdicts import row_problems
 from xsft.effects.facts.rows import read_rows
 from xsft.trainers.chat import renderer
@@ -99,7 +99,7 @@ def test_the_copy_judges_as_maxtext_does(maxtext_pipeline: Pipeline, tmp_path: P
     chance = random.Random(columns)  # the same rows every time
     rows = [ROWS[columns](chance) for _ in range(ROWS_OF_EACH)]
     said = maxtext_pipeline.verdicts(argv(columns, tmp_path), files_of(rows, tmp_path), HERE)
-    rules = Rules(columns=tuple(columns.split(",")), render=renderer(template(columns), {}))
+    rules = RowRules(columns=tuple(columns.split(",")), render=renderer(template(columns), {}))
     wrong = [
         (row, verdict, judge_row(row, rules))
         for row, verdict in zip(rows, said, strict=True)
@@ -129,7 +129,7 @@ def test_the_copy_judges_as_maxtexts_grain_pipeline_does(
     rows += [{name: [1, 2] for name in columns.split(",")}]
     line = argv(columns, tmp_path, "data.pipeline=grain", "data.hf_path=parquet", "data.packing=false")
     said = maxtext_pipeline.grain_verdicts(line, rows, tmp_path, HERE)
-    rules = Rules(
+    rules = RowRules(
         columns=tuple(columns.split(",")), render=renderer(template(columns), {}), texts=True, grain="parquet"
     )
     wrong = [
@@ -164,14 +164,14 @@ def test_rows_are_judged_together_as_maxtext_does(maxtext_pipeline: Pipeline, tm
     files = [tmp_path / f"{name}.jsonl" for name in TOGETHER]
     for file, rows in zip(files, TOGETHER.values(), strict=True):
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    rules = Rules(columns=("messages",), render=renderer(template("messages"), {}))
+    rules = RowRules(columns=("messages",), render=renderer(template("messages"), {}))
     said = maxtext_pipeline.verdicts(argv("messages", tmp_path), files, HERE)
     refused = [name for name, verdict in zip(TOGETHER, said, strict=True) if verdict.startswith("refused")]
     judged = [name for name, rows in TOGETHER.items() if not rows or uneven(rows, rules) or _refused(rows, rules)]
     assert judged == refused
 
 
-def _refused(rows: Sequence[Any], rules: Rules) -> bool:
+def _refused(rows: Sequence[Any], rules: RowRules) -> bool:
     return any(judge_row(row, rules).outcome == "refused" for row in rows)
 
 
@@ -205,7 +205,7 @@ FILES: Mapping[str, list[str]] = {
 
 
 def test_files_are_judged_as_maxtext_does(maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
-    rules = Rules(columns=("messages",), render=renderer(template("messages"), {}))
+    rules = RowRules(columns=("messages",), render=renderer(template("messages"), {}))
     patterns = {name: tmp_path / str(number) / "*.json" for number, name in enumerate(FILES)}
     for name, contents in FILES.items():
         patterns[name].parent.mkdir()
@@ -244,7 +244,7 @@ def test_compressed_files_and_patterns_are_judged_as_maxtext_does(maxtext_pipeli
 HERE = {"packing": False, "per_device_batch_size": 1, "num_epoch": 1, "max_target_length": 512}
 
 
-def outcome(rows: Sequence[Any], rules: Rules) -> str:
+def outcome(rows: Sequence[Any], rules: RowRules) -> str:
     return "refused" if uneven(rows, rules) else judge_row(rows[0], rules).outcome
 
 

@@ -43,7 +43,7 @@ def _intent(folder: Path, rows: Path, **tokens: str) -> Intent:
     return intent_of(varied(spec_of("tiny_local"), keys))
 
 
-def _started(intent: Intent, python: Path) -> process.Completed:
+def _started(intent: Intent, python: Path) -> process.ProcessResult:
     """Run what stands before the trainer for real; a line of Python that says its arguments stands for the trainer."""
     _, rest = split_copying(intent.trainer_argv[1:])
     copying = intent.trainer_argv[1 : len(intent.trainer_argv) - len(rest)]

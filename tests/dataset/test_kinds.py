@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from xsft.dataset.kinds import Retyped, retyped
+from xsft.dataset.kinds import RetypedColumn, retyped
 
 
 def test_column_that_is_null_first_and_text_later_is_retyped() -> None:
-    assert retyped([{"note": None}] * 2, [{"note": None}, {"note": "x"}]) == Retyped("note", "null", "x")
+    assert retyped([{"note": None}] * 2, [{"note": None}, {"note": "x"}]) == RetypedColumn("note", "null", "x")
     assert retyped([{"note": None}, {"note": "y"}], [{"note": "x"}]) is None
 
 

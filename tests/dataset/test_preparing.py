@@ -12,10 +12,10 @@ from tests.replacing import replace
 from tests.stories import intent_of, spec_of, varied
 from xsft.dataset.preparing import (
     SHARDS_PER_HOST,
-    Fault,
-    Options,
     Preparation,
-    Prepared,
+    PreparedDataset,
+    PrepareOptions,
+    RowFault,
     Shard,
     SplitCount,
     address,
@@ -31,12 +31,12 @@ from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run
 
 TINY = spec_of("tiny_local")
-NONE = Options()
+NONE = PrepareOptions()
 SHARDS = (
     *(Shard(split="train", name=f"train-{n}", rows=9, bytes=1, sha256="") for n in range(10)),
     Shard(split="eval", name="eval-0", rows=1, bytes=1, sha256=""),
 )
-PREPARED = Prepared(
+PREPARED = PreparedDataset(
     address="chat-0",
     attempt="a1",
     format="parquet",
@@ -51,7 +51,7 @@ def run_of(**data: Any) -> Run:
     return intent_of(varied(TINY, {f"data.{name}": value for name, value in data.items()})).run
 
 
-def wanted(options: Options = NONE, **data: Any) -> Preparation:
+def wanted(options: PrepareOptions = NONE, **data: Any) -> Preparation:
     return preparation(run_of(**data), options)
 
 
@@ -88,11 +88,14 @@ def test_columns_may_have_their_name_before_or_after_renaming(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (Options(columns=("text",)), r"supports \[messages\] or .* given: \[text\]"),
-        (Options(columns=("a", "b"), renames={"a": "messages", "b": "messages"}), "Two columns would have one name"),
+        (PrepareOptions(columns=("text",)), r"supports \[messages\] or .* given: \[text\]"),
+        (
+            PrepareOptions(columns=("a", "b"), renames={"a": "messages", "b": "messages"}),
+            "Two columns would have one name",
+        ),
     ],
 )
-def test_columns_that_maxtext_does_not_take_are_refused(options: Options, words: str) -> None:
+def test_columns_that_maxtext_does_not_take_are_refused(options: PrepareOptions, words: str) -> None:
     with pytest.raises(SpecError, match=words) as refused:
         wanted(options)
     assert [problem.id for problem in refused.value.problems] == ["columns"]
@@ -100,13 +103,13 @@ def test_columns_that_maxtext_does_not_take_are_refused(options: Options, words:
 
 def test_a_share_and_a_split_for_evaluation_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="--eval-share"):
-        wanted(Options(eval_share=0.1), hf_eval_split="test")
+        wanted(PrepareOptions(eval_share=0.1), hf_eval_split="test")
 
 
 def test_splits_come_from_the_workload_or_from_a_share() -> None:
     (train,) = wanted().sources
     assert (train.split, train.splits) == ("train", ("train",))
-    (shared,) = wanted(Options(eval_share=0.1)).sources
+    (shared,) = wanted(PrepareOptions(eval_share=0.1)).sources
     assert shared.splits == ("train", "eval")
     train, evaluated = wanted(hf_path="org/chat", hf_train_files="t", train_split="a", hf_eval_split="b").sources
     assert (train.split, evaluated.split, evaluated.splits, evaluated.files) == ("a", "b", ("eval",), None)
@@ -117,17 +120,17 @@ def test_splits_come_from_the_workload_or_from_a_share() -> None:
 def test_hosts_are_those_of_all_slices() -> None:
     flagship = intent_of(spec_of("deepseek_ultrachat"))
     assert flagship.run.slice
-    assert preparation(flagship.run, Options()).hosts == flagship.run.slice.hosts * flagship.run.num_slices > 8
+    assert preparation(flagship.run, PrepareOptions()).hosts == flagship.run.slice.hosts * flagship.run.num_slices > 8
     assert wanted().hosts == 1
 
 
 BASE = wanted()
 CHANGES: dict[str, Preparation] = {
-    "columns": wanted(Options(columns=("question", "answer"))),
-    "share": wanted(Options(eval_share=0.5)),
-    "shards": wanted(Options(shards=9)),
-    "sharegpt": wanted(Options(sharegpt=True)),
-    "bad rows": wanted(Options(skip_bad=True)),
+    "columns": wanted(PrepareOptions(columns=("question", "answer"))),
+    "share": wanted(PrepareOptions(eval_share=0.5)),
+    "shards": wanted(PrepareOptions(shards=9)),
+    "sharegpt": wanted(PrepareOptions(sharegpt=True)),
+    "bad rows": wanted(PrepareOptions(skip_bad=True)),
     "hosts": replace(BASE, hosts=2),
     "split": wanted(train_split="other"),
     "loader": wanted(hf_path="csv"),
@@ -162,7 +165,7 @@ def test_the_folder_name_starts_with_the_source_name(path: str, files: str | Non
 
 
 def counted(rows: int = 0, *faults: str, refused: int = 0) -> SplitCount:
-    shown = tuple(Fault(row=row, fault=fault) for row, fault in enumerate(faults))
+    shown = tuple(RowFault(row=row, fault=fault) for row, fault in enumerate(faults))
     return SplitCount(rows=rows, bytes=1, refused=refused or len(faults), faults=shown, schema="")
 
 
@@ -174,14 +177,14 @@ def test_refused_rows_are_counted_shown_and_may_be_left_out() -> None:
     assert "row 0 holds messages with from and value; and 8 more" in problem.message
     assert "--skip-bad" in problem.fix
     assert "--from-sharegpt" in problem.fix
-    assert preparation_problems(found, wanted(Options(skip_bad=True))) == ()
+    assert preparation_problems(found, wanted(PrepareOptions(skip_bad=True))) == ()
 
 
 def test_split_without_rows_is_an_error() -> None:
-    for wants, split in ((BASE, counted()), (wanted(Options(skip_bad=True)), counted(0, "x"))):
+    for wants, split in ((BASE, counted()), (wanted(PrepareOptions(skip_bad=True)), counted(0, "x"))):
         (problem,) = preparation_problems({"train": split}, wants)
         assert problem.id == "data-empty"
-    (share,) = preparation_problems({"train": counted(9), "eval": counted()}, wanted(Options(eval_share=0.01)))
+    (share,) = preparation_problems({"train": counted(9), "eval": counted()}, wanted(PrepareOptions(eval_share=0.01)))
     assert "--eval-share 0.01" in share.message
 
 
@@ -206,14 +209,14 @@ def test_data_section_reads_the_prepared_files_and_keeps_other_keys() -> None:
 
 
 def test_array_record_is_read_by_grain_and_holds_only_texts() -> None:
-    texts = wanted(Options(format="arrayrecord"), columns=["prompt", "completion"])
+    texts = wanted(PrepareOptions(format="arrayrecord"), columns=["prompt", "completion"])
     assert texts.rule == "texts"
     assert wanted(columns=["prompt", "completion"]).rule == "lists"
     assert wanted(columns=["prompt", "completion"], pipeline="grain").rule == "texts"
     section = data_section(run_of(), replace(PREPARED, format="arrayrecord"), to="/data")
     assert (section["pipeline"], section["hf_path"]) == ("grain", "arrayrecord")
     with pytest.raises(SpecError, match="array record contains only texts"):
-        wanted(Options(format="arrayrecord"))
+        wanted(PrepareOptions(format="arrayrecord"))
 
 
 def test_array_record_is_refused_as_already_prepared() -> None:

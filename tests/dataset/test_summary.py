@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from xsft.dataset.examples import TokenSequence, Vocabulary
 from xsft.dataset.findings import findings
-from xsft.dataset.passes import LOOK_AHEAD, Inspected, PassRead, Reading, Turn
+from xsft.dataset.passes import LOOK_AHEAD, InspectionResult, PassRead, ReadSettings, Turn
 from xsft.dataset.summary import Role, Summary, summarize
 
 LIMIT = 16
@@ -35,7 +35,7 @@ def summary(
     other: Many[TokenSequence] | None = None,
 ) -> Summary:
     sample = tuple(one(length, trained=trained, first=100 * i) for i, length in enumerate(lengths))
-    found = Inspected(
+    found = InspectionResult(
         sample=PassRead(rows=sample, turns=tuple(map(tuple, turns)), ended=rows == len(sample)),
         uncut=PassRead(lengths=tuple(lengths), ended=False),
         packed=PassRead(rows=tuple(packed), ended=True) if packed else None,
@@ -44,8 +44,8 @@ def summary(
     return summarize(found, reading=reading(rows=rows), vocabulary=vocabulary)
 
 
-def reading(*, rows: int | None = None, steps: int = 10) -> Reading:
-    return Reading(limit=LIMIT, packs=True, sequences_per_step=4, steps=steps, epochs=1, rows=rows)
+def reading(*, rows: int | None = None, steps: int = 10) -> ReadSettings:
+    return ReadSettings(limit=LIMIT, packs=True, sequences_per_step=4, steps=steps, epochs=1, rows=rows)
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=50))

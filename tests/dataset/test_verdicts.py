@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xsft.dataset.rules import Rules
+from xsft.dataset.rules import RowRules
 from xsft.dataset.verdicts import row_problems
 from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.trainers.chat import renderer
@@ -24,11 +24,11 @@ def found(
     rows: list[Any], *, template: str = PLAIN, columns: tuple[str, ...] = ("messages",), **rules: Any
 ) -> list[str]:
     sampled = tuple(SampledRow(at=f"row {at}", row=row) for at, row in enumerate(rows))
-    made = Rules(columns=columns, render=renderer(template, {}), **rules)
+    made = RowRules(columns=columns, render=renderer(template, {}), **rules)
     return ids(DataFacts(rows=sampled), made)
 
 
-def ids(facts: DataFacts, rules: Rules) -> list[str]:
+def ids(facts: DataFacts, rules: RowRules) -> list[str]:
     return [f"{p.id} {p.severity}" for p in row_problems(facts, rules, where="data.hf_train_files")]
 
 
@@ -73,12 +73,12 @@ TOLD: dict[str, tuple[list[Any], list[KeyRule], list[str]]] = {
 def test_keys_are_derived_from_the_first_rows(case: str) -> None:
     rows, keys, expected = TOLD[case]
     sampled = tuple(SampledRow(at="", row={"messages": row}, keys=of) for row, of in zip(rows, keys, strict=True))
-    assert ids(DataFacts(rows=sampled), Rules(columns=("messages",), render=renderer(PLAIN, {}))) == expected
+    assert ids(DataFacts(rows=sampled), RowRules(columns=("messages",), render=renderer(PLAIN, {}))) == expected
 
 
 def test_column_missing_in_the_first_file_is_an_error_if_all_rows_were_read() -> None:
     first, later = {"messages": GOOD}, {"messages": GOOD, "id": 1}
-    rules = Rules(columns=("messages",), render=renderer(PLAIN, {}))
+    rules = RowRules(columns=("messages",), render=renderer(PLAIN, {}))
     for rows, found in (((first, later), ["data-columns error"]), ((later, first), [])):
         keys: tuple[KeyRule, KeyRule] = ("alike", "cast")
         sampled = tuple(SampledRow(at="", row=row, keys=of) for row, of in zip(rows, keys, strict=True))
@@ -118,5 +118,5 @@ def test_questions_and_answers_must_be_texts() -> None:
 
 def test_problem_names_the_first_bad_row() -> None:
     rows = tuple(SampledRow(at=f"row {at} of a.jsonl", row={"messages": GOOD if at < 5 else "x"}) for at in range(7))
-    (problem,) = row_problems(DataFacts(rows=rows), Rules(columns=("messages",)), where="data.hf_train_files")
+    (problem,) = row_problems(DataFacts(rows=rows), RowRules(columns=("messages",)), where="data.hf_train_files")
     assert problem.message.startswith("2 of 7 checked rows stop MaxText: row 5 of a.jsonl holds in messages text")

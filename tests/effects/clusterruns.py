@@ -15,7 +15,7 @@ from tests.cluster.rest import MERGE
 from tests.effects.observing import observe_run
 from tests.fakes.clusters import pending_lists
 from tests.fakes.kuberuns import golden
-from xsft.effects.cluster.access import Here
+from xsft.effects.cluster.access import AccessSources
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.machine import clock
 from xsft.effects.records.objects import LocalObjects
@@ -56,7 +56,7 @@ class Staged:
 
     def __post_init__(self) -> None:
         env = {**os.environ, "KUBECONFIG": str(self.real.kubeconfig)}
-        here = Here(env=env, home=self.real.kubeconfig.parent)
+        here = AccessSources(env=env, home=self.real.kubeconfig.parent)
         self.cluster = connect(ClusterAddress(context=self.real.context), here=here)
 
     def submit(

@@ -23,10 +23,10 @@ from tests.fakes.kubeobjects import Objects
 from tests.fakes.standin import StandinWorld, cluster_queue
 from tests.faults.server import Front
 from tests.faults.world import World
-from xsft.effects.cluster.access import Here
+from xsft.effects.cluster.access import AccessSources
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect
-from xsft.effects.cluster.lists import Lists, ask_lists
+from xsft.effects.cluster.lists import NamespaceLists, ask_lists
 from xsft.effects.machine.parallel import start
 from xsft.effects.runs.read_runs import PendingLists
 from xsft.effects.runs.sources import RunSource
@@ -91,8 +91,8 @@ class ClusterApi:
         return Patience(sleep=self.waits.append, read_timeout_s=self.read_timeout_s)
 
     @property
-    def here(self) -> Here:
-        return Here(env={**os.environ, "KUBECONFIG": str(self.kubeconfig)}, home=self.kubeconfig.parent)
+    def here(self) -> AccessSources:
+        return AccessSources(env={**os.environ, "KUBECONFIG": str(self.kubeconfig)}, home=self.kubeconfig.parent)
 
     def expect_silence(self) -> None:
         """A request of this test gets no answer: do not wait long for it."""
@@ -117,7 +117,7 @@ def pending_lists(
 ) -> PendingLists:
     """Request the lists of a namespace of that cluster."""
 
-    def both() -> tuple[Cluster, Lists]:
+    def both() -> tuple[Cluster, NamespaceLists]:
         cluster = connect()
         return cluster, ask_lists(cluster, namespace=namespace)
 

@@ -13,7 +13,7 @@ from tests.cluster.api import Cluster
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import ROOT, facts_for, plans_of
 from xsft.checks.environment import MAX_MANIFEST_BYTES
-from xsft.effects.cluster.create import Created
+from xsft.effects.cluster.create import CreatedObject
 from xsft.planner import make_intent
 from xsft.problems import errors_in
 from xsft.spec.loader import load_yaml
@@ -109,7 +109,7 @@ def test_the_server_stores_a_manifest_of_the_largest_size(
     assert plan.manifest is not None
     name = f"largest-{plan.mode.value}"
     metadata = {**plan.manifest["metadata"], "namespace": api.namespace, "name": name}
-    assert isinstance(api.connect().create_jobset({**plan.manifest, "metadata": metadata}), Created)
+    assert isinstance(api.connect().create_jobset({**plan.manifest, "metadata": metadata}), CreatedObject)
     jobs = f"/apis/batch/v1/namespaces/{api.namespace}/jobs?labelSelector=jobset.sigs.k8s.io/jobset-name%3D{name}"
     count = sum(one["replicas"] for one in plan.manifest["spec"]["replicatedJobs"])
     real_cluster.wait(lambda: len(real_cluster.api("GET", jobs)["items"]) == count, what=f"{count} Jobs")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.image.materials import DIGEST, OPTIONS
 from tests.replacing import replace
 from xsft.image.lock import SCHEMA, read_base, read_lock, same_image, updated, with_base
-from xsft.image.model import Base, BuildOptions, Locked
+from xsft.image.model import Base, BuildOptions, LockedImage
 
-LOCKED = Locked(
+LOCKED = LockedImage(
     image="post_training",
     repository="127.0.0.1:5000/team/post-training",
     digest=DIGEST,

@@ -15,7 +15,7 @@ from tests.test_tutorial import BASE, CONVERSIONS, TRAINERS, _intent
 from xsft.effects.facts.templates import template_facts
 from xsft.errors import SpecError
 from xsft.facts import Facts
-from xsft.importer.build import Imported, import_paste
+from xsft.importer.build import ImportedWorkload, import_paste
 from xsft.launchers.encoding import at_first_start
 from xsft.planner import make_intent
 from xsft.problems import errors_in
@@ -36,7 +36,7 @@ NOT_A_PLAN = frozenset(
 """With these a plan is refused, and its line is none that a user could have."""
 
 
-def again(imported: Imported) -> Intent:
+def again(imported: ImportedWorkload) -> Intent:
     return make_intent(read_spec(imported.yaml), Facts())
 
 

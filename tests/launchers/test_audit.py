@@ -7,7 +7,7 @@ import pytest
 
 from tests.launchers.test_encoding import WRAPPER
 from xsft.launchers.audit import ArgumentOutcome, AuditRow, Expectation, audit, audit_problems
-from xsft.launchers.pointers import Named
+from xsft.launchers.pointers import NamedEntry
 
 PATH = ("spec", "replicas")
 
@@ -78,7 +78,7 @@ def test_a_dropped_value_has_no_rendered_value() -> None:
     ids=["planned command", "another module", "a line after the wrapper", "no script", "text", "none"],
 )
 def test_the_command_is_read_out_of_xpks_wrapper(container: Any, outcome: ArgumentOutcome) -> None:
-    path = ("containers", Named("jax-tpu"), "command")
+    path = ("containers", NamedEntry("jax-tpu"), "command")
     expectation = Expectation(field="command", path=path, value="exec python3 -m x", reads="command")
     document = {"containers": [{"name": "jax-tpu", "command": container}]}
     (row,) = audit((expectation,), rendered=document, manifest=document)

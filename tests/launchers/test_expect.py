@@ -9,7 +9,7 @@ from xsft.facts import Facts
 from xsft.launchers.audit import Expectation
 from xsft.launchers.encoding import kubernetes_expand
 from xsft.launchers.expect import expectations
-from xsft.launchers.pointers import Item, Named
+from xsft.launchers.pointers import Item, NamedEntry
 from xsft.naming import ModeName
 from xsft.planner import make_intent
 from xsft.spec.resolve import resolve
@@ -75,7 +75,7 @@ def test_an_environment_value_is_expected_as_kubernetes_expands_it(mode: ModeNam
     (expectation,) = _by_field(mode, "env.NAME")
     assert expectation.requested == EVERYTHING["env"]["NAME"]
     assert kubernetes_expand(expectation.value, {"value": "wrong"}) == expectation.requested
-    assert expectation.path[-2:] == (Named("NAME"), "value")
+    assert expectation.path[-2:] == (NamedEntry("NAME"), "value")
 
 
 def test_xla_flags_are_libtpus_in_mcjax_and_the_proxys_in_pathways() -> None:

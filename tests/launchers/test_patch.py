@@ -18,7 +18,7 @@ from xsft.launchers.labels import (
     STEPS_ANNOTATION,
 )
 from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, SPOT_LABEL, Change, apply, changes
-from xsft.launchers.pointers import MISSING, Named, Pointer, find_pointer
+from xsft.launchers.pointers import MISSING, NamedEntry, Pointer, find_pointer
 from xsft.naming import ModeName
 from xsft.spec.resolve import resolve
 
@@ -45,7 +45,7 @@ def test_changes_apply_in_order_on_a_copy() -> None:
     made = (
         Change(path=("a", "b"), value=2, why="first"),
         Change(path=("a", "b"), value=3, why="then"),
-        Change(path=("c", Named("x")), action="remove", why="gone"),
+        Change(path=("c", NamedEntry("x")), action="remove", why="gone"),
     )
     assert apply(made, manifest) == {"a": {"b": 3}, "c": []}
     assert manifest == before
@@ -79,9 +79,9 @@ def test_the_identity_is_on_the_jobset_and_on_every_pod(mode: ModeName) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_the_token_is_a_file_in_the_trainers_container_only(mode: ModeName) -> None:
     manifest, at = _manifest(mode), places(mode)
-    volume = _at(manifest, (*at.trainer_pod, "volumes", Named(HF_VOLUME)))
+    volume = _at(manifest, (*at.trainer_pod, "volumes", NamedEntry(HF_VOLUME)))
     assert volume["secret"] == {"secretName": "my-secret", "defaultMode": 0o444}
-    assert _at(manifest, (*at.trainer, "volumeMounts", Named(HF_VOLUME), "readOnly")) is True
+    assert _at(manifest, (*at.trainer, "volumeMounts", NamedEntry(HF_VOLUME), "readOnly")) is True
     if mode == "pathways":
         assert _at(manifest, (*at.slice_pod, "volumes")) is MISSING
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.launchers.pointers import MISSING, Item, Named, Pointer, find_pointer, put, remove
+from xsft.launchers.pointers import MISSING, Item, NamedEntry, Pointer, find_pointer, put, remove
 
 DOCUMENT: dict[str, Any] = {
     "spec": {
@@ -20,24 +20,28 @@ DOCUMENT: dict[str, Any] = {
 
 FOUND: tuple[tuple[Pointer, str, Any], ...] = (
     ((), "", DOCUMENT),
-    (("spec", "jobs", Named("worker"), "name"), "/spec/jobs/1/name", "worker"),
+    (("spec", "jobs", NamedEntry("worker"), "name"), "/spec/jobs/1/name", "worker"),
     (("spec", "jobs", 0, "name"), "/spec/jobs/0/name", "head"),
     (("spec", "jobs", -1, "name"), "/spec/jobs/1/name", "worker"),
-    (("spec", "jobs", Named("worker"), "labels", "a/b~c"), "/spec/jobs/1/labels/a~1b~0c", "x"),
-    (("spec", "jobs", Named("head"), "spec", "spec", "args", Item("--b=2")), "/spec/jobs/0/spec/spec/args/1", "--b=2"),
-    (("spec", "jobs", Named("worker"), "none"), "/spec/jobs/1/none", None),
+    (("spec", "jobs", NamedEntry("worker"), "labels", "a/b~c"), "/spec/jobs/1/labels/a~1b~0c", "x"),
+    (
+        ("spec", "jobs", NamedEntry("head"), "spec", "spec", "args", Item("--b=2")),
+        "/spec/jobs/0/spec/spec/args/1",
+        "--b=2",
+    ),
+    (("spec", "jobs", NamedEntry("worker"), "none"), "/spec/jobs/1/none", None),
 )
 
 NOWHERE: tuple[tuple[Pointer, str], ...] = (
     (("metadata", "name"), "/metadata/name"),
-    (("spec", "jobs", Named("other"), "spec", "x"), "/spec/jobs/other/spec/x"),
+    (("spec", "jobs", NamedEntry("other"), "spec", "x"), "/spec/jobs/other/spec/x"),
     (("spec", "jobs", 2), "/spec/jobs/2"),
     (("spec", "jobs", "head"), "/spec/jobs/head"),
-    (("spec", Named("head")), "/spec/head"),
+    (("spec", NamedEntry("head")), "/spec/head"),
     # The same key again further down is another place.
-    (("spec", "jobs", Named("head"), "spec", "spec", "spec", "x"), "/spec/jobs/0/spec/spec/spec/x"),
-    (("spec", "jobs", Named("head"), "spec", "spec", "args", Item("--c")), "/spec/jobs/0/spec/spec/args/-"),
-    (("spec", "jobs", Named("worker"), "name", "deeper"), "/spec/jobs/1/name/deeper"),
+    (("spec", "jobs", NamedEntry("head"), "spec", "spec", "spec", "x"), "/spec/jobs/0/spec/spec/spec/x"),
+    (("spec", "jobs", NamedEntry("head"), "spec", "spec", "args", Item("--c")), "/spec/jobs/0/spec/spec/args/-"),
+    (("spec", "jobs", NamedEntry("worker"), "name", "deeper"), "/spec/jobs/1/name/deeper"),
 )
 
 
@@ -53,13 +57,13 @@ def test_find_of_a_missing_value_returns_the_place_it_would_have(path: Pointer, 
 
 NAMES = st.sampled_from(["a", "b", "spec", "x/y", "~"])
 # A key, or a list and its entry: what paths in a manifest are made of.
-STEPS = NAMES.map(lambda key: (key,)) | st.tuples(NAMES.map("list-{}".format), NAMES.map(Named))
+STEPS = NAMES.map(lambda key: (key,)) | st.tuples(NAMES.map("list-{}".format), NAMES.map(NamedEntry))
 PATHS = st.lists(STEPS, min_size=1, max_size=4).map(lambda steps: tuple(key for step in steps for key in step))
 
 
 def _value(path: Pointer, number: int) -> Any:
     """Return a value for the path: an entry of a list has a name."""
-    return {"name": path[-1].name, "n": number} if isinstance(path[-1], Named) else number
+    return {"name": path[-1].name, "n": number} if isinstance(path[-1], NamedEntry) else number
 
 
 @given(path=PATHS, number=st.integers())
@@ -111,14 +115,21 @@ def test_put_replaces_the_value_in_a_copy(path: Pointer) -> None:
 
 
 def test_a_missing_named_entry_is_appended_with_its_name() -> None:
-    assert put({"env": [{"name": "A"}]}, ("env", Named("B"), "value"), "1") == {
+    assert put({"env": [{"name": "A"}]}, ("env", NamedEntry("B"), "value"), "1") == {
         "env": [{"name": "A"}, {"name": "B", "value": "1"}]
     }
 
 
 @pytest.mark.parametrize(
     "path",
-    [("args", Item("--c")), ("args", 7), ("args", "key"), ("map", Named("a")), ("text", "key"), ("text", Named("a"))],
+    [
+        ("args", Item("--c")),
+        ("args", 7),
+        ("args", "key"),
+        ("map", NamedEntry("a")),
+        ("text", "key"),
+        ("text", NamedEntry("a")),
+    ],
 )
 def test_put_refuses_a_path_that_does_not_fit(path: Pointer) -> None:
     with pytest.raises(LookupError):

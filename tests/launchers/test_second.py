@@ -248,7 +248,7 @@ def test_a_workload_may_name_the_second_launcher_as_its_target() -> None:
 
 def test_a_dry_run_is_not_sent_through_xpk() -> None:
     workload = spec("mcjax", target=SECOND)
-    loaded = api.Loaded(file="", spec=workload)
+    loaded = api.LoadedWorkload(file="", spec=workload)
     with pytest.raises(UsageError, match="another launcher"):
         submitting.submitter_for(loaded, plan(workload), through_xpk=True, progress=lambda _line: None)
 

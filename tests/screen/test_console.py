@@ -12,7 +12,7 @@ from rich.progress import Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from xsft.effects.machine.streams import Screened
+from xsft.effects.machine.streams import ScreenedStream
 from xsft.screen.console import console
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
 
 def drawn(draw: object) -> str:
     under = Terminal()
-    to = console(Screened(under))
+    to = console(ScreenedStream(under))
     to._force_terminal = True
     draw(to)  # type: ignore[operator]
     return under.getvalue()

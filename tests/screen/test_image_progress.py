@@ -7,18 +7,18 @@ from contextlib import ExitStack
 
 import pytest
 
-from xsft.image.progress import BuildEvent, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
-from xsft.screen.image_progress import Bars, Layers, Lines, showing
+from xsft.image.progress import BuildEvent, Layer, SentContext, StepDone, StepLine, StepStarted, TransferRetry
+from xsft.screen.image_progress import BarDisplay, Layers, LineDisplay, showing
 
 EVENTS: tuple[BuildEvent, ...] = (
     StepStarted(id=1, name="load build context"),
-    Sent(bytes=10, total=20),
+    SentContext(bytes=10, total=20),
     StepStarted(id=2, name="RUN pip install\nsecond line", number=1, total=2),
     StepLine(id=2, text="Collecting numpy"),
     StepDone(id=2, outcome="done", seconds=1.5),
     Layer(id="a", state="exists"),
     Layer(id="b", state="moving", bytes=500, total=2000),
-    Retrying(attempt=2, pause_s=1.0, why="503"),
+    TransferRetry(attempt=2, pause_s=1.0, why="503"),
     Layer(id="b", state="moving", bytes=2000, total=2000),
     Layer(id="b", state="done"),
 )
@@ -26,7 +26,7 @@ EVENTS: tuple[BuildEvent, ...] = (
 
 def test_a_log_has_a_line_for_each_begin_retry_and_transfer() -> None:
     said: list[str] = []
-    lines = Lines(said.append)
+    lines = LineDisplay(said.append)
     lines.say("building code-1")
     for event in EVENTS:
         lines.event(event)
@@ -41,7 +41,7 @@ def test_a_log_has_a_line_for_each_begin_retry_and_transfer() -> None:
 
 def test_a_log_has_a_progress_line_each_minute() -> None:
     said: list[str] = []
-    lines = Lines(said.append)
+    lines = LineDisplay(said.append)
     lines.beat()
     lines.say("building deps-1")
     lines.beat()
@@ -74,7 +74,7 @@ def test_bytes_of_layers_add_up_and_start_anew_with_the_next_push() -> None:
             layers.add(event)
     assert (layers.moved, layers.total) == (2000, 2000)
     said: list[str] = []
-    lines = Lines(said.append)
+    lines = LineDisplay(said.append)
     for name in ("first", "second"):
         lines.say(name)
         lines.event(Layer(id="x", state="exists"))
@@ -83,7 +83,7 @@ def test_bytes_of_layers_add_up_and_start_anew_with_the_next_push() -> None:
 
 def test_a_terminal_shows_each_event(capsys: pytest.CaptureFixture[str]) -> None:
     with ExitStack() as stack:
-        bars = Bars("xsft image", stack)
+        bars = BarDisplay("xsft image", stack)
         bars.say("building code-1")
         for event in EVENTS:
             bars.event(event)

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 import pytest
 
 from xsft.screen.live import clock_text, live, step_text
-from xsft.trainers.lines import DataEnded, Evaluated, LoopFinished, PhaseStarted, Restored, Saved, Step, TrainerEvent
+from xsft.trainers.lines import (
+    CheckpointRestored,
+    DataEnded,
+    EvaluationLoss,
+    LoopFinished,
+    PhaseStarted,
+    SaveFinished,
+    Step,
+    TrainerEvent,
+)
 
 
 class Terminal(io.StringIO):
@@ -63,9 +72,9 @@ def test_all_slow_steps_are_reported_and_the_estimate_excludes_compilation() -> 
 def test_events_of_the_training_have_lines_of_their_own() -> None:
     events: list[TrainerEvent] = [
         PhaseStarted(name="compiling"),
-        Restored(step=4),
-        Saved(step=6, path="/c/6"),
-        Evaluated(step=6, loss=1.5),
+        CheckpointRestored(step=4),
+        SaveFinished(step=6, path="/c/6"),
+        EvaluationLoss(step=6, loss=1.5),
         DataEnded(detail=""),
         LoopFinished(seconds=1.0),
     ]
@@ -80,6 +89,8 @@ def test_events_of_the_training_have_lines_of_their_own() -> None:
 
 def test_a_terminal_gets_a_bar_and_keeps_the_lines_of_events() -> None:
     shown = told(
-        [PhaseStarted(name="compiling"), step(1), Saved(step=1, path="/c/1"), step(10)], every_s=1, stream=Terminal()
+        [PhaseStarted(name="compiling"), step(1), SaveFinished(step=1, path="/c/1"), step(10)],
+        every_s=1,
+        stream=Terminal(),
     )
     assert any("saved checkpoint 1" in line for line in shown)

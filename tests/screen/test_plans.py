@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from xsft.effects.machine.streams import Screened
+from xsft.effects.machine.streams import ScreenedStream
 from xsft.screen.plans import print_manifests
 
 
@@ -17,7 +17,7 @@ def test_a_printed_manifest_parses_back_to_the_same_manifest(monkeypatch: pytest
     acting = "a\x1b[2J\x9b\u202eb\x85\u200f"
     manifest: dict[str, Any] = {"env": [{"name": "A", "value": acting}], acting: "<｜▁pad▁｜>"}
     under = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", Screened(under))
+    monkeypatch.setattr(sys, "stdout", ScreenedStream(under))
     print_manifests([SimpleNamespace(manifest=manifest), SimpleNamespace(manifest=None)])  # type: ignore[list-item]
     assert list(yaml.safe_load_all(under.getvalue())) == [manifest]
     assert not {*"\x1b\x9b\u202e\u200f"} & {*under.getvalue()}

@@ -7,7 +7,7 @@ import pytest
 from xsft.aliases import ShowLine
 from xsft.errors import Refused, RunFailed, TimedOut, XsftError
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, StageVerdict
-from xsft.stages.walk import Walk, Walked, walk
+from xsft.stages.walk import WalkResult, WalkSettings, walk
 
 
 @dataclass
@@ -60,11 +60,13 @@ class Recorded:
         return self.verdict if self.state == "done" else None
 
 
-def walked(*stages: Recorded, waits: bool = True, first: StageName = "convert", last: StageName = "serve") -> Walked:
-    return walk(stages, Walk(left_s=lambda: 60.0, waits=waits, first=first, last=last))
+def walked(
+    *stages: Recorded, waits: bool = True, first: StageName = "convert", last: StageName = "serve"
+) -> WalkResult:
+    return walk(stages, WalkSettings(left_s=lambda: 60.0, waits=waits, first=first, last=last))
 
 
-def actions(found: Walked) -> list[str]:
+def actions(found: WalkResult) -> list[str]:
     return [report.action for report in found.reports]
 
 

@@ -5,20 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.trainers.lines import (
-    Aborted,
+    CheckpointRestored,
     ConfigError,
     DataEnded,
-    Evaluated,
-    Evaluating,
+    EvaluationBegun,
+    EvaluationLoss,
     LoopFinished,
     PhaseStarted,
-    Restored,
-    Saved,
-    Saving,
+    SaveBegun,
+    SaveFinished,
     ShapePadding,
     Step,
     StepLoss,
     TrainerEvent,
+    TrainingAborted,
     trainer_event,
 )
 
@@ -68,23 +68,26 @@ LINES: list[tuple[str, TrainerEvent]] = [
     ),
     (
         "Completed eval after train step 0, loss=6.630, perplexity=757.432, total_weights=168.0, avg_z_loss=0.000",
-        Evaluated(step=0, loss=6.63),
+        EvaluationLoss(step=0, loss=6.63),
     ),
-    ("I1120 07:21:55.1 1 peft_trainer.py:802] Running evaluation on train step 500.", Evaluating(step=500)),
-    ("eval metrics after step: 9, loss=1.250, total_weights=168.0", Evaluated(step=9, loss=1.25)),  # code, <= 0.2.2
-    ("[process=0] Saving checkpoint at step 1", Saving(step=1)),
-    ("[process=0] Saving checkpoint at step 402 due to preemption.", Saving(step=402)),
+    ("I1120 07:21:55.1 1 peft_trainer.py:802] Running evaluation on train step 500.", EvaluationBegun(step=500)),
+    (
+        "eval metrics after step: 9, loss=1.250, total_weights=168.0",
+        EvaluationLoss(step=9, loss=1.25),
+    ),  # code, <= 0.2.2
+    ("[process=0] Saving checkpoint at step 1", SaveBegun(step=1)),
+    ("[process=0] Saving checkpoint at step 402 due to preemption.", SaveBegun(step=402)),
     (
         "[process=0][thread=async_save] Finished saving checkpoint (finalized tmp dir) to `/o/tiny1/checkpoints/1`.",
-        Saved(step=1, path="/o/tiny1/checkpoints/1"),
+        SaveFinished(step=1, path="/o/tiny1/checkpoints/1"),
     ),
-    ("Restored params from step: 6 in 0.094 seconds", Restored(step=6)),
+    ("Restored params from step: 6 in 0.094 seconds", CheckpointRestored(step=6)),
     (
         "Exception in load_next_train_batch: You may have run out of training data.",
         DataEnded(detail="You may have run out of training data."),
     ),
     ("MAXTEXT CONFIG ERROR: 'stepz' not in 'emb_dim'", ConfigError(message="'stepz' not in 'emb_dim'")),
-    ("Aborting training due to NaN loss.", Aborted(reason="NaN loss")),  # code
+    ("Aborting training due to NaN loss.", TrainingAborted(reason="NaN loss")),  # code
     (
         (
             "Checkpoint shape mismatches (3 arrays): loading sharded at stored shape and padding each local "

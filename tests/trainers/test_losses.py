@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from xsft.trainers.lines import Restored, Saving, Step, StepLoss
+from xsft.trainers.lines import CheckpointRestored, SaveBegun, Step, StepLoss
 from xsft.trainers.losses import LossFold
 
 
 def test_losses_prefer_the_exact_values_of_tunix_and_repeated_steps() -> None:
     found = LossFold()
-    first = (StepLoss(step=1, loss=2.123456), Step(step=1, loss=2.123), Step(step=2, loss=1.5), Saving(step=1), None)
-    for event in (*first, Step(step=3, loss=1.25), Restored(step=1), Step(step=2, loss=1.75)):
+    first = (StepLoss(step=1, loss=2.123456), Step(step=1, loss=2.123), Step(step=2, loss=1.5), SaveBegun(step=1), None)
+    for event in (*first, Step(step=3, loss=1.25), CheckpointRestored(step=1), Step(step=2, loss=1.75)):
         found.take(event)
     assert (found.losses, found.resumed_from) == ({1: 2.123456, 2: 1.75}, 1)

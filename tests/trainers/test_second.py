@@ -30,7 +30,7 @@ from xsft.steps import Intent
 from xsft.trainers import lines
 from xsft.trainers.fit_step import step_to_compile
 from xsft.trainers.trainer import Trainer, trainer_named
-from xsft.training import DEFAULT_TRAINER, Registered
+from xsft.training import DEFAULT_TRAINER, RegisteredTrainer
 
 SECOND = "second"
 
@@ -38,7 +38,7 @@ SECOND = "second"
 @pytest.fixture(autouse=True)
 def second(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line that adding a trainer takes in the registry."""
-    ours = Registered(answers="tests.trainers.second", lines="tests.trainers.second_lines")
+    ours = RegisteredTrainer(answers="tests.trainers.second", lines="tests.trainers.second_lines")
     trainers = MappingProxyType({**training.TRAINERS, SECOND: ours})
     monkeypatch.setattr(training, "TRAINERS", trainers)
     launcher = targets.RegisteredLauncher(module="tests.launchers.second")

@@ -10,7 +10,7 @@ from xsft.data import located
 from xsft.facts import Facts
 from xsft.spec.resolve import Run, resolve
 from xsft.trainers.maxtext import trainer_argv, trainer_keys
-from xsft.trainers.tokenizer_copy import FOLDER, PROGRAM, Copying, copying, split_copying
+from xsft.trainers.tokenizer_copy import FOLDER, PROGRAM, TokenizerCopy, copying, split_copying
 
 
 def _run(**fields: Any) -> Run:
@@ -62,7 +62,7 @@ def test_copy_program_is_one_line_that_a_shell_quotes_simply() -> None:
 
 @pytest.mark.parametrize("rest", [("-m", "module", "key=value"), ()])
 def test_split_copying_separates_the_copy_from_the_trainer(rest: tuple[str, ...]) -> None:
-    found = Copying(tokenizer="Qwen/Qwen3-8B", pad_token="<|fim_pad|>", bos_token="<|fim_prefix|>")
+    found = TokenizerCopy(tokenizer="Qwen/Qwen3-8B", pad_token="<|fim_pad|>", bos_token="<|fim_prefix|>")
     assert split_copying((*copying(_run()), *rest)) == (found, rest)
     assert split_copying(rest) == (None, rest)
 

@@ -9,9 +9,9 @@ from msgspec import Struct
 from xsft.actions.listener import ActionListener
 from xsft.actions.new_file import refuse_unless_free
 from xsft.actions.pictures import lengths_picture
-from xsft.api import Loaded
+from xsft.api import LoadedWorkload
 from xsft.dataset.examples import TokenSequence, Vocabulary
-from xsft.dataset.passes import SAMPLE, Answers, Split
+from xsft.dataset.passes import SAMPLE, PassAnswers, Split
 from xsft.effects.local.data_sample import DataInspection
 from xsft.effects.machine.files import write_atomic
 from xsft.errors import UsageError
@@ -51,12 +51,12 @@ class ExamplePick(Struct, frozen=True, kw_only=True):
 class PickedExamples(Struct, frozen=True, kw_only=True):
     """The rows that were read, and those of them that were picked."""
 
-    answers: Answers
+    answers: PassAnswers
     examples: tuple[tuple[int, TokenSequence], ...]
     """(row, sequence) of each example."""
 
 
-def show_examples(workload: Loaded, pick: ExamplePick, *, listener: ActionListener) -> PickedExamples:
+def show_examples(workload: LoadedWorkload, pick: ExamplePick, *, listener: ActionListener) -> PickedExamples:
     """Return the examples as the model sees them. Raises UsageError for a row beyond the last one, and as
     `training_data.show_data`.
     """
@@ -65,7 +65,7 @@ def show_examples(workload: Loaded, pick: ExamplePick, *, listener: ActionListen
     return PickedExamples(answers=answers, examples=pick_examples(answers, pick))
 
 
-def pick_examples(answers: Answers, pick: ExamplePick) -> tuple[tuple[int, TokenSequence], ...]:
+def pick_examples(answers: PassAnswers, pick: ExamplePick) -> tuple[tuple[int, TokenSequence], ...]:
     """Return (row, sequence) of each example to show. Raises UsageError for a row beyond the last one."""
     _refuse_rows_beyond(answers, pick)
     numbered = list(enumerate(answers.passes[0].rows))
@@ -82,7 +82,7 @@ def pick_examples(answers: Answers, pick: ExamplePick) -> tuple[tuple[int, Token
     return tuple(numbered[: pick.count])
 
 
-def _refuse_rows_beyond(answers: Answers, pick: ExamplePick) -> None:
+def _refuse_rows_beyond(answers: PassAnswers, pick: ExamplePick) -> None:
     count = len(answers.passes[0].rows)
     beyond = [str(row) for row in pick.rows if row >= count]
     if beyond:
@@ -96,7 +96,7 @@ def _sequence_text(one: TokenSequence, vocabulary: Vocabulary) -> str:
 
 
 def inspect_examples(
-    workload: Loaded, *, split: Split, everything: bool, picture: Path | None, listener: ActionListener
+    workload: LoadedWorkload, *, split: Split, everything: bool, picture: Path | None, listener: ActionListener
 ) -> DataInspection:
     """Return the counts of the training data, with the lengths drawn in the new file `picture` unless that is None.
 

@@ -14,18 +14,18 @@ from msgspec.structs import asdict
 
 from xsft.catalog import releases
 from xsft.effects.images.base import resolve_base
-from xsft.effects.images.build import Docker, ImageStep, Maker, PushDone
+from xsft.effects.images.build import Docker, ImageBuilder, ImageStep, PushDone
 from xsft.effects.images.engine import real_docker
 from xsft.effects.images.listing import ImageTag, in_engine, in_registry
 from xsft.effects.images.lock import keep_base, lock_file, locked_images, pinned_base
-from xsft.effects.images.material import Gathering, PlannedImage, find_images, plan_image, within_project
+from xsft.effects.images.material import MaterialReaders, PlannedImage, find_images, plan_image, within_project
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.images.repository import ensure_repository, registry_of
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Refused, UsageError, XsftError
 from xsft.image.context import largest, size_of
-from xsft.image.model import Base, BuildOptions, BuildStep, Locked
+from xsft.image.model import Base, BuildOptions, BuildStep, LockedImage
 from xsft.image.progress import BuildEvent
 from xsft.image.recipe import repository_of
 
@@ -66,7 +66,7 @@ class ImageRequest(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tools:
+class ImageClients:
     """The connections to engine and registries; each is made when it is first needed."""
 
     env: dict[str, str] = field(repr=False)
@@ -84,12 +84,12 @@ class Tools:
         return self.connected
 
 
-class Work(Struct, frozen=True, kw_only=True):
+class ImageCall(Struct, frozen=True, kw_only=True):
     """One call of `xsft image`."""
 
     images: Path
     planned: PlannedImage
-    tools: Tools
+    tools: ImageClients
     display: ImageDisplay
     create: bool
 
@@ -126,9 +126,9 @@ class Work(Struct, frozen=True, kw_only=True):
         if base and base.digest and keep_base(self.images, image, base):
             self.display.say(f"{lock_file(self.images, image)} now pins the base {base.pinned}; commit it")
 
-    def _maker(self) -> Maker:
+    def _maker(self) -> ImageBuilder:
         registry = self.planned.options.registry
-        return Maker(
+        return ImageBuilder(
             images=self.images,
             docker=self.tools.docker,
             registry=self.tools.registries,
@@ -165,10 +165,10 @@ class Work(Struct, frozen=True, kw_only=True):
             "images": None if listed is None else [_image_row(one, self.planned, lock) for one in listed],
         }
 
-    def _locked(self) -> Locked | None:
+    def _locked(self) -> LockedImage | None:
         return locked_images(self.images, self.planned.recipe.image).get(self.planned.recipe.repository)
 
-    def _lock(self, locked: Locked) -> dict[str, Any]:
+    def _lock(self, locked: LockedImage) -> dict[str, Any]:
         return {
             "file": str(lock_file(self.images, locked.image)),
             "digest": locked.digest,
@@ -181,22 +181,22 @@ class Work(Struct, frozen=True, kw_only=True):
         }
 
 
-def work_for(request: ImageRequest, *, display: ImageDisplay) -> Work:
+def work_for(request: ImageRequest, *, display: ImageDisplay) -> ImageCall:
     """Return the work for the request. Raises UsageError and SpecError if the request or files are wrong."""
     cwd = Path.cwd()
     images = find_images(cwd, request.image)
-    tools = Tools(env=own_environment())
+    tools = ImageClients(env=own_environment())
     options = _build_options(request, project=images.parent, cwd=cwd)
     base = _base(request, images=images, tools=tools, display=display)
-    gathering = Gathering(
+    gathering = MaterialReaders(
         images=images, env=tools.env, cache=own_cache(), base=base, accept=request.accept, progress=display.say
     )
     planned = plan_image(options, gathering)
-    return Work(images=images, planned=planned, tools=tools, display=display, create=request.create)
+    return ImageCall(images=images, planned=planned, tools=tools, display=display, create=request.create)
 
 
 def _base(
-    request: ImageRequest, *, images: Path, tools: Tools, display: ImageDisplay
+    request: ImageRequest, *, images: Path, tools: ImageClients, display: ImageDisplay
 ) -> Callable[[str | None], Base | None]:
     """Return a function that finds the base's digest. A request that needs no base works without an answer, and says
     that the tags may differ then."""
@@ -270,7 +270,7 @@ def _part_document(step: BuildStep, done: ImageStep | None) -> dict[str, Any]:
     }
 
 
-def _image_row(one: ImageTag, planned: PlannedImage, lock: Locked | None) -> dict[str, Any]:
+def _image_row(one: ImageTag, planned: PlannedImage, lock: LockedImage | None) -> dict[str, Any]:
     current = one.tag in {planned.recipe.deps.tag, planned.recipe.code.tag}
     locked = lock is not None and one.digest == lock.digest
     return {**asdict(one), "current": current, "locked": locked}

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from xsft.actions.listener import ActionListener
-from xsft.api import Loaded
+from xsft.api import LoadedWorkload
 from xsft.effects.environments import environments
 from xsft.effects.environments.render import dry_run
 from xsft.effects.facts.gather import workload_folder
@@ -33,7 +33,7 @@ class ClusterPlan(Struct, frozen=True, kw_only=True):
     """Interpreter of xpk's environment."""
 
 
-def plan_cluster(workload: Loaded, *, listener: ActionListener) -> ClusterPlan:
+def plan_cluster(workload: LoadedWorkload, *, listener: ActionListener) -> ClusterPlan:
     """Return the cluster that the workload needs. Raises SpecError if places.yaml does not have its place, or xpk would
     make another cluster.
     """
@@ -51,7 +51,7 @@ def create_cluster(plan: ClusterPlan, *, listener: ActionListener) -> GkeCluster
     return make_cluster(plan.line, python=plan.python, on_line=listener.say)
 
 
-def _resolve_place(workload: Loaded) -> Run:
+def _resolve_place(workload: LoadedWorkload) -> Run:
     """Return the run in its place. Raises SpecError if places.yaml does not have the place."""
     places, file = load_places(workload_folder(workload.file))
     run, problems = resolve(workload.spec, Facts(places=places, places_file=file))

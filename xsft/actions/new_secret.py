@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from xsft.effects.cluster.cluster import Cluster, connect
-from xsft.effects.cluster.create import Created
+from xsft.effects.cluster.create import CreatedObject
 from xsft.effects.inputs.places import load_places
 from xsft.errors import Refused, UsageError
 from xsft.records.where import ClusterAddress
@@ -45,7 +45,7 @@ def create_secret(request: SecretRequest, *, read: Callable[[], bytes]) -> Creat
     _refuse_names(request)
     cluster, namespace = _chosen_cluster(request)
     outcome = cluster.create_secret(name=request.name, namespace=namespace, data={request.key: read()})
-    if not isinstance(outcome, Created):
+    if not isinstance(outcome, CreatedObject):
         raise _exists(request, namespace=namespace, context=cluster.context)
     return CreatedSecret(name=request.name, key=request.key, namespace=namespace, context=cluster.context)
 

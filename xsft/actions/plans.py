@@ -38,7 +38,7 @@ def plan_files(
     return PlannedFiles(plans=plans, stages=stages, unread=unread)
 
 
-def _plan_stages(workload: api.Loaded, intent: Intent, plan: Plan) -> tuple[StagePlan, ...]:
+def _plan_stages(workload: api.LoadedWorkload, intent: Intent, plan: Plan) -> tuple[StagePlan, ...]:
     """Return the plans of the stages around the training, if there are any and the plan has no errors."""
     if not plan.ok or workload.spec.stage_names == ("train",):
         return ()

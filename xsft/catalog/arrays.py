@@ -41,7 +41,7 @@ class ArrayLayout(Struct, frozen=True, kw_only=True):
     """param_scan_axis: position of the layer axis in a stacked array."""
 
 
-class Required(Struct, frozen=True, kw_only=True):
+class RequiredArrays(Struct, frozen=True, kw_only=True):
     """The arrays that a model reads from a checkpoint."""
 
     arrays: Mapping[str, ArrayShape]
@@ -52,7 +52,7 @@ class Required(Struct, frozen=True, kw_only=True):
 
 def required(
     name: str, given: Mapping[str, object], *, layout: ArrayLayout, release: str = releases.DEFAULT
-) -> Required | None:
+) -> RequiredArrays | None:
     """Return the arrays of the model `name` with the MaxText keys `given`; None if no array is certain."""
     size = sizes(name, given)
     if size is None:
@@ -61,8 +61,8 @@ def required(
     embedding = {EMBEDDING: (size["vocab_size"], size["base_emb_dim"])}
     decoder = None if is_rebuilt(name, given) else _decoder(block, size, layout)
     if decoder is None or not at_least(release, NAMED_SINCE.get(block, "0.2.0")):
-        return Required(arrays=embedding, complete=False)
-    return Required(arrays={**embedding, **with_prefix("decoder", {**_ends(size), **decoder})}, complete=True)
+        return RequiredArrays(arrays=embedding, complete=False)
+    return RequiredArrays(arrays={**embedding, **with_prefix("decoder", {**_ends(size), **decoder})}, complete=True)
 
 
 def exact_parameters(name: str, given: Mapping[str, object], *, release: str = releases.DEFAULT) -> int | None:

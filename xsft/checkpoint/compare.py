@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.catalog.arrays import EMBEDDING, ArrayLayout, Required, required
+from xsft.catalog.arrays import EMBEDDING, ArrayLayout, RequiredArrays, required
 from xsft.catalog.layers import ArrayShape
 from xsft.catalog.models import names
 from xsft.facts import CheckpointFacts, SavedArray
@@ -32,7 +32,7 @@ _LEAVES = frozenset({"kernel", "scale", "bias", "embedding", "wi_0", "wi_1", "wo
 """Last parts of a weight's name; arrays with other names may be state that MaxText drops."""
 
 
-class Resized(Struct, frozen=True, kw_only=True):
+class ResizedArray(Struct, frozen=True, kw_only=True):
     """An array whose shape differs from the model's."""
 
     name: str
@@ -40,10 +40,10 @@ class Resized(Struct, frozen=True, kw_only=True):
     wanted: ArrayShape
 
 
-class Mismatch(Struct, frozen=True, kw_only=True):
-    """The differences between a model's arrays and a checkpoint's; names are dotted, as in `Required`."""
+class ArrayMismatch(Struct, frozen=True, kw_only=True):
+    """The differences between a model's arrays and a checkpoint's; names are dotted, as in `RequiredArrays`."""
 
-    resized: tuple[Resized, ...]
+    resized: tuple[ResizedArray, ...]
     missing: tuple[str, ...]
     """Arrays of the model that the checkpoint lacks."""
     extra: tuple[str, ...]
@@ -52,10 +52,10 @@ class Mismatch(Struct, frozen=True, kw_only=True):
     """Number of arrays of the model."""
 
 
-def mismatch(held: Mapping[str, SavedArray], wanted: Required) -> Mismatch | None:
+def mismatch(held: Mapping[str, SavedArray], wanted: RequiredArrays) -> ArrayMismatch | None:
     """Return the differences; None if the checkpoint may be the model's."""
     resized = tuple(
-        Resized(name=name, saved=held[name], wanted=shape)
+        ResizedArray(name=name, saved=held[name], wanted=shape)
         for name, shape in wanted.arrays.items()
         if name in held and not _can_load(held[name], shape)
     )
@@ -63,7 +63,7 @@ def mismatch(held: Mapping[str, SavedArray], wanted: Required) -> Mismatch | Non
     extra = tuple(name for name in held if name not in wanted.arrays and _is_weight(name)) if wanted.complete else ()
     if not (resized or missing or extra):
         return None
-    return Mismatch(resized=resized, missing=missing, extra=extra, of=len(wanted.arrays))
+    return ArrayMismatch(resized=resized, missing=missing, extra=extra, of=len(wanted.arrays))
 
 
 def _can_load(array: SavedArray, shape: ArrayShape) -> bool:
@@ -176,5 +176,5 @@ def _is(name: str, held: Mapping[str, SavedArray], layout: ArrayLayout) -> bool:
 
 
 @cache
-def _of_catalogue(name: str, layout: ArrayLayout) -> Required | None:
+def _of_catalogue(name: str, layout: ArrayLayout) -> RequiredArrays | None:
     return required(name, {}, layout=layout)

@@ -70,18 +70,18 @@ def saved_arrays(
     return tuple(_saved_array(key, pieces.get(key), cuts.get(key)) for key in keys if "rngs" not in key)
 
 
-class Own(Struct, frozen=True, kw_only=True):
+class ArrayMetadata(Struct, frozen=True, kw_only=True):
     """The metadata in an array's own file."""
 
     shape: tuple[int, ...] | None = None
     dtype: str | None = None
 
 
-def own_metadata(content: bytes) -> Own:
+def own_metadata(content: bytes) -> ArrayMetadata:
     """Parse a `.zarray` or `zarr.json`. source: the specifications of zarr v2 (`dtype`) and v3 (`data_type`)."""
     document = parse_json(content) or {}
     dtype = document.get("data_type", document.get("dtype"))
-    return Own(
+    return ArrayMetadata(
         shape=_sizes(document.get("shape")),
         dtype=_V2.get(dtype.lstrip("<>|="), dtype) if isinstance(dtype, str) else None,
     )
@@ -95,7 +95,7 @@ _V2 = {
 }
 
 
-def _saved_array(key: ArrayName, piece: tuple[int, ...] | None, cut: Cut | None) -> SavedArray:
+def _saved_array(key: ArrayName, piece: tuple[int, ...] | None, cut: ArraySharding | None) -> SavedArray:
     ways = cut.ways(len(piece)) if cut is not None and piece is not None else None
     copies = cut.devices // math.prod(ways) if cut is not None and ways is not None else 1
     return SavedArray(path=key, piece=piece, ways=ways, copies=copies)
@@ -116,7 +116,7 @@ def array_shapes(array_metadata: Mapping[str, Any]) -> dict[ArrayName, tuple[int
     return {tuple(name.split(".")): shape for name, shape in named if shape is not None}
 
 
-class Cut(Struct, frozen=True, kw_only=True):
+class ArraySharding(Struct, frozen=True, kw_only=True):
     """The sharding of an array over the devices that wrote it."""
 
     mesh: Mapping[str, int]
@@ -134,7 +134,7 @@ class Cut(Struct, frozen=True, kw_only=True):
         return (*cut, *(1,) * (rank - len(cut)))[:rank]
 
 
-def shardings(document: Mapping[str, Any]) -> dict[ArrayName, Cut]:
+def shardings(document: Mapping[str, Any]) -> dict[ArrayName, ArraySharding]:
     """Parse `_sharding`: base64 of an array's dotted path -> JSON text; entries that cannot be parsed are left out."""
     found = ((_array_path(name), _cut(text)) for name, text in document.items())
     return {path: cut for path, cut in found if path is not None and cut is not None}
@@ -147,11 +147,11 @@ def _array_path(name: str) -> ArrayName | None:
         return None
 
 
-def _cut(text: object) -> Cut | None:
+def _cut(text: object) -> ArraySharding | None:
     sharding = parse_json(text.encode()) if isinstance(text, str) else None
     match sharding:
         case {"sharding_type": "SingleDeviceSharding"}:
-            return Cut(mesh={}, spec=())
+            return ArraySharding(mesh={}, spec=())
         case {
             "sharding_type": "NamedSharding",
             "shape": list(sizes),
@@ -160,7 +160,7 @@ def _cut(text: object) -> Cut | None:
         }:
             mesh = {name: size for name, size in zip(names, sizes, strict=False) if isinstance(size, int) and size > 0}
             axes = tuple(tuple(_axes_of(entry)) for entry in spec)
-            return Cut(mesh=mesh, spec=axes) if all(axis in mesh for cut in axes for axis in cut) else None
+            return ArraySharding(mesh=mesh, spec=axes) if all(axis in mesh for cut in axes for axis in cut) else None
         case _:
             return None
 

@@ -26,11 +26,11 @@ HEADER = 12
 """Length of the magic number and the length field, in bytes."""
 
 
-class Undecodable(ValueError):
+class UnreadableOcdbt(ValueError):
     """The bytes are not a manifest or node of a supported version."""
 
 
-class Damaged(Undecodable):
+class DamagedOcdbt(UnreadableOcdbt):
     """The bytes are damaged: truncated or changed, whatever the version."""
 
 
@@ -58,7 +58,7 @@ def root(manifest: bytes) -> Location | None:
     body = _body(manifest, magic=_MANIFEST)
     body.take(16)  # the store's UUID
     if body.varint():
-        raise Undecodable("its manifest is spread over several files")
+        raise UnreadableOcdbt("its manifest is spread over several files")
     body.varints(2)  # maximum bytes of an inline value and of a node
     body.take(1)  # arity of the tree of versions
     if body.varint():
@@ -98,7 +98,7 @@ def _locations(body: _Cursor, files: Sequence[_File], *, prefixes: Sequence[byte
     """Return references to nodes, one for each prefix of their keys."""
     ids, offsets, lengths = (body.varints(len(prefixes)) for _ in range(3))
     if any(number >= len(files) for number in ids):
-        raise Undecodable("it names a file that is not in its table")
+        raise UnreadableOcdbt("it names a file that is not in its table")
     return [
         Location(file=file.path, base=file.base, offset=offset, length=length, prefix=prefix)
         for file, offset, length, prefix in zip((files[i] for i in ids), offsets, lengths, prefixes, strict=True)
@@ -115,7 +115,7 @@ def _files(body: _Cursor, *, base: bytes) -> tuple[_File, ...]:
     shared, lengths, bases = [0, *body.varints(count - 1)], body.varints(count), body.varints(count)
     paths = tuple(_joined(shared, [body.take(length) for length in lengths]))
     if any(b"\0" in path for path in (base, *paths)):
-        raise Damaged("it names a file with a NUL byte")
+        raise DamagedOcdbt("it names a file with a NUL byte")
     return tuple(
         _File(path=(base + path).decode(errors="replace"), base=base + path[:own])
         for path, own in zip(paths, bases, strict=True)
@@ -133,17 +133,17 @@ def _joined(shared: Sequence[int], suffixes: Sequence[bytes]) -> Iterator[bytes]
 def _body(content: bytes, *, magic: int) -> _Cursor:
     """Return the decompressed bytes between the header and the checksum."""
     if not any(content):  # a full disk or a power failure leaves only zeros
-        raise Damaged("it is empty")
+        raise DamagedOcdbt("it is empty")
     if int.from_bytes(content[:4], "big") != magic:
-        raise Undecodable("it has another magic number")
+        raise UnreadableOcdbt("it has another magic number")
     head = _Cursor(content)
     head.take(4)
     length = int.from_bytes(head.take(8), "little") if len(content) >= HEADER else HEADER
     if length != len(content):
-        raise Damaged(f"it has {len(content)} bytes of {length}")
+        raise DamagedOcdbt(f"it has {len(content)} bytes of {length}")
     version, compression = head.varints(2)
     if version or compression > 1:
-        raise Undecodable(f"version {version} with compression {compression} is not supported")
+        raise UnreadableOcdbt(f"version {version} with compression {compression} is not supported")
     packed = content[head.at : -_CHECKSUM]
     return _Cursor(_decompressed(packed) if compression else packed)
 
@@ -153,9 +153,9 @@ def _decompressed(packed: bytes) -> bytes:
     try:
         found = whole.decompress(packed, max_length=MAX_DECODED)
     except zstd.ZstdError as failed:
-        raise Damaged(str(failed)) from None
+        raise DamagedOcdbt(str(failed)) from None
     if not whole.eof:
-        raise Undecodable(f"it is truncated, or has more than {MAX_DECODED:,} bytes")
+        raise UnreadableOcdbt(f"it is truncated, or has more than {MAX_DECODED:,} bytes")
     return bytes(found)
 
 
@@ -169,7 +169,7 @@ class _Cursor:
     def take(self, count: int) -> bytes:
         end = self.at + count
         if end > len(self._content):
-            raise Undecodable("it ends too early")
+            raise UnreadableOcdbt("it ends too early")
         found = self._content[self.at : end]
         self.at = end
         return found
@@ -182,9 +182,9 @@ class _Cursor:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-        raise Undecodable("a number is not terminated")
+        raise UnreadableOcdbt("a number is not terminated")
 
     def varints(self, count: int) -> tuple[int, ...]:
         if count > len(self._content):  # each takes at least one byte
-            raise Undecodable("it ends too early")
+            raise UnreadableOcdbt("it ends too early")
         return tuple(self.varint() for _ in range(count))

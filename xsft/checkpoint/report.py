@@ -30,7 +30,7 @@ class Writer(Struct, frozen=True, kw_only=True):
     """The converted weights, with their commit if known; None for a training."""
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class CheckpointReport(Struct, frozen=True, kw_only=True):
     """A description of a checkpoint, read from its small files."""
 
     path: str
@@ -64,11 +64,13 @@ class Report(Struct, frozen=True, kw_only=True):
     written_by: Writer | None
 
 
-def report_of(found: CheckpointFacts, *, size: int | None, bytes_read: int, written_by: Writer | None) -> Report:
+def report_of(
+    found: CheckpointFacts, *, size: int | None, bytes_read: int, written_by: Writer | None
+) -> CheckpointReport:
     held = weights(found.arrays)
     layout = _layout(found)
     fitting = models(held, layouts(found, axis=1)) if kind(found.arrays) == "weights" else ()
-    return Report(
+    return CheckpointReport(
         path=found.path,
         status=_report_status(found),
         detail=found.detail,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from xsft.catalog.arrays import ArrayLayout, Required, required
+from xsft.catalog.arrays import ArrayLayout, RequiredArrays, required
 from xsft.catalog.layers import ArrayShape
 from xsft.checkpoint.compare import kind, weights
 from xsft.checkpoint.files import certain
@@ -110,7 +110,7 @@ def _compared(run: Run, keys: Mapping[str, Value], found: CheckpointFacts, facts
     yield from _modules(run, keys, held, _adapted_arrays(run, keys, facts))
 
 
-class _Pair(Struct, frozen=True, kw_only=True):
+class _AdapterPair(Struct, frozen=True, kw_only=True):
     """Shapes of one module's two adapters; None if the files do not give them."""
 
     a: ArrayShape | None
@@ -129,14 +129,14 @@ class _Pair(Struct, frozen=True, kw_only=True):
         return any(numbers == math.prod(kernel) * layers * self.rank**2 for layers in (1, *kernel[:2]))
 
 
-def _adapter_pairs(arrays: Sequence[SavedArray]) -> dict[str, _Pair]:
+def _adapter_pairs(arrays: Sequence[SavedArray]) -> dict[str, _AdapterPair]:
     """Return the pairs of adapters by the name of the weight that each adapts, e.g. `decoder.layers.mlp.wo.kernel`."""
     shapes = {name: certain(array) for name, array in weights(arrays).items()}
     names = sorted(name.removesuffix("_lora_a") for name in shapes if name.endswith("_lora_a"))
-    return {name: _Pair(a=shapes[f"{name}_lora_a"], b=shapes.get(f"{name}_lora_b")) for name in names}
+    return {name: _AdapterPair(a=shapes[f"{name}_lora_a"], b=shapes.get(f"{name}_lora_b")) for name in names}
 
 
-def _check_rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _Pair]) -> Iterator[Problem]:
+def _check_rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _AdapterPair]) -> Iterator[Problem]:
     wanted = number(keys.get("lora.lora_rank", 0))
     ranks = sorted({pair.rank for pair in held.values() if pair.rank is not None})
     if wanted and ranks and ranks != [wanted]:
@@ -148,7 +148,7 @@ def _check_rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _Pair]) 
         yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")
 
 
-def _adapted_arrays(run: Run, keys: Mapping[str, Value], facts: Facts) -> Required | None:
+def _adapted_arrays(run: Run, keys: Mapping[str, Value], facts: Facts) -> RequiredArrays | None:
     """Return the arrays that the run adapts; None if not all are known."""
     layout = ArrayLayout(scan=scan_of(run, keys, facts.checkpoint), axis=scan_axis(keys))
     found = required(run.spec.model.name, keys, layout=layout, release=run.release.version)
@@ -156,7 +156,7 @@ def _adapted_arrays(run: Run, keys: Mapping[str, Value], facts: Facts) -> Requir
 
 
 def _modules(
-    run: Run, keys: Mapping[str, Value], held: Mapping[str, _Pair], model: Required | None
+    run: Run, keys: Mapping[str, Value], held: Mapping[str, _AdapterPair], model: RequiredArrays | None
 ) -> Iterator[Problem]:
     if model is None:
         return
@@ -173,7 +173,7 @@ def _modules(
         yield error("lora-restore-modules", WHERE, message, fix, kind="disputable")
 
 
-def _foreign(held: Mapping[str, _Pair], arrays: Mapping[str, ArrayShape]) -> str:
+def _foreign(held: Mapping[str, _AdapterPair], arrays: Mapping[str, ArrayShape]) -> str:
     """Return what is wrong with the first adapter that does not belong to the model; empty if all do."""
     for name, pair in held.items():
         if name not in arrays:

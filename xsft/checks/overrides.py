@@ -41,7 +41,7 @@ PATHS: Mapping[str, str] = MappingProxyType(
 """Trainer key -> path of its field."""
 
 
-class Applied(Struct, frozen=True, kw_only=True):
+class AppliedOverrides(Struct, frozen=True, kw_only=True):
     run: Run
     """The run with the fields that its overrides set, as the checks see it. Its trainer's keys are unchanged."""
     problems: tuple[Problem, ...]
@@ -53,13 +53,13 @@ class Applied(Struct, frozen=True, kw_only=True):
         return altered(problem, where=self.set_by.get(problem.where, problem.where))
 
 
-def applied(run: Run) -> Applied:
+def applied(run: Run) -> AppliedOverrides:
     owned = dict(_owned(run))
     fields = _section_values(run, without=owned)
     spec, problems = _set_fields(run.spec, fields)
     set_by = {path: f"overrides.maxtext.{key}" for key, path in PATHS.items() if path in fields}
     found = (*owned.values(), *_lora_that_is_off(run), *problems)
-    return Applied(run=replace(run, spec=spec), problems=found, set_by=set_by)
+    return AppliedOverrides(run=replace(run, spec=spec), problems=found, set_by=set_by)
 
 
 def _owned(run: Run) -> Iterator[tuple[str, Problem]]:

@@ -10,7 +10,7 @@ from typing import Literal
 from xsft.catalog.tokenizers import refuses_system, wants_alternating_roles
 from xsft.checks.values import is_on, number
 from xsft.dataset.passes import Split
-from xsft.dataset.rules import ROLES, Render, Rules, judge_row
+from xsft.dataset.rules import ROLES, RenderMessages, RowRules, judge_row
 from xsft.dataset.verdicts import Round, length_problems, row_problems, texts_of
 from xsft.facts import CountedData, DataFacts, Facts, RoundTokens, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
@@ -75,7 +75,7 @@ def _check_lengths(tokenized: Sequence[Sequence[RoundTokens]], keys: Keys, *, sp
     yield from length_problems(tokenized, limit=limit, completion_only=only, split=split)
 
 
-def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Problem]:
+def _of_files(found: DataFacts, where: str, rules: RowRules | None) -> Iterator[Problem]:
     if found.problem:
         yield found.problem
     if found.counted == 0:
@@ -92,7 +92,9 @@ def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Pro
         yield from row_problems(found, rules, where=where)
 
 
-def _template_refused(run: Run, keys: Keys, found: DataFacts, rules: Rules | None, *, where: str) -> Iterator[Problem]:
+def _template_refused(
+    run: Run, keys: Keys, found: DataFacts, rules: RowRules | None, *, where: str
+) -> Iterator[Problem]:
     """Check the roles against the catalogue, if the chat template is not on this machine."""
     own = keys.get("chat_template") or keys.get("chat_template_path")
     if rules is None or rules.render or own:
@@ -188,7 +190,7 @@ def _check_row_count(run: Run, rows: int) -> Iterator[Problem]:
         )
 
 
-def _message_rules(columns: list[str], keys: Keys, tokenizer: TokenizerFacts | None) -> Rules | None:
+def _message_rules(columns: list[str], keys: Keys, tokenizer: TokenizerFacts | None) -> RowRules | None:
     """Return the rules that turn rows into messages; None if unknown."""
     function = keys.get("formatting_func_path")
     pipeline = str(keys.get("dataset_type") or "hf")
@@ -196,7 +198,7 @@ def _message_rules(columns: list[str], keys: Keys, tokenizer: TokenizerFacts | N
         return None
     if function and function != QUESTION_FORMATTER:
         return None
-    return Rules(
+    return RowRules(
         columns=tuple(columns),
         texts=pipeline == "grain",
         grain=_grain_format(keys) if pipeline == "grain" else "",
@@ -211,7 +213,7 @@ def _grain_format(keys: Keys) -> Literal["parquet", "arrayrecord"]:
     return "arrayrecord" if keys.get("grain_file_type") == "arrayrecord" else "parquet"
 
 
-def _render(keys: Keys, tokenizer: TokenizerFacts | None) -> Render | None:
+def _render(keys: Keys, tokenizer: TokenizerFacts | None) -> RenderMessages | None:
     """Return the function that renders the template; None if it is unknown, or if `checks.template` reports a problem
     of it."""
     own = tokenizer.template if tokenizer else None

@@ -9,8 +9,8 @@ from xsft.catalog.models import pins
 from xsft.catalog.sizes import DEFAULTS
 from xsft.checkpoint.compare import (
     NUMBERS,
-    Mismatch,
-    Resized,
+    ArrayMismatch,
+    ResizedArray,
     in_collections,
     is_adapter,
     kind,
@@ -117,7 +117,7 @@ def _is_known(run: Run) -> bool:
 
 def _mismatch(
     run: Run, keys: Mapping[str, Value], held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]
-) -> Mismatch | None:
+) -> ArrayMismatch | None:
     """Return the mismatch; None if one of the layouts fits, or the model's arrays are unknown."""
     name, version = run.spec.model.name, run.release.version
     wanted = [required(name, keys, layout=layout, release=version) for layout in ways]
@@ -131,7 +131,7 @@ def _size_keys(run: Run, keys: Mapping[str, Value]) -> tuple[str, ...]:
     return tuple(key for key in DEFAULTS if key in keys and not same(keys[key], own[key]))
 
 
-def _overridden(run: Run, changed: Sequence[str], difference: Mismatch) -> Problem:
+def _overridden(run: Run, changed: Sequence[str], difference: ArrayMismatch) -> Problem:
     given = ", ".join(changed)
     message = (
         f"{run.checkpoint} holds {run.spec.model.name} without the workload's {given}: {mismatch_text(difference)}"
@@ -140,7 +140,7 @@ def _overridden(run: Run, changed: Sequence[str], difference: Mismatch) -> Probl
     return error("checkpoint-model", where_of(changed[0], run), message, fix, kind="disputable")
 
 
-def _other_model(run: Run, changed: Sequence[str], difference: Mismatch, fitting: Sequence[str]) -> Problem:
+def _other_model(run: Run, changed: Sequence[str], difference: ArrayMismatch, fitting: Sequence[str]) -> Problem:
     name = run.spec.model.name + (" with the workload's overrides" if changed else "")
     message = f"{run.checkpoint} does not hold {name}: {mismatch_text(difference)}"
     if not fitting:
@@ -150,7 +150,7 @@ def _other_model(run: Run, changed: Sequence[str], difference: Mismatch, fitting
     return error("checkpoint-model", initial_weights_key(run), message, fix, kind="disputable")
 
 
-def mismatch_text(difference: Mismatch) -> str:
+def mismatch_text(difference: ArrayMismatch) -> str:
     """Return a text with one difference of each kind, and their number."""
     parts = []
     if difference.resized:
@@ -163,7 +163,7 @@ def mismatch_text(difference: Mismatch) -> str:
     return "; ".join(parts) + "."
 
 
-def _resized_text(one: Resized) -> str:
+def _resized_text(one: ResizedArray) -> str:
     has = certain(one.saved)
     shape = list(has) if has else f"written in pieces of {list(one.saved.piece or ())}"
     return f"{one.name} is {shape} instead of {list(one.wanted)}"

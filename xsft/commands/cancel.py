@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from xsft.actions.listener import AskUser
-from xsft.actions.runs.cancel import Cancelled, cancelled
+from xsft.actions.runs.cancel import CancelResult, cancelled
 from xsft.actions.runs.selection import runs_of
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused
@@ -54,7 +54,7 @@ def _ask_to_cancel(about: tuple[str, ...], *, confirm: AskUser | None, yes: bool
         raise Refused("Nothing was cancelled.", fix="Answer y, or pass --yes.")
 
 
-def _report_cancelled(done: Cancelled) -> Iterator[str]:
+def _report_cancelled(done: CancelResult) -> Iterator[str]:
     row = done.row
     if done.action == "nothing":
         yield f"{row.run_name}: nothing to cancel: {done.why}"
@@ -68,7 +68,7 @@ def _report_cancelled(done: Cancelled) -> Iterator[str]:
         yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (kept; submitting again resumes)"
 
 
-def _print_cancelled(done: Cancelled) -> None:
+def _print_cancelled(done: CancelResult) -> None:
     row, loss = done.row, done.loss
     document: dict[str, Any] = {
         "run_name": row.run_name,

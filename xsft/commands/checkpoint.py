@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import asdict
 
-from xsft.checkpoint.report import Report, Writer
+from xsft.checkpoint.report import CheckpointReport, Writer
 from xsft.effects.facts.inspect import inspect_checkpoint
 from xsft.effects.facts.newest import checkpoint_path
 from xsft.effects.records.records import record_store
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     return exit_status(found)
 
 
-def exit_status(found: Report) -> int:
+def exit_status(found: CheckpointReport) -> int:
     match found.status:
         case "complete":
             return 0
@@ -38,7 +38,7 @@ def exit_status(found: Report) -> int:
             return Unreachable.exit_status
 
 
-def checkpoint_lines(found: Report) -> Iterator[str]:
+def checkpoint_lines(found: CheckpointReport) -> Iterator[str]:
     """Yield a line of label and value for each fact; unknown ones say so."""
     yield f"checkpoint  {found.path}"
     yield f"status      {found.status}{f': {found.detail}' if found.detail else ''}"
@@ -62,12 +62,12 @@ def _writer(by: Writer) -> str:
     return f"{what}, digest {by.spec_digest[:12]}"
 
 
-def _format(found: Report) -> str:
+def _format(found: CheckpointReport) -> str:
     zarr = {True: "zarr v3", False: "zarr v2", None: "zarr of an unknown version"}[found.use_zarr3]
     return f"{zarr}, {'with' if found.use_ocdbt else 'without'} OCDBT"
 
 
-def _layers(found: Report) -> str:
+def _layers(found: CheckpointReport) -> str:
     match found.scan_layers:
         case None:
             return "unknown"
@@ -78,7 +78,7 @@ def _layers(found: Report) -> str:
             return f"scan_layers: true, param_scan_axis: {axis}"
 
 
-def _dtypes(found: Report) -> str:
+def _dtypes(found: CheckpointReport) -> str:
     if found.dtypes is None:
         return f"unknown: {found.dtypes_detail}"
     return f"{', '.join(found.dtypes)}{f' ({found.dtypes_detail})' if found.dtypes_detail else ''}"
@@ -92,6 +92,6 @@ def _bytes(size: int | None) -> str:
     return "too many files to add up" if size is None else size_text(size)
 
 
-def _print_report(found: Report) -> None:
+def _print_report(found: CheckpointReport) -> None:
     writer = asdict(found.written_by) if found.written_by else None
     print_json("checkpoint", {"action": "inspect", **asdict(found), "written_by": writer})

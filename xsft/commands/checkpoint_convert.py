@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
             raise RunFailed(f"{result.plan.run_name}: {result.reason}", fix=fix)
 
 
-def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
+def _on_cluster(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
     plan, intent, problems = look_for_cluster(workload, terminal())
     found, claim = convert_cluster(
         plan,

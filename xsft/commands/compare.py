@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xsft.actions.runs.compare import ReadCurves, compare_runs
-from xsft.actions.runs.log_sources import Logs
+from xsft.actions.runs.log_sources import RunLogs
 from xsft.actions.runs.selection import runs_of
 from xsft.errors import UsageError
 from xsft.run_query import RunAccess
@@ -22,7 +22,7 @@ from xsft.screen.terminal import terminal
 def run(args: argparse.Namespace) -> int:
     target = Path(args.output) if args.output else None
     runs = runs_of(args.runs, place=args.place, context=args.context, namespace=args.namespace)
-    names, read = tuple(dict.fromkeys(args.runs)), Logs(runs=runs).curves
+    names, read = tuple(dict.fromkeys(args.runs)), RunLogs(runs=runs).curves
     return compare(names, runs=runs, read=read, target=target, json=args.json)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xsft import api, training_data
 from xsft.actions.examples import ExamplePick, inspect_examples, show_examples
-from xsft.dataset.preparing import Options
+from xsft.dataset.preparing import PrepareOptions
 from xsft.importer.text import workload_yaml
 from xsft.screen.data_documents import examples_document, inspection_document, prepared_document
 from xsft.screen.data_text import prepared_lines, print_examples, print_summary
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
             return _inspect(workload, args)
 
 
-def _show_examples(workload: api.Loaded, args: argparse.Namespace) -> int:
+def _show_examples(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
     found = show_examples(workload, pick_of(args), listener=terminal())
     if args.json:
         print_json("data", examples_document(found, split=args.split))
@@ -55,7 +55,7 @@ def pick_of(args: argparse.Namespace) -> ExamplePick:
     )
 
 
-def _inspect(workload: api.Loaded, args: argparse.Namespace) -> int:
+def _inspect(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
     picture = Path(args.png) if args.png is not None else None
     found = inspect_examples(workload, split=args.split, everything=args.all, picture=picture, listener=terminal())
     if args.json:
@@ -66,7 +66,7 @@ def _inspect(workload: api.Loaded, args: argparse.Namespace) -> int:
     return status_of(found.problems)
 
 
-def _prepare_data(workload: api.Loaded, args: argparse.Namespace) -> int:
+def _prepare_data(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
     with shown("data") as say:
         made, section = training_data.prepare_data(workload, _prepare_options(args), to=args.to, progress=say)
     if args.json:
@@ -78,8 +78,8 @@ def _prepare_data(workload: api.Loaded, args: argparse.Namespace) -> int:
     return 0
 
 
-def _prepare_options(args: argparse.Namespace) -> Options:
-    return Options(
+def _prepare_options(args: argparse.Namespace) -> PrepareOptions:
+    return PrepareOptions(
         columns=args.columns,
         renames=dict(args.rename),
         eval_share=args.eval_share,

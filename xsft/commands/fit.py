@@ -8,7 +8,7 @@ from functools import partial
 
 from xsft import api
 from xsft.actions.fit.answers import FitAnswer, FitQuestions, load_variants, needed_step
-from xsft.actions.fit.search import FoundFit, Searched, SearchRequest, SearchState, search
+from xsft.actions.fit.search import FoundFit, SearchRequest, SearchResult, SearchState, search
 from xsft.actions.listener import ProgressView
 from xsft.effects.machine.files import STDIN
 from xsft.errors import INTERRUPTED, TimedOut, UsageError
@@ -111,7 +111,7 @@ def _state_lines(state: SearchState) -> Iterator[str]:
             yield tried_line(state)
 
 
-def _search_status(done: Searched) -> int:
+def _search_status(done: SearchResult) -> int:
     if done.found.stopped == "interrupted":
         return INTERRUPTED
     if done.found.settings or isinstance(done.base.verdict, Fits):

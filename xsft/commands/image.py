@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from xsft.actions.image_work import ImageRequest, Work, work_for
+from xsft.actions.image_work import ImageCall, ImageRequest, work_for
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.image_progress import showing
@@ -47,7 +47,7 @@ def _image_request(args: argparse.Namespace) -> ImageRequest:
     )
 
 
-def _act(work: Work, action: str) -> dict[str, object]:
+def _act(work: ImageCall, action: str) -> dict[str, object]:
     match action:
         case "build":
             return work.build()

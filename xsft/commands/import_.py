@@ -15,7 +15,7 @@ from xsft.effects.facts.gather import gather
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import PASTE, read_workload_text, write_atomic
 from xsft.errors import XsftError
-from xsft.importer.build import Imported, import_paste
+from xsft.importer.build import ImportedWorkload, import_paste
 from xsft.importer.notes import PasteDifference
 from xsft.planner import make_intent
 from xsft.problems import Problem, errors_in
@@ -59,7 +59,7 @@ def _refusals(text: str, target: Path | None) -> tuple[Problem, ...]:
     return errors_in(for_submission(p for p in found if p.kind != "unread"))
 
 
-def _difference_lines(imported: Imported) -> Iterable[str]:
+def _difference_lines(imported: ImportedWorkload) -> Iterable[str]:
     if imported.differences:
         yield "differences from the pasted command:\n"
     yield from (f"  {_difference_text(difference)}\n" for difference in imported.differences)

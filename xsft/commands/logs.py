@@ -8,7 +8,7 @@ from typing import TextIO
 
 from xsft.actions.listener import ActionListener
 from xsft.actions.runs.log_request import LogRequest
-from xsft.actions.runs.log_sources import Logs
+from xsft.actions.runs.log_sources import RunLogs
 from xsft.actions.runs.logs import LogReader, end_text, found_lines
 from xsft.actions.runs.selection import runs_of
 from xsft.commands.arguments.runs import where_text
@@ -25,7 +25,7 @@ LISTENER = ActionListener(waiting=spinning, say=print_to_stderr)
 def run(args: argparse.Namespace) -> int:
     runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
     request = log_request(args, now=clock.now())
-    logs = Logs(runs=runs, trouble=print_to_stderr)
+    logs = RunLogs(runs=runs, trouble=print_to_stderr)
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
         stdout = with_controls(sys.stdout) if args.raw else sys.stdout
         return print_log(args.run, asked=request, runs=runs, logs=logs, timestamps=args.timestamps, stdout=stdout)

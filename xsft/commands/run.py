@@ -16,7 +16,7 @@ from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.terminal import terminal
 from xsft.stages.stage import STAGES
-from xsft.stages.walk import StageReport, Walked
+from xsft.stages.walk import StageReport, WalkResult
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +44,7 @@ def _tell(report: StageReport) -> None:
     sys.stdout.flush()
 
 
-def _end_walk(walked: Walked, *, as_json: bool) -> int:
+def _end_walk(walked: WalkResult, *, as_json: bool) -> int:
     """Print the document and return the exit status. Without `as_json` an error is raised instead."""
     status = _walk_status(walked)
     if as_json:
@@ -56,13 +56,13 @@ def _end_walk(walked: Walked, *, as_json: bool) -> int:
     return status
 
 
-def _walk_status(walked: Walked) -> int:
+def _walk_status(walked: WalkResult) -> int:
     failed: XsftError | None = walked.failed
     if failed is not None:
         return failed.exit_status
     return INTERRUPTED if walked.interrupted else 0
 
 
-def walk_document(walked: Walked) -> dict[str, Any]:
+def walk_document(walked: WalkResult) -> dict[str, Any]:
     """Return the fields `stages` of `xsft.run/1`."""
     return {"stages": [asdict(report) for report in walked.reports]}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from msgspec import to_builtins
 
 from xsft.actions.environments import maxtext_machine
-from xsft.effects.local.sample import Sampling, TunedRun, sample, tuned_run
+from xsft.effects.local.sample import SampleOptions, TunedRun, sample, tuned_run
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.records.records import record_store
@@ -22,7 +22,7 @@ from xsft.spec.terminal import safe_text
 
 def run(args: argparse.Namespace) -> int:
     run = tuned_run(args.run, step=args.step, store=record_store())
-    sampling = Sampling(prompts=tuple(args.prompt), max_new_tokens=args.max_new_tokens, with_base=args.base)
+    sampling = SampleOptions(prompts=tuple(args.prompt), max_new_tokens=args.max_new_tokens, with_base=args.base)
     machine = maxtext_machine(terminal())
     with (
         as_ctrl_c(),

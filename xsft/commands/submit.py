@@ -57,7 +57,7 @@ def _print_plan(args: argparse.Namespace) -> int:
     return print_plans(found, form)
 
 
-def _submit_to_cluster(loaded: api.Loaded, plan: Plan, args: argparse.Namespace) -> int:
+def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Namespace) -> int:
     listener, patience = terminal(as_json=args.json), WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
     log: ShowLine | None = None
     if args.follow:

@@ -16,8 +16,8 @@ from xsft.actions.runs.waiting import (
     Clock,
     LookAtRuns,
     RecordWait,
-    Waited,
     WaitLimits,
+    WaitResult,
     error_of,
     in_time,
     noted,
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         where = {"place": args.place, "context": args.context, "namespace": args.namespace}
         runs = in_time(partial(runs_of, (args.run,), **where), args.timeout)  # connects if a place or context is named
         if runs is None:
-            never = Waited(outcome="unreachable", row=None, seconds=args.timeout)
+            never = WaitResult(outcome="unreachable", row=None, seconds=args.timeout)
             return report_wait(args.run, goal=args.goal, waited=never, json=args.json)
         look, clock_of_run = changes_of(runs)
         return wait_and_report(
@@ -73,7 +73,7 @@ def wait_and_report(
     return report_wait(name, goal=goal, waited=replace(waited, problems=noted(waited, record)), json=json)
 
 
-def report_wait(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
+def report_wait(name: str, *, goal: Goal, waited: WaitResult, json: bool) -> int:
     """Report the result of waiting, with the exit status and errors of `wait_and_report`."""
     failed = error_of(name, goal, waited)
     if json:
@@ -88,7 +88,7 @@ def report_wait(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
     return 0
 
 
-def _print_wait(name: str, goal: Goal, waited: Waited, failed: XsftError | None) -> None:
+def _print_wait(name: str, goal: Goal, waited: WaitResult, failed: XsftError | None) -> None:
     document: dict[str, Any] = {
         "run_name": waited.row.run_name if waited.row else name,
         "for": goal.text,

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from xsft.actions.runs.evidence import evidence_of, forgotten_attempt
-from xsft.actions.runs.explain import Explained, explained
+from xsft.actions.runs.explain import RunExplanation, explained
 from xsft.actions.runs.selection import runs_of
 from xsft.errors import Unknown
 from xsft.screen.documents import print_json
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     return report_why(found, json=args.json)
 
 
-def report_why(found: Explained, *, json: bool) -> int:
+def report_why(found: RunExplanation, *, json: bool) -> int:
     """Print the explanation; return 0, or 8 if the state is unknown."""
     status = Unknown.exit_status if found.explanation.state == "unknown" else 0
     if json:

@@ -74,7 +74,7 @@ def conversion_event(line: str) -> ConversionEvent | None:
     return next((ConversionPhase(name=name) for words, name in _PHASES if words in line), None)
 
 
-class Measured(Struct, frozen=True, kw_only=True):
+class ProgressSample(Struct, frozen=True, kw_only=True):
     """The progress at one time."""
 
     done: int
@@ -86,11 +86,11 @@ class ConversionPace:
     """The pace of one kind of work: bytes or arrays per second, and the seconds that are left."""
 
     def __init__(self) -> None:
-        self._seen: list[Measured] = []
+        self._seen: list[ProgressSample] = []
 
     def add(self, *, done: int, of: int | None, at: float) -> None:
         """Add a measurement; `at`: seconds of a monotonic clock."""
-        self._seen = [one for one in self._seen if at - one.at <= WINDOW_S] + [Measured(done=done, of=of, at=at)]
+        self._seen = [one for one in self._seen if at - one.at <= WINDOW_S] + [ProgressSample(done=done, of=of, at=at)]
 
     @property
     def rate(self) -> float | None:

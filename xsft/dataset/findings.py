@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from xsft.dataset.passes import Reading, Split
+from xsft.dataset.passes import ReadSettings, Split
 from xsft.dataset.summary import Role, Summary
 from xsft.problems import Problem, error, warning
 
@@ -19,7 +19,7 @@ MANY_DROPPED = 0.5
 LOOK = "Look at them: `xsft data show FILE`."
 
 
-def findings(summary: Summary, *, reading: Reading, split: Split = "train") -> Iterator[Problem]:
+def findings(summary: Summary, *, reading: ReadSettings, split: Split = "train") -> Iterator[Problem]:
     if not summary.sampled:
         where = "hf_train_files and data.train_split" if split == "train" else "hf_eval_files and data.hf_eval_split"
         yield error("data-empty", "data", f"The {split} split has no rows.", f"Check data.{where}.")
@@ -35,7 +35,7 @@ def findings(summary: Summary, *, reading: Reading, split: Split = "train") -> I
         yield from _check_steps(summary, reading)
 
 
-def _targets(summary: Summary, reading: Reading) -> Iterator[Problem]:
+def _targets(summary: Summary, reading: ReadSettings) -> Iterator[Problem]:
     if summary.no_target == 1:
         message = f"Not one of {summary.sampled:,} examples has a trained token: the model would not be trained."
         raised = f" {summary.truncated:.0%} of them are cut at {reading.limit} tokens." if summary.truncated else ""
@@ -46,7 +46,7 @@ def _targets(summary: Summary, reading: Reading) -> Iterator[Problem]:
         yield warning("data-no-target", "data", message, "Look at them: `xsft data show FILE --no-target`.")
 
 
-def _truncated(summary: Summary, reading: Reading) -> Iterator[Problem]:
+def _truncated(summary: Summary, reading: ReadSettings) -> Iterator[Problem]:
     where, fix = "train.max_target_length", "Raise train.max_target_length"
     look = f"{fix}, or look at them: `xsft data show FILE --truncated`."
     if summary.truncated == 1:
@@ -95,7 +95,7 @@ def _split_leak(summary: Summary) -> Iterator[Problem]:
         yield warning("data-leak", "data.hf_eval_split", message, "Remove them from one of the splits.")
 
 
-def _check_steps(summary: Summary, reading: Reading) -> Iterator[Problem]:
+def _check_steps(summary: Summary, reading: ReadSettings) -> Iterator[Problem]:
     """Compare train.steps with the packed rows; `steps-beyond-data` counts one row per sequence."""
     if summary.steps_per_epoch is None or not summary.everything:
         return

@@ -35,7 +35,7 @@ _CAST: Mapping[JsonKind, frozenset[JsonKind]] = {
 """Kind inferred from the first rows -> kinds that are cast to it."""
 
 
-class Retyped(Struct, frozen=True):
+class RetypedColumn(Struct, frozen=True):
     """A column with a later value that does not fit the type inferred from the first rows."""
 
     path: str
@@ -44,12 +44,12 @@ class Retyped(Struct, frozen=True):
     found: object
 
 
-def clash_in(rows: Sequence[SampledRow]) -> Retyped | None:
+def clash_in(rows: Sequence[SampledRow]) -> RetypedColumn | None:
     """Return `retyped` for the rows from which types are inferred and the rows that are cast to them."""
     return retyped([row.row for row in rows if row.keys != "cast"], [row.row for row in rows if row.keys == "cast"])
 
 
-def retyped(first_rows: Sequence[object], cast: Sequence[object]) -> Retyped | None:
+def retyped(first_rows: Sequence[object], cast: Sequence[object]) -> RetypedColumn | None:
     """Return the first column of `cast`, rows of later files, that does not fit `first_rows`, those of the first file.
 
     A column whose first values are of several kinds is not judged.
@@ -62,7 +62,7 @@ def retyped(first_rows: Sequence[object], cast: Sequence[object]) -> Retyped | N
     for path, value in _values_of_rows("", cast):
         known = kinds.get(path, set()) - {"null"} or kinds.get(path, set())
         if len(known) == 1 and not _can_cast(first := next(iter(known)), value):
-            return Retyped(path, first, value)
+            return RetypedColumn(path, first, value)
     return None
 
 

@@ -22,7 +22,7 @@ PACKED = 64
 """Number of packed sequences whose padding is counted."""
 
 
-class Pass(Struct, frozen=True, kw_only=True):
+class DataPass(Struct, frozen=True, kw_only=True):
     """One pass over the data from its start."""
 
     rows: int
@@ -52,12 +52,12 @@ class PassRead(Struct, frozen=True, kw_only=True):
     """Whether the data ended."""
 
 
-class Answers(Struct, frozen=True, kw_only=True):
+class PassAnswers(Struct, frozen=True, kw_only=True):
     passes: tuple[PassRead, ...]
     vocabulary: Vocabulary = Vocabulary()
 
 
-class Reading(Struct, frozen=True, kw_only=True):
+class ReadSettings(Struct, frozen=True, kw_only=True):
     """The settings with which a run reads its data, as far as counting needs them."""
 
     limit: int
@@ -70,10 +70,10 @@ class Reading(Struct, frozen=True, kw_only=True):
     """Number of rows given in the workload, or None."""
 
 
-def reading_of(run: Run) -> Reading:
+def reading_of(run: Run) -> ReadSettings:
     keys = trainer_of(run).trainer_keys(run)
     batch = float(str(keys.get("per_device_batch_size") or 1)) * run.devices
-    return Reading(
+    return ReadSettings(
         limit=_integer_or(keys.get("max_target_length"), 2048),
         packs=str(keys.get("packing", True)).lower() == "true",
         sequences_per_step=batch * _integer_or(keys.get("gradient_accumulation_steps"), 1),
@@ -92,22 +92,22 @@ def evaluates(run: Run) -> bool:
     return bool(run.spec.data.hf_eval_split or run.spec.data.hf_eval_files)
 
 
-def passes_to_inspect(run: Run, *, split: Split, rows: int) -> Iterator[Pass]:
-    """Yield the passes in the order that `Inspected` expects: examples, their untruncated lengths, and, of the
+def passes_to_inspect(run: Run, *, split: Split, rows: int) -> Iterator[DataPass]:
+    """Yield the passes in the order that `InspectionResult` expects: examples, their untruncated lengths, and, of the
     training split, packed sequences and the examples of the other split.
     """
     reading = reading_of(run)
     limit = reading.limit
-    yield Pass(rows=rows, packing=False, max_target_length=limit, split=split)
-    yield Pass(rows=rows, packing=False, max_target_length=LOOK_AHEAD * limit, split=split, lengths_only=True)
+    yield DataPass(rows=rows, packing=False, max_target_length=limit, split=split)
+    yield DataPass(rows=rows, packing=False, max_target_length=LOOK_AHEAD * limit, split=split, lengths_only=True)
     if reading.packs:
-        yield Pass(rows=PACKED, packing=True, max_target_length=limit, split=split)
+        yield DataPass(rows=PACKED, packing=True, max_target_length=limit, split=split)
     if evaluates(run):
         other: Split = "eval" if split == "train" else "train"
-        yield Pass(rows=rows, packing=False, max_target_length=limit, split=other)
+        yield DataPass(rows=rows, packing=False, max_target_length=limit, split=other)
 
 
-class Inspected(Struct, frozen=True, kw_only=True):
+class InspectionResult(Struct, frozen=True, kw_only=True):
     """The answers to `passes_to_inspect`."""
 
     sample: PassRead
@@ -117,7 +117,7 @@ class Inspected(Struct, frozen=True, kw_only=True):
     """The examples of the other split; None if the workload has none."""
 
 
-def inspected(run: Run, answers: Answers) -> Inspected:
+def inspected(run: Run, answers: PassAnswers) -> InspectionResult:
     sample, uncut, *more = answers.passes
     packed = more.pop(0) if reading_of(run).packs else None
-    return Inspected(sample=sample, uncut=uncut, packed=packed, other=more[0] if more else None)
+    return InspectionResult(sample=sample, uncut=uncut, packed=packed, other=more[0] if more else None)

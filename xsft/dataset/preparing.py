@@ -22,7 +22,7 @@ from xsft.problems import Problem, error, warning
 from xsft.spec.resolve import Run
 from xsft.trainers.local import FILE_FORMATS, is_local
 
-Format = Literal["parquet", "arrayrecord"]
+ShardFormat = Literal["parquet", "arrayrecord"]
 SplitName = Literal["train", "eval"]
 MessageRule = Literal["lists", "texts", "none"]
 """Content of a column: lists of messages, texts, or unknown because the user's own function reads it."""
@@ -38,7 +38,7 @@ LARGEST_SHARD = 256 * 2**20
 PREPARED = "prepared.json"
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class PrepareOptions(Struct, frozen=True, kw_only=True):
     """The options of the command line."""
 
     columns: tuple[str, ...] = ()
@@ -47,13 +47,13 @@ class Options(Struct, frozen=True, kw_only=True):
     """Column of the source -> the name for MaxText."""
     eval_share: float | None = None
     shards: int | None = None
-    format: Format = "parquet"
+    format: ShardFormat = "parquet"
     sharegpt: bool = False
     skip_bad: bool = False
     to: str | None = None
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class RowSource(Struct, frozen=True, kw_only=True):
     """Rows from one place."""
 
     path: str
@@ -77,18 +77,18 @@ class Preparation(Struct, frozen=True, kw_only=True):
     """The decisions that are made before a row is read."""
 
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[RowSource, ...]
     rule: MessageRule
     hosts: int
     """Number of processes that read the data."""
-    format: Format
+    format: ShardFormat
     shards: int | None
     eval_share: float | None
     sharegpt: bool
     skip_bad: bool
 
 
-class Fault(Struct, frozen=True, kw_only=True):
+class RowFault(Struct, frozen=True, kw_only=True):
     row: int
     """Number of the row in the source, from 0."""
     fault: str
@@ -102,7 +102,7 @@ class SplitCount(Struct, frozen=True, kw_only=True):
     bytes: int
     """Size in memory, in bytes."""
     refused: int
-    faults: tuple[Fault, ...]
+    faults: tuple[RowFault, ...]
     """Faults of the first refused rows."""
     schema: str
     """Types of the columns, serialised by Arrow."""
@@ -118,14 +118,14 @@ class Shard(Struct, frozen=True, kw_only=True):
     sha256: str
 
 
-class Prepared(Struct, frozen=True, kw_only=True):
+class PreparedDataset(Struct, frozen=True, kw_only=True):
     """The content of `prepared.json`, for a complete data set."""
 
     address: str
     """Address of the inputs."""
     attempt: str
     """Folder of the shards, relative to that of this file."""
-    format: Format
+    format: ShardFormat
     columns: tuple[str, ...]
     eval_columns: tuple[str, ...] = ()
     rows: Mapping[SplitName, int]
@@ -135,7 +135,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     schema: str = "xsft.prepared/1"
 
 
-def preparation(run: Run, options: Options) -> Preparation:
+def preparation(run: Run, options: PrepareOptions) -> Preparation:
     """Plan the preparation. Raises UsageError and SpecError if the workload and the options conflict."""
     data = run.spec.data
     if options.eval_share is not None and (data.hf_eval_files or data.hf_eval_split):
@@ -164,9 +164,9 @@ def preparation(run: Run, options: Options) -> Preparation:
     )
 
 
-def _sources(run: Run, options: Options) -> tuple[Source, ...]:
+def _sources(run: Run, options: PrepareOptions) -> tuple[RowSource, ...]:
     data = run.spec.data
-    train = Source(
+    train = RowSource(
         path=data.hf_path,
         name=data.hf_name,
         data_dir=data.hf_data_dir,
@@ -195,7 +195,7 @@ def column_names(columns: Sequence[str], renames: Mapping[str, str]) -> dict[str
     return {old.get(column, column): renames.get(column, column) for column in columns}
 
 
-def _column_problems(source: Source, format: Format) -> list[Problem]:
+def _column_problems(source: RowSource, format: ShardFormat) -> list[Problem]:
     names = tuple(source.columns.values())
     if len(set(names)) < len(names):
         message = f"Two columns would have one name: {', '.join(names)}."
@@ -228,7 +228,7 @@ def address(wanted: Preparation, content: Sequence[str]) -> str:
     return f"{wanted.name}-{digest[:12]}"
 
 
-def _loader(source: Source) -> str:
+def _loader(source: RowSource) -> str:
     """Return the source's loader: the digest depends on the loader, not on the folder of the files."""
     return source.path if source.path in FILE_FORMATS else "folder"
 
@@ -262,7 +262,7 @@ def _split_problems(name: str, one: SplitCount, wanted: Preparation) -> Iterator
         yield error("data-empty", "data", message, "Check the files and the name of the split.")
 
 
-def shard_problems(prepared: Prepared, wanted: Preparation) -> Iterator[Problem]:
+def shard_problems(prepared: PreparedDataset, wanted: Preparation) -> Iterator[Problem]:
     """Yield warnings on splits with too few rows for the shards that their hosts need; no shard is empty."""
     least: Mapping[SplitName, int] = {"train": SHARDS_PER_HOST * wanted.hosts, "eval": wanted.hosts}
     for split, rows in prepared.rows.items():
@@ -279,13 +279,13 @@ def shard_problems(prepared: Prepared, wanted: Preparation) -> Iterator[Problem]
         yield warning("data-few-shards", "data", f"{message} {why}", fix)
 
 
-def pattern(to: str, prepared: Prepared, split: SplitName) -> str:
+def pattern(to: str, prepared: PreparedDataset, split: SplitName) -> str:
     """Return the pattern of the shards; it has their number, which checks.resumption reads."""
     shards = sum(shard.split == split for shard in prepared.shards)
     return f"{to}/{prepared.attempt}/{split}-*-of-{shards:05d}.{prepared.format}"
 
 
-def data_section(run: Run, prepared: Prepared, *, to: str) -> dict[str, Any]:
+def data_section(run: Run, prepared: PreparedDataset, *, to: str) -> dict[str, Any]:
     """Return the workload's `data` section changed to read the prepared files."""
     replaced = {"hf_path", "hf_name", "hf_data_dir", "hf_train_files", "hf_eval_files", "train_split", "hf_eval_split",
                 "columns", "eval_columns", "rows"}  # fmt: skip

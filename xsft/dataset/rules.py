@@ -19,7 +19,7 @@ from typing import Any, Literal
 RowOutcome = Literal["trained", "nothing", "refused"]
 RowProblem = Literal["data-columns", "data-conversation", "data-roles", "data-template", "data-no-target"]
 Message = Mapping[str, Any]
-Render = Callable[[list[dict[str, Any]], bool], str]
+RenderMessages = Callable[[list[dict[str, Any]], bool], str]
 """Render (messages, whether to add the start of an answer) to text. May raise any exception."""
 
 ROLES = ("system", "user", "assistant")
@@ -27,13 +27,13 @@ MESSAGE = frozenset({"role", "content"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class RowRules:
     columns: tuple[str, ...]
     texts: bool = False
     """Whether prompt and completion are texts, for Grain's pipeline, not lists of messages."""
     grain: Literal["", "parquet", "arrayrecord"] = ""
     """Format of the files that Grain's pipeline reads; empty for Hugging Face's pipeline."""
-    render: Render | None = None
+    render: RenderMessages | None = None
     """None if the template is unknown: its output is not checked."""
     completion_only: bool = True
     separator: str = ""
@@ -57,7 +57,7 @@ class RowVerdict:
     """Roles whose messages the template does not write; MaxText itself drops roles outside ROLES."""
 
 
-def judge_row(row: object, rules: Rules) -> RowVerdict:
+def judge_row(row: object, rules: RowRules) -> RowVerdict:
     """Return what MaxText would do with the row if it were the only one."""
     if not isinstance(row, dict):
         return RowVerdict(outcome="refused", id="data-columns", why="is not an object of columns")
@@ -75,7 +75,7 @@ def judge_row(row: object, rules: Rules) -> RowVerdict:
     return _conversation(messages, rules)
 
 
-def _no_feature(row: Mapping[str, Any], rules: Rules) -> str:
+def _no_feature(row: Mapping[str, Any], rules: RowRules) -> str:
     """Return why Grain's pipeline cannot take a column; empty if it can. source: maxtext@0.2.5
     input_pipeline/input_pipeline_utils.py [KeepFeatures, NormalizeFeatures].
     """
@@ -88,7 +88,7 @@ def _no_feature(row: Mapping[str, Any], rules: Rules) -> str:
     return ""
 
 
-def unfit(row: object, rules: Rules) -> str:
+def unfit(row: object, rules: RowRules) -> str:
     """Return why the row is not prepared: MaxText fails on it, or trains only a part of it; empty if neither."""
     verdict = judge_row(row, rules)
     if verdict.outcome == "refused" or not isinstance(row, dict):
@@ -96,7 +96,7 @@ def unfit(row: object, rules: Rules) -> str:
     return _surplus(row, rules) or next(filter(None, map(_lost, verdict.messages)), "")
 
 
-def _surplus(row: Mapping[str, Any], rules: Rules) -> str:
+def _surplus(row: Mapping[str, Any], rules: RowRules) -> str:
     """Return why MaxText drops messages of a column that has more than the first one; empty if it does not."""
     lengths = {column: len(row[column]) for column in rules.columns if isinstance(row[column], list)}
     return "" if len(set(lengths.values())) < 2 else f"has different numbers of messages in {' and '.join(lengths)}"
@@ -114,7 +114,7 @@ def _lost(message: Message) -> str:
     return ""
 
 
-def uneven(rows: Sequence[object], rules: Rules) -> bool:
+def uneven(rows: Sequence[object], rules: RowRules) -> bool:
     """Return whether messages differ in their keys, so that datasets does not read the column as messages."""
     if "question" in rules.columns:
         return False
@@ -122,7 +122,7 @@ def uneven(rows: Sequence[object], rules: Rules) -> bool:
     return all(len(shapes) > 1 for shapes in columns)
 
 
-def stretched(first: Sequence[object], cast: Sequence[object], rules: Rules) -> bool:
+def stretched(first: Sequence[object], cast: Sequence[object], rules: RowRules) -> bool:
     """Return whether messages have keys that the first rows lack. datasets fills in keys that later messages lack."""
     if "question" in rules.columns or not first or not cast:
         return False
@@ -154,7 +154,7 @@ def _each(rows: Sequence[object], column: str) -> Iterator[object]:
     )
 
 
-def _messages(row: Mapping[str, Any], rules: Rules) -> list[Message] | RowVerdict:
+def _messages(row: Mapping[str, Any], rules: RowRules) -> list[Message] | RowVerdict:
     values = [row[column] for column in rules.columns]
     if set(rules.columns) == {"question", "answer"}:
         return _messages_of_question(row["question"], row["answer"], rules)
@@ -206,7 +206,7 @@ def _combined(values: Sequence[list[Message]], columns: Sequence[str]) -> list[M
     return [column[at] for at in range(len(first)) for column in values]
 
 
-def _messages_of_question(question: Any, answer: Any, rules: Rules) -> list[Message] | RowVerdict:
+def _messages_of_question(question: Any, answer: Any, rules: RowRules) -> list[Message] | RowVerdict:
     if rules.formatted and not (isinstance(question, str) and isinstance(answer, str)):
         return RowVerdict(outcome="refused", id="data-conversation", why="has a question or an answer that is not text")
     if rules.separator and answer.count(rules.separator) > 1:
@@ -216,7 +216,7 @@ def _messages_of_question(question: Any, answer: Any, rules: Rules) -> list[Mess
     return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
-def _conversation(messages: list[Message], rules: Rules) -> RowVerdict:
+def _conversation(messages: list[Message], rules: RowRules) -> RowVerdict:
     if why := _wrong_order(messages):
         return RowVerdict(outcome="refused", id="data-roles", why=why)
     if why := _no_answer(messages):
@@ -281,7 +281,7 @@ def _rounds(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
             found = []
 
 
-def _prompt_and_answer(one: list[dict[str, Any]], render: Render) -> tuple[str, str]:
+def _prompt_and_answer(one: list[dict[str, Any]], render: RenderMessages) -> tuple[str, str]:
     """Return (prompt, answer): the answer starts where the text with it differs from the text without."""
     whole = render(one, False)  # noqa: FBT003 - as in Jinja: with the answer
     begun = render(one[:-1], True)  # noqa: FBT003

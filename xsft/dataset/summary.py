@@ -10,7 +10,7 @@ from operator import attrgetter
 from msgspec import Struct
 
 from xsft.dataset.examples import TokenSequence, Vocabulary
-from xsft.dataset.passes import LOOK_AHEAD, Inspected, PassRead, Reading, Turn
+from xsft.dataset.passes import LOOK_AHEAD, InspectionResult, PassRead, ReadSettings, Turn
 
 PARTS = 10
 """Bars of a histogram."""
@@ -80,7 +80,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     """Examples with a token id outside the model's embedding."""
 
 
-def summarize(found: Inspected, *, reading: Reading, vocabulary: Vocabulary) -> Summary:
+def summarize(found: InspectionResult, *, reading: ReadSettings, vocabulary: Vocabulary) -> Summary:
     sample, lengths = found.sample.rows, sorted(found.uncut.lengths)
     rows = len(sample) if found.sample.ended else reading.rows
     packing = _packing(found.packed, reading.limit)
@@ -144,7 +144,9 @@ def _packing(packed: PassRead | None, limit: int) -> float | None:
     return _ratio(sum(one.length for one in packed.rows), limit * len(packed.rows))
 
 
-def _steps_per_epoch(found: Inspected, reading: Reading, *, rows: int | None, packing: float | None) -> float | None:
+def _steps_per_epoch(
+    found: InspectionResult, reading: ReadSettings, *, rows: int | None, packing: float | None
+) -> float | None:
     if rows is None or not found.uncut.lengths:
         return None
     if not packing:

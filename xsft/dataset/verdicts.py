@@ -14,8 +14,8 @@ from xsft.dataset.rules import (
     ROLES,
     Message,
     RowProblem,
+    RowRules,
     RowVerdict,
-    Rules,
     added_columns,
     judge_row,
     stretched,
@@ -39,7 +39,7 @@ FIXES: dict[RowProblem, str] = {
 }
 
 
-class _Judged(Struct, frozen=True):
+class _JudgedRow(Struct, frozen=True):
     at: str
     verdict: RowVerdict
 
@@ -50,7 +50,7 @@ TEXT_CHARACTERS = 500_000
 Round = tuple[str, str]
 
 
-def texts_of(rows: Sequence[SampledRow], rules: Rules) -> tuple[tuple[Round, ...], ...]:
+def texts_of(rows: Sequence[SampledRow], rules: RowRules) -> tuple[tuple[Round, ...], ...]:
     """Return the rounds of the rows that are judged, (prompt, answer) each, as many as a check tokenises."""
     left, found = TEXT_CHARACTERS, []
     for row in rows[:: max(1, -(-len(rows) // JUDGED))]:
@@ -94,11 +94,11 @@ def _has_target(rounds: Sequence[RoundTokens], limit: int) -> bool:
     return False
 
 
-def row_problems(found: DataFacts, rules: Rules, *, where: str) -> Iterator[Problem]:
+def row_problems(found: DataFacts, rules: RowRules, *, where: str) -> Iterator[Problem]:
     """Yield the problems of the rows. `where`: the field with the files."""
     rows = found.rows
     chosen = rows[:: max(1, -(-len(rows) // JUDGED))]
-    judged = [_Judged(row.at, judge_row(row.row, rules)) for row in chosen]
+    judged = [_JudgedRow(row.at, judge_row(row.row, rules)) for row in chosen]
     refused = [one for one in judged if one.verdict.outcome == "refused"]
     yield from _refusals(refused, len(judged), where)
     if not refused and not rules.grain:  # Grain reads each file by its own columns
@@ -108,8 +108,8 @@ def row_problems(found: DataFacts, rules: Rules, *, where: str) -> Iterator[Prob
     yield from _learnt([one for one in judged if one.verdict.outcome != "refused"], where)
 
 
-def _refusals(refused: Sequence[_Judged], count: int, where: str) -> Iterator[Problem]:
-    by_id: dict[RowProblem, list[_Judged]] = {}
+def _refusals(refused: Sequence[_JudgedRow], count: int, where: str) -> Iterator[Problem]:
+    by_id: dict[RowProblem, list[_JudgedRow]] = {}
     for one in refused:
         if one.verdict.id:
             by_id.setdefault(one.verdict.id, []).append(one)
@@ -119,7 +119,7 @@ def _refusals(refused: Sequence[_Judged], count: int, where: str) -> Iterator[Pr
         yield error(name, where, message, FIXES[name], kind="disputable")
 
 
-def _check_message_keys(rows: Sequence[SampledRow], rules: Rules, where: str) -> Iterator[Problem]:
+def _check_message_keys(rows: Sequence[SampledRow], rules: RowRules, where: str) -> Iterator[Problem]:
     if uneven([row.row for row in rows if row.keys == "alike"], rules):
         message = (
             "Some messages have keys that others lack: MaxText stops with `Dataset is not in conversational format`."
@@ -146,7 +146,7 @@ def _uneven(message: str, where: str) -> Problem:
     return error("data-conversation", where, message, fix, kind="disputable")
 
 
-def _learnt(judged: Sequence[_Judged], where: str) -> Iterator[Problem]:
+def _learnt(judged: Sequence[_JudgedRow], where: str) -> Iterator[Problem]:
     nothing = [one for one in judged if one.verdict.outcome == "nothing"]
     if nothing:
         raised = error if len(nothing) == len(judged) else warning
@@ -158,7 +158,7 @@ def _learnt(judged: Sequence[_Judged], where: str) -> Iterator[Problem]:
     yield from _of_parts(judged, where)
 
 
-def _dropped(judged: Sequence[_Judged], messages: Sequence[Message]) -> Iterator[Problem]:
+def _dropped(judged: Sequence[_JudgedRow], messages: Sequence[Message]) -> Iterator[Problem]:
     spoken = Counter(str(one["role"]) for one in messages if one["content"] not in ("", None))
     unwritten = Counter(role for one in judged for role in one.verdict.unwritten)
     for role, count in spoken.items():
@@ -184,7 +184,7 @@ def _hollow(messages: Sequence[Message], where: str) -> Iterator[Problem]:
         yield warning("data-empty-turn", where, message, "Remove such rows, or fill them.")
 
 
-def _of_parts(judged: Sequence[_Judged], where: str) -> Iterator[Problem]:
+def _of_parts(judged: Sequence[_JudgedRow], where: str) -> Iterator[Problem]:
     found = [one for one in judged if any(isinstance(message["content"], list) for message in one.verdict.messages)]
     unwritten = [one for one in found if not _writes_parts(one.verdict)]
     if unwritten:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Matches = Callable[[str, str], bool | None]
+MatchPattern = Callable[[str, str], bool | None]
 """(regular expression, text) -> whether it is found; None if that took too long."""
 
 
@@ -74,7 +74,7 @@ class Losses:
 
 
 def judge_evaluation(
-    rules: EvaluationRules, *, answers: tuple[str, ...], losses: Losses, matches: Matches
+    rules: EvaluationRules, *, answers: tuple[str, ...], losses: Losses, matches: MatchPattern
 ) -> Judgement:
     """Return the verdict. `answers`: the tuned model's, one a prompt. Without `max_eval_loss` the tuned loss must be
     below the base's."""
@@ -84,7 +84,7 @@ def judge_evaluation(
     return Judgement(verdict="passed" if all(one.passed for one in outcomes) else "failed", rules=outcomes)
 
 
-def _answer_rules(rules: EvaluationRules, answers: tuple[str, ...], matches: Matches) -> Iterator[RuleOutcome]:
+def _answer_rules(rules: EvaluationRules, answers: tuple[str, ...], matches: MatchPattern) -> Iterator[RuleOutcome]:
     for required in rules.require:
         rule = f"answer to prompt {required.prompt} matches {required.matches!r}"
         if required.prompt >= len(answers):
@@ -93,7 +93,7 @@ def _answer_rules(rules: EvaluationRules, answers: tuple[str, ...], matches: Mat
         yield _matched(required, rule, answers[required.prompt], matches)
 
 
-def _matched(required: AnswerPattern, rule: str, answer: str, matches: Matches) -> RuleOutcome:
+def _matched(required: AnswerPattern, rule: str, answer: str, matches: MatchPattern) -> RuleOutcome:
     match matches(required.matches, answer):
         case True:
             return RuleOutcome(rule=rule, passed=True, why=f"it answered {_quote_short(answer)}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from xsft.export.name_tables import ExportedTensor, Mapped
+from xsft.export.name_tables import ExportedTensor, NameTables
 from xsft.export.stored_weights import ExpectedSlice, Weights
 from xsft.pod.answering import answer_notes
 
@@ -27,14 +27,14 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     `argv`: MaxText's keys; `form`, `dtype`, `weights`, `base`: as in ExportInputs; `scaling`: alpha / rank or null;
     `folders`: to compare, each alone; `sample`: number of tensors compared, null for all; `seed`: of that choice.
     """
-    mapping = Mapped.of(job["argv"])
+    mapping = NameTables.of(job["argv"])
     checkpoint = Weights.of(job)
     expected = mapping.expected(checkpoint, form=job["form"])
     targets = every = list(mapping.targets(checkpoint, form=job["form"]))
     if job["sample"] is not None and job["sample"] < len(targets):
         chosen = np.random.default_rng(job["seed"]).choice(len(targets), job["sample"], replace=False)
         targets = [targets[position] for position in sorted(chosen)]
-    folders = [Exported(Path(folder), form=job["form"], scaling=job["scaling"]) for folder in job["folders"]]
+    folders = [ExportedFolder(Path(folder), form=job["form"], scaling=job["scaling"]) for folder in job["folders"]]
     compared = [Comparison(folder=folder, dtype=job["dtype"]) for folder in folders]
     for target in targets:
         wanted = checkpoint.slice_of(target.key, target.at)
@@ -49,7 +49,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     return {**found, "folders": [one.answer(checkpoint) for one in compared]}
 
 
-class Exported:
+class ExportedFolder:
     """The tensors of one Hugging Face folder."""
 
     def __init__(self, folder: Path, *, form: str, scaling: float | None) -> None:
@@ -84,7 +84,7 @@ class Exported:
 class Comparison:
     """The result of comparing one folder."""
 
-    folder: Exported
+    folder: ExportedFolder
     dtype: str
     compared: int = 0
     trained: int = 0

@@ -25,7 +25,7 @@ class ExportedTensor:
 
 
 @dataclass(frozen=True)
-class Mapped:
+class NameTables:
     """MaxText's tables for one model."""
 
     config: Any
@@ -34,7 +34,7 @@ class Mapped:
     hooks: Mapping[Any, Any]
 
     @staticmethod
-    def of(argv: Sequence[str]) -> Mapped:
+    def of(argv: Sequence[str]) -> NameTables:
         from maxtext.checkpoint_conversion import to_huggingface  # type: ignore[import-not-found]
         from maxtext.checkpoint_conversion.utils import param_mapping  # type: ignore[import-not-found]
 
@@ -45,7 +45,7 @@ class Mapped:
         arguments = (hf.to_dict(), config, config.scan_layers)
         names = param_mapping.PARAM_MAPPING[config.model_name](*arguments)
         hooks = param_mapping.HOOK_FNS[config.model_name](*arguments, saving_to_hf=False)
-        return Mapped(config=config, names=names, shapes=shape, hooks=hooks)
+        return NameTables(config=config, names=names, shapes=shape, hooks=hooks)
 
     def expected(self, weights: Weights, *, form: str) -> dict[str, list[int]]:
         """Return the shape of each tensor that the folder must hold."""

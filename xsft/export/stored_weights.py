@@ -17,8 +17,8 @@ LORA = ("_lora_a", "_lora_b")
 class Weights:
     """The weights that the export must hold: a checkpoint, or a base with LoRA's update."""
 
-    trained: Stored
-    base: Stored | None
+    trained: StoredArrays
+    base: StoredArrays | None
     scaling: float | None
     form: str
     base_why: str = ""
@@ -28,17 +28,17 @@ class Weights:
     def of(job: Mapping[str, Any]) -> Weights:
         base, why = None, "" if job["base"] else "the training began from random weights"
         try:
-            base = Stored(job["base"]) if job["base"] else None
+            base = StoredArrays(job["base"]) if job["base"] else None
         except (OSError, ValueError, KeyError) as failed:
             if job["form"] != "full":
                 raise
             why = f"{job['base']} cannot be read: {failed}"
         return Weights(
-            trained=Stored(job["weights"]), base=base, scaling=job["scaling"], form=job["form"], base_why=why
+            trained=StoredArrays(job["weights"]), base=base, scaling=job["scaling"], form=job["form"], base_why=why
         )
 
     @property
-    def whole(self) -> Stored:
+    def whole(self) -> StoredArrays:
         """The checkpoint with the whole arrays."""
         if self.scaling is None:
             return self.trained
@@ -92,7 +92,7 @@ class ExpectedSlice:
     is_trained: bool = True
 
 
-class Stored:
+class StoredArrays:
     """The arrays of one checkpoint, read with TensorStore."""
 
     def __init__(self, path: str) -> None:

@@ -98,7 +98,7 @@ class Computation(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(one for one in self.instructions if name in one.operands)
 
 
-class Executed(Struct, frozen=True, kw_only=True):
+class ExecutedInstruction(Struct, frozen=True, kw_only=True):
     """An instruction outside of fusions, and how often a step runs it."""
 
     instruction: Instruction
@@ -110,7 +110,7 @@ class Program(Struct, frozen=True, kw_only=True):
     computations: dict[str, Computation]
     entry: str
 
-    def executed(self) -> Iterator[Executed]:
+    def executed(self) -> Iterator[ExecutedInstruction]:
         """Yield the instructions of the entry, of its loops' bodies and of what both call. Of a conditional, only the
         first branch is followed."""
         yield from self._executed(self.entry, times=1)
@@ -123,10 +123,10 @@ class Program(Struct, frozen=True, kw_only=True):
         counts = [int(one.operands[0]) for one in constants if one.operands and one.operands[0].isdecimal()]
         return counts[0] if len(counts) == 1 else None
 
-    def _executed(self, name: str, *, times: int) -> Iterator[Executed]:
+    def _executed(self, name: str, *, times: int) -> Iterator[ExecutedInstruction]:
         computation = self.computations.get(name)
         for one in computation.instructions if computation else ():
-            yield Executed(instruction=one, within=computation, times=times)  # type: ignore[arg-type]
+            yield ExecutedInstruction(instruction=one, within=computation, times=times)  # type: ignore[arg-type]
             if one.opcode == "while" and (found := _LOOP.search(one.text)):
                 yield from self._executed(found["body"], times=times * (self.trips(one) or 1))
             elif one.opcode in ("call", "conditional", "async-start"):

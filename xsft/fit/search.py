@@ -44,7 +44,7 @@ class TriedAlternative(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-Untried = Literal["takes-no-less", "hopeless", "open"]
+UntriedReason = Literal["takes-no-less", "hopeless", "open"]
 """Why a candidate was not compiled: a refused one takes no more memory, its estimate is far above the chip, or the
 search ended first."""
 SearchEnd = Literal["done", "budget", "interrupted"]
@@ -77,7 +77,7 @@ class FitSearch(Struct, frozen=True, kw_only=True):
             return min(places, key=lambda place: self.candidates[place].share)
         return next(place for place in places if place == likely[0] or self._estimate(place) > 1)
 
-    def untried(self) -> Iterator[tuple[int, Untried]]:
+    def untried(self) -> Iterator[tuple[int, UntriedReason]]:
         """Yield the candidates without a verdict that are preferred to the best, with why they are not compiled."""
         best, done = self.best, {one.place for one in self.tried}
         for place in range(best.place if best else len(self.candidates)):
@@ -89,7 +89,7 @@ class FitSearch(Struct, frozen=True, kw_only=True):
         found = TriedAlternative(place=place, alternative=one.alternative, verdict=verdict, source=source, why=why)
         return replace(self, tried=(*self.tried, found), scale=(*self.scale, *measured(verdict, one.share)))
 
-    def _why(self, place: int) -> Untried:
+    def _why(self, place: int) -> UntriedReason:
         one = self.candidates[place].alternative
         if any(isinstance(t.verdict, DoesNotFit) and takes_no_less(one, t.alternative) for t in self.tried):
             return "takes-no-less"

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from xsft.fit.groups import first_group
 from xsft.fit.kernels import kernel_flops
-from xsft.fit.program import Computation, Executed, Instruction, Program
+from xsft.fit.program import Computation, ExecutedInstruction, Instruction, Program
 
 NO_BYTES = frozenset(
     {
@@ -94,7 +94,7 @@ def _fused(program: Program, one: Instruction) -> Iterator[Computation]:
                 yield from _fused(program, instruction)
 
 
-def _matmuls(program: Program, one: Executed) -> float:
+def _matmuls(program: Program, one: ExecutedInstruction) -> float:
     """Return the FLOPs of the instruction's matrix multiplications."""
     if one.instruction.opcode in ("convolution", "dot"):
         return _matmul(one.instruction, one.within)
@@ -195,14 +195,14 @@ def _kernel_name(one: Instruction) -> str:
     return re.sub(r"\.\d+$", "", one.name)
 
 
-def _kernel_flops(one: Executed, context: ProgramContext) -> float | None:
+def _kernel_flops(one: ExecutedInstruction, context: ProgramContext) -> float | None:
     operands = [made.arrays[0] for name in one.instruction.operands if (made := one.within.by_name.get(name))]
     return kernel_flops(
         _kernel_name(one.instruction), operands=operands, text=one.instruction.text, routed_rows=context.routed_rows
     )
 
 
-def _links(program: Program, one: Executed) -> float:
+def _links(program: Program, one: ExecutedInstruction) -> float:
     """Return the bytes that a device receives from others of its slice, in the instruction and in its fusion."""
     total = _received(one.instruction, one.within, scattered=False)
     for computation in _fused(program, one.instruction):
@@ -233,7 +233,7 @@ def _from_slices(one: Instruction, context: ProgramContext) -> float:
     return rounds * one.arrays[0].bytes * (context.num_slices - 1) / context.num_slices
 
 
-def _hbm_bytes(program: Program, one: Executed) -> float:
+def _hbm_bytes(program: Program, one: ExecutedInstruction) -> float:
     """Return the bytes that the instruction reads from HBM and writes to it."""
     made = one.instruction
     if made.opcode in NO_BYTES or (made.opcode == "custom-call" and not _is_kernel(made)):

@@ -98,12 +98,12 @@ def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
     )
 
 
-class _Reference(Struct, frozen=True, kw_only=True, rename="camel"):
+class _PackageReference(Struct, frozen=True, kw_only=True, rename="camel"):
     reference_locator: str = ""
 
 
 class _Package(Struct, frozen=True, kw_only=True, rename="camel"):
-    external_refs: tuple[_Reference, ...] = ()
+    external_refs: tuple[_PackageReference, ...] = ()
 
 
 class _Sbom(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator
 
-Ignored = Callable[[str], bool]
+IgnoreMatcher = Callable[[str], bool]
 """Whether a path in the context (with `/`) is ignored."""
 
 
@@ -19,7 +19,7 @@ _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 """Go's wildcards as regular expressions; longer ones precede their prefixes."""
 
 
-def ignoring(*texts: str) -> Ignored:
+def ignoring(*texts: str) -> IgnoreMatcher:
     """Return a matcher for the rules of all texts, in order."""
     rules = [rule for text in texts for rule in _ignore_rules(text)]
 

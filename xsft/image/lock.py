@@ -14,7 +14,7 @@ from msgspec import ValidationError, convert
 from msgspec.json import Decoder
 from msgspec.structs import asdict, fields, replace
 
-from xsft.image.model import Base, BuildOptions, Locked
+from xsft.image.model import Base, BuildOptions, LockedImage
 from xsft.image.recipe import base_of
 from xsft.image.reference import parse_repository
 
@@ -22,11 +22,11 @@ SCHEMA = "xsft.image-lock/1"
 _FAMILY = SCHEMA.rpartition("/")[0]
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
-for _kind in (Locked, BuildOptions):
+for _kind in (LockedImage, BuildOptions):
     Decoder(_kind)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
 
 
-def read_lock(text: str) -> dict[str, Locked]:
+def read_lock(text: str) -> dict[str, LockedImage]:
     """Return the last pushed image per repository. Raises ValueError for an invalid lock.
 
     Invalid repository names are left out, because the names become arguments of commands.
@@ -53,7 +53,7 @@ def with_base(text: str | None, *, image: str, base: Base) -> str:
     return _lock_text({**_writable(text), "image": image, "base": base.pinned})
 
 
-def updated(text: str | None, locked: Locked) -> str:
+def updated(text: str | None, locked: LockedImage) -> str:
     """Return the lock's text with the repository's image replaced.
 
     Raises ValueError for an invalid lock, and for one of a later version, because writing it would lose data.
@@ -67,7 +67,7 @@ def updated(text: str | None, locked: Locked) -> str:
     return _lock_text({**document, "image": locked.image, "images": kept})
 
 
-def same_image(one: Locked, other: Locked) -> bool:
+def same_image(one: LockedImage, other: LockedImage) -> bool:
     """Return whether two entries differ in time at most; then the lock need not be written again."""
     same = {"pushed_at": "", "commit": None, "dirty": None}
     return replace(one, **same) == replace(other, **same)
@@ -101,20 +101,20 @@ def _parse_lock(text: str) -> dict[str, Any]:
     return document
 
 
-def _lock_row(locked: Locked) -> dict[str, Any]:
+def _lock_row(locked: LockedImage) -> dict[str, Any]:
     row = {name: value for name, value in asdict(locked).items() if name not in {"image", "repository", "options"}}
     options = asdict(locked.options) if locked.options else None
     kept = {k: v for k, v in (options or {}).items() if k not in {"image", "registry", "pip_config"} and v}
     return {**{name: value for name, value in row.items() if value is not None}, "options": kept if options else None}
 
 
-def _locked(image: str, repository: str, row: Mapping[str, Any]) -> Locked | None:
+def _locked(image: str, repository: str, row: Mapping[str, Any]) -> LockedImage | None:
     """Return the entry, or None for a row without a valid digest."""
     known = {**row, "image": image, "repository": repository, "options": None}
     if not _DIGEST.fullmatch(str(known.get("deps_digest"))):
         known["deps_digest"] = None
     try:
-        found = convert(known, Locked)
+        found = convert(known, LockedImage)
     except ValidationError:
         return None
     options = _options_of_row(image, found.maxtext, row.get("options"))

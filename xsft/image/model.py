@@ -139,7 +139,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     """`Base.known`."""
 
 
-class Locked(Struct, frozen=True, kw_only=True):
+class LockedImage(Struct, frozen=True, kw_only=True):
     """A pushed image in the lock, which `submit` may run."""
 
     image: str

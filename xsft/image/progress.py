@@ -35,7 +35,7 @@ class StepDone(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-class Sent(Struct, frozen=True, kw_only=True):
+class SentContext(Struct, frozen=True, kw_only=True):
     """The amount of build context sent to the engine."""
 
     bytes: int
@@ -54,7 +54,7 @@ class Layer(Struct, frozen=True, kw_only=True):
     """Total bytes; 0 if the engine does not report it."""
 
 
-class Retrying(Struct, frozen=True, kw_only=True):
+class TransferRetry(Struct, frozen=True, kw_only=True):
     """A push or pull was interrupted and is retried after a pause."""
 
     attempt: int
@@ -63,7 +63,7 @@ class Retrying(Struct, frozen=True, kw_only=True):
     why: str
 
 
-BuildEvent = StepStarted | StepLine | StepDone | Sent | Layer | Retrying
+BuildEvent = StepStarted | StepLine | StepDone | SentContext | Layer | TransferRetry
 
 _STEP = re.compile(r"#(?P<id>\d+) (?P<rest>.*)")
 _NUMBERED = re.compile(r"\[(?:(?P<stage>\S+) +)?(?P<number>\d+)/(?P<total>\d+)\] (?P<name>.*)")

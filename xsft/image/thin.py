@@ -16,11 +16,11 @@ OVERLAYS = ("maxtext", "tunix")
 LISTED = "as-installed.txt"
 """Name of the list of omitted files, for images/post_training/place.py: `BYTES PATH` per line."""
 
-Installed = Mapping[str, str]
+InstalledFiles = Mapping[str, str]
 """Path in the package -> sha256 of the installed content."""
 
 
-def left_out(step: BuildStep, package: str, installed: Installed) -> tuple[ContextFile, ...]:
+def left_out(step: BuildStep, package: str, installed: InstalledFiles) -> tuple[ContextFile, ...]:
     """Return the package's files that the lower image has, except the one that identifies the tree."""
     prefix = f"{package}/{package}/"
     found = (f for f in step.files if f.kind == "file" and f.path.startswith(prefix))

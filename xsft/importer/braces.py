@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, product
 
 from xsft.errors import SpecError
-from xsft.importer.parts import Literal, Part, Unknowable, Word
+from xsft.importer.parts import Literal, Part, UnknowableExpansion, Word
 from xsft.problems import error
 
 MAX_PARTS = 1_000_000
@@ -107,6 +107,6 @@ def _alternatives(inside: Sequence[Part], *, depth: int) -> list[list[Part]] | N
     commas = [at for at, mark, level in _levels(inside, 0) if mark == "," and level == 0]
     if not commas:
         text = "".join(map(_mark, inside)) if all(map(_is_unquoted, inside)) else ""
-        return [[Unknowable(source=f"{{{text}}}")]] if _SEQUENCE.fullmatch(text) else None
+        return [[UnknowableExpansion(source=f"{{{text}}}")]] if _SEQUENCE.fullmatch(text) else None
     between = (inside[start + 1 : end] for start, end in zip([-1, *commas], [*commas, len(inside)], strict=True))
     return [found for piece in between for found in _expand(piece, depth=depth + 1)]

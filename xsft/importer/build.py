@@ -42,7 +42,7 @@ from xsft.training import DEFAULT_TRAINER
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
-class Imported(Struct, frozen=True, kw_only=True):
+class ImportedWorkload(Struct, frozen=True, kw_only=True):
     yaml: str
     """The workload's file, without the schema comment."""
     differences: tuple[PasteDifference, ...]
@@ -50,7 +50,7 @@ class Imported(Struct, frozen=True, kw_only=True):
     """The parts of the file that the user must complete or correct."""
 
 
-class _Pasted(Struct, frozen=True, kw_only=True):
+class _PastedLine(Struct, frozen=True, kw_only=True):
     """The parsed xpk command."""
 
     line: XpkLine
@@ -61,7 +61,9 @@ class _Pasted(Struct, frozen=True, kw_only=True):
     """Fields that do not depend on the MaxText release."""
 
 
-def import_paste(text: str, *, line: int | None = None, read_file: ReadEnvFile = lambda _name: None) -> Imported:
+def import_paste(
+    text: str, *, line: int | None = None, read_file: ReadEnvFile = lambda _name: None
+) -> ImportedWorkload:
     """Return the workload. Raises SpecError for text that bash, xpk or MaxText also could not read.
 
     The text may be a Markdown page. `line`: the first line of the xpk command to import, if there are several.
@@ -83,7 +85,7 @@ def import_paste(text: str, *, line: int | None = None, read_file: ReadEnvFile =
     found = (*notes.problems, *problems)
     differences = notes.differences
     whole = commented(workload_yaml(tree), problems=found, differences=differences)
-    return Imported(yaml=safe_text(redact(whole)), differences=differences, problems=found)
+    return ImportedWorkload(yaml=safe_text(redact(whole)), differences=differences, problems=found)
 
 
 def _require_text(text: str) -> None:
@@ -96,7 +98,7 @@ def _require_text(text: str) -> None:
         raise SpecError((error("import-no-line", "", message, "Paste the xpk workload line."),))
 
 
-def _read_line(line: XpkLine, notes: Notes, read_file: ReadEnvFile) -> _Pasted:
+def _read_line(line: XpkLine, notes: Notes, read_file: ReadEnvFile) -> _PastedLine:
     flags = _without_secrets(read_flags(line.verb, line.arguments), notes)
     mode = mode_of(line.verb, flags)
     command = flags.get("command")
@@ -116,7 +118,7 @@ def _read_line(line: XpkLine, notes: Notes, read_file: ReadEnvFile) -> _Pasted:
         environment.pop("xla_flags", None)
     secrets = environment.pop("secrets", None) or token
     base = {**name, "mode": mode, **cluster, **environment, **({"secrets": secrets} if secrets else {})}
-    return _Pasted(line=line, mode=mode, trainer=trainer, given=given, base=base)
+    return _PastedLine(line=line, mode=mode, trainer=trainer, given=given, base=base)
 
 
 def _without_secrets(flags: Flags, notes: Notes) -> Flags:
@@ -134,7 +136,7 @@ def _say_moved(trainer: PastedTrainer, environment: Tree, notes: Notes) -> None:
             notes.differ(name, given="set in the command", now=f"env.{name}", why="it is set when the container starts")
 
 
-def _best(pasted: _Pasted, notes: Notes) -> Tree:
+def _best(pasted: _PastedLine, notes: Notes) -> Tree:
     """Return the workload whose plan equals the pasted line exactly, if xsft wrote that line; else the closest one."""
     preferred = _preferred_release(pasted)
     # A Pathways line has no restarts, so its seed cannot count them
@@ -156,7 +158,7 @@ def _best(pasted: _Pasted, notes: Notes) -> Tree:
     return found
 
 
-def _workload_candidates(pasted: _Pasted, preferred: str) -> Iterator[tuple[str, bool, bool, bool]]:
+def _workload_candidates(pasted: _PastedLine, preferred: str) -> Iterator[tuple[str, bool, bool, bool]]:
     """Yield (release, values only as written, last keys are overrides, a restart reads the same rows)."""
     ours = dict.fromkeys((preferred, *releases_starting(pasted.trainer.module)))
     yield from product(ours, (False, True), (False, True), (False, True))
@@ -167,7 +169,7 @@ def _repeating(tree: Tree) -> Tree:
     return {**tree, "restarts": {**(restarts if isinstance(restarts, dict) else {}), "data": "repeat"}}
 
 
-def _preferred_release(pasted: _Pasted) -> str:
+def _preferred_release(pasted: _PastedLine) -> str:
     """Return the release in the image's tag, else the newest one with this trainer."""
     image = pasted.base.get("image")
     ref = str(image.get("ref", "")) if isinstance(image, dict) else ""
@@ -178,7 +180,7 @@ def _preferred_release(pasted: _Pasted) -> str:
     return having[0]
 
 
-def _tree(pasted: _Pasted, given: Mapping[str, Value], *, version: str, tail: bool, exact: bool) -> Tree:
+def _tree(pasted: _PastedLine, given: Mapping[str, Value], *, version: str, tail: bool, exact: bool) -> Tree:
     fields = trainer_fields(given, mode=pasted.mode, tail=tail, exact=exact)
     model, image, copied = fields.get("model"), pasted.base.get("image"), pasted.trainer.copied
     if copied and isinstance(model, dict):
@@ -210,7 +212,7 @@ def _say_release(version: str, notes: Notes) -> None:
     notes.differ("image.maxtext", now=version, why=why)
 
 
-def _say_config(pasted: _Pasted, version: str, notes: Notes) -> None:
+def _say_config(pasted: _PastedLine, version: str, notes: Notes) -> None:
     config, release = pasted.trainer.config, releases.release(version)
     if config is None or config == release.sft_config:
         return
@@ -225,17 +227,17 @@ def _say_config(pasted: _Pasted, version: str, notes: Notes) -> None:
     notes.problems.append(error("import-config", "overrides.maxtext", message, fix))
 
 
-def _counts(pasted: _Pasted) -> bool:
+def _counts(pasted: _PastedLine) -> bool:
     return any(RESTARTS in word for word in pasted.line.argv)
 
 
-def _say_restarts(pasted: _Pasted, notes: Notes) -> None:
+def _say_restarts(pasted: _PastedLine, notes: Notes) -> None:
     if "max-restarts" in lost_flags(pasted.mode) and _counts(pasted):
         why = "the run was restarted, but xpk drops the number of restarts under Pathways; set restarts.max"
         notes.differ("restarts.max", why=why)
 
 
-def _say_order(pasted: _Pasted, notes: Notes) -> None:
+def _say_order(pasted: _PastedLine, notes: Notes) -> None:
     restarts = pasted.base.get("restarts")
     if isinstance(restarts, dict) and restarts.get("max") and not _counts(pasted):
         why = "a restart would read the same rows again; xsft changes the shuffle seed"

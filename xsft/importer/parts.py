@@ -32,14 +32,14 @@ class Arithmetic(Struct, frozen=True, kw_only=True):
     quoted: bool = False
 
 
-class Unknowable(Struct, frozen=True, kw_only=True):
+class UnknowableExpansion(Struct, frozen=True, kw_only=True):
     """An expansion whose value only running it would give: `$(date)`, `` `date` ``, `${NAME%x}`, `$1`."""
 
     source: str
     quoted: bool = False
 
 
-Part: TypeAlias = Literal | Parameter | Arithmetic | Unknowable
+Part: TypeAlias = Literal | Parameter | Arithmetic | UnknowableExpansion
 Word: TypeAlias = tuple[Part, ...]
 
 

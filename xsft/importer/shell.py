@@ -14,7 +14,7 @@ from xsft.errors import SpecError
 from xsft.importer.arithmetic import evaluate
 from xsft.importer.braces import expanded
 from xsft.importer.holes import Holes
-from xsft.importer.parts import Arithmetic, Literal, Parameter, Part, ShellCommand, Unknowable, Word
+from xsft.importer.parts import Arithmetic, Literal, Parameter, Part, ShellCommand, UnknowableExpansion, Word
 from xsft.importer.words import read_commands
 from xsft.problems import error
 
@@ -33,7 +33,7 @@ _MAX_SHELLS = 5
 _DURATION = re.compile(r"[0-9.]+[smhd]?")
 
 
-class Simple(Struct, frozen=True, kw_only=True):
+class SimpleCommand(Struct, frozen=True, kw_only=True):
     """A command after expansion."""
 
     argv: tuple[str, ...]
@@ -74,15 +74,15 @@ class Shell:
         self.holes = Holes() if holes is None else holes
         self.budget = budget or _Budget()
 
-    def run(self, text: str, *, depth: int = 0) -> list[Simple]:
+    def run(self, text: str, *, depth: int = 0) -> list[SimpleCommand]:
         """Return the commands other than assignments. Raises SpecError."""
-        found: list[Simple] = []
+        found: list[SimpleCommand] = []
         for command in read_commands(text):
             if simple := self._command(command):
                 found.extend(self._unwrapped(simple, depth))
         return found
 
-    def _command(self, command: ShellCommand) -> Simple | None:
+    def _command(self, command: ShellCommand) -> SimpleCommand | None:
         words = list(command.words)
         while words and _unquoted_text(words[0]) in _RESERVED | {
             "$",
@@ -106,7 +106,7 @@ class Shell:
         if not argv or argv[0] in _QUIET:
             return None
         place = {"line": command.line, "before": command.before, "after": command.after}
-        return Simple(argv=argv, env=tuple(env), redirected=command.redirected, **place)  # type: ignore[arg-type]
+        return SimpleCommand(argv=argv, env=tuple(env), redirected=command.redirected, **place)  # type: ignore[arg-type]
 
     def _assignment(self, word: Word) -> tuple[str, str] | None:
         first = word[0] if word else None
@@ -124,7 +124,7 @@ class Shell:
             else:
                 self.exported.update(field for field in self.fields(word) if not field.startswith("-"))
 
-    def _unwrapped(self, simple: Simple, depth: int) -> Iterator[Simple]:
+    def _unwrapped(self, simple: SimpleCommand, depth: int) -> Iterator[SimpleCommand]:
         """Yield the command without `exec`, `nohup`, `env A=B`, …, or the commands inside `bash -c '…'`."""
         argv, env = list(simple.argv), list(simple.env)
         while argv and PurePosixPath(argv[0]).name in _WRAPPERS and len(argv) > 1:
@@ -194,7 +194,7 @@ class Shell:
                 return self._parameter(part)
             case Arithmetic(source=source):
                 return self._arithmetic(source)
-            case Unknowable(source=source):
+            case UnknowableExpansion(source=source):
                 return self.holes.mark("command", source)
 
     def _takes_argument(self, part: Parameter) -> bool:

@@ -22,7 +22,7 @@ ORDER = (
 )
 
 
-class _Core(yaml.SafeDumper):
+class _CoreDumper(yaml.SafeDumper):
     """A YAML dumper that also quotes strings which YAML 1.2 reads as numbers (`1e5`)."""
 
 
@@ -37,20 +37,22 @@ def _float(dumper: Any, number: float) -> Any:
     return dumper.represent_scalar(f"tag:yaml.org,2002:{kind}", text)
 
 
-_Core.add_representer(str, _represent_text)
-_Core.add_representer(float, _float)
-_Core.add_implicit_resolver(
+_CoreDumper.add_representer(str, _represent_text)
+_CoreDumper.add_representer(float, _float)
+_CoreDumper.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$"),
     list("-+.0123456789"),
 )
-_Core.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
+_CoreDumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
 
 
 def workload_yaml(tree: dict[str, object]) -> str:
     """Return the YAML with sections in the order of the documentation; short sections take one line."""
     ordered = {key: tree[key] for key in ORDER if key in tree}
-    return yaml.dump(ordered, Dumper=_Core, sort_keys=False, allow_unicode=True, width=WIDTH, default_flow_style=None)
+    return yaml.dump(
+        ordered, Dumper=_CoreDumper, sort_keys=False, allow_unicode=True, width=WIDTH, default_flow_style=None
+    )
 
 
 def commented(body: str, *, problems: Sequence[Problem], differences: Sequence[PasteDifference]) -> str:

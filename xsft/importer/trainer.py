@@ -13,11 +13,11 @@ from msgspec import Struct
 from xsft.catalog import releases
 from xsft.errors import SpecError
 from xsft.importer.notes import Notes
-from xsft.importer.shell import Shell, Simple
+from xsft.importer.shell import Shell, SimpleCommand
 from xsft.launchers.encoding import kubernetes_expand
 from xsft.problems import error
 from xsft.trainers.arguments import yaml_value
-from xsft.trainers.tokenizer_copy import Copying, split_copying
+from xsft.trainers.tokenizer_copy import TokenizerCopy, split_copying
 from xsft.trainers.trainer import trainer_named, trainer_with
 from xsft.training import DEFAULT_TRAINER, trainers
 
@@ -36,7 +36,7 @@ class PastedTrainer(Struct, frozen=True, kw_only=True):
     """`key=value` arguments in order, as given."""
     env: tuple[tuple[str, str], ...]
     """Assignments and exports before the command."""
-    copied: Copying | None = None
+    copied: TokenizerCopy | None = None
     """The copy of the tokenizer that xsft's own command makes; `tokenizer_path` is then the original."""
 
 
@@ -108,21 +108,21 @@ def _check_module(module: str, notes: Notes) -> None:
     raise SpecError((error("import-trainer", "", message, fix),))
 
 
-def _no_trainer(commands: list[Simple], notes: Notes) -> SpecError:
+def _no_trainer(commands: list[SimpleCommand], notes: Notes) -> SpecError:
     heads = ", ".join(dict.fromkeys(head(one, notes) for one in commands[:5])) or "nothing"
     message = f"--command starts {heads}; none is a trainer that xsft knows."
     fix = f"Paste a line whose command runs python3 -m {' or '.join(modules())}."
     return SpecError((error("import-trainer", "", message, fix),))
 
 
-def head(command: Simple, notes: Notes) -> str:
+def head(command: SimpleCommand, notes: Notes) -> str:
     """Return the start of a command without most arguments, which may contain secrets."""
     name = PurePosixPath(command.argv[0]).name
     module = _module(command.argv)
     return notes.shown(f"{name} -m {module[0]}" if module else name)
 
 
-def _say_around(commands: list[Simple], at: int, notes: Notes) -> None:
+def _say_around(commands: list[SimpleCommand], at: int, notes: Notes) -> None:
     for one in commands[:at]:
         why = "only the trainer runs in the container; install what it needs in the image"
         notes.differ(head(one, notes), given="before the trainer", why=why)

@@ -9,7 +9,7 @@ import re
 from typing import NoReturn
 
 from xsft.errors import SpecError
-from xsft.importer.parts import Arithmetic, Literal, Parameter, Part, ShellCommand, Unknowable, Word, unescaped
+from xsft.importer.parts import Arithmetic, Literal, Parameter, Part, ShellCommand, UnknowableExpansion, Word, unescaped
 from xsft.problems import error
 
 MAX_NESTING = 40
@@ -119,7 +119,7 @@ class _Reader:
             start = self.at
             if parts[-1].text.endswith("="):
                 self._balanced("(", ")")
-                parts.append(Unknowable(source=self.text[start : self.at]))
+                parts.append(UnknowableExpansion(source=self.text[start : self.at]))
         return tuple(parts)
 
     def _parts(self, plain: re.Pattern[str], *, ends: str, is_double: bool = False) -> list[Part]:
@@ -137,7 +137,7 @@ class _Reader:
             elif c == "`":
                 start = self.at
                 self._balanced("`", "`")
-                parts.append(Unknowable(source=self.text[start : self.at], quoted=is_double))
+                parts.append(UnknowableExpansion(source=self.text[start : self.at], quoted=is_double))
             else:
                 parts.extend(self._dollar(is_double=is_double))
         return parts
@@ -194,7 +194,7 @@ class _Reader:
             return [Parameter(name=name.group(), quoted=is_double)]
         if following and following in "0123456789@*#?$!-":
             self.at += 1
-            return [Unknowable(source=self.text[start : self.at], quoted=is_double)]
+            return [UnknowableExpansion(source=self.text[start : self.at], quoted=is_double)]
         return [Literal(text="$", quoted=is_double)]
 
     def _ansi(self, start: int) -> Literal:
@@ -209,7 +209,7 @@ class _Reader:
         inner = self.text[start + 2 : self.at - 1]
         if inner.startswith("(") and inner.endswith(")"):
             return Arithmetic(source=inner[1:-1], quoted=is_double)
-        return Unknowable(source=self.text[start : self.at], quoted=is_double)
+        return UnknowableExpansion(source=self.text[start : self.at], quoted=is_double)
 
     def _brace(self, start: int, *, is_double: bool) -> Part:
         found = _PARAMETER.match(self.text, self.at)
@@ -224,7 +224,7 @@ class _Reader:
         self._balanced("{", "}")
         if found and self.at == found.end() + 1:
             return Parameter(name=found.group(1), quoted=is_double)
-        return Unknowable(source=self.text[start : self.at], quoted=is_double)
+        return UnknowableExpansion(source=self.text[start : self.at], quoted=is_double)
 
     def _balanced(self, opening: str, closing: str) -> None:
         """Move from the opening character to just after its closing one; quotes inside hide both."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from xsft.errors import SpecError
 from xsft.importer.notes import Notes
-from xsft.importer.shell import Simple
+from xsft.importer.shell import SimpleCommand
 from xsft.importer.trainer import head
 from xsft.problems import Problem, error
 
@@ -31,7 +31,7 @@ class XpkLine(Struct, frozen=True, kw_only=True):
         return ("xpk", "workload", self.verb, *self.arguments)
 
 
-def find_xpk_line(commands: Sequence[Simple], notes: Notes, *, line: int | None = None) -> XpkLine:
+def find_xpk_line(commands: Sequence[SimpleCommand], notes: Notes, *, line: int | None = None) -> XpkLine:
     """Return the xpk line that begins in `line`, or the only one. Raises SpecError if there is none, or more than one;
     the other commands go to the notes.
     """
@@ -72,7 +72,7 @@ def _is_xpk(words: list[str]) -> bool:
     return first.startswith("python") and last in ("xpk.py", "xpk", "xpk.main", "main.py")
 
 
-def _not_one(every: Sequence[tuple[Simple, XpkLine]], wanted: int | None) -> Problem:
+def _not_one(every: Sequence[tuple[SimpleCommand, XpkLine]], wanted: int | None) -> Problem:
     first = every[0][0].line
     if wanted is not None:
         message = f"No xpk line begins in line {wanted}; they begin in: {_lines_text(every)}."
@@ -81,11 +81,11 @@ def _not_one(every: Sequence[tuple[Simple, XpkLine]], wanted: int | None) -> Pro
     return error("import-several", "", message, f"Choose one by its line: --line {first}.")
 
 
-def _lines_text(every: Sequence[tuple[Simple, XpkLine]]) -> str:
+def _lines_text(every: Sequence[tuple[SimpleCommand, XpkLine]]) -> str:
     return ", ".join(f"line {one.line}: {read.verb}" for one, read in every)
 
 
-def _none(commands: Sequence[Simple], notes: Notes) -> Problem:
+def _none(commands: Sequence[SimpleCommand], notes: Notes) -> Problem:
     heads = tuple(dict.fromkeys(head(one, notes) for one in commands[:MAX_NAMED]))
     if "gcluster" in heads:
         message = "This is a command of gcluster, Cluster Toolkit's launcher; xsft import supports only xpk."
@@ -97,7 +97,7 @@ def _none(commands: Sequence[Simple], notes: Notes) -> Problem:
     return error("import-no-line", "", f"The paste contains no xpk line{verbs}.", _FIX)
 
 
-def _say_ignored(one: Simple, notes: Notes) -> None:
+def _say_ignored(one: SimpleCommand, notes: Notes) -> None:
     name = head(one, notes)
     why = "only the xpk line is imported"
     if "to_maxtext" in name:

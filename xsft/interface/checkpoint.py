@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import field
 
-from xsft.checkpoint.report import Report
+from xsft.checkpoint.report import CheckpointReport
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.inputs import ConversionSource
 from xsft.effects.submit.claims import ConversionClaim
@@ -114,7 +114,7 @@ class ExportDocument(Document, frozen=True, kw_only=True):
     """Exit status of the wait, with --wait."""
 
 
-class CheckpointDocument(Document, Report, frozen=True, kw_only=True):
+class CheckpointDocument(Document, CheckpointReport, frozen=True, kw_only=True):
     """`xsft checkpoint inspect PATH --json`."""
 
     schema_: Literal["xsft.checkpoint/1"] = field(name="schema")

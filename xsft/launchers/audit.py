@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from xsft.launchers.encoding import command_in_wrapper
-from xsft.launchers.pointers import MISSING, JsonValue, Missing, Pointer, find_pointer
+from xsft.launchers.pointers import MISSING, JsonValue, MissingValue, Pointer, find_pointer
 from xsft.problems import Problem, error
 
 ArgumentOutcome = Literal["landed", "patched", "dropped", "altered"]
@@ -75,12 +75,12 @@ def _audit_row(expectation: Expectation, *, rendered: JsonValue, manifest: JsonV
         outcome=_outcome(expectation.value, final=final, before=before),
         where=where,
         requested=requested,
-        rendered=None if isinstance(final, Missing) else final,
+        rendered=None if isinstance(final, MissingValue) else final,
     )
 
 
 def _outcome(wanted: Any, *, final: Any, before: Any) -> ArgumentOutcome:
-    if isinstance(final, Missing):
+    if isinstance(final, MissingValue):
         return "dropped"
     if not _same(final, wanted):
         return "altered"

@@ -35,7 +35,7 @@ from xsft.launchers.patch import (
     pull_secret_changes,
     token_changes,
 )
-from xsft.launchers.pointers import JsonValue, Named, Pointer
+from xsft.launchers.pointers import JsonValue, NamedEntry, Pointer
 
 SCRATCH_VOLUME = "xsft-scratch"
 NODE_DISK = 20 * GIB
@@ -116,8 +116,8 @@ def _scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
     )
     disk = "xpk has no volume for downloads, and no queue has quota for ephemeral-storage"
     mount = {"name": SCRATCH_VOLUME, "mountPath": SCRATCH}
-    yield Change(path=(*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME)), value=_volume(job), why=disk)
-    yield Change(path=(*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME)), value=mount, why=disk)
+    yield Change(path=(*at.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME)), value=_volume(job), why=disk)
+    yield Change(path=(*at.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME)), value=mount, why=disk)
 
 
 def _cpu_job_requests(job: CpuJob) -> dict[str, JsonValue]:
@@ -160,8 +160,8 @@ def expected_identity(job: Job, at: JobSetPaths) -> Iterator[Expectation]:
 
 
 def _expected_scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
-    volume = (*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME))
-    mount = (*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME), "mountPath")
+    volume = (*at.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME))
+    mount = (*at.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME), "mountPath")
     yield Expectation(field="disk", path=volume, value=_volume(job))
     yield Expectation(field="disk", path=mount, value=SCRATCH)
 

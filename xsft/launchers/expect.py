@@ -27,7 +27,7 @@ from xsft.launchers.labels import (
     target_label,
 )
 from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, RESTARTS_FROM, SPOT_LABEL
-from xsft.launchers.pointers import Item, Named, Pointer
+from xsft.launchers.pointers import Item, NamedEntry, Pointer
 from xsft.spec.resolve import Run
 from xsft.trainers.shuffling import counted_seeds, reshuffles
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY, trainer_of
@@ -113,7 +113,7 @@ def process_expectations(
     yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=run.spec.image.ref)
     yield Expectation(field="command", path=path, value=command, requested=list(argv), reads="command")
     for name, value in env.items():
-        path = (*at.trainer, "env", Named(name), "value")
+        path = (*at.trainer, "env", NamedEntry(name), "value")
         yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)
 
 
@@ -132,7 +132,7 @@ def _policies(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     data: Pointer = ("metadata", "annotations", DATA_ANNOTATION)
     yield Expectation(field="restarts.data", path=data, value="reshuffle" if reshuffles(run) else "repeat")
     if counted_seeds(run):
-        count: Pointer = (*at.trainer, "env", Named(RESTARTS), "valueFrom")
+        count: Pointer = (*at.trainer, "env", NamedEntry(RESTARTS), "valueFrom")
         yield Expectation(field="restarts.data", path=count, value=RESTARTS_FROM, requested="reshuffle")
     yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
     for pod in dict.fromkeys((at.trainer_pod, at.slice_pod)):
@@ -150,8 +150,8 @@ def secret_expectations(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     """Yield what the manifest must hold for the Secrets that the workload names."""
     token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
     if token:
-        volume = (*at.trainer_pod, "volumes", Named(HF_VOLUME), "secret", "secretName")
-        mount = (*at.trainer, "volumeMounts", Named(HF_VOLUME), "mountPath")
+        volume = (*at.trainer_pod, "volumes", NamedEntry(HF_VOLUME), "secret", "secretName")
+        mount = (*at.trainer, "volumeMounts", NamedEntry(HF_VOLUME), "mountPath")
         yield Expectation(field="secrets.hf_token", path=volume, value=token.secret)
         yield Expectation(field="secrets.hf_token", path=mount, value=HF_TOKEN_DIRECTORY)
     if pull:
@@ -162,8 +162,8 @@ def secret_expectations(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
 def _expect_pathways(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     images, own = run.servers, run.spec.pathways
     sidecars = (*at.trainer_pod, "initContainers")
-    proxy, manager = (*sidecars, Named("pathways-proxy")), (*sidecars, Named("pathways-rm"))
-    worker = (*at.slice_pod, "containers", Named("pathways-worker"))
+    proxy, manager = (*sidecars, NamedEntry("pathways-proxy")), (*sidecars, NamedEntry("pathways-rm"))
+    worker = (*at.slice_pod, "containers", NamedEntry("pathways-worker"))
     requested = (
         ("pathways.proxy_image", proxy, images.proxy_image),
         ("pathways.server_image", manager, images.server_image),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from xsft.launchers.pointers import Named, Pointer
+from xsft.launchers.pointers import NamedEntry, Pointer
 from xsft.modes import mode_module
 from xsft.naming import ModeName
 
@@ -58,8 +58,8 @@ class JobSetPaths(Struct, frozen=True, kw_only=True):
 
 def places(mode: ModeName) -> JobSetPaths:
     module = mode_module(mode)
-    slices: Pointer = ("spec", "replicatedJobs", Named(module.REPLICATED_JOB))
-    trainer_job: Pointer = ("spec", "replicatedJobs", Named(module.TRAINER_JOB), "template", "spec")
+    slices: Pointer = ("spec", "replicatedJobs", NamedEntry(module.REPLICATED_JOB))
+    trainer_job: Pointer = ("spec", "replicatedJobs", NamedEntry(module.TRAINER_JOB), "template", "spec")
     slice_pod: Pointer = (*slices, "template", "spec", "template", "spec")
     trainer_pod: Pointer = (*trainer_job, "template", "spec")
     host_container = TRAINER_CONTAINER if module.TRAINER_JOB == module.REPLICATED_JOB else "pathways-worker"
@@ -68,8 +68,8 @@ def places(mode: ModeName) -> JobSetPaths:
         slice_pod=slice_pod,
         trainer_job=trainer_job,
         trainer_pod=trainer_pod,
-        trainer=(*trainer_pod, "containers", Named(TRAINER_CONTAINER)),
-        chips=(*slice_pod, "containers", Named(host_container), "resources", "limits", "google.com/tpu"),
+        trainer=(*trainer_pod, "containers", NamedEntry(TRAINER_CONTAINER)),
+        chips=(*slice_pod, "containers", NamedEntry(host_container), "resources", "limits", "google.com/tpu"),
     )
 
 

@@ -29,7 +29,7 @@ from xsft.launchers.labels import (
     STEPS_ANNOTATION,
     target_label,
 )
-from xsft.launchers.pointers import JsonValue, Named, Pointer, put, remove
+from xsft.launchers.pointers import JsonValue, NamedEntry, Pointer, put, remove
 from xsft.spec.resolve import Run
 from xsft.trainers.shuffling import counted_seeds, reshuffles
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
@@ -128,8 +128,8 @@ def token_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
     # Readable by all: root owns the file, the image's user may be another one, and the pod has no other users.
     volume = {"name": HF_VOLUME, "secret": {"secretName": token.secret, "defaultMode": 0o444}}
     mount = {"name": HF_VOLUME, "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True}
-    yield Change(path=(*at.trainer_pod, "volumes", Named(HF_VOLUME)), value=volume, why=why)
-    yield Change(path=(*at.trainer, "volumeMounts", Named(HF_VOLUME)), value=mount, why=why)
+    yield Change(path=(*at.trainer_pod, "volumes", NamedEntry(HF_VOLUME)), value=volume, why=why)
+    yield Change(path=(*at.trainer, "volumeMounts", NamedEntry(HF_VOLUME)), value=mount, why=why)
 
 
 def pull_secret_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
@@ -169,7 +169,7 @@ def _change_restarts_env(run: Run, at: JobSetPaths) -> Iterator[Change]:
             "rows again"
         )
         value = {"name": RESTARTS, "valueFrom": RESTARTS_FROM}
-        yield Change(path=(*at.trainer, "env", Named(RESTARTS)), value=value, why=why)
+        yield Change(path=(*at.trainer, "env", NamedEntry(RESTARTS)), value=value, why=why)
 
 
 def _change_pathways(run: Run, at: JobSetPaths) -> Iterator[Change]:

@@ -1,7 +1,7 @@
 """Find and change values in a manifest by path. Pure: changes are made on a copy.
 
-A path is a tuple of keys; `Named("jax-tpu")` picks the list entry whose `name` is that, `Item("--a=1")` the equal one.
-Its printed form is a JSON pointer (RFC 6901).
+A path is a tuple of keys; `NamedEntry("jax-tpu")` picks the list entry whose `name` is that, `Item("--a=1")` the equal
+one. Its printed form is a JSON pointer (RFC 6901).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 
-class Named(Struct, frozen=True):
+class NamedEntry(Struct, frozen=True):
     """The entry of a list whose `name` is this."""
 
     name: str
@@ -24,23 +24,23 @@ class Item(Struct, frozen=True):
     text: str
 
 
-PointerKey = str | int | Named | Item
+PointerKey = str | int | NamedEntry | Item
 Pointer = tuple[PointerKey, ...]
 JsonValue = Any
 """A value that json.loads returns."""
 
 
-class Missing:
+class MissingValue:
     """Marker that a path has no value."""
 
     def __repr__(self) -> str:
         return "(nothing)"
 
 
-MISSING: Final = Missing()
+MISSING: Final = MissingValue()
 
 
-def find_pointer(document: JsonValue, path: Pointer) -> tuple[str, JsonValue | Missing]:
+def find_pointer(document: JsonValue, path: Pointer) -> tuple[str, JsonValue | MissingValue]:
     """Return the JSON pointer and the value there; the pointer is approximate if there is no value."""
     pointer, value = "", document
     for depth, key in enumerate(path):
@@ -66,7 +66,7 @@ def put(document: JsonValue, path: Pointer, value: JsonValue) -> JsonValue:
             mapping = dict(document or {})
             mapping[key] = put(mapping.get(key), rest, value)
             return mapping
-        case Named() if isinstance(document, list | None):
+        case NamedEntry() if isinstance(document, list | None):
             return _put_named(list(document or ()), key, rest, value)
         case _:
             position = _position(document, key)
@@ -89,7 +89,7 @@ def remove(document: JsonValue, path: Pointer) -> JsonValue:
     return put(document, parent_path, left)
 
 
-def _put_named(items: list[JsonValue], key: Named, rest: Pointer, value: JsonValue) -> list[JsonValue]:
+def _put_named(items: list[JsonValue], key: NamedEntry, rest: Pointer, value: JsonValue) -> list[JsonValue]:
     position = _position(items, key)
     if position is None:
         return [*items, put({"name": key.name} if rest else None, rest, value)]
@@ -102,7 +102,7 @@ def _position(value: JsonValue, key: PointerKey) -> str | int | None:
             return key if isinstance(value, Mapping) and key in value else None
         case int():
             return key % len(value) if isinstance(value, list) and -len(value) <= key < len(value) else None
-        case Named(name=name):
+        case NamedEntry(name=name):
             if not isinstance(value, list):
                 return None
             return next((i for i, v in enumerate(value) if isinstance(v, Mapping) and v.get("name") == name), None)
@@ -116,7 +116,7 @@ def _rest(path: Pointer) -> str:
 
 def _label(key: PointerKey) -> str:
     match key:
-        case Named(name=name):
+        case NamedEntry(name=name):
             return name
         case Item():
             return "-"

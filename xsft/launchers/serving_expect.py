@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xsft.launchers.audit import AuditRow, Expectation, audit
 from xsft.launchers.labels import DIGEST_ANNOTATION, FOR_ANNOTATION, RUN_LABEL, SERVES_ANNOTATION, target_label
-from xsft.launchers.pointers import Item, Named, Pointer
+from xsft.launchers.pointers import Item, NamedEntry, Pointer
 from xsft.launchers.serving import model_len, serve_stage, shape_of
 from xsft.launchers.serving_manifest import HEALTH
 from xsft.serving.inputs import CONTAINER, COPIER
@@ -14,7 +14,7 @@ from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 
 POD: Pointer = ("spec", "template", "spec")
-SERVER: Pointer = (*POD, "containers", Named(CONTAINER))
+SERVER: Pointer = (*POD, "containers", NamedEntry(CONTAINER))
 
 
 def audit_server(plan: ServingPlan, run: Run) -> tuple[AuditRow, ...]:
@@ -73,9 +73,9 @@ def _expect_weights(plan: ServingPlan, run: Run) -> Iterator[Expectation]:
     if not inputs.is_in_bucket:
         return
     if stage.weights == "copy":
-        copier = (*POD, "initContainers", Named(COPIER))
+        copier = (*POD, "initContainers", NamedEntry(COPIER))
         yield Expectation(field="stages.serve.weights", path=(*copier, "args", 0), value=inputs.weights)
         yield Expectation(field="image.ref", path=(*copier, "image"), value=run.spec.image.ref)
     else:
-        bucket = (*POD, "volumes", Named(COPIER), "csi", "volumeAttributes", "bucketName")
+        bucket = (*POD, "volumes", NamedEntry(COPIER), "csi", "volumeAttributes", "bucketName")
         yield Expectation(field="stages.serve.weights", path=bucket, value=inputs.bucket)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from xsft.naming import RowOrder
 from xsft.problems import Problem
 from xsft.records.where import ClusterAddress as ClusterAddress  # noqa: PLC0414 -- re-exported
-from xsft.targets import THIS_MACHINE, Targeted
+from xsft.targets import THIS_MACHINE, TargetProperties
 
 SCHEMA = "xsft.record/1"
 
@@ -63,7 +63,7 @@ class Receipt:
     """The time and data that an attempt used and trained. None: its lines do not tell."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """State (`trainers.receipt.Spent`) -> seconds, of all its chips together."""
+    """State (`trainers.receipt.ReceiptState`) -> seconds, of all its chips together."""
     steps: int = 0
     """Steps whose result was kept."""
     tokens_per_device: float | None = None
@@ -149,7 +149,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record(Targeted):
+class Record(TargetProperties):
     run_name: str
     spec_digest: str = ""
     spec: Mapping[str, Any] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobSubmitted, Made, ResultFound, cpu_job_of
+from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobSubmitted, CpuPlan, ResultFound, cpu_job_of
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.local.convert import ConversionResult
 from xsft.effects.local.export import ExportResult
@@ -100,13 +100,13 @@ def result_fields(result: ConversionResult | ExportResult) -> dict[str, Any]:
 
 
 def report_cpu_job(
-    found: ResultFound[Made] | CpuJobPlanned[Made] | CpuJobSubmitted[Made],
+    found: ResultFound[CpuPlan] | CpuJobPlanned[CpuPlan] | CpuJobSubmitted[CpuPlan],
     kind: str,
     *,
     as_json: bool,
     fields: Callable[[str, str | None, tuple[Problem, ...]], dict[str, Any]],
     found_lines: Iterable[str],
-    plan_text: Callable[[JobPlan[CpuJob], Made], str],
+    plan_text: Callable[[JobPlan[CpuJob], CpuPlan], str],
 ) -> int:
     """Print the result that exists, the planned job, or how the submitted one ended; return the exit status.
 

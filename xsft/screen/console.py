@@ -14,10 +14,10 @@ from xsft.spec.terminal import safe_text
 
 def console(stream: TextIO) -> Console:
     """Return a console for this stream, which may be a standard one."""
-    return _Screened(file=with_controls(stream))
+    return _ScreenedConsole(file=with_controls(stream))
 
 
-class _Screened(Console):
+class _ScreenedConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=safe_text(segment.text))

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from xsft.actions.examples import PickedExamples
 from xsft.dataset.examples import Piece, TokenSequence, Vocabulary, pieces
 from xsft.effects.local.data_sample import DataInspection
-from xsft.effects.local.preparing import PreparedAt
+from xsft.effects.local.preparing import PreparedFolder
 from xsft.screen.failure import problem_documents
 
 
@@ -28,7 +28,7 @@ def inspection_document(found: DataInspection, *, picture: Path | None) -> dict[
     return {"action": "inspect", "split": found.split, "examples": None, **figures, "problems": problems}
 
 
-def prepared_document(made: PreparedAt, section: Mapping[str, Any]) -> dict[str, Any]:
+def prepared_document(made: PreparedFolder, section: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document `xsft.data-prepare/1` without its schema."""
     fields = {name: value for name, value in to_builtins(made.prepared).items() if name not in ("schema", "address")}
     problems = problem_documents(made.problems)

@@ -11,7 +11,7 @@ from rich.text import Text
 from xsft.dataset.examples import Piece, TokenSequence, Vocabulary, pieces, spans
 from xsft.dataset.summary import Role, Summary
 from xsft.effects.local.data_sample import DataInspection
-from xsft.effects.local.preparing import PreparedAt
+from xsft.effects.local.preparing import PreparedFolder
 from xsft.screen.console import console
 from xsft.screen.documents import print_lines
 from xsft.spec.keypath import printable
@@ -19,10 +19,10 @@ from xsft.spec.keypath import printable
 BAR = 40
 """Characters of the longest bar."""
 
-Numbered = tuple[int, TokenSequence]
+NumberedExample = tuple[int, TokenSequence]
 
 
-def print_examples(found: Sequence[Numbered], vocabulary: Vocabulary, *, noun: str, with_ids: bool) -> None:
+def print_examples(found: Sequence[NumberedExample], vocabulary: Vocabulary, *, noun: str, with_ids: bool) -> None:
     show = partial(console(sys.stdout).print, highlight=False, soft_wrap=True)
     for row, one in found:
         for line in _example(row, one, vocabulary, noun, with_ids=with_ids):
@@ -141,7 +141,7 @@ def _bars(summary: Summary) -> Iterator[str]:
         yield f"{f'< {to}':>10}  {'█' * round(BAR * count / most) if most else ''} {count}"
 
 
-def prepared_lines(made: PreparedAt) -> Iterator[str]:
+def prepared_lines(made: PreparedFolder) -> Iterator[str]:
     prepared = made.prepared
     yield f"{'found' if made.found else 'prepared'}  {made.to}/{prepared.attempt}"
     for split, rows in prepared.rows.items():

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from xsft.actions.image_work import ImageDisplay
 from xsft.effects.machine.parallel import repeating
-from xsft.image.progress import BuildEvent, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
+from xsft.image.progress import BuildEvent, Layer, SentContext, StepDone, StepLine, StepStarted, TransferRetry
 from xsft.spec.amounts import size_text
 
 EVERY_S = 60.0
@@ -23,12 +23,12 @@ EVERY_S = 60.0
 def showing(title: str, *, every_s: float = EVERY_S) -> Iterator[ImageDisplay]:
     """Yield the display; rich is imported only on a terminal, and only once there is something to show."""
     if not sys.stderr.isatty():
-        lines = Lines(lambda line: print(f"xsft: {line}", file=sys.stderr, flush=True))
+        lines = LineDisplay(lambda line: print(f"xsft: {line}", file=sys.stderr, flush=True))
         with repeating(lines.beat, every_s=every_s):
             yield lines
         return
     with ExitStack() as stack:
-        yield Bars(title, stack)
+        yield BarDisplay(title, stack)
 
 
 class Layers(Struct):
@@ -55,7 +55,7 @@ class Layers(Struct):
         return f"{size_text(self.moved)} of {len(self.seen) - existing} layers, {existing} there already"
 
 
-class Lines:
+class LineDisplay:
     """Display for log files: each start, failure and finished transfer, and once a minute the current step."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
@@ -89,9 +89,9 @@ class Lines:
                 self._begin(f"[{number}/{total}] {_first_line(name)}")
             case StepLine(text=text):
                 self._last = _first_line(text)
-            case Sent(bytes=sent, total=total):
+            case SentContext(bytes=sent, total=total):
                 self._last = f"context: {size_text(sent)} of {size_text(total)}"
-            case Retrying(attempt=attempt, pause_s=pause, why=why):
+            case TransferRetry(attempt=attempt, pause_s=pause, why=why):
                 self._write(f"try {attempt} in {pause:g} s: {why}")
             case Layer():
                 self._layer(event)
@@ -108,7 +108,7 @@ class Lines:
             self._write(f"layers: {self._layers.words()}")
 
 
-class Bars:
+class BarDisplay:
     """Display for terminals: one bar for the current step, with the last line that the step printed."""
 
     def __init__(self, title: str, stack: ExitStack) -> None:
@@ -130,12 +130,12 @@ class Bars:
                 self._update(said=_first_line(text))
             case StepDone() | StepStarted():
                 pass
-            case Sent(bytes=sent, total=total):
+            case SentContext(bytes=sent, total=total):
                 self._update(said=f"context: {size_text(sent)} of {size_text(total)}")
             case Layer():
                 self._layers.add(event)
                 self._update(completed=self._layers.moved, total=self._layers.total or None, said=self._layers.words())
-            case Retrying(attempt=attempt, pause_s=pause, why=why):
+            case TransferRetry(attempt=attempt, pause_s=pause, why=why):
                 self._update(said=f"try {attempt} in {pause:g} s: {why}")
 
     def _update(self, **changes: Any) -> None:

@@ -8,7 +8,16 @@ from typing import TextIO
 
 from msgspec import Struct, field
 
-from xsft.trainers.lines import DataEnded, Evaluated, LoopFinished, PhaseStarted, Restored, Saved, Step, TrainerEvent
+from xsft.trainers.lines import (
+    CheckpointRestored,
+    DataEnded,
+    EvaluationLoss,
+    LoopFinished,
+    PhaseStarted,
+    SaveFinished,
+    Step,
+    TrainerEvent,
+)
 
 OnEvent = Callable[[TrainerEvent], None]
 
@@ -20,7 +29,7 @@ EVERY_S = 1.0
 def live(steps: int, *, stream: TextIO, monotonic: Callable[[], float]) -> Iterator[OnEvent]:
     """Yield the function that takes the trainer's events."""
     if not stream.isatty():
-        yield _Plain(steps=steps, stream=stream, monotonic=monotonic).on_event
+        yield _PlainProgress(steps=steps, stream=stream, monotonic=monotonic).on_event
         return
     with _bar(steps=steps, stream=stream) as on_event:
         yield on_event
@@ -66,11 +75,11 @@ def immediate_line(event: TrainerEvent) -> str | None:
     match event:
         case PhaseStarted(name=name):
             return name
-        case Restored(step=step):
+        case CheckpointRestored(step=step):
             return f"resumed from step {step}"
-        case Saved(step=step):
+        case SaveFinished(step=step):
             return f"saved checkpoint {step}"
-        case Evaluated(step=step, loss=loss):
+        case EvaluationLoss(step=step, loss=loss):
             return f"evaluation after step {step}: loss {loss:.3f}"
         case DataEnded():
             return "the data ended"
@@ -78,7 +87,7 @@ def immediate_line(event: TrainerEvent) -> str | None:
             return None
 
 
-class _Plain:
+class _PlainProgress:
     """Plain lines: the first and last step always, others when a second has passed."""
 
     def __init__(self, *, steps: int, stream: TextIO, monotonic: Callable[[], float]) -> None:

@@ -13,13 +13,13 @@ from xsft.actions.listener import ProgressView
 def shown(title: str) -> Iterator[ProgressView]:
     """Yield the display of progress lines; rich is imported only once there is a line to show."""
     if not sys.stderr.isatty():
-        yield _Lines()
+        yield _ProgressLines()
         return
     with ExitStack() as stack:
         yield _Spinner(title, stack)
 
 
-class _Lines:
+class _ProgressLines:
     def __call__(self, line: str, /) -> None:
         print(f"xsft: {line}", file=sys.stderr, flush=True)
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from msgspec.structs import asdict
 
-from xsft.actions.pipeline.server import ServeCall, ServerAnswering
+from xsft.actions.pipeline.server import AnsweringServer, ServeCall
 from xsft.actions.pipeline.serving_wait import stop_line
 from xsft.launchers.serving_manifest import vllm_argv
 from xsft.screen.failure import problem_documents
@@ -20,7 +20,7 @@ from xsft.serving.inputs import PORT
 from xsft.spec.amounts import duration_text
 
 
-class _Objects(yaml.SafeDumper):
+class _ManifestDumper(yaml.SafeDumper):
     """A dumper for people: programs keep their lines, and equal parts are written out."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -32,7 +32,7 @@ def _represent_string(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
 
-_Objects.add_representer(str, _represent_string)
+_ManifestDumper.add_representer(str, _represent_string)
 
 
 def server_plan_lines(call: ServeCall) -> Iterator[str]:
@@ -48,12 +48,12 @@ def server_plan_lines(call: ServeCall) -> Iterator[str]:
     yield f"{'address':<12}{plan.output}"
     yield from block("server", shell_line(vllm_argv(inputs)))
     objects = (plan.manifest, *plan.dependents)
-    yield from block("objects", yaml.dump_all(objects, Dumper=_Objects, sort_keys=False, width=10**9).rstrip())
+    yield from block("objects", yaml.dump_all(objects, Dumper=_ManifestDumper, sort_keys=False, width=10**9).rstrip())
     yield from audit_lines(call.audit, whole=False)
     yield from problems_block(call.problems)
 
 
-def server_lines(call: ServeCall, answering: ServerAnswering) -> Iterator[str]:
+def server_lines(call: ServeCall, answering: AnsweringServer) -> Iterator[str]:
     """Yield what the server serves, its address, and how to call and end it."""
     plan, cluster, begun = call.plan, answering.cluster, answering.begun
     forward = (
@@ -74,7 +74,7 @@ def server_lines(call: ServeCall, answering: ServerAnswering) -> Iterator[str]:
     yield f"end it    {stop_line(cluster, plan)}"
 
 
-def server_document(call: ServeCall, answering: ServerAnswering | None) -> dict[str, Any]:
+def server_document(call: ServeCall, answering: AnsweringServer | None) -> dict[str, Any]:
     """Return the document `xsft.serve/1` without its schema; None: of a server that is only planned."""
     plan = call.plan
     return {

@@ -14,7 +14,7 @@ from pydantic_core.core_schema import ErrorType
 from xsft.problems import Problem, error
 from xsft.spec.forms import WORDS
 from xsft.spec.keypath import key_part, key_path, printable, shown
-from xsft.spec.modelkeys import Located, keys_of, options_of, paths_to
+from xsft.spec.modelkeys import LocatedError, keys_of, options_of, paths_to
 from xsft.spec.secrets import looks_secret, names_secret, redact
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?
 class Complaint(Struct, frozen=True, kw_only=True):
     """One pydantic error, located."""
 
-    where: Located
+    where: LocatedError
     error: ErrorDetails
     model: type[BaseModel]
 

@@ -17,7 +17,7 @@ from xsft.errors import SpecError
 from xsft.problems import Problem, error
 from xsft.spec.complaints import Complaint, describe, without_misspelt
 from xsft.spec.keypath import key_path
-from xsft.spec.modelkeys import Located, locate
+from xsft.spec.modelkeys import LocatedError, locate
 from xsft.spec.yamltext import ParsedYaml
 
 M = TypeVar("M", bound=BaseModel)
@@ -106,7 +106,7 @@ def _wrong_shape(complaints: Iterable[Complaint], at: int) -> bool:
     return any(len(c.where.path) == at and c.is_type_error for c in complaints)
 
 
-def _union_key(where: Located, level: int) -> tuple[object, ...] | None:
+def _union_key(where: LocatedError, level: int) -> tuple[object, ...] | None:
     return (*where.path[: where.unions[level][0]], "union") if len(where.unions) > level else None
 
 

@@ -27,7 +27,7 @@ from xsft.spec.sections import (
 )
 from xsft.spec.stages import Stages, later_stages
 from xsft.stages.stage import StageName
-from xsft.targets import FIRST, LAUNCHERS, Targeted, registered_launcher, targets
+from xsft.targets import FIRST, LAUNCHERS, TargetProperties, registered_launcher, targets
 from xsft.training import DEFAULT_TRAINER, trainers
 
 RunName = Annotated[
@@ -93,7 +93,7 @@ TrainerName = Annotated[
 ]
 
 
-class WorkloadSpec(Targeted, Section):
+class WorkloadSpec(TargetProperties, Section):
     """One fine-tuning run."""
 
     name: RunName

@@ -11,7 +11,7 @@ from msgspec import Struct
 from pydantic import BaseModel
 
 
-class Located(Struct, frozen=True, kw_only=True):
+class LocatedError(Struct, frozen=True, kw_only=True):
     """A pydantic error's location, split into keys of the file and labels of union members."""
 
     path: tuple[str | int, ...]
@@ -25,7 +25,7 @@ class Located(Struct, frozen=True, kw_only=True):
     """Whether the key is wrong, not its value."""
 
 
-def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Located:
+def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> LocatedError:
     """Return the location without labels: pydantic puts the class name or tag of a union's member into it, and those
     are not keys of the file."""
     path: list[str | int] = []
@@ -42,7 +42,7 @@ def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Lo
         else:
             path.append(part)
             parent, annotation, value = annotation, child(annotation, part), _item(value, part)
-    return Located(path=tuple(path), unions=tuple(unions), parent=parent, annotation=annotation, is_key=is_key)
+    return LocatedError(path=tuple(path), unions=tuple(unions), parent=parent, annotation=annotation, is_key=is_key)
 
 
 def keys_of(annotation: Any) -> tuple[str, ...]:

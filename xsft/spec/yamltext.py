@@ -43,7 +43,7 @@ class ParsedValue(Struct, frozen=True, kw_only=True):
 
 def parse_yaml(text: str) -> ParsedYaml:
     """Return the parsed text. Raises SpecError with every problem found."""
-    found = _Found()
+    found = _YamlContents()
     value, is_empty = _parse_document(text.removeprefix("\ufeff"), "", found)
     if not found.problems:
         found.problems.extend(_not_a_mapping(value, is_empty=is_empty))
@@ -54,14 +54,14 @@ def parse_yaml(text: str) -> ParsedYaml:
 
 def parse_value(text: str, at: str) -> ParsedValue:
     """Return one value in YAML's flow form, e.g. `[question, answer]`; `at` is its key path. Raises SpecError."""
-    found = _Found()
+    found = _YamlContents()
     value, _ = _parse_document(text, at, found)
     if found.problems:
         raise SpecError(tuple(found.problems))
     return ParsedValue(value=value, raw=found.raw)
 
 
-class _Found(Struct):
+class _YamlContents(Struct):
     """The values, lines and problems that one reading collects."""
 
     problems: list[Problem] = field(default_factory=list)
@@ -80,7 +80,7 @@ class _Found(Struct):
         raise SpecError(tuple(self.problems))
 
 
-def _parse_document(text: str, at: str, found: _Found) -> tuple[object, bool]:
+def _parse_document(text: str, at: str, found: _YamlContents) -> tuple[object, bool]:
     """Return the value, and whether the text was empty."""
     if problem := before_parsing(text):
         raise SpecError((problem,))
@@ -91,7 +91,7 @@ def _parse_document(text: str, at: str, found: _Found) -> tuple[object, bool]:
     raise SpecError(problems)  # outside the handler: as the context, libyaml's error may quote the file
 
 
-def _first_document(text: str, at: str, found: _Found) -> tuple[object, bool]:
+def _first_document(text: str, at: str, found: _YamlContents) -> tuple[object, bool]:
     events: Iterator[Any] = yaml.parse(text, Loader=SAFE_LOADER)
     next(events)  # stream start
     if not isinstance(next(events), yaml.DocumentStartEvent):
@@ -115,7 +115,7 @@ def _not_a_mapping(value: object, *, is_empty: bool) -> tuple[Problem, ...]:
     return (error("yaml-not-mapping", "", message, fix),)
 
 
-def _node(events: Iterator[Any], event: Any, *, at: str, depth: int, found: _Found) -> object:
+def _node(events: Iterator[Any], event: Any, *, at: str, depth: int, found: _YamlContents) -> object:
     _refuse_extras(event, at, found)
     if isinstance(event, yaml.AliasEvent):
         return None
@@ -129,7 +129,7 @@ def _node(events: Iterator[Any], event: Any, *, at: str, depth: int, found: _Fou
     return _mapping(events, at=at, depth=depth, found=found)
 
 
-def _refuse_extras(event: Any, at: str, found: _Found) -> None:
+def _refuse_extras(event: Any, at: str, found: _YamlContents) -> None:
     if event.anchor is not None:
         what = "an alias (*name)" if isinstance(event, yaml.AliasEvent) else "an anchor (&name)"
         fix = "Write the value out; quote it if it is text that starts with * or &."
@@ -140,7 +140,7 @@ def _refuse_extras(event: Any, at: str, found: _Found) -> None:
         found.refuse("yaml-tag", at, event.start_mark, message, fix)
 
 
-def _scalar(event: Any, at: str, found: _Found) -> object:
+def _scalar(event: Any, at: str, found: _YamlContents) -> object:
     text: str = event.value
     if "\0" in text:
         fix = "Remove it: no command line or environment variable can carry it."
@@ -156,7 +156,7 @@ def _scalar(event: Any, at: str, found: _Found) -> object:
     return value
 
 
-def _sequence(events: Iterator[Any], *, at: str, depth: int, found: _Found) -> list[object]:
+def _sequence(events: Iterator[Any], *, at: str, depth: int, found: _YamlContents) -> list[object]:
     items: list[object] = []
     while not isinstance(event := next(events), yaml.SequenceEndEvent):
         path = below(at, len(items))
@@ -165,7 +165,7 @@ def _sequence(events: Iterator[Any], *, at: str, depth: int, found: _Found) -> l
     return items
 
 
-def _mapping(events: Iterator[Any], *, at: str, depth: int, found: _Found) -> dict[str, object]:
+def _mapping(events: Iterator[Any], *, at: str, depth: int, found: _YamlContents) -> dict[str, object]:
     data: dict[str, object] = {}
     lines: dict[str, int] = {}
     while not isinstance(event := next(events), yaml.MappingEndEvent):
@@ -189,7 +189,7 @@ def _mapping(events: Iterator[Any], *, at: str, depth: int, found: _Found) -> di
     return data
 
 
-def _parse_key(event: Any, *, at: str, found: _Found) -> str | None:
+def _parse_key(event: Any, *, at: str, found: _YamlContents) -> str | None:
     """Return the key; None if it is refused (its value is still read, for its own problems)."""
     if not isinstance(event, yaml.ScalarEvent):
         fix = "Write a plain word as the key; quote a value that starts with { or ?."

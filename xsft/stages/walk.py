@@ -46,7 +46,7 @@ class StageReport(Struct, frozen=True, kw_only=True):
     """Verdict of `evaluate`; None for other stages."""
 
 
-class Walk(Struct, frozen=True, kw_only=True):
+class WalkSettings(Struct, frozen=True, kw_only=True):
     """The settings of one pass through a pipeline."""
 
     left_s: Callable[[], float | None]
@@ -62,7 +62,7 @@ class Walk(Struct, frozen=True, kw_only=True):
     """Whether to wait for a stage that a cluster or another process is doing."""
 
 
-class Walked(Struct, frozen=True, kw_only=True):
+class WalkResult(Struct, frozen=True, kw_only=True):
     """The result of one pass through a pipeline."""
 
     reports: tuple[StageReport, ...]
@@ -71,7 +71,7 @@ class Walked(Struct, frozen=True, kw_only=True):
     interrupted: bool = False
 
 
-def walk(stages: Sequence[Stage], settings: Walk) -> Walked:
+def walk(stages: Sequence[Stage], settings: WalkSettings) -> WalkResult:
     """Do each stage that is missing. An error of a stage ends the walk and is returned, because the reports of other
     stages stay valid. Raises KeyboardInterrupt if a stage does.
     """
@@ -90,17 +90,17 @@ def walk(stages: Sequence[Stage], settings: Walk) -> Walked:
             blocked = _blocked(report, failed)
         reports.append(report)
         settings.tell(report)
-    return Walked(reports=tuple(reports), failed=failed, interrupted=interrupted)
+    return WalkResult(reports=tuple(reports), failed=failed, interrupted=interrupted)
 
 
-def _left_out(name: StageName, settings: Walk) -> str:
+def _left_out(name: StageName, settings: WalkSettings) -> str:
     """Return why the user left the stage out; empty if not."""
     if STAGES.index(name) < STAGES.index(settings.first):
         return f"before --from {settings.first}"
     return f"after --to {settings.last}" if STAGES.index(name) > STAGES.index(settings.last) else ""
 
 
-def _one(stage: Stage, stages: Sequence[Stage], settings: Walk) -> tuple[StageEnd, XsftError | None]:
+def _one(stage: Stage, stages: Sequence[Stage], settings: WalkSettings) -> tuple[StageEnd, XsftError | None]:
     """Return how the stage ended, and the error that ends the walk."""
     end = StageEnd(action="waiting", state="missing", why="")
     try:
@@ -115,7 +115,7 @@ def _one(stage: Stage, stages: Sequence[Stage], settings: Walk) -> tuple[StageEn
     return end, _error_of(stage, end)
 
 
-def _refuse_without_input(stage: Stage, stages: Sequence[Stage], settings: Walk) -> None:
+def _refuse_without_input(stage: Stage, stages: Sequence[Stage], settings: WalkSettings) -> None:
     """Raise Refused if the stage reads the result of one that --from leaves out and that is not done."""
     undone = tuple(_undone_needs(stage.name, stages, settings))
     if not undone:
@@ -128,7 +128,7 @@ def _refuse_without_input(stage: Stage, stages: Sequence[Stage], settings: Walk)
     )
 
 
-def _undone_needs(name: StageName, stages: Sequence[Stage], settings: Walk) -> Iterator[tuple[StageName, str]]:
+def _undone_needs(name: StageName, stages: Sequence[Stage], settings: WalkSettings) -> Iterator[tuple[StageName, str]]:
     """Yield the stage whose result is read, then the one that it needs itself, and so on, up to the first that is done
     or was not left out; with the reason why it is not done."""
     needed = next((one for one in stages if one.name == NEEDS.get(name)), None)
@@ -140,13 +140,13 @@ def _undone_needs(name: StageName, stages: Sequence[Stage], settings: Walk) -> I
         yield from _undone_needs(needed.name, stages, settings)
 
 
-def _do_stage(stage: Stage, settings: Walk) -> StageEnd:
+def _do_stage(stage: Stage, settings: WalkSettings) -> StageEnd:
     """Do the stage unless it is done, or another process is doing it."""
     found = stage.find()
     return replace(_begin_stage(stage, found, settings), digest=found.digest)
 
 
-def _begin_stage(stage: Stage, found: StageFound, settings: Walk) -> StageEnd:
+def _begin_stage(stage: Stage, found: StageFound, settings: WalkSettings) -> StageEnd:
     match found.state:
         case "done":
             return StageEnd(action="done", state="done", why=found.why, result=found.result, verdict=found.verdict)
@@ -156,7 +156,7 @@ def _begin_stage(stage: Stage, found: StageFound, settings: Walk) -> StageEnd:
             return stage.perform(settings.progress)
 
 
-def _after(end: StageEnd, stage: Stage, settings: Walk) -> StageEnd:
+def _after(end: StageEnd, stage: Stage, settings: WalkSettings) -> StageEnd:
     """Return the end of a stage that no longer runs. If another process began it without ending it, do it now."""
     found = stage.find()
     if found.state == "done" or end.action != "adopted":

@@ -10,10 +10,10 @@ from typing import Literal
 from msgspec import Struct
 
 from xsft.naming import RowOrder
-from xsft.problems import Again
+from xsft.problems import RetryAdvice
 from xsft.states.moments import before, moment, seconds_between
 from xsft.states.names import State
-from xsft.targets import FIRST, Targeted
+from xsft.targets import FIRST, TargetProperties
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -261,12 +261,12 @@ class Unread(Struct, frozen=True, kw_only=True):
     """The next step; empty if none is known."""
     id: str = "unreachable"
     """Problem id of the failure."""
-    again: Again = "helps"
+    again: RetryAdvice = "helps"
     passed_over: bool = False
     """Whether it was not requested, or had not arrived when its time was up; so a later call may read it."""
 
 
-class Observation(Targeted, Struct, frozen=True, kw_only=True):
+class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     """Everything read about one run, at one time."""
 
     run_name: str

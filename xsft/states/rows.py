@@ -14,7 +14,7 @@ from xsft.stages.stage import STAGES, StageName
 from xsft.states.model import Observation, RunObject, Status
 from xsft.states.moments import seconds_between, with_z
 from xsft.states.names import ENDED, RUNNING, State
-from xsft.targets import Targeted
+from xsft.targets import TargetProperties
 
 
 class ProgressRead(Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class ProgressRead(Struct, frozen=True, kw_only=True):
     """Longest series of steps whose loss was printed as 0.000 although they had tokens to learn from."""
 
 
-class Row(Targeted, Struct, frozen=True, kw_only=True):
+class Row(TargetProperties, Struct, frozen=True, kw_only=True):
     """One run, all its attempts folded into the newest. None: not read, or the run has none. Times are UTC with a Z."""
 
     run_name: str

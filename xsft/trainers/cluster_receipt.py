@@ -13,7 +13,7 @@ from xsft.records.model import Receipt
 from xsft.states.model import Observation
 from xsft.states.moments import earliest, moment
 from xsft.states.rows import created_at, ended_at
-from xsft.trainers.lines import Restored, trainer_event
+from xsft.trainers.lines import CheckpointRestored, trainer_event
 from xsft.trainers.progress import LoggedLine
 from xsft.trainers.receipt import ReceiptFold
 
@@ -31,7 +31,7 @@ def cluster_receipt(seen: Observation, lines: Iterable[LoggedLine], *, first: in
         event = trainer_event(line.text)
         if (at := _seconds(line.at)) is not None:
             fold.take(event, at=at)
-        resumed = event.step if isinstance(event, Restored) else resumed
+        resumed = event.step if isinstance(event, CheckpointRestored) else resumed
     receipt = fold.receipt(until=until)
     with_queue = replace(receipt, seconds={**receipt.seconds, "queued": max(0.0, began - created)})
     counted = _with_earlier_steps(with_queue, resumed - first) if resumed > first and again else with_queue

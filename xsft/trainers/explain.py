@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from xsft.trainers.lines import Aborted, ConfigError, DataEnded, trainer_event
+from xsft.trainers.lines import ConfigError, DataEnded, TrainingAborted, trainer_event
 from xsft.trainers.plain import plain_line
 
 MAX_CHARACTERS = 600
@@ -36,7 +36,7 @@ def reason(lines: Sequence[str]) -> str | None:
         match trainer_event(line):
             case ConfigError(message=message):
                 return _config_error(message, bare[number + 1 :])
-            case Aborted(reason=why):
+            case TrainingAborted(reason=why):
                 return f"MaxText stopped because of {why}"
             case _:
                 pass

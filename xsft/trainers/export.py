@@ -20,7 +20,7 @@ from xsft.records.model import Record
 from xsft.spec.loader import load_yaml
 from xsft.trainers.arguments import argument
 from xsft.trainers.lora_exporter import PROGRAM as LORA_PROGRAM
-from xsft.trainers.tokenizer_copy import Copying, copying_words, split_copying
+from xsft.trainers.tokenizer_copy import TokenizerCopy, copying_words, split_copying
 
 STAGE = "export"
 SHAPING = frozenset({*CHANGES_ARRAYS, "param_scan_axis", "scan_layers"})
@@ -80,7 +80,7 @@ class TrainerWords(Struct, frozen=True, kw_only=True):
 
     keys: Mapping[str, str]
     """Each key with its text as MaxText received it."""
-    copied: Copying | None
+    copied: TokenizerCopy | None
     """The tokenizer that the training copied, with other tokens; None: it used one unchanged."""
 
     def value(self, key: str) -> Any:
@@ -218,10 +218,10 @@ def merged_dtype(inputs: ExportInputs) -> ExportDtype | None:
     return inputs.dtype if inputs.form == "merged" and inputs.dtype != "float32" else None
 
 
-def _tokenizer_copying(inputs: ExportInputs) -> Copying | None:
+def _tokenizer_copying(inputs: ExportInputs) -> TokenizerCopy | None:
     if not (inputs.pad_token or inputs.bos_token):
         return None
-    return Copying(tokenizer=inputs.tokenizer, pad_token=inputs.pad_token, bos_token=inputs.bos_token)
+    return TokenizerCopy(tokenizer=inputs.tokenizer, pad_token=inputs.pad_token, bos_token=inputs.bos_token)
 
 
 def _paths(inputs: ExportInputs) -> dict[str, Any]:

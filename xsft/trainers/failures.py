@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from xsft.states.evidence import Diagnosis
 from xsft.trainers.explain import EMPTY, exception, no_rows, reason
-from xsft.trainers.lines import Aborted, ConfigError, DataEnded, trainer_event
+from xsft.trainers.lines import ConfigError, DataEnded, TrainingAborted, trainer_event
 from xsft.trainers.plain import plain_line
 
 MAX_LINE = 400
@@ -46,7 +46,7 @@ def signature(line: str) -> str:
 
 
 def _find_failures(lines: Sequence[str]) -> Iterator[Diagnosis]:
-    for kind, line in _events(lines, {ConfigError: "config-error", Aborted: "not-a-number"}):
+    for kind, line in _events(lines, {ConfigError: "config-error", TrainingAborted: "not-a-number"}):
         yield _diagnosis(kind, line, text=reason(lines) or line)
     yield from _matches(lines, OWN)
     if empty := no_rows(lines):

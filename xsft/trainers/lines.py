@@ -53,29 +53,29 @@ class StepLoss(Struct, frozen=True, kw_only=True):
     loss: float
 
 
-class Evaluating(Struct, frozen=True, kw_only=True):
+class EvaluationBegun(Struct, frozen=True, kw_only=True):
     """The start of an evaluation after this step; it prints nothing until its end."""
 
     step: int
 
 
-class Evaluated(Struct, frozen=True, kw_only=True):
+class EvaluationLoss(Struct, frozen=True, kw_only=True):
     step: int
     loss: float
 
 
-class Saving(Struct, frozen=True, kw_only=True):
+class SaveBegun(Struct, frozen=True, kw_only=True):
     step: int
 
 
-class Saved(Struct, frozen=True, kw_only=True):
+class SaveFinished(Struct, frozen=True, kw_only=True):
     """A checkpoint that is complete on disk."""
 
     step: int
     path: str
 
 
-class Restored(Struct, frozen=True, kw_only=True):
+class CheckpointRestored(Struct, frozen=True, kw_only=True):
     """A resumption from this step; the next step is one more."""
 
     step: int
@@ -93,7 +93,7 @@ class ConfigError(Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Aborted(Struct, frozen=True, kw_only=True):
+class TrainingAborted(Struct, frozen=True, kw_only=True):
     """An abort because the loss is not a number, or infinite."""
 
     reason: str
@@ -118,14 +118,14 @@ class LoopFinished(Struct, frozen=True, kw_only=True):
 TrainerEvent = (
     Step
     | StepLoss
-    | Evaluating
-    | Evaluated
-    | Saving
-    | Saved
-    | Restored
+    | EvaluationBegun
+    | EvaluationLoss
+    | SaveBegun
+    | SaveFinished
+    | CheckpointRestored
     | DataEnded
     | ConfigError
-    | Aborted
+    | TrainingAborted
     | ShapePadding
     | PhaseStarted
     | LoopFinished

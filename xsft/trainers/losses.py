@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from xsft.trainers.lines import Restored, Step, StepLoss, TrainerEvent
+from xsft.trainers.lines import CheckpointRestored, Step, StepLoss, TrainerEvent
 
 LARGEST = 1e30
 """Largest loss that is drawn: plotext@6.1 subtracts and scales them as doubles, and stops if that overflows."""
@@ -26,7 +26,7 @@ class LossFold(Struct, kw_only=True):
                 self.exact[step] = loss
             case Step(step=step, loss=loss):
                 self.losses[step] = self.exact.get(step, loss)
-            case Restored(step=step):
+            case CheckpointRestored(step=step):
                 self.losses = {s: loss for s, loss in self.losses.items() if s <= step}
                 self.resumed_from = step
             case _:

@@ -9,21 +9,21 @@ from __future__ import annotations
 import re
 
 from xsft.trainers.lines import (
-    Aborted,
+    CheckpointRestored,
     ConfigError,
     DataEnded,
-    Evaluated,
-    Evaluating,
+    EvaluationBegun,
+    EvaluationLoss,
     LinePattern,
     LoopFinished,
     PhaseStarted,
-    Restored,
-    Saved,
-    Saving,
+    SaveBegun,
+    SaveFinished,
     ShapePadding,
     Step,
     StepLoss,
     TrainerEvent,
+    TrainingAborted,
 )
 
 _N = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf))"
@@ -59,27 +59,27 @@ RULES: tuple[LinePattern, ...] = (
     (  # google-tunix@0.1.7 sft/peft_trainer.py _run_eval, also before step 1
         "Running evaluation",
         r"Running evaluation on train step (\d{1,18})",
-        lambda m: Evaluating(step=int(m[1])),
+        lambda m: EvaluationBegun(step=int(m[1])),
     ),
     (  # maxtext@0.2.5 common/metric_logger.py; ≤ 0.2.2: `eval metrics after step: N, loss=…`
         "loss=",
         rf"(?:Completed eval after train step |eval metrics after step: )(\d{{1,18}}), loss={_N}",
-        lambda m: Evaluated(step=int(m[1]), loss=float(m[2])),
+        lambda m: EvaluationLoss(step=int(m[1]), loss=float(m[2])),
     ),
     (  # orbax-checkpoint@0.12.8 checkpoint_manager.py, also `… due to preemption.`
         "Saving checkpoint",
         r"Saving checkpoint at step (\d{1,18})",
-        lambda m: Saving(step=int(m[1])),
+        lambda m: SaveBegun(step=int(m[1])),
     ),
     (  # orbax-checkpoint@0.12.8 _src/path/atomicity.py
         "Finished saving checkpoint",
         r"Finished saving checkpoint \(finalized tmp dir\) to `(.*/(\d{1,18}))`",
-        lambda m: Saved(step=int(m[2]), path=m[1]),
+        lambda m: SaveFinished(step=int(m[2]), path=m[1]),
     ),
     (  # google-tunix@0.1.7 sft/checkpoint_manager.py
         "Restored params",
         r"Restored params from step: (\d{1,18}) in",
-        lambda m: Restored(step=int(m[1])),
+        lambda m: CheckpointRestored(step=int(m[1])),
     ),
     (  # maxtext@0.2.5 trainers/post_train/sft/hooks.py
         "load_next_train_batch",
@@ -94,7 +94,7 @@ RULES: tuple[LinePattern, ...] = (
     (  # maxtext@0.2.5 common/metric_logger.py
         "Aborting training",
         r"Aborting training due to (.*?)\.?$",
-        lambda m: Aborted(reason=m[1]),
+        lambda m: TrainingAborted(reason=m[1]),
     ),
     (  # maxtext@0.2.5 utils/model_creation_utils.py
         "Checkpoint shape mismatches",

@@ -14,18 +14,18 @@ from msgspec import Struct, field
 
 from xsft.states.model import Phase, Progress
 from xsft.trainers.lines import (
-    Aborted,
+    CheckpointRestored,
     DataEnded,
-    Evaluated,
-    Evaluating,
+    EvaluationBegun,
+    EvaluationLoss,
     LoopFinished,
     PhaseStarted,
-    Restored,
-    Saved,
-    Saving,
+    SaveBegun,
+    SaveFinished,
     Step,
     StepLoss,
     TrainerEvent,
+    TrainingAborted,
     trainer_event,
 )
 from xsft.trainers.losses import LossFold
@@ -100,23 +100,23 @@ class _Fold(Struct, kw_only=True):
         match event:
             case PhaseStarted(name=name):
                 self._phase_started(name)
-            case Restored(step=step):
+            case CheckpointRestored(step=step):
                 self.step = step
             case StepLoss(step=step):
                 self._done(step)
             case Step():
                 self._measure(event)
                 self._done(event.step)
-            case Saving(step=step):
+            case SaveBegun(step=step):
                 self.saving = step
-            case Saved(step=step):
+            case SaveFinished(step=step):
                 self.saved = max(step, self.saved or 0)
                 self.saving = None if self.saving == step else self.saving
-            case Evaluating() | Evaluated() | LoopFinished():
+            case EvaluationBegun() | EvaluationLoss() | LoopFinished():
                 self._between_steps(event)
             case DataEnded():
                 self.data_ended = True
-            case Aborted(reason=reason):
+            case TrainingAborted(reason=reason):
                 self.aborted = reason
             case _:
                 return
@@ -162,8 +162,8 @@ class _Fold(Struct, kw_only=True):
         if self.evaluating is not None and step > self.evaluating:
             self.evaluating = None  # nothing was evaluated, or the log used other words
 
-    def _between_steps(self, event: Evaluating | Evaluated | LoopFinished) -> None:
-        self.evaluating = event.step if isinstance(event, Evaluating) else None
+    def _between_steps(self, event: EvaluationBegun | EvaluationLoss | LoopFinished) -> None:
+        self.evaluating = event.step if isinstance(event, EvaluationBegun) else None
         self.finished = self.finished or isinstance(event, LoopFinished)
 
     def _measure(self, step: Step) -> None:

@@ -9,21 +9,21 @@ from msgspec import Struct, field
 
 from xsft.records.model import Attempt, Receipt
 from xsft.trainers.lines import (
-    Evaluated,
-    Evaluating,
+    EvaluationBegun,
+    EvaluationLoss,
     LoopFinished,
     PhaseStarted,
-    Saving,
+    SaveBegun,
     Step,
     StepLoss,
     TrainerEvent,
 )
 from xsft.trainers.progress import FIRST_WORDS, middle
 
-Spent = Literal["queued", "starting", "compiling", "training", "evaluating", "saving", "lost"]
+ReceiptState = Literal["queued", "starting", "compiling", "training", "evaluating", "saving", "lost"]
 """`queued`: before the chips were given, so not held. `lost`: steps that a later process trained again, and the time
 between two processes."""
-SPENT: tuple[Spent, ...] = get_args(Spent)
+SPENT: tuple[ReceiptState, ...] = get_args(ReceiptState)
 
 
 class TrainedStep(Struct, frozen=True, kw_only=True):
@@ -45,10 +45,10 @@ class ReceiptFold(Struct, kw_only=True):
 
     at: float
     """Time of the latest event in seconds, of any clock; at first when the chips were given."""
-    state: Spent = "starting"
+    state: ReceiptState = "starting"
     seconds: dict[str, float] = field(default_factory=dict)
     steps: dict[int, TrainedStep] = field(default_factory=dict)
-    mixed: list[tuple[Spent, float]] = field(default_factory=list)
+    mixed: list[tuple[ReceiptState, float]] = field(default_factory=list)
     """Intervals that hold one step beside compiling or saving."""
     paces: list[float] = field(default_factory=list)
     """Seconds of steps that neither compile nor save."""
@@ -66,11 +66,11 @@ class ReceiptFold(Struct, kw_only=True):
                 self._done(step, at)
             case Step():
                 self._measure(event, at)
-            case Saving() | LoopFinished():
+            case SaveBegun() | LoopFinished():
                 self._to("saving", at)
-            case Evaluating():
+            case EvaluationBegun():
                 self._to("evaluating", at)
-            case Evaluated():
+            case EvaluationLoss():
                 self._to("training", at)
             case _:
                 return
@@ -106,7 +106,7 @@ class ReceiptFold(Struct, kw_only=True):
         self._to("starting", at)
         self.fresh = True
 
-    def _to(self, state: Spent, at: float) -> None:
+    def _to(self, state: ReceiptState, at: float) -> None:
         self.seconds[self.state] = self.seconds.get(self.state, 0.0) + max(0.0, at - self.at)
         self.state, self.at = state, max(at, self.at)
 

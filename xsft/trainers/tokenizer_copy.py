@@ -38,7 +38,7 @@ stops if the vocabulary lacks a token, which would otherwise be added to it and 
 it becomes the trainer, which gets its signals."""
 
 
-class Copying(Struct, frozen=True, kw_only=True):
+class TokenizerCopy(Struct, frozen=True, kw_only=True):
     """A tokenizer to copy, and the tokens that replace its own; empty: its own."""
 
     tokenizer: str
@@ -61,21 +61,23 @@ def copying(run: Run) -> tuple[str, ...]:
     return copying_words(found, folder=folder)
 
 
-def copying_words(copy: Copying, *, folder: str) -> tuple[str, ...]:
+def copying_words(copy: TokenizerCopy, *, folder: str) -> tuple[str, ...]:
     """Return the arguments between `python3` and `-m` that copy a tokenizer into `folder`."""
     return ("-c", PROGRAM, copy.tokenizer, copy.pad_token, copy.bos_token, folder)
 
 
-def split_copying(words: Sequence[str]) -> tuple[Copying | None, tuple[str, ...]]:
+def split_copying(words: Sequence[str]) -> tuple[TokenizerCopy | None, tuple[str, ...]]:
     """Return the copied tokenizer and the remaining words after `python3`; (None, all words) if `copying` wrote
     none."""
     if tuple(words[:2]) == ("-c", PROGRAM) and len(words) >= 6:
-        return Copying(tokenizer=words[2], pad_token=words[3], bos_token=words[4]), tuple(words[6:])
+        return TokenizerCopy(tokenizer=words[2], pad_token=words[3], bos_token=words[4]), tuple(words[6:])
     return None, tuple(words)
 
 
-def _copying_of_run(run: Run) -> Copying | None:
+def _copying_of_run(run: Run) -> TokenizerCopy | None:
     model = run.spec.model
     if run.tokenizer is None or not (model.pad_token or model.bos_token):
         return None
-    return Copying(tokenizer=located(run.tokenizer), pad_token=model.pad_token or "", bos_token=model.bos_token or "")
+    return TokenizerCopy(
+        tokenizer=located(run.tokenizer), pad_token=model.pad_token or "", bos_token=model.bos_token or ""
+    )

@@ -14,7 +14,7 @@ from xsft import api
 from xsft.actions.pipeline.here import TrainHere
 from xsft.errors import TimedOut
 from xsft.screen.terminal import terminal
-from xsft.stages.walk import Walk, Walked, walk
+from xsft.stages.walk import WalkResult, WalkSettings, walk
 
 pytestmark = pytest.mark.loopback
 
@@ -32,8 +32,8 @@ def training(tmp_path: Path, fake: FakeTrainer, **does: Any) -> TrainHere:
     return TrainHere(api.load(written(tmp_path)), run_name="tiny", listener=terminal(), machine=fake.machine(**does))
 
 
-def walked(stage: TrainHere, *, left_s: float | None = None) -> Walked:
-    return walk((stage,), Walk(left_s=lambda: left_s))
+def walked(stage: TrainHere, *, left_s: float | None = None) -> WalkResult:
+    return walk((stage,), WalkSettings(left_s=lambda: left_s))
 
 
 @pytest.mark.early

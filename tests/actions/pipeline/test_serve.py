@@ -20,7 +20,7 @@ from xsft.actions.pipeline.serve import ServeOnCluster
 from xsft.errors import Refused, RunFailed
 from xsft.screen.terminal import terminal
 from xsft.stages.stage import StageFound
-from xsft.stages.walk import StageReport, Walk, walk
+from xsft.stages.walk import StageReport, WalkSettings, walk
 
 pytestmark = pytest.mark.loopback
 
@@ -55,7 +55,7 @@ def stage(here: Machine, *, exported: Exported | None = None, image: str = IMAGE
 
 
 def walked(one: ServeOnCluster, *, waits: bool = False) -> StageReport:
-    (report,) = walk((one,), Walk(left_s=lambda: 10.0, waits=waits)).reports
+    (report,) = walk((one,), WalkSettings(left_s=lambda: 10.0, waits=waits)).reports
     return report
 
 
@@ -86,7 +86,9 @@ def test_the_serve_stage_without_an_export_is_missing_and_creates_nothing(here: 
 
 def test_another_image_is_refused_while_the_server_runs(here: Machine) -> None:
     walked(stage(here))
-    other = walk((stage(here, image=IMAGE.replace("0" * 64, "1" * 64)),), Walk(left_s=lambda: None, waits=False))
+    other = walk(
+        (stage(here, image=IMAGE.replace("0" * 64, "1" * 64)),), WalkSettings(left_s=lambda: None, waits=False)
+    )
     assert isinstance(other.failed, Refused)
     assert other.failed.problem_id == "server-differs"
 

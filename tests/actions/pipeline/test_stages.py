@@ -55,7 +55,7 @@ def test_stages_are_planned_from_the_facts_of_the_training(monkeypatch: pytest.M
     (intent,) = api.intend(loaded)
     given: list[Intent | None] = []
 
-    def shared(_workload: api.Loaded, *, known: Intent | None, **_others: object) -> tuple[()]:
+    def shared(_workload: api.LoadedWorkload, *, known: Intent | None, **_others: object) -> tuple[()]:
         given.append(known)
         return ()
 

@@ -8,9 +8,9 @@ import pytest
 from tests.commands.test_status import SILENT
 from tests.observations import NOW, finished, jobset, judged, local, observed, queued, runs_read
 from tests.replacing import replace
-from xsft.actions.runs.cancel import Cancelled, cancelled
+from xsft.actions.runs.cancel import CancelResult, cancelled
 from xsft.aliases import ShowLine
-from xsft.effects.cluster.delete import Deleted
+from xsft.effects.cluster.delete import DeleteOutcome
 from xsft.errors import Refused, Unreachable, UsageError, XsftError
 from xsft.problems import Problem
 from xsft.states.lookup import RunsAnswer, RunsRead, answer_of
@@ -27,7 +27,7 @@ class Told:
 
     found: RunsRead
     answer: bool | None = None
-    outcome: Deleted = "deleted"
+    outcome: DeleteOutcome = "deleted"
     provable: bool = True
     failing: Problem | None = None
     checkpoints: SavedSteps = AT_100
@@ -38,7 +38,7 @@ class Told:
     looked: list[str] = field(default_factory=list)
     """Runs whose checkpoints were asked for."""
 
-    def delete(self, seen: Observation, there: RunObject) -> Deleted:
+    def delete(self, seen: Observation, there: RunObject) -> DeleteOutcome:
         assert there.uid, "never without a UID"
         self.deleted.append((there.namespace, there.name, there.uid))
         return self.outcome
@@ -69,7 +69,7 @@ class Told:
 
     def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None: ...
 
-    def cancel(self, name: str) -> Cancelled:
+    def cancel(self, name: str) -> CancelResult:
         return cancelled(name, runs=self, agree=lambda _about: None)
 
 
@@ -115,7 +115,7 @@ def test_cancel_exits_0_for_a_run_that_has_ended_or_is_being_deleted(name: str, 
 
 @pytest.mark.parametrize("outcome", ["gone", "other"])
 def test_cancel_reports_a_jobset_that_another_client_deleted_first(
-    outcome: Deleted,
+    outcome: DeleteOutcome,
 ) -> None:
     told = Told(runs_read(STORY), outcome=outcome)
     done = told.cancel("gemma")

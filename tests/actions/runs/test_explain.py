@@ -5,7 +5,7 @@ import pytest
 from tests.commands.test_status import SILENT
 from tests.observations import EARLIER, NOW, FakeRuns, jobset, observed, queued, runs_read, said
 from tests.replacing import replace
-from xsft.actions.runs.explain import Explained, ReadAttempt, ReadEvidence, explained
+from xsft.actions.runs.explain import ReadAttempt, ReadEvidence, RunExplanation, explained
 from xsft.errors import Unreachable, UsageError
 from xsft.states.classify import classify
 from xsft.states.evidence import Diagnosis, Event, Evidence, Log
@@ -81,7 +81,7 @@ def explain(
     attempt: int | None = None,
     evidence: ReadEvidence = gathered,
     recorded: ReadAttempt = lambda _hit, _number: None,
-) -> Explained:
+) -> RunExplanation:
     runs = found if isinstance(found, FakeRuns) else FakeRuns(found, classify=classify)
     return explained(name, runs=runs, evidence=evidence, recorded=recorded, attempt=attempt)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.observations import NOW, judged, local
 from xsft.actions.runs.log_request import LogRequest
-from xsft.actions.runs.log_sources import Logs
+from xsft.actions.runs.log_sources import RunLogs
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, UsageError
 from xsft.records.model import Attempt, Record
@@ -40,7 +40,7 @@ class OfTwoAttempts:
 
 
 def lines(*logs: str, **asked: Any) -> list[str]:
-    sources = Logs(runs=cast("Runs", OfTwoAttempts(logs)))
+    sources = RunLogs(runs=cast("Runs", OfTwoAttempts(logs)))
     return list(sources.local_lines(local("tiny"), LogRequest(**asked)))
 
 
@@ -76,7 +76,7 @@ def test_an_unknown_attempt_is_reported_with_the_existing_ones(two: tuple[str, s
 def test_curves_of_one_name_are_told_apart_by_their_folders() -> None:
     seen = (local("tiny", output="/a"), local("tiny", output="/b"), local("other", output="/a"))
     hits = fold(seen, classify=judged, now=NOW)
-    curves = Logs(runs=cast("Runs", OfTwoAttempts(("", "")))).curves(hits)
+    curves = RunLogs(runs=cast("Runs", OfTwoAttempts(("", "")))).curves(hits)
     assert sorted(one.run_name for one in curves) == ["/a/tiny", "/b/tiny", "other"]
 
 

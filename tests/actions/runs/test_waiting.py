@@ -13,8 +13,8 @@ from tests.observations import NOW, local, observed, runs_read, said
 from xsft.actions.runs import waiting
 from xsft.actions.runs.waiting import (
     Clock,
-    Waited,
     WaitLimits,
+    WaitResult,
     error_of,
     row_of_waited,
     wait_for,
@@ -78,7 +78,7 @@ class Played:
 
     def wait(
         self, goal: Goal = DONE, *, timeout_s: float | None = 3600, poll_s: float = 10, began_at: float | None = None
-    ) -> Waited:
+    ) -> WaitResult:
         patience = WaitLimits(timeout_s=timeout_s, poll_s=poll_s, began_at=began_at)
         return wait_for("gemma", goal=goal, look=self.look, patience=patience, clock=self.clock, say=self.lines.append)
 
@@ -199,4 +199,4 @@ def test_the_row_that_reached_the_goal_is_returned_or_the_error_raised() -> None
     with pytest.raises(RunFailed):
         row_of_waited("gemma", DONE, Played(at("failed", 5)).wait())
     with pytest.raises(Unknown, match="gemma was not found"):
-        row_of_waited("gemma", DONE, Waited(outcome="reached", row=None, seconds=0))
+        row_of_waited("gemma", DONE, WaitResult(outcome="reached", row=None, seconds=0))

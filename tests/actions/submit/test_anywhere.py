@@ -17,7 +17,7 @@ from xsft.effects.records.index import read_index
 pytestmark = pytest.mark.loopback
 
 
-def loaded(folder: Path) -> api.Loaded:
+def loaded(folder: Path) -> api.LoadedWorkload:
     workload = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text())
     file = folder / "w.yaml"
     file.write_text(yaml.safe_dump({**workload, "output": str(folder / "out")}))

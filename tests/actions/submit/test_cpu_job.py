@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from tests.submissions import planned
-from xsft.actions.runs.waiting import Ended, Waited
+from xsft.actions.runs.waiting import WaitEnd, WaitResult
 from xsft.actions.submit.cpu_job import record_ended
 from xsft.effects.submit.submission import Submission
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "lost", "unreachable"])
-def test_no_end_is_recorded_of_a_job_that_may_still_run(outcome: Ended) -> None:
+def test_no_end_is_recorded_of_a_job_that_may_still_run(outcome: WaitEnd) -> None:
     done = Submission(plan=planned(), action="created", jobset="j", uid="u", record=None, steps=None, problems=())
     unsure: Any = outcome
-    waited = Waited(outcome=unsure, row=None, seconds=1.0)
+    waited = WaitResult(outcome=unsure, row=None, seconds=1.0)
     assert record_ended(done, waited) is waited

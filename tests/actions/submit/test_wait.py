@@ -19,7 +19,7 @@ from tests.submissions import NAME, planned
 from xsft.actions.listener import ActionListener
 from xsft.actions.runs.waiting import RecordWait, WaitLimits
 from xsft.actions.submit.cluster import submit_cluster
-from xsft.actions.submit.wait import After
+from xsft.actions.submit.wait import WaitOptions
 from xsft.aliases import ShowLine
 from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, XsftError
@@ -79,7 +79,7 @@ def submit(
 ) -> int:
     played = Played(*map(named, answers))
     clock = played.clock if pause is None else replace(played.clock, pause=pause)
-    after = After(
+    after = WaitOptions(
         look=played.look,
         now=lambda: NOW,
         patience=WaitLimits(timeout_s=timeout_s, poll_s=10),

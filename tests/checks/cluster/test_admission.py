@@ -9,7 +9,7 @@ import pytest
 from tests.checks.cluster.test_demand import demand
 from tests.fakes.clusters import V6E_256, cluster_queue
 from tests.replacing import replace
-from xsft.checks.cluster.admission import ClusterFacts, Unseen, admission_problems
+from xsft.checks.cluster.admission import ClusterFacts, UnreadFact, admission_problems
 from xsft.problems import Problem
 
 TPU_FLAVOR = {"spec": {"nodeLabels": V6E_256}}
@@ -200,7 +200,7 @@ def test_missing_secrets_and_keys_are_reported() -> None:
 
 
 def test_missing_read_rights_are_warnings() -> None:
-    namespace, queue, priority, secret = (Unseen(why=f"You may not get {n}.") for n in range(4))
+    namespace, queue, priority, secret = (UnreadFact(why=f"You may not get {n}.") for n in range(4))
     blind = facts(
         namespace=namespace,
         local_queue=queue,

@@ -12,7 +12,7 @@ from tests.checks.cluster.test_admission import facts, queue
 from tests.checks.cluster.test_admission import said as of_training
 from tests.cpujobs import planned
 from xsft.catalog.cpu import GIB
-from xsft.checks.cluster.admission import Unseen, admission_problems
+from xsft.checks.cluster.admission import UnreadFact, admission_problems
 from xsft.checks.cluster.demand import Demand, demand_of
 from xsft.problems import Problem
 
@@ -100,7 +100,7 @@ def test_missing_large_node_is_a_warning(nodes: tuple[dict[str, Any], ...], has:
     assert problem.message == f"slice-job asks for 12 GiB of memory, and the cluster has {has}."
 
 
-@pytest.mark.parametrize("nodes", [None, Unseen(why="nodes is forbidden")])
+@pytest.mark.parametrize("nodes", [None, UnreadFact(why="nodes is forbidden")])
 def test_unreadable_nodes_are_not_checked(nodes: object) -> None:
     assert said(nodes=nodes) == ()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.admission import UnreadFact
 from xsft.checks.cluster.placeneeds import ModeNeed, PlaceFacts, missing_needs, place_needs
 from xsft.spec.place import PathwaysImages, Place
 
@@ -101,7 +101,7 @@ def test_controllers_that_are_not_installed_are_missing() -> None:
 
 
 def test_unreadable_objects_are_unknown_and_not_missing() -> None:
-    hidden = Unseen(why="you may not list nodes")
+    hidden = UnreadFact(why="you may not list nodes")
     needs = place_needs("main", PLACE, replace(WHOLE, tpu_nodes=hidden, cpu_nodes=hidden))
     unknown = {need.id: need.detail for need in needs if need.ok is None}
     assert unknown == dict.fromkeys(("tpu-slices", "head-nodes"), "unknown: you may not list nodes")

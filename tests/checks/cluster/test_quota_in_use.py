@@ -10,7 +10,7 @@ import pytest
 from tests.checks.cluster.test_admission import CPU_FLAVOR, TPU_FLAVOR, facts, queue
 from tests.checks.cluster.test_demand import demand
 from tests.replacing import replace
-from xsft.checks.cluster.admission import ClusterFacts, Unseen, admission_problems, shortages_in
+from xsft.checks.cluster.admission import ClusterFacts, UnreadFact, admission_problems, shortages_in
 from xsft.checks.cluster.quota_in_use import quota_holder_of
 from xsft.problems import Problem
 
@@ -85,7 +85,7 @@ def test_quota_excludes_what_other_queues_do_not_lend() -> None:
 
 
 def test_unreadable_cohort_is_a_note() -> None:
-    given = facts(cluster_queue=queue(256, cohort="all"), cohort=Unseen(why="You may not."))
+    given = facts(cluster_queue=queue(256, cohort="all"), cohort=UnreadFact(why="You may not."))
     assert [(p.id, p.severity) for p in said(given)] == [("cluster-not-read", "note")]
     assert shortages_in(given, demand("deepseek_ultrachat")) == ()
 

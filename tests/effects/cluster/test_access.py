@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from xsft.effects.cluster.access import Access, Here, access_for, context_access
-from xsft.effects.machine.process import Completed
+from xsft.effects.cluster.access import Access, AccessSources, access_for, context_access
+from xsft.effects.machine.process import ProcessResult
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
 from xsft.spec.place import Place
 
@@ -29,12 +29,14 @@ def config(*contexts: str) -> str:
     )
 
 
-def machine(tmp_path: Path, *, run: Callable[..., Completed] | None = None, age_s: float = 0, **env: str) -> Here:
-    def no_run(*_: Any, **__: Any) -> Completed:
+def machine(
+    tmp_path: Path, *, run: Callable[..., ProcessResult] | None = None, age_s: float = 0, **env: str
+) -> AccessSources:
+    def no_run(*_: Any, **__: Any) -> ProcessResult:
         raise AssertionError("no process is needed here")
 
     state = {"XSFT_STATE_DIR": str(tmp_path / "state")}
-    return Here(env={**state, **env}, home=tmp_path, run=run or no_run, age_s=lambda _: age_s)
+    return AccessSources(env={**state, **env}, home=tmp_path, run=run or no_run, age_s=lambda _: age_s)
 
 
 def written(path: Path, text: str) -> Path:
@@ -50,11 +52,11 @@ class Gcloud:
         self.calls: list[tuple[tuple[str, ...], dict[str, str]]] = []
         self.context, self.says = context, says
 
-    def __call__(self, argv: Any, *, env: Any, timeout_s: float) -> Completed:
+    def __call__(self, argv: Any, *, env: Any, timeout_s: float) -> ProcessResult:
         self.calls.append((tuple(argv), dict(env)))
         if not self.says:
             Path(env["KUBECONFIG"]).write_text(config(self.context))
-        return Completed(argv=tuple(argv), status=1 if self.says else 0, stdout="", stderr=self.says)
+        return ProcessResult(argv=tuple(argv), status=1 if self.says else 0, stdout="", stderr=self.says)
 
 
 def test_access_for_uses_a_context_of_the_users_kubeconfig(tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ def test_the_private_file_is_reused_for_12_hours(tmp_path: Path) -> None:
     assert len(gcloud.calls) == 2
 
 
-def missing(*_: Any, **__: Any) -> Completed:
+def missing(*_: Any, **__: Any) -> ProcessResult:
     raise EnvironmentMissing("gcloud was not found")
 
 

@@ -10,8 +10,8 @@ import pytest
 from urllib3 import HTTPResponse
 
 from xsft.effects.cluster.access import Access
-from xsft.effects.cluster.answers import MAX_MESSAGE, Lost, Reply, read_object, reply_of
-from xsft.problems import Again
+from xsft.effects.cluster.answers import MAX_MESSAGE, LostAnswer, Reply, read_object, reply_of
+from xsft.problems import RetryAdvice
 
 ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
 
@@ -20,7 +20,7 @@ def reply(status: int = 200, **body: Any) -> Reply:
     return Reply(status=status, body=body)
 
 
-def read(status: int, content: bytes, **headers: str) -> Reply | Lost:
+def read(status: int, content: bytes, **headers: str) -> Reply | LostAnswer:
     response = HTTPResponse(status=status, headers={name.replace("_", "-"): text for name, text in headers.items()})
     return reply_of(content, response, read=read_object, access=ACCESS, host="https://lab.example")
 
@@ -79,8 +79,8 @@ def test_only_a_403_that_rbac_did_not_send_is_of_admission() -> None:
 
 
 @pytest.mark.parametrize("again", ["helps", "unsure", "never"])
-def test_a_lost_request_becomes_an_error_with_its_fix_and_id(again: Again) -> None:
-    lost = Lost(reason="No route.", sent=True, fix="Check the VPN.", id="tls", again=again)
+def test_a_lost_request_becomes_an_error_with_its_fix_and_id(again: RetryAdvice) -> None:
+    lost = LostAnswer(reason="No route.", sent=True, fix="Check the VPN.", id="tls", again=again)
     failed = lost.failed(what="It may exist.")
     assert failed.message == "No route. It may exist."
     assert (failed.fix, failed.problem_id, failed.again) == ("Check the VPN.", "tls", again)
@@ -91,7 +91,7 @@ def test_a_lost_request_becomes_an_error_with_its_fix_and_id(again: Again) -> No
 @pytest.mark.parametrize("status", [300, 301, 307, 399])
 def test_a_redirect_is_not_kubernetes(status: int) -> None:
     found = read(status, b"{}")
-    assert isinstance(found, Lost)
+    assert isinstance(found, LostAnswer)
     assert (found.id, found.sent) == ("not-served", True)
 
 
@@ -100,17 +100,17 @@ def test_a_redirect_is_not_kubernetes(status: int) -> None:
 )
 def test_a_web_page_is_kept_as_an_answer_only_of_a_login_or_a_gateway(status: int, known: bool) -> None:
     found = read(status, b" <html>")
-    assert isinstance(found, Reply if known else Lost)
+    assert isinstance(found, Reply if known else LostAnswer)
     assert not isinstance(found, Reply) or found.message == "(a web page instead of an answer)"
 
 
 def test_a_cut_off_answer_is_lost_and_text_of_an_error_is_kept() -> None:
     for status in (200, 404):
         lost = read(status, b'{"kind": "Sta')
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, LostAnswer)
         assert (lost.id, lost.again, lost.sent) == ("unreachable", "helps", True)
     told = read(503, "Übervoll".encode(), Retry_After="7")
     assert isinstance(told, Reply)
     assert (told.message, told.retry_after_s) == ("Übervoll", 7.0)
-    assert isinstance(read(200, b"fine"), Lost)
+    assert isinstance(read(200, b"fine"), LostAnswer)
     assert read(299, b'{"a": 1}') == Reply(status=299, body={"a": 1})

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.clusters import ClusterApi
 from tests.faults.world import deny
-from xsft.effects.cluster.create import Created, Exists
+from xsft.effects.cluster.create import CreatedObject, ExistingObject
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable
 from xsft.reading import resources as kinds
 from xsft.spec.loader import load_yaml
@@ -69,8 +69,8 @@ def test_the_created_object_is_the_planned_manifest(cluster_api: ClusterApi, wor
 def test_a_second_create_returns_the_first_object(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
     first, second = cluster.create_jobset(sent_to(cluster_api)), cluster.create_jobset(sent_to(cluster_api))
-    assert isinstance(first, Created)
-    assert isinstance(second, Exists)
+    assert isinstance(first, CreatedObject)
+    assert isinstance(second, ExistingObject)
     assert first.object["metadata"]["uid"] == second.object["metadata"]["uid"]
 
 
@@ -294,8 +294,8 @@ def test_a_secret_is_created_once_and_its_keys_are_read_without_its_values(clust
     cluster = cluster_api.connect()
     created = cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": value})
     again = cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": b"other"})
-    assert isinstance(created, Created)
-    assert isinstance(again, Exists)
+    assert isinstance(created, CreatedObject)
+    assert isinstance(again, ExistingObject)
     assert cluster.secret_exists(name="hf", namespace=cluster_api.namespace)
     assert cluster.secret_keys(name="hf", namespace=cluster_api.namespace) == {"token"}
     assert cluster.secret_keys(name="nosuch", namespace=cluster_api.namespace) is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.effects.cluster.test_cluster import CREATE, planned, sent_to
 from tests.fakes.clusters import ClusterApi, standing_in
-from xsft.effects.cluster.create import Created, Exists
+from xsft.effects.cluster.create import CreatedObject, ExistingObject
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unknown, Unreachable, XsftError
 
 pytestmark = pytest.mark.loopback
@@ -37,7 +37,7 @@ def expect(api: ClusterApi, action: str) -> None:
 def test_a_response_lost_after_the_create_is_found_created(cluster_api: ClusterApi, action: str) -> None:
     expect(cluster_api, action)
     outcome = cluster_api.connect().create_jobset(sent_to(cluster_api))
-    assert isinstance(outcome, Created)
+    assert isinstance(outcome, CreatedObject)
     assert [o["metadata"]["uid"] for o in stored(cluster_api)] == [outcome.object["metadata"]["uid"]]
     assert len(cluster_api.server.asked(CREATE)) == 1  # looked up, not sent again
 
@@ -45,7 +45,7 @@ def test_a_response_lost_after_the_create_is_found_created(cluster_api: ClusterA
 @pytest.mark.parametrize("action", ["cut-before", "hang-before"])
 def test_a_create_that_never_arrived_is_sent_again(cluster_api: ClusterApi, action: str) -> None:
     expect(cluster_api, action)
-    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Created)
+    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), CreatedObject)
     methods = [one.method for one in cluster_api.server.seen]
     assert methods == ["POST", "GET", "POST"]
     assert len(stored(cluster_api)) == 1
@@ -54,7 +54,7 @@ def test_a_create_that_never_arrived_is_sent_again(cluster_api: ClusterApi, acti
 @pytest.mark.parametrize("code", [500, 503, 504])
 def test_a_server_error_is_followed_by_a_read_and_another_create(cluster_api: ClusterApi, code: int) -> None:
     cluster_api.server.fail(CREATE, code=code)
-    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Created)
+    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), CreatedObject)
     assert [one.method for one in cluster_api.server.seen] == ["POST", "GET", "POST"]
 
 
@@ -63,7 +63,7 @@ def test_another_users_object_after_an_error_is_not_reported_as_created(cluster_
     first = cluster_api.connect().create_jobset(sent_to(cluster_api), mark="theirs")
     cluster_api.server.fail(CREATE, action="cut-before")
     second = cluster_api.connect().create_jobset(sent_to(cluster_api), mark="ours")
-    assert isinstance(second, Exists)
+    assert isinstance(second, ExistingObject)
     assert second.object["metadata"]["uid"] == first.object["metadata"]["uid"]
 
 
@@ -74,13 +74,13 @@ def test_a_create_without_an_answer_or_an_object_is_unknown(cluster_api: Cluster
         cluster_api.connect().create_jobset(sent_to(cluster_api))
     assert (caught.value.problem_id, caught.value.exit_status) == ("create-unclear", 8)
     cluster_api.server.faults.clear()
-    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Exists)
+    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), ExistingObject)
     assert len(stored(cluster_api)) == 1
 
 
 def test_a_busy_server_is_retried_after_its_retry_after(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(CREATE, code=429, retry_after="7", times=2)
-    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Created)
+    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), CreatedObject)
     assert cluster_api.waits == [7.0, 7.0]
     assert [one.method for one in cluster_api.server.seen] == ["POST"] * 3  # 429 was not executed: nothing to look up
 
@@ -138,7 +138,7 @@ def test_concurrent_submitters_make_one_object_and_one_of_them_created_it(cluste
     clusters = [cluster_api.connect() for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
         outcomes = list(pool.map(lambda cluster: cluster.create_jobset(sent_to(cluster_api)), clusters))
-    assert [type(o) for o in outcomes].count(Created) == 1
+    assert [type(o) for o in outcomes].count(CreatedObject) == 1
     assert len({o.object["metadata"]["uid"] for o in outcomes}) == len(stored(cluster_api)) == 1
 
 
@@ -171,7 +171,7 @@ def test_any_faults_give_at_most_one_object_and_created_only_if_it_is_ours(
         assert len(stored(shared)) <= 1
         return
     (only,) = stored(shared)
-    assert isinstance(outcome, Created)
+    assert isinstance(outcome, CreatedObject)
     assert only == outcome.object
 
 

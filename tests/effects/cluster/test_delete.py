@@ -10,7 +10,7 @@ import pytest
 from tests.effects.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi
 from tests.until import until
-from xsft.effects.cluster.create import Created
+from xsft.effects.cluster.create import CreatedObject
 from xsft.errors import Unknown, Unreachable
 
 DELETE = "^DELETE .*/jobsets/"
@@ -20,7 +20,7 @@ READ_BACK = "^GET .*/jobsets/"
 def made(api: ClusterApi) -> tuple[str, str]:
     """Name and UID."""
     outcome = api.connect().create_jobset(sent_to(api))
-    assert isinstance(outcome, Created)
+    assert isinstance(outcome, CreatedObject)
     return outcome.object["metadata"]["name"], outcome.object["metadata"]["uid"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xsft.effects.cluster.answers import Reply
-from xsft.effects.cluster.errors import Ask, invalid
+from xsft.effects.cluster.errors import ApiRequest, invalid
 from xsft.reading import resources as kinds
 
 COORDINATOR, RESTART = "spec.coordinator", "spec.failurePolicy.restartStrategy"
@@ -27,6 +27,6 @@ def test_fields_unknown_to_the_installed_jobset_name_the_release_to_install(
     told = ", ".join(f'unknown field "{field}"' for field in fields)
     said = f'JobSet in version "v1alpha2" cannot be handled as a JobSet: strict decoding error: {told}'
     reply = Reply(status=400, body={"kind": "Status", "message": said})
-    (problem,) = invalid(reply, Ask(verb="create", resource=kinds.JOBSETS, namespace="default", name="run"))
+    (problem,) = invalid(reply, ApiRequest(verb="create", resource=kinds.JOBSETS, namespace="default", name="run"))
     assert upgrade in problem.fix
     assert all(field in problem.fix for field in fields)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.effects.cluster.answers import FORBIDDEN, LOST, TRIES, UNSENT, Answers
-from xsft.effects.cluster.create import Created, Exists, create, without
+from xsft.effects.cluster.create import CreatedObject, ExistingObject, create, without
 from xsft.effects.cluster.delete import delete
 from xsft.errors import SpecError, Unreachable, XsftError
 from xsft.problems import error
@@ -25,13 +25,13 @@ def there(*, uid: str = "u", manager: str = "kubectl", **metadata: str) -> tuple
 
 OURS, THEIRS = there(manager="xsft-m"), there()
 CREATES: dict[str, tuple[tuple[Any, ...], object]] = {
-    "created": ((OURS,), Created),
-    "answer lost": ((LOST, OURS), Created),
-    "answer lost, another object exists": ((LOST, THEIRS), Exists),
-    "server error after the create": ((ERROR, OURS), Created),
-    "name taken": ((CONFLICT, THEIRS), Exists),
-    "name taken meanwhile": ((CONFLICT, NONE, OURS), Created),
-    "not sent": ((UNSENT, OURS), Created),
+    "created": ((OURS,), CreatedObject),
+    "answer lost": ((LOST, OURS), CreatedObject),
+    "answer lost, another object exists": ((LOST, THEIRS), ExistingObject),
+    "server error after the create": ((ERROR, OURS), CreatedObject),
+    "name taken": ((CONFLICT, THEIRS), ExistingObject),
+    "name taken meanwhile": ((CONFLICT, NONE, OURS), CreatedObject),
+    "not sent": ((UNSENT, OURS), CreatedObject),
     "never arrives": ((LOST, NONE) * TRIES, ("unreachable", "It was not created.")),
     "never sent": ((UNSENT,) * TRIES, ("unreachable", "Nothing was created.")),
     "forbidden": ((FORBIDDEN,), ("forbidden", "You may not create")),

@@ -13,7 +13,7 @@ import pytest
 from urllib3 import HTTPConnectionPool, HTTPResponse, Timeout, exceptions
 
 from xsft.effects.cluster.access import Access
-from xsft.effects.cluster.answers import Lost, lost, read_object
+from xsft.effects.cluster.answers import LostAnswer, lost, read_object
 from xsft.effects.cluster.http import PART, Http
 from xsft.effects.cluster.login import Credentials
 from xsft.effects.cluster.stream import Stream
@@ -114,10 +114,10 @@ class Interrupted:
 
 def test_a_refused_stream_is_a_reply() -> None:
     found = http(Server(403, b'{"message": "no"}')).opened("/log", read_timeout_s=7.0)
-    assert not isinstance(found, Stream | Lost)
+    assert not isinstance(found, Stream | LostAnswer)
     assert (found.status, found.body) == (403, {"message": "no"})
     broken = http(Broken(LATE)).opened("/log", read_timeout_s=7.0)
-    assert isinstance(broken, Lost)
+    assert isinstance(broken, LostAnswer)
     assert "https://lab.example" in broken.reason
 
 
@@ -127,7 +127,7 @@ def test_a_successful_response_is_read_completely(status: int) -> None:
     one = http(server)
     began = clock.monotonic()
     found = one.request("GET", "/", body=None, accept="*/*", read=lambda content: content[:1])
-    assert not isinstance(found, Lost)
+    assert not isinstance(found, LostAnswer)
     assert (found.status, found.body, found.retry_after_s) == (status, b"{", None)
     assert server.answers[0].read() == b""  # so that the connection is used again
     assert one.heard_at >= began
@@ -195,7 +195,7 @@ def test_a_successful_response_without_an_object_is_not_a_kubernetes_answer(cont
 
 
 def assert_no_kubernetes(found: object) -> None:
-    assert isinstance(found, Lost)
+    assert isinstance(found, LostAnswer)
     assert (found.id, found.sent, found.again) == ("not-served", True, "unsure")
     assert found.reason == "https://lab.example answers, but not as a Kubernetes API server."
     assert "lab" in found.fix
@@ -205,7 +205,7 @@ def assert_no_kubernetes(found: object) -> None:
 @pytest.mark.parametrize("status", [200, 404, 500])
 def test_an_incomplete_response_is_lost_and_may_be_retried(status: int) -> None:
     found = asked(Server(status, b' {"items": ['))
-    assert isinstance(found, Lost)
+    assert isinstance(found, LostAnswer)
     assert (found.id, found.sent, found.again) == ("unreachable", True, "helps")
     assert found.reason == "The cluster (context lab) sent an incomplete answer: its JSON ends early."
     assert "proxies" in found.fix
@@ -237,7 +237,7 @@ def test_an_untrusted_certificate_is_not_retried(words: str) -> None:
 )
 def test_only_errors_before_sending_count_as_not_sent(failed: Exception, sent: bool, fix: str) -> None:
     found = asked(Broken(failed))
-    assert isinstance(found, Lost)
+    assert isinstance(found, LostAnswer)
     assert (found.id, found.sent, found.again) == ("unreachable", sent, "helps")
     assert found.reason.startswith("The cluster (context lab, https://lab.example) cannot be reached: ")
     assert fix in found.fix

@@ -24,7 +24,7 @@ from tests.faults.answer import Answer, gone, status
 from tests.faults.fault import Seen
 from tests.faults.server import Front, served
 from xsft.effects.cluster import jobset_watch
-from xsft.effects.cluster.access import Here
+from xsft.effects.cluster.access import AccessSources
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.jobset_watch import pause_until_changed
@@ -65,7 +65,7 @@ def watched(folder: Path, answer: Callable[[Seen, threading.Event], Answer]) -> 
     never = threading.Event()
     with served(Front(behind=lambda one: answer(one, never))) as front:
         config = write_kubeconfig(folder / "config", server=front.url, token="t")
-        here = Here(env={**os.environ, "KUBECONFIG": str(config)}, home=folder)
+        here = AccessSources(env={**os.environ, "KUBECONFIG": str(config)}, home=folder)
         yield (
             front,
             connect(

@@ -26,10 +26,10 @@ from tests.fakes.kubeapi import CONTEXT, KubeApi, serving
 from tests.fakes.kubeobjects import Objects
 from tests.fakes.loopback import serving_http
 from tests.replacing import replace
-from xsft.effects.cluster.access import Here
+from xsft.effects.cluster.access import AccessSources
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect
-from xsft.effects.cluster.create import Created
+from xsft.effects.cluster.create import CreatedObject
 from xsft.effects.cluster.kubeconfig import ClusterEntry, Entry, LoginProgram, UserEntry
 from xsft.effects.cluster.login import EARLY_S, ClusterLogin
 from xsft.effects.machine import clock
@@ -53,7 +53,7 @@ def changed(file: Path, **parts: Any) -> Path:
 
 
 def connected(api: ClusterApi, *, patience: Patience = PATIENT, **env: str) -> Cluster:
-    here = Here(env={**api.here.env, **env}, home=api.here.home)
+    here = AccessSources(env={**api.here.env, **env}, home=api.here.home)
     return connect(ClusterAddress(context=api.context), here=here, patience=patience)
 
 
@@ -366,7 +366,7 @@ def over_tls(shown: Path) -> Iterator[tuple[KubeApi, Path]]:
 
 
 def reached(api: KubeApi, config: Path) -> Cluster:
-    here = Here(env={**os.environ, "KUBECONFIG": str(config)}, home=config.parent)
+    here = AccessSources(env={**os.environ, "KUBECONFIG": str(config)}, home=config.parent)
     return connect(ClusterAddress(context=CONTEXT), here=here, patience=PATIENT)
 
 
@@ -412,7 +412,7 @@ def test_a_client_certificate_is_sent(over_tls: tuple[KubeApi, Path], tmp_path: 
         config.write_text(yaml.safe_dump({"users": users, "clusters": clusters, "contexts": contexts}))
         cluster = connect(
             ClusterAddress(context=CONTEXT),
-            here=Here(env={**os.environ, "KUBECONFIG": str(config)}, home=tmp_path),
+            here=AccessSources(env={**os.environ, "KUBECONFIG": str(config)}, home=tmp_path),
             patience=PATIENT,
         )
         if by == "none":
@@ -474,7 +474,7 @@ def test_a_tls_connection_cut_at_a_create_is_followed_by_a_read(
     api, certificate = over_tls
     api.fail(CREATE, action=action)
     outcome = reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).create_jobset(planned())
-    assert isinstance(outcome, Created)
+    assert isinstance(outcome, CreatedObject)
     assert [one.method for one in api.seen] == (["POST", "GET", "POST"] if action == "cut-before" else ["POST", "GET"])
 
 

@@ -8,12 +8,12 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from tests.effects.cluster.answers import FORBIDDEN, LOST, UNSENT, Answers
-from xsft.effects.cluster.answers import Lost
-from xsft.effects.cluster.logs import MAX_BYTES, LogAsk, open_log, read_log
+from xsft.effects.cluster.answers import LostAnswer
+from xsft.effects.cluster.logs import MAX_BYTES, ContainerLogRequest, open_log, read_log
 from xsft.effects.cluster.stream import Stream
 from xsft.errors import Unreachable
 
-WANTED = LogAsk(namespace="team", pod="a-0")
+WANTED = ContainerLogRequest(namespace="team", pod="a-0")
 NOT_STARTED = (400, {"message": "container is waiting to start"})
 NONE = (404, {"message": 'pods "a-0" not found', "details": {"name": "a-0", "kind": "pods"}})
 BUSY, BROKEN = (429, {"message": "busy"}), (502, {"message": "bad gateway"})
@@ -38,7 +38,7 @@ def query(answers: Answers) -> dict[str, str]:
 def test_a_log_request_carries_its_options(asked: dict[str, Any], expected: dict[str, str]) -> None:
     usual = {"timestamps": "true", "follow": "false", "previous": "false"}
     answers = Answers((200, b""), (200, b""))
-    wanted = LogAsk(namespace="team", pod="a-0", **asked)
+    wanted = ContainerLogRequest(namespace="team", pod="a-0", **asked)
     assert read_log(answers.api, wanted) == ()
     assert query(answers) == {**usual, **expected}
     opened = open_log(answers.api, wanted, read_timeout_s=1.0)
@@ -68,7 +68,7 @@ def test_a_missing_or_unstarted_pod_has_no_log(answer: Any) -> None:
 @pytest.mark.parametrize("answer", [LOST, UNSENT, BUSY, BROKEN, (500, {"message": "etcd"})])
 def test_open_log_returns_a_transient_error(answer: Any) -> None:
     answers = Answers(answer)
-    assert isinstance(open_log(answers.api, WANTED, read_timeout_s=1.0), Lost | Unreachable)
+    assert isinstance(open_log(answers.api, WANTED, read_timeout_s=1.0), LostAnswer | Unreachable)
     assert answers.left == []
 
 

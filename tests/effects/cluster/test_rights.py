@@ -11,7 +11,7 @@ import yaml
 from tests.effects.submit.test_admission import TOKEN, plan_for
 from tests.fakes.clusters import ClusterApi
 from tests.servers import server
-from xsft.effects.cluster.create import Created
+from xsft.effects.cluster.create import CreatedObject
 from xsft.effects.submit.admission import examine
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "clusters.md"
@@ -31,11 +31,11 @@ def test_every_request_succeeds_with_the_listed_rights(cluster_api: ClusterApi) 
     assert examine(cluster, wanted)[1] == ()
     assert cluster.dry_run_jobs(cluster.dry_run_jobset(wanted.manifest)) == ()
     assert cluster.dry_run_pods(wanted.manifest) == ()
-    assert isinstance(cluster.create_jobset(wanted.manifest), Created)
+    assert isinstance(cluster.create_jobset(wanted.manifest), CreatedObject)
     examine(cluster, plan_for(cluster_api, queue="nosuch", priority="low"))
     served = server(namespace=cluster_api.namespace)
     for body in (served.manifest, *served.dependents):
-        assert isinstance(cluster.servers.create(body), Created)
+        assert isinstance(cluster.servers.create(body), CreatedObject)
         assert cluster.servers.get(body)
     (seen,) = cluster.reads.servers(namespace=cluster_api.namespace)
     assert cluster.servers.delete(name=seen.name, namespace=seen.namespace, uid=seen.uid) == "deleted"
@@ -49,4 +49,4 @@ def test_missing_optional_rights_are_warnings(cluster_api: ClusterApi) -> None:
     problems = (*examine(cluster, wanted)[1], *dry_run)
     assert {p.severity for p in problems} == {"warning", "note"}
     assert {"cluster-not-read", "pods-not-checked"} <= {p.id for p in problems}
-    assert isinstance(cluster.create_jobset(wanted.manifest), Created)
+    assert isinstance(cluster.create_jobset(wanted.manifest), CreatedObject)

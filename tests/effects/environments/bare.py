@@ -24,7 +24,7 @@ import pytest
 
 from tests.engine.base import python_files
 from xsft.effects.environments import interpreters
-from xsft.effects.environments.interpreters import Minor
+from xsft.effects.environments.interpreters import PythonMinor
 from xsft.effects.machine.process import own_environment
 
 CHECKOUT = Path(__file__).parents[3]
@@ -36,7 +36,7 @@ MANAGED = f"cpython-3.12.1-linux-{platform.machine()}-gnu"
 """uv's name of the served Python. This machine's may have been built to find its library elsewhere; uv's finds it."""
 
 
-def prefix_of(minor: Minor) -> Path:
+def prefix_of(minor: PythonMinor) -> Path:
     """Return the installation prefix of this machine's Python `minor`; skip the test if it has none."""
     found = interpreters.find_interpreter((minor,), env=own_environment(), home=Path.home())
     if found is None:
@@ -58,7 +58,7 @@ def checkout(folder: Path) -> Path:
     return folder
 
 
-def bare_root(folder: Path, minor: Minor) -> Path:
+def bare_root(folder: Path, minor: PythonMinor) -> Path:
     """Make the folder that becomes `/`: its /usr/bin holds a few programs, and Python `minor` as python3."""
     prefix = prefix_of(minor)
     python = prefix / "bin" / f"python{minor[0]}.{minor[1]}"

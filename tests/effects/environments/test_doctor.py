@@ -10,7 +10,7 @@ from tests.replacing import replace
 from xsft.effects.environments import doctor, envbuild
 from xsft.effects.environments.doctor import CheckedMachine
 from xsft.effects.environments.tools import LATE, ToolCheck, run_tool
-from xsft.effects.machine.process import Completed
+from xsft.effects.machine.process import ProcessResult
 
 ANSWERS = {
     "uv": "uv 0.9.1 (linux)",
@@ -24,18 +24,18 @@ ANSWERS = {
 }
 
 
-def answers(argv: tuple[str, ...], *, but: dict[str, Completed | None]) -> Completed | None:
+def answers(argv: tuple[str, ...], *, but: dict[str, ProcessResult | None]) -> ProcessResult | None:
     """Return the answers of a machine with every tool; `but` names tools that differ."""
     named = {("version",): "docker-engine", ("buildx",): "docker-buildkit"}
     program = Path(argv[0]).name
     key = named.get(argv[1:2], program) if program == "docker" else program
     if key in but:
         return but[key]
-    return Completed(argv=argv, status=0, stdout=ANSWERS[key], stderr="")
+    return ProcessResult(argv=argv, status=0, stdout=ANSWERS[key], stderr="")
 
 
-def failed(words: str) -> Completed:
-    return Completed(argv=("x",), status=1, stdout="", stderr=words)
+def failed(words: str) -> ProcessResult:
+    return ProcessResult(argv=("x",), status=1, stdout="", stderr=words)
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def test_a_complete_machine_is_ok_with_all_versions(machine: CheckedMachine) -> 
 
 
 def test_a_slow_tool_is_reported_as_timed_out_and_not_missing(machine: CheckedMachine) -> None:
-    late = Completed(argv=("gcloud",), status=LATE, stdout="", stderr="")
-    but: dict[str, Completed | None] = dict.fromkeys(("gcloud", "docker-engine", "unshare"), late)
+    late = ProcessResult(argv=("gcloud",), status=LATE, stdout="", stderr="")
+    but: dict[str, ProcessResult | None] = dict.fromkeys(("gcloud", "docker-engine", "unshare"), late)
     found = checks(replace(machine, run=lambda argv: answers(argv, but=but)))
     for name, program in (("gcloud", "gcloud"), ("docker-engine", "docker"), ("pid-namespace", "unshare")):
         assert found[name].detail == f"{program} timed out: no answer within 20 s"
@@ -130,7 +130,7 @@ def test_an_environment_whose_python_does_not_start_is_broken(machine: CheckedMa
 @pytest.mark.parametrize("tool", ["unshare", "kubectl", "gcloud", "gke-gcloud-auth-plugin", "docker", "docker-engine"])
 @pytest.mark.parametrize("answer", [None, failed("it is broken")], ids=["missing", "failing"])
 def test_a_missing_or_failing_tool_is_a_note_with_a_next_step(
-    machine: CheckedMachine, tool: str, answer: Completed | None
+    machine: CheckedMachine, tool: str, answer: ProcessResult | None
 ) -> None:
     found = checks(replace(machine, run=lambda argv: answers(argv, but={tool: answer})))
     check = found["pid-namespace" if tool == "unshare" else tool]
@@ -157,7 +157,7 @@ def test_a_client_without_buildx_is_ok_only_if_it_is_old_enough(machine: Checked
     missing = checks(replace(machine, run=lambda argv: answers(argv, but=without)))["docker-buildkit"]
     assert not missing.ok
     assert "docker-buildx" in missing.next_step
-    old = Completed(argv=("docker",), status=0, stdout="Docker version 20.10.24+dfsg1, build 297e128", stderr="")
+    old = ProcessResult(argv=("docker",), status=0, stdout="Docker version 20.10.24+dfsg1, build 297e128", stderr="")
     found = checks(replace(machine, run=lambda argv: answers(argv, but={**without, "docker": old})))["docker-buildkit"]
     assert (found.ok, found.detail) == (True, "docker can build")
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.checkpoints import unpacked
-from xsft.checkpoint.report import Report
+from xsft.checkpoint.report import CheckpointReport
 from xsft.effects.facts.arrays import MAX_METADATA
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.inspect import inspect_checkpoint
@@ -31,7 +31,7 @@ def item(tmp_path: Path) -> Path:
     return unpacked("stores", tmp_path) / ITEM
 
 
-def report(path: Path) -> Report:
+def report(path: Path) -> CheckpointReport:
     return inspect_checkpoint(str(path), store=record_store({"HOME": str(path.parent)}))
 
 

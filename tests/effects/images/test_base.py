@@ -10,14 +10,14 @@ from tests.image.test_lock import LOCKED
 from tests.replacing import replace
 from xsft.effects.images.base import resolve_base
 from xsft.errors import EnvironmentMissing, Refused, Unreachable
-from xsft.image.model import Base, Locked
+from xsft.image.model import Base, LockedImage
 
 OTHER = "sha256:" + "cd" * 32
 REF = "python:3.12-slim"
 
 
 def resolved(
-    ref: str | None = REF, *, pinned: Base | None = None, held: tuple[Locked, ...] = (),
+    ref: str | None = REF, *, pinned: Base | None = None, held: tuple[LockedImage, ...] = (),
     docker: FakeDocker | None = None, again: bool = False, **registry: object,
 ) -> Base | None:  # fmt: skip
     asked = FakeRegistry(**registry)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.dockers import FakeDocker, FakeRegistry
 from tests.image.materials import OPTIONS, file, material, recipe
 from tests.replacing import replace
-from xsft.effects.images.build import Maker, PushDone
+from xsft.effects.images.build import ImageBuilder, PushDone
 from xsft.effects.images.lock import lock_file, locked_images
 from xsft.errors import EnvironmentMissing, Refused, RepositoryMissing, Unknown, Unreachable, XsftError
 from xsft.image.model import Recipe
@@ -34,13 +34,13 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images"
 
 
-def maker(images: Path, engine: FakeDocker, **settings: Any) -> Maker:
+def maker(images: Path, engine: FakeDocker, **settings: Any) -> ImageBuilder:
     times = iter(f"2026-11-21T10:00:0{n}+00:00" for n in range(9))
     settings = {"docker": lambda: engine, "now": lambda: next(times), **settings}
-    return Maker(images=images, registry=engine.registry, **settings)
+    return ImageBuilder(images=images, registry=engine.registry, **settings)
 
 
-def pushed(by: Maker, made: Recipe) -> PushDone:
+def pushed(by: ImageBuilder, made: Recipe) -> PushDone:
     return by.push(made, options=KEPT, commit="1" * 40, dirty=False)
 
 

@@ -22,12 +22,12 @@ from tests.engine.registryserver import Registry
 from tests.engine.steps import step
 from tests.replacing import replace
 from xsft.effects.images import docker_client
-from xsft.effects.images.docker_build import Client, arguments, build, find_client
+from xsft.effects.images.docker_build import BuildClient, arguments, build, find_client
 from xsft.effects.images.docker_client import Engine
 from xsft.effects.images.docker_login import Credential
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.image.model import BuildStep
-from xsft.image.progress import BuildEvent, Sent, StepDone, StepStarted
+from xsft.image.progress import BuildEvent, SentContext, StepDone, StepStarted
 
 needs_engine = pytest.mark.engine
 SECRETIVE = """\
@@ -49,7 +49,7 @@ def docker(engine: RunningEngine) -> Engine:
 
 
 @pytest.fixture
-def client(engine: RunningEngine) -> Client:
+def client(engine: RunningEngine) -> BuildClient:
     return find_client(engine.env)
 
 
@@ -129,7 +129,7 @@ def test_a_path_of_a_secret_with_special_characters_is_quoted(tmp_path: Path, pa
 
 @needs_engine
 def test_a_build_reports_its_events(
-    docker: Engine, client: Client, base_image: BaseImage, engine: RunningEngine, tmp_path: Path
+    docker: Engine, client: BuildClient, base_image: BaseImage, engine: RunningEngine, tmp_path: Path
 ) -> None:
     token = secrets.token_hex(24)
     file = tmp_path / 'a, "b"' / "token"
@@ -152,7 +152,7 @@ def test_a_build_reports_its_events(
     assert seen.platform == "linux/amd64"
     numbers = [(event.number, event.total) for event in events if isinstance(event, StepStarted) and event.number]
     assert numbers == [(1, 3), (2, 3), (3, 3)]
-    assert [event for event in events if isinstance(event, Sent)][-1].bytes == len("some") + len(SECRETIVE)
+    assert [event for event in events if isinstance(event, SentContext)][-1].bytes == len("some") + len(SECRETIVE)
     assert {event.outcome for event in events if isinstance(event, StepDone)} <= {"done", "cached"}
     assert docker.image("xsft-test/secret:a") == seen
     again: list[BuildEvent] = []
@@ -201,7 +201,7 @@ def assert_not_in_files(token: str, layer: bytes) -> None:
     ],
 )  # fmt: skip
 def test_a_failed_build_reports_its_step_and_the_fix(
-    docker: Engine, client: Client, base_image: BaseImage, tmp_path: Path,
+    docker: Engine, client: BuildClient, base_image: BaseImage, tmp_path: Path,
     dockerfile: str, id: str, kind: type[Exception], says: str,
 ) -> None:  # fmt: skip
     made = step(tmp_path, {}, dockerfile=f"FROM {base_image.reference}\n{dockerfile}\n")
@@ -216,7 +216,7 @@ def test_a_failed_build_reports_its_step_and_the_fix(
 
 @needs_engine
 def test_a_base_without_python_is_reported(
-    docker: Engine, client: Client, base_image: BaseImage, tmp_path: Path
+    docker: Engine, client: BuildClient, base_image: BaseImage, tmp_path: Path
 ) -> None:
     dockerfile = (
         f"FROM {base_image.reference}\nRUN rm -f /usr/local/bin/python3 /usr/bin/python3; python3 -m pip list\n"
@@ -229,7 +229,7 @@ def test_a_base_without_python_is_reported(
 @needs_engine
 @pytest.mark.parametrize("whose", ["given", "own"])
 def test_a_private_base_is_pulled_with_the_login(
-    docker: Engine, client: Client, bad_proxy: BadProxy, registry: Registry, tmp_path: Path, whose: str
+    docker: Engine, client: BuildClient, bad_proxy: BadProxy, registry: Registry, tmp_path: Path, whose: str
 ) -> None:
     made = step(tmp_path / "base", {"data": registry.repository})
     build(made, engine=docker, client=client, names=(registry.reference("base"),))
@@ -252,7 +252,7 @@ def encoded(login: str) -> str:
 
 @needs_engine
 def test_a_context_that_changes_during_the_build_leaves_no_image(
-    docker: Engine, client: Client, tmp_path: Path
+    docker: Engine, client: BuildClient, tmp_path: Path
 ) -> None:
     made = step(tmp_path, {"data": "hashed"})
     (tmp_path / "data").write_text("other!")
@@ -298,7 +298,7 @@ def test_an_interrupted_build_ends_soon_and_leaves_no_image_name(
 
 
 @needs_engine
-def test_build_fails_if_the_client_uses_another_engine(docker: Engine, client: Client, tmp_path: Path) -> None:
+def test_build_fails_if_the_client_uses_another_engine(docker: Engine, client: BuildClient, tmp_path: Path) -> None:
     made = step(tmp_path, {"data": "x"})
     elsewhere = replace(docker, env={**docker.env, "DOCKER_HOST": "unix:///nowhere/docker.sock"})
     with pytest.raises(EnvironmentMissing) as failed:

@@ -16,7 +16,7 @@ from tests.replacing import replace
 from xsft.effects.images.docker_context import MTIME_S, entry, with_folders, write_context
 from xsft.errors import Refused
 from xsft.image.model import ContextFile
-from xsft.image.progress import Sent
+from xsft.image.progress import SentContext
 
 PARTS = st.sampled_from(("a", "b", "c.py", "Dockerfile"))
 PATHS = st.lists(PARTS, min_size=1, max_size=4).map("/".join)
@@ -77,9 +77,9 @@ def test_a_file_deleted_since_it_was_hashed_is_refused(tmp_path: Path) -> None:
 
 
 def test_write_context_reports_the_bytes_sent(tmp_path: Path) -> None:
-    told: list[Sent] = []
+    told: list[SentContext] = []
     write_context(context(tmp_path, {"a": b"1" * 10, "b": b"2" * 30}), io.BytesIO(), on_sent=told.append)
-    assert told == [Sent(bytes=10, total=40), Sent(bytes=40, total=40)]
+    assert told == [SentContext(bytes=10, total=40), SentContext(bytes=40, total=40)]
 
 
 def test_a_large_context_is_not_held_in_memory(tmp_path: Path) -> None:

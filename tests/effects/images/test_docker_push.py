@@ -27,7 +27,7 @@ from xsft.effects.images.docker_push import Pusher, pusher
 from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.images.registry_client import Manifest, Registries
 from xsft.errors import Unknown, Unreachable, XsftError
-from xsft.image.progress import BuildEvent, Layer, Retrying
+from xsft.image.progress import BuildEvent, Layer, TransferRetry
 
 MANIFEST = "^PUT /v2/.*/manifests/"
 UPLOAD = "^(PATCH|PUT) /v2/.*/blobs/uploads/"
@@ -115,7 +115,7 @@ def test_transient_push_errors_are_retried(
     assert pushed == registry.digest("code-1")
     assert bad_proxy.faults[0].times == 0, "it met every one"
     assert waits == sorted(waits)
-    assert waits == [event.pause_s for event in events if isinstance(event, Retrying)]
+    assert waits == [event.pause_s for event in events if isinstance(event, TransferRetry)]
     if fault.on == MANIFEST:
         assert waits == [1.0, 2.0][: fault.times]
 

@@ -25,7 +25,7 @@ from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
 from xsft.errors import Refused, UsageError
 from xsft.image.lock import updated
-from xsft.image.model import Base, BuildOptions, Locked
+from xsft.image.model import Base, BuildOptions, LockedImage
 
 OPTIONS = BuildOptions(image="mine", maxtext="0.2.5", code=("extra",))
 REPOSITORY = "us-docker.pkg.dev/p/r/mine"
@@ -47,7 +47,7 @@ def images(tmp_path: Path) -> Path:
     return made
 
 
-def locked(images: Path, **changes: object) -> Locked:
+def locked(images: Path, **changes: object) -> LockedImage:
     code = current_tag(images, OPTIONS, base="")
     held = replace(LOCKED, image="mine", repository=REPOSITORY, code=code, base="", options=OPTIONS)
     return replace(held, **changes)  # type: ignore[arg-type]

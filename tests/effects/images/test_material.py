@@ -10,7 +10,7 @@ import pytest
 from tests.effects.gitrepo import git
 from tests.image.materials import DIGEST
 from tests.replacing import replace
-from xsft.effects.images.material import Gathering, find_images, plan_image, within_project
+from xsft.effects.images.material import MaterialReaders, find_images, plan_image, within_project
 from xsft.effects.machine.process import own_environment
 from xsft.errors import SpecError, UsageError
 from xsft.image.model import Base, BuildOptions
@@ -29,9 +29,9 @@ def project(tmp_path: Path) -> Path:
     return made
 
 
-def gathering(project: Path, **changes: Any) -> Gathering:
+def gathering(project: Path, **changes: Any) -> MaterialReaders:
     settings: dict[str, Any] = {"base": lambda ref: Base(ref=str(ref), digest=DIGEST), **changes}
-    return Gathering(images=project / "images", env=own_environment(), cache=project / "cache", **settings)
+    return MaterialReaders(images=project / "images", env=own_environment(), cache=project / "cache", **settings)
 
 
 def test_plan_image_returns_the_recipe_and_the_options_for_the_lock(project: Path) -> None:

@@ -73,7 +73,7 @@ class Lab:
     events: list[ConversionEvent] = field(default_factory=list)
     waited: list[str] = field(default_factory=list)
 
-    def workload(self, name: str = "tiny", **changes: Any) -> api.Loaded:
+    def workload(self, name: str = "tiny", **changes: Any) -> api.LoadedWorkload:
         document: dict[str, Any] = {
             "name": name,
             "target": "local",
@@ -96,11 +96,11 @@ class Lab:
         files = {name: content.decode() for name, content in small_files(MODEL, given=SIZES).items()}
         (self.folder / "does.json").write_text(json.dumps({"files": files, **what}))
 
-    def convert(self, workload: api.Loaded | None = None, **what: Any) -> ConversionResult:
+    def convert(self, workload: api.LoadedWorkload | None = None, **what: Any) -> ConversionResult:
         found = workload or self.workload()
         return convert_here(self.asked(found, **what))
 
-    def asked(self, workload: api.Loaded, **what: Any) -> Conversion:
+    def asked(self, workload: api.LoadedWorkload, **what: Any) -> Conversion:
         return Conversion(
             look=lambda: look(workload)[0],
             machine=what.get("machine", self.machine),

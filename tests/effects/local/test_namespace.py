@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from xsft.effects.local.namespace import SHIELD, Containment, containment, detect, orphans, refuse_where_harmful
-from xsft.effects.machine.process import Completed, own_environment, run
+from xsft.effects.machine.process import ProcessResult, own_environment, run
 from xsft.errors import Refused
 
 TOOLS = {"unshare": "/bin/unshare", "setpriv": "/bin/setpriv"}
 
 
-def answer(argv: tuple[str, ...], *, works: bool) -> Completed:
-    return Completed(
+def answer(argv: tuple[str, ...], *, works: bool) -> ProcessResult:
+    return ProcessResult(
         argv=argv, status=0 if works else 1, stdout="", stderr="" if works else "a\nunshare: not permitted\n"
     )
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.replacing import replace
-from xsft.dataset.preparing import Source
+from xsft.dataset.preparing import RowSource
 from xsft.effects.local.prepare_sources import digest, located_source, stamps
 from xsft.errors import SpecError
 
-FILES = Source(path="json", split="train", columns={"messages": "messages"}, splits=("train",))
+FILES = RowSource(path="json", split="train", columns={"messages": "messages"}, splits=("train",))
 
 
-def digest_of(source: Source) -> str:
+def digest_of(source: RowSource) -> str:
     return digest(located_source(source), say=print)
 
 
@@ -64,7 +64,7 @@ def test_an_xsft_address_is_found_in_the_package() -> None:
     ],
     ids=["no files", "missing file", "no match", "bucket", "missing folder"],
 )
-def test_missing_or_remote_sources_are_refused_with_a_fix(source: Source, words: str) -> None:
+def test_missing_or_remote_sources_are_refused_with_a_fix(source: RowSource, words: str) -> None:
     with pytest.raises(SpecError, match=words) as refused:
         located_source(source)
     (problem,) = refused.value.problems

@@ -22,7 +22,7 @@ from xsft.effects.runs.local import observe_local
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.states.model import Observation
 from xsft.steps import Plan
-from xsft.trainers.lines import Restored, Saved, Step, TrainerEvent
+from xsft.trainers.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
 from xsft.trainers.record import complete_record
 
 pytestmark = pytest.mark.loopback
@@ -88,7 +88,7 @@ def test_a_completed_run_has_its_events_losses_checkpoints_and_record(tmp_path: 
     assert (result.first_loss, result.last_loss) == (6.9, 6.4)
     assert [c.name for c in result.checkpoints] == ["1", "2", "4", "6"]
     assert [e.step for e in events if isinstance(e, Step)] == [1, 2, 3, 4, 5, 6]
-    assert [e.step for e in events if isinstance(e, Saved)] == [1, 2, 4, 6]
+    assert [e.step for e in events if isinstance(e, SaveFinished)] == [1, 2, 4, 6]
     record = complete_record(result.record.read_text())
     assert record.spec_digest == plan(tmp_path).spec_digest
     assert (record.outcome, record.attempts[0].exit_status, record.losses) == ("completed", 0, result.losses)
@@ -133,7 +133,7 @@ def test_a_kill_behind_unshare_is_reported(tmp_path: Path, fake: FakeTrainer) ->
     """The kill is that of the kernel's out-of-memory killer, in the namespace that this machine allows."""
 
     def kill(event: TrainerEvent) -> None:
-        if isinstance(event, Saved) and event.step == 4:
+        if isinstance(event, SaveFinished) and event.step == 4:
             for pid in _pids(str(machine.python)):
                 os.kill(pid, signal.SIGKILL)
 
@@ -152,7 +152,7 @@ def test_a_new_attempt_resumes_and_keeps_the_losses_of_the_whole_run(tmp_path: P
     assert result.resumed_order == "reshuffled"
     assert [a.order for a in complete_record(result.record.read_text()).attempts] == [None, "reshuffled"]
     assert already_done(plan(tmp_path)) == replace(result, action="finished", exit_status=None)
-    assert [e.step for e in events if isinstance(e, Restored | Step)] == [3, 4, 5, 6]
+    assert [e.step for e in events if isinstance(e, CheckpointRestored | Step)] == [3, 4, 5, 6]
     assert sorted(result.losses) == [1, 2, 3, 4, 5, 6]
     assert [a.outcome for a in complete_record(result.record.read_text()).attempts] == ["short", "completed"]
     assert result.log is not None
@@ -336,7 +336,7 @@ def test_an_interrupt_stops_the_trainer_and_keeps_its_checkpoints(
     tmp_path: Path, fake: FakeTrainer, deaf: bool
 ) -> None:
     def interrupt(event: TrainerEvent) -> None:
-        if isinstance(event, Saved) and event.step == 4:
+        if isinstance(event, SaveFinished) and event.step == 4:
             signal.raise_signal(signal.SIGINT)
 
     machine = fake.machine(hang_at=4, deaf=deaf)
@@ -351,7 +351,7 @@ def test_an_interrupt_stops_the_trainer_and_keeps_its_checkpoints(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_sigterm_and_sighup_interrupt_the_run(tmp_path: Path, fake: FakeTrainer, number: signal.Signals) -> None:
     def end(event: TrainerEvent) -> None:
-        if isinstance(event, Saved) and event.step == 4:
+        if isinstance(event, SaveFinished) and event.step == 4:
             signal.raise_signal(number)
 
     machine = fake.machine(hang_at=4)
@@ -375,7 +375,7 @@ def test_a_run_killed_with_xsft_is_completed_from_its_log(tmp_path: Path, fake: 
 
 def test_an_error_in_on_event_stops_the_trainer(tmp_path: Path, fake: FakeTrainer) -> None:
     def fail(event: TrainerEvent) -> None:
-        if isinstance(event, Saved):
+        if isinstance(event, SaveFinished):
             raise RuntimeError("ours")  # noqa: TRY004
 
     machine = fake.machine(hang_at=1)

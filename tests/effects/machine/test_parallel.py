@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tests.until import until
-from xsft.effects.machine.parallel import Hurry, Questions, answers, every, start, within
+from xsft.effects.machine.parallel import Questions, SoftDeadline, answers, every, start, within
 from xsft.errors import Unreachable
 
 
@@ -66,9 +66,9 @@ def test_a_result_that_is_late_is_unreachable() -> None:
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_hurry_runs_only_the_first_looks_after_its_deadline(threads: int) -> None:
     looks = [lambda i=i: i for i in range(20)]  # type: ignore[misc]
-    late = Hurry(first=7, until=time.monotonic() - 1)
+    late = SoftDeadline(first=7, until=time.monotonic() - 1)
     assert answers(looks, threads=threads, timeout_s=30, hurry=late) == [*range(7), *[None] * 13]
-    early = Hurry(first=0, until=time.monotonic() + 60)
+    early = SoftDeadline(first=0, until=time.monotonic() + 60)
     assert answers(looks, threads=threads, timeout_s=30, hurry=early) == list(range(20))
 
 

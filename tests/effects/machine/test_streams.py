@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from tests.until import until
-from xsft.effects.machine.streams import Screened, prepare_streams, print_if_slow
+from xsft.effects.machine.streams import ScreenedStream, prepare_streams, print_if_slow
 
 TOKEN = "hf" + "_" + "aB3" * 12
 
 
 def test_a_screened_stream_hides_secrets_from_any_writer() -> None:
     under = io.StringIO()
-    stream = Screened(under)
+    stream = ScreenedStream(under)
     print("a", TOKEN, "b", file=stream)
     stream.writelines((f"{TOKEN}\n", "plain\n"))
     argparse.ArgumentParser(prog=TOKEN).print_usage(stream)
@@ -25,7 +25,7 @@ def test_a_screened_stream_hides_secrets_from_any_writer() -> None:
 
 def test_a_screened_stream_has_all_attributes_of_the_stream() -> None:
     under = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
-    stream = Screened(under)
+    stream = ScreenedStream(under)
     assert stream.write("é") == 1
     stream.flush()
     assert (stream.encoding, stream.isatty(), under.buffer.getvalue()) == ("ascii", False, b"\\xe9")
@@ -38,7 +38,7 @@ def test_the_standard_streams_are_screened_once(monkeypatch: pytest.MonkeyPatch)
     first = sys.stdout
     prepare_streams()
     assert sys.stdout is first
-    assert not isinstance(first.stream, Screened)
+    assert not isinstance(first.stream, ScreenedStream)
     assert sys.stderr.write(TOKEN) == len(TOKEN)
     sys.stderr.stream.close()
 

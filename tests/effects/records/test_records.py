@@ -17,7 +17,7 @@ from tests.records.test_document import WHOLE
 from tests.replacing import replace
 from xsft.effects.local.run import run_local
 from xsft.effects.records.objects import LocalObjects, Objects
-from xsft.effects.records.records import RecordRef, RecordStore, Taken, record_store
+from xsft.effects.records.records import RecordRef, RecordStore, TakenAttempt, record_store
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError
 from xsft.problems import note
 from xsft.records.model import AttemptFacts, ReadBack, Record
@@ -67,7 +67,7 @@ def test_a_killed_submitter_leaves_an_attempt_that_another_can_finish(place: tup
     (read,) = records.read_run(output, "a-run")
     assert (read.outcome, read.last.uid) == ("submitting", None)
     taken = records.begin(intent(output, by="b" * 16))
-    assert isinstance(taken, Taken)
+    assert isinstance(taken, TakenAttempt)
     assert taken.there == read
     finished = records.finish(taken.ref, replace(CREATED, submitter="b" * 16))
     assert records.read_run(output, "a-run") == (finished.record,)
@@ -79,7 +79,7 @@ def test_the_record_is_that_of_the_submitter_that_created_the_jobset(place: tupl
     first = begun(records, intent(output))
     corrected = replace(intent(output, by="b" * 16), spec_digest="e" * 64, spec={"train": {"steps": 9}}, steps=9)
     taken = records.begin(corrected)
-    assert isinstance(taken, Taken)
+    assert isinstance(taken, TakenAttempt)
     assert records.read_run(output, "a-run") == (intent(output),)
     records.finish(taken.ref, replace(CREATED, submitter="b" * 16, at="t2"))
     records.finish(first, replace(CREATED, outcome="not-created", at="t3", reason="it exists"))
@@ -102,7 +102,7 @@ def test_only_one_of_several_concurrent_submitters_begins_an_attempt(place: tupl
     for thread in threads:
         thread.join()
     winners = [r for r in results if isinstance(r, RecordRef)]
-    losers = [r for r in results if isinstance(r, Taken)]
+    losers = [r for r in results if isinstance(r, TakenAttempt)]
     assert (len(winners), len(losers)) == (1, 3)
     assert {loser.there.last.submitter for loser in losers} == {winners[0].record.last.submitter}
     assert len(records.read_run(output, "a-run")) == 1
@@ -173,7 +173,7 @@ def test_a_torn_record_is_an_unknown_attempt_and_cannot_be_begun_again(content: 
     Path(ref.path).write_text(content)
     (read,) = records.read_run(output, "a-run")
     assert (read.outcome, read.last.number, read.unread) == ("unknown", 1, ("attempt-1.json",))
-    assert isinstance(records.begin(intent(output, by="b" * 16)), Taken)
+    assert isinstance(records.begin(intent(output, by="b" * 16)), TakenAttempt)
 
 
 def test_unreadable_files_of_an_attempt_are_named(tmp_path: Path) -> None:

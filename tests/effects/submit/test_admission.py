@@ -8,7 +8,7 @@ from tests.effects.cluster.test_cluster import planned
 from tests.fakes.clusters import ClusterApi
 from tests.faults.world import deny
 from tests.stories import intent_of, spec_of, varied
-from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.admission import UnreadFact
 from xsft.effects.submit.admission import examine
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.planner import make_plan
@@ -102,7 +102,7 @@ def test_examine_returns_earlier_attempts_and_the_jobset_of_the_same_name(cluste
 def test_objects_without_read_permission_are_unseen_with_a_warning(cluster_api: ClusterApi) -> None:
     deny(cluster_api.world, ("get", "clusterqueues"), ("get", "secrets"), ("get", "namespaces"))
     facts, problems = examine(cluster_api.connect(), plan_for(cluster_api, **TOKEN))
-    assert isinstance(facts.cluster_queue, Unseen)
+    assert isinstance(facts.cluster_queue, UnreadFact)
     assert {(p.id, p.severity) for p in problems if p.severity != "note"} == {("admission-unseen", "warning")}
 
 

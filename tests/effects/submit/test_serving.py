@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.clusters import ClusterApi
 from tests.killing import Killed, dying
 from tests.servers import NAME, WEIGHTS, recorded, run_with, server
-from xsft.effects.submit.serving import ServerBegun, begin, found, plan_serving, stop_argv
+from xsft.effects.submit.serving import BegunServer, begin, found, plan_serving, stop_argv
 from xsft.errors import Refused, SpecError
 from xsft.serving.plan import ServingPlan
 
@@ -20,14 +20,14 @@ Json = dict[str, Any]
 CREATE = r"^POST /apis/apps/v1/namespaces/\S+/deployments\?fieldValidation=Strict&fieldManager"
 
 
-Starts = Callable[..., ServerBegun]
+Starts = Callable[..., BegunServer]
 
 
 @pytest.fixture
 def started(cluster_api: ClusterApi, tmp_path: Path) -> Starts:
     """Each call is another caller."""
 
-    def start(plan: ServingPlan) -> ServerBegun:
+    def start(plan: ServingPlan) -> BegunServer:
         return begin(cluster_api.connect(), plan, record=recorded(tmp_path), progress=lambda _line: None)
 
     return start
@@ -72,7 +72,7 @@ def test_concurrent_callers_create_one_server(cluster_api: ClusterApi, plan: Ser
 def test_a_server_that_another_caller_just_created_is_adopted(
     cluster_api: ClusterApi, plan: ServingPlan, started: Starts
 ) -> None:
-    begun: list[ServerBegun] = []
+    begun: list[BegunServer] = []
     cluster_api.server.fail(r"^GET .*/deployments/", code=0, then=lambda: begun.append(started(plan)))
     done = started(plan)
     assert (done.action, [done.uid]) == ("adopted", [one.uid for one in begun])

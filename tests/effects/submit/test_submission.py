@@ -21,7 +21,7 @@ from tests.observations import NOW, jobset, observed, said
 from tests.replacing import replace
 from tests.submissions import FOLDER, NAME, STEPS, good_image, submitter
 from tests.submissions import planned as shown
-from xsft.effects.cluster.create import Created
+from xsft.effects.cluster.create import CreatedObject
 from xsft.effects.records.records import RecordStore
 from xsft.effects.submit.cancelling import record_worthless
 from xsft.effects.submit.recording import manifest_digest, record_of
@@ -406,7 +406,7 @@ def test_a_name_taken_between_read_and_create_is_adopted(
 ) -> None:
     def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
         first = create_planned(cluster, planned(), "somebody")
-        assert isinstance(first, Created)
+        assert isinstance(first, CreatedObject)
         return create_planned(cluster, plan, mark)
 
     done = submit(create=overtaken)

@@ -13,8 +13,8 @@ from tests.effects.cluster.test_cluster import CREATE
 from tests.fakes.clusters import ClusterApi
 from tests.replacing import replace
 from tests.submissions import planned as shown
-from xsft.effects.cluster.create import Created, Exists
-from xsft.effects.machine.process import Completed
+from xsft.effects.cluster.create import CreatedObject, ExistingObject
+from xsft.effects.machine.process import ProcessResult
 from xsft.effects.submit.through_xpk import ThroughXpk, environment, refuse_losses
 from xsft.errors import Refused, SpecError, TimedOut, Unknown
 from xsft.steps import Plan
@@ -37,21 +37,21 @@ def planned(cluster_api: ClusterApi) -> Plans:
     return partial(shown, namespace=cluster_api.namespace)
 
 
-def ended(status: int, *, doing: Callable[[], object] = lambda: None) -> Callable[..., Completed]:
-    def run(argv: tuple[str, ...], **_: Any) -> Completed:
+def ended(status: int, *, doing: Callable[[], object] = lambda: None) -> Callable[..., ProcessResult]:
+    def run(argv: tuple[str, ...], **_: Any) -> ProcessResult:
         if argv[0] == "gcloud":
-            return Completed(argv=argv, status=0, stdout="123\n", stderr="")
+            return ProcessResult(argv=argv, status=0, stdout="123\n", stderr="")
         assert "--quiet" not in argv
         assert argv[-1] == "--project-number=123"
         doing()
         if status < 0:
             raise TimedOut("xpk did not end within 1 s")
-        return Completed(argv=argv, status=status, stdout="[XPK] one\n[XPK] two\n", stderr="")
+        return ProcessResult(argv=argv, status=status, stdout="[XPK] one\n[XPK] two\n", stderr="")
 
     return run
 
 
-def through(env: dict[str, str], run: Callable[..., Completed]) -> ThroughXpk:
+def through(env: dict[str, str], run: Callable[..., ProcessResult]) -> ThroughXpk:
     return ThroughXpk(python=Path("python"), env=env, run=run)
 
 
@@ -62,7 +62,7 @@ def test_an_existing_jobset_is_created_whatever_xpk_prints(
     cluster, plan = cluster_api.connect(), planned()
     made = through(tools, ended(status, doing=lambda: cluster.create_jobset(plan.manifest or {})))
     outcome = made(cluster, plan, "mark")
-    assert isinstance(outcome, Created)
+    assert isinstance(outcome, CreatedObject)
     assert outcome.object["metadata"]["name"] == plan.jobset
 
 
@@ -85,10 +85,10 @@ def test_a_taken_name_prevents_the_start_of_xpk(cluster_api: ClusterApi, tools: 
     cluster, plan = cluster_api.connect(), planned()
     cluster.create_jobset(plan.manifest or {})
 
-    def never(*_: Any, **__: Any) -> Completed:
+    def never(*_: Any, **__: Any) -> ProcessResult:
         raise AssertionError("xpk was started")
 
-    assert isinstance(through(tools, never)(cluster, plan, "mark"), Exists)
+    assert isinstance(through(tools, never)(cluster, plan, "mark"), ExistingObject)
     assert len(cluster_api.server.asked(CREATE)) == 1
 
 
@@ -98,7 +98,7 @@ def test_another_jobset_under_the_name_is_not_reported_as_created(
     cluster, plan = cluster_api.connect(), planned()
     other: dict[str, Any] = {**(plan.manifest or {}), "spec": {"replicatedJobs": []}}
     made = through(tools, ended(1, doing=lambda: cluster.create_jobset(other)))
-    assert isinstance(made(cluster, plan, "mark"), Exists)
+    assert isinstance(made(cluster, plan, "mark"), ExistingObject)
 
 
 def test_xpk_gets_only_the_environment_that_gcloud_needs(tmp_path: Path) -> None:

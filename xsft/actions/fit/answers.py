@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.api import Loaded, load_each, own_paces
+from xsft.api import LoadedWorkload, load_each, own_paces
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.fit_known import shipped_verdict
 from xsft.checks.step import analytic_verdict
@@ -64,7 +64,7 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
 
 def load_variants(
     files: Sequence[str], *, types: Sequence[str], slices: Sequence[str], settings: Sequence[str], run_name: str | None
-) -> tuple[tuple[Loaded, ...], tuple[Problem, ...]]:
+) -> tuple[tuple[LoadedWorkload, ...], tuple[Problem, ...]]:
     """Return each file for each of the TPU types and numbers of slices (empty: the file's own), and what could not be
     read."""
     tpu_types = [f"tpu.type={one}" for one in types] or [""]

@@ -84,7 +84,7 @@ class SearchRequest(Struct, frozen=True, kw_only=True):
     """Whether to write the changes into the file."""
 
 
-class Searched(Struct, frozen=True, kw_only=True):
+class SearchResult(Struct, frozen=True, kw_only=True):
     """The result of a search, and the text of the file without and with its changes."""
 
     base: FitAnswer
@@ -97,7 +97,7 @@ SearchState = FitAnswer | FoundFit | FitSearch
 """What is reported in turn: the verdict on the workload as it is, the search as it begins, and after each try."""
 
 
-def search(request: SearchRequest, *, progress: ShowLine, report: Callable[[SearchState], None]) -> Searched:
+def search(request: SearchRequest, *, progress: ShowLine, report: Callable[[SearchState], None]) -> SearchResult:
     """Find the nearest alternative that fits, and write it on request. Raises as `needed_step`, `_search_limits` and
     `FitQuestions.answer` do."""
     file = request.file
@@ -115,7 +115,7 @@ def search(request: SearchRequest, *, progress: ShowLine, report: Callable[[Sear
     if request.write and found.settings:
         write_atomic(Path(file), changed)
         found = replace(found, written=True)
-    return Searched(base=base, found=found, texts=(text, changed))
+    return SearchResult(base=base, found=found, texts=(text, changed))
 
 
 def _search_fit(

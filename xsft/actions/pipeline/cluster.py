@@ -12,11 +12,11 @@ from xsft import api, jobs
 from xsft.actions.listener import ActionListener, AskUser
 from xsft.actions.pipeline.here import conversion_found, training_plan
 from xsft.actions.runs.waiting import WaitLimits, error_of
-from xsft.actions.submit.cluster import Connect, submitted
+from xsft.actions.submit.cluster import ConnectSubmitter, submitted
 from xsft.actions.submit.wait import after_plan
 from xsft.actions.weights.convert import look_for_cluster, planned_conversion
 from xsft.aliases import ShowLine
-from xsft.api import Loaded
+from xsft.api import LoadedWorkload
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import record_store
@@ -48,7 +48,7 @@ class SharedIntent:
     """A workload's intent with the facts that its stages share: gathered once, until a stage has ended. `known`:
     gathered just now."""
 
-    def __init__(self, workload: Loaded, *, known: Intent | None) -> None:
+    def __init__(self, workload: LoadedWorkload, *, known: Intent | None) -> None:
         self.workload = workload
         self._known = known
 
@@ -72,7 +72,7 @@ class ClusterStage:
         self.run_name = training if self.name == "train" else stage_name(run_name=training, stage=self.name)
         self.done: Submission | None = None
 
-    def submit(self, plan: Planned, *, connect: Connect, why: str) -> StageEnd:
+    def submit(self, plan: Planned, *, connect: ConnectSubmitter, why: str) -> StageEnd:
         """Create, adopt or recognise the object, as `submitted` does. `why`: the reason to create it."""
         done = self.done = submitted(plan, connect=connect, ask=self.call.ask, listener=self.call.listener)
         named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name

@@ -37,7 +37,7 @@ class EvaluateHere:
     name: StageName = "evaluate"
 
     def __init__(
-        self, workload: api.Loaded, *, training: str, listener: ActionListener, machine: Machine | None = None
+        self, workload: api.LoadedWorkload, *, training: str, listener: ActionListener, machine: Machine | None = None
     ) -> None:
         self._workload, self._listener, self._machine = workload, listener, machine
         self.run_name = stage_name(run_name=training, stage=self.name)

@@ -35,7 +35,7 @@ class ExportHere:
 
     name: StageName = "export"
 
-    def __init__(self, workload: api.Loaded, *, training: str, listener: ActionListener) -> None:
+    def __init__(self, workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> None:
         self._workload, self._listener = workload, listener
         self._asked = workload.spec.stages.export or ExportStage()
         self.run_name = stage_name(run_name=training, stage=self.name)

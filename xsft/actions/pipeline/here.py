@@ -46,7 +46,7 @@ class ConvertHere:
 
     name: StageName = "convert"
 
-    def __init__(self, workload: api.Loaded, *, training: str, listener: ActionListener) -> None:
+    def __init__(self, workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> None:
         self._workload, self._listener = workload, listener
         self.run_name = stage_name(run_name=training, stage=self.name)
 
@@ -113,7 +113,7 @@ class TrainHere:
     name: StageName = "train"
 
     def __init__(
-        self, workload: api.Loaded, *, run_name: str, listener: ActionListener, machine: Machine | None = None
+        self, workload: api.LoadedWorkload, *, run_name: str, listener: ActionListener, machine: Machine | None = None
     ) -> None:
         self._workload, self._listener, self._machine = workload, listener, machine
         self.run_name = run_name

@@ -15,7 +15,7 @@ from xsft.effects.machine.signals import interrupted_after
 from xsft.errors import TimedOut, UsageError
 from xsft.spec.amounts import duration_text
 from xsft.stages.stage import STAGES, Stage, StageName
-from xsft.stages.walk import StageReport, Walk, Walked, walk
+from xsft.stages.walk import StageReport, WalkResult, WalkSettings, walk
 
 
 class PipelineRequest(Struct, frozen=True, kw_only=True):
@@ -30,13 +30,13 @@ class PipelineRequest(Struct, frozen=True, kw_only=True):
 
 
 def run_stages(
-    workload: api.Loaded,
+    workload: api.LoadedWorkload,
     request: PipelineRequest,
     *,
     ask: AskUser | None,
     listener: ActionListener,
     tell: Callable[[StageReport], None],
-) -> Walked:
+) -> WalkResult:
     """Return what each stage did; an error of a stage is returned, too. `tell`: called with each stage's report.
 
     Raises SpecError for errors of the whole workload, before the first stage begins; UsageError if the workload has
@@ -62,7 +62,7 @@ def run_stages(
             interrupted_after(request.timeout_s if workload.spec.on_this_machine else None),
             listener.working("run") as progress,
         ):
-            settings = Walk(
+            settings = WalkSettings(
                 left_s=left_s,
                 progress=progress,
                 tell=tell,

@@ -19,7 +19,7 @@ from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.effects.submit.recording import gather_provenance
-from xsft.effects.submit.serving import ServerBegun, begin, plan_serving
+from xsft.effects.submit.serving import BegunServer, begin, plan_serving
 from xsft.effects.submit.serving_record import ServerRecord
 from xsft.errors import Refused, UsageError, refuse_errors
 from xsft.launchers.audit import AuditRow
@@ -43,11 +43,11 @@ class ServeCall(Struct, frozen=True, kw_only=True):
     """Problems of the sections that a server reads."""
 
 
-class ServerAnswering(Struct, frozen=True, kw_only=True):
+class AnsweringServer(Struct, frozen=True, kw_only=True):
     """A server whose /health answers."""
 
     cluster: Cluster
-    begun: ServerBegun
+    begun: BegunServer
 
 
 def plan_server(
@@ -95,7 +95,7 @@ def _exported(export: ExportOnCluster, file: str, *, dry_run: bool) -> str:
 
 def serve_on_cluster(
     call: ServeCall, *, ask: AskUser | None, limits: WaitLimits, listener: ActionListener
-) -> ServerAnswering:
+) -> AnsweringServer:
     """Create the server and wait until /health answers. Raises as `confirm_server`, `begin` and `wait_for_server`."""
     confirm_server(call.plan, ask=ask)
     cluster = connect(call.run.required_place())
@@ -105,4 +105,4 @@ def serve_on_cluster(
         begun = begin(cluster, call.plan, record=record, progress=say)
         with when_interrupted(f"The server continues. To end it: {stop_line(cluster, call.plan)}"):
             wait_for_server(cluster, call.plan, timeout_s=limits.timeout_s, poll_s=limits.poll_s, say=say)
-    return ServerAnswering(cluster=cluster, begun=begun)
+    return AnsweringServer(cluster=cluster, begun=begun)

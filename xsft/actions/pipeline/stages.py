@@ -8,13 +8,15 @@ from xsft.actions.pipeline.evaluate import EvaluateHere, EvaluateOnCluster
 from xsft.actions.pipeline.export import ExportHere, ExportOnCluster, ServeHere
 from xsft.actions.pipeline.here import ConvertHere, TrainHere
 from xsft.actions.pipeline.serve import ServeOnCluster
-from xsft.api import Loaded
+from xsft.api import LoadedWorkload
 from xsft.errors import XsftError
 from xsft.stages.stage import Stage, StageName, StagePlan
 from xsft.steps import Intent
 
 
-def stages_of(workload: Loaded, *, run_name: str, call: ClusterCall, known: Intent | None = None) -> tuple[Stage, ...]:
+def stages_of(
+    workload: LoadedWorkload, *, run_name: str, call: ClusterCall, known: Intent | None = None
+) -> tuple[Stage, ...]:
     """Return the stages of a workload. `run_name`: of the training. `known`: what it asks for, if that was gathered."""
     if workload.spec.on_this_machine:
         return tuple(_here(name, workload, run_name, call.listener) for name in workload.spec.stage_names)
@@ -22,7 +24,7 @@ def stages_of(workload: Loaded, *, run_name: str, call: ClusterCall, known: Inte
     return tuple(_on_cluster(name, shared, run_name, call) for name in workload.spec.stage_names)
 
 
-def _here(name: StageName, workload: Loaded, run_name: str, listener: ActionListener) -> Stage:
+def _here(name: StageName, workload: LoadedWorkload, run_name: str, listener: ActionListener) -> Stage:
     match name:
         case "convert":
             return ConvertHere(workload, training=run_name, listener=listener)
@@ -51,7 +53,7 @@ def _on_cluster(name: StageName, shared: SharedIntent, run_name: str, call: Clus
             return ServeOnCluster(shared, exported=exported, training=run_name, call=call)
 
 
-def plan_stages(workload: Loaded, *, intent: Intent, run_name: str) -> tuple[StagePlan, ...]:
+def plan_stages(workload: LoadedWorkload, *, intent: Intent, run_name: str) -> tuple[StagePlan, ...]:
     """Return the plans of all stages but the training, in order."""
     call = ClusterCall(ask=None, poll_s=0.0, listener=ActionListener())
     stages = stages_of(workload, run_name=run_name, call=call, known=intent)

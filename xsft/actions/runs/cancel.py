@@ -17,11 +17,11 @@ from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
 from xsft.states.model import Observation, RunObject
 from xsft.states.rows import Row, state_line
 
-Agree = Callable[[tuple[str, ...]], None]
+ConfirmCancel = Callable[[tuple[str, ...]], None]
 """Function that gets the description of what would be cancelled and lost. Raises Refused if the user declines."""
 
 
-class Cancelled(Struct, frozen=True, kw_only=True):
+class CancelResult(Struct, frozen=True, kw_only=True):
     action: Literal["cancelled", "nothing"]
     row: Row
     jobset: RunObject | None
@@ -32,33 +32,35 @@ class Cancelled(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-def cancelled(name: str, *, runs: RunAccess, agree: Agree, waiting: ShowWaiting = wait_silently) -> Cancelled:
+def cancelled(
+    name: str, *, runs: RunAccess, agree: ConfirmCancel, waiting: ShowWaiting = wait_silently
+) -> CancelResult:
     """Cancel the run and return what was done. Raises as `cancel`, and what `agree` raises."""
     with waiting("asking the clusters") as say:
         runs.listen(say)
         hit = one_run(name, runs.look())
     if hit.row.ended:
-        return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
+        return CancelResult(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
     if hit.row.on_this_machine:
         return _cancel_local(hit.seen, hit.row, runs=runs, agree=agree, waiting=waiting)
     _require_its_cluster(hit.seen, hit.row)
     jobset = hit.seen.jobset
     if jobset is None:
         what = "Deployment" if hit.row.stage == "serve" else "JobSet"
-        return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has no {what} on its cluster")
+        return CancelResult(action="nothing", row=hit.row, jobset=None, why=f"it has no {what} on its cluster")
     if jobset.deleting_at:
         why = f"it is being deleted since {jobset.deleting_at}"
-        return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
+        return CancelResult(action="nothing", row=hit.row, jobset=jobset, why=why)
     loss = _loss(hit.seen, hit.row, runs, waiting)
     agree(_about(hit.row, jobset, loss))
     with when_interrupted(f"{jobset.name} was being deleted: check with xsft status {hit.row.run_name}."):
         done = runs.delete(hit.seen, jobset)
     if done == "deleted":
         problems = runs.record_cancel(hit.seen, jobset)
-        return Cancelled(action="cancelled", row=hit.row, jobset=jobset, loss=loss, problems=problems)
+        return CancelResult(action="cancelled", row=hit.row, jobset=jobset, loss=loss, problems=problems)
     now = f"; another {jobset.kind} has its name now, and was not deleted" if done == "other" else ""
     why = "it has just ended" if done == "ended" else f"another client deleted it just now{now}"
-    return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
+    return CancelResult(action="nothing", row=hit.row, jobset=jobset, why=why)
 
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
@@ -70,9 +72,11 @@ def _require_its_cluster(seen: Observation, row: Row) -> None:
         )
 
 
-def _cancel_local(seen: Observation, row: Row, *, runs: RunAccess, agree: Agree, waiting: ShowWaiting) -> Cancelled:
+def _cancel_local(
+    seen: Observation, row: Row, *, runs: RunAccess, agree: ConfirmCancel, waiting: ShowWaiting
+) -> CancelResult:
     if seen.record is None or not seen.record.alive:
-        return Cancelled(action="nothing", row=row, jobset=None, why="no xsft process is running it")
+        return CancelResult(action="nothing", row=row, jobset=None, why="no xsft process is running it")
     loss = _loss(seen, row, runs, waiting)
     agree(_about(row, None, loss))
     if not runs.stop_local(seen):
@@ -80,7 +84,7 @@ def _cancel_local(seen: Observation, row: Row, *, runs: RunAccess, agree: Agree,
             f"{row.run_name} runs on this machine, but its process could not be identified.",
             fix="Press Ctrl-C where it was started.",
         )
-    return Cancelled(action="cancelled", row=row, jobset=None, loss=loss)
+    return CancelResult(action="cancelled", row=row, jobset=None, loss=loss)
 
 
 def _loss(seen: Observation, row: Row, runs: RunAccess, waiting: ShowWaiting) -> Loss:

@@ -17,11 +17,11 @@ from xsft.states.model import Observation
 def changes_of(runs: Runs) -> tuple[LookAtRuns, Clock]:
     """Return the function that reads the runs, and a clock whose pauses end early when what was read last has
     changed."""
-    changes = _Changes(runs=runs)
+    changes = _RunChanges(runs=runs)
     return changes.look, Clock(monotonic=clock.monotonic, pause=changes.pause)
 
 
-class _Changes(Struct, kw_only=True):
+class _RunChanges(Struct, kw_only=True):
     runs: Runs
     seen: tuple[Observation, ...] = ()
 

@@ -26,7 +26,7 @@ ReadAttempt = Callable[[FoldedRun, int], Observation | None]
 """Return an attempt of which only the record is left; None if there is none, or it cannot be read."""
 
 
-class Explained(Struct, frozen=True, kw_only=True):
+class RunExplanation(Struct, frozen=True, kw_only=True):
     row: Row
     evidence: Evidence
     explanation: Explanation
@@ -34,7 +34,7 @@ class Explained(Struct, frozen=True, kw_only=True):
 
 def explained(
     name: str, *, runs: RunAccess, evidence: ReadEvidence, recorded: ReadAttempt, attempt: int | None = None
-) -> Explained:
+) -> RunExplanation:
     """Return the explanation. Raises UsageError for a name that no run has or an attempt that never existed,
     Unreachable if the run's cluster does not answer."""
     hit = one_run(name, runs.look())
@@ -47,7 +47,7 @@ def explained(
     found = evidence(hit)
     explanation = explain_state(found, now=now)
     _keep_findings(hit, found, explanation, runs)
-    return Explained(row=hit.row, evidence=found, explanation=explanation)
+    return RunExplanation(row=hit.row, evidence=found, explanation=explanation)
 
 
 def _observation_of(hit: FoldedRun, *, name: str, attempt: int | None, recorded: ReadAttempt) -> Observation:

@@ -25,7 +25,7 @@ from xsft.states.model import Observation, RunObject
 from xsft.states.moments import before
 
 
-class Logs(Struct, frozen=True, kw_only=True):
+class RunLogs(Struct, frozen=True, kw_only=True):
     runs: Runs
     trouble: Callable[[str], None] = lambda _line: None
     """Function that gets a line on what following waits for."""

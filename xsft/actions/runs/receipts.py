@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from xsft.actions.runs.log_sources import Logs
+from xsft.actions.runs.log_sources import RunLogs
 from xsft.effects.machine.parallel import within
 from xsft.effects.runs.runs import Runs
 from xsft.effects.submit.job_end import record_receipt
@@ -71,5 +71,5 @@ def _gone(count: int) -> str:
 
 
 def _logged_lines(runs: Runs, seen: Observation) -> Iterator[LoggedLine]:
-    for line in Logs(runs=runs).printed(seen):
+    for line in RunLogs(runs=runs).printed(seen):
         yield LoggedLine(text=line.text, at=line.at)

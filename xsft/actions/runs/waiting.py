@@ -29,7 +29,7 @@ RecordWait = Callable[[Row], tuple[Problem, ...]]
 """Function that records beside the run how it ended; returns warnings if that cannot be written."""
 
 
-Ended = Literal["reached", "ended", "lost", "unreachable"]
+WaitEnd = Literal["reached", "ended", "lost", "unreachable"]
 """Reasons other than the time limit to stop waiting."""
 
 
@@ -51,7 +51,7 @@ class Clock(Struct, frozen=True, kw_only=True):
     pause: Callable[[float], None]
 
 
-class Waited(Struct, frozen=True, kw_only=True):
+class WaitResult(Struct, frozen=True, kw_only=True):
     """The result of waiting."""
 
     outcome: Literal["reached", "ended", "timeout", "lost", "unreachable"]
@@ -69,7 +69,7 @@ class Waited(Struct, frozen=True, kw_only=True):
         return self.outcome == "ended" and self.row is not None and not self.row.ended
 
 
-def noted(waited: Waited, record: RecordWait) -> tuple[Problem, ...]:
+def noted(waited: WaitResult, record: RecordWait) -> tuple[Problem, ...]:
     """Return warnings about the result; record how the run ended, or that it will not reach the goal."""
     if waited.row is None:
         return ()
@@ -79,23 +79,23 @@ def noted(waited: Waited, record: RecordWait) -> tuple[Problem, ...]:
 
 def wait_for(
     name: str, *, goal: Goal, look: LookAtRuns, patience: WaitLimits, clock: Clock, say: ShowLine, known: bool = False
-) -> Waited:
+) -> WaitResult:
     """Wait for the goal. `known`: the run was created just now, so it exists.
 
     Raises UsageError if the run is not `known` and the first answer lacks it, or if it will never do that many steps.
     """
-    watch = _Watch(name=name, goal=goal, look=look, say=say, known=known)
+    watch = _RunWait(name=name, goal=goal, look=look, say=say, known=known)
     began = clock.monotonic() if patience.began_at is None else patience.began_at
     left = _seconds_to_wait(patience, clock.monotonic() - began)
     while True:
         ended = in_time(watch.look_again, left)
         passed = clock.monotonic() - began
         if ended is not None:
-            return Waited(outcome=ended, row=watch.row, seconds=passed, silence=watch.silence)
+            return WaitResult(outcome=ended, row=watch.row, seconds=passed, silence=watch.silence)
         left = _seconds_to_wait(patience, passed)
         if left is not None and left <= 0:
             outcome: Literal["timeout", "unreachable"] = "timeout" if watch.row else "unreachable"
-            return Waited(outcome=outcome, row=watch.row, seconds=passed, silence=watch.silence)
+            return WaitResult(outcome=outcome, row=watch.row, seconds=passed, silence=watch.silence)
         in_time(partial(clock.pause, patience.poll_s if left is None else min(patience.poll_s, left)), left)
         left = _seconds_to_wait(patience, clock.monotonic() - began)
 
@@ -113,7 +113,7 @@ def _seconds_to_wait(patience: WaitLimits, passed: float) -> float | None:
     return None if patience.timeout_s is None else patience.timeout_s - passed
 
 
-class _Watch(Struct, kw_only=True):
+class _RunWait(Struct, kw_only=True):
     name: str
     goal: Goal
     look: LookAtRuns
@@ -124,7 +124,7 @@ class _Watch(Struct, kw_only=True):
     silence: XsftError | None = None
     said: str = ""
 
-    def look_again(self) -> Ended | None:
+    def look_again(self) -> WaitEnd | None:
         try:
             found = self.look()
         except Unreachable as failed:
@@ -143,7 +143,7 @@ class _Watch(Struct, kw_only=True):
             return self._silent(Unreachable(message, fix=why.fix, id=why.id, again=why.again))
         return self._seen(hit.row)
 
-    def _seen(self, row: Row) -> Ended | None:
+    def _seen(self, row: Row) -> WaitEnd | None:
         self.silence = None
         first, self.row = self.row is None, row
         lost = row.state == "unknown" and not row.unread
@@ -180,7 +180,7 @@ class _Watch(Struct, kw_only=True):
             self.say(line)
 
 
-def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
+def error_of(name: str, goal: Goal, waited: WaitResult) -> XsftError | None:
     """Return the error for the result of waiting; None if the goal was reached."""
     row, after = waited.row, duration_text(waited.seconds)
     seen = state_line(row) if row else name
@@ -202,7 +202,7 @@ def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
             return TimedOut(f"Timed out after {after}; {goal.text} not reached: {seen}.", fix=f"xsft why {name}")
 
 
-def _unreachable(name: str, waited: Waited) -> Unreachable:
+def _unreachable(name: str, waited: WaitResult) -> Unreachable:
     why = waited.silence or NO_ANSWER
     if why.again != "never":
         return Unreachable(
@@ -213,7 +213,7 @@ def _unreachable(name: str, waited: Waited) -> Unreachable:
     return Unreachable(message, fix=why.fix, id=why.problem_id, again=why.again)
 
 
-def row_of_waited(name: str, goal: Goal, waited: Waited) -> Row:
+def row_of_waited(name: str, goal: Goal, waited: WaitResult) -> Row:
     """Return the run that reached the goal. Raises as `error_of` says."""
     if failed := error_of(name, goal, waited):
         raise failed

@@ -11,7 +11,7 @@ from xsft.actions.listener import ActionListener, PlainView
 from xsft.actions.submit.cluster import submitted
 from xsft.actions.submit.local import train_here
 from xsft.aliases import ShowLine
-from xsft.api import Loaded, accepted, plan
+from xsft.api import LoadedWorkload, accepted, plan
 from xsft.effects.local.run import LocalResult
 from xsft.effects.submit.submission import Submission
 from xsft.problems import Problem
@@ -19,7 +19,7 @@ from xsft.submitting import submitter_for
 
 
 def submit(
-    workload: Loaded, *, through_xpk: bool = False, progress: ShowLine = lambda _line: None
+    workload: LoadedWorkload, *, through_xpk: bool = False, progress: ShowLine = lambda _line: None
 ) -> Submission | LocalResult:
     """Execute the workload's plan: create it on its cluster, once, or train on this machine to its end.
 

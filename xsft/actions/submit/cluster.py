@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from xsft.acceptance import for_submission
 from xsft.actions.listener import ActionListener, AskUser, ProgressView
-from xsft.actions.runs.waiting import Waited, error_of
+from xsft.actions.runs.waiting import WaitResult, error_of
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.effects.submit.submission import Submission, Submitter
 from xsft.errors import Refused, XsftError
@@ -24,21 +24,21 @@ from xsft.states.waiting import DONE
 from xsft.steps import Plan, Planned
 
 
-class Connect(Protocol):
+class ConnectSubmitter(Protocol):
     """Function that makes the submitter for a plan."""
 
     def __call__(self, *, progress: Callable[[str], None], confirm: Callable[[Proposal], None]) -> Submitter: ...
 
 
-Wait = Callable[[Submission], Waited]
-"""Function that waits for the end of the run (`submit_wait.After.wait`)."""
+WaitForRun = Callable[[Submission], WaitResult]
+"""Function that waits for the end of the run (`submit.wait.WaitOptions.wait`)."""
 
 
 class SubmissionEnd(Struct, frozen=True, kw_only=True):
     """A submission, and how the run ended if that was waited for."""
 
     done: Submission
-    waited: Waited | None = None
+    waited: WaitResult | None = None
     """None if the end was not waited for, or the run had finished before."""
     failed: XsftError | None = None
     """The error of a run that did not succeed."""
@@ -53,10 +53,10 @@ class SubmissionEnd(Struct, frozen=True, kw_only=True):
 def submit_cluster(
     plan: Planned,
     *,
-    connect: Connect,
+    connect: ConnectSubmitter,
     listener: ActionListener,
     ask: AskUser | None = None,
-    wait: Wait | None = None,
+    wait: WaitForRun | None = None,
 ) -> SubmissionEnd:
     """Create, adopt or recognise the run; with `wait`, wait for its end.
 
@@ -76,7 +76,7 @@ def submit_cluster(
     return SubmissionEnd(done=done, waited=waited, failed=error_of(plan.run_name, DONE, waited))
 
 
-def submitted(plan: Planned, *, connect: Connect, ask: AskUser | None, listener: ActionListener) -> Submission:
+def submitted(plan: Planned, *, connect: ConnectSubmitter, ask: AskUser | None, listener: ActionListener) -> Submission:
     """Create, adopt or recognise the run; report what it takes and the warnings. Raises as `submit_cluster` does."""
     listener.submitting(plan)
     reporter = _WarningReporter(listener)

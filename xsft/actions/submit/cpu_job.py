@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from xsft import jobs
 from xsft.actions.listener import AskUser
-from xsft.actions.runs.waiting import Waited, WaitLimits
+from xsft.actions.runs.waiting import WaitLimits, WaitResult
 from xsft.actions.submit.cluster import SubmissionEnd
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.records.records import record_store
@@ -20,7 +20,7 @@ from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
 from xsft.steps import JobPlan
 
-Made = TypeVar("Made", ConversionPlan, ExportPlan)
+CpuPlan = TypeVar("CpuPlan", ConversionPlan, ExportPlan)
 
 
 class CpuJobRequest(Struct, frozen=True, kw_only=True):
@@ -35,24 +35,24 @@ class CpuJobRequest(Struct, frozen=True, kw_only=True):
     """Asks before a node is used; None: do not ask."""
 
 
-class ResultFound(Struct, Generic[Made], frozen=True, kw_only=True):
+class ResultFound(Struct, Generic[CpuPlan], frozen=True, kw_only=True):
     """A result that exists, so that no job is needed."""
 
-    made: Made
+    made: CpuPlan
     problems: tuple[Problem, ...]
 
 
-class CpuJobPlanned(Struct, Generic[Made], frozen=True, kw_only=True):
+class CpuJobPlanned(Struct, Generic[CpuPlan], frozen=True, kw_only=True):
     """A job that would be created."""
 
-    made: Made
+    made: CpuPlan
     plan: JobPlan[CpuJob]
 
 
-class CpuJobSubmitted(Struct, Generic[Made], frozen=True, kw_only=True):
+class CpuJobSubmitted(Struct, Generic[CpuPlan], frozen=True, kw_only=True):
     """A job that was created or found."""
 
-    made: Made
+    made: CpuPlan
     end: SubmissionEnd
 
 
@@ -62,7 +62,7 @@ def cpu_job_of(done: Submission) -> CpuJob:
     return done.plan.job
 
 
-def record_ended(done: Submission, waited: Waited) -> Waited:
+def record_ended(done: Submission, waited: WaitResult) -> WaitResult:
     """Record how the job ended, if it has, by its result: no exit status is proof, and its JobSet is deleted some hours
     later. Return the wait, with the problems of that."""
     if waited.outcome not in ("reached", "ended"):

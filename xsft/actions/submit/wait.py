@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from xsft.actions.listener import ActionListener
 from xsft.actions.runs.changes import changes_of
 from xsft.actions.runs.evidence import evidence_of
-from xsft.actions.runs.log_sources import Logs
+from xsft.actions.runs.log_sources import RunLogs
 from xsft.actions.runs.receipts import record_wait_end
 from xsft.actions.runs.selection import runs_at
-from xsft.actions.runs.waiting import Clock, LookAtRuns, RecordWait, Waited, WaitLimits, noted, wait_for
+from xsft.actions.runs.waiting import Clock, LookAtRuns, RecordWait, WaitLimits, WaitResult, noted, wait_for
 from xsft.aliases import ShowLine
 from xsft.effects.machine.parallel import start
 from xsft.effects.submit.submission import Submission
@@ -34,7 +34,7 @@ DRAIN_S = 10.0
 """Seconds to read the last lines of the log after the run has ended."""
 
 
-class After(Struct, frozen=True, kw_only=True):
+class WaitOptions(Struct, frozen=True, kw_only=True):
     """The options of waiting for a run that was submitted."""
 
     look: LookAtRuns
@@ -53,7 +53,7 @@ class After(Struct, frozen=True, kw_only=True):
     """Reads what may explain another end than the expected one; None: it is not explained."""
     record: RecordWait = lambda _row: ()
 
-    def wait(self, done: Submission) -> Waited:
+    def wait(self, done: Submission) -> WaitResult:
         """Wait until the run succeeded or cannot succeed, and show why it cannot."""
         name = done.jobset or done.plan.run_name
         waiter = replace(self, say=_in_a_row(self.say))
@@ -62,15 +62,15 @@ class After(Struct, frozen=True, kw_only=True):
             self._explain(name)
         return replace(waited, problems=noted(waited, self.record))
 
-    def _glance(self, name: str) -> Waited:
+    def _glance(self, name: str) -> WaitResult:
         """Read a finished run once, only to see whether its steps trained anything."""
         row = None
         with suppress(XsftError):
             row = one_run(name, self.look()).row
         worthless = row is not None and is_worthless(row.reason)
-        return Waited(outcome="ended" if worthless else "reached", row=row, seconds=0.0)
+        return WaitResult(outcome="ended" if worthless else "reached", row=row, seconds=0.0)
 
-    def until_end(self, name: str) -> Waited:
+    def until_end(self, name: str) -> WaitResult:
         """Wait for the run's end, and follow its log meanwhile if that is requested."""
         if self.lines is None:
             return self._until(DONE, name, self.patience)
@@ -79,7 +79,7 @@ class After(Struct, frozen=True, kw_only=True):
             return running
         return self._followed(name, spent_s=running.seconds)
 
-    def _followed(self, name: str, *, spent_s: float) -> Waited:
+    def _followed(self, name: str, *, spent_s: float) -> WaitResult:
         """Follow the log in a thread of its own and wait: the end is read from the cluster, however long the log is
         silent."""
         following = start(lambda: self._follow(name))
@@ -109,21 +109,21 @@ class After(Struct, frozen=True, kw_only=True):
             return  # the error raised then names the next step
         self.explain(evidence, explain_state(evidence, now=self.now()).cause)
 
-    def _until(self, goal: Goal, name: str, patience: WaitLimits) -> Waited:
+    def _until(self, goal: Goal, name: str, patience: WaitLimits) -> WaitResult:
         return wait_for(name, goal=goal, look=self.look, patience=patience, clock=self.clock, say=self.say, known=True)
 
 
-def after_plan(plan: Planned, *, patience: WaitLimits, log: ShowLine | None, listener: ActionListener) -> After:
+def after_plan(plan: Planned, *, patience: WaitLimits, log: ShowLine | None, listener: ActionListener) -> WaitOptions:
     """Return how to wait for the plan's run; only its cluster and namespace are read. `log`: also show its log."""
     runs = runs_at(plan)
     look, clock_of_run = changes_of(runs)
-    return After(
+    return WaitOptions(
         look=look,
         now=runs.now,
         patience=patience,
         clock=clock_of_run,
         say=listener.say,
-        lines=None if log is None else Logs(runs=runs, trouble=listener.say).follow,
+        lines=None if log is None else RunLogs(runs=runs, trouble=listener.say).follow,
         log=log,
         explain=listener.unexpected,
         gather=partial(evidence_of, runs),

@@ -30,7 +30,7 @@ NOT_OURS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "
 """Sections whose errors do not affect a conversion."""
 
 
-def converted_here(workload: api.Loaded, listener: ActionListener) -> ConversionResult:
+def converted_here(workload: api.LoadedWorkload, listener: ActionListener) -> ConversionResult:
     """Convert on this machine, unless it is done. Raises as `look` and `convert_now` do."""
     _read_weights(workload, listener)
     with listener.waiting("convert", "looking for an earlier conversion"):
@@ -40,7 +40,7 @@ def converted_here(workload: api.Loaded, listener: ActionListener) -> Conversion
     return convert_now(workload, plan, listener)
 
 
-def _read_weights(workload: api.Loaded, listener: ActionListener) -> None:
+def _read_weights(workload: api.LoadedWorkload, listener: ActionListener) -> None:
     """Read a folder of weights once, with its progress; its digest is cached for all later looks."""
     run, _ = resolve(workload.spec, Facts(working_directory=str(Path.cwd())))
     if run.conversion is None or not run.conversion.source.is_folder:
@@ -54,7 +54,7 @@ def _read_weights(workload: api.Loaded, listener: ActionListener) -> None:
 
 
 def look_for_cluster(
-    workload: api.Loaded, listener: ActionListener
+    workload: api.LoadedWorkload, listener: ActionListener
 ) -> tuple[ConversionPlan, Intent, tuple[Problem, ...]]:
     """Return what a cluster would convert, what it is part of, and the problems, the hub's included; a finished
     conversion does not ask the hub."""
@@ -100,7 +100,7 @@ def _refuse_other_release(plan: ConversionPlan) -> None:
         )
 
 
-def look(workload: api.Loaded, source: SourceFacts | None = None) -> tuple[ConversionPlan, tuple[Problem, ...]]:
+def look(workload: api.LoadedWorkload, source: SourceFacts | None = None) -> tuple[ConversionPlan, tuple[Problem, ...]]:
     """Return what is converted and what exists already, and the other problems.
 
     Raises SpecError if errors forbid the conversion, Unreachable if the output cannot be read.
@@ -115,7 +115,7 @@ def look(workload: api.Loaded, source: SourceFacts | None = None) -> tuple[Conve
     return plan, problems
 
 
-def planned_conversion(workload: api.Loaded, intent: Intent) -> ConversionPlan:
+def planned_conversion(workload: api.LoadedWorkload, intent: Intent) -> ConversionPlan:
     """Return the planned conversion. Raises UsageError for a workload without Hugging Face weights."""
     if intent.conversion is None:
         raise UsageError(
@@ -152,7 +152,7 @@ def moved(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Problem, ..
     return (warning("hf-revision-moved", "model.hf.revision", message, fix),)
 
 
-def convert_now(workload: api.Loaded, plan: ConversionPlan, listener: ActionListener) -> ConversionResult:
+def convert_now(workload: api.LoadedWorkload, plan: ConversionPlan, listener: ActionListener) -> ConversionResult:
     source = None if plan.inputs.source.pinned and plan.whole else ask_hub(plan, listener)
     listener.warn(moved(plan, source))
     if plan.whole is None:

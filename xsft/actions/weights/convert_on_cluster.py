@@ -6,7 +6,7 @@ from functools import partial
 
 from xsft import jobs
 from xsft.actions.listener import ActionListener
-from xsft.actions.runs.waiting import Waited, WaitLimits
+from xsft.actions.runs.waiting import WaitLimits, WaitResult
 from xsft.actions.submit.cluster import submit_cluster
 from xsft.actions.submit.cpu_job import (
     CpuJobPlanned,
@@ -74,7 +74,7 @@ def convert_cluster(
 
 def _wait_for_conversion(
     plan: JobPlan[CpuJob], made: ConversionPlan, limits: WaitLimits, listener: ActionListener, done: Submission
-) -> Waited:
+) -> WaitResult:
     """Wait for the job, show its progress, and record its end: the JobSet is deleted some hours later."""
     display = listener.converting_on_cluster()
     after = after_plan(plan, patience=limits, log=display.on_line, listener=listener)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from xsft import jobs
 from xsft.actions.listener import ActionListener
-from xsft.actions.runs.waiting import Waited
+from xsft.actions.runs.waiting import WaitResult
 from xsft.actions.submit.cluster import submit_cluster
 from xsft.actions.submit.cpu_job import (
     CpuJobPlanned,
@@ -62,7 +62,7 @@ def export_cluster(
     if request.dry_run:
         return CpuJobPlanned(made=made, plan=plan)
 
-    def wait(done: Submission) -> Waited:
+    def wait(done: Submission) -> WaitResult:
         """Wait for the job with its log, and record its end by the record that the pod wrote last."""
         after = after_plan(plan, patience=request.limits, log=log, listener=listener)
         return record_ended(done, after.wait(done))

@@ -28,7 +28,7 @@ QUEUE_IN_ORDER = LateProblem(id="queue-in-order")
 ADMISSION_UNSEEN = LateProblem(id="admission-unseen")
 
 
-class Unseen(Struct, frozen=True, kw_only=True):
+class UnreadFact(Struct, frozen=True, kw_only=True):
     """Something that could not be read, and why."""
 
     why: str
@@ -40,29 +40,29 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """
 
     context: str
-    namespace: JsonObject | Unseen | None
-    local_queue: JsonObject | Unseen | None
+    namespace: JsonObject | UnreadFact | None
+    local_queue: JsonObject | UnreadFact | None
     known_queues: tuple[str, ...]
     """LocalQueues of the namespace."""
-    cluster_queue: JsonObject | Unseen | None
+    cluster_queue: JsonObject | UnreadFact | None
     flavors: Mapping[str, JsonObject]
     """ResourceFlavors of the ClusterQueue, by name; only those that could be read."""
-    priority_classes: Mapping[str, bool | Unseen]
+    priority_classes: Mapping[str, bool | UnreadFact]
     """For each requested name: whether the object exists."""
     known_priorities: tuple[str, ...]
-    secrets: Mapping[str, frozenset[str] | Unseen | None]
+    secrets: Mapping[str, frozenset[str] | UnreadFact | None]
     """Key names of each requested Secret."""
     jobsets: tuple[JsonObject, ...]
     """The JobSets of every attempt of this run."""
     same_name: JsonObject | None
     """The JobSet that has the planned name, of any creator."""
-    nodes: tuple[JsonObject, ...] | Unseen | None = None
+    nodes: tuple[JsonObject, ...] | UnreadFact | None = None
     """Nodes without chips; None if a TPU slice is requested. Many users may not list nodes: then there is no check."""
-    selected: Mapping[str, tuple[JsonObject, ...] | Unseen] = {}
+    selected: Mapping[str, tuple[JsonObject, ...] | UnreadFact] = {}
     """For each pod set of a run on slices, by name: the nodes that its node selector selects."""
-    occupied: Mapping[str, str] | Unseen = {}
+    occupied: Mapping[str, str] | UnreadFact = {}
     """By node on which a pod of a JobSet without a queue runs: namespace/name of that JobSet."""
-    cohort: tuple[JsonObject, ...] | Unseen | None = None
+    cohort: tuple[JsonObject, ...] | UnreadFact | None = None
     """The ClusterQueues in cohorts, and all Cohorts; the queue alone if it is in none; None if they are not known."""
     holders: tuple[QuotaHolder, ...] | None = None
     """The Workloads that hold quota; read only if the run would wait. None if the user may not list them."""
@@ -72,7 +72,7 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """The Deployments of CONTROLLERS that could be read."""
     topologies: Mapping[str, JsonObject] = {}
     """Kueue's Topologies that the flavors name, by name; only those that could be read."""
-    service_account: JsonObject | Unseen | None = None
+    service_account: JsonObject | UnreadFact | None = None
     """The ServiceAccount of the pods."""
     rights: PodRights | None = None
     """The rights of the Google service account that the pods use; None if they could not be read."""
@@ -110,7 +110,7 @@ def _check_identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
 
 
 def _node_pools(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
-    occupied = {} if isinstance(facts.occupied, Unseen) else facts.occupied
+    occupied = {} if isinstance(facts.occupied, UnreadFact) else facts.occupied
     nodes = read_nodes(facts)
     yield from node_pool_problems(nodes, demand, context=facts.context, flavors=facts.flavors, occupied=occupied)
 
@@ -145,7 +145,7 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
             "Use one of them, or ask the administrator to create it.",
         )
         return
-    if isinstance(facts.local_queue, Unseen):
+    if isinstance(facts.local_queue, UnreadFact):
         return
     yield from _stopped(f"LocalQueue {demand.queue}", facts.local_queue)
     if facts.cluster_queue is None:
@@ -154,7 +154,7 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
         yield error(
             "cluster-queue-missing", "queue", message, "Use another queue, or ask the administrator to create that one."
         )
-    elif not isinstance(facts.cluster_queue, Unseen):
+    elif not isinstance(facts.cluster_queue, UnreadFact):
         yield from _stopped(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
         yield from _in_order(facts.cluster_queue)
         yield from _namespace_refused(facts, demand, facts.cluster_queue)
@@ -203,7 +203,7 @@ def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: JsonObject) -
     """Check the queue's namespace selector. source: Kueue's ClusterQueue.spec.namespaceSelector: none matches nothing,
     an empty one everything."""
     selector = queue.get("spec", {}).get("namespaceSelector")
-    if isinstance(facts.namespace, Unseen) or facts.namespace is None:
+    if isinstance(facts.namespace, UnreadFact) or facts.namespace is None:
         return
     labels = facts.namespace["metadata"].get("labels") or {}
     if selector is None or not _selects(selector, labels):
@@ -248,7 +248,7 @@ def _check_priority_class(facts: ClusterFacts) -> Iterator[Problem]:
 
 def _secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[Problem]:
     keys = facts.secrets.get(need.name)
-    if isinstance(keys, Unseen):
+    if isinstance(keys, UnreadFact):
         return
     at = f"in the namespace {demand.namespace}"
     if keys is None:
@@ -279,7 +279,7 @@ def _namespace_option(demand: Demand) -> str:
 def _unseen(facts: ClusterFacts) -> Iterator[Problem]:
     several: dict[str, Any] = {**facts.priority_classes, **facts.secrets}
     looked = (facts.namespace, facts.local_queue, facts.cluster_queue, *several.values())
-    for why in dict.fromkeys(fact.why for fact in looked if isinstance(fact, Unseen)):
+    for why in dict.fromkeys(fact.why for fact in looked if isinstance(fact, UnreadFact)):
         message = f"Admission could not be checked completely: {why}"
         yield ADMISSION_UNSEEN.warning("", message, "Ask for read access, or ignore this warning.")
 
@@ -288,14 +288,18 @@ def _not_established(facts: ClusterFacts) -> Iterator[Problem]:
     """Yield a note for each kind of object that could not be read, with what is unknown as a result. Many users may
     read neither nodes nor other queues.
     """
-    nodes = next((found for found in facts.selected.values() if isinstance(found, Unseen)), None)
+    nodes = next((found for found in facts.selected.values() if isinstance(found, UnreadFact)), None)
     known = {"whether usable nodes exist for all slices and for a Pathways head": nodes}
     known["whether a JobSet without a queue holds a slice"] = (
-        facts.occupied if isinstance(facts.occupied, Unseen) else None
+        facts.occupied if isinstance(facts.occupied, UnreadFact) else None
     )
     account = facts.service_account
-    known["which account the pods use to reach the run's buckets"] = account if isinstance(account, Unseen) else None
-    known["whether quota is left in the queue's cohort"] = facts.cohort if isinstance(facts.cohort, Unseen) else None
+    known["which account the pods use to reach the run's buckets"] = (
+        account if isinstance(account, UnreadFact) else None
+    )
+    known["whether quota is left in the queue's cohort"] = (
+        facts.cohort if isinstance(facts.cohort, UnreadFact) else None
+    )
     for what, unseen in known.items():
         if unseen is not None:
             yield note("cluster-not-read", "", f"Unknown: {what}. {unseen.why}", "Ask for read access.", kind="unread")

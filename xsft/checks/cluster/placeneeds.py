@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.admission import UnreadFact
 from xsft.checks.cluster.controllers import CONTROLLERS
 from xsft.checks.cluster.cpu_quota import POOL, WANTED
 from xsft.checks.pathways import server_problems
@@ -36,18 +36,18 @@ PRIORITY_VALUE = 500
 
 
 class PlaceFacts(Struct, frozen=True, kw_only=True):
-    """The facts read of a place's cluster; `Unseen` for what could not be read."""
+    """The facts read of a place's cluster; `UnreadFact` for what could not be read."""
 
     context: str
     absent: Mapping[str, str] = {}
     """`JobSet` or `Kueue` to the message that says it is not installed."""
-    namespace: JsonObject | Unseen | None
-    queues: tuple[JsonObject, ...] | Unseen
+    namespace: JsonObject | UnreadFact | None
+    queues: tuple[JsonObject, ...] | UnreadFact
     """LocalQueues of the namespace."""
-    cluster_queues: tuple[JsonObject, ...] | Unseen
-    priority_classes: tuple[JsonObject, ...] | Unseen
-    tpu_nodes: tuple[JsonObject, ...] | Unseen
-    cpu_nodes: tuple[JsonObject, ...] | Unseen
+    cluster_queues: tuple[JsonObject, ...] | UnreadFact
+    priority_classes: tuple[JsonObject, ...] | UnreadFact
+    tpu_nodes: tuple[JsonObject, ...] | UnreadFact
+    cpu_nodes: tuple[JsonObject, ...] | UnreadFact
 
 
 class ModeNeed(Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ def _namespace(place: Place, facts: PlaceFacts) -> ModeNeed:
 
 
 def _need_queue(place: Place, facts: PlaceFacts) -> ModeNeed:
-    if isinstance(facts.queues, Unseen):
+    if isinstance(facts.queues, UnreadFact):
         return _need("queue", MODES, facts.queues)
     known = tuple(map(object_name, facts.queues))
     detail = (
@@ -117,7 +117,7 @@ def _make_queue(place: Place, facts: PlaceFacts, known: tuple[str, ...]) -> str:
     """Return the next step: another queue of the namespace, a new one of the only ClusterQueue, or xpk."""
     if known:
         return f"Set queue: {known[0]} in places.yaml."
-    cluster_queues = () if isinstance(facts.cluster_queues, Unseen) else facts.cluster_queues
+    cluster_queues = () if isinstance(facts.cluster_queues, UnreadFact) else facts.cluster_queues
     if len(cluster_queues) != 1:
         return _by_xpk(place, "create")
     queue = {
@@ -130,7 +130,7 @@ def _make_queue(place: Place, facts: PlaceFacts, known: tuple[str, ...]) -> str:
 
 
 def _need_priority_class(facts: PlaceFacts) -> ModeNeed:
-    names = () if isinstance(facts.priority_classes, Unseen) else tuple(map(object_name, facts.priority_classes))
+    names = () if isinstance(facts.priority_classes, UnreadFact) else tuple(map(object_name, facts.priority_classes))
     ok = DEFAULT_PRIORITY in names
     detail = DEFAULT_PRIORITY if ok else f"no PriorityClass {DEFAULT_PRIORITY}, the default of a workload"
     fix = _kubectl(facts, "create", "priorityclass", DEFAULT_PRIORITY, f"--value={PRIORITY_VALUE}")
@@ -138,7 +138,7 @@ def _need_priority_class(facts: PlaceFacts) -> ModeNeed:
 
 
 def _need_slices(place: Place, facts: PlaceFacts) -> ModeNeed:
-    nodes = () if isinstance(facts.tpu_nodes, Unseen) else facts.tpu_nodes
+    nodes = () if isinstance(facts.tpu_nodes, UnreadFact) else facts.tpu_nodes
     found = supplies(nodes, (), {})
     detail = ", ".join(f"{one.total} x {one.tpu_type}" for one in found) or "no TPU nodes"
     return _need("tpu-slices", MODES, facts.tpu_nodes, ok=bool(found), detail=detail, fix=_by_xpk(place, "create"))
@@ -151,7 +151,7 @@ def _need_output(name: str, place: Place) -> ModeNeed:
 
 
 def _head_nodes(place: Place, facts: PlaceFacts) -> ModeNeed:
-    nodes = () if isinstance(facts.cpu_nodes, Unseen) else facts.cpu_nodes
+    nodes = () if isinstance(facts.cpu_nodes, UnreadFact) else facts.cpu_nodes
     fitting = [node for node in nodes if POOL.items() <= mapping(node, "metadata", "labels").items()]
     label = ", ".join(f"{key}={value}" for key, value in POOL.items())
     detail = f"{len(fitting)} nodes for Pathways heads ({label})" if fitting else f"no node with {label}"
@@ -161,7 +161,7 @@ def _head_nodes(place: Place, facts: PlaceFacts) -> ModeNeed:
 
 def _head_quota(place: Place, facts: PlaceFacts) -> ModeNeed:
     """Check that the place's ClusterQueue covers the head's resources; else Kueue never admits a Pathways run."""
-    unseen = next((what for what in (facts.queues, facts.cluster_queues) if isinstance(what, Unseen)), None)
+    unseen = next((what for what in (facts.queues, facts.cluster_queues) if isinstance(what, UnreadFact)), None)
     covered = set(_covered(place, facts))
     lacking = [resource for resource in WANTED if resource not in covered]
     detail = f"no quota for {' and '.join(lacking)}" if lacking else f"quota for {' and '.join(WANTED)}"
@@ -170,8 +170,8 @@ def _head_quota(place: Place, facts: PlaceFacts) -> ModeNeed:
 
 
 def _covered(place: Place, facts: PlaceFacts) -> Iterator[str]:
-    queues = () if isinstance(facts.queues, Unseen) else facts.queues
-    cluster_queues = () if isinstance(facts.cluster_queues, Unseen) else facts.cluster_queues
+    queues = () if isinstance(facts.queues, UnreadFact) else facts.queues
+    cluster_queues = () if isinstance(facts.cluster_queues, UnreadFact) else facts.cluster_queues
     wanted = {text(mapping(queue, "spec").get("clusterQueue")) for queue in queues if object_name(queue) == place.queue}
     for queue in cluster_queues:
         if object_name(queue) in wanted:
@@ -193,7 +193,7 @@ def _servers(name: str, place: Place) -> Iterator[ModeNeed]:
 def _need(
     id: str, modes: tuple[ModeName, ...], read: object, *, ok: bool = False, detail: str = "", fix: str = ""
 ) -> ModeNeed:
-    if isinstance(read, Unseen):
+    if isinstance(read, UnreadFact):
         return ModeNeed(id=id, modes=modes, ok=None, detail=f"unknown: {read.why}", fix="Ask for read access.")
     return ModeNeed(id=id, modes=modes, ok=ok, detail=detail, fix="" if ok else fix)
 

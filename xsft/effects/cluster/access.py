@@ -18,7 +18,7 @@ from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.effects.machine import clock, process
 from xsft.effects.machine.files import beside
 from xsft.effects.machine.paths import private_folder, state_dir
-from xsft.effects.machine.process import Completed, own_environment
+from xsft.effects.machine.process import ProcessResult, own_environment
 from xsft.errors import ClusterMissing, EnvironmentMissing, Forbidden, Unreachable, UsageError, XsftError
 from xsft.naming import list_names
 from xsft.records.where import ClusterAddress
@@ -33,7 +33,7 @@ GCLOUD_LOGIN = "Log in: gcloud auth login (in CI: a service account)."
 PRIVATE_FILE_AGE_S = 12 * 3600.0
 """A cluster that was recreated has another address and certificate; calling gcloud again costs a second or two."""
 
-RunCommand = Callable[..., Completed]
+RunCommand = Callable[..., ProcessResult]
 """`xsft.effects.machine.process.run`, or a test's replacement."""
 
 
@@ -47,7 +47,7 @@ class Access(Struct, frozen=True, kw_only=True):
     """Whether project, zone and cluster named it: decides which next step is suggested if the login has expired."""
 
 
-class Here(Struct, frozen=True, kw_only=True):
+class AccessSources(Struct, frozen=True, kw_only=True):
     """What finding a cluster reads on this machine."""
 
     env: Mapping[str, str]
@@ -56,11 +56,11 @@ class Here(Struct, frozen=True, kw_only=True):
     age_s: Callable[[Path], float] = lambda path: clock.epoch() - path.stat().st_mtime
 
 
-def this_machine() -> Here:
-    return Here(env=own_environment(), home=Path.home())
+def this_machine() -> AccessSources:
+    return AccessSources(env=own_environment(), home=Path.home())
 
 
-def access_for(place: ClusterAddress | Place, *, here: Here) -> Access:
+def access_for(place: ClusterAddress | Place, *, here: AccessSources) -> Access:
     """Return access to the place's cluster. Raises UsageError if the context does not exist or the place names no
     cluster or a placeholder, EnvironmentMissing if gcloud is needed and missing, Unreachable if gcloud does not get the
     cluster's credentials.
@@ -75,7 +75,7 @@ def access_for(place: ClusterAddress | Place, *, here: Here) -> Access:
     return _gke_access(place.project, place.zone, place.cluster, here=here)
 
 
-def context_access(context: str, *, here: Here) -> Access:
+def context_access(context: str, *, here: AccessSources) -> Access:
     """Return access by a kubeconfig context. Raises UsageError, which lists the known contexts, if it does not
     exist.
     """
@@ -94,7 +94,7 @@ def _unknown_context(context: str, *, known: tuple[str, ...], files: tuple[Path,
     return f"The kubeconfig has no context {context}{hint} Known: {list_names(known, 20) or 'none'} ({where})."
 
 
-def _gke_access(project: str, zone: str, cluster: str, *, here: Here) -> Access:
+def _gke_access(project: str, zone: str, cluster: str, *, here: AccessSources) -> Access:
     """Return access by the context that gcloud writes: from the user's kubeconfig if it has one, else from a private
     file.
     """
@@ -110,14 +110,14 @@ def _gke_access(project: str, zone: str, cluster: str, *, here: Here) -> Access:
     return Access(kubeconfig=(private,), context=context, gke=True)
 
 
-def _is_fresh(private: Path, here: Here) -> bool:
+def _is_fresh(private: Path, here: AccessSources) -> bool:
     try:
         return 0 <= here.age_s(private) < PRIVATE_FILE_AGE_S and bool(context_names((private,)))
     except (OSError, EnvironmentMissing):
         return False
 
 
-def _get_credentials(private: Path, *, project: str, zone: str, cluster: str, here: Here) -> None:
+def _get_credentials(private: Path, *, project: str, zone: str, cluster: str, here: AccessSources) -> None:
     """Run gcloud. It writes to a temporary file, which is then renamed: two submitters never read half a file."""
     _make_private_folder(private.parent)
     argv = ("gcloud", "container", "clusters", "get-credentials", cluster, f"--location={zone}", f"--project={project}")
@@ -154,7 +154,7 @@ def _gcloud_missing(missing: EnvironmentMissing, *, project: str, zone: str, clu
     )
 
 
-def _no_credentials(argv: tuple[str, ...], done: Completed, *, project: str, zone: str, cluster: str) -> XsftError:
+def _no_credentials(argv: tuple[str, ...], done: ProcessResult, *, project: str, zone: str, cluster: str) -> XsftError:
     text = redact(done.stderr.strip() or done.stdout.strip())[-600:]
     by_hand = shlex.join(argv)
     if "currently have an active account" in text or "auth login" in text:

@@ -14,7 +14,7 @@ from urllib3 import BaseHTTPResponse, exceptions
 from xsft.effects.cluster.access import Access
 from xsft.effects.machine.retries import retry_after_s
 from xsft.errors import Unreachable
-from xsft.problems import Again
+from xsft.problems import RetryAdvice
 from xsft.reading.network_words import meaning
 from xsft.spec.secrets import redact
 
@@ -93,7 +93,7 @@ class Reply(Struct, frozen=True, kw_only=True):
         return details if isinstance(details, dict) else {}
 
 
-class Lost(Struct, frozen=True, kw_only=True):
+class LostAnswer(Struct, frozen=True, kw_only=True):
     """A request without an answer."""
 
     reason: str
@@ -101,7 +101,7 @@ class Lost(Struct, frozen=True, kw_only=True):
     """The server may have executed the request."""
     fix: str
     id: str = "unreachable"
-    again: Again = "helps"
+    again: RetryAdvice = "helps"
     retry_after_s: float | None = None
     """As in a `Reply`; always None."""
 
@@ -115,7 +115,9 @@ class Lost(Struct, frozen=True, kw_only=True):
         return Unreachable(f"{self.reason} {what}".rstrip(), fix=self.fix, id=self.id, again=self.again)
 
 
-def reply_of(content: bytes, response: BaseHTTPResponse, *, read: ParseBody, access: Access, host: str) -> Reply | Lost:
+def reply_of(
+    content: bytes, response: BaseHTTPResponse, *, read: ParseBody, access: Access, host: str
+) -> Reply | LostAnswer:
     """Return what an answer with this content means. `read` parses a successful one."""
     status, start = response.status, content.lstrip()[:1]
     if 300 <= status < 400 or (start == b"<" and status in NOT_THE_SERVERS):
@@ -132,32 +134,32 @@ def reply_of(content: bytes, response: BaseHTTPResponse, *, read: ParseBody, acc
     return Reply(status=status, body=body, retry_after_s=retry_after_s(response.headers))
 
 
-def lost(failed: Exception, access: Access, *, host: str) -> Lost:
+def lost(failed: Exception, access: Access, *, host: str) -> LostAnswer:
     """Return what a failed request means."""
     text = redact(" ".join(f"{type(failed).__name__} {failed}".split()))
     if any(sign in text for sign in DISTRUST):
         message = f"The TLS connection to the cluster (context {access.context}, {host}) failed: {meaning(text)}."
         fix = "Check certificate-authority-data and server of the context; for GKE fetch them again (gcloud)."
-        return Lost(reason=message, sent=False, fix=fix, id="tls", again="unsure")
+        return LostAnswer(reason=message, sent=False, fix=fix, id="tls", again="unsure")
     try_it = f"`kubectl --context {access.context} version` sends a similar request"
     fix = f"Check the network, the VPN and the context's server; {try_it}."
     if isinstance(failed, exceptions.ProxyError):
         fix = f"Check the proxy (HTTPS_PROXY, NO_PROXY, proxy-url of the context {access.context})."
     message = f"The cluster (context {access.context}, {host}) cannot be reached: {meaning(text)}."
-    return Lost(reason=message, sent=not isinstance(failed, UNSENT), fix=fix)
+    return LostAnswer(reason=message, sent=not isinstance(failed, UNSENT), fix=fix)
 
 
-def _cut_off(access: Access) -> Lost:
+def _cut_off(access: Access) -> LostAnswer:
     """Return the loss for an answer that is cut off: usually by a proxy that gave up, since the server's own answer
     states its length.
     """
     reason = f"The cluster (context {access.context}) sent an incomplete answer: its JSON ends early."
-    return Lost(reason=reason, sent=True, fix="Try again; if it persists, check the proxies in between.")
+    return LostAnswer(reason=reason, sent=True, fix="Try again; if it persists, check the proxies in between.")
 
 
-def _not_kubernetes(access: Access, *, host: str) -> Lost:
+def _not_kubernetes(access: Access, *, host: str) -> LostAnswer:
     """Return the loss for an answer that is not from Kubernetes: usually the page of a proxy or of a login."""
-    return Lost(
+    return LostAnswer(
         reason=f"{host} answers, but not as a Kubernetes API server.",
         sent=True,
         fix=f"Check the server of the context {access.context}, and proxies (HTTPS_PROXY, NO_PROXY).",

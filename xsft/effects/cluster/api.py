@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from xsft.effects.cluster.access import Access
-from xsft.effects.cluster.answers import Lost, ParseBody, Reply, read_items, read_object
-from xsft.effects.cluster.errors import Ask, explain
+from xsft.effects.cluster.answers import LostAnswer, ParseBody, Reply, read_items, read_object
+from xsft.effects.cluster.errors import ApiRequest, explain
 from xsft.effects.cluster.http import JSON, Http
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
@@ -56,7 +56,7 @@ class Api:
 
     def get(self, resource: Resource, *, name: str, namespace: str | None = None, accept: str = JSON) -> Any | None:
         """Return the object, or None if it does not exist. Raises as `explain` does."""
-        ask = Ask(verb="get", resource=resource, namespace=namespace, name=name)
+        ask = ApiRequest(verb="get", resource=resource, namespace=namespace, name=name)
         reply = self.question(ask, accept=accept)
         if reply.status == 404 and not reply.not_served:
             return None
@@ -64,7 +64,7 @@ class Api:
 
     def items(self, resource: Resource, *, namespace: str | None = None, selector: str = "") -> tuple[Any, ...]:
         """Return all objects of a kind, in one namespace or in all."""
-        ask = Ask(verb="list", resource=resource, namespace=namespace)
+        ask = ApiRequest(verb="list", resource=resource, namespace=namespace)
         query = {"labelSelector": selector} if selector else {}
         body = self._body(self.question(ask, query=query), ask)
         return tuple(body.get("items") or ())
@@ -80,14 +80,14 @@ class Api:
         """Return what `items` does, reduced one object at a time: as dictionaries, a list of 1,000 JobSets takes ten
         times its 16 MB.
         """
-        ask = Ask(verb="list", resource=resource, namespace=namespace)
+        ask = ApiRequest(verb="list", resource=resource, namespace=namespace)
         read = partial(read_items, reduce=reduce)
         found: tuple[T, ...] = self._body(self.question(ask, query=query, read=read), ask)
         return found
 
     def question(
         self,
-        ask: Ask,
+        ask: ApiRequest,
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
@@ -102,37 +102,39 @@ class Api:
             answer = self.once(ask, query=query, body=body, accept=accept, read=read)
             if answer.passes and retries.again(answer.retry_after_s):
                 continue
-            if isinstance(answer, Lost):
+            if isinstance(answer, LostAnswer):
                 raise answer.failed()
             return answer
 
     def once(
         self,
-        ask: Ask,
+        ask: ApiRequest,
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
         accept: str = JSON,
         read: ParseBody | None = None,
-    ) -> Reply | Lost:
+    ) -> Reply | LostAnswer:
         """Send exactly one request."""
         method = "DELETE" if ask.verb == "delete" else "GET" if body is None else "POST"
         path = _path(ask, query, named=method != "POST")
         return self.http.request(method, path, body=body, accept=accept, read=read or read_object)
 
-    def opened(self, ask: Ask, *, query: Mapping[str, str], read_timeout_s: float) -> Stream | Reply | Lost:
+    def opened(
+        self, ask: ApiRequest, *, query: Mapping[str, str], read_timeout_s: float
+    ) -> Stream | Reply | LostAnswer:
         """Send one request whose answer is a stream, e.g. a followed log."""
         return self.http.opened(_path(ask, query), read_timeout_s=read_timeout_s)
 
-    def failed(self, reply: Reply, ask: Ask) -> XsftError:
+    def failed(self, reply: Reply, ask: ApiRequest) -> XsftError:
         return explain(reply, ask, self.access)
 
-    def _body(self, reply: Reply, ask: Ask) -> Any:
+    def _body(self, reply: Reply, ask: ApiRequest) -> Any:
         if not reply.ok:
             raise self.failed(reply, ask)
         return reply.body
 
 
-def _path(ask: Ask, query: Mapping[str, str] | None, *, named: bool = True) -> str:
+def _path(ask: ApiRequest, query: Mapping[str, str] | None, *, named: bool = True) -> str:
     path = ask.resource.path(namespace=ask.namespace, name=ask.name if named else None)
     return f"{path}?{urlencode(query)}" if query else path

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from xsft.aliases import JsonObject
 from xsft.effects.cluster import dry_run
-from xsft.effects.cluster.access import Here, access_for, this_machine
+from xsft.effects.cluster.access import AccessSources, access_for, this_machine
 from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
-from xsft.effects.cluster.create import MANAGER, Created, Exists, create, without
-from xsft.effects.cluster.delete import Deleted, delete
-from xsft.effects.cluster.errors import Ask, not_installed
+from xsft.effects.cluster.create import MANAGER, CreatedObject, ExistingObject, create, without
+from xsft.effects.cluster.delete import DeleteOutcome, delete
+from xsft.effects.cluster.errors import ApiRequest, not_installed
 from xsft.effects.cluster.http import http_for
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.cluster.servers import Servers
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from xsft.spec.place import Place  # its models need pydantic
 
 
-def connect(place: ClusterAddress | Place, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
+def connect(
+    place: ClusterAddress | Place, *, here: AccessSources | None = None, patience: Patience | None = None
+) -> Cluster:
     """Return the place's cluster. Sends no request yet. Raises as `access_for` and `http_for` do."""
     machine = here or this_machine()
     access = access_for(place, here=machine)
@@ -59,7 +61,7 @@ class Cluster:
         """Return the time of the cluster's last activity, by `clock.monotonic`."""
         return self._api.http.heard_at
 
-    def create_jobset(self, manifest: JsonObject, *, mark: str | None = None) -> Created | Exists:
+    def create_jobset(self, manifest: JsonObject, *, mark: str | None = None) -> CreatedObject | ExistingObject:
         """Create the JobSet once. `mark` identifies this submission (random if not given). Raises Unknown if the create
         was sent, and neither its answer nor the object could be read afterwards.
         """
@@ -79,7 +81,7 @@ class Cluster:
         """Return what the cluster will refuse or change about the first pod of each of these Jobs; empty if nothing."""
         return dry_run.pod_problems(self._api, jobset)
 
-    def delete_jobset(self, *, name: str, namespace: str, uid: str) -> Deleted:
+    def delete_jobset(self, *, name: str, namespace: str, uid: str) -> DeleteOutcome:
         """Delete the JobSet with that UID, its Jobs and its pods; no other of that name. Raises Unknown if the outcome
         could not be determined.
         """
@@ -169,7 +171,7 @@ class Cluster:
 
     def kubernetes_version(self) -> str | None:
         """Return the API server's version, `v1.34.1`; None if it does not report one."""
-        reply = self._api.question(Ask(verb="get", resource=kinds.SERVER_VERSION))
+        reply = self._api.question(ApiRequest(verb="get", resource=kinds.SERVER_VERSION))
         version = reply.body.get("gitVersion") if reply.ok else None
         return version if isinstance(version, str) else None
 
@@ -192,7 +194,7 @@ class Cluster:
 
     def create_secret(
         self, *, name: str, namespace: str, data: Mapping[str, bytes], mark: str | None = None
-    ) -> Created | Exists:
+    ) -> CreatedObject | ExistingObject:
         """Create an opaque Secret. The object in the result has no data."""
         encoded = {key: base64.b64encode(value).decode("ascii") for key, value in data.items()}
         metadata = {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/managed-by": MANAGER}}
@@ -203,13 +205,13 @@ class Cluster:
             hidden = (*encoded.values(), *(value.decode("utf-8", "replace") for value in data.values()))
             raise without(failed, hidden) from None
         bare = {k: v for k, v in outcome.object.items() if k not in {"data", "stringData"}}
-        return Created(object=bare) if isinstance(outcome, Created) else Exists(object=bare)
+        return CreatedObject(object=bare) if isinstance(outcome, CreatedObject) else ExistingObject(object=bare)
 
     def whoami(self) -> str | None:
         """Return the user name by which the cluster knows this login; None if it does not report one (Kubernetes before
         1.28).
         """
-        ask = Ask(verb="create", resource=kinds.SELF_REVIEWS)
+        ask = ApiRequest(verb="create", resource=kinds.SELF_REVIEWS)
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         reply = self._api.question(ask, body=body)
         if reply.status == 401:
@@ -219,7 +221,7 @@ class Cluster:
 
     def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool | None:
         """Return whether this login has the permission; None if the cluster does not report it."""
-        ask = Ask(verb="create", resource=kinds.ACCESS_REVIEWS)
+        ask = ApiRequest(verb="create", resource=kinds.ACCESS_REVIEWS)
         attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace or ""}
         kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
         reply = self._api.question(ask, body={**kind, "spec": {"resourceAttributes": attributes}})
@@ -230,7 +232,7 @@ class Cluster:
     @cached_property
     def _kueue_version(self) -> str:
         """Return the version to use. The group's versions are listed under /apis/GROUP."""
-        ask = Ask(verb="get", resource=kinds.group_versions(kinds.KUEUE))
+        ask = ApiRequest(verb="get", resource=kinds.group_versions(kinds.KUEUE))
         reply = self._api.question(ask)
         if reply.status == 404:
             raise not_installed(ask.resource, self._api.access)

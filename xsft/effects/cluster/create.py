@@ -12,9 +12,9 @@ from dataclasses import replace
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.effects.cluster.answers import Lost, Reply
+from xsft.effects.cluster.answers import LostAnswer, Reply
 from xsft.effects.cluster.api import Api
-from xsft.effects.cluster.errors import Ask
+from xsft.effects.cluster.errors import ApiRequest
 from xsft.effects.machine.chance import random_hex
 from xsft.errors import EnvironmentMissing, SpecError, Unknown, Unreachable, XsftError
 from xsft.reading.resources import Resource
@@ -26,28 +26,28 @@ STRICT = {"fieldValidation": "Strict"}
 DRY_RUN = {**STRICT, "dryRun": "All"}
 
 
-class Created(Struct, frozen=True, kw_only=True):
+class CreatedObject(Struct, frozen=True, kw_only=True):
     """This call created the object, even if the answer was lost."""
 
     object: JsonObject
 
 
-class Exists(Struct, frozen=True, kw_only=True):
+class ExistingObject(Struct, frozen=True, kw_only=True):
     """The name was taken, by an earlier call or by another user; this call changed nothing."""
 
     object: JsonObject
 
 
-def create(api: Api, resource: Resource, body: JsonObject, *, mark: str | None) -> Created | Exists:
+def create(api: Api, resource: Resource, body: JsonObject, *, mark: str | None) -> CreatedObject | ExistingObject:
     """Create the object. Raises Unknown if the create was sent, and neither its answer nor the object could be read."""
     manager = f"{MANAGER}-{mark or random_hex(8)}"
     metadata = body["metadata"]
-    ask = Ask(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
+    ask = ApiRequest(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
     retries, lost = api.patience.retries(), False
     while True:
         answer = api.once(ask, body=body, query={**STRICT, "fieldManager": manager})
         if isinstance(answer, Reply) and answer.ok:
-            return Created(object=answer.body)
+            return CreatedObject(object=answer.body)
         found = _found(api, ask, manager, answer)
         if found is not None:
             return found
@@ -71,7 +71,9 @@ def without(failed: XsftError, values: tuple[str, ...]) -> XsftError:
     return type(failed)(_hidden(failed.message, values), fix=failed.fix, id=failed.problem_id, again=failed.again)
 
 
-def _found(api: Api, ask: Ask, manager: str, answer: Reply | Lost) -> Created | Exists | None:
+def _found(
+    api: Api, ask: ApiRequest, manager: str, answer: Reply | LostAnswer
+) -> CreatedObject | ExistingObject | None:
     """Return what has the name, if the answer leaves that open; None if no object has it."""
     if not _is_open(answer):
         return None
@@ -82,26 +84,26 @@ def _found(api: Api, ask: Ask, manager: str, answer: Reply | Lost) -> Created | 
     if there is None:
         return None
     ours = any(m.get("manager") == manager for m in there["metadata"].get("managedFields") or ())
-    return Created(object=there) if ours else Exists(object=there)
+    return CreatedObject(object=there) if ours else ExistingObject(object=there)
 
 
-def _is_open(answer: Reply | Lost) -> bool:
+def _is_open(answer: Reply | LostAnswer) -> bool:
     """Return whether an object may have the name now: after a lost answer, a server error, or a conflict."""
-    return answer.sent if isinstance(answer, Lost) else answer.status == 409 or answer.status >= 500
+    return answer.sent if isinstance(answer, LostAnswer) else answer.status == 409 or answer.status >= 500
 
 
-def _is_conflict(answer: Reply | Lost) -> bool:
+def _is_conflict(answer: Reply | LostAnswer) -> bool:
     return isinstance(answer, Reply) and answer.status == 409
 
 
-def _may_be_sent_again(answer: Reply | Lost) -> bool:
+def _may_be_sent_again(answer: Reply | LostAnswer) -> bool:
     """Return whether the create may be sent again once no object has the name: if it was not executed, or conflicted
     with an object that is gone by now.
     """
     return answer.passes or _is_conflict(answer)
 
 
-def _unclear(ask: Ask, answer: Reply | Lost, failed: XsftError) -> Unknown:
+def _unclear(ask: ApiRequest, answer: Reply | LostAnswer, failed: XsftError) -> Unknown:
     return Unknown(
         f"The request to {ask.what} was sent and its result is unknown: {answer.reason} Reading it back failed"
         f" too: {failed.message}",
@@ -110,9 +112,9 @@ def _unclear(ask: Ask, answer: Reply | Lost, failed: XsftError) -> Unknown:
     )
 
 
-def _not_created(api: Api, ask: Ask, answer: Reply | Lost) -> XsftError:
+def _not_created(api: Api, ask: ApiRequest, answer: Reply | LostAnswer) -> XsftError:
     """Return the error. A request that was sent and whose answer was lost may still take effect."""
-    if isinstance(answer, Lost):
+    if isinstance(answer, LostAnswer):
         what = "It was not created." if answer.sent else "Nothing was created."
         return answer.failed(what=what)
     return api.failed(answer, ask)

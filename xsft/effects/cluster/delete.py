@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from xsft.effects.cluster.answers import Lost, Reply
+from xsft.effects.cluster.answers import LostAnswer, Reply
 from xsft.effects.cluster.api import Api
-from xsft.effects.cluster.errors import Ask
+from xsft.effects.cluster.errors import ApiRequest
 from xsft.errors import Unknown, Unreachable
 from xsft.reading.resources import Resource
 
-Deleted = Literal["deleted", "gone", "other", "ended"]
+DeleteOutcome = Literal["deleted", "gone", "other", "ended"]
 """`gone`: it no longer existed. `other`: another object has the name now, and is kept. `ended`: so had the run, and its
 object is kept."""
 
 
-def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str) -> Deleted:
+def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str) -> DeleteOutcome:
     """Delete the object; its pods are deleted in the background. It is sent again if there is no answer, which the UID
     makes harmless. Raises Unknown if it was sent and neither its answer nor the object could be read, Unreachable if it
     was not deleted.
     """
-    ask = Ask(verb="delete", resource=resource, namespace=namespace, name=name)
+    ask = ApiRequest(verb="delete", resource=resource, namespace=namespace, name=name)
     retries, sent = api.patience.retries(), False
     while True:
         answer = api.once(ask, body=_options(uid))
@@ -45,7 +45,7 @@ def _options(uid: str) -> dict[str, Any]:
     }
 
 
-def _done(reply: Reply, *, sent: bool) -> Deleted | None:
+def _done(reply: Reply, *, sent: bool) -> DeleteOutcome | None:
     """Return the outcome that the reply shows, or None. `sent`: an earlier try may have deleted the object, so that it
     is not found now.
     """
@@ -56,11 +56,11 @@ def _done(reply: Reply, *, sent: bool) -> Deleted | None:
     return None
 
 
-def _may_have_happened(answer: Reply | Lost) -> bool:
-    return answer.sent if isinstance(answer, Lost) else answer.status >= 500
+def _may_have_happened(answer: Reply | LostAnswer) -> bool:
+    return answer.sent if isinstance(answer, LostAnswer) else answer.status >= 500
 
 
-def _settled(api: Api, ask: Ask, answer: Reply | Lost, *, uid: str) -> Deleted:
+def _settled(api: Api, ask: ApiRequest, answer: Reply | LostAnswer, *, uid: str) -> DeleteOutcome:
     """Return the outcome by the object that has the name now."""
     try:
         there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
@@ -71,7 +71,7 @@ def _settled(api: Api, ask: Ask, answer: Reply | Lost, *, uid: str) -> Deleted:
     raise _unclear(ask, answer, "it still exists, and the deletion may still be in progress")
 
 
-def _conflicting(api: Api, ask: Ask, answer: Reply, *, uid: str) -> Deleted:
+def _conflicting(api: Api, ask: ApiRequest, answer: Reply, *, uid: str) -> DeleteOutcome:
     """Return the outcome of a conflict: either the UID is another one, or the server could not do it just now. The
     object shows which.
     """
@@ -90,7 +90,7 @@ def _conflicting(api: Api, ask: Ask, answer: Reply, *, uid: str) -> Deleted:
     )
 
 
-def _unclear(ask: Ask, answer: Reply | Lost, why: str) -> Unknown:
+def _unclear(ask: ApiRequest, answer: Reply | LostAnswer, why: str) -> Unknown:
     return Unknown(
         f"The request to {ask.what} was sent and its result is unknown: {answer.reason} {why}",
         fix="Run the same command again when the cluster answers: only the object with that UID is deleted.",
@@ -98,7 +98,7 @@ def _unclear(ask: Ask, answer: Reply | Lost, why: str) -> Unknown:
     )
 
 
-def _failed(api: Api, ask: Ask, answer: Reply | Lost) -> Deleted:
-    if isinstance(answer, Lost):
+def _failed(api: Api, ask: ApiRequest, answer: Reply | LostAnswer) -> DeleteOutcome:
+    if isinstance(answer, LostAnswer):
         raise answer.failed(what="Nothing was deleted.")
     raise api.failed(answer, ask)

@@ -17,7 +17,7 @@ from xsft.checks.cluster.dry_run import (
 from xsft.effects.cluster.answers import Reply
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.create import DRY_RUN, MANAGER
-from xsft.effects.cluster.errors import Ask, invalid
+from xsft.effects.cluster.errors import ApiRequest, invalid
 from xsft.errors import SpecError
 from xsft.problems import Problem
 from xsft.reading import resources as kinds
@@ -45,10 +45,10 @@ def pod_problems(api: Api, jobset: JsonObject) -> tuple[Problem, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _tried(api: Api, resource: Resource, body: JsonObject) -> tuple[Reply, Ask]:
+def _tried(api: Api, resource: Resource, body: JsonObject) -> tuple[Reply, ApiRequest]:
     """Send a dry run. It stores nothing, so it may be repeated like a query."""
     metadata = body["metadata"]
-    ask = Ask(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
+    ask = ApiRequest(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
     return api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body), ask
 
 
@@ -76,7 +76,7 @@ def _pod_problems(api: Api, pod: JsonObject) -> tuple[Problem, ...]:
     return _refused(api, reply, ask)
 
 
-def _refused(api: Api, reply: Reply, ask: Ask) -> tuple[Problem, ...]:
+def _refused(api: Api, reply: Reply, ask: ApiRequest) -> tuple[Problem, ...]:
     if reply.status in (400, 422):
         return tuple(invalid(reply, ask))
     failed = api.failed(reply, ask)

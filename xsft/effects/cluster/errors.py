@@ -53,7 +53,7 @@ api/jobset/v1alpha2/jobset_types.go.
 """
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class ApiRequest(Struct, frozen=True, kw_only=True):
     """What was requested, for messages."""
 
     verb: str
@@ -69,7 +69,7 @@ class Ask(Struct, frozen=True, kw_only=True):
         return f"{self.verb} {self.resource.full_name}{name}{where}"
 
 
-def explain(reply: Reply, ask: Ask, access: Access) -> XsftError:
+def explain(reply: Reply, ask: ApiRequest, access: Access) -> XsftError:
     """Return the error for an answer that is not OK."""
     if reply.status == 401:
         return login_expired(reply, access)
@@ -86,7 +86,7 @@ def explain(reply: Reply, ask: Ask, access: Access) -> XsftError:
     return _of_its_own(reply, ask, access)
 
 
-def _absent(reply: Reply, ask: Ask, access: Access) -> XsftError:
+def _absent(reply: Reply, ask: ApiRequest, access: Access) -> XsftError:
     if reply.not_served:
         return not_installed(ask.resource, access)
     if reply.missing_namespace and ask.namespace:
@@ -118,7 +118,7 @@ def not_installed(resource: Resource, access: Access) -> XsftError:
     )
 
 
-def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
+def invalid(reply: Reply, ask: ApiRequest) -> Iterator[Problem]:
     """Yield one problem per cause."""
     fix = "Change the workload so that the object is valid; `xsft plan --manifest` prints it."
     unknown = UNKNOWN_FIELD.findall(reply.message)
@@ -146,7 +146,7 @@ def _upgrade(fields: list[str]) -> str:
     )
 
 
-def _of_its_own(reply: Reply, ask: Ask, access: Access) -> Unreachable:
+def _of_its_own(reply: Reply, ask: ApiRequest, access: Access) -> Unreachable:
     """Return the error for a failure of the cluster itself, or of a webhook that it calls; nothing was stored."""
     message = (
         f"The cluster (context {access.context}) could not {ask.what}: HTTP {reply.status} {reply.message}".rstrip()
@@ -170,7 +170,7 @@ def _where_it_runs(reply: Reply, access: Access) -> str:
     return f"Check why it is down (`{kubectl} get {what}`, `{kubectl} get pods`)"
 
 
-def _denied(reply: Reply, ask: Ask) -> Problem:
+def _denied(reply: Reply, ask: ApiRequest) -> Problem:
     return error(
         "admission-denied",
         "",
@@ -180,7 +180,7 @@ def _denied(reply: Reply, ask: Ask) -> Problem:
     )
 
 
-def _forbidden(reply: Reply, ask: Ask, access: Access) -> Forbidden:
+def _forbidden(reply: Reply, ask: ApiRequest, access: Access) -> Forbidden:
     scope = f" -n {ask.namespace}" if ask.resource.namespaced and ask.namespace else ""
     kind = "role" if scope else "clusterrole"
     rule = f"kubectl create {kind} xsft --verb={ask.verb} --resource={ask.resource.full_name}{scope}"

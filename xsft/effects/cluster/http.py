@@ -12,7 +12,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
 from xsft.effects.cluster.access import Access
-from xsft.effects.cluster.answers import Lost, ParseBody, Reply, lost, read_object, reply_of
+from xsft.effects.cluster.answers import LostAnswer, ParseBody, Reply, lost, read_object, reply_of
 from xsft.effects.cluster.kubeconfig import Entry, entry_of, unusable
 from xsft.effects.cluster.login import ClusterLogin, Credentials, tls_context
 from xsft.effects.cluster.stream import Stream
@@ -101,7 +101,7 @@ class Http:
         credentials = login()
         pool(credentials.certificate, credentials.key)
 
-    def request(self, method: str, path: str, *, body: Any, accept: str, read: ParseBody) -> Reply | Lost:
+    def request(self, method: str, path: str, *, body: Any, accept: str, read: ParseBody) -> Reply | LostAnswer:
         """Send a request. Raises as `ClusterLogin.credentials`, as does `opened`."""
         headers = {"Accept": accept, "Accept-Encoding": "gzip", "Content-Type": JSON}
         content = None if body is None else json.dumps(body).encode()
@@ -110,7 +110,7 @@ class Http:
         except (HTTPError, OSError) as failed:
             return lost(failed, self._access, host=self._host)
 
-    def opened(self, path: str, *, read_timeout_s: float) -> Stream | Reply | Lost:
+    def opened(self, path: str, *, read_timeout_s: float) -> Stream | Reply | LostAnswer:
         """Send a GET whose answer is read as it arrives."""
         try:
             response = self._send("GET", path, {"Accept": ANYTHING}, None, read_timeout_s)
@@ -139,7 +139,7 @@ class Http:
             self.ahead_s = clock.ahead_s(date)
         return response
 
-    def _read_reply(self, response: urllib3.BaseHTTPResponse, read: ParseBody) -> Reply | Lost:
+    def _read_reply(self, response: urllib3.BaseHTTPResponse, read: ParseBody) -> Reply | LostAnswer:
         parts = []
         for part in response.stream(PART, decode_content=True):
             self.heard_at = clock.monotonic()

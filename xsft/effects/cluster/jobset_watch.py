@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.errors import Ask
+from xsft.effects.cluster.errors import ApiRequest
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 from xsft.errors import XsftError
@@ -61,7 +61,9 @@ def _changed(connect: Callable[[], Cluster], jobset: RunObject, *, until: float)
 
 def _opened(cluster: Cluster, jobset: RunObject, *, seconds: float) -> Stream | None:
     """Open a watch from the state in the server's memory (resource version 0), which is sent first."""
-    ask = Ask(verb="watch", resource=kinds.DEPLOYMENTS if jobset.serves else kinds.JOBSETS, namespace=jobset.namespace)
+    ask = ApiRequest(
+        verb="watch", resource=kinds.DEPLOYMENTS if jobset.serves else kinds.JOBSETS, namespace=jobset.namespace
+    )
     query = {
         "watch": "true",
         "fieldSelector": f"metadata.name={jobset.name}",

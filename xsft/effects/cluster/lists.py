@@ -9,7 +9,7 @@ from msgspec import Struct
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.reads import Reads
-from xsft.effects.machine.parallel import Started, start
+from xsft.effects.machine.parallel import StartedCall, start
 from xsft.launchers.labels import FIRST_HOSTS, SERVERS
 
 if TYPE_CHECKING:
@@ -22,30 +22,30 @@ PATIENCE = Patience(tries=3, budget_s=5.0, connect_timeout_s=5.0, read_timeout_s
 PENDING = "status.phase=Pending"
 
 
-class Lists(Struct, frozen=True, kw_only=True):
+class NamespaceLists(Struct, frozen=True, kw_only=True):
     """The requested lists of one namespace of one cluster."""
 
     reads: Reads
     namespace: str
-    jobsets: Started[tuple[RunObject, ...]]
-    workloads: Started[tuple[Owned, ...]]
+    jobsets: StartedCall[tuple[RunObject, ...]]
+    workloads: StartedCall[tuple[Owned, ...]]
     """Kueue's Workloads."""
-    servers: Started[tuple[RunObject, ...]]
+    servers: StartedCall[tuple[RunObject, ...]]
     """The Deployments of servers."""
 
-    def ask_server_pods(self) -> Started[tuple[Pod, ...]]:
+    def ask_server_pods(self) -> StartedCall[tuple[Pod, ...]]:
         """Request the pods of all servers."""
         return start(lambda: self.reads.cached_pods(namespace=self.namespace, labels=SERVERS))
 
-    def ask_pods(self) -> Started[tuple[Pod, ...]]:
+    def ask_pods(self) -> StartedCall[tuple[Pod, ...]]:
         """Request the first pod of each Job whose first pod is pending; the server scans all pods of the namespace."""
         return start(lambda: self.reads.cached_pods(namespace=self.namespace, labels=FIRST_HOSTS, fields=PENDING))
 
 
-def ask_lists(cluster: Cluster, *, namespace: str) -> Lists:
+def ask_lists(cluster: Cluster, *, namespace: str) -> NamespaceLists:
     """Request all three lists; does not wait for any."""
     reads = cluster.reads
-    return Lists(
+    return NamespaceLists(
         reads=reads,
         namespace=namespace,
         jobsets=start(lambda: reads.jobsets(namespace=namespace)),

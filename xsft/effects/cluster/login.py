@@ -22,7 +22,7 @@ from xsft.effects.cluster.access import GCLOUD_LOGIN
 from xsft.effects.cluster.answers import read_object
 from xsft.effects.cluster.kubeconfig import AuthProvider, Entry, LoginProgram, OidcConfig, unusable
 from xsft.effects.machine import clock
-from xsft.effects.machine.process import Completed, at_terminal, run
+from xsft.effects.machine.process import ProcessResult, at_terminal, run
 from xsft.effects.machine.regular import read_text
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.streams import has_terminal, print_if_slow
@@ -144,7 +144,7 @@ class ClusterLogin:
         message = f"The context {self._entry.context} logs in with {named}, which is not on PATH."
         raise EnvironmentMissing(message, fix=fix, id="auth-plugin-missing")
 
-    def _run(self, program: LoginProgram) -> Completed:
+    def _run(self, program: LoginProgram) -> ProcessResult:
         argv = self._argv(program)
         terminal = program.interactive_mode != "Never" and has_terminal()
         if program.interactive_mode == "Always" and not terminal:
@@ -194,7 +194,7 @@ def tls_context(*, ca: bytes, verify: bool = True, certificate: bytes = b"", key
     return context
 
 
-def _of_program(done: Completed) -> Credentials:
+def _of_program(done: ProcessResult) -> Credentials:
     """Return the credentials that a login program printed. Raises ValueError if it failed or printed none."""
     status = _EXEC_CREDENTIAL.decode(done.stdout).status
     certificate, key = status.client_certificate_data, status.client_key_data

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from xsft.effects.cluster.answers import Lost
+from xsft.effects.cluster.answers import LostAnswer
 from xsft.effects.cluster.api import Api
-from xsft.effects.cluster.errors import Ask
+from xsft.effects.cluster.errors import ApiRequest
 from xsft.effects.cluster.http import ANYTHING
 from xsft.effects.cluster.stream import Stream
 from xsft.errors import Unreachable
@@ -22,7 +22,7 @@ pkg/registry/core/pod/rest/log.go and pkg/kubelet/kubelet_pods.go validateContai
 """
 
 
-class LogAsk(Struct, frozen=True, kw_only=True):
+class ContainerLogRequest(Struct, frozen=True, kw_only=True):
     namespace: str
     pod: str
     container: str | None = None
@@ -39,7 +39,7 @@ class LogAsk(Struct, frozen=True, kw_only=True):
         return {"timestamps": "true", "follow": follow, "previous": str(self.previous).lower(), **given}
 
 
-def read_log(api: Api, wanted: LogAsk) -> tuple[LoggedLine, ...] | None:
+def read_log(api: Api, wanted: ContainerLogRequest) -> tuple[LoggedLine, ...] | None:
     """Return the lines so far; None if there is no such pod or its container has not started. Raises Unreachable."""
     ask = _ask(wanted)
     query = {**wanted.query(), **({} if wanted.tail is not None else {"limitBytes": str(MAX_BYTES)})}
@@ -55,8 +55,8 @@ def read_log(api: Api, wanted: LogAsk) -> tuple[LoggedLine, ...] | None:
 
 
 def open_log(
-    api: Api, wanted: LogAsk, *, read_timeout_s: float, follow: bool = True
-) -> Stream | Lost | Unreachable | None:
+    api: Api, wanted: ContainerLogRequest, *, read_timeout_s: float, follow: bool = True
+) -> Stream | LostAnswer | Unreachable | None:
     """Open the log, with one try; without `follow` up to its current end, of any length. Returns Lost without an
     answer, and Unreachable for an error of the cluster, if a retry may help; None if there is no such pod or it has not
     started. Raises Unreachable if a retry cannot help (login, permission).
@@ -65,7 +65,7 @@ def open_log(
     answer = api.opened(ask, query=wanted.query(follow=str(follow).lower()), read_timeout_s=read_timeout_s)
     if isinstance(answer, Stream):
         return answer
-    if isinstance(answer, Lost):
+    if isinstance(answer, LostAnswer):
         if answer.passes:
             return answer
         raise answer.failed()
@@ -77,5 +77,5 @@ def open_log(
     raise failed_for_good
 
 
-def _ask(wanted: LogAsk) -> Ask:
-    return Ask(verb="get", resource=kinds.POD_LOGS, namespace=wanted.namespace, name=wanted.pod)
+def _ask(wanted: ContainerLogRequest) -> ApiRequest:
+    return ApiRequest(verb="get", resource=kinds.POD_LOGS, namespace=wanted.namespace, name=wanted.pod)

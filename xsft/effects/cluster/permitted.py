@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.admission import UnreadFact
 from xsft.errors import Forbidden
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-def unless_forbidden(look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Unseen:
+def unless_forbidden(look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | UnreadFact:
     """Return what `look` answers, or why it may not be read. Raises as `look` does for every other failure."""
     try:
         return look(*args, **kwargs)
     except Forbidden as failed:
-        return Unseen(why=failed.message)
+        return UnreadFact(why=failed.message)

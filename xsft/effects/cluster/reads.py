@@ -8,7 +8,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from xsft.effects.cluster.api import Api
-from xsft.effects.cluster.errors import Ask
+from xsft.effects.cluster.errors import ApiRequest
 from xsft.errors import EnvironmentMissing
 from xsft.launchers.labels import SERVERS
 from xsft.reading import resources as kinds
@@ -98,7 +98,7 @@ class Reads(Struct, frozen=True):
 
     def _waiting(self, version: str, namespace: str, queue: str) -> tuple[Waiting, ...]:
         resource: Resource = kinds.pending_workloads(version)
-        ask = Ask(verb="get", resource=resource, namespace=namespace, name=queue)
+        ask = ApiRequest(verb="get", resource=resource, namespace=namespace, name=queue)
         reply = self.api.question(ask)
         if reply.status == 404 and not reply.not_served:
             return ()  # there is no such queue

@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from xsft.aliases import JsonObject
 from xsft.effects.cluster.api import Api
-from xsft.effects.cluster.create import DRY_RUN, MANAGER, Created, Exists, create
-from xsft.effects.cluster.delete import Deleted, delete
-from xsft.effects.cluster.errors import Ask
-from xsft.effects.cluster.logs import LogAsk, read_log
+from xsft.effects.cluster.create import DRY_RUN, MANAGER, CreatedObject, ExistingObject, create
+from xsft.effects.cluster.delete import DeleteOutcome, delete
+from xsft.effects.cluster.errors import ApiRequest
+from xsft.effects.cluster.logs import ContainerLogRequest, read_log
 from xsft.errors import Unreachable
 from xsft.reading import resources as kinds
 from xsft.reading.pods import pod_of
@@ -36,16 +36,16 @@ class Servers(Struct, frozen=True):
 
     def dry_run(self, body: JsonObject) -> None:
         """Have the cluster validate the object with all its webhooks; a name that is taken is no error."""
-        ask = Ask(verb="create", resource=_kind(body), namespace=body["metadata"]["namespace"])
+        ask = ApiRequest(verb="create", resource=_kind(body), namespace=body["metadata"]["namespace"])
         reply = self.api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body)
         if not reply.ok and reply.status != 409:
             raise self.api.failed(reply, ask)
 
-    def create(self, body: JsonObject, *, mark: str | None = None) -> Created | Exists:
+    def create(self, body: JsonObject, *, mark: str | None = None) -> CreatedObject | ExistingObject:
         """Create the object once, as `Cluster.create_jobset` does."""
         return create(self.api, _kind(body), body, mark=mark)
 
-    def delete(self, *, name: str, namespace: str, uid: str) -> Deleted:
+    def delete(self, *, name: str, namespace: str, uid: str) -> DeleteOutcome:
         """Delete the Deployment with that UID; the Service and the budget go with it. Raises as
         `Cluster.delete_jobset`.
         """
@@ -56,7 +56,7 @@ class Servers(Struct, frozen=True):
 
     def last_lines(self, pod: str, container: str, *, namespace: str, count: int) -> tuple[str, ...]:
         """Return the last log lines of the container before its last restart; empty if the log cannot be read."""
-        ask = LogAsk(namespace=namespace, pod=pod, container=container, tail=count, previous=True)
+        ask = ContainerLogRequest(namespace=namespace, pod=pod, container=container, tail=count, previous=True)
         try:
             lines = read_log(self.api, ask)
         except Unreachable:

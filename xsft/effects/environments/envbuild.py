@@ -29,7 +29,7 @@ from xsft.effects.environments.managed_python import ManagedPythonError, install
 from xsft.effects.environments.uv import find_uv, uv_environment
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.paths import private_folder
-from xsft.effects.machine.process import Completed, follow, run
+from xsft.effects.machine.process import ProcessResult, follow, run
 from xsft.errors import EnvironmentMissing, Refused
 
 OURS = ".xsft-made-this"
@@ -218,7 +218,7 @@ def _lock_file(spec: EnvironmentSpec, place: BuildPlace) -> Path:
     return place.cache / f".{spec.name}-{spec.digest[:12]}.lock"
 
 
-def _install_failed(done: Completed, spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
+def _install_failed(done: ProcessResult, spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
     words = done.stdout
     what = f"the {spec.name} environment could not be built"
     if re.search(r"No space left|os error 28", words):

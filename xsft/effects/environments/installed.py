@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.effects.environments.interpreters import Minor
+from xsft.effects.environments.interpreters import PythonMinor
 
 MARKER = ".xsft-environment.json"
 SCHEMA = "xsft.environment/1"
@@ -30,7 +30,7 @@ class EnvironmentSpec:
     name: str
     lock: str
     """The text of the requirements file: every package, pinned, with hashes."""
-    pythons: tuple[Minor, ...]
+    pythons: tuple[PythonMinor, ...]
     """Python series for which the lock has wheels, the preferred first."""
     package: str
     """The main package of the environment; its version is the environment's."""
@@ -82,7 +82,7 @@ def find_in(cache: Path, spec: EnvironmentSpec) -> BuiltEnvironment | None:
     return next(filter(None, found), None)
 
 
-def folder_for(cache: Path, spec: EnvironmentSpec, minor: Minor) -> Path:
+def folder_for(cache: Path, spec: EnvironmentSpec, minor: PythonMinor) -> Path:
     return cache / f"{spec.name}-{spec.digest[:12]}-py{minor[0]}.{minor[1]}"
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from xsft.effects.machine.process import run
 from xsft.errors import EnvironmentMissing, TimedOut
 
-Minor = tuple[int, int]
+PythonMinor = tuple[int, int]
 """A Python series, e.g. `(3, 12)`."""
 
-KNOWN: tuple[Minor, ...] = ((3, 12), (3, 13), (3, 11), (3, 14))
+KNOWN: tuple[PythonMinor, ...] = ((3, 12), (3, 13), (3, 11), (3, 14))
 """Series searched by name, the preferred first."""
 
 PROBE_TIMEOUT_S = 20.0
@@ -42,15 +42,15 @@ class Interpreter:
     """False for a Debian Python without `python3.X-venv`: it has the module venv, but not venv's pip."""
 
     @property
-    def minor(self) -> Minor:
+    def minor(self) -> PythonMinor:
         return self.version[:2]
 
 
-def find_interpreter(series: Sequence[Minor], *, env: Mapping[str, str], home: Path) -> Interpreter | None:
+def find_interpreter(series: Sequence[PythonMinor], *, env: Mapping[str, str], home: Path) -> Interpreter | None:
     """Return the interpreter of the first of `series` that this machine has; the running one if it matches the first
     choice. Runs candidates until the first choice is found, 20 to 60 ms each.
     """
-    found: dict[Minor, Interpreter] = {}
+    found: dict[PythonMinor, Interpreter] = {}
     for interpreter in search(env=env, home=home):
         found.setdefault(interpreter.minor, interpreter)
         if interpreter.minor == series[0]:
@@ -95,7 +95,7 @@ def probe(path: Path, *, env: Mapping[str, str]) -> Interpreter | None:
     return Interpreter(path=Path(report["path"]), version=(major, minor, micro), makes_venv=report["makes_venv"])
 
 
-def how_to_get(minor: Minor) -> str:
+def how_to_get(minor: PythonMinor) -> str:
     """Return the next step for a user without Python `minor`."""
     version = f"{minor[0]}.{minor[1]}"
     return (

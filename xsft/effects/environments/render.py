@@ -47,14 +47,14 @@ _CLUSTER_FIX = "Change the value that xpk names in the workload or its place."
 _FIX = "run `xsft setup --verify` (or `make setup`), then `xsft doctor`"
 
 
-class Xpk(Struct, frozen=True, kw_only=True):
+class XpkCall(Struct, frozen=True, kw_only=True):
     """xpk's interpreter, the worker and the private directory of one call."""
 
     python: Path
     worker: Path
     scratch: Path
 
-    def run(self, *arguments: str, jobs: int) -> process.Completed:
+    def run(self, *arguments: str, jobs: int) -> process.ProcessResult:
         # -I: no PYTHON* variable, no user site, no current directory.
         argv = (str(self.python), "-I", "-X", "utf8", *arguments)
         return process.run(argv, env=_xpk_environment(self.scratch), cwd=self.scratch, timeout_s=120 + jobs)
@@ -112,10 +112,10 @@ def _require_renderable(argv: Argv) -> None:
 
 
 @contextlib.contextmanager
-def scratch_for(python: Path, *, worker: Path = WORKER) -> Iterator[Xpk]:
+def scratch_for(python: Path, *, worker: Path = WORKER) -> Iterator[XpkCall]:
     """Yield xpk with a private directory (0700) that is always removed: xpk leaves manifests behind in TMPDIR."""
     with scratch_folder("xpk") as scratch:
-        yield Xpk(python=python, worker=worker, scratch=scratch)
+        yield XpkCall(python=python, worker=worker, scratch=scratch)
 
 
 def _render_all(argvs: tuple[Argv, ...], *, python: Path, worker: Path) -> dict[Argv, str]:
@@ -130,7 +130,7 @@ def _render_all(argvs: tuple[Argv, ...], *, python: Path, worker: Path) -> dict[
         ) from problem
 
 
-def render_lean(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
+def render_lean(argvs: tuple[Argv, ...], xpk: XpkCall) -> dict[Argv, str]:
     """Return what one worker process could render with certainty; possibly nothing."""
     jobs, results = xpk.scratch / "jobs.json", xpk.scratch / "results.json"
     work = [{"argv": argv[1:], "manifest": str(xpk.manifest(index))} for index, argv in enumerate(argvs)]
@@ -151,7 +151,7 @@ def _read_exit_codes(results: Path) -> list[object]:
     return codes if isinstance(codes, list) else []
 
 
-def _plain_all(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
+def _plain_all(argvs: tuple[Argv, ...], xpk: XpkCall) -> dict[Argv, str]:
     """Render with xpk's own command line, one process each. Raises SpecError with every refusal, not only the first."""
     outcomes = {argv: _render_plain(argv, xpk) for argv in argvs}
     refusals = tuple(outcome for outcome in outcomes.values() if isinstance(outcome, Problem))
@@ -160,7 +160,7 @@ def _plain_all(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
     return {argv: outcome for argv, outcome in outcomes.items() if isinstance(outcome, str)}
 
 
-def _render_plain(argv: Argv, xpk: Xpk) -> str | Problem:
+def _render_plain(argv: Argv, xpk: XpkCall) -> str | Problem:
     """Render one line. xpk prints the manifest with its environment values, so only the last lines of an error are
     shown.
     """

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from xsft.effects.images.docker_build import ALSO, INSTALL_BUILDX, clients_of
 from xsft.effects.machine import process
 from xsft.effects.machine.parallel import every
-from xsft.effects.machine.process import Completed
+from xsft.effects.machine.process import ProcessResult
 from xsft.errors import EnvironmentMissing, TimedOut
 from xsft.image.docker_errors import PERMIT, START
 from xsft.reading.lenient import parse_json
@@ -48,7 +48,7 @@ class ToolCheck(Struct, frozen=True, kw_only=True):
         return "" if self.ok else self.fix
 
 
-RunTool = Callable[[tuple[str, ...]], Completed | None]
+RunTool = Callable[[tuple[str, ...]], ProcessResult | None]
 """Runs a tool. Returns None if it cannot be started; the status is `LATE` if it does not answer in time."""
 
 
@@ -80,7 +80,7 @@ def _noted(check: Callable[[RunTool], ToolCheck], run: RunTool) -> ToolCheck:
     """Run the check. A tool that did not answer in time is reported as late, not as missing."""
     late: list[tuple[str, ...]] = []
 
-    def asked(argv: tuple[str, ...]) -> Completed | None:
+    def asked(argv: tuple[str, ...]) -> ProcessResult | None:
         done = run(argv)
         late.extend([argv] if done is not None and done.status == LATE else [])
         return done
@@ -96,14 +96,16 @@ def _noted(check: Callable[[RunTool], ToolCheck], run: RunTool) -> ToolCheck:
     )
 
 
-def run_tool(argv: tuple[str, ...], *, env: Mapping[str, str], timeout_s: float = TOOL_TIMEOUT_S) -> Completed | None:
+def run_tool(
+    argv: tuple[str, ...], *, env: Mapping[str, str], timeout_s: float = TOOL_TIMEOUT_S
+) -> ProcessResult | None:
     """Run a tool. Returns None if it cannot be started, `LATE` if it does not answer in time."""
     try:
         return process.run(argv, env=env, timeout_s=timeout_s)
     except EnvironmentMissing:
         return None
     except TimedOut:
-        return Completed(argv=argv, status=LATE, stdout="", stderr="")
+        return ProcessResult(argv=argv, status=LATE, stdout="", stderr="")
 
 
 def _pid_namespace(run: RunTool) -> ToolCheck:
@@ -165,15 +167,15 @@ def _client(run: RunTool, *, argv: tuple[str, ...], needed_for: str, fix: str) -
     )
 
 
-def version_of(done: Completed | None) -> str:
+def version_of(done: ProcessResult | None) -> str:
     """Return the first string in a tool's output that looks like a version."""
     found = re.search(r"\bv?(\d+(?:\.\d+)+)", _output_of(done))
     return found[1] if found else ""
 
 
-def _output_of(done: Completed | None) -> str:
+def _output_of(done: ProcessResult | None) -> str:
     return done.stdout if done and done.ok else ""
 
 
-def _first_line(done: Completed | None) -> str:
+def _first_line(done: ProcessResult | None) -> str:
     return next(iter((done.stderr or done.stdout).strip().splitlines()), "") if done else ""

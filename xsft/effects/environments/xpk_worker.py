@@ -167,7 +167,7 @@ def _share_compiled_templates(workload: Any) -> None:
     """
     from jinja2 import BytecodeCache, Environment
 
-    class Memory(BytecodeCache):
+    class BytecodeMemory(BytecodeCache):
         def __init__(self) -> None:
             self._codes: dict[str, tuple[str, object]] = {}
 
@@ -179,7 +179,7 @@ def _share_compiled_templates(workload: Any) -> None:
         def dump_bytecode(self, bucket: Any) -> None:
             self._codes[bucket.key] = (bucket.checksum, bucket.code)
 
-    workload.Environment = functools.partial(Environment, bytecode_cache=Memory())
+    workload.Environment = functools.partial(Environment, bytecode_cache=BytecodeMemory())
 
 
 def packages_to_replace(argvs: list[list[str]]) -> frozenset[str]:

@@ -15,7 +15,7 @@ from xsft.checkpoint.files import (
     OCDBT_MANIFEST,
     OWN,
     SHARDING,
-    Own,
+    ArrayMetadata,
     own_metadata,
     parse_json,
     saved_arrays,
@@ -43,10 +43,10 @@ class ReadArrays(Struct, frozen=True, kw_only=True):
     """The arrays that the store's index lists and the folder lacks."""
 
 
-class _Owns(Struct, frozen=True, kw_only=True):
+class _MetadataOfArrays(Struct, frozen=True, kw_only=True):
     """The contents of the arrays' own files, by dotted name."""
 
-    found: Mapping[str, Own]
+    found: Mapping[str, ArrayMetadata]
     detail: str = ""
     lost: str | None = None
 
@@ -76,15 +76,15 @@ def read_arrays(
     return ReadArrays(arrays=described, detail=owns.detail, lost=lost)
 
 
-def _described(array: SavedArray, own: Own) -> SavedArray:
+def _described(array: SavedArray, own: ArrayMetadata) -> SavedArray:
     return replace(array, shape=own.shape, dtype=own.dtype)
 
 
-def _own_of_array(owns: _Owns, array: SavedArray) -> Own:
-    return owns.found.get(".".join(array.path), Own())
+def _own_of_array(owns: _MetadataOfArrays, array: SavedArray) -> ArrayMetadata:
+    return owns.found.get(".".join(array.path), ArrayMetadata())
 
 
-def _describe_absent(arrays: Sequence[SavedArray], owns: _Owns) -> str | None:
+def _describe_absent(arrays: Sequence[SavedArray], owns: _MetadataOfArrays) -> str | None:
     names = [name for array in arrays if (name := ".".join(array.path)) not in owns.found]
     if not owns.found or not names:
         return None
@@ -108,7 +108,7 @@ def json_at(path: str, storage: Storage) -> dict[str, Any]:
     return (parse_json(content) if content else None) or {}
 
 
-def _beside(path: str, arrays: Sequence[SavedArray], storage: Storage, *, sampled: int) -> _Owns:
+def _beside(path: str, arrays: Sequence[SavedArray], storage: Storage, *, sampled: int) -> _MetadataOfArrays:
     """Read the own files of some arrays, spread over the whole list."""
     chosen = arrays[:: max(1, -(-len(arrays) // max(1, sampled)))]
     names = [".".join(array.path) for array in chosen]
@@ -116,9 +116,9 @@ def _beside(path: str, arrays: Sequence[SavedArray], storage: Storage, *, sample
     contents = dict(zip(names, every(looks, threads=AT_ONCE), strict=True))
     found = {name: own_metadata(content) for name, content in contents.items() if content is not None}
     if not any(own.dtype for own in found.values()):
-        return _Owns(found={}, detail="no .zarray or zarr.json was found beside the arrays")
+        return _MetadataOfArrays(found={}, detail="no .zarray or zarr.json was found beside the arrays")
     detail = f"of {len(chosen)} of {len(arrays)} arrays" if len(chosen) < len(arrays) else ""
-    return _Owns(found=found, detail=detail)
+    return _MetadataOfArrays(found=found, detail=detail)
 
 
 def _own_file(folder: str, storage: Storage) -> bytes | None:
@@ -126,31 +126,31 @@ def _own_file(folder: str, storage: Storage) -> bytes | None:
     return next((content for content in contents if content is not None), None)
 
 
-def _in_store(path: str, storage: Storage, *, max_nodes: int) -> _Owns:
+def _in_store(path: str, storage: Storage, *, max_nodes: int) -> _MetadataOfArrays:
     manifest = storage.read(f"{path}/{OCDBT_MANIFEST}", limit=MAX_METADATA)
     if manifest is None:
-        return _Owns(found={}, detail=f"{OCDBT_MANIFEST} is missing")
+        return _MetadataOfArrays(found={}, detail=f"{OCDBT_MANIFEST} is missing")
     try:
         top = ocdbt.root(manifest)
         return _from_nodes(path, [top] if top else [], storage, max_nodes=max_nodes)
-    except ocdbt.Damaged as failed:
+    except ocdbt.DamagedOcdbt as failed:
         lost = f"{OCDBT_MANIFEST} or the index behind it is damaged: {failed}"
-        return _Owns(found={}, detail=lost, lost=lost)
-    except ocdbt.Undecodable as failed:
-        return _Owns(found={}, detail=f"{OCDBT_MANIFEST} or the index behind it is not supported: {failed}")
+        return _MetadataOfArrays(found={}, detail=lost, lost=lost)
+    except ocdbt.UnreadableOcdbt as failed:
+        return _MetadataOfArrays(found={}, detail=f"{OCDBT_MANIFEST} or the index behind it is not supported: {failed}")
 
 
-def _from_nodes(path: str, waiting: list[ocdbt.Location], storage: Storage, *, max_nodes: int) -> _Owns:
+def _from_nodes(path: str, waiting: list[ocdbt.Location], storage: Storage, *, max_nodes: int) -> _MetadataOfArrays:
     values: dict[str, bytes] = {}
     for at in waiting:  # the loop appends the children
         if at.length > MAX_METADATA or len(waiting) > max_nodes:
-            return _Owns(found={}, detail="its index is larger than the limit")
+            return _MetadataOfArrays(found={}, detail="its index is larger than the limit")
         content = storage.read(f"{path}/{at.file}", limit=at.length, start=at.offset)
         if content is None:
             lost = f"{at.file}, listed in {OCDBT_MANIFEST}, is missing"
-            return _Owns(found={}, detail=lost, lost=lost)
+            return _MetadataOfArrays(found={}, detail=lost, lost=lost)
         node = ocdbt.node(content, at)
         values.update(node.values)
         waiting.extend(node.children)
     split = ((name.rpartition("/"), content) for name, content in values.items())
-    return _Owns(found={array: own_metadata(content) for (array, _, file), content in split if file in OWN})
+    return _MetadataOfArrays(found={array: own_metadata(content) for (array, _, file), content in split if file in OWN})

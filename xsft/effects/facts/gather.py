@@ -15,7 +15,7 @@ from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.hub_reader import HubReader
 from xsft.effects.facts.rows import ReadRows, read_rows
 from xsft.effects.facts.tokenizer import hub_cache, read_tokenizer, tokenizer_problem
-from xsft.effects.facts.tries import Names, ReadCheckpoint, folder_names, with_tries
+from xsft.effects.facts.tries import ListNames, ReadCheckpoint, folder_names, with_tries
 from xsft.effects.facts.weights_folder import read_folder
 from xsft.effects.images.lock import image_facts
 from xsft.effects.inputs.checkout import git_commit
@@ -52,7 +52,7 @@ def gather(
     today: str,
     offline: bool = False,
     look: ReadCheckpoint = read_checkpoint,
-    names: Names = folder_names,
+    names: ListNames = folder_names,
     rows: ReadRows = read_rows,
     hub: HubReader | None = None,
 ) -> Facts:
@@ -97,7 +97,7 @@ def _of_this_machine(spec: WorkloadSpec, *, file: str | Path, today: str) -> Fac
     return replace(facts, tokenizer=_gather_tokenizer(spec, facts))
 
 
-def _with_taken(spec: WorkloadSpec, facts: Facts, names: Names) -> Facts:
+def _with_taken(spec: WorkloadSpec, facts: Facts, names: ListNames) -> Facts:
     """Return the facts with the names of stages whose folder holds the checkpoints of a training."""
     stages = later_stages(spec.stages) if spec.on_cluster else ()
     run = resolve(spec, facts)[0] if stages else None
@@ -191,7 +191,7 @@ def _gather_source(spec: WorkloadSpec, facts: Facts, hub: HubReader | None) -> S
     return read_folder(run.conversion.source.repo, cache=own_cache()) if spec.on_this_machine else None
 
 
-def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint, names: Names) -> Facts:
+def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint, names: ListNames) -> Facts:
     """Return the facts with the checkpoint's. On a cluster a path outside a bucket is in the image, which cannot be
     read from here; for a local run it is already absolute.
     """

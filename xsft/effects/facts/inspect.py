@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xsft.checkpoint.report import Report, Writer, report_of
+from xsft.checkpoint.report import CheckpointReport, Writer, report_of
 from xsft.conversion.record import FILE, MAX_BYTES, from_json
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.converted import conversion_of, source_of
@@ -15,7 +15,7 @@ SAMPLED = 64
 """Maximum number of arrays without OCDBT whose own file is read; a scanned model has fewer."""
 
 
-def inspect_checkpoint(path: str, *, store: RecordStore) -> Report:
+def inspect_checkpoint(path: str, *, store: RecordStore) -> CheckpointReport:
     """Return the report. Raises nothing if the checkpoint is wrong or cannot be read: the report's status shows it."""
     counted = _open_storage(path)
     found = read_checkpoint(path, storage=counted, sampled=SAMPLED)

@@ -45,7 +45,7 @@ LINES = ("csv", "text")
 """Formats of lines: a beginning that is read alone ends at a line."""
 
 
-class _Copy(Struct, frozen=True, kw_only=True):
+class _FileCopy(Struct, frozen=True, kw_only=True):
     """A file that the worker reads."""
 
     name: str
@@ -76,12 +76,12 @@ def read_bucket_files(files: Sequence[RowFile], *, of: str, where: str) -> DataF
         return _facts_of_copies(copies, of=of, where=where, beginning_bytes=BUCKET_BYTES, whole=whole)
 
 
-def _copy(file: Path) -> _Copy:
+def _copy(file: Path) -> _FileCopy:
     found = file.stat()
-    return _Copy(name=str(file), path=file, stamp=(str(file.absolute()), found.st_size, found.st_mtime_ns))
+    return _FileCopy(name=str(file), path=file, stamp=(str(file.absolute()), found.st_size, found.st_mtime_ns))
 
 
-def _partial(file: RowFile, folder: Path, *, of: str) -> _Copy:
+def _partial(file: RowFile, folder: Path, *, of: str) -> _FileCopy:
     """Write the parts of an object that were read: its beginning and, after a hole, the footer if its format has
     one."""
     folder.mkdir()
@@ -94,7 +94,7 @@ def _partial(file: RowFile, folder: Path, *, of: str) -> _Copy:
             footer = _footer(file) if of == "parquet" else file.read(file.size - BUCKET_BYTES, BUCKET_BYTES)
             written.seek(file.size - len(footer))
             written.write(footer)
-    return _Copy(name=file.path, path=path, stamp=stamp, whole=whole)
+    return _FileCopy(name=file.path, path=path, stamp=stamp, whole=whole)
 
 
 def _footer(file: RowFile) -> bytes:
@@ -107,7 +107,7 @@ def _footer(file: RowFile) -> bytes:
 
 
 def _facts_of_copies(
-    copies: Sequence[_Copy], *, of: str, where: str, beginning_bytes: int, whole: bool, worker: Path = WORKER
+    copies: Sequence[_FileCopy], *, of: str, where: str, beginning_bytes: int, whole: bool, worker: Path = WORKER
 ) -> DataFacts:
     maxtext = environments.find_environment("maxtext")
     if maxtext is None:
@@ -130,14 +130,14 @@ def _facts_of_copies(
     )
 
 
-def _count_all_rows(found: Sequence[tuple[_Copy, dict[str, Any]]], of: str) -> int | None:
+def _count_all_rows(found: Sequence[tuple[_FileCopy, dict[str, Any]]], of: str) -> int | None:
     """Return the number of rows; None if not all of them are counted. A footer counts all."""
     known: list[int | None] = [one["counted"] if copy.whole or of in FOOTED else None for copy, one in found]
     return sum(count for count in known if count is not None) if None not in known else None
 
 
 def _ask_for_rows(
-    python: str, files: Sequence[_Copy], *, of: str, beginning_bytes: int, worker: Path
+    python: str, files: Sequence[_FileCopy], *, of: str, beginning_bytes: int, worker: Path
 ) -> list[dict[str, Any]]:
     kept = own_cache() / f"{of}-rows" / f"{_digest_of_copies(files)}.json"
     try:
@@ -163,7 +163,7 @@ def _ask_for_rows(
     return found
 
 
-def _digest_of_copies(files: Sequence[_Copy]) -> str:
+def _digest_of_copies(files: Sequence[_FileCopy]) -> str:
     return hashlib.sha256(repr((ROWS, [file.stamp for file in files])).encode()).hexdigest()
 
 
@@ -173,7 +173,7 @@ def _sampled(file: Path, found: dict[str, Any], *, first: bool) -> tuple[Sampled
     return tuple(SampledRow(at=f"row {at} of {file.name}", row=row, keys=keys) for at, row in rows)
 
 
-def _file_broken(file: _Copy, found: dict[str, Any], where: str) -> Problem:
+def _file_broken(file: _FileCopy, found: dict[str, Any], where: str) -> Problem:
     reported = found["error"][:300]
     if not file.whole:
         return _not_read(

@@ -50,7 +50,7 @@ class ReadRows(Protocol):
     def __call__(self, pattern: str | None, /, *, of: str, where: str) -> DataFacts | None: ...
 
 
-class _Read(Struct, frozen=True):
+class _FileRows(Struct, frozen=True):
     """The rows read of a file, as if it were the first of the data."""
 
     rows: tuple[SampledRow, ...]
@@ -151,7 +151,7 @@ def _mixture(where: str) -> Problem:
 def _sample(files: Sequence[RowFile], where: str, *, max_bytes: int) -> DataFacts:
     """Return the facts of a sample. Files share the bytes evenly; what the first ones leave is used by the next."""
     until, left = monotonic() + MAX_S, max_bytes
-    read: list[_Read] = []
+    read: list[_FileRows] = []
     for number, file in enumerate(files):
         if read and monotonic() > until:
             break
@@ -175,7 +175,7 @@ def _sample(files: Sequence[RowFile], where: str, *, max_bytes: int) -> DataFact
     )
 
 
-def _first_and_later(read: Sequence[_Read]) -> tuple[_Read, Sequence[_Read]]:
+def _first_and_later(read: Sequence[_FileRows]) -> tuple[_FileRows, Sequence[_FileRows]]:
     """Return the first file that is not empty, from whose first rows datasets infers the columns, and the other
     files."""
     at = next((at for at, one in enumerate(read) if not one.blank), 0)
@@ -189,9 +189,9 @@ def _rows_digest(files: Sequence[RowFile], rows: Sequence[SampledRow]) -> str:
     return hashlib.sha256(repr((sizes, [row.row for row in rows])).encode(errors="backslashreplace")).hexdigest()
 
 
-def _of_file(file: RowFile, *, limit: int, where: str) -> _Read:
+def _of_file(file: RowFile, *, limit: int, where: str) -> _FileRows:
     if file.size == 0:
-        return _Read((), whole=True, blank=True)
+        return _FileRows((), whole=True, blank=True)
     try:
         if file.size > limit and not file.compressed:
             return _pieces(file, limit, where)
@@ -199,9 +199,9 @@ def _of_file(file: RowFile, *, limit: int, where: str) -> _Read:
         return _read_whole(file, content, where) if len(content) <= limit else _beginning(file, content, where)
     except (OSError, EOFError) as failed:  # EOFError: a compressed file that is cut
         why = (isinstance(failed, OSError) and failed.strerror) or str(failed)
-        return _Read((), whole=False, problem=_file_unread(file, where, why))
+        return _FileRows((), whole=False, problem=_file_unread(file, where, why))
     except RecursionError:  # nested too deeply for this parser; MaxText may read it
-        return _Read((), whole=False)
+        return _FileRows((), whole=False)
 
 
 def _file_unread(file: RowFile, where: str, why: str) -> Problem:
@@ -209,7 +209,7 @@ def _file_unread(file: RowFile, where: str, why: str) -> Problem:
     return error("data-unreadable", where, message, "Write it again: one JSON object per line.")
 
 
-def _read_whole(file: RowFile, content: bytes, where: str) -> _Read:
+def _read_whole(file: RowFile, content: bytes, where: str) -> _FileRows:
     content = content.removeprefix(BOM)
     if content.lstrip()[:1] == b"[":
         return _array(file, content, where)
@@ -223,26 +223,28 @@ def _read_whole(file: RowFile, content: bytes, where: str) -> _Read:
             continue
         row = parse_row(line)
         if isinstance(row, UnfitRow):
-            return _Read((), whole=True, problem=_file_unread(file, where, f"line {number + 1} {row.why}"))
+            return _FileRows((), whole=True, problem=_file_unread(file, where, f"line {number + 1} {row.why}"))
         if row is BROKEN:
             return _judge_broken_line(file, content, number, where)
         rows.append(SampledRow(at=f"row {number} of {file.name}", row=row, keys=keys))
-    return _Read(tuple(rows), whole=True, blank=not rows)
+    return _FileRows(tuple(rows), whole=True, blank=not rows)
 
 
-def _array(file: RowFile, content: bytes, where: str) -> _Read:
+def _array(file: RowFile, content: bytes, where: str) -> _FileRows:
     found = parse_array(content)
     if found is None:
-        return _Read((), whole=True, problem=_file_unread(file, where, "it starts like a JSON array but is not one"))
+        return _FileRows(
+            (), whole=True, problem=_file_unread(file, where, "it starts like a JSON array but is not one")
+        )
     rows = tuple(SampledRow(at=f"row {n} of {file.name}", row=row) for n, row in enumerate(found))
-    return _Read(rows, whole=True, array=file)
+    return _FileRows(rows, whole=True, array=file)
 
 
-def _judge_broken_line(file: RowFile, content: bytes, number: int, where: str) -> _Read:
+def _judge_broken_line(file: RowFile, content: bytes, number: int, where: str) -> _FileRows:
     """Return the finding for a file that is not JSON lines. datasets also reads objects over several lines."""
     if _is_stream(content):
-        return _Read((), whole=False)
-    return _Read((), whole=True, problem=_file_unread(file, where, f"line {number + 1} is not JSON"))
+        return _FileRows((), whole=False)
+    return _FileRows((), whole=True, problem=_file_unread(file, where, f"line {number + 1} is not JSON"))
 
 
 def _is_stream(content: bytes) -> bool:
@@ -260,7 +262,7 @@ def _is_stream(content: bytes) -> bool:
 _NOT_SPACE = re.compile(r"\S")
 
 
-def _pieces(file: RowFile, limit: int, where: str) -> _Read:
+def _pieces(file: RowFile, limit: int, where: str) -> _FileRows:
     """Read the beginning, and places that are the same each time, so that a check's result does not change."""
     start = file.read(0, PIECE)
     if not _begins_with_row(start):
@@ -272,17 +274,17 @@ def _pieces(file: RowFile, limit: int, where: str) -> _Read:
     return _read_parts(file, (row for place, piece in pieces for row in _of_piece(file, place, piece)), where)
 
 
-def _beginning(file: RowFile, content: bytes, where: str) -> _Read:
+def _beginning(file: RowFile, content: bytes, where: str) -> _FileRows:
     """Return the rows of the first bytes of a compressed file."""
     if not _begins_with_row(content):
         return _no_rows(file, content)
     return _read_parts(file, _of_piece(file, 0, content), where)
 
 
-def _no_rows(file: RowFile, start: bytes) -> _Read:
+def _no_rows(file: RowFile, start: bytes) -> _FileRows:
     """Return no rows of an array or of objects over many lines, whose lines may look like rows."""
     is_array = start.removeprefix(BOM).lstrip().startswith(b"[")
-    return _Read((), whole=False, array=file if is_array else None)
+    return _FileRows((), whole=False, array=file if is_array else None)
 
 
 def _begins_with_row(start: bytes) -> bool:
@@ -291,10 +293,10 @@ def _begins_with_row(start: bytes) -> bool:
     return line.lstrip().startswith(b"{") and (not line.endswith((b"\n", b"\r")) or parse_row(line) is not BROKEN)
 
 
-def _read_parts(file: RowFile, found: Iterator[SampledRow], where: str) -> _Read:
+def _read_parts(file: RowFile, found: Iterator[SampledRow], where: str) -> _FileRows:
     rows = tuple(found)
     unfit = next((f"{row.at} {row.row.why}" for row in rows if isinstance(row.row, UnfitRow)), None)
-    return _Read(() if unfit else rows, whole=False, problem=_file_unread(file, where, unfit) if unfit else None)
+    return _FileRows(() if unfit else rows, whole=False, problem=_file_unread(file, where, unfit) if unfit else None)
 
 
 def _of_piece(file: RowFile, place: int, piece: bytes) -> Iterator[SampledRow]:

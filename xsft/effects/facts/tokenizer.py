@@ -26,28 +26,28 @@ VOCABULARIES = ("tokenizer.json", "*.model", "vocab*", "*.tiktoken", "tekken.jso
 _ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
-class _Added(Struct, frozen=True, kw_only=True):
+class _AddedToken(Struct, frozen=True, kw_only=True):
     content: str
     id: int = -1
 
 
-_Token: TypeAlias = str | _Added | UnsetType | None
+_ConfiguredToken: TypeAlias = str | _AddedToken | UnsetType | None
 
 
-class _Named(Struct, frozen=True, kw_only=True):
+class _NamedTemplate(Struct, frozen=True, kw_only=True):
     name: str
     template: str
 
 
-class _Config(Struct, frozen=True, kw_only=True):
+class _TokenizerConfig(Struct, frozen=True, kw_only=True):
     """The relevant part of tokenizer_config.json and special_tokens_map.json."""
 
     tokenizer_class: str | None = None
-    bos_token: _Token = UNSET
-    eos_token: _Token = UNSET
-    pad_token: _Token = UNSET
-    unk_token: _Token = UNSET
-    chat_template: str | list[_Named] | None = None
+    bos_token: _ConfiguredToken = UNSET
+    eos_token: _ConfiguredToken = UNSET
+    pad_token: _ConfiguredToken = UNSET
+    unk_token: _ConfiguredToken = UNSET
+    chat_template: str | list[_NamedTemplate] | None = None
     added_tokens_decoder: Raw | UnsetType = UNSET
 
 
@@ -55,16 +55,16 @@ class _Padding(Struct, frozen=True, kw_only=True):
     pad_token: str
 
 
-class _Model(Struct, frozen=True, kw_only=True):
+class _TokenizerModel(Struct, frozen=True, kw_only=True):
     vocab: dict[str, int] | list[tuple[str, float]] = field(default_factory=dict)
 
 
 class _TokenizerJson(Struct, frozen=True, kw_only=True):
     """The relevant part of tokenizer.json."""
 
-    added_tokens: list[_Added] = field(default_factory=list)
+    added_tokens: list[_AddedToken] = field(default_factory=list)
     padding: _Padding | None = None
-    model: _Model = field(default_factory=_Model)
+    model: _TokenizerModel = field(default_factory=_TokenizerModel)
 
 
 def read_tokenizer(name: str, *, hub_cache: Path, wanted: tuple[str, ...] = ()) -> TokenizerFacts | None:
@@ -160,7 +160,7 @@ def repository_folder(name: str, hub_cache: Path) -> Path:
     return hub_cache / f"models--{name.replace('/', '--')}"
 
 
-_VOCABULARY, _CONFIG = msgspec.json.Decoder(_TokenizerJson), msgspec.json.Decoder(_Config)
+_VOCABULARY, _CONFIG = msgspec.json.Decoder(_TokenizerJson), msgspec.json.Decoder(_TokenizerConfig)
 """Each made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 
@@ -168,9 +168,9 @@ def _read_vocabulary(file: Path) -> _TokenizerJson:
     return _VOCABULARY.decode(file.read_bytes()) if file.is_file() else _TokenizerJson()
 
 
-def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _Config:
+def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _TokenizerConfig:
     file = folder / "tokenizer_config.json"
-    config = _decoded(file) if file.exists() or not (folder / "tokenizer.json").exists() else _Config()
+    config = _decoded(file) if file.exists() or not (folder / "tokenizer.json").exists() else _TokenizerConfig()
     more = folder / "special_tokens_map.json"
     if config.added_tokens_decoder is UNSET and more.is_file():
         special_tokens = _decoded(more)
@@ -183,19 +183,19 @@ def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _Config:
     return config
 
 
-def _decoded(file: Path) -> _Config:
+def _decoded(file: Path) -> _TokenizerConfig:
     return _CONFIG.decode(file.read_bytes())
 
 
-def _token_of_role(config: _Config, role: str) -> str | None:
+def _token_of_role(config: _TokenizerConfig, role: str) -> str | None:
     """Return the token. Empty: it has none. None: the tokenizer's class decides."""
-    value: _Token = getattr(config, role)
+    value: _ConfiguredToken = getattr(config, role)
     if value is UNSET:
         return "" if config.tokenizer_class in _NO_DEFAULTS else None
-    return value.content if isinstance(value, _Added) else value or ""
+    return value.content if isinstance(value, _AddedToken) else value or ""
 
 
-def _template(folder: Path, config: _Config) -> str | None:
+def _template(folder: Path, config: _TokenizerConfig) -> str | None:
     """Return the chat template. A separate file has priority; of several templates MaxText uses the one named
     default.
     """

@@ -23,7 +23,7 @@ OWN = "xsft/"
 """Folder of a try that holds its record; MaxText's result is beside it."""
 
 ReadCheckpoint = Callable[[str], CheckpointFacts]
-Names = Callable[[str], tuple[str, ...]]
+ListNames = Callable[[str], tuple[str, ...]]
 
 
 def folder_names(folder: str) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def read_small(path: str) -> bytes | None:
     return storage_for(path, env=own_environment(), deadline_s=DEADLINE_S).read(path, limit=MAX_BYTES)
 
 
-def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names: Names = folder_names) -> Facts:
+def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names: ListNames = folder_names) -> Facts:
     """Return the facts of the first complete try, else of the newest incomplete one, else that there is no try."""
     run, _ = resolve(spec, facts)
     first = run.converted

@@ -34,7 +34,7 @@ LONGEST_HEADER = 100_000_000
 """Bytes; source: safetensors@0.6 tensor.rs MAX_HEADER_SIZE."""
 
 
-class Header(Struct, frozen=True, kw_only=True):
+class SafetensorsHeader(Struct, frozen=True, kw_only=True):
     """The header of a safetensors file."""
 
     arrays: Mapping[str, str]
@@ -89,7 +89,7 @@ def vocabulary(config: Mapping[str, Any]) -> int | None:
     return next((size for size in found if isinstance(size, int) and not isinstance(size, bool)), None)
 
 
-def read_header(file: Path) -> Header:
+def read_header(file: Path) -> SafetensorsHeader:
     """Return the header. Raises ValueError if the file does not start with a safetensors header."""
     with open_regular(file) as opened:
         length = int.from_bytes(opened.read(8), "little")
@@ -103,7 +103,7 @@ def read_header(file: Path) -> Header:
         arrays = {name: str(entry["dtype"]) for name, entry in entries.items()}
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as broken:
         raise ValueError(f"the header of {file.name} is not a valid safetensors header") from broken
-    return Header(arrays=arrays, size=8 + length + max(ends, default=0))
+    return SafetensorsHeader(arrays=arrays, size=8 + length + max(ends, default=0))
 
 
 def _in_index(index: Mapping[str, Any]) -> frozenset[str]:
@@ -112,7 +112,7 @@ def _in_index(index: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(map(str, found.values())) if isinstance(found, Mapping) else frozenset()
 
 
-def _missing_tensors(folder: Path, named: frozenset[str], headers: Mapping[str, Header]) -> Iterator[str]:
+def _missing_tensors(folder: Path, named: frozenset[str], headers: Mapping[str, SafetensorsHeader]) -> Iterator[str]:
     """Yield what is missing after an interrupted download. `named`: the files that MaxText will read arrays from."""
     if not named:
         yield "its safetensors files have no array"

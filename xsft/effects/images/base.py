@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from xsft.effects.images.build import Docker, Registry
 from xsft.errors import EnvironmentMissing, Refused, XsftError
-from xsft.image.model import Base, Locked
+from xsft.image.model import Base, LockedImage
 from xsft.image.recipe import base_of
 from xsft.image.reference import parse_reference
 
@@ -15,7 +15,7 @@ def resolve_base(
     ref: str | None,
     *,
     pinned: Base | None,
-    held: Iterable[Locked],
+    held: Iterable[LockedImage],
     docker: Callable[[], Docker],
     registry: Registry,
     again: bool,

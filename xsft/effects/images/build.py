@@ -15,7 +15,7 @@ from xsft.effects.images.lock import keep_lock, locked_images
 from xsft.effects.images.registry_client import RegistryImage
 from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Refused, RepositoryMissing, Unknown, Unreachable, XsftError
-from xsft.image.model import Base, BuildOptions, BuildStep, Locked, Recipe
+from xsft.image.model import Base, BuildOptions, BuildStep, LockedImage, Recipe
 from xsft.image.progress import BuildEvent
 from xsft.image.recipe import EVALUATE_ARG, differs, local_name
 
@@ -74,13 +74,13 @@ class ImageStep(Struct, frozen=True, kw_only=True):
 class PushDone(Struct, frozen=True, kw_only=True):
     """A pushed image, as it is in the lock."""
 
-    locked: Locked
+    locked: LockedImage
     steps: tuple[ImageStep, ...]
     pushed: bool
     """False: the registry had it already."""
 
 
-class Maker(Struct, frozen=True, kw_only=True):
+class ImageBuilder(Struct, frozen=True, kw_only=True):
     """Builds and pushes images. The engine is connected only if something must be built or read there."""
 
     images: Path
@@ -125,7 +125,7 @@ class Maker(Struct, frozen=True, kw_only=True):
         if code is None:
             code, deps = self._sent(recipe, deps=deps)
         self._confirm(recipe, code)
-        locked = Locked(
+        locked = LockedImage(
             image=recipe.image,
             repository=recipe.repository,
             digest=code,

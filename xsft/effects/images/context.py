@@ -17,7 +17,7 @@ from xsft.effects.machine.regular import read_bytes
 from xsft.errors import EnvironmentMissing, UsageError
 from xsft.evaluation.program import program_archive
 from xsft.image.context import ALWAYS_IGNORED, LIMIT, arguments
-from xsft.image.ignore import Ignored, ignoring
+from xsft.image.ignore import IgnoreMatcher, ignoring
 from xsft.image.model import ContextFile, DockerfilePart
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, EVALUATE_ARG, EVALUATE_FILE
 
@@ -104,7 +104,7 @@ def context_file(content: bytes, *, path: str, cache: Path) -> ContextFile:
     return ContextFile(path=path, kind="file", size=len(content), sha256=sha256, source=str(at.absolute()))
 
 
-def read_tree(root: Path, *, prefix: str = "", ignored: Ignored = lambda _path: False) -> Iterator[ContextFile]:
+def read_tree(root: Path, *, prefix: str = "", ignored: IgnoreMatcher = lambda _path: False) -> Iterator[ContextFile]:
     """Yield every file, link and folder below `root`, without following links; `ignored` gets paths relative to `root`.
     Raises EnvironmentMissing if something cannot be read.
     """

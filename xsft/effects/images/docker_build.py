@@ -26,7 +26,7 @@ from xsft.effects.machine.parallel import start
 from xsft.errors import EnvironmentMissing, TimedOut, Unknown
 from xsft.image.build_errors import build_failed
 from xsft.image.model import BuildStep
-from xsft.image.progress import BuildEvent, BuildOutput, Sent
+from xsft.image.progress import BuildEvent, BuildOutput, SentContext
 
 NEEDS_BUILDX = 23
 """First major version of the client whose BuildKit is the buildx plugin; older ones use the engine's own. source:
@@ -41,7 +41,7 @@ INSTALL_BUILDX = (
 )
 
 
-class Client(Struct, frozen=True, kw_only=True):
+class BuildClient(Struct, frozen=True, kw_only=True):
     """A docker command that builds with BuildKit."""
 
     path: str
@@ -63,7 +63,7 @@ class Client(Struct, frozen=True, kw_only=True):
         return {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"} if self.buildx else {"DOCKER_BUILDKIT": "1"}
 
 
-def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> Client:
+def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> BuildClient:
     """Return the first docker command that can use BuildKit. Raises EnvironmentMissing, docker-buildkit-missing."""
     paths = tuple(_commands(env, also))
     with private_config(env=env, own=False) as config:
@@ -86,20 +86,20 @@ def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> Client
     return usable
 
 
-def clients_of(paths: Iterable[str], output: Callable[[tuple[str, ...]], str]) -> Iterator[Client]:
+def clients_of(paths: Iterable[str], output: Callable[[tuple[str, ...]], str]) -> Iterator[BuildClient]:
     """Yield the commands that start and are Docker's, not podman-docker. `output`: returns what a command prints; empty
     if it fails.
     """
     for path in paths:
         if version := re.search(r"Docker version (\d+\.\d+\S*?),", output((path, "--version"))):
-            yield Client(path=path, version=version[1], buildx="buildx" in output((path, "buildx", "version")))
+            yield BuildClient(path=path, version=version[1], buildx="buildx" in output((path, "buildx", "version")))
 
 
 def build(
     step: BuildStep,
     *,
     engine: Engine,
-    client: Client,
+    client: BuildClient,
     names: Sequence[str],
     logins: Iterable[Credential] = (),
     on_event: Callable[[BuildEvent], None] = lambda _: None,
@@ -167,7 +167,7 @@ def _run_build(
         raise build_failed(reading, step)
 
 
-def _send_context(step: BuildStep, to: subprocess.Popen[bytes], *, on_sent: Callable[[Sent], None]) -> None:
+def _send_context(step: BuildStep, to: subprocess.Popen[bytes], *, on_sent: Callable[[SentContext], None]) -> None:
     """Send the context as a tar. Docker takes a tar that is cut between two files for a complete one, so after a
     failure it must never get the end.
     """

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from xsft.errors import Refused
 from xsft.image.model import ContextFile
-from xsft.image.progress import Sent
+from xsft.image.progress import SentContext
 
 MTIME_S = 315_619_200
 """1980-01-02T00:00:00Z. Not 0: a zip (so a wheel, if one is built from the context) cannot hold a time before 1980, in
@@ -21,7 +21,7 @@ any time zone.
 
 
 def write_context(
-    files: Sequence[ContextFile], into: IO[bytes], *, on_sent: Callable[[Sent], None] = lambda _: None
+    files: Sequence[ContextFile], into: IO[bytes], *, on_sent: Callable[[SentContext], None] = lambda _: None
 ) -> None:
     """Write the tar; a large context is never held in memory. Raises Refused if a file has changed since it was hashed:
     the tag would name other bytes.
@@ -34,7 +34,7 @@ def write_context(
             else:
                 tar.addfile(entry(file))
             sent += file.size
-            on_sent(Sent(bytes=sent, total=total))
+            on_sent(SentContext(bytes=sent, total=total))
 
 
 def with_folders(files: Sequence[ContextFile]) -> Iterator[ContextFile]:
@@ -62,7 +62,7 @@ def entry(file: ContextFile) -> tarfile.TarInfo:
     return info
 
 
-class _Hashing(Struct):
+class _HashingReader(Struct):
     """A reader that hashes what is read through it."""
 
     source: IO[bytes]
@@ -77,7 +77,7 @@ class _Hashing(Struct):
 def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
     try:
         with Path(file.source).open("rb") as source:
-            content = _Hashing(source)
+            content = _HashingReader(source)
             tar.addfile(entry(file), cast("IO[bytes]", content))
             longer = source.read(1) != b""
     except BrokenPipeError:  # raised by the pipe to the engine, not by the file

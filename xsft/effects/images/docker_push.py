@@ -27,7 +27,7 @@ from xsft.image.docker_errors import (
     login_missing,
     shorten_message,
 )
-from xsft.image.progress import BuildEvent, Retrying
+from xsft.image.progress import BuildEvent, TransferRetry
 from xsft.image.registry_names import is_google, parse_image_name
 
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -121,7 +121,7 @@ class Pusher:
             pause_s = retries.next_pause_s(asked_s, at_most=at_most) if is_passing(failed) else None
             if pause_s is None:
                 raise explain_docker_error(failed, request)
-            on_event(Retrying(attempt=retries.done + 1, pause_s=pause_s, why=shorten_message(failed)))
+            on_event(TransferRetry(attempt=retries.done + 1, pause_s=pause_s, why=shorten_message(failed)))
             self.sleep(pause_s)
 
     def _stalled(self, repository: str, request: DockerRequest) -> XsftError:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from xsft.effects.images.docker_build import Client, build, find_client
+from xsft.effects.images.docker_build import BuildClient, build, find_client
 from xsft.effects.images.docker_client import Engine, EngineImage, connect_engine
 from xsft.effects.images.docker_login import Credential, google_credential
 from xsft.effects.images.docker_push import Pusher, pusher
@@ -28,7 +28,7 @@ class RealDocker:
     env: Mapping[str, str] = field(repr=False)
 
     @cached_property
-    def client(self) -> Client:
+    def client(self) -> BuildClient:
         """Return the docker command, searched only if something must be built."""
         return find_client(self.env)
 

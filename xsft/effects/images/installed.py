@@ -14,7 +14,7 @@ from xsft.effects.machine.process import run
 from xsft.effects.machine.regular import read_text
 from xsft.errors import XsftError
 from xsft.image.model import BuildStep
-from xsft.image.thin import LISTED, OVERLAYS, Installed, left_out, listing, without
+from xsft.image.thin import LISTED, OVERLAYS, InstalledFiles, left_out, listing, without
 
 ASK_TIMEOUT_S = 120.0
 PROGRAM = """
@@ -55,7 +55,7 @@ def _understands(step: BuildStep) -> bool:
     return place is not None and LISTED in Path(place.source).read_text(encoding="utf-8", errors="replace")
 
 
-def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Path) -> dict[str, Installed]:
+def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Path) -> dict[str, InstalledFiles]:
     at = cache / f"{image_id.removeprefix('sha256:')}.json"
     with suppress(OSError, ValueError):
         if known := _json_object(read_text(at)):
@@ -67,7 +67,7 @@ def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Pat
     return found
 
 
-def _ask_image(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[str, Installed]:
+def _ask_image(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[str, InstalledFiles]:
     """Return the files, listed by the image's own Python, without a network. Empty if it does not run: then everything
     is sent.
     """

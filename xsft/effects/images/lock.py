@@ -15,7 +15,7 @@ from xsft.effects.machine.regular import read_text
 from xsft.errors import Refused, UsageError, XsftError
 from xsft.facts import ImageFacts
 from xsft.image.lock import read_base, read_lock, same_image, updated, with_base
-from xsft.image.model import Base, BuildOptions, Locked, Material
+from xsft.image.model import Base, BuildOptions, LockedImage, Material
 from xsft.image.recipe import base_of, make_recipe, repository_in
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ def lock_file(images: Path, name: str) -> Path:
     return images / f"{name}.lock.json"
 
 
-def locked_images(images: Path, name: str) -> dict[str, Locked]:
+def locked_images(images: Path, name: str) -> dict[str, LockedImage]:
     """Return the locked images by repository; empty without a lock. Raises UsageError, image-lock-unreadable."""
     return _read_lock_file(lock_file(images, name), read_lock) or {}
 
@@ -38,7 +38,7 @@ def pinned_base(images: Path, name: str) -> Base | None:
     return _read_lock_file(lock_file(images, name), read_base)
 
 
-def keep_lock(images: Path, locked: Locked) -> bool:
+def keep_lock(images: Path, locked: LockedImage) -> bool:
     """Write the lock. Returns whether it had to be written. Two processes write one after the other.
 
     Raises Refused for a lock that this xsft cannot write without losing part of it, EnvironmentMissing as
@@ -114,7 +114,7 @@ def image_facts(name: str, *, start: Path, registry: str | None) -> ImageFacts:
     )
 
 
-def is_stale(images: Path, locked: Locked) -> bool | None:
+def is_stale(images: Path, locked: LockedImage) -> bool | None:
     """Return whether the current files would build another image with the same options; None if that cannot be
     determined offline.
     """

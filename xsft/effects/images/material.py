@@ -37,7 +37,7 @@ class PlannedImage(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
-class Gathering(Struct, frozen=True, kw_only=True):
+class MaterialReaders(Struct, frozen=True, kw_only=True):
     """The readers of the planned image's facts."""
 
     images: Path
@@ -49,7 +49,7 @@ class Gathering(Struct, frozen=True, kw_only=True):
     progress: Callable[[str], None] = lambda _line: None
 
 
-def plan_image(options: BuildOptions, by: Gathering) -> PlannedImage:
+def plan_image(options: BuildOptions, by: MaterialReaders) -> PlannedImage:
     """Return the planned image. Raises SpecError with every problem of one kind, UsageError for what is missing, and as
     `by.base` does.
     """
@@ -116,7 +116,7 @@ def _locked(lock: Path) -> dict[str, str]:
     return dict(PIN.findall(read_text(lock))) if lock.is_file() else {}
 
 
-def _source_tree(text: str, by: Gathering) -> SourceTree | None:
+def _source_tree(text: str, by: MaterialReaders) -> SourceTree | None:
     return source_of(text, project=by.images.parent, env=by.env, cache=by.cache, progress=by.progress)
 
 

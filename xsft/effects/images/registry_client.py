@@ -71,7 +71,7 @@ class _Descriptor(Struct, frozen=True, kw_only=True):
     platform: _Platform | None = None
 
 
-class _Document(Struct, frozen=True, kw_only=True):
+class _ManifestDocument(Struct, frozen=True, kw_only=True):
     """A manifest or an index. source: OCI image-spec v1.1 manifest.md, image-index.md."""
 
     config: _Descriptor | None = None
@@ -79,13 +79,13 @@ class _Document(Struct, frozen=True, kw_only=True):
     manifests: tuple[_Descriptor, ...] | None = ()
 
 
-class _Run(Struct, frozen=True, kw_only=True):
+class _RunConfiguration(Struct, frozen=True, kw_only=True):
     labels: dict[str, str] | None = msgspec.field(default=None, name="Labels")
     env: tuple[str, ...] | None = msgspec.field(default=None, name="Env")
     entrypoint: tuple[str, ...] | None = msgspec.field(default=None, name="Entrypoint")
 
 
-class _History(Struct, frozen=True, kw_only=True):
+class _HistoryEntry(Struct, frozen=True, kw_only=True):
     created_by: str = ""
 
 
@@ -94,15 +94,15 @@ class _Configuration(Struct, frozen=True, kw_only=True):
 
     os: str = ""
     architecture: str = ""
-    config: _Run | None = None
-    history: tuple[_History, ...] | None = ()
+    config: _RunConfiguration | None = None
+    history: tuple[_HistoryEntry, ...] | None = ()
 
 
-class _Tags(Struct, frozen=True, kw_only=True):
+class _TagList(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] | None = ()
 
 
-_TAGS, _DOCUMENT = msgspec.json.Decoder(_Tags), msgspec.json.Decoder(_Document)
+_TAGS, _DOCUMENT = msgspec.json.Decoder(_TagList), msgspec.json.Decoder(_ManifestDocument)
 _CONFIGURATION = msgspec.json.Decoder(_Configuration)
 """Created at import: msgspec@0.22.0 crashes if two threads do this for one type."""
 
@@ -266,7 +266,7 @@ def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:
 
 
 def _image_configuration(found: _Configuration, *, size: int) -> ImageConfiguration:
-    run = found.config or _Run()
+    run = found.config or _RunConfiguration()
     pairs = (one.partition("=") for one in run.env or ())
     platform = f"{found.os}/{found.architecture}" if found.os and found.architecture else ""
     return ImageConfiguration(

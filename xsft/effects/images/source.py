@@ -16,7 +16,7 @@ from msgspec import Struct
 from xsft.effects.inputs.checkout import checkout, git_commit
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.paths import private_folder
-from xsft.effects.machine.process import Completed, run
+from xsft.effects.machine.process import ProcessResult, run
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.spec.secrets import redact
 
@@ -89,7 +89,7 @@ def _fetch(url: str, ref: str, *, into: Path, env: Mapping[str, str]) -> str:
     return commit
 
 
-def _not_fetched(url: str, ref: str, done: Completed) -> Unreachable:
+def _not_fetched(url: str, ref: str, done: ProcessResult) -> Unreachable:
     said = redact(" ".join(done.stderr.split()))[:300]
     return Unreachable(
         f"{ref} of {redact(url)} could not be fetched: {said}",

@@ -13,7 +13,7 @@ from msgspec import convert
 
 from xsft.data import located_in
 from xsft.dataset.examples import Vocabulary
-from xsft.dataset.passes import Answers, Pass, PassRead
+from xsft.dataset.passes import DataPass, PassAnswers, PassRead
 from xsft.effects.local.machine import Machine, program_environment
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.prepare_work import Follower
@@ -77,12 +77,12 @@ MOST_WORDS = 1000
 
 def read_passes(
     run: Run,
-    passes: tuple[Pass, ...],
+    passes: tuple[DataPass, ...],
     *,
     machine: Machine,
     say: Callable[[str], None],
     timeout_s: float | None = SAMPLE_S,
-) -> Answers:
+) -> PassAnswers:
     """Return the answers; `say` gets lines of progress. Raises SpecError with MaxText's own message if it refuses the
     data, EnvironmentMissing if it cannot run, TimedOut after `timeout_s`.
     """
@@ -117,17 +117,17 @@ def read_passes(
         return _parse_answers(json.loads(answer.read_text(encoding="utf-8")))
 
 
-def _expected(run: Run, one: Pass) -> int | None:
+def _expected(run: Run, one: DataPass) -> int | None:
     """Return the rows that the pass reads, for the time left; None if that is unknown."""
     known = (one.rows, None if one.packing or one.split == "eval" else run.spec.data.rows)
     return min((number for number in known if number and number < sys.maxsize), default=None)
 
 
-def _parse_answers(found: Mapping[str, Any]) -> Answers:
+def _parse_answers(found: Mapping[str, Any]) -> PassAnswers:
     if "error" in found:
         raise _data_refused(found["error"])
     readings = tuple(_reading(one) for one in found["passes"])
-    return Answers(passes=readings, vocabulary=_parse_vocabulary(found["vocabulary"]))
+    return PassAnswers(passes=readings, vocabulary=_parse_vocabulary(found["vocabulary"]))
 
 
 def _data_refused(text: str) -> XsftError:
@@ -165,7 +165,7 @@ def _reading(found: Mapping[str, Any]) -> PassRead:
     return convert(found, PassRead)
 
 
-def _pass_argv(run: Run, one: Pass, folder: str) -> tuple[str, ...]:
+def _pass_argv(run: Run, one: DataPass, folder: str) -> tuple[str, ...]:
     """Return the trainer's own command line, with this machine's keys in place of the slices'."""
     keys: dict[str, Value] = {
         **HERE,
@@ -180,7 +180,7 @@ def _pass_argv(run: Run, one: Pass, folder: str) -> tuple[str, ...]:
     return (*kept, *(argument(key, value) for key, value in keys.items()))
 
 
-def _eval_keys(run: Run, one: Pass) -> dict[str, Value]:
+def _eval_keys(run: Run, one: DataPass) -> dict[str, Value]:
     """Return the evaluation keys. MaxText reads the evaluation data only if an evaluation is configured."""
     if one.split == "train":
         return {"eval_interval": -1}

@@ -10,9 +10,9 @@ from xsft.aliases import ShowLine
 from xsft.dataset.findings import findings
 from xsft.dataset.passes import (
     SAMPLE,
-    Answers,
-    Pass,
-    Reading,
+    DataPass,
+    PassAnswers,
+    ReadSettings,
     Split,
     evaluates,
     inspected,
@@ -36,7 +36,7 @@ class DataInspection(Struct, frozen=True, kw_only=True):
 
     split: Split
     summary: Summary
-    reading: Reading
+    reading: ReadSettings
     problems: tuple[Problem, ...]
 
 
@@ -52,14 +52,14 @@ def inspect_data(run: Run, *, split: Split, rows: int | None, progress: ShowLine
 
 def examples(
     run: Run, *, split: Split = "train", rows: int | None = SAMPLE, packing: bool = False, progress: ShowLine
-) -> Answers:
+) -> PassAnswers:
     """Return the first rows, or packed sequences, of a split; None reads all. Raises UsageError for a split that the
     workload lacks, and as `data_pipeline.read_passes` does.
     """
     _refuse_missing(run, split)
     count = sys.maxsize if rows is None else rows
     limit = reading_of(run).limit
-    return _read_sample(run, (Pass(rows=count, packing=packing, max_target_length=limit, split=split),), progress)
+    return _read_sample(run, (DataPass(rows=count, packing=packing, max_target_length=limit, split=split),), progress)
 
 
 def _refuse_missing(run: Run, split: Split) -> None:
@@ -68,7 +68,7 @@ def _refuse_missing(run: Run, split: Split) -> None:
         raise UsageError("The workload names no data to evaluate on.", fix=fix)
 
 
-def _read_sample(run: Run, passes: tuple[Pass, ...], progress: ShowLine) -> Answers:
+def _read_sample(run: Run, passes: tuple[DataPass, ...], progress: ShowLine) -> PassAnswers:
     python = environments.ensure("maxtext", progress=progress).python
     refuse_unreachable(run)
     progress("reading the data through MaxText's input pipeline")

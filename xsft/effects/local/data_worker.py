@@ -40,11 +40,11 @@ def vocabulary_of(tokenizer: Any, ids: set[int]) -> dict[str, Any]:
     special = {*tokenizer.all_special_ids, *(i for i, one in tokenizer.added_tokens_decoder.items() if one.special)}
     kinds = {**dict.fromkeys(special, "special"), **{i: kind for kind, i in reversed(by_role.items()) if i is not None}}
     named = {kind: tokenizer.decode([i]) for kind, i in by_role.items() if i is not None}
-    spoken = Spoken(tokenizer)
+    spoken = TokenBytes(tokenizer)
     return {"texts": {token: spoken.text(token).hex() for token in ids}, "kinds": kinds, "named": named}
 
 
-class Spoken:
+class TokenBytes:
     """The bytes of single tokens: each is decoded after another token, so that a leading space is kept."""
 
     def __init__(self, tokenizer: Any) -> None:

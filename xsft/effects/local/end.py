@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xsft.effects.local.folder import whole_log
 from xsft.effects.local.killed import signal_text
-from xsft.effects.local.watch import TrainerEnd, Watch
+from xsft.effects.local.watch import AttemptWatch, TrainerEnd
 from xsft.problems import Problem, warning
 from xsft.records.model import Attempt
 from xsft.states.worth import ENOUGH, is_worthless, text_of, worthless, zero_loss_warning
@@ -16,7 +16,7 @@ from xsft.trainers.killed import TRAINER
 DONE = TrainerEnd(outcome="completed")
 
 
-def judge_end(watch: Watch, *, steps: int, status: int) -> TrainerEnd:
+def judge_end(watch: AttemptWatch, *, steps: int, status: int) -> TrainerEnd:
     """Return the end. It is completed only with the last requested step, its checkpoint, and a change by training:
     MaxText exits with 0 when its data ends, and when no step had a target token. `steps`: requested steps. `status`:
     the trainer's exit status.
@@ -36,7 +36,7 @@ def judge_end(watch: Watch, *, steps: int, status: int) -> TrainerEnd:
     return DONE
 
 
-def _crashed(watch: Watch, *, steps: int, status: int, why: str | None) -> TrainerEnd:
+def _crashed(watch: AttemptWatch, *, steps: int, status: int, why: str | None) -> TrainerEnd:
     """Return the end of a trainer that crashed. After its last checkpoint the result is complete all the same; the exit
     is kept as the reason.
     """
@@ -59,7 +59,7 @@ def ended_then(attempt: Attempt, *, steps: int) -> TrainerEnd:
     return TrainerEnd(outcome="failed", reason=text_of(printed, nothing), state_reason=nothing) if nothing else DONE
 
 
-def warnings_of(watch: Watch) -> tuple[Problem, ...]:
+def warnings_of(watch: AttemptWatch) -> tuple[Problem, ...]:
     """Return warnings for printed lines that make the result doubtful."""
     padding = (_padding(watch.padded_arrays),) if watch.padded_arrays else ()
     zeros = watch.tally.zero_loss_steps

@@ -230,7 +230,7 @@ def _complete(plan: EvaluationPlan) -> Iterator[EvaluationFile]:
             yield EvaluationFile(path=folder / FILE, report=report)
 
 
-class Measuring(Struct, frozen=True, kw_only=True):
+class MeasurementEnd(Struct, frozen=True, kw_only=True):
     """The end of one measurement."""
 
     found: dict[str, Any] | None
@@ -248,7 +248,7 @@ def command(machine: Machine, *, job: Path, answer: Path) -> tuple[str, ...]:
 
 def measure(
     job: Mapping[str, Any], *, machine: Machine, log: Path | None, online: bool, progress: Callable[[str], None]
-) -> Measuring:
+) -> MeasurementEnd:
     """Run the program to its end; its output goes to `log`, its own lines to `progress`. `online`: whether the run
     reads anything but files. Raises Refused and EnvironmentMissing if it cannot start."""
     refuse_where_harmful(machine.contain())
@@ -269,5 +269,5 @@ def measure(
         end = follow_program(argv, name="it", env=env, log=log, on_line=on_line)
         found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
     if "models" in found:
-        return Measuring(found=found, status=end.status)
-    return Measuring(found=None, status=end.status, why=failures[-1] if failures else end.why)
+        return MeasurementEnd(found=found, status=end.status)
+    return MeasurementEnd(found=None, status=end.status, why=failures[-1] if failures else end.why)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from xsft.effects.machine.process import Completed, own_environment, run
+from xsft.effects.machine.process import ProcessResult, own_environment, run
 from xsft.errors import EnvironmentMissing, Refused, TimedOut
 from xsft.problems import Problem, warning
 
@@ -33,7 +33,7 @@ SHIELD = (
 )
 """argv is passed as arguments of the shell, never as part of its text. If neither mount works, the file is written."""
 
-Probe = Callable[[tuple[str, ...]], Completed]
+Probe = Callable[[tuple[str, ...]], ProcessResult]
 
 
 class Containment(Struct, frozen=True, kw_only=True):
@@ -136,11 +136,11 @@ def _namespace_commands(*, root: bool) -> Iterator[tuple[str, ...]]:
     yield ("unshare", "--user", "--map-root-user", *alone)
 
 
-def _probe(argv: tuple[str, ...]) -> Completed:
+def _probe(argv: tuple[str, ...]) -> ProcessResult:
     try:
         return run(argv, env=own_environment(LC_ALL="C"), timeout_s=10)
     except (EnvironmentMissing, TimedOut) as problem:
-        return Completed(argv=argv, status=1, stdout="", stderr=problem.message)
+        return ProcessResult(argv=argv, status=1, stdout="", stderr=problem.message)
 
 
 def _process_status(path: Path) -> Mapping[str, int]:

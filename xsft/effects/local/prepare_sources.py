@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.data import located
-from xsft.dataset.preparing import Source
+from xsft.dataset.preparing import RowSource
 from xsft.effects.machine.byte_progress import ByteProgress, pieces_of
 from xsft.errors import SpecError
 from xsft.problems import error
@@ -33,7 +33,7 @@ class SourceContent(Struct, frozen=True, kw_only=True):
         return self.load.get("revision")
 
 
-def located_source(source: Source) -> SourceContent:
+def located_source(source: RowSource) -> SourceContent:
     """Return the source's files. Raises SpecError if they are not on this machine."""
     common = {"split": source.split, "name": source.name, "data_dir": source.data_dir}
     if source.on_hub:

@@ -52,7 +52,7 @@ def rule_of(rule: str, columns: Iterable[str]) -> Callable[[DatasetRow], str]:
     if rule == "none":
         return lambda _row: ""
     module = loaded_rules()
-    rules = module.Rules(columns=tuple(columns), texts=rule == "texts")
+    rules = module.RowRules(columns=tuple(columns), texts=rule == "texts")
     return partial(module.unfit, rules=rules)
 
 
@@ -169,7 +169,7 @@ def _checked_rows(
                 yield (second[0] if second and held_out(row, source["share"]) else first), row
 
 
-class Counted:
+class SplitCounter:
     """The counts of a split, and the type of its columns."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class Counted:
 
 def count(job: Mapping[str, Any]) -> DatasetRow:
     """Return rows, bytes and type of each split, and which rows are refused."""
-    splits = {name: Counted() for source in job["sources"] for name in source["splits"]}
+    splits = {name: SplitCounter() for source in job["sources"] for name in source["splits"]}
     faults: dict[str, list[Any]] = {name: [] for name in splits}
     counts = dict.fromkeys(splits, 0)
 

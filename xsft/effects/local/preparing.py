@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from xsft.dataset.preparing import (
     PREPARED,
     Preparation,
-    Prepared,
+    PreparedDataset,
     Shard,
     SplitCount,
     SplitName,
@@ -56,19 +56,19 @@ class Workshop(Struct, frozen=True, kw_only=True):
     free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
 
 
-class PreparedAt(Struct, frozen=True, kw_only=True):
+class PreparedFolder(Struct, frozen=True, kw_only=True):
     """A complete data set and its folder."""
 
     to: str
     """The folder of `prepared.json`."""
-    prepared: Prepared
+    prepared: PreparedDataset
     found: bool
     """Whether it existed already."""
     problems: tuple[Problem, ...] = ()
     """Warnings: it can be trained on."""
 
 
-def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop: Workshop) -> PreparedAt:
+def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop: Workshop) -> PreparedFolder:
     """Return the prepared data set, built now or found. `to`: its folder; None: `<output>/data/<name>-<12 hex>`.
 
     Raises SpecError if rows cannot be read or trained on, EnvironmentMissing if the disk is full, Refused if `to` holds
@@ -79,7 +79,7 @@ def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop
         name = address(wanted, tuple(digest(content, say=workshop.say) for content in contents))
         root = _root(to or f"{_required_output(output)}/data/{name}")
         objects = objects_for(root, env=workshop.machine.env)
-        making = _Making(
+        making = _DatasetBuild(
             wanted=wanted,
             contents=contents,
             name=name,
@@ -95,7 +95,7 @@ def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop
             return _with_problems(making.found() or making.make(), wanted)
 
 
-def _with_problems(made: PreparedAt, wanted: Preparation) -> PreparedAt:
+def _with_problems(made: PreparedFolder, wanted: Preparation) -> PreparedFolder:
     return replace(made, problems=tuple(shard_problems(made.prepared, wanted)))
 
 
@@ -125,7 +125,7 @@ def _root(to: str) -> str:
     return to.rstrip("/") if to.startswith("gs://") else str(Path(to).expanduser().absolute())
 
 
-class _Making(Struct, frozen=True, kw_only=True):
+class _DatasetBuild(Struct, frozen=True, kw_only=True):
     """The inputs for building one data set."""
 
     wanted: Preparation
@@ -136,13 +136,13 @@ class _Making(Struct, frozen=True, kw_only=True):
     scratch: Path
     workshop: Workshop
 
-    def found(self) -> PreparedAt | None:
+    def found(self) -> PreparedFolder | None:
         """Return the data set if it is already complete. Raises Refused if something else is in its place."""
         content = self.objects.read(f"{self.root}/{PREPARED}", limit=MAX_MANIFEST)
         if content is None:
             return None
         try:
-            prepared = msgspec.json.decode(content, type=Prepared)
+            prepared = msgspec.json.decode(content, type=PreparedDataset)
         except msgspec.DecodeError:
             raise Refused(f"{self.root}/{PREPARED} is not xsft's.", fix="Give another folder with --to.") from None
         if prepared.address != self.name:
@@ -152,9 +152,9 @@ class _Making(Struct, frozen=True, kw_only=True):
         if missing:
             message = f"{len(missing)} of {len(prepared.shards)} shards of {self.root} are gone, e.g. {min(missing)}."
             raise Refused(message, fix="Restore them, or prepare to another folder with --to.", id="prepared-torn")
-        return PreparedAt(to=self.root, prepared=prepared, found=True)
+        return PreparedFolder(to=self.root, prepared=prepared, found=True)
 
-    def make(self) -> PreparedAt:
+    def make(self) -> PreparedFolder:
         """Run one try, from the first row to `prepared.json`."""
         refuse_errors(check_writable(self.root, env=self.workshop.machine.env))
         before = stamps(self.contents)
@@ -166,7 +166,7 @@ class _Making(Struct, frozen=True, kw_only=True):
         if stamps(self.contents) != before:
             message = "The files of the source changed while they were read."
             raise SpecError((error("data-changed", "data", message, "Run the command again."),))
-        prepared = Prepared(
+        prepared = PreparedDataset(
             address=self.name,
             attempt=attempt,
             format=self.wanted.format,
@@ -180,7 +180,7 @@ class _Making(Struct, frozen=True, kw_only=True):
         first = None if created else self.found()  # another machine was first, or the answer to this try was lost
         if first and first.prepared.attempt != attempt:
             return first
-        return PreparedAt(to=self.root, prepared=prepared, found=False)
+        return PreparedFolder(to=self.root, prepared=prepared, found=False)
 
     def _counted(self) -> Mapping[SplitName, SplitCount]:
         follower = Follower(say=self.workshop.say, verb="checked", total=None)

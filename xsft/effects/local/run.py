@@ -22,7 +22,7 @@ from xsft.effects.local.machine import Machine, compiled_folder, trainer_command
 from xsft.effects.local.namespace import Containment, refuse_where_harmful
 from xsft.effects.local.stage_record import interruption, usable
 from xsft.effects.local.trainer_process import follow
-from xsft.effects.local.watch import TrainerEnd, Watch
+from xsft.effects.local.watch import AttemptWatch, TrainerEnd
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
@@ -152,7 +152,7 @@ def _attempt(
 ) -> LocalResult:
     with scratch_folder("run") as scratch:
         attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
-        watch = Watch(
+        watch = AttemptWatch(
             folder=folder,
             record=replace(
                 record,
@@ -182,7 +182,7 @@ def _attempt(
     return _result(plan, watch, found)
 
 
-def _train(plan: Plan, watch: Watch, *, machine: Machine, prefix: tuple[str, ...], scratch: Path) -> int:
+def _train(plan: Plan, watch: AttemptWatch, *, machine: Machine, prefix: tuple[str, ...], scratch: Path) -> int:
     """Run the trainer and return its exit status. Raises as `trainer_process.follow` and `docker_run.run_in_container`
     do.
     """
@@ -195,7 +195,7 @@ def _train(plan: Plan, watch: Watch, *, machine: Machine, prefix: tuple[str, ...
     return machine.container.run(plan, argv=attempt.argv, env=env, writable=writable, **to)
 
 
-def _index(watch: Watch, machine: Machine) -> None:
+def _index(watch: AttemptWatch, machine: Machine) -> None:
     """Add the run to the index at its start, so that `status` finds it. A failure to write is reported at the end, by
     the caller.
     """
@@ -220,7 +220,7 @@ def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Mach
     )
 
 
-def _result(plan: Plan, watch: Watch, found: Containment) -> LocalResult:
+def _result(plan: Plan, watch: AttemptWatch, found: Containment) -> LocalResult:
     attempt = watch.record.attempts[-1]
     return LocalResult(
         action="created" if len(watch.record.attempts) == 1 else "attempt",

@@ -35,7 +35,7 @@ class TunedRun(Struct, frozen=True, kw_only=True):
     """Command line of the training's last attempt."""
 
 
-class Sampling(Struct, frozen=True, kw_only=True):
+class SampleOptions(Struct, frozen=True, kw_only=True):
     """The options of a request for samples of a run."""
 
     prompts: tuple[str, ...]
@@ -89,7 +89,7 @@ def _training(name: str, folder: RunFolder) -> Record:
 
 
 def sample(
-    run: TunedRun, sampling: Sampling, *, machine: Machine, progress: Callable[[str], None], scratch: Path
+    run: TunedRun, sampling: SampleOptions, *, machine: Machine, progress: Callable[[str], None], scratch: Path
 ) -> Measurement:
     """Return the answers. Raises RunFailed with MaxText's message if it does not answer, and as `measure` does."""
     refuse_small_memory(Path(run.weights))
@@ -100,7 +100,7 @@ def sample(
     return measurement_of(done.found)
 
 
-def _sampling_job(run: TunedRun, sampling: Sampling, *, scratch: Path) -> dict[str, Any]:
+def _sampling_job(run: TunedRun, sampling: SampleOptions, *, scratch: Path) -> dict[str, Any]:
     argv = measured_argv(run.argv, {"base_output_directory": str(scratch), "eval_interval": -1})
     base = [{"name": "base", "argv": base_argv(argv)}] if sampling.with_base else []
     return {

@@ -17,7 +17,7 @@ from xsft.effects.machine.files import write_atomic
 from xsft.records.document import to_json
 from xsft.records.model import Outcome, Record
 from xsft.states.model import Progress
-from xsft.trainers.lines import Aborted, Saved, ShapePadding, Step, TrainerEvent, trainer_event
+from xsft.trainers.lines import SaveFinished, ShapePadding, Step, TrainerEvent, TrainingAborted, trainer_event
 from xsft.trainers.losses import LossFold
 from xsft.trainers.receipt import ReceiptFold
 from xsft.trainers.record import merged
@@ -40,7 +40,7 @@ class TrainerEnd(Struct, frozen=True, kw_only=True):
     """As `Attempt.state_reason`."""
 
 
-class Watch(Struct, kw_only=True):
+class AttemptWatch(Struct, kw_only=True):
     """The state of one attempt so far; the record on disk is updated at every checkpoint."""
 
     folder: RunFolder
@@ -71,9 +71,9 @@ class Watch(Struct, kw_only=True):
                 self.tally.take(event)
             case ShapePadding(arrays=arrays):
                 self.padded_arrays = arrays
-            case Aborted(reason=reason):
+            case TrainingAborted(reason=reason):
                 self.aborted = reason
-            case Saved():
+            case SaveFinished():
                 self.save()
             case _:
                 pass

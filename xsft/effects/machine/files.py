@@ -36,7 +36,7 @@ OLD_S = 3600.0
 _BESIDE = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 
-class Kind(Struct, frozen=True, kw_only=True):
+class ContentKind(Struct, frozen=True, kw_only=True):
     """The kind of content that a file is read for."""
 
     noun: str
@@ -53,7 +53,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     """What to do about a file that is too big, if it is the right one."""
 
 
-WORKLOAD = Kind(
+WORKLOAD = ContentKind(
     noun="workload",
     max_bytes=MAX_BYTES,
     suffixes=(".yaml", ".yml"),
@@ -61,7 +61,7 @@ WORKLOAD = Kind(
     make="Write a workload; `xsft init` creates one with comments.",
     piped="the workload",
 )
-PASTE = Kind(
+PASTE = ContentKind(
     noun="paste",
     max_bytes=MAX_BYTES,
     suffixes=(".sh", ".md", ".txt"),
@@ -70,14 +70,14 @@ PASTE = Kind(
     piped="the command",
     shorten="Paste only the command, or a page of text.",
 )
-TEMPLATE = Kind(
+TEMPLATE = ContentKind(
     noun="template",
     max_bytes=MAX_TEMPLATE_BYTES,
     suffixes=SUFFIXES,
     where="Check the path; it starts from the workload's folder.",
     make="Write the template, or remove data.chat_template.",
 )
-PLACES = Kind(
+PLACES = ContentKind(
     noun="places.yaml",
     max_bytes=MAX_BYTES,
     suffixes=(".yaml", ".yml"),
@@ -97,7 +97,7 @@ _MAX_SIBLINGS = 2000
 def read_workload_text(
     path: str | Path,
     *,
-    kind: Kind = WORKLOAD,
+    kind: ContentKind = WORKLOAD,
     stdin: BinaryIO | None = None,
     open_fd: Callable[[str, int], int] = os.open,
 ) -> str:
@@ -168,7 +168,7 @@ def write_private(path: Path, data: bytes | str) -> None:
     write_atomic(path, data, durable=False, mode=PRIVATE_FILE)
 
 
-def _decode_text(name: str, content: bytes, kind: Kind) -> str:
+def _decode_text(name: str, content: bytes, kind: ContentKind) -> str:
     if len(content) > kind.max_bytes:
         raise _too_big(name, f"more than {kind.max_bytes:,} bytes", kind)
     text = _decode(name, content, kind)
@@ -184,7 +184,7 @@ def _from_stdin(stdin: BinaryIO) -> bytes:
         raise _unreadable(STDIN, failed) from None
 
 
-def _from_file(name: str, open_fd: Callable[[str, int], int], kind: Kind) -> bytes:
+def _from_file(name: str, open_fd: Callable[[str, int], int], kind: ContentKind) -> bytes:
     if not name:  # Path would take it for the current folder
         raise _problem("file-missing", name, "the file's name is empty", "Give a workload, e.g. workloads/my.yaml.")
     try:
@@ -200,7 +200,7 @@ def _from_file(name: str, open_fd: Callable[[str, int], int], kind: Kind) -> byt
         raise _unreadable(name, failed) from None
 
 
-def _refuse_by_stat(name: str, found: os.stat_result, kind: Kind) -> None:
+def _refuse_by_stat(name: str, found: os.stat_result, kind: ContentKind) -> None:
     if stat.S_ISDIR(found.st_mode):
         fix = f"Give a file in it: {_printable_name(name).rstrip('/')}/*{kind.suffixes[0]}"
         raise _problem("file-directory", name, f"{_printable_name(name)} is a directory", fix)
@@ -212,7 +212,7 @@ def _refuse_by_stat(name: str, found: os.stat_result, kind: Kind) -> None:
         raise _too_big(name, f"{found.st_size:,} bytes", kind)
 
 
-def _decode(name: str, content: bytes, kind: Kind) -> str:
+def _decode(name: str, content: bytes, kind: ContentKind) -> str:
     fix = "Save the file as UTF-8 text."
     for bom, encoding in _BOMS:
         if content.startswith(bom):
@@ -227,7 +227,7 @@ def _decode(name: str, content: bytes, kind: Kind) -> str:
     raise _problem("file-encoding", name, message, fix)
 
 
-def _did_you_mean(name: str, kind: Kind) -> str:
+def _did_you_mean(name: str, kind: ContentKind) -> str:
     path = Path(name)
     try:
         siblings = [p.name for p in islice(path.parent.iterdir(), _MAX_SIBLINGS) if p.suffix in kind.suffixes]
@@ -298,7 +298,7 @@ def not_written(path: Path, failed: Exception) -> EnvironmentMissing:
     return EnvironmentMissing(f"cannot write {name}: {_reason(failed)}", fix=fix)
 
 
-def _too_big(name: str, size: str, kind: Kind) -> SpecError:
+def _too_big(name: str, size: str, kind: ContentKind) -> SpecError:
     message = f"{_printable_name(name)} has {size}; a {kind.noun} has at most {kind.max_bytes:,}"
     fix = f"Check that this is a {kind.noun}: give the path of the {kind.suffixes[0]} file, not of data or logs."
     return _problem("file-too-big", name, message, kind.shorten or fix)

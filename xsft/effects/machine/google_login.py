@@ -36,10 +36,10 @@ def google_token(credentials: Any) -> str:
 def google_session(credentials: Any) -> Any:
     """Return a google.auth AuthorizedSession that uses these credentials and no others."""
 
-    class Authorized(Session, AuthorizedSession):
+    class GoogleSession(Session, AuthorizedSession):
         """An auth object that keeps the header google-auth sets."""
 
-    made = Authorized(credentials, auth_request=Request(_for_tokens()))  # type: ignore[no-untyped-call]
+    made = GoogleSession(credentials, auth_request=Request(_for_tokens()))  # type: ignore[no-untyped-call]
     made.configure_mtls_channel()  # type: ignore[no-untyped-call]
     return made
 

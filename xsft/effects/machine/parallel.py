@@ -27,7 +27,7 @@ LAST_S = 1.0
 """Seconds for the last call of `repeating`, which only updates a display."""
 
 
-class Hurry(Struct, frozen=True, kw_only=True):
+class SoftDeadline(Struct, frozen=True, kw_only=True):
     """A deadline after which some queries may be skipped."""
 
     first: int
@@ -36,7 +36,7 @@ class Hurry(Struct, frozen=True, kw_only=True):
     """By `clock.monotonic`."""
 
 
-class Started(Generic[T_co]):
+class StartedCall(Generic[T_co]):
     """A result in progress. Its thread is abandoned if no caller waits for it; it ends with the process."""
 
     def __init__(self, look: Callable[[], T_co]) -> None:
@@ -61,8 +61,8 @@ def _settle(answer: Future[T], look: Callable[[], T]) -> None:
         answer.set_exception(failed)
 
 
-def start(look: Callable[[], T]) -> Started[T]:
-    return Started(look)
+def start(look: Callable[[], T]) -> StartedCall[T]:
+    return StartedCall(look)
 
 
 def within(seconds: float, look: Callable[[], T]) -> T:
@@ -90,7 +90,7 @@ def repeating(do: Callable[[], None], *, every_s: float) -> Iterator[None]:
 
 
 def answers(
-    looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float, hurry: Hurry | None = None
+    looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float, hurry: SoftDeadline | None = None
 ) -> list[T | None]:
     """Return what each function returned, in the same order; None for those that did not finish in time. All are
     called, even if one raises; then the first of those errors is raised.
@@ -146,7 +146,7 @@ class Questions:
     """Queries shared by threads: each is sent once, and every thread that needs it gets its answer."""
 
     def __init__(self) -> None:
-        self._begun: dict[Any, tuple[str, Started[Any]]] = {}
+        self._begun: dict[Any, tuple[str, StartedCall[Any]]] = {}
         self._lock = threading.Lock()
 
     def once(self, look: Callable[P, T], *, subject: Callable[P, str]) -> Callable[P, T]:

@@ -21,7 +21,7 @@ from xsft.errors import EnvironmentMissing, TimedOut
 
 
 @dataclass(frozen=True, kw_only=True)
-class Completed:
+class ProcessResult:
     """A process that has ended."""
 
     argv: tuple[str, ...]
@@ -54,21 +54,21 @@ def run(
     cwd: Path | None = None,
     timeout_s: float | None = None,
     stdin: str = "",
-) -> Completed:
+) -> ProcessResult:
     """Run a program to its end and capture both streams. Raises EnvironmentMissing if the program cannot be started,
     TimedOut if it was killed after `timeout_s`.
     """
     return _run(argv, timeout_s, env=dict(env), cwd=cwd, input=stdin, capture_output=True)
 
 
-def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> Completed:
+def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> ProcessResult:
     """Run a program that may prompt the user: stdin and stderr are this process's own, only stdout is captured. Raises
     as `run`.
     """
     return _run(argv, timeout_s, env=dict(env), stdout=subprocess.PIPE)
 
 
-def _run(argv: Sequence[str], timeout_s: float | None, **how: Any) -> Completed:
+def _run(argv: Sequence[str], timeout_s: float | None, **how: Any) -> ProcessResult:
     try:
         done = subprocess.run(
             tuple(argv), text=True, encoding="utf-8", errors="replace", timeout=timeout_s, check=False, **how
@@ -77,7 +77,7 @@ def _run(argv: Sequence[str], timeout_s: float | None, **how: Any) -> Completed:
         raise _not_started(argv, problem) from problem
     except subprocess.TimeoutExpired as problem:
         raise _timed_out(argv, timeout_s) from problem
-    return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr=done.stderr or "")
+    return ProcessResult(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr=done.stderr or "")
 
 
 def follow(
@@ -87,7 +87,7 @@ def follow(
     on_line: Callable[[str], None],
     cwd: Path | None = None,
     timeout_s: float | None = None,
-) -> Completed:
+) -> ProcessResult:
     """Run a program to its end, and pass on each line of both streams as it arrives; `stdout` holds the last 200 of
     them. The process is killed if `on_line` raises or the user interrupts. Raises as `run` does.
     """
@@ -113,7 +113,7 @@ def follow(
             raise
     if expired.is_set():
         raise _timed_out(argv, timeout_s)
-    return Completed(argv=tuple(argv), status=process.returncode, stdout="\n".join(tail), stderr="")
+    return ProcessResult(argv=tuple(argv), status=process.returncode, stdout="\n".join(tail), stderr="")
 
 
 @contextmanager

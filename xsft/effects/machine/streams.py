@@ -13,7 +13,7 @@ from xsft.spec.secrets import redact
 from xsft.spec.terminal import safe_text
 
 
-class Screened:
+class ScreenedStream:
     """A text stream that removes secrets and terminal control characters from all output: of verbs, argparse and
     tracebacks.
     """
@@ -66,7 +66,7 @@ def print_if_slow(line: str, *, after_s: float) -> Iterator[None]:
 
 
 def _screened(stream: Any) -> Any:
-    return stream if isinstance(stream, Screened) else Screened(_prepared(stream))
+    return stream if isinstance(stream, ScreenedStream) else ScreenedStream(_prepared(stream))
 
 
 def _prepared(stream: TextIO | None) -> TextIO:
@@ -81,7 +81,7 @@ def with_controls(stream: Any) -> Any:
     """Return the same stream without removing control characters, for code that draws on a terminal or output that was
     requested raw.
     """
-    return Screened(stream.stream, controls=True) if isinstance(stream, Screened) else stream
+    return ScreenedStream(stream.stream, controls=True) if isinstance(stream, ScreenedStream) else stream
 
 
 def silence_stdout() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.admission import UnreadFact
 from xsft.checks.cluster.placeneeds import ModeNeed, PlaceFacts, place_needs
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.environments.tools import ToolCheck
 from xsft.effects.machine import clock
-from xsft.effects.machine.parallel import Started, start
+from xsft.effects.machine.parallel import StartedCall, start
 from xsft.effects.records.storage import bucket_and_name
 from xsft.effects.records.writable import check_writable
 from xsft.effects.runs.sources import known_places, names_a_cluster
@@ -85,7 +85,7 @@ def read_place_facts(cluster: Cluster, place: Place) -> PlaceFacts:
         "JobSet": start(partial(_why_absent, partial(cluster.reads.jobset, name=NO_JOBSET, namespace=namespace))),
         "Kueue": start(partial(_why_absent, partial(cluster.local_queues, namespace=namespace))),
     }
-    asked: dict[str, Started[Any]] = {
+    asked: dict[str, StartedCall[Any]] = {
         "namespace": start(partial(_read_or_unseen, partial(cluster.namespace, namespace))),
         "queues": start(partial(_read_or_unseen, partial(cluster.local_queues, namespace=namespace))),
         "cluster_queues": start(partial(_read_or_unseen, cluster.cluster_queues)),
@@ -101,7 +101,7 @@ def _read_or_unseen(look: Callable[[], object]) -> object:
     try:
         return unless_forbidden(look)
     except EnvironmentMissing as absent:
-        return Unseen(why=absent.message)
+        return UnreadFact(why=absent.message)
 
 
 def _why_absent(look: Callable[[], object]) -> str | None:

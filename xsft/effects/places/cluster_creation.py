@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 
 from xsft.aliases import ShowLine
-from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.admission import UnreadFact
 from xsft.effects.machine.process import follow, own_environment
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.places.discovery import list_clusters, this_gcloud
@@ -72,7 +72,7 @@ def _run_xpk(line: ClusterLine, *, python: Path, on_line: ShowLine, looking: str
 def _find_cluster(line: ClusterLine) -> GkeCluster | None:
     """Return the cluster of that name in the line's region, as xpk looks for it; None if there is none."""
     listed = list_clusters(str(line.place.project), gcloud=this_gcloud())
-    if isinstance(listed, Unseen):
+    if isinstance(listed, UnreadFact):
         raise Unreachable(
             f"The clusters of {line.place.project} could not be listed: {listed.why}.", fix="Run gcloud auth login."
         )

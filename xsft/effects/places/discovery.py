@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.admission import UnreadFact
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.environments.tools import LATE, RunTool, run_tool
-from xsft.effects.machine.parallel import Started, start
+from xsft.effects.machine.parallel import StartedCall, start
 from xsft.effects.machine.process import own_environment
 from xsft.effects.places.check import PlaceProbe
 from xsft.errors import ClusterMissing, XsftError
@@ -70,7 +70,7 @@ def view_project(project: str | None, *, gcloud: RunTool) -> ProjectView:
     """Return what is found without naming a cluster; `project`: else the one that gcloud is set to."""
     contexts = context_names(kubeconfig_files(own_environment(), home=Path.home()))
     config = _gcloud(gcloud, "config", "list")
-    if isinstance(config, Unseen):
+    if isinstance(config, UnreadFact):
         return ProjectView(project=project, contexts=contexts, unread=(config.why,))
     project = project or project_of(config)
     if project is None:
@@ -78,7 +78,7 @@ def view_project(project: str | None, *, gcloud: RunTool) -> ProjectView:
         return ProjectView(contexts=contexts, unread=(why,))
     asked = {name: start(partial(_list_with_gcloud, gcloud, argv, project)) for name, argv in LISTS.items()}
     lists = {name: one.result() for name, one in asked.items()}
-    items = {name: () if isinstance(what, Unseen) else what for name, what in lists.items()}
+    items = {name: () if isinstance(what, UnreadFact) else what for name, what in lists.items()}
     return ProjectView(
         project=project,
         contexts=contexts,
@@ -86,14 +86,14 @@ def view_project(project: str | None, *, gcloud: RunTool) -> ProjectView:
         buckets=buckets_of(items["buckets"]),
         registries=registries_of(items["registries"]),
         unread=tuple(
-            f"the {name} of {project}: {what.why}" for name, what in lists.items() if isinstance(what, Unseen)
+            f"the {name} of {project}: {what.why}" for name, what in lists.items() if isinstance(what, UnreadFact)
         ),
     )
 
 
-def list_clusters(project: str, *, gcloud: RunTool) -> tuple[GkeCluster, ...] | Unseen:
+def list_clusters(project: str, *, gcloud: RunTool) -> tuple[GkeCluster, ...] | UnreadFact:
     found = _list_with_gcloud(gcloud, LISTS["clusters"], project)
-    return found if isinstance(found, Unseen) else clusters_of(found)
+    return found if isinstance(found, UnreadFact) else clusters_of(found)
 
 
 def view_cluster(place: Place, *, world: PlaceProbe) -> ClusterView:
@@ -115,14 +115,14 @@ def verify(place: Place, view: ClusterView, *, world: PlaceProbe) -> tuple[tuple
 
 
 def _viewed(cluster: Cluster, *, namespace: str) -> ClusterView:
-    asked: dict[str, Started[Any]] = {
+    asked: dict[str, StartedCall[Any]] = {
         "namespace": start(partial(unless_forbidden, cluster.namespace, namespace)),
         "queues": start(partial(unless_forbidden, cluster.local_queues, namespace=namespace)),
         "priority_classes": start(partial(unless_forbidden, cluster.priority_classes)),
         "nodes": start(partial(unless_forbidden, cluster.tpu_nodes)),
     }
     found = {name: one.result() for name, one in asked.items()}
-    items = {name: () if isinstance(what, Unseen) else what for name, what in found.items()}
+    items = {name: () if isinstance(what, UnreadFact) else what for name, what in found.items()}
     return ClusterView(
         context=cluster.context,
         namespace_exists=found["namespace"] is not None,
@@ -131,7 +131,7 @@ def _viewed(cluster: Cluster, *, namespace: str) -> ClusterView:
             name for name in map(object_name, items["priority_classes"]) if not name.startswith("system-")
         ),
         slices={supply.tpu_type: supply.total for supply in supplies(items["nodes"], (), {})},
-        unread=tuple(what.why for what in found.values() if isinstance(what, Unseen)),
+        unread=tuple(what.why for what in found.values() if isinstance(what, UnreadFact)),
     )
 
 
@@ -157,19 +157,19 @@ def _bucket_problems(output: str | None, world: PlaceProbe) -> tuple[tuple[Probl
 
 def _list_with_gcloud(gcloud: RunTool, argv: tuple[str, ...], project: str) -> Any:
     found = _gcloud(gcloud, *argv, f"--project={project}")
-    return found if isinstance(found, Unseen) else rows(found)
+    return found if isinstance(found, UnreadFact) else rows(found)
 
 
 def _gcloud(run: RunTool, *argv: str) -> Any:
     done = run(("gcloud", *argv, "--format=json", "--quiet"))
     if done is None:
-        return Unseen(why="gcloud is not installed")
+        return UnreadFact(why="gcloud is not installed")
     if done.status == LATE:
-        return Unseen(why="gcloud did not answer within 20 s")
+        return UnreadFact(why="gcloud did not answer within 20 s")
     if not done.ok:
         said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), "")
-        return Unseen(why=redact(said)[:300] or f"gcloud ended with status {done.status}")
+        return UnreadFact(why=redact(said)[:300] or f"gcloud ended with status {done.status}")
     try:
         return json.loads(done.stdout)
     except ValueError:
-        return Unseen(why="gcloud printed no JSON")
+        return UnreadFact(why="gcloud printed no JSON")

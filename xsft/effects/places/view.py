@@ -7,7 +7,7 @@ from functools import partial
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.checks.cluster.admission import Unseen
+from xsft.checks.cluster.admission import UnreadFact
 from xsft.checks.cluster.controllers import CONTROLLERS, Controller, version_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
@@ -52,12 +52,12 @@ def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
     versions = start(lambda: _versions(cluster))
     found = {name: one.result() for name, one in asked.items()}
     unread = tuple(
-        f"{what.why.rstrip('.')}: {UNKNOWN[name]}." for name, what in found.items() if isinstance(what, Unseen)
+        f"{what.why.rstrip('.')}: {UNKNOWN[name]}." for name, what in found.items() if isinstance(what, UnreadFact)
     )
-    if isinstance(found["workloads"], Unseen):
+    if isinstance(found["workloads"], UnreadFact):
         found["workloads"] = unless_forbidden(cluster.workloads, namespace=namespace)
         unread = (*unread, f"Only Workloads of the namespace {namespace} were read.")
-    items = {name: () if isinstance(what, Unseen) else what for name, what in found.items()}
+    items = {name: () if isinstance(what, UnreadFact) else what for name, what in found.items()}
     flavors = {str(mapping(flavor, "metadata").get("name")): flavor for flavor in items["flavors"]}
     return PlaceView(
         context=cluster.context,

@@ -22,13 +22,13 @@ from xsft.problems import Problem, warning
 from xsft.records.model import MeasuredPace, Record, measured_pace
 from xsft.records.scrub import scrub
 from xsft.records.where import ClusterAddress
-from xsft.targets import Targeted
+from xsft.targets import TargetProperties
 
 SCHEMA = "xsft.run/1"
 _FAMILY = SCHEMA.partition("/")[0]
 
 
-class IndexEntry(Targeted, Struct, frozen=True, kw_only=True):
+class IndexEntry(TargetProperties, Struct, frozen=True, kw_only=True):
     """The location of a run. Its state is not kept here, since it would be outdated."""
 
     run_name: str

@@ -44,7 +44,7 @@ class RecordRef(Struct, frozen=True, kw_only=True):
     """A warning if the local index could not be written; the record itself is safe."""
 
 
-class Taken(Struct, frozen=True, kw_only=True):
+class TakenAttempt(Struct, frozen=True, kw_only=True):
     """Another submitter began this attempt first; it may have died since."""
 
     ref: RecordRef
@@ -61,7 +61,7 @@ class RecordStore(Struct, frozen=True, kw_only=True):
     objects_at: Callable[[str], Objects]
     now: Callable[[], str] = field(default=clock.now)
 
-    def begin(self, record: Record) -> RecordRef | Taken:
+    def begin(self, record: Record) -> RecordRef | TakenAttempt:
         """Write the intent. `record` holds one attempt, `submitting`, with a `submitter` of its own. Call this before
         the create.
 
@@ -75,7 +75,7 @@ class RecordStore(Struct, frozen=True, kw_only=True):
                 existing.last.submitter != record.last.submitter
             ):  # equal: an earlier try of this submitter whose answer was lost
                 objects.create(intent(path, record.last.submitter), to_json(record).encode())
-                return Taken(ref=RecordRef(path=path, record=record), there=existing)
+                return TakenAttempt(ref=RecordRef(path=path, record=record), there=existing)
         return RecordRef(path=path, record=record, problems=self.index(record, path))
 
     def finish(self, ref: RecordRef, facts: AttemptFacts) -> RecordRef:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
-from xsft.effects.machine.parallel import Started, start
+from xsft.effects.machine.parallel import StartedCall, start
 from xsft.effects.runs.evidence_logs import attempts_before, ends_of, failing_logs
 from xsft.effects.runs.observe import unread_of
 from xsft.errors import XsftError
@@ -81,14 +81,14 @@ def read_evidence(
     )
 
 
-def _came(started: Started[T], until: float) -> T | None:
+def _came(started: StartedCall[T], until: float) -> T | None:
     try:
         return started.result(until - clock.monotonic())
     except XsftError:
         return None
 
 
-def _with_pods(seen: Observation, pods: Started[tuple[Pod, ...]], timeout_s: float) -> Observation:
+def _with_pods(seen: Observation, pods: StartedCall[tuple[Pod, ...]], timeout_s: float) -> Observation:
     try:
         return replace(seen, pods=pods.result(timeout_s))
     except XsftError as failed:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.logs import LogAsk, read_log
+from xsft.effects.cluster.logs import ContainerLogRequest, read_log
 from xsft.effects.machine.parallel import start
 from xsft.errors import XsftError
 from xsft.reading.pods import prints_steps, selector_of, trainer_container
@@ -40,7 +40,7 @@ def _log(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
     """
     container = _failed_container(pod)
     again = container is not None and container.state != "terminated"
-    wanted = LogAsk(
+    wanted = ContainerLogRequest(
         namespace=jobset.namespace,
         pod=pod.name,
         container=container.name if container else trainer_container(pod),
@@ -65,7 +65,7 @@ def _log(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
     )
 
 
-def _lines_or_none(cluster: Cluster, wanted: LogAsk) -> tuple[LogLine, ...]:
+def _lines_or_none(cluster: Cluster, wanted: ContainerLogRequest) -> tuple[LogLine, ...]:
     """Return the lines of the log; empty if the log cannot be read."""
     try:
         return read_log(cluster.reads.api, wanted) or ()
@@ -100,7 +100,8 @@ def _attempt_end(cluster: Cluster, jobset: RunObject, now: Callable[[], str]) ->
     log = _log(cluster, jobset, found[0]) if found else None
     printers = [pod for pod in pods if prints_steps(pod, jobset)][:1]
     wanted = [
-        LogAsk(namespace=jobset.namespace, pod=p.name, container=trainer_container(p), tail=TAIL) for p in printers
+        ContainerLogRequest(namespace=jobset.namespace, pod=p.name, container=trainer_container(p), tail=TAIL)
+        for p in printers
     ]
     lines = read_log(cluster.reads.api, wanted[0]) if wanted else None
     step = progress_of(lines, read_at=now()).step if lines else None

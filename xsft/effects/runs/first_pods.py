@@ -11,7 +11,7 @@ from functools import partial
 from msgspec import Struct
 
 from xsft.effects.cluster.reads import Reads
-from xsft.effects.machine.parallel import Started, start
+from xsft.effects.machine.parallel import StartedCall, start
 from xsft.effects.runs.observe import starts
 from xsft.effects.runs.read_scope import ReadScope
 from xsft.reading.pods import first_hosts_selector, prints_steps
@@ -23,7 +23,7 @@ class PodList(Struct, frozen=True, kw_only=True):
 
     jobsets: frozenset[str]
     """Names of the JobSets whose pods it returns."""
-    answer: Started[tuple[Pod, ...]]
+    answer: StartedCall[tuple[Pod, ...]]
 
 
 class FirstPods(Struct, frozen=True, kw_only=True):

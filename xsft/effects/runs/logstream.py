@@ -9,9 +9,9 @@ from collections.abc import Callable, Generator, Iterator
 
 from msgspec import Struct, field
 
-from xsft.effects.cluster.answers import Lost
+from xsft.effects.cluster.answers import LostAnswer
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.logs import LogAsk, open_log
+from xsft.effects.cluster.logs import ContainerLogRequest, open_log
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
 from xsft.effects.machine.retries import Retries, doubling
@@ -260,7 +260,7 @@ class LogFollower:
             if found is None:
                 return
             if not retries.again():
-                raise found.failed() if isinstance(found, Lost) else found
+                raise found.failed() if isinstance(found, LostAnswer) else found
 
     def _whole(self, pod: Pod, opened: Stream) -> Generator[LogLine, None, Unreachable | None]:
         """Yield the lines of the stream. Returns why it broke off, or None."""
@@ -274,10 +274,10 @@ class LogFollower:
 
     def _streamed(self, pod: Pod) -> Iterator[LogLine]:
         opened = self._opened(pod, follow=True)
-        if opened is None or (isinstance(opened, Lost) and not self._given.lines):
+        if opened is None or (isinstance(opened, LostAnswer) and not self._given.lines):
             return  # no line yet; the next round shows whether the cluster answers
         if not isinstance(opened, Stream):
-            raise opened.failed() if isinstance(opened, Lost) else opened
+            raise opened.failed() if isinstance(opened, LostAnswer) else opened
         self._heard, self._stream = clock.monotonic(), opened
         try:
             for line in self._new(pod, opened):
@@ -291,9 +291,9 @@ class LogFollower:
 
     def _opened(
         self, pod: Pod, *, follow: bool, tail: int | None = None, previous: bool = False
-    ) -> Stream | Lost | Unreachable | None:
+    ) -> Stream | LostAnswer | Unreachable | None:
         api = self._cluster.reads.api
-        wanted = LogAsk(
+        wanted = ContainerLogRequest(
             namespace=self._jobset.namespace,
             pod=pod.name,
             container=trainer_container(pod),

@@ -15,7 +15,7 @@ from xsft.errors import XsftError
 from xsft.naming import RowOrder
 from xsft.states.model import Observation
 from xsft.states.rows import order_of
-from xsft.trainers.lines import Restored, trainer_event
+from xsft.trainers.lines import CheckpointRestored, trainer_event
 from xsft.trainers.losses import LossFold
 from xsft.trainers.metrics import losses_of
 
@@ -107,6 +107,6 @@ def _logged_losses(lines: Iterable[str], *, order: RowOrder | None) -> LossSourc
     for line in lines:
         event = trainer_event(line)
         found.take(event)
-        if isinstance(event, Restored):
+        if isinstance(event, CheckpointRestored):
             resumed[event.step] = order
     return LossSource(points=found.losses, resumed=resumed)

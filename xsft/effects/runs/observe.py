@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from xsft.effects.cluster.lists import Lists
+from xsft.effects.cluster.lists import NamespaceLists
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.machine import clock
-from xsft.effects.machine.parallel import Started, start
+from xsft.effects.machine.parallel import StartedCall, start
 from xsft.errors import XsftError
 from xsft.reading.queue import queues_of, waits, with_positions
 from xsft.spec.secrets import redact
@@ -33,11 +33,11 @@ NOT_ASKED = Unread(what="queue", why=f"queue position unknown: only the {MAX_QUE
 
 
 def observations_of(
-    lists: Lists,
+    lists: NamespaceLists,
     *,
     name: str,
     now: str,
-    first_pods: Sequence[Started[tuple[Pod, ...]]] | None = None,
+    first_pods: Sequence[StartedCall[tuple[Pod, ...]]] | None = None,
 ) -> tuple[Observation, ...]:
     """Return one Observation per JobSet of the namespace; each is an attempt of a run. `name`: the cluster as the user
     names it. `first_pods`: lists with the first pods of all starting Jobs; None: they are requested if a run is
@@ -56,7 +56,7 @@ def observations_of(
     return tuple(map(_observer(lists, pods, name=name, now=now), jobsets))
 
 
-def held_by(lists: Lists) -> tuple[tuple[RunObject, ...], tuple[Unread, ...]]:
+def held_by(lists: NamespaceLists) -> tuple[tuple[RunObject, ...], tuple[Unread, ...]]:
     """Return the JobSets and the servers' Deployments. Servers that cannot be read are no error: a user may have no
     right to list Deployments. Raises as reading the JobSets does.
     """
@@ -85,7 +85,7 @@ def unread_of(what: What, failed: XsftError) -> Unread:
 
 
 def _observer(
-    lists: Lists, pods: Sequence[Started[tuple[Pod, ...]]], *, name: str, now: str
+    lists: NamespaceLists, pods: Sequence[StartedCall[tuple[Pod, ...]]], *, name: str, now: str
 ) -> Callable[[RunObject], Observation]:
     """Return the function that observes a run by what the other lists hold, of the pods those that are pending, and the
     servers'."""
@@ -139,7 +139,7 @@ def _seconds_left(reads: Reads, since: float) -> float:
     return LATE_S - (clock.monotonic() - max(since, reads.api.http.heard_at))
 
 
-def _got(started: Started[T], what: What, left: Callable[[], float]) -> tuple[T | None, tuple[Unread, ...]]:
+def _got(started: StartedCall[T], what: What, left: Callable[[], float]) -> tuple[T | None, tuple[Unread, ...]]:
     while not started.ended(max(0.0, left())):
         if left() <= 0:
             return None, (Unread(what=what, why=f"no answer within {LATE_S:g} s"),)

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from xsft.aliases import ShowLine
 from xsft.effects.machine import clock
-from xsft.effects.machine.parallel import Started
+from xsft.effects.machine.parallel import StartedCall
 from xsft.errors import Unreachable
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class Pulse:
 
 
 def wait_for(
-    started: Started[T], pulse: Pulse, *, name: str, alone: bool, say: ShowLine, say_after_s: float = SAY_AFTER_S
+    started: StartedCall[T], pulse: Pulse, *, name: str, alone: bool, say: ShowLine, say_after_s: float = SAY_AFTER_S
 ) -> T:
     """Return the query's result, or raise what it raised; every `say_after_s` name the cluster. Raises Unreachable if
     it is silent for too long.

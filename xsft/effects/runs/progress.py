@@ -14,8 +14,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.logs import LogAsk, read_log
-from xsft.effects.machine.parallel import Hurry, answers
+from xsft.effects.cluster.logs import ContainerLogRequest, read_log
+from xsft.effects.machine.parallel import SoftDeadline, answers
 from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import FirstPods, printer_of
@@ -75,7 +75,7 @@ def read_progress(
     source: ProgressSource,
     deadline_s: float,
     tail: int = TAIL,
-    hurry: Hurry | None = None,
+    hurry: SoftDeadline | None = None,
 ) -> tuple[Observation, ...]:
     """Return the same observations, with their progress if they can have any, the first ones first. What was not read
     in time is in `unread`. `tail`: number of lines of each log. `hurry` counts only the observations that can have
@@ -168,7 +168,7 @@ def _progress_in_tail(
     """Return the progress from the end of the pod's log, and from a longer part if that has no step. None if there is
     no log. Raises Unreachable.
     """
-    wanted = LogAsk(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
+    wanted = ContainerLogRequest(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
     lines = read_log(source.clusters[cluster].reads.api, wanted)
     if lines is None:
         return None

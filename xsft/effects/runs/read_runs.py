@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.lists import Lists
+from xsft.effects.cluster.lists import NamespaceLists
 from xsft.effects.machine import clock
-from xsft.effects.machine.parallel import Hurry, Started, start
+from xsft.effects.machine.parallel import SoftDeadline, StartedCall, start
 from xsft.effects.records.index import Index, IndexEntry
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import FirstPods, few_starting
@@ -37,7 +37,7 @@ class PendingLists(Struct, frozen=True, kw_only=True):
     """The lists of one source, in progress."""
 
     source: RunSource
-    lists: Started[tuple[Cluster, Lists]]
+    lists: StartedCall[tuple[Cluster, NamespaceLists]]
     """Also the connection. Raises XsftError."""
 
 
@@ -55,7 +55,7 @@ class PendingAnswer(Struct, frozen=True, kw_only=True):
     """The answer of one source, in progress."""
 
     source: RunSource
-    started: Started[ClusterAnswer]
+    started: StartedCall[ClusterAnswer]
     pulse: Pulse
     silent: Callable[[XsftError], ClusterAnswer]
     """Return the answer to use if the source does not answer: what is known without it."""
@@ -95,7 +95,7 @@ def read_runs(
         source=_progress_source([one.source for one in pending], answers, store=store, entries=entries),
         deadline_s=scope.limits.progress_s,
         tail=LONG_TAIL if scope.names else TAIL,
-        hurry=Hurry(first=order.first, until=until),
+        hurry=SoftDeadline(first=order.first, until=until),
     )
     left = (not_asked(one) if scope.covers_progress(one) else one for one in order.left)
     known = [answer.known for answer in answers]

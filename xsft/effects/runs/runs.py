@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster, connect
-from xsft.effects.cluster.delete import Deleted
-from xsft.effects.cluster.lists import PATIENCE, Lists, ask_lists
+from xsft.effects.cluster.delete import DeleteOutcome
+from xsft.effects.cluster.lists import PATIENCE, NamespaceLists, ask_lists
 from xsft.effects.machine.lock_holder import interrupt_holder
-from xsft.effects.machine.parallel import Started, start
+from xsft.effects.machine.parallel import StartedCall, start
 from xsft.effects.machine.process import user_name
 from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore, record_store
@@ -93,7 +93,7 @@ class Runs(Struct, kw_only=True, eq=False):
             self.connected[name] = self.connect(next(one.where for one in self.sources if one.name == name))
         return self.connected[name]
 
-    def delete(self, seen: Observation, jobset: RunObject) -> Deleted:
+    def delete(self, seen: Observation, jobset: RunObject) -> DeleteOutcome:
         """Delete the JobSet or the server's Deployment, unless the run ended since it was read: the user may have taken
         minutes to agree. Raises as `Cluster.delete_jobset`.
         """
@@ -165,7 +165,7 @@ class Runs(Struct, kw_only=True, eq=False):
         return tuple(PendingLists(source=one, lists=lists) for one, lists in asked)
 
 
-def _ask_source(source: RunSource, connecting: Started[Cluster]) -> tuple[Cluster, Lists]:
+def _ask_source(source: RunSource, connecting: StartedCall[Cluster]) -> tuple[Cluster, NamespaceLists]:
     cluster = connecting.result()
     return cluster, ask_lists(cluster, namespace=source.namespace)
 

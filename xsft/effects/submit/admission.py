@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from xsft.aliases import JsonObject
-from xsft.checks.cluster.admission import ClusterFacts, Unseen, admission_problems, read_nodes, shortages_in
+from xsft.checks.cluster.admission import ClusterFacts, UnreadFact, admission_problems, read_nodes, shortages_in
 from xsft.checks.cluster.cohort_tree import cohort_name
 from xsft.checks.cluster.controllers import CONTROLLERS
 from xsft.checks.cluster.demand import Demand, demand_of
@@ -90,16 +90,16 @@ def _known_queues(cluster: Cluster, namespace: str) -> tuple[str, ...]:
     return _names(unless_forbidden(cluster.local_queues, namespace=namespace))
 
 
-def _cluster_queue(cluster: Cluster, queue: JsonObject | Unseen | None) -> JsonObject | Unseen | None:
-    if queue is None or isinstance(queue, Unseen):
+def _cluster_queue(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> JsonObject | UnreadFact | None:
+    if queue is None or isinstance(queue, UnreadFact):
         return queue
     name = str(queue.get("spec", {}).get("clusterQueue"))
     return unless_forbidden(cluster.cluster_queue, name)
 
 
 def _selected(
-    cluster: Cluster, demand: Demand, queue: JsonObject | Unseen | None
-) -> dict[str, tuple[JsonObject, ...] | Unseen]:
+    cluster: Cluster, demand: Demand, queue: JsonObject | UnreadFact | None
+) -> dict[str, tuple[JsonObject, ...] | UnreadFact]:
     """Return the nodes of each pod set; of none if an admission check of the queue adds nodes before a run starts.
     source: Kueue's ProvisioningRequest admission check.
     """
@@ -109,11 +109,13 @@ def _selected(
     return {pods.name: unless_forbidden(cluster.nodes, selector=pods.node_selector) for pods in demand.pod_sets}
 
 
-def _occupied(cluster: Cluster, selected: Mapping[str, tuple[JsonObject, ...] | Unseen]) -> dict[str, str] | Unseen:
+def _occupied(
+    cluster: Cluster, selected: Mapping[str, tuple[JsonObject, ...] | UnreadFact]
+) -> dict[str, str] | UnreadFact:
     """Return the JobSets without a queue that run on these nodes; without those that may not be read."""
     names = {str(node["metadata"]["name"]) for nodes in selected.values() if isinstance(nodes, tuple) for node in nodes}
     pods = unless_forbidden(cluster.first_pods_without_quota) if names else ()
-    if isinstance(pods, Unseen):
+    if isinstance(pods, UnreadFact):
         return pods
     named = ((str(json["metadata"]["namespace"]), pod_of(json)) for json in pods)
     held = {pod.node: (space, pod.jobset) for space, pod in named if pod.node in names and pod.phase == "Running"}
@@ -122,7 +124,7 @@ def _occupied(cluster: Cluster, selected: Mapping[str, tuple[JsonObject, ...] | 
     return {str(node): "/".join(one) for node, one in held.items() if one in without}
 
 
-def _cohort(cluster: Cluster, queue: JsonObject | Unseen | None) -> tuple[JsonObject, ...] | Unseen | None:
+def _cohort(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> tuple[JsonObject, ...] | UnreadFact | None:
     """Return the queues that are in a cohort, and all Cohorts, which add quota and may be below others."""
     if not isinstance(queue, dict):
         return None
@@ -131,14 +133,14 @@ def _cohort(cluster: Cluster, queue: JsonObject | Unseen | None) -> tuple[JsonOb
     queues = start(lambda: unless_forbidden(cluster.cluster_queues))
     cohorts = unless_forbidden(cluster.cohorts)
     found = queues.result()
-    if isinstance(found, Unseen) or isinstance(cohorts, Unseen):
-        return found if isinstance(found, Unseen) else cohorts
+    if isinstance(found, UnreadFact) or isinstance(cohorts, UnreadFact):
+        return found if isinstance(found, UnreadFact) else cohorts
     return (*filter(cohort_name, found), *cohorts)
 
 
 def _holders(cluster: Cluster) -> tuple[QuotaHolder, ...] | None:
     found = unless_forbidden(cluster.workloads)
-    return None if isinstance(found, Unseen) else tuple(filter(None, map(quota_holder_of, found)))
+    return None if isinstance(found, UnreadFact) else tuple(filter(None, map(quota_holder_of, found)))
 
 
 def _controllers(cluster: Cluster) -> dict[str, JsonObject]:
@@ -153,16 +155,16 @@ def _controllers(cluster: Cluster) -> dict[str, JsonObject]:
 def _quotas(cluster: Cluster, namespace: str) -> tuple[JsonObject, ...]:
     """Return the namespace's ResourceQuotas; none if they may not be read, since the dry run of the pods says more."""
     found = unless_forbidden(cluster.resource_quotas, namespace=namespace)
-    return () if isinstance(found, Unseen) else found
+    return () if isinstance(found, UnreadFact) else found
 
 
-def _account(cluster: Cluster, demand: Demand) -> JsonObject | Unseen | None:
+def _account(cluster: Cluster, demand: Demand) -> JsonObject | UnreadFact | None:
     return unless_forbidden(cluster.service_account, name=demand.service_account, namespace=demand.namespace)
 
 
-def _flavors(cluster: Cluster, queue: JsonObject | Unseen | None) -> dict[str, JsonObject]:
+def _flavors(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> dict[str, JsonObject]:
     """Return the ResourceFlavors that exist and may be read. The quota check skips a group that lacks one."""
-    if queue is None or isinstance(queue, Unseen):
+    if queue is None or isinstance(queue, UnreadFact):
         return {}
     groups = queue.get("spec", {}).get("resourceGroups") or ()
     names = dict.fromkeys(str(flavor["name"]) for group in groups for flavor in group.get("flavors") or ())
@@ -177,15 +179,15 @@ def _topologies(cluster: Cluster, flavors: Mapping[str, JsonObject]) -> dict[str
     return {name: topology for name, topology in found.items() if isinstance(topology, dict)}
 
 
-def _has_class(cluster: Cluster, name: str) -> bool | Unseen:
+def _has_class(cluster: Cluster, name: str) -> bool | UnreadFact:
     found = unless_forbidden(cluster.priority_class, name)
-    return found if isinstance(found, Unseen) else found is not None
+    return found if isinstance(found, UnreadFact) else found is not None
 
 
-def _secret_keys(cluster: Cluster, demand: Demand) -> dict[str, frozenset[str] | Unseen | None]:
+def _secret_keys(cluster: Cluster, demand: Demand) -> dict[str, frozenset[str] | UnreadFact | None]:
     namespace, names = demand.namespace, [need.name for need in demand.secrets]
     return {name: unless_forbidden(cluster.secret_keys, name=name, namespace=namespace) for name in names}
 
 
-def _names(found: tuple[JsonObject, ...] | Unseen) -> tuple[str, ...]:
-    return () if isinstance(found, Unseen) else tuple(str(item["metadata"]["name"]) for item in found)
+def _names(found: tuple[JsonObject, ...] | UnreadFact) -> tuple[str, ...]:
+    return () if isinstance(found, UnreadFact) else tuple(str(item["metadata"]["name"]) for item in found)

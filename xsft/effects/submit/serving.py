@@ -9,7 +9,7 @@ from msgspec import Struct
 from xsft.aliases import JsonObject, ShowLine
 from xsft.checks.serving import check, token_problems
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.create import Created, Exists, is_refusal
+from xsft.effects.cluster.create import CreatedObject, ExistingObject, is_refusal
 from xsft.effects.records.records import RecordRef
 from xsft.effects.submit.serving_record import ServerRecord
 from xsft.errors import Refused, SpecError, XsftError
@@ -36,7 +36,7 @@ MAX_DIFFERENCES = 6
 ServerAction = Literal["created", "attempt", "adopted"]
 
 
-class ServerBegun(Struct, frozen=True, kw_only=True):
+class BegunServer(Struct, frozen=True, kw_only=True):
     """A server that exists on its cluster."""
 
     action: ServerAction
@@ -75,7 +75,7 @@ def found(cluster: Cluster, plan: ServingPlan) -> StageFound:
     return StageFound(state=seen.state, why=_with_log(cluster, plan, seen), result=plan.output)
 
 
-def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress: ShowLine) -> ServerBegun:
+def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress: ShowLine) -> BegunServer:
     """Create the server unless it exists, and return once its three objects do and its record says so.
 
     Raises Refused if one of their names is taken, SpecError if the cluster refuses one, and as `Cluster` and
@@ -95,12 +95,12 @@ def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress
     begun = record.begin(plan)
     progress(f"creating the Deployment {plan.run_name}")
     outcome = _create(cluster, plan, begun, record=record)
-    if isinstance(outcome, Exists):  # another caller was first
+    if isinstance(outcome, ExistingObject):  # another caller was first
         return _adopted(cluster, plan, outcome.object, record=record)
     uid = server_of(outcome.object).uid
     _own(cluster, plan, uid=uid)
     action: ServerAction = "created" if begun.record.last.number == 1 else "attempt"
-    return ServerBegun(action=action, uid=uid, problems=record.finish(begun, uid=uid))
+    return BegunServer(action=action, uid=uid, problems=record.finish(begun, uid=uid))
 
 
 def stop_argv(cluster: Cluster, plan: ServingPlan) -> tuple[str, ...]:
@@ -108,7 +108,9 @@ def stop_argv(cluster: Cluster, plan: ServingPlan) -> tuple[str, ...]:
     return ("xsft", "cancel", plan.run_name, "--context", cluster.context, "--namespace", plan.namespace)
 
 
-def _create(cluster: Cluster, plan: ServingPlan, begun: RecordRef, *, record: ServerRecord) -> Created | Exists:
+def _create(
+    cluster: Cluster, plan: ServingPlan, begun: RecordRef, *, record: ServerRecord
+) -> CreatedObject | ExistingObject:
     try:
         return cluster.servers.create(plan.manifest, mark=record.provenance.submitter)
     except XsftError as failed:
@@ -117,11 +119,11 @@ def _create(cluster: Cluster, plan: ServingPlan, begun: RecordRef, *, record: Se
         raise
 
 
-def _adopted(cluster: Cluster, plan: ServingPlan, deployment: JsonObject, *, record: ServerRecord) -> ServerBegun:
+def _adopted(cluster: Cluster, plan: ServingPlan, deployment: JsonObject, *, record: ServerRecord) -> BegunServer:
     server = server_of(deployment)
     _refuse_other(cluster, plan, server, deployment)
     _own(cluster, plan, uid=server.uid)
-    return ServerBegun(action="adopted", uid=server.uid, problems=record.complete(plan, uid=server.uid))
+    return BegunServer(action="adopted", uid=server.uid, problems=record.complete(plan, uid=server.uid))
 
 
 def _refuse_other(cluster: Cluster, plan: ServingPlan, server: RunObject, deployment: JsonObject) -> None:
@@ -144,7 +146,7 @@ def _own(cluster: Cluster, plan: ServingPlan, *, uid: str) -> None:
     """Create what the Deployment owns, unless it exists."""
     for dependent in plan.dependents:
         outcome = cluster.servers.create(owned_by(dependent, name=plan.run_name, uid=uid))
-        if isinstance(outcome, Exists):
+        if isinstance(outcome, ExistingObject):
             _refuse_taken(dependent, outcome.object, uid=uid)
 
 

@@ -15,13 +15,13 @@ from xsft.aliases import JsonObject, ShowLine
 from xsft.checks.cluster.admission import ClusterFacts
 from xsft.checks.cluster.controllers import unmanaged_problems
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.create import Created, Exists, is_refusal
+from xsft.effects.cluster.create import CreatedObject, ExistingObject, is_refusal
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.images.seen import look_at_image
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
 from xsft.effects.records.objects import latest_step
-from xsft.effects.records.records import RecordRef, RecordStore, Taken, ref_of
+from xsft.effects.records.records import RecordRef, RecordStore, TakenAttempt, ref_of
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit import notes
 from xsft.effects.submit.admission import RightsOf, examine
@@ -29,12 +29,12 @@ from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interr
 from xsft.effects.submit.recording import Provenance, manifest_digest, record_of
 from xsft.errors import SpecError, XsftError, refuse_errors
 from xsft.identity import (
-    Adopt,
+    AdoptJobSet,
     Decision,
-    Finished,
+    KeepFinished,
     LiveJobSet,
     RunHistory,
-    Start,
+    StartAttempt,
     attempt_of,
     decide,
     decide_job,
@@ -52,10 +52,10 @@ from xsft.records.model import AttemptFacts, ReadBack, Record
 from xsft.steps import JobPlan, Plan, Planned
 from xsft.trainers.shuffling import order_at_first
 
-Action = Literal["created", "adopted", "attempt", "finished"]
+SubmissionAction = Literal["created", "adopted", "attempt", "finished"]
 
 
-def create_planned(cluster: Cluster, plan: Planned, mark: str) -> Created | Exists:
+def create_planned(cluster: Cluster, plan: Planned, mark: str) -> CreatedObject | ExistingObject:
     """Create exactly the plan's manifest through the cluster's API."""
     return cluster.create_jobset(manifest_of(plan), mark=mark)
 
@@ -74,7 +74,7 @@ class Submission(Struct, frozen=True, kw_only=True):
 
     plan: Planned
     """The plan of the attempt that was created or adopted."""
-    action: Action
+    action: SubmissionAction
     jobset: str | None
     uid: str | None
     record: str | None
@@ -101,7 +101,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
     writable: Callable[[str, str | None], tuple[Problem, ...]] = check_writable
     """Return the problems of an output for a cluster in that zone."""
     image: Callable[[str], ImageLook] = look_at_image
-    create: Callable[[Cluster, Planned, str], Created | Exists] = create_planned
+    create: Callable[[Cluster, Planned, str], CreatedObject | ExistingObject] = create_planned
     compare: Callable[[Planned, JsonObject], list[str]] = differences_of_planned
     """Return the differences between the plan and what the cluster holds."""
     notes: tuple[Problem, ...] = ()
@@ -140,13 +140,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
         match decision:
             case None:
                 return self.submit(plan)
-            case Adopt(jobset=seen):
+            case AdoptJobSet(jobset=seen):
                 return self._adopted(plan, seen, facts)
-            case Finished(steps=steps, worthless=worthless):
+            case KeepFinished(steps=steps, worthless=worthless):
                 if worthless:
                     raise notes.finished_for_nothing(plan.run_name, worthless)
                 return self._finished(result or plan, world, steps=steps)
-            case Start(attempt=attempt):
+            case StartAttempt(attempt=attempt):
                 self._settle(plan, world)
                 said = (
                     *unwritable,
@@ -201,7 +201,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         passed_over: list[Problem] = []
         while True:
             decision = _decision(plan, world)
-            if not isinstance(decision, Start):
+            if not isinstance(decision, StartAttempt):
                 return decision, ()
             name = attempt_name(plan.run_name, decision.attempt)
             held = self.cluster.get_jobset(name=name, namespace=plan.run.namespace)
@@ -240,14 +240,14 @@ class Submitter(Struct, frozen=True, kw_only=True):
         self.progress("waiting for MaxText's own parser")
         found = (*found, *refuse_errors(self.parsed()))
         self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=found))
-        action: Action = "created" if attempt == 1 else "attempt"
+        action: SubmissionAction = "created" if attempt == 1 else "attempt"
         record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
         begun = self.store.begin(record)
-        if isinstance(begun, Taken) and self._has_changed(plan, world):
+        if isinstance(begun, TakenAttempt) and self._has_changed(plan, world):
             return self.submit(first)  # begun since the records were read, perhaps on another cluster: decide again
         # A submitter that died, or one that is running, has this record. The unique name of the JobSet decides which is
         # first.
-        ref = begun.ref if isinstance(begun, Taken) else begun
+        ref = begun.ref if isinstance(begun, TakenAttempt) else begun
         self.progress(f"creating JobSet {plan.jobset}")
         return self._created(plan, ref, action=action, problems=(*found, *ref.problems))
 
@@ -258,18 +258,20 @@ class Submitter(Struct, frozen=True, kw_only=True):
         pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
         return accept_late((*unmanaged_problems(stored, context=self.cluster.context), *jobs, *pods), accepted)
 
-    def _created(self, plan: Planned, ref: RecordRef, *, action: Action, problems: tuple[Problem, ...]) -> Submission:
+    def _created(
+        self, plan: Planned, ref: RecordRef, *, action: SubmissionAction, problems: tuple[Problem, ...]
+    ) -> Submission:
         with when_interrupted(notes.maybe_created(plan)):
             outcome = self._create(plan, ref)
             seen = seen_of(outcome.object)
-            if not isinstance(outcome, Exists):
+            if not isinstance(outcome, ExistingObject):
                 with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, was created. {goes_on(plan.run_name)}"):
                     return self._recorded(plan, ref, seen, action=action, problems=problems)
         if seen.run_name not in (None, plan.run_name):
             self._finish(ref, self._facts("not-created", reason=f"{seen.name} belongs to run {seen.run_name}"))
         return self.submit(plan)  # another submitter was first: decide again from the start
 
-    def _create(self, plan: Planned, ref: RecordRef) -> Created | Exists:
+    def _create(self, plan: Planned, ref: RecordRef) -> CreatedObject | ExistingObject:
         try:
             return self.create(self.cluster, plan, self.provenance.submitter)
         except XsftError as refused:
@@ -279,7 +281,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
             raise
 
     def _recorded(
-        self, plan: Planned, ref: RecordRef, seen: LiveJobSet, *, action: Action, problems: tuple[Problem, ...]
+        self,
+        plan: Planned,
+        ref: RecordRef,
+        seen: LiveJobSet,
+        *,
+        action: SubmissionAction,
+        problems: tuple[Problem, ...],
     ) -> Submission:
         read_back = self._read_back(plan)
         digest = manifest_digest(manifest_of(plan))

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from xsft.aliases import JsonObject
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.create import Created, Exists
+from xsft.effects.cluster.create import CreatedObject, ExistingObject
 from xsft.effects.cluster.kubeconfig import load_kubeconfig
 from xsft.effects.environments.render import last_words
 from xsft.effects.machine import process
-from xsft.effects.machine.process import Completed
+from xsft.effects.machine.process import ProcessResult
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, Refused, SpecError, TimedOut, Unknown, XsftError
 from xsft.launchers.readback import lacking_of_xpk, lost_by_xpk
@@ -81,23 +81,23 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
     """The Python of xpk's environment."""
     env: Mapping[str, str]
     """The user's environment variables."""
-    run: Callable[..., Completed] = process.run
+    run: Callable[..., ProcessResult] = process.run
     timeout_s: float = TIMEOUT_S
 
-    def __call__(self, cluster: Cluster, plan: Planned, _mark: str) -> Created | Exists:
+    def __call__(self, cluster: Cluster, plan: Planned, _mark: str) -> CreatedObject | ExistingObject:
         """Run xpk and read the JobSet back. Raises EnvironmentMissing without gcloud or kubectl, SpecError if xpk
         created nothing, Unknown if the outcome cannot be determined.
         """
         require_tools(self.env, otherwise="submit without --through-xpk")
         jobset = cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
         if jobset is not None:
-            return Exists(object=jobset)
+            return ExistingObject(object=jobset)
         message, ended = self._xpk(cluster, plan)
         held = _held(cluster, plan, message)
         if held is None:
             raise _nothing_made(plan, message) if ended else _creation_unclear(plan, message)
         as_told = not lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
-        return Created(object=held) if as_told else Exists(object=held)
+        return CreatedObject(object=held) if as_told else ExistingObject(object=held)
 
     def _xpk(self, cluster: Cluster, plan: Planned) -> tuple[str, bool]:
         """Run xpk. Return the end of its output, and whether it exited by itself with an error."""
@@ -161,7 +161,7 @@ def _copy_kubeconfig(cluster: Cluster, target: Path) -> None:
 
 
 def project_number(
-    project: str | None, *, env: Mapping[str, str], run: Callable[..., Completed] = process.run
+    project: str | None, *, env: Mapping[str, str], run: Callable[..., ProcessResult] = process.run
 ) -> tuple[str, ...]:
     """Return xpk's option with the project number. It saves xpk a second login (application default credentials), with
     which it would look the number up itself.
@@ -197,6 +197,6 @@ def _creation_unclear(plan: Planned, message: str) -> Unknown:
     )
 
 
-def words_of(done: Completed) -> str:
+def words_of(done: ProcessResult) -> str:
     """Return the last lines of what xpk printed, without secrets."""
     return redact(last_words(done.stdout + done.stderr))[-600:]
