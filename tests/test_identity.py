@@ -48,6 +48,7 @@ PLACE = {"project": "my-project", "zone": "us-east5-b", "cluster": "my-cluster"}
 OTHER = {"project": "other-project", "zone": "other-east5-c", "cluster": "other"}
 LONGER = run_of({"train.steps": 2000, "train.checkpoint_period": 100})
 FASTER = run_of({"train.learning_rate": 1e-3})
+OTHER_BATCH = run_of({"train.learning_rate": 1e-3, "train.per_device_batch_size": 2})
 
 
 def decided(world: RunHistory, run: Run = RUN) -> Decision:
@@ -75,10 +76,13 @@ def record(outcome: Any = "created", *, number: int = 1, run: Run = RUN, uid: st
     return replace(WHOLE, run_name=NAME, spec=spec, spec_digest=spec_digest(run), attempts=(attempt,))
 
 
-def taught_nothing(number: int = 1) -> Record:
-    before = record("failed", number=number)
-    last = replace(before.last, state_reason="no-target-tokens", reason="40 steps had no target token")
-    return replace(before, attempts=(last,))
+def failed_for(reason: str, slug: str | None = None) -> Record:
+    before = record("failed")
+    return replace(before, attempts=(replace(before.last, state_reason=slug, reason=reason),))
+
+
+def taught_nothing() -> Record:
+    return failed_for("40 steps had no target token", "no-target-tokens")
 
 
 NOTHING = RunHistory()
@@ -105,6 +109,10 @@ TABLE: dict[str, tuple[RunHistory, Decision]] = {
     "failed after its last save": (
         RunHistory(jobsets=(seen("failed"),), records=(record(),), latest_step=STEPS),
         KeepFinished(steps=STEPS),
+    ),
+    "failed after its last save, by its record": (
+        RunHistory(records=(failed_for("a process was killed"),), latest_step=STEPS),
+        Finished(steps=STEPS),
     ),
     "no targets, by its record": (
         RunHistory(jobsets=(seen("completed"),), records=(taught_nothing(),), latest_step=STEPS),
@@ -159,6 +167,10 @@ REFUSED: dict[str, tuple[RunHistory, str]] = {
     "live with another workload": (
         RunHistory(jobsets=(seen(run=FASTER),), records=(record(run=FASTER),)),
         "train.learning_rate: 0.001 -> ",
+    ),
+    "live with two other values": (
+        RunHistory(jobsets=(seen(run=OTHER_BATCH),), records=(record(run=OTHER_BATCH),)),
+        r"train\.learning_rate: 0\.001 -> [^;]+; train\.per_device_batch_size: ",
     ),
     "live with another workload, its submitter was killed": (
         RunHistory(jobsets=(seen(run=FASTER),), records=(record("submitting", run=FASTER),)),
@@ -238,6 +250,14 @@ def test_an_attempt_name_over_the_limit_is_refused() -> None:
     with pytest.raises(Refused, match="24 characters, and the limit is 22 in pathways") as caught:
         decided(RunHistory(jobsets=(failed,)), run)
     assert caught.value.fix == "Use a shorter name."
+
+
+def test_the_limit_of_a_name_counts_the_hosts_of_its_pods() -> None:
+    """A pod's name contains the numbers of its slice and host."""
+    of = {"mode": "mcjax", "pathways": None, "tpu.type": "v5p-8192", "tpu.num_slices": 11}  # 1,024 hosts
+    assert decided(NOTHING, run_of({**of, "name": "a" * 39})) == Start(attempt=1)
+    with pytest.raises(Refused, match="40 characters, and the limit is 39 in mcjax"):
+        decided(NOTHING, run_of({**of, "name": "a" * 40}))
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ REASONS = {
     "tls": "it is about the client's own TLS and login; no server is asked anything that a real one answers otherwise",
     "prompt": "it is about a terminal; what a submission creates, other tests compare on the real server",
     "held": "tests/cluster/test_admission.py holds a slice by a real JobSet without a queue",
+    "identity": "tests/cluster/test_admission.py annotates a real ServiceAccount",
     "walked": "tests/cluster/test_whole_walk.py goes through the same stages on the real server",
 }
 """Why a test runs on the stand-in only; tests/fakes/test_clusters.py counts them."""

@@ -21,6 +21,7 @@ COUNTED = {
     "walked": 2,
     "prompt": 2,
     "held": 2,
+    "identity": 1,
 }
 """Test functions, by reason."""
 

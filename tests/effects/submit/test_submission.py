@@ -21,6 +21,8 @@ from tests.observations import NOW, jobset, observed, said
 from tests.replacing import replace
 from tests.submissions import FOLDER, NAME, STEPS, good_image, submitter
 from tests.submissions import planned as shown
+from xsft.checks.cluster.demand import Demand
+from xsft.checks.cluster.pod_identity import PodRights
 from xsft.effects.cluster.create import CreatedObject
 from xsft.effects.records.records import RecordStore
 from xsft.effects.submit.cancelling import record_worthless
@@ -106,6 +108,7 @@ def test_the_created_jobset_is_the_manifest_of_the_plan(
     done = submit(plan)
     (sent,) = cluster_api.server.asked(CREATE)
     assert sent.body == plan.manifest
+    assert sent.query["fieldManager"] == f"xsft-{'a' * 16}", "so that a lost answer can be told from another's create"
     assert done == Submission(
         plan=plan,
         action="created",
@@ -113,6 +116,42 @@ def test_the_created_jobset_is_the_manifest_of_the_plan(
         uid=uids(cluster_api)[0],
         record=f"gs://my-bucket/{FOLDER}/attempt-1.json",
     )
+
+
+def test_each_slow_step_is_shown_before_it_begins(cluster_api: ClusterApi, submit: Submits) -> None:
+    shown: list[tuple[str, int]] = []
+    submit(progress=lambda line: shown.append((line, len(cluster_api.server.seen))))
+    lines, requests = zip(*shown, strict=True)
+    assert lines == (
+        "reading the output, the cluster and the image",
+        "validating the JobSet and its Jobs with a dry run",
+        "waiting for MaxText's own parser",
+        f"creating JobSet {NAME}",
+    )
+    assert requests[0] == 0
+    assert len(cluster_api.server.asked(CREATE)) == 1
+    assert requests[-1] == cluster_api.server.seen.index(cluster_api.server.asked(CREATE)[0])
+
+
+@pytest.mark.standin_only("identity")
+def test_the_rights_of_the_pods_account_are_read_before_the_create(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits
+) -> None:
+    objects = cluster_api.standin.objects
+    objects.add("/serviceaccounts", "default", namespace=cluster_api.namespace)
+    (node, *_) = cluster_api.connect().nodes(selector={"cloud.google.com/gke-nodepool": "tpu-np-0"})
+    machine = "gce://my-project/us-east5-b/gke-1"
+    objects.add("/nodes", node["metadata"]["name"], metadata=node["metadata"], spec={"providerID": machine})
+    asked: list[str] = []
+
+    def rights(source: str, _demand: Demand) -> PodRights:
+        asked.append(source)
+        return PodRights(email="pods@x", lacking={"gs://my-bucket": ("storage.objects.create",)})
+
+    with pytest.raises(SpecError, match="pods@x"):
+        submit(rights=rights)
+    assert asked == [machine]
+    nothing_left(cluster_api, bucket)
 
 
 class Person:
@@ -289,7 +328,8 @@ def test_a_finished_run_is_reported_as_its_last_attempt(
     assert (done.action, done.jobset, done.uid, done.record) == ("finished", second.jobset, second.uid, second.record)
 
 
-def test_the_output_is_checked_for_the_zone_of_the_cluster(submit: Submits, planned: Plans) -> None:
+@pytest.mark.parametrize("placed", [True, False])
+def test_the_output_is_checked_for_the_zone_of_the_cluster(submit: Submits, planned: Plans, placed: bool) -> None:
     asked: list[tuple[str, str | None]] = []
 
     def writable(output: str, zone: str | None) -> tuple[Problem, ...]:
@@ -298,8 +338,8 @@ def test_the_output_is_checked_for_the_zone_of_the_cluster(submit: Submits, plan
 
     plan = planned()
     assert plan.run.place
-    submit(plan, writable=writable)
-    assert asked == [("gs://my-bucket/runs", plan.run.place.zone)]
+    submit(plan if placed else replace(plan, run=replace(plan.run, place=None)), writable=writable)
+    assert asked == [("gs://my-bucket/runs", plan.run.place.zone if placed else None)]
 
 
 def test_a_completed_run_without_target_tokens_has_failed(
@@ -401,16 +441,22 @@ def test_retry_after_of_a_busy_server_is_obeyed(cluster_api: ClusterApi, submit:
     assert cluster_api.waits == [3.0]
 
 
+@pytest.mark.parametrize("attempt", [1, 2])
 def test_a_name_taken_between_read_and_create_is_adopted(
-    cluster_api: ClusterApi, submit: Submits, planned: Plans
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, planned: Plans, attempt: int
 ) -> None:
     def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
-        first = create_planned(cluster, planned(), "somebody")
+        first = create_planned(cluster, planned(attempt=attempt), "somebody")
         assert isinstance(first, CreatedObject)
         return create_planned(cluster, plan, mark)
 
-    done = submit(create=overtaken)
-    assert (done.action, [done.uid]) == ("adopted", uids(cluster_api))
+    if attempt == 2:
+        submit()
+        ends(cluster_api, "Failed")
+        saves(bucket, 400)
+    done = submit(by="b" * 16, create=overtaken)
+    assert (done.action, done.uid, done.resumed_from) == ("adopted", uids(cluster_api)[-1], None)
+    assert len(uids(cluster_api)) == attempt
 
 
 def test_a_run_that_another_submitter_creates_meanwhile_is_adopted(
