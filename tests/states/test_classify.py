@@ -6,7 +6,7 @@ import pytest
 
 from tests.replacing import replace
 from tests.states.cases import CASES, LOCAL, absent
-from tests.states.seen import NOW, local, observation, training, unread, workload
+from tests.states.seen import NOW, condition, local, observation, training, unread, workload
 from xsft.states.classify import classify
 from xsft.states.model import Observation, Status
 from xsft.states.names import State
@@ -31,6 +31,7 @@ def test_a_state_that_follows_from_steps_has_the_log_as_evidence(name: str) -> N
     ("name", "evidence"),
     [
         ("queued, no quota", ("workload",)),
+        ("suspended and taken out of its queue by hand after it was admitted", ("jobset",)),
         ("no Workload", ("jobset",)),
         ("deactivated", ("workload",)),
         ("unschedulable: one pod per Job", ("jobset", "pods")),
@@ -63,8 +64,9 @@ def test_the_evidence_names_the_sources_that_decided(name: str, evidence: tuple[
 LAST_KNOWN = Status(state="training", reason="", evidence=("jobset", "pods", "log"))
 
 
-def test_an_unreachable_cluster_keeps_the_last_known_state() -> None:
-    seen = absent("created", unread=unread("jobsets"), last_known=LAST_KNOWN)
+@pytest.mark.parametrize("what", ["jobsets", "servers"])
+def test_an_unreachable_cluster_keeps_the_last_known_state(what: str) -> None:
+    seen = absent("created", unread=unread(what), last_known=LAST_KNOWN)
     assert classify(seen, now=NOW) is LAST_KNOWN
 
 
@@ -115,6 +117,12 @@ def test_a_trainer_is_stalled_after_ten_steps_without_a_line() -> None:
 def test_a_time_before_the_observation_is_accepted() -> None:
     seen = observation(progress=training(said_at="2026-11-21T11:00:00Z"))
     assert classify(seen, now="2026-11-21T11:00:30Z").state == "training"
+
+
+def test_two_conditions_of_one_type_give_the_same_status_in_any_order() -> None:
+    both = (condition("Evicted", reason="Preempted"), condition("Evicted", reason="AdmissionCheck"))
+    found = {classify(observation(workload=workload(*its)), now=NOW) for its in (both, both[::-1])}
+    assert [(one.state, one.reason) for one in found] == [("evicted", "admission-check")]
 
 
 def test_an_evicted_inactive_workload_is_deactivated_with_any_condition() -> None:

@@ -31,7 +31,7 @@ from xsft.states import clues_failure, clues_pods, clues_queue, clues_state
 from xsft.states.causes import words
 from xsft.states.classify import classify
 from xsft.states.evidence import Diagnosis, Event, Evidence, Log, Neighbour, Quota
-from xsft.states.model import Observation, Recorded, Status
+from xsft.states.model import Observation, Pod, Recorded, Status
 from xsft.states.rule import Clue, Rule, causes
 
 
@@ -143,10 +143,9 @@ def event(reason: str, at: str = NOW) -> Event:
 def test_events_say_more_of_a_pod_that_finds_no_node(reason: str) -> None:
     lost = pod(phase="Pending", conditions=(condition("Ready", "False", "x", "y"), replace(UNSCHEDULABLE, message="")))
     seen = observation(jobset=STARTING, pods=(lost,))
-    assert texts(clues_pods.unplaced(evidence(seen, events=(event("Pulled"), event(reason))))) == [
-        "Unschedulable",
-        f"{reason}: m",
-    ]
+    found = tuple(clues_pods.unplaced(evidence(seen, events=(event("Pulled"), event(reason)))))
+    assert texts(found) == ["Unschedulable", f"{reason}: m"]
+    assert found[0].where.startswith("slice 0 host 0 (pod ")
     assert texts(clues_pods.unplaced(evidence(observation(), events=(event(reason),)))) == []
 
 
@@ -159,9 +158,16 @@ def test_events_say_more_of_a_container_that_is_not_made(reason: str) -> None:
     assert {clue.values["image"] for clue in found} == {"its image"}
 
 
-def test_an_unknown_image_is_called_its_image() -> None:
-    (clue,) = clues_pods.events(evidence(observation(jobset=None), events=(event("Failed"),)))
-    assert clue.values["image"] == "its image"
+@pytest.mark.parametrize(
+    ("held", "image"),
+    [(jobset(image="gcr.io/p/m:v1"), "gcr.io/p/m:v1"), (jobset(image=""), "its image"), (None, "its image")],
+)
+def test_a_clue_about_pods_names_its_object_and_the_image_if_known(held: Any, image: str) -> None:
+    waits = pod(0, 2, containers=(waiting("ErrImagePull"),))
+    seen = observation(jobset=held, pods=(waits,))
+    (of_pod, of_event) = clues_pods.waiting(evidence(seen, events=(event("Failed"),)))
+    assert (of_pod.where.partition(" (")[0], of_event.where) == ("slice 0 host 2", "Pod/x")
+    assert of_pod.values["image"] == of_event.values["image"] == image
 
 
 def test_the_latest_event_is_shown_first() -> None:
@@ -225,6 +231,36 @@ def test_an_end_is_reported_with_the_last_three_lines_of_either() -> None:
     assert texts(clues_failure.ended(evidence(observation(pods=(unknown,))))) == ["worker Error exit unknown"]
 
 
+def test_the_end_of_a_job_beside_the_training_names_its_work_and_memory() -> None:
+    ended = pod(containers=(terminated(137, "OOMKilled", memory="12Gi"),))
+    (clue,) = clues_failure.ended(evidence(observation(jobset=jobset(work="convert"), pods=(ended,))))
+    assert (clue.text, clue.values) == ("job OOMKilled exit 137", {"work": "convert", "memory": "12Gi"})
+    unlimited = observation(jobset=jobset(work="convert"), pods=(pod(containers=(terminated(137, "OOMKilled"),)),))
+    assert texts(clues_failure.ended(evidence(unlimited))) == ["worker OOMKilled exit 137"]
+    (training,) = clues_failure.ended(evidence(observation(pods=(ended,))))
+    assert (training.text, training.values["work"]) == ("worker OOMKilled exit 137", "")
+    (unseen,) = clues_failure.ended(evidence(observation(jobset=None, pods=(ended,))))
+    assert unseen.text == "worker OOMKilled exit 137"
+
+
+def test_containers_that_run_again_are_named_out_of_memory_first_and_then_the_latest() -> None:
+    def again(code: int | None, at: str | None, *, host: int, reason: str = "Error", times: int = 1) -> Pod:
+        end = replace(terminated(0, reason, message="a\nb\nc\nd\n"), exit_code=code, finished_at=at)
+        return pod(0, host, containers=(container(last=end, restarts=times),))
+
+    pods = (
+        again(1, "2026-11-21T11:10:00Z", host=0, times=3),
+        again(None, None, host=1, reason=""),
+        again(2, "2026-11-21T11:20:00Z", host=2),
+        again(137, "2026-11-21T11:00:00Z", host=3, reason="OOMKilled"),
+        pod(0, 4),
+    )
+    found = tuple(clues_failure.ended_in_place(evidence(observation(pods=pods))))
+    assert texts(found) == ["OOMKilled exit 137", "Error exit 2", "Error exit 1", "Error exit unknown"]
+    assert ["host 3" in found[0].where, found[0].quoted] == [True, ("b", "c", "d")]
+    assert [clue.values for clue in found[1:3]] == [{"count": "1", "pods": "4"}, {"count": "3", "pods": "4"}]
+
+
 def test_a_condition_of_the_jobset_that_is_false_says_nothing() -> None:
     seen = observation(
         jobset=jobset(conditions=(condition("Failed", "False", "r", "m"), condition("Failed", "True", "r", "m")))
@@ -276,6 +312,11 @@ def test_words_hold_the_known_values() -> None:
         "deepseek-ultrachat",
         "jobset-deepseek-ultrachat-ab12c",
     )
+    renamed = named(observation(jobset=jobset(name="another", namespace="team")))
+    assert (renamed["jobset"], renamed["namespace"]) == ("another", "team")
+    assert named(observation(progress=training(said_at="2026-11-21T11:00:00Z")))["silence"] == "60 minutes"
+    counted = named(observation(progress=training(no_target_steps=40, not_finite_steps=9, zero_loss_steps=7)))
+    assert [counted[f"{what}_steps"] for what in ("no_target", "not_finite", "zero_loss")] == ["40", "9", "7"]
     assert named(observation(steps=None))["steps"] == "1000"
     assert named(observation(steps=5))["steps"] == "5"
 
@@ -294,12 +335,19 @@ def test_words_have_placeholders_for_unknown_values() -> None:
             "",
         )
         assert known["jobset"] == known["workload"] == known["run"] == seen.run_name
+        assert known["namespace"] == "default"
+        assert [known["no_target_steps"], known["not_finite_steps"]] == ["several", "several"]
     assert named(observation(progress=None))["silence"] == "a long time"
     assert named(observation(progress=training(said_at=None)))["median"] == ""
     assert named(observation(progress=progress(step=None)))["progress"] == ""
     assert named(observation(steps=None, jobset=jobset(steps=None)))["progress"] == ""
     for step in (None, 0.0, float("nan")):
         assert named(observation(progress=training(step_seconds=step)))["median"] == ""
+
+
+def test_words_advise_to_cancel_only_a_run_that_has_not_ended() -> None:
+    assert named(observation())["stop"] == "Cancel this run (xsft cancel deepseek-ultrachat). "
+    assert named(observation(jobset=COMPLETED, progress=training(1000)))["stop"] == ""
 
 
 def test_words_count_the_restarts() -> None:

@@ -96,8 +96,7 @@ def _down(container: Container) -> bool:
 def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Cause:
     """The failure of pods from before the last restart, while they exist, is the cause of the restart."""
     failure, jobset = first_failure(evidence), evidence.seen.jobset
-    told_by_it = cause.where == place(failure.pod) if failure else False
-    if failure is None or jobset is None or failure.pod.attempt >= jobset.restarts or not told_by_it:
+    if failure is None or jobset is None or failure.pod.attempt >= jobset.restarts or cause.where != place(failure.pod):
         return cause
     message = f"It was restarted {names['times']}, the last time for this: {cause.message}"
     return replace(cause, message=message)
