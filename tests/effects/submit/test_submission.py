@@ -28,6 +28,7 @@ from xsft.effects.records.records import RecordStore
 from xsft.effects.submit.cancelling import record_worthless
 from xsft.effects.submit.recording import manifest_digest, record_of
 from xsft.effects.submit.submission import Submission, Submitter, create_planned
+from xsft.effects.submit.through_xpk import NOTE
 from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unknown, Unreachable, XsftError
 from xsft.image.contents import ImageLook
 from xsft.problems import Problem, error
@@ -217,9 +218,11 @@ def test_the_record_contains_the_outcome_and_the_uid(
     cluster_api: ClusterApi, submit: Submits, ready: Any, planned: Plans
 ) -> None:
     plan = planned()
-    submit(plan)
+    done = submit(plan, notes=(NOTE,))
+    assert NOTE in done.problems
     (record,) = recorded(ready)
     last = record.last
+    assert NOTE in last.problems
     assert (last.outcome, last.uid, last.jobset) == ("created", uids(cluster_api)[0], NAME)
     assert (last.xpk_argv, last.argv) == (plan.xpk_argv, plan.trainer_argv)
     assert last.read_back is not None
@@ -230,7 +233,11 @@ def test_submitting_twice_is_harmless(cluster_api: ClusterApi, bucket: Bucket, s
     first = submit()
     cluster_api.server.seen.clear()
     kept = dict(bucket.objects)
-    second = submit(by="b" * 16)
+
+    def not_needed(_attempt: int) -> Plan:
+        raise AssertionError("the first attempt's plan was made again")
+
+    second = submit(by="b" * 16, replan=not_needed)
     assert (second.action, second.uid, second.record) == ("adopted", first.uid, first.record)
     assert {one.method for one in cluster_api.server.seen} == {"GET"}
     assert bucket.objects == kept

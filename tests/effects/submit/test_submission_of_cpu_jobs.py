@@ -119,6 +119,26 @@ def test_a_failed_conversion_is_repeated_under_the_next_name(
     assert [one.last.outcome for one in records()] == ["failed", "created"], "it still runs"
 
 
+def test_each_earlier_attempt_is_recorded_with_its_own_end(
+    cluster_api: ClusterApi, submit: Submits, records: Callable[[], tuple[Record, ...]]
+) -> None:
+    """The end of a JobSet that is gone is unknown."""
+    submit()
+    cluster_api.world.end(NAME, "Failed")
+    submit()
+    cluster_api.world.end(f"{NAME}-2", "Completed")
+    submit()
+    first, second, _ = (one.last for one in records())
+    assert [first.reason, second.reason] == [
+        "its JobSet failed, and its result is incomplete",
+        "its JobSet completed, and its result is incomplete",
+    ]
+    cluster_api.world.delete(f"{NAME}-3")
+    assert submit().jobset == f"{NAME}-4"
+    assert [one.last.outcome for one in records()] == ["failed", "failed", "created", "created"]
+    assert [one.last for one in records()][:2] == [first, second]
+
+
 def test_an_adopted_job_writes_to_the_folder_it_was_created_with(submit: Submits) -> None:
     submit()
     adopted = submit(writes=WRITES.replace("0123456789ab", "0123456789ab-2"))

@@ -168,13 +168,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 return None
 
     def _settle(self, plan: Planned, world: RunHistory) -> None:
-        """Record that earlier attempts of a CPU job failed, before their JobSets are deleted."""
+        """Record that earlier attempts of a CPU job failed, before their JobSets are deleted. None is live."""
         match plan:
             case Plan():
                 return
             case JobPlan():
                 for record in world.records:
-                    ended = next((s for s in world.jobsets if s.uid == record.last.uid and s.state != "live"), None)
+                    ended = next((seen for seen in world.jobsets if seen.uid == record.last.uid), None)
                     if ended is not None and record.last.outcome == "created":
                         reason = f"its JobSet {ended.state}, and its result is incomplete"
                         self._finish(ref_of(record), self._facts("failed", reason=reason))
