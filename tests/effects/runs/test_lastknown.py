@@ -203,9 +203,10 @@ def test_counts_of_steps_without_targets_or_finite_loss_are_kept(tmp_path: Path)
 
 def test_runs_not_seen_for_long_are_removed(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("old", observed_at="2026-10-01T00:00:00Z"), DONE)], now="2026-10-01T00:00:00Z")
+    remember(tmp_path, [(observed("lately", observed_at="2026-11-08T12:00:00Z"), DONE)], now="2026-11-08T12:00:00Z")
     remember(tmp_path, [(observed("new"), TRAINING)], now=NOW)
-    assert FORGET_AFTER_S < 51 * 24 * 3600
-    assert {one.run_name for one in kept(tmp_path).values()} == {"new"}
+    assert 13 * 24 * 3600 < FORGET_AFTER_S < 51 * 24 * 3600
+    assert {one.run_name for one in kept(tmp_path).values()} == {"lately", "new"}
 
 
 def test_unknown_recalled_and_local_states_are_not_kept(tmp_path: Path) -> None:
