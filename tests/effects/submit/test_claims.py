@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -10,14 +11,17 @@ from msgspec.structs import replace
 
 from tests.actions.weights.test_convert import PLAN
 from xsft.conversion.plan import ConversionPlan
+from xsft.effects.machine.process import user_name
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.effects.submit.claims import ConversionClaim, claim_path, read_claim, take_claim, under_claim
 from xsft.errors import Refused
 
+AT = "2026-11-21T10:00:00Z"
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> RecordStore:
-    return record_store({"HOME": str(tmp_path)})
+    return replace(record_store({"HOME": str(tmp_path)}), now=lambda: AT)
 
 
 @pytest.fixture
@@ -32,10 +36,29 @@ def named(plan: ConversionPlan, name: str) -> ConversionPlan:
 def test_the_first_claim_holds(store: RecordStore, plan: ConversionPlan) -> None:
     assert read_claim(store, plan) is None
     first = take_claim(store, named(plan, "one"))
-    assert (first.run_name, first.training) == ("one-convert", "one")
+    assert first == ConversionClaim(run_name="one-convert", training="one", user=user_name(), at=AT)
     assert take_claim(store, named(plan, "two")) == first == read_claim(store, plan)
     assert under_claim(named(plan, "two"), first).run_name == "one-convert"
     assert under_claim(named(plan, "two"), None).run_name == "two-convert"
+
+
+def test_a_claim_is_a_json_document_named_by_the_inputs(store: RecordStore, plan: ConversionPlan) -> None:
+    """Other versions of xsft read it."""
+    take_claim(store, named(plan, "Zürich"))
+    file = Path(plan.first) / "xsft" / f"claim-{plan.digest[:12]}.json"
+    text = file.read_text(encoding="utf-8")
+    names = {"run_name": "Zürich-convert", "training": "Zürich"}
+    assert json.loads(text) == {"schema": "xsft.conversion-claim/1", **names, "user": user_name(), "at": AT}
+    assert "Zürich" in text
+    assert text.startswith('{\n "schema"')
+    assert text.endswith("}\n")
+
+
+def test_a_claim_of_another_version_is_read(store: RecordStore, plan: ConversionPlan) -> None:
+    file = Path(claim_path(plan))
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"schema": "xsft.conversion-claim/9", "run_name": "r", "training": "t", "new": 1}))
+    assert take_claim(store, plan) == ConversionClaim(run_name="r", training="t", user="", at="")
 
 
 def test_exactly_one_of_eight_concurrent_claims_holds(store: RecordStore, plan: ConversionPlan) -> None:
@@ -60,11 +83,12 @@ def test_other_weights_in_the_same_folder_have_their_own_claim(store: RecordStor
     assert take_claim(store, named(other, "two")).training == "two"
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"run_name": 3}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"run_name": 3}', b"\xff", b" " * (1 << 16) + b"{}"])
 def test_a_damaged_claim_is_refused_and_kept(store: RecordStore, plan: ConversionPlan, content: bytes) -> None:
     file = Path(claim_path(plan))
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
-    with pytest.raises(Refused, match="does not say which run"):
+    with pytest.raises(Refused, match="does not say which run") as refused:
         take_claim(store, plan)
+    assert "move it away if no conversion is in progress" in refused.value.fix
     assert file.read_bytes() == content

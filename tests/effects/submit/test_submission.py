@@ -212,6 +212,7 @@ def test_dry_runs_precede_the_create_and_all_requests_are_strict(cluster_api: Cl
     ]
     assert {query["fieldValidation"] for _, query in posts} == {"Strict"}
     assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
+    assert not cluster_api.server.asked("^GET .*/jobsets/None")
 
 
 def test_the_record_contains_the_outcome_and_the_uid(
