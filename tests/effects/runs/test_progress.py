@@ -19,6 +19,7 @@ from tests.observations import queued
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect
+from xsft.effects.machine.parallel import Hurry
 from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.runs.first_pods import FirstPods
@@ -113,6 +114,78 @@ def test_progress_comes_from_the_log_of_the_pod_that_prints_steps(world: World) 
     assert {one.query["tailLines"] for one in world.api.server.asked("/log")} == {str(TAIL)}
 
 
+def test_progress_of_a_log_has_the_start_of_its_container(world: World) -> None:
+    world.run("a")
+    running = [{"name": name, "state": {"running": {"startedAt": at}}} for name, at in (("jax-tpu", NOW), ("x", ""))]
+    pod = world.runs.pod("a", containerStatuses=running)["metadata"]["name"]
+    world.api.standin.logs.say(pod, STEP.format(n=1))
+    said = world.read()["a"].progress
+    assert said is not None
+    assert (said.began_at, said.read_at) == (NOW, NOW)
+
+
+@pytest.mark.parametrize(
+    ("logged", "saved", "expected"),
+    [((1, 2), 4, (2, 4)), ((1, 2), None, (2, None)), ((1, 2, 3, 4), 9, (4, None)), ((), 4, (None, 4))],
+    ids=["it ends early", "nothing is saved", "its last step is there", "it found its last checkpoint"],
+)
+def test_the_output_of_a_completed_run_is_read_only_if_its_log_ends_before_the_last_step(
+    world: World, logged: tuple[int, ...], saved: int | None, expected: tuple[int | None, int | None]
+) -> None:
+    world.run("a", status=ended("Completed", "AllJobsCompleted"))
+    world.speaks("a", *logged, phase="Succeeded")
+    if saved:
+        world.checkpoint("a", saved)
+    found = world.read([replace(one, steps=4) for one in world.seen()])["a"]
+    assert found.progress is not None
+    assert (found.progress.source, found.progress.step, found.progress.saved_step) == ("log", *expected)
+    assert found.unread == ()
+
+
+def test_the_output_of_a_running_run_is_not_read(world: World) -> None:
+    world.run("a")
+    world.speaks("a", 1, 2)
+    world.denied = True
+    found = world.read([replace(one, steps=4) for one in world.seen()])["a"]
+    assert (found.unread, found.progress and found.progress.step) == ((), 2)
+
+
+def test_a_pod_without_a_log_that_ran_out_of_memory_is_part_of_the_observation(world: World) -> None:
+    """The list of first pods contains it, and no other list does."""
+    world.run("a")
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": NOW}}
+    pod = world.runs.pod("a", phase="Failed", containerStatuses=[{"name": "jax-tpu", "state": killed}])
+    world.run("b")
+    world.speaks("b", 1)
+    found = world.read([replace(one, pods=None) for one in world.seen()])
+    assert [one.name for one in found["a"].pods or ()] == [pod["metadata"]["name"]]
+    assert found["b"].pods is None
+
+
+@pytest.mark.parametrize(
+    ("annotated", "submitted", "was", "expected"),
+    [
+        ("gs://a", "gs://b", "gs://c", "gs://a"),
+        (None, "gs://b", "gs://c", "gs://b"),
+        (None, None, "gs://c", "gs://c"),
+        (None, None, None, None),
+    ],
+)
+def test_the_output_is_that_of_the_jobset_then_of_the_submission_then_of_the_last_known_jobset(
+    annotated: str | None, submitted: str | None, was: str | None, expected: str | None
+) -> None:
+    def held(output: str | None) -> RunObject | None:
+        made = RunObject(name="a", namespace="d", uid="u", created_at="", run_name="a", ours=True, output=output)
+        return made if output else None
+
+    seen = Observation(
+        run_name="a", target="xpk", observed_at=NOW, cluster="here", jobset=held(annotated), was=held(was)
+    )
+    outputs = {("here", "a"): submitted} if submitted else {}
+    store = RecordStore(state=Path("nowhere"), objects_at=lambda _: LocalObjects())
+    assert ProgressSource(clusters={}, store=store, outputs=outputs).output(seen) == expected
+
+
 def test_a_run_that_has_not_started_has_no_progress(world: World) -> None:
     world.runs.queued("waits")
     world.run("starts", status={"replicatedJobsStatus": [{"name": "slice-job", "active": 2}]})
@@ -147,6 +220,16 @@ def test_not_asked_marks_the_log_only_of_runs_that_may_have_one(world: World) ->
     assert not_asked(seen).unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
     waits = queued("b")
     assert not_asked(waits) == waits
+
+
+def test_the_first_runs_that_can_have_progress_are_read_even_in_a_hurry(world: World) -> None:
+    world.runs.queued("0-waits")
+    for name in ("a", "b", "c"):
+        world.run(name)
+        world.speaks(name, 1)
+    found = world.read(hurry=Hurry(first=1, until=0.0))
+    assert found["a"].progress is not None
+    assert [found[name].unread for name in ("0-waits", "b", "c")] == [(), *((Unread(what="log", why=NOT_ASKED),),) * 2]
 
 
 @pytest.mark.loopback
