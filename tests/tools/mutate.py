@@ -170,7 +170,9 @@ def _another(value: bool | int | str) -> bool | int | str:
 
 
 def _skipped(tree: ast.AST) -> set[int]:
-    """Docstrings and annotations, which no test reads, and the words of messages."""
+    """Docstrings and annotations, which no test reads, the words of messages, and what tests/test_frozen.py holds of
+    all types.
+    """
     found: set[int] = set()
     for node in ast.walk(tree):
         parts: list[ast.AST | None] = []
@@ -180,6 +182,8 @@ def _skipped(tree: ast.AST) -> set[int]:
             parts = [node.annotation]
         elif isinstance(node, ast.FunctionDef):
             parts = [node.returns, *node.decorator_list]
+        elif isinstance(node, ast.ClassDef):
+            parts = [*node.decorator_list, *(one for one in node.keywords if one.arg in ("frozen", "kw_only"))]
         elif isinstance(node, ast.JoinedStr):
             parts = [value for value in node.values if isinstance(value, ast.Constant)]
         elif isinstance(node, ast.Constant) and " " in str(node.value).strip():

@@ -23,6 +23,11 @@ def bounded(value: int, most: int = 3) -> int:
 
 def nothing() -> None:
     return None
+
+
+@dataclass(frozen=True)
+class Thing(Base, frozen=True, most=2):
+    pass
 '''
 
 BOUNDED = """\
@@ -66,6 +71,7 @@ def test_each_expression_is_changed_once_and_words_are_not() -> None:
         "return min(value, most) if value else None  ->  return None",
         "min(value, most) if value else None  ->  min(value, most)",
         "min(value, most) if value else None  ->  None",
+        "2  ->  3",
     ]
 
 
