@@ -160,7 +160,11 @@ def test_events_say_more_of_a_container_that_is_not_made(reason: str) -> None:
 
 @pytest.mark.parametrize(
     ("held", "image"),
-    [(jobset(image="gcr.io/p/m:v1"), "gcr.io/p/m:v1"), (jobset(image=""), "its image"), (None, "its image")],
+    [
+        pytest.param(jobset(image="gcr.io/p/m:v1"), "gcr.io/p/m:v1", id="known"),
+        pytest.param(jobset(image=""), "its image", id="unknown"),
+        pytest.param(None, "its image", id="no-jobset"),
+    ],
 )
 def test_a_clue_about_pods_names_its_object_and_the_image_if_known(held: Any, image: str) -> None:
     waits = pod(0, 2, containers=(waiting("ErrImagePull"),))

@@ -218,6 +218,7 @@ def test_not_asked_marks_the_log_only_of_runs_that_may_have_one(world: World) ->
     world.run("a")
     (seen,) = world.seen()
     assert not_asked(seen).unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
+    assert not_asked(replace(seen, jobset=None)).unread == (Unread(what="record", why=NOT_ASKED, passed_over=True),)
     waits = queued("b")
     assert not_asked(waits) == waits
 
@@ -229,7 +230,10 @@ def test_the_first_runs_that_can_have_progress_are_read_even_in_a_hurry(world: W
         world.speaks(name, 1)
     found = world.read(hurry=Hurry(first=1, until=0.0))
     assert found["a"].progress is not None
-    assert [found[name].unread for name in ("0-waits", "b", "c")] == [(), *((Unread(what="log", why=NOT_ASKED),),) * 2]
+    assert [found[name].unread for name in ("0-waits", "b", "c")] == [
+        (),
+        *((Unread(what="log", why=NOT_ASKED, passed_over=True),),) * 2,
+    ]
 
 
 @pytest.mark.loopback
@@ -257,15 +261,17 @@ def test_a_slow_bucket_is_unread_and_keeps_the_progress_of_the_log(world: World)
                 never.wait(60)
             return ()
 
-    world.runs.admitted("a", status=ended("Completed", "AllJobsCompleted"))
+    for name in ("a", "c"):
+        world.runs.admitted(name, status=ended("Completed", "AllJobsCompleted"))
     world.speaks("a", 1, 2, phase="Succeeded")
     world.checkpoint("a", 1)
     seen = [replace(one, steps=6) for one in world.seen()]
     gone = Observation(run_name="b", target="xpk", observed_at=NOW, cluster="here", steps=6)
-    outputs = {("here", name): str(world.output) for name in ("a", "b")}
+    outputs = {("here", name): str(world.output) for name in ("a", "b", "c")}
     source = world.source(Hangs(), outputs=outputs)
-    first, second = read_progress([*seen, gone], source=source, deadline_s=1.0)
+    first, silent, second = read_progress([*seen, gone], source=source, deadline_s=1.0)
     never.set()
+    assert [one.what for one in silent.unread] == ["log", "checkpoints"]
     assert first.progress is not None
     assert first.progress.step == 2
     assert [(one.what, one.why) for one in first.unread] == [("checkpoints", NOT_READ)]
@@ -361,6 +367,30 @@ def test_a_deleted_run_has_progress_from_its_output(world: World) -> None:
     assert found.record.outcome == "cancelled"
     assert found.progress is not None
     assert found.progress.saved_step == 10
+
+
+def test_a_deleted_run_has_the_record_of_its_own_attempt(world: World) -> None:
+    world.seen()
+    source = world.source(outputs={("here", "a"): str(world.output)})
+    attempts = (Attempt(number=n, started_at=NOW, spec_digest="ab", submitter="a" * 16) for n in (1, 2))
+    for one, outcome in zip(attempts, ("failed", "cancelled"), strict=True):
+        begun = source.store.begin(
+            Record(run_name="a", steps=10, target="xpk", output=str(world.output), attempts=(one,))
+        )
+        assert isinstance(begun, RecordRef)
+        source.store.finish(begun, AttemptFacts(outcome=outcome, at=NOW, uid=f"u-{one.number}"))
+    gone = Observation(run_name="a", target="xpk", observed_at=NOW, cluster="here")
+    seen = [replace(gone, record=Recorded(outcome="created", uid=f"u-{n}")) for n in (1, 2)]
+    found = read_progress([*seen, gone], source=source, deadline_s=10.0)
+    assert [one.record and one.record.outcome for one in found] == ["failed", "cancelled", "cancelled"]
+
+
+def test_a_deleted_run_without_a_known_output_has_its_index_entry(world: World) -> None:
+    world.seen()
+    kept = Recorded(outcome="created")
+    gone = Observation(run_name="a", target="xpk", observed_at=NOW, cluster="here", record=kept)
+    (found,) = read_progress([gone], source=world.source(), deadline_s=10.0)
+    assert (found.record, found.progress, found.unread) == (kept, None, ())
 
 
 def test_tells_is_false_for_unread_jobsets_and_local_runs() -> None:
