@@ -400,7 +400,7 @@ def test_more_steps_resume_a_finished_run(cluster_api: ClusterApi, bucket: Bucke
 def test_checkpoints_without_a_record_are_reported(bucket: Bucket, submit: Submits) -> None:
     saves(bucket, 10)
     done = submit()
-    assert [p.id for p in done.problems] == ["resumes-unrecorded"]
+    assert ([p.id for p in done.problems], done.resumed_from) == (["resumes-unrecorded"], 10)
 
 
 @pytest.mark.parametrize("action", ["cut-after", "hang-after"])
@@ -809,6 +809,7 @@ def test_an_invalid_pod_template_is_refused_by_the_dry_run_of_its_pods(
     with pytest.raises(SpecError) as caught:
         submit(replace(plan, manifest=broken))
     assert any("image: Required value" in p.message for p in caught.value.problems)
+    assert cluster_api.server.asked("^POST .*/pods") == [], "it would tell the same again"
     nothing_left(cluster_api, bucket)
 
 
@@ -831,6 +832,29 @@ def test_a_command_line_that_maxtexts_parser_refuses_is_not_created(
         ready(parsed=lambda: (refused,)).submit(planned())
     assert caught.value.problems == (refused,)
     nothing_left(cluster_api, bucket)
+
+
+def test_the_record_of_a_killed_submitter_gets_the_digest_of_the_manifest_that_was_created(
+    submit: Submits, ready: Any, planned: Plans
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        submit(create=_interrupted)
+    plan = planned()
+    assert plan.manifest is not None
+    metadata = plan.manifest["metadata"]
+    later = {**plan.manifest, "metadata": {**metadata, "labels": {**metadata["labels"], "team": "x"}}}
+    submit(replace(plan, manifest=later), by="b" * 16)
+    (record,) = recorded(ready)
+    assert record.last.manifest_digest == manifest_digest(later) != manifest_digest(plan.manifest)
+
+
+def test_every_reason_of_a_refused_create_is_recorded(submit: Submits, ready: Any) -> None:
+    def refused(*_: Any) -> Any:
+        raise SpecError((error("a", "", "one", ""), error("b", "", "two", "")))
+
+    with pytest.raises(SpecError):
+        submit(create=refused)
+    assert recorded(ready)[0].last.reason == "one; two"
 
 
 def test_a_create_that_the_cluster_refuses_is_recorded_as_not_created(

@@ -345,13 +345,12 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _finished(self, plan: Planned, world: RunHistory, *, steps: int) -> Submission:
         last = max(world.jobsets, key=attempt_of, default=None)
-        number = max((r.last.number for r in world.records), default=1)
         return Submission(
             plan=plan,
             action="finished",
             jobset=last.name if last else None,
             uid=last.uid if last else None,
-            record=_record_path(plan, number) if world.records else None,
+            record=_record_path(plan, max(one.last.number for one in world.records)) if world.records else None,
             steps=steps,
         )
 
