@@ -27,9 +27,9 @@ from xsft.effects.runs.progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, Pro
 from xsft.effects.runs.read_scope import may_have_progress
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
-from xsft.records.model import Attempt, AttemptFacts, Record
+from xsft.records.model import Attempt, AttemptFacts, Outcome, Record
 from xsft.records.where import ClusterAddress
-from xsft.states.model import Observation, Recorded, RunObject, Unread
+from xsft.states.model import Observation, Recorded, RunObject, Unread, What
 
 NOW = "2026-11-21T12:00:00Z"
 STEP = (
@@ -110,7 +110,7 @@ def test_progress_comes_from_the_log_of_the_pod_that_prints_steps(world: World) 
         )
         assert found[name].unread == ()
     lists = [one for one in world.api.server.asked("/pods") if "/log" not in one.path]
-    assert len(lists) == 1  # for all that print
+    assert [one.path for one in lists] == ["/api/v1/namespaces/default/pods"]  # for all that print
     assert {one.query["tailLines"] for one in world.api.server.asked("/log")} == {str(TAIL)}
 
 
@@ -212,6 +212,10 @@ def test_a_longer_tail_is_read_if_the_short_one_has_no_step(world: World) -> Non
     assert said is not None
     assert said.step == 42
     assert [one.query["tailLines"] for one in world.api.server.asked("/log")] == [str(TAIL), str(LONG_TAIL)]
+    world.api.standin.logs.say(pod, *(["a warning that says nothing"] * LONG_TAIL))
+    said = world.read()["a"].progress
+    assert said is not None
+    assert (said.step, len(world.api.server.asked("/log"))) == (None, 4)
 
 
 def test_not_asked_marks_the_log_only_of_runs_that_may_have_one(world: World) -> None:
@@ -252,12 +256,13 @@ def test_a_slow_log_is_unread_after_the_deadline(world: World) -> None:
 
 
 @pytest.mark.loopback
-def test_a_slow_bucket_is_unread_and_keeps_the_progress_of_the_log(world: World) -> None:
+@pytest.mark.parametrize("slow", ["metrics", "checkpoints"])
+def test_a_slow_bucket_is_unread_and_keeps_the_progress_of_the_log(world: World, slow: What) -> None:
     never = threading.Event()
 
     class Hangs(LocalObjects):
         def names(self, folder: str) -> tuple[str, ...]:
-            if folder.endswith("checkpoints"):
+            if folder.endswith(slow):
                 never.wait(60)
             return ()
 
@@ -271,11 +276,11 @@ def test_a_slow_bucket_is_unread_and_keeps_the_progress_of_the_log(world: World)
     source = world.source(Hangs(), outputs=outputs)
     first, silent, second = read_progress([*seen, gone], source=source, deadline_s=1.0)
     never.set()
-    assert [one.what for one in silent.unread] == ["log", "checkpoints"]
+    assert [one.what for one in silent.unread] == ["log", slow]
     assert first.progress is not None
     assert first.progress.step == 2
-    assert [(one.what, one.why) for one in first.unread] == [("checkpoints", NOT_READ)]
-    assert [(one.what, one.why) for one in second.unread] == [("checkpoints", NOT_READ)]
+    assert [(one.what, one.why) for one in first.unread] == [(slow, NOT_READ)]
+    assert [(one.what, one.why) for one in second.unread] == [(slow, NOT_READ)]
 
 
 @pytest.mark.parametrize(
@@ -319,7 +324,9 @@ def test_a_forbidden_bucket_is_unread(world: World) -> None:
     world.denied = True
     found = world.read()["a"]
     assert found.progress is None
-    assert {one.what for one in found.unread} == {"log", "metrics", "checkpoints"}
+    assert [one.what for one in found.unread] == ["log", "metrics", "checkpoints"]
+    gone = replace(found, jobset=None, was=found.jobset, unread=())
+    assert [one.what for one in world.read([gone])["a"].unread] == ["record", "metrics", "checkpoints"]
 
 
 def test_a_run_that_found_its_last_checkpoint_has_no_step(world: World) -> None:
@@ -372,8 +379,9 @@ def test_a_deleted_run_has_progress_from_its_output(world: World) -> None:
 def test_a_deleted_run_has_the_record_of_its_own_attempt(world: World) -> None:
     world.seen()
     source = world.source(outputs={("here", "a"): str(world.output)})
+    outcomes: tuple[Outcome, ...] = ("failed", "cancelled")
     attempts = (Attempt(number=n, started_at=NOW, spec_digest="ab", submitter="a" * 16) for n in (1, 2))
-    for one, outcome in zip(attempts, ("failed", "cancelled"), strict=True):
+    for one, outcome in zip(attempts, outcomes, strict=True):
         begun = source.store.begin(
             Record(run_name="a", steps=10, target="xpk", output=str(world.output), attempts=(one,))
         )

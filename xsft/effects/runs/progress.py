@@ -182,7 +182,7 @@ def _printer(seen: Observation, jobset: RunObject, first_pods: Mapping[ClusterNa
     there = seen.pods or ()
     if any(prints_steps(pod, jobset) for pod in there):
         return printer_of(jobset, there)
-    return printer_of(jobset, first_pods[_namespace_of(seen)].pods())
+    return printer_of(jobset, first_pods[seen.cluster or "", jobset.namespace].pods())
 
 
 def _printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[ClusterNamespace, FirstPods]:
@@ -190,7 +190,7 @@ def _printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[C
     names: dict[ClusterNamespace, set[str]] = defaultdict(set)
     for seen in asked:
         if seen.jobset is not None:
-            names[_namespace_of(seen)].add(seen.jobset.name)
+            names[seen.cluster or "", seen.jobset.namespace].add(seen.jobset.name)
     return {where: _of_all(where, several, source) for where, several in names.items()}
 
 
@@ -198,10 +198,6 @@ def _of_all(where: ClusterNamespace, jobsets: AbstractSet[str], source: Progress
     cluster, namespace = where
     there = source.first_pods.get(where, FirstPods())
     return there.also_of(jobsets, reads=source.clusters[cluster].reads, namespace=namespace)
-
-
-def _namespace_of(seen: Observation) -> ClusterNamespace:
-    return (seen.cluster or "", seen.jobset.namespace if seen.jobset else "")
 
 
 def _with_record(seen: Observation, source: ProgressSource) -> Observation:
