@@ -752,11 +752,14 @@ def worker(now: Container, *, ended_with: Container, times: int) -> Pod:
     return replace(one, replicated_job="worker")
 
 
-def test_a_worker_in_a_crash_loop_is_the_cause_and_not_the_head() -> None:
+@pytest.mark.parametrize(
+    ("now", "reason"), [("CrashLoopBackOff", "crash-loop"), ("ContainerCreating", "pods-not-ready")]
+)
+def test_a_worker_in_a_crash_loop_is_the_cause_and_not_the_head(now: str, reason: str) -> None:
     end = terminated(1, finished_at="2026-11-21T11:59:30Z", message="no such flag: --resource_manager")
-    seen = pathways(worker(waiting("CrashLoopBackOff"), ended_with=end, times=6))
+    seen = pathways(worker(waiting(now), ended_with=end, times=6))
     found = why(seen)
-    assert (found.state, found.reason, found.cause.id) == ("starting", "crash-loop", "exit-code")
+    assert (found.state, found.reason, found.cause.id) == ("starting", reason, "exit-code")
     assert found.cause.evidence == ("no such flag: --resource_manager",)
     assert "restarts the container, 6 times so far, whatever the exit code" in found.cause.message
     assert "127 to 255" not in found.cause.message
