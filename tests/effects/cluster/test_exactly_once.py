@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -17,6 +20,7 @@ from xsft.spec.secrets import HIDDEN
 NONE = (404, {"message": 'jobsets "a" not found', "details": {"name": "a", "kind": "jobsets"}})
 CONFLICT = (409, {"message": "please try again"})
 ERROR = (500, {"message": "etcd"})
+PATH = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets"
 
 
 def there(*, uid: str = "u", manager: str = "kubectl", **metadata: str) -> tuple[int, dict[str, Any]]:
@@ -34,9 +38,9 @@ CREATES: dict[str, tuple[tuple[Any, ...], object]] = {
     "not sent": ((UNSENT, OURS), CreatedObject),
     "never arrives": ((LOST, NONE) * TRIES, ("unreachable", "It was not created.")),
     "never sent": ((UNSENT,) * TRIES, ("unreachable", "Nothing was created.")),
-    "forbidden": ((FORBIDDEN,), ("forbidden", "You may not create")),
-    "forbidden after a conflict": ((CONFLICT, NONE, FORBIDDEN), ("forbidden", "You may not create")),
-    "forbidden after not sent": ((UNSENT, FORBIDDEN), ("forbidden", "You may not create")),
+    "forbidden": ((FORBIDDEN,), ("forbidden", "You may not create jobsets")),
+    "forbidden after a conflict": ((CONFLICT, NONE, FORBIDDEN), ("forbidden", "You may not create jobsets")),
+    "forbidden after not sent": ((UNSENT, FORBIDDEN), ("forbidden", "You may not create jobsets")),
     "forbidden after a lost answer": ((LOST, NONE, FORBIDDEN), ("create-unclear", "its result is unknown")),
     "read forbidden": ((LOST, FORBIDDEN), ("create-unclear", "Reading it back failed too: You may not get")),
 }
@@ -54,6 +58,33 @@ def test_a_create_is_sent_again_only_if_it_had_no_effect(case: str) -> None:
     else:
         concluded(expected, lambda: create(answers.api, JOBSETS, {"metadata": metadata}, mark="m"))
     assert answers.left == []
+    for (method, body), asked in zip(answers.sent, map(urlsplit, answers.paths), strict=True):
+        strict = {"fieldValidation": ["Strict"], "fieldManager": ["xsft-m"]}
+        query = strict if method == "POST" else {}
+        named = "" if method == "POST" else "/a"
+        assert (asked.path, parse_qs(asked.query)) == (f"{PATH}{named}", query)
+        assert body == ({"metadata": metadata} if method == "POST" else None)
+
+
+@pytest.mark.parametrize("case", CREATES)
+def test_the_object_is_looked_up_after_each_create_that_may_have_had_an_effect(case: str) -> None:
+    answers = Answers(*CREATES[case][0])
+    with suppress(XsftError):
+        create(answers.api, JOBSETS, {"metadata": {"name": "a", "namespace": "team"}}, mark="m")
+    methods = [method for method, _ in answers.sent]
+    for before, following in zip(CREATES[case][0], methods[1:], strict=False):
+        assert following == ("GET" if before in (LOST, ERROR, CONFLICT) else "POST")
+
+
+def test_each_create_has_a_mark_of_its_own() -> None:
+    marks = set()
+    for _ in range(2):
+        answers = Answers(OURS)
+        create(answers.api, JOBSETS, {"metadata": {"name": "a"}}, mark=None)
+        (mark,) = parse_qs(urlsplit(answers.paths[0]).query)["fieldManager"]
+        assert re.fullmatch("xsft-[0-9a-f]{16}", mark)
+        marks.add(mark)
+    assert len(marks) == 2
 
 
 DELETES: dict[str, tuple[tuple[Any, ...], object]] = {
@@ -93,6 +124,7 @@ def test_the_result_of_a_delete_follows_from_the_object_under_the_name(case: str
         concluded(expected, lambda: delete(answers.api, JOBSETS, name="a", namespace="team", uid="u"))
     assert answers.left == []
     options = {"preconditions": {"uid": "u"}, "propagationPolicy": "Background"}
+    assert set(answers.paths) == {f"{PATH}/a"}
     asked = [body for method, body in answers.sent if method == "DELETE"]
     assert asked == [{"apiVersion": "v1", "kind": "DeleteOptions", **options}] * len(asked)
 
@@ -106,7 +138,7 @@ def concluded(expected: Any, act: Any) -> None:
 
 
 def test_quoted_values_are_removed_from_an_error() -> None:
-    failed = without(Unreachable("abc, ab", fix="f", id="i", again="never"), ("ab", "abc", ""))
+    failed = without(Unreachable("abc, bc", fix="f", id="i", again="never"), ("bc", "abc", ""))
     (problem,) = failed.problems
     assert problem.message == f"{HIDDEN}, {HIDDEN}"
     assert (problem.fix, problem.id, problem.again) == ("f", "i", "never")
