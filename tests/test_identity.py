@@ -112,7 +112,7 @@ TABLE: dict[str, tuple[RunHistory, Decision]] = {
     ),
     "failed after its last save, by its record": (
         RunHistory(records=(failed_for("a process was killed"),), latest_step=STEPS),
-        Finished(steps=STEPS),
+        KeepFinished(steps=STEPS),
     ),
     "no targets, by its record": (
         RunHistory(jobsets=(seen("completed"),), records=(taught_nothing(),), latest_step=STEPS),
@@ -255,7 +255,7 @@ def test_an_attempt_name_over_the_limit_is_refused() -> None:
 def test_the_limit_of_a_name_counts_the_hosts_of_its_pods() -> None:
     """A pod's name contains the numbers of its slice and host."""
     of = {"mode": "mcjax", "pathways": None, "tpu.type": "v5p-8192", "tpu.num_slices": 11}  # 1,024 hosts
-    assert decided(NOTHING, run_of({**of, "name": "a" * 39})) == Start(attempt=1)
+    assert decided(NOTHING, run_of({**of, "name": "a" * 39})) == StartAttempt(attempt=1)
     with pytest.raises(Refused, match="40 characters, and the limit is 39 in mcjax"):
         decided(NOTHING, run_of({**of, "name": "a" * 40}))
 

@@ -38,10 +38,11 @@ CASES: dict[str, Case] = {
     "no right": (
         reply(403, RBAC), CREATE, Forbidden, "forbidden",
         "You may not create jobsets.jobset.x-k8s.io run in the namespace team (context lab): jobsets is forbidden",
-        f"ApiRequest for an RBAC rule that allows it ({RULE}, and a binding to you).",
+        f"Ask for an RBAC rule that allows it ({RULE}, and a binding to you).",
     ),
     "no right to a kind without namespaces": (
-        reply(403, 'User "u" cannot list resource "nodes"'), ApiRequest(verb="list", resource=kinds.NODES, namespace="team"),
+        reply(403, 'User "u" cannot list resource "nodes"'),
+        ApiRequest(verb="list", resource=kinds.NODES, namespace="team"),
         Forbidden, "forbidden", "You may not list nodes (context lab)",
         "kubectl create clusterrole xsft --verb=list --resource=nodes, and",
     ),

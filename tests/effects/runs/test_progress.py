@@ -19,7 +19,7 @@ from tests.observations import queued
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect
-from xsft.effects.machine.parallel import Hurry
+from xsft.effects.machine.parallel import SoftDeadline
 from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.runs.first_pods import FirstPods
@@ -232,7 +232,7 @@ def test_the_first_runs_that_can_have_progress_are_read_even_in_a_hurry(world: W
     for name in ("a", "b", "c"):
         world.run(name)
         world.speaks(name, 1)
-    found = world.read(hurry=Hurry(first=1, until=0.0))
+    found = world.read(hurry=SoftDeadline(first=1, until=0.0))
     assert found["a"].progress is not None
     assert [found[name].unread for name in ("0-waits", "b", "c")] == [
         (),
