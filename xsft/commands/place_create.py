@@ -16,7 +16,7 @@ from xsft.actions.new_cluster import ClusterPlan, create_cluster, plan_cluster
 from xsft.errors import UsageError
 from xsft.launchers.xpkcluster import ClusterLine
 from xsft.reading.gcloud import GkeCluster
-from xsft.screen.documents import print_json
+from xsft.screen.documents import print_json, print_lines
 from xsft.screen.terminal import terminal
 
 
@@ -26,8 +26,7 @@ def run(args: argparse.Namespace) -> int:
     workload = api.load(args.name, settings=args.settings)
     plan = plan_cluster(workload, listener=terminal())
     if not args.json:
-        sys.stdout.writelines(f"{text}\n" for text in _creation_lines(plan))
-        sys.stdout.flush()
+        print_lines(_creation_lines(plan))
     made = create_cluster(plan, listener=terminal()) if args.yes else None
     if args.json:
         line = plan.line

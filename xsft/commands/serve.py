@@ -7,29 +7,17 @@ import json
 import shlex
 import sys
 from functools import partial
-from pathlib import Path
 
-from xsft.actions.environments import maxtext_machine
 from xsft.actions.pipeline.server import plan_server, serve_on_cluster
 from xsft.actions.runs.waiting import WaitLimits
-from xsft.effects.environments import environments
-from xsft.effects.facts.exported import training_of
-from xsft.effects.local.engine_server import NAMED, Server, serve
-from xsft.effects.local.export import ExportWork, export_here, stage_end
-from xsft.effects.local.export_upload import ExportRoute
-from xsft.effects.local.served_model import served_model
-from xsft.effects.machine.scratch import scratch_folder
-from xsft.effects.machine.signals import as_ctrl_c
-from xsft.effects.machine.sockets import free_port
-from xsft.effects.records.records import record_store
-from xsft.errors import INTERRUPTED, RunFailed, UsageError
+from xsft.actions.weights.serve import serve_here
+from xsft.effects.local.engine_server import NAMED, Server
+from xsft.errors import INTERRUPTED, UsageError
 from xsft.screen.asking import asker
 from xsft.screen.documents import print_json, print_lines
 from xsft.screen.failure import print_problems
-from xsft.screen.progress import shown
 from xsft.screen.server_text import server_document, server_lines, server_plan_lines
 from xsft.screen.terminal import terminal
-from xsft.trainers.export import ExportRequest
 
 WORKLOADS = (".yaml", ".yml")
 QUESTION = {"model": NAMED, "messages": [{"role": "user", "content": "Hello"}]}
@@ -82,32 +70,8 @@ def _serve_on_cluster(args: argparse.Namespace) -> int:
 
 
 def _serve_here(args: argparse.Namespace) -> int:
-    free_port(args.port)  # before an export that takes minutes
-    with shown("setting up") as progress:
-        engine = environments.ensure("engine", progress=progress)
-    model = served_model(_folder_to_serve(args.model), engine=engine)
-    server = Server(model=model, port=free_port(args.port))
-    with as_ctrl_c(), scratch_folder("serve") as scratch:
-        serve(server, engine=engine, scratch=scratch, ready=lambda: _say(server, as_json=args.json))
+    serve_here(args.model, port=args.port, listener=terminal(), ready=partial(_say, as_json=args.json))
     return INTERRUPTED
-
-
-def _folder_to_serve(given: str) -> Path:
-    """Return the folder of the given name; a name without a file is a run's, whose export is made if it is missing.
-
-    Raises as `training_of` and `export_here` do, RunFailed if the export fails.
-    """
-    if "/" in given or Path(given).exists():
-        return Path(given)
-    trained = training_of(given, record_store())
-    with shown("export") as say:
-        route = ExportRoute(trained=trained, asked=ExportRequest())
-        end = stage_end(export_here(ExportWork(look=route.here, machine=partial(maxtext_machine, terminal()), say=say)))
-    if end.interrupted:
-        raise KeyboardInterrupt
-    if end.result is None:
-        raise RunFailed(f"{given} could not be exported: {end.why}", fix=end.fix, id="export-failed")
-    return Path(end.result)
 
 
 def _say(server: Server, *, as_json: bool) -> None:
