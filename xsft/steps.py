@@ -61,7 +61,7 @@ class Plan(TargetProperties, Struct, frozen=True, kw_only=True):
     manifest: dict[str, Any] | None
     audit: tuple[AuditRow, ...]
     by_hand: tuple[str, ...]
-    """What the xpk line lacks against the manifest, one sentence each."""
+    """Parts of the manifest that the xpk line lacks, one sentence each."""
     problems: tuple[Problem, ...]
     run: Run
     time: RunTime | None = None
@@ -84,7 +84,7 @@ class JobPlan(TargetProperties, Struct, Generic[AnyJob], frozen=True, kw_only=Tr
     manifest: dict[str, Any] | None
     audit: tuple[AuditRow, ...]
     by_hand: tuple[str, ...]
-    """What the xpk line lacks, as in `Plan.by_hand`."""
+    """Parts that the xpk line lacks, as in `Plan.by_hand`."""
     problems: tuple[Problem, ...]
 
     @property
@@ -110,4 +110,4 @@ class JobPlan(TargetProperties, Struct, Generic[AnyJob], frozen=True, kw_only=Tr
 
 
 Planned = Plan | JobPlan[CpuJob] | JobPlan[SliceJob]
-"""What can be put on a cluster."""
+"""A plan of something that a cluster runs."""

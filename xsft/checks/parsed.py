@@ -35,7 +35,7 @@ class ParserQuestion(Struct, frozen=True, kw_only=True):
 
 class ParserAnswer(Struct, frozen=True, kw_only=True):
     refused: str = ""
-    """What MaxText raised; empty if it accepts the command line."""
+    """Error of MaxText; empty if it accepts the command line."""
     ignored: tuple[str, ...] = ()
     """Its warnings about keys that it ignores."""
     unanswered: str = ""

@@ -84,7 +84,7 @@ class FitChange(Struct, frozen=True, kw_only=True):
     settings: tuple[tuple[str, SettingValue], ...]
     """Key path and value, as `--set` takes them."""
     fields: Mapping[str, Any]
-    """What it changes of the run: field of `TunableRun` -> value."""
+    """Changed fields of the run: field of `TunableRun` -> value."""
 
 
 class Alternative(Struct, frozen=True, kw_only=True):

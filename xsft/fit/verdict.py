@@ -125,7 +125,7 @@ class CompiledStep(Struct, frozen=True, kw_only=True):
     """Wall time of each phase."""
     cpu_s: float = 0.0
     work: StepWork | None = None
-    """What the compiled step computes and moves; None for a refused one."""
+    """Work of the compiled step; None for a refused one."""
     rss_gib: float = 0.0
     """Most memory of this machine that the compiler held."""
 

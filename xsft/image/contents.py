@@ -73,7 +73,7 @@ class ImageLook(Struct, frozen=True, kw_only=True):
     ref: str
     status: ImageStatus
     asked_with: str = "your login"
-    """Whose rights were used: `your login`, `no login`."""
+    """Login whose rights were used: `your login`, `no login`."""
     why: str = ""
     """Why it could not be read."""
     configuration: ImageConfiguration | None = None

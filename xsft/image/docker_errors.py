@@ -54,7 +54,7 @@ class DockerRequest(Struct, frozen=True, kw_only=True):
     """The request that Docker or a registry refused, for messages."""
 
     what: str
-    """What was requested: `push us-docker.pkg.dev/p/r/i:code-1`."""
+    """The request, e.g. `push us-docker.pkg.dev/p/r/i:code-1`."""
     host: str = ""
     """The registry's host; empty when only the engine was involved."""
     repository: str = ""

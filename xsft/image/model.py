@@ -26,7 +26,7 @@ class ContextFile(Struct, frozen=True, kw_only=True):
     source: str = ""
     """Absolute path of the file on this machine."""
     secret: str = ""
-    """What kind of secret the content looks like, e.g. `a private key`; never the value."""
+    """Kind of secret that the content looks like, e.g. `a private key`; never the value."""
 
 
 class Base(Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ class PlanFields(Document, frozen=True, kw_only=True):
     """`local`, or the launcher for a cluster: `xpk`."""
     mode: Mode
     trainer_argv: list[str]
-    """What the trainer's process receives, byte for byte, at the first start of this attempt; starts
+    """Arguments of the trainer's process, byte for byte, at the first start of this attempt; starts
     `python3 -m MODULE`.
     """
     trainer_env: dict[str, str]

@@ -49,9 +49,9 @@ class CpuJob(Struct, frozen=True, kw_only=True):
     writes: str
     """Path of the job's result."""
     inputs: ConversionInputs | None = None
-    """What is converted; None for other work."""
+    """Inputs of a conversion; None for other work."""
     export: ExportPlan | None = None
-    """What is exported; None for other work."""
+    """Plan of an export; None for other work."""
 
     @property
     def on_tpu(self) -> bool:

@@ -27,7 +27,7 @@ class SliceJob(Struct, frozen=True, kw_only=True):
     digest: str
     """Digest of its inputs, 64 hex digits: two jobs with one digest are the same job."""
     plan: EvaluationPlan
-    """What is evaluated."""
+    """Plan of the evaluation."""
     program: str
     """sha256 of the program that the process runs, 64 hex digits (`evaluation.program`)."""
     limit_s: int

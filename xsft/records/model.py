@@ -73,7 +73,7 @@ class Receipt:
     tflops_per_device: float | None = None
     """Median model TFLOP/s of a device."""
     notes: tuple[str, ...] = ()
-    """What it cannot tell, one sentence each."""
+    """Facts that it cannot state, one sentence each."""
 
     @property
     def held_s(self) -> float:

@@ -21,7 +21,7 @@ NOT_COVERED = (
     "the runtime's own memory",
     EVAL_STEP,
 )
-"""What no verdict covers. source: aot_fit.md §4"""
+"""Parts of a run that no verdict covers. source: aot_fit.md §4"""
 COMPARED = "v6e"
 """The generation whose limit was compared with published facts."""
 

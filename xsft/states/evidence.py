@@ -71,7 +71,7 @@ class Log(Struct, frozen=True, kw_only=True):
     """The oldest line first, without the log's timestamps."""
     said: Diagnosis | None = None
     said_at: str | None = None
-    """When its last line was printed."""
+    """Time of its last line."""
     attempt: int = 0
     """The restart-attempt of its Job."""
 

@@ -127,7 +127,7 @@ class RunObject(Struct, frozen=True, kw_only=True):
     restarts: int = 0
     max_restarts: int | None = None
     work: str | None = None
-    """What it does if it is not a training (`naming.StageWork`)."""
+    """Its work if it is not a training (`naming.StageWork`)."""
     data_on_restart: str | None = None
     """reshuffle
 
@@ -200,9 +200,9 @@ class Progress(Struct, frozen=True, kw_only=True):
     tokens_per_second: float | None = None
     """Per device, padding included."""
     said_at: str | None = None
-    """When the trainer last printed a step or a phase."""
+    """Time at which the trainer last printed a step or a phase."""
     began_at: str | None = None
-    """When the process that wrote this log began."""
+    """Start of the process that wrote this log."""
     saved_step: int | None = None
     """Latest complete checkpoint."""
     resumed_from: int | None = None
@@ -278,7 +278,7 @@ class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     cluster: str | None = None
     """The cluster as the user names it: project/zone/cluster or the context."""
     ahead_s: float = 0.0
-    """How far the clock of the cluster's timestamps is ahead of the clock of `observed_at`."""
+    """Seconds by which the clock of the cluster's timestamps is ahead of the clock of `observed_at`."""
     output: str | None = None
     """base_output_directory of a run on this machine; runs of one name in two folders are two runs."""
     steps: int | None = None

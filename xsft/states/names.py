@@ -21,4 +21,4 @@ RUNNING: frozenset[State] = frozenset({"compiling", "training", "saving", "servi
 """The states that `running` means in filters and in `wait`."""
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 WORDS: tuple[str, ...] = (*STATES, "running", "active", "ended")
-"""What `status --state` and `wait --for` accept."""
+"""Words that `status --state` and `wait --for` accept."""

@@ -50,7 +50,7 @@ class Row(TargetProperties, Struct, frozen=True, kw_only=True):
     pipeline: str | None
     """run_name of the training that the run belongs to, its own for a training; None for a run of another tool."""
     stage: StageName | None
-    """What the run does of its pipeline; None for a run of another tool."""
+    """Its stage of a pipeline; None for a run of another tool."""
     jobset: str | None
     """JobSet of the newest attempt; None for a run on this machine."""
     namespace: str | None

@@ -17,7 +17,7 @@ MAX_QUOTED = 5
 
 
 Basis = Literal["direct", "inferred", "state"]
-"""How certain a cause is, as `Cause.basis` explains."""
+"""Certainty of a cause, as `Cause.basis` explains."""
 
 
 class Clue(Struct, frozen=True, kw_only=True):

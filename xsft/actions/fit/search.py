@@ -94,7 +94,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
 
 
 SearchState = FitAnswer | FoundFit | FitSearch
-"""What is reported in turn: the verdict on the workload as it is, the search as it begins, and after each try."""
+"""Reports of a search in turn: the verdict on the workload as it is, the search as it begins, and after each try."""
 
 
 def search(request: SearchRequest, *, progress: ShowLine, report: Callable[[SearchState], None]) -> SearchResult:

@@ -97,7 +97,7 @@ class Http:
         self.heard_at = float("-inf")
         """The time of the last byte of any answer, by `clock.monotonic`; minus infinity before the first."""
         self.ahead_s = 0.0
-        """How many seconds the server's clock is ahead of this machine's, by the Date of its last answer."""
+        """Seconds by which the server's clock is ahead of this machine's, by the Date of its last answer."""
         credentials = login()
         pool(credentials.certificate, credentials.key)
 

@@ -37,9 +37,9 @@ ISSUER_TIMEOUT_S = 10.0
 SLOW_LOGIN_S = 5.0
 """A login program that takes longer is named; GKE's takes a second."""
 EARLY_S = 300.0
-"""How long before its expiry a login is renewed; at half of its lifetime if that is shorter."""
+"""Seconds before its expiry at which a login is renewed; at half of its lifetime if that is shorter."""
 TOKEN_FILE_S = 60.0
-"""How long a token file's content is used before it is read again. source: client-go transport/token_source.go"""
+"""Seconds for which a token file's content is used. source: client-go transport/token_source.go"""
 INSTALL_HINTS = {"gke-gcloud-auth-plugin": "Install it: gcloud components install gke-gcloud-auth-plugin"}
 
 

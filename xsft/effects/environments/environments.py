@@ -76,7 +76,7 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
 NAMES = ("xpk", "maxtext", "engine", "compiler")
 
 USUAL = ("xpk", "maxtext")
-"""What `xsft setup` builds if no environment is named."""
+"""Environments that `xsft setup` builds if none is named."""
 
 
 def find_environment(name: str) -> BuiltEnvironment | None:

@@ -41,7 +41,7 @@ class EnvironmentSpec:
     size_gib: float = 0.3
     """Disk space needed to build it, GiB, including packages in uv's cache."""
     needed_for: str = ""
-    """What needs it, for `xsft doctor`."""
+    """Its purpose, for `xsft doctor`."""
     platform: str = ""
     """The only platform for which the lock has wheels, as `Linux x86_64`; empty: any."""
     required: bool = True

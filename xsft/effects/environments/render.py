@@ -32,7 +32,7 @@ _REVISION = "1"
 WORKER = Path(xpk_worker.__file__)
 _VERBS = (("xpk", "workload", "create"), ("xpk", "workload", "create-pathways"))
 KEPT_S = 90 * 86400.0
-"""How long a cache entry is kept."""
+"""Seconds for which a cache entry is kept."""
 _BROKEN = 99
 _PLAIN = f"""\
 import sys

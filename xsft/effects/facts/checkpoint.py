@@ -27,7 +27,7 @@ from xsft.errors import Unreachable
 from xsft.facts import CheckpointFacts
 
 SAMPLED = 4
-"""How many arrays without OCDBT are read for a check, each from its own file; each is a request."""
+"""Number of arrays without OCDBT that are read for a check, each from its own file; each is a request."""
 
 
 def read_checkpoint(

@@ -52,7 +52,7 @@ POLLING = DEFAULT_POLLING.with_timeout(45.0)
 """Pauses between the polls of a creation, and its time limit."""
 NOT_GOOGLE = "the response is not Artifact Registry's JSON; check for a proxy in between"
 NOT_GOOGLE_ERRORS = (ParseError, ValueError, AttributeError, TypeError, RecursionError)
-"""What the client raises for such an answer. source: protobuf@7.36 json_format.py; api_core@2.44 exceptions.py,
+"""Errors that the client raises for such an answer. source: protobuf@7.36 json_format.py; api_core@2.44 exceptions.py,
 format_http_response_error (an `error` that is not an object).
 """
 

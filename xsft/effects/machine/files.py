@@ -44,13 +44,13 @@ class ContentKind(Struct, frozen=True, kw_only=True):
     suffixes: tuple[str, ...]
     """Suffixes of the files in the same folder to suggest for a wrong name."""
     where: str
-    """What to do about a name with no close match."""
+    """Next step for a name with no close match."""
     make: str
-    """What to do about an empty file."""
+    """Next step for an empty file."""
     piped: str = ""
-    """What standard input may hold instead; empty if it is not read."""
+    """Content of standard input instead; empty if it is not read."""
     shorten: str = ""
-    """What to do about a file that is too big, if it is the right one."""
+    """Next step for a file that is too big, if it is the right one."""
 
 
 WORKLOAD = ContentKind(

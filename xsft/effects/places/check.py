@@ -45,7 +45,7 @@ class PlaceReport(Struct, frozen=True, kw_only=True):
 
     checks: tuple[ToolCheck, ...]
     needs: tuple[ModeNeed, ...] = ()
-    """What runs of each mode need; empty if the cluster did not answer."""
+    """Needs of runs of each mode; empty if the cluster did not answer."""
 
 
 def place_checks(world: PlaceProbe | None = None) -> tuple[ToolCheck, ...]:

@@ -28,7 +28,7 @@ from xsft.states.names import ENDED, RUNNING
 SCHEMA = "xsft.known/3"
 _FAMILY = SCHEMA.partition("/")[0]
 FORGET_AFTER_S = 14 * 24 * 3600.0
-"""How long the last state of a run is kept after its cluster no longer has the run."""
+"""Seconds for which the last state of a run is kept after its cluster no longer has the run."""
 MAX_RUNS = 3000
 MAX_BYTES = 16 * 1024 * 1024
 

@@ -149,7 +149,7 @@ class LogFollower:
         self._pod: Pod | None = None
         self._stream: Stream | None = None
         self._heard = 0.0
-        """When the last line arrived, by the monotonic clock."""
+        """Time of the last line, by the monotonic clock."""
         self._failures = 0
         """Consecutive failures to read a process's last lines."""
         self._drained = False
