@@ -137,11 +137,12 @@ class Run(Struct, frozen=True, kw_only=True):
     @property
     def servers(self) -> PathwaysServers:
         """Return the servers of a run in Pathways mode; they are unused in McJAX."""
-        own, shared = self.spec.pathways, self.place.pathways if self.place else None
+        sections = (self.spec.pathways, self.place.pathways if self.place else None)
+        given = [section for section in sections if section]
         return PathwaysServers(
-            proxy_image=(own and own.proxy_image) or (shared and shared.proxy_image) or None,
-            server_image=(own and own.server_image) or (shared and shared.server_image) or None,
-            scratch=(own and own.scratch) or (shared and shared.scratch) or None,
+            proxy_image=next((one.proxy_image for one in given if one.proxy_image), None),
+            server_image=next((one.server_image for one in given if one.server_image), None),
+            scratch=next((one.scratch for one in given if one.scratch), None),
         )
 
 

@@ -82,8 +82,8 @@ def _flags(run: Run, inputs: ConversionInputs) -> tuple[str, ...]:
     if release.layout == "legacy":
         return lazy
     named = (f"--hf_model_path={source.repo}",) if _names_other_weights(run, inputs) else ()
-    takes_revision = at_least(release.version, "0.2.5")
-    at = (takes_revision and source.commit) or source.revision
+    takes_commit = at_least(release.version, "0.2.5")
+    at = source.commit if takes_commit and source.commit else source.revision
     revision = (f"--revision={at}",) if at and not source.is_folder else ()
     return (*lazy, f"--save_dtype={inputs.dtype}", *named, *revision)
 

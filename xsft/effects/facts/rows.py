@@ -25,6 +25,7 @@ from xsft.dataset.kinds import clash_in
 from xsft.effects.facts.library_rows import read_bucket_files, read_files
 from xsft.effects.facts.row_files import COMPRESSED, RowFile, bucket_files, content_of, local_file
 from xsft.effects.machine.clock import monotonic
+from xsft.effects.machine.files import system_words
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Unreachable
 from xsft.facts import DataFacts, KeyRule, SampledRow
@@ -198,8 +199,7 @@ def _of_file(file: RowFile, *, limit: int, where: str) -> _FileRows:
         content = file.read(0, limit + 1)
         return _read_whole(file, content, where) if len(content) <= limit else _beginning(file, content, where)
     except (OSError, EOFError) as failed:  # EOFError: a compressed file that is cut
-        why = (isinstance(failed, OSError) and failed.strerror) or str(failed)
-        return _FileRows((), whole=False, problem=_file_unread(file, where, why))
+        return _FileRows((), whole=False, problem=_file_unread(file, where, system_words(failed)))
     except RecursionError:  # nested too deeply for this parser; MaxText may read it
         return _FileRows((), whole=False)
 

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.conversion.quantized import language_fields, quantized, sections
-from xsft.effects.machine.files import write_private
+from xsft.effects.machine.files import system_words, write_private
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.errors import XsftError
 from xsft.facts import SourceFacts
@@ -55,8 +55,7 @@ def read_folder(path: str, *, cache: Path, on_read: OnRead = lambda _done, _of: 
     try:
         return _read_weights(folder, cache, on_read) if folder.is_dir() else _facts_with_problem(_file_missing(path))
     except (OSError, ValueError) as failed:
-        why = getattr(failed, "strerror", None) or str(failed)
-        message = f"{path} could not be read as a Hugging Face model: {why}."
+        message = f"{path} could not be read as a Hugging Face model: {system_words(failed)}."
         return _facts_with_problem(
             error("hf-folder-invalid", WHERE, message, "Download or copy it again, and check its files.")
         )

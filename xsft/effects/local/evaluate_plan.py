@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from xsft.effects.facts.gather import workload_folder
+from xsft.effects.machine.files import system_words
 from xsft.effects.machine.regular import read_text
 from xsft.errors import SpecError
 from xsft.evaluation.inputs import Conversation, turn
@@ -39,7 +40,7 @@ def read_prompts(path: Path) -> tuple[Conversation, ...]:
     try:
         lines = [line for line in read_text(path, limit=MAX_BYTES).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as failed:
-        raise _prompts_refused(f"{path} cannot be read: {getattr(failed, 'strerror', None) or failed}.") from failed
+        raise _prompts_refused(f"{path} cannot be read: {system_words(failed)}.") from failed
     if not lines:
         raise _prompts_refused(f"{path} contains no prompt.")
     return tuple(_prompt(line, number, path) for number, line in enumerate(lines, start=1))

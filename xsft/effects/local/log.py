@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from xsft.effects.machine import clock
+from xsft.effects.machine.files import system_words
 from xsft.effects.machine.regular import open_regular
 from xsft.errors import EnvironmentMissing
 
@@ -59,6 +60,6 @@ def _open_log(path: Path) -> BinaryIO:
         return open_regular(path)
     except OSError as failed:
         raise EnvironmentMissing(
-            f"{path} cannot be read: {failed.strerror or failed}",
+            f"{path} cannot be read: {system_words(failed)}",
             fix="If the log was deleted, xsft status shows what the run's record has.",
         ) from None

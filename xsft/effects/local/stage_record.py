@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.machine import Machine
-from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.files import system_words, write_atomic
 from xsft.effects.machine.regular import read_text
 from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.records.records import record_store
@@ -140,7 +140,7 @@ def usable(folder: Path) -> Iterator[None]:
         yield
     except OSError as failed:
         raise EnvironmentMissing(
-            f"{folder} cannot be used: {failed.strerror or failed}",
+            f"{folder} cannot be used: {system_words(failed)}",
             fix="free some space or name another output; saved files are kept",
         ) from failed
 

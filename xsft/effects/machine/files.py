@@ -295,7 +295,7 @@ def not_written(path: Path, failed: Exception) -> EnvironmentMissing:
         errno.EROFS: "The file system is read-only: choose another place.",
     }
     fix = fixes.get(code or 0, f"Check write permission for {folder}.")
-    return EnvironmentMissing(f"cannot write {name}: {_reason(failed)}", fix=fix)
+    return EnvironmentMissing(f"cannot write {name}: {system_words(failed)}", fix=fix)
 
 
 def _too_big(name: str, size: str, kind: ContentKind) -> SpecError:
@@ -306,11 +306,14 @@ def _too_big(name: str, size: str, kind: ContentKind) -> SpecError:
 
 def _unreadable(name: str, failed: OSError | ValueError) -> SpecError:
     fix = "Check its permissions (ls -l) and its path."
-    return _problem("file-unreadable", name, f"{_printable_name(name)} cannot be read: {_reason(failed)}", fix)
+    return _problem("file-unreadable", name, f"{_printable_name(name)} cannot be read: {system_words(failed)}", fix)
 
 
-def _reason(failed: Exception) -> str:
-    return (isinstance(failed, OSError) and failed.strerror) or str(failed)
+def system_words(failed: Exception) -> str:
+    """Return the system's words for an error, e.g. `Permission denied`; its message if there are none."""
+    if isinstance(failed, OSError) and failed.strerror:
+        return failed.strerror
+    return str(failed)
 
 
 def _printable_name(name: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from xsft.effects.machine import clock
+from xsft.effects.machine.files import system_words
 from xsft.effects.machine.google_files import LOGIN, may_log_in
 from xsft.effects.machine.parallel import within
 from xsft.effects.machine.regular import open_regular
@@ -262,5 +263,4 @@ def bucket_and_name(path: str) -> tuple[str, str]:
 
 
 def _cannot_read(path: str, failed: OSError | ValueError) -> Unreachable:
-    reason = (isinstance(failed, OSError) and failed.strerror) or str(failed)
-    return Unreachable(f"{path}: {reason}", fix="Check its permissions (ls -ld).")
+    return Unreachable(f"{path}: {system_words(failed)}", fix="Check its permissions (ls -ld).")

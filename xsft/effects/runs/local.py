@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from xsft.effects.machine.files import system_words
 from xsft.effects.machine.lock_holder import is_held
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.effects.records.index import IndexEntry
@@ -52,7 +53,7 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
     try:
         record, alive = _record_and_life(own)
     except (OSError, ValueError) as failed:
-        why = f"{own / LOCAL_RECORD}: {getattr(failed, 'strerror', None) or failed}"
+        why = f"{own / LOCAL_RECORD}: {system_words(failed)}"
         return replace(seen, unread=(Unread(what="record", why=why),))
     if record is None or not record.attempts:
         return None
