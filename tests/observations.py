@@ -118,7 +118,7 @@ def judged(seen: Observation, *, now: str) -> Status:
 
 
 class FakeRuns:
-    """`run_query.RunAccess` with reads made by hand: each in turn, and the last one from then on. Nothing can be
+    """`run_access.RunAccess` with reads made by hand: each in turn, and the last one from then on. Nothing can be
     cancelled."""
 
     def __init__(self, *reads: RunsRead, classify: Classify = judged, now: Callable[[], str] = lambda: NOW) -> None:

@@ -24,7 +24,7 @@ from xsft.actions.runs.selection import runs_of
 from xsft.actions.runs.waiting import WaitLimits, row_of_waited, wait_for
 from xsft.effects.runs.losses import LossCurve
 from xsft.problems import Problem
-from xsft.run_query import read_status
+from xsft.run_access import read_status
 from xsft.states.folding import RowFilter
 from xsft.states.rows import Row
 from xsft.states.rule import Explanation

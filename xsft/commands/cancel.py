@@ -14,7 +14,7 @@ from xsft.actions.runs.cancel import CancelResult, cancelled
 from xsft.actions.runs.selection import runs_of
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused
-from xsft.run_query import RunAccess
+from xsft.run_access import RunAccess
 from xsft.screen.asking import asker
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents

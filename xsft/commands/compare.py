@@ -11,7 +11,7 @@ from xsft.actions.runs.compare import ReadCurves, compare_runs
 from xsft.actions.runs.log_sources import RunLogs
 from xsft.actions.runs.selection import runs_of
 from xsft.errors import UsageError
-from xsft.run_query import RunAccess
+from xsft.run_access import RunAccess
 from xsft.screen.compare_text import comparison_document, comparison_lines
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems

@@ -15,7 +15,7 @@ from xsft.commands.arguments.runs import where_text
 from xsft.effects.machine import clock
 from xsft.effects.machine.streams import with_controls
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
-from xsft.run_query import RunAccess
+from xsft.run_access import RunAccess
 from xsft.screen.progress import print_to_stderr, spinning
 from xsft.states.moments import before
 

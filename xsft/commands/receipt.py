@@ -12,7 +12,7 @@ from xsft.actions.runs.receipts import (
 from xsft.actions.runs.selection import runs_of
 from xsft.errors import Unknown
 from xsft.records.model import Receipt
-from xsft.run_query import RunAccess
+from xsft.run_access import RunAccess
 from xsft.screen.documents import print_json, print_lines
 from xsft.screen.progress import spinning
 from xsft.screen.receipt_text import RunReceipt, receipt_document, receipt_text

@@ -13,7 +13,7 @@ from xsft.actions.runs.selection import runs_of
 from xsft.effects.machine.clock import pause
 from xsft.errors import UsageError
 from xsft.problems import Problem
-from xsft.run_query import RunAccess, read_status
+from xsft.run_access import RunAccess, read_status
 from xsft.screen.documents import print_json, run_document
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.progress import spinning

@@ -19,7 +19,7 @@ from rich.text import Text
 from xsft.aliases import Pause
 from xsft.errors import Unreachable
 from xsft.problems import Problem
-from xsft.run_query import RunAccess, read_status
+from xsft.run_access import RunAccess, read_status
 from xsft.screen.console import console
 from xsft.screen.failure import problem_lines
 from xsft.screen.status_screen import table

@@ -27,7 +27,7 @@ def explain_state(evidence: Evidence, *, now: str) -> Explanation:
     """Return the cause and the other observations. `now`: UTC, ISO 8601."""
     *found, (_, last) = _find_causes(evidence, names=words(evidence, now=now))  # the last group matches every run
     first, *others = _in_order(found, last, evidence.status.state)
-    if looped := _looped(first, evidence):
+    if looped := _crash_loop(first, evidence):
         first, others = looped, [first, *others]
     return Explanation(
         state=evidence.status.state,
@@ -63,7 +63,7 @@ def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[tu
     status = evidence.status
     anew = replace(status, reason="restarted") if _begins_anew(evidence) else status
     before = False
-    for group in _groups(evidence):
+    for group in _cause_groups(evidence):
         direct_first = sorted(group, key=lambda rule: _BASES.index(rule.basis))
         applying = (rule for rule in direct_first if rule.applies(status) or rule.applies(anew))
         found = next(((rule, cause) for rule in applying for cause in causes(rule, evidence, words=names)), None)
@@ -75,7 +75,7 @@ def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[tu
         yield rule, restart_cause
 
 
-def _groups(evidence: Evidence) -> tuple[tuple[Rule, ...], ...]:
+def _cause_groups(evidence: Evidence) -> tuple[tuple[Rule, ...], ...]:
     """Return the groups of rules. All but the first and the last are about JobSets, and do not apply to a server."""
     serves = evidence.seen.jobset is not None and evidence.seen.jobset.serves
     return (groups()[0], groups()[-1]) if serves else groups()
@@ -85,11 +85,11 @@ def _begins_anew(evidence: Evidence) -> bool:
     """Return whether the run was restarted or is about to be: JobSet waits until the pods of the failed Job are gone,
     or a failed container will be started again by its pod, as Pathways' workers are."""
     jobset = evidence.seen.jobset
-    ended = any(pod.phase == "Failed" or any(map(_down, pod.containers)) for pod in current(evidence.seen))
+    ended = any(pod.phase == "Failed" or any(map(_is_down, pod.containers)) for pod in current(evidence.seen))
     return evidence.status.state == "starting" and jobset is not None and (jobset.restarts > 0 or ended)
 
 
-def _down(container: Container) -> bool:
+def _is_down(container: Container) -> bool:
     return container.state != "running" and failed_in_place(container)
 
 
@@ -102,7 +102,7 @@ def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Ca
     return replace(cause, message=message)
 
 
-def _looped(first: Cause, evidence: Evidence) -> Cause | None:
+def _crash_loop(first: Cause, evidence: Evidence) -> Cause | None:
     """Return the cause of earlier attempts that ended in the same way without more steps: another attempt will not
     help."""
     failure = first_failure(evidence)
@@ -110,7 +110,7 @@ def _looped(first: Cause, evidence: Evidence) -> Cause | None:
     step = evidence.seen.progress.step if evidence.seen.progress else None
     same = 0
     for end in reversed(evidence.earlier):
-        if not signature or end.signature != signature or _further(step, end.step):
+        if not signature or end.signature != signature or _got_further(step, end.step):
             break
         same += 1
     if not same:
@@ -119,7 +119,7 @@ def _looped(first: Cause, evidence: Evidence) -> Cause | None:
     return replace(first, id="crash-loop", message=message)
 
 
-def _further(step: int | None, before: int | None) -> bool:
+def _got_further(step: int | None, before: int | None) -> bool:
     return step is not None and before is not None and step > before
 
 
@@ -145,13 +145,13 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
         "zero_loss_steps": str(progress.zero_loss_steps) if progress else "",
         "stop": "" if evidence.status.state in ENDED else f"Cancel this run (xsft cancel {seen.run_name}). ",
         "observed": with_z(seen.observed_at),
-        "silence": _silence(evidence, now=now),
-        "median": _median(evidence, now=now),
-        "exits": _exits(evidence),
+        "silence": _silence_text(evidence, now=now),
+        "median": _median_text(evidence, now=now),
+        "exits": _exits_text(evidence),
         "exit_after": _exit_after(evidence),
         **restart_words(evidence),
-        "holders": _holders(evidence),
-        "quotas": _quotas(evidence),
+        "holders": _holders_text(evidence),
+        "quotas": _quotas_text(evidence),
         "queue": _queue_text(evidence),
     }
 
@@ -163,12 +163,12 @@ def _silent_s(evidence: Evidence, *, now: str) -> float | None:
     return seconds_since(progress.said_at, evidence.seen, until) if progress else None
 
 
-def _silence(evidence: Evidence, *, now: str) -> str:
+def _silence_text(evidence: Evidence, *, now: str) -> str:
     seconds = _silent_s(evidence, now=now)
     return "a long time" if seconds is None else f"{seconds / 60:.0f} minutes"
 
 
-def _median(evidence: Evidence, *, now: str) -> str:
+def _median_text(evidence: Evidence, *, now: str) -> str:
     """`, 25 times its median step of 12 s`."""
     seconds, progress = _silent_s(evidence, now=now), evidence.seen.progress
     if (
@@ -181,14 +181,14 @@ def _median(evidence: Evidence, *, now: str) -> str:
     return f", {seconds / progress.step_seconds:.0f} times its median step of {progress.step_seconds:.3g} s"
 
 
-def _exits(evidence: Evidence) -> str:
+def _exits_text(evidence: Evidence) -> str:
     """Return what an exit code means to xpk's JobSets, and to Pathways' as xsft patches them. It has no effect in a pod
     that restarts its container itself (restartPolicy OnFailure)."""
     jobset, failure = evidence.seen.jobset, first_failure(evidence)
     if jobset is None or not jobset.ours:
         return ""
     if failure is not None and failure.in_place:
-        return f"Its pod restarts the container, {times(failure.restarts)} so far, whatever the exit code."
+        return f"Its pod restarts the container, {times_text(failure.restarts)} so far, whatever the exit code."
     if not jobset.max_restarts:
         return "It is not restarted (restarts.max is 0)."
     return (
@@ -207,26 +207,26 @@ def _exit_after(evidence: Evidence) -> str:
     return f"Afterwards: {record.reason}." if record and record.reason else "A process failed afterwards."
 
 
-def times(count: int) -> str:
+def times_text(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _holders(evidence: Evidence) -> str:
-    names = [_neighbour(one) for one in evidence.holders or ()]
+def _holders_text(evidence: Evidence) -> str:
+    names = [_neighbour_text(one) for one in evidence.holders or ()]
     return f"Held by {list_names(names)}." if names else ""
 
 
-def _neighbour(one: Neighbour) -> str:
+def _neighbour_text(one: Neighbour) -> str:
     facts = [one.holds, f"priority {one.priority}" if one.priority is not None else ""]
     known = ", ".join(fact for fact in facts if fact)
     return f"{one.name} ({known})" if known else one.name
 
 
-def _quotas(evidence: Evidence) -> str:
+def _quotas_text(evidence: Evidence) -> str:
     used = [f"{one.used} of {one.total} {one.resource} of {one.flavor}" for one in evidence.quotas or ()]
     return f"In use: {list_names(used)}." if used else ""
 
 
 def _queue_text(evidence: Evidence) -> str:
-    names = [_neighbour(one) for one in evidence.ahead or ()]
+    names = [_neighbour_text(one) for one in evidence.ahead or ()]
     return f"Ahead of it: {list_names(names)}." if names else ""

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xsft.states.ending import completed, failed, gone, status_of_record, unreachable
+from xsft.states.ending import (
+    status_of_completed,
+    status_of_failed,
+    status_of_gone,
+    status_of_record,
+    status_of_unreachable,
+)
 from xsft.states.failing import PATHWAYS_HEAD
 from xsft.states.model import Condition, KueueWorkload, Observation, RunObject, Status, by_its_clock, seconds_since
 from xsft.states.moments import earliest, latest
 from xsft.states.pods import current, trouble
-from xsft.states.running import trainer
+from xsft.states.running import trainer_state
 from xsft.states.serving import server_status
 
 BROKEN_AFTER_S = 60.0
@@ -41,7 +47,7 @@ _EVICTED = {
 def classify(seen: Observation, *, now: str) -> Status:
     """Return the state. `now`: UTC, ISO 8601."""
     if seen.on_this_machine:
-        return status_of_record(seen) or _alive(seen, now=now)
+        return status_of_record(seen) or _status_of_live(seen, now=now)
     silent = any(one.what in ("jobsets", "servers") for one in seen.unread)
     if silent and seen.last_known is not None:
         return seen.last_known  # its JobSet is also from the earlier read
@@ -53,30 +59,30 @@ def classify(seen: Observation, *, now: str) -> Status:
             _classify_ended(seen, jobset)
             or _held_back(seen, jobset)
             or _coming_up(seen, jobset, now=now)
-            or _up(seen, jobset, now=now)
+            or _status_when_up(seen, jobset, now=now)
         )
-    return unreachable(seen) if silent else gone(seen)
+    return status_of_unreachable(seen) if silent else status_of_gone(seen)
 
 
-def _alive(seen: Observation, *, now: str) -> Status:
+def _status_of_live(seen: Observation, *, now: str) -> Status:
     """Return the status of a local run whose lock a process holds."""
-    state, reason = trainer(seen, now=now)
+    state, reason = trainer_state(seen, now=now)
     return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_progress_source(seen)))))
 
 
 def _classify_ended(seen: Observation, jobset: RunObject) -> Status | None:
     """A terminal JobSet is final immediately, whatever its pods still do; the Kueue Workload follows it."""
-    failure = true(jobset.conditions, "Failed")
+    failure = true_condition(jobset.conditions, "Failed")
     if jobset.terminal == "Failed" or failure:
-        return failed(seen, failure.reason if failure else "", told_by="jobset")
-    success = true(jobset.conditions, "Completed")
+        return status_of_failed(seen, failure.reason if failure else "", told_by="jobset")
+    success = true_condition(jobset.conditions, "Completed")
     if jobset.terminal == "Completed" or success:
-        return completed(seen, ended_at=success.at if success else None, told_by="jobset")
-    finished = true(seen.workload.conditions, "Finished") if seen.workload else None
+        return status_of_completed(seen, ended_at=success.at if success else None, told_by="jobset")
+    finished = true_condition(seen.workload.conditions, "Finished") if seen.workload else None
     if finished and finished.reason == "Failed":
-        return failed(seen, "", told_by="workload")
+        return status_of_failed(seen, "", told_by="workload")
     if finished and finished.reason == "Succeeded":
-        return completed(seen, ended_at=finished.at, told_by="workload")
+        return status_of_completed(seen, ended_at=finished.at, told_by="workload")
     if jobset.deleting_at is not None:
         return Status(state="cancelled", reason="deleting", evidence=("jobset",))
     return None
@@ -85,7 +91,7 @@ def _classify_ended(seen: Observation, jobset: RunObject) -> Status | None:
 def _held_back(seen: Observation, jobset: RunObject) -> Status | None:
     """The state of a run that Kueue has evicted or not admitted yet."""
     if seen.workload is not None:
-        return _evicted(seen.workload) or _queued(seen.workload) or _taken_out(jobset)
+        return _evicted_status(seen.workload) or _queued_status(seen.workload) or _taken_out(jobset)
     if not jobset.suspended:
         return None  # Kueue ignores a JobSet without a queue, so it runs at once
     return Status(state="queued", reason=_why_suspended(seen, jobset), evidence=("jobset",))
@@ -107,9 +113,9 @@ def _why_suspended(seen: Observation, jobset: RunObject) -> str:
     return "no-workload" if jobset.queue else "suspended"
 
 
-def _evicted(workload: KueueWorkload) -> Status | None:
+def _evicted_status(workload: KueueWorkload) -> Status | None:
     """Evicted wins over QuotaReserved=True, which stays while the pods of an evicted run are still ending."""
-    eviction = true(workload.conditions, "Evicted")
+    eviction = true_condition(workload.conditions, "Evicted")
     if eviction is None:
         return None
     return Status(state="evicted", reason=_why_evicted(workload, eviction), evidence=("workload",))
@@ -124,9 +130,9 @@ def _why_evicted(workload: KueueWorkload, eviction: Condition) -> str:
     return _EVICTED.get(eviction.reason, "evicted")
 
 
-def _queued(workload: KueueWorkload) -> Status | None:
-    reserved = true(workload.conditions, "QuotaReserved")
-    if reserved and admitted(workload):
+def _queued_status(workload: KueueWorkload) -> Status | None:
+    reserved = true_condition(workload.conditions, "QuotaReserved")
+    if reserved and admitted_condition(workload):
         return None
     return Status(state="queued", reason=_why_queued(workload, reserved), evidence=("workload",))
 
@@ -159,7 +165,7 @@ def _is_broken(seen: Observation, jobset: RunObject) -> bool:
     unread = any(one.what == "workloads" for one in seen.unread)
     if unread or jobset.has_status or any(job.jobs for job in jobset.jobs):
         return False
-    admission = admitted(seen.workload)
+    admission = admitted_condition(seen.workload)
     since = seconds_since(admission.at if admission else jobset.created_at, seen, seen.observed_at)
     return since is not None and since > BROKEN_AFTER_S
 
@@ -170,7 +176,7 @@ def _why_not_ready(seen: Observation, jobset: RunObject, *, now: str) -> str:
     lately = jobset.restarts > 0 and _restarted_lately(seen, jobset, now=now)
     if not any(job.jobs for job in jobset.jobs):
         return "restarted" if lately else "no-jobs"
-    if true(jobset.conditions, "StartupPolicyInProgress") and not _workers_began(jobset):
+    if true_condition(jobset.conditions, "StartupPolicyInProgress") and not _workers_began(jobset):
         return "workers-after-head"
     if lately:
         return "restarted"
@@ -200,9 +206,9 @@ def _has_trained(seen: Observation, jobset: RunObject) -> bool:
     return progress is not None and progress.step is not None and (jobset.restarts == 0 or progress.source == "log")
 
 
-def _up(seen: Observation, jobset: RunObject, *, now: str) -> Status:
+def _status_when_up(seen: Observation, jobset: RunObject, *, now: str) -> Status:
     """The state while all pods are running: the trainer's lines decide."""
-    state, reason = trainer(seen, now=now)
+    state, reason = trainer_state(seen, now=now)
     if jobset.restarts > 0 and state in {"starting", "compiling"}:
         reason = "restarted"
     return Status(
@@ -220,11 +226,11 @@ def _progress_source(seen: Observation) -> tuple[str, ...]:
     return (seen.progress.source,) if seen.progress else ()
 
 
-def true(conditions: Iterable[Condition], type: str) -> Condition | None:
+def true_condition(conditions: Iterable[Condition], type: str) -> Condition | None:
     """Return the True condition of that type; if there are several, always the same one."""
     found = (c for c in conditions if c.type == type and c.status == "True")
     return min(found, key=lambda c: (c.reason, c.at), default=None)
 
 
-def admitted(workload: KueueWorkload | None) -> Condition | None:
-    return true(workload.conditions, "Admitted") if workload else None
+def admitted_condition(workload: KueueWorkload | None) -> Condition | None:
+    return true_condition(workload.conditions, "Admitted") if workload else None

@@ -21,7 +21,7 @@ def steps_done(progress: Progress | None) -> int | None:
     return max((step for step in known if step is not None), default=None)
 
 
-def completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Status:
+def status_of_completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Status:
     """Return the state of a run whose processes exited with 0."""
     asked, progress = seen.steps_asked, seen.progress
     if seen.jobset is not None and seen.jobset.work is not None:
@@ -64,7 +64,7 @@ def _proves_short_end(seen: Observation, progress: Progress, *, done: int, asked
     return done < asked - 1 if progress.source == "metrics" else True
 
 
-def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
+def status_of_failed(seen: Observation, reason: str, *, told_by: str) -> Status:
     """Return the state of a failed JobSet. `reason`: the condition's; pods and the trainer's log name the cause better,
     if they were read.
 
@@ -87,7 +87,7 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
     return Status(state="failed", reason=slug, evidence=(told_by,))
 
 
-def unreachable(seen: Observation) -> Status:
+def status_of_unreachable(seen: Observation) -> Status:
     """Return the state of a run on a cluster that does not answer, without earlier information. Never `failed`."""
     if seen.record and seen.record.outcome == "cancelled":
         return Status(state="cancelled", evidence=("record",))
@@ -95,7 +95,7 @@ def unreachable(seen: Observation) -> Status:
     return saved if saved and saved.state == "succeeded" else Status(state="unknown", reason="unreachable")
 
 
-def gone(seen: Observation) -> Status:
+def status_of_gone(seen: Observation) -> Status:
     """Return the state of a run without a JobSet on a cluster that answered: deleted, past its TTL, or never
     created.
     """

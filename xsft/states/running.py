@@ -37,7 +37,7 @@ DescribedState = tuple[State, str]
 """State and reason."""
 
 
-def trainer(seen: Observation, *, now: str) -> DescribedState:
+def trainer_state(seen: Observation, *, now: str) -> DescribedState:
     """Return the state by the trainer's lines; without any, `training` with a reason."""
     progress = seen.progress
     if is_work(seen):
@@ -46,10 +46,10 @@ def trainer(seen: Observation, *, now: str) -> DescribedState:
         progress.phase is None and progress.step is None and progress.source in {"metrics", "checkpoints"}
     ):
         return "training", "progress-not-read"  # before the first step there is neither; only the log shows it
-    doing = _doing(progress)
+    doing = _printed_state(progress)
     if doing[0] == "starting" and seen.jobset is not None and not seen.jobset.ours:
         return "training", "trainer-silent"  # any program may run in a JobSet of plain xpk
-    stalled = _stalled(seen, progress, doing[0], now=now)
+    stalled = _stall_reason(seen, progress, doing[0], now=now)
     if stalled:
         return "stalled", stalled
     nothing = worthless(progress, asked=seen.steps_asked) if doing[0] in {"training", "saving"} else None
@@ -62,7 +62,7 @@ def is_work(seen: Observation) -> bool:
     return held is not None and held.work is not None
 
 
-def _doing(progress: Progress) -> DescribedState:
+def _printed_state(progress: Progress) -> DescribedState:
     if progress.phase == "ended":
         return "saving", "data-ended" if progress.data_ended else "ending"
     if progress.aborted is not None:
@@ -76,7 +76,7 @@ def _doing(progress: Progress) -> DescribedState:
     return "starting", "trainer-starting"
 
 
-def _stalled(seen: Observation, progress: Progress, state: State, *, now: str) -> str | None:
+def _stall_reason(seen: Observation, progress: Progress, state: State, *, now: str) -> str | None:
     """Return the reason if the trainer has been silent for too long, else None.
 
     Silence ends when the log was read, because later lines are unknown. A line from the future shows a wrong clock, not
@@ -86,14 +86,14 @@ def _stalled(seen: Observation, progress: Progress, state: State, *, now: str) -
         return None
     heard = progress.said_at or progress.began_at or latest(*started_at(current(seen)))
     silence = seconds_since(heard, seen, earliest(now, seen.observed_at, progress.read_at))
-    if silence is None or silence <= _patience(progress, state):
+    if silence is None or silence <= _silence_limit_s(progress, state):
         return None
     if state == "training" and progress.phase == "evaluating":
         return "eval-hangs"
     return {"starting": "no-output", "compiling": "no-first-step", "saving": "save-hangs"}.get(state, "no-step")
 
 
-def _patience(progress: Progress, state: State) -> float:
+def _silence_limit_s(progress: Progress, state: State) -> float:
     """Seconds."""
     if state in {"starting", "compiling"}:
         return START_SILENCE_S

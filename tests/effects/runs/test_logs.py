@@ -20,8 +20,8 @@ from tests.fakes.kuberuns import Runs, ended
 from tests.until import until
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect
-from xsft.effects.runs.logs import STREAM_THREAD, _merged, _pump, follow_logs, read_logs
-from xsft.effects.runs.logstream import Given, LogFollower, LogLine, Mark, Over, Pace, ProcessRole
+from xsft.effects.runs.logs import STREAM_THREAD, _merge_lines, _queue_lines, follow_logs, read_logs
+from xsft.effects.runs.logstream import LogFollower, LogLine, Mark, Over, Pace, ProcessRole, YieldedLines
 from xsft.errors import Unreachable
 from xsft.reading.jobsets import jobset_of
 from xsft.reading.pods import pod_of
@@ -562,7 +562,7 @@ def test_each_line_is_given_once_wherever_a_stream_breaks(lines: list[tuple[int,
         LoggedLine(text=text, at=f"2026-11-21T10:00:{second:02}.5Z")
         for second, text in sorted(lines, key=lambda x: x[0])
     ]
-    state, seen = Given(), list[LoggedLine]()
+    state, seen = YieldedLines(), list[LoggedLine]()
     for stop in [*breaks, len(log)]:
         since = (state.since or "")[:19]
         repeated = [line for line in log if line.at[:19] >= since]
@@ -583,6 +583,6 @@ def test_an_error_in_one_stream_is_raised_for_all() -> None:
             raise KeyError("wrong")
 
     lines: queue.Queue[LogLine | Mark | Exception | None] = queue.Queue()
-    _pump(cast("LogFollower", Broken()), lines, threading.Event())
+    _queue_lines(cast("LogFollower", Broken()), lines, threading.Event())
     with pytest.raises(KeyError, match="wrong"):
-        list(_merged(lines, streams=1, mark=lambda _: None))
+        list(_merge_lines(lines, streams=1, mark=lambda _: None))

@@ -11,7 +11,7 @@ from xsft.actions.listener import ShowWaiting, wait_silently
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused, Unreachable
 from xsft.problems import Problem
-from xsft.run_query import RunAccess
+from xsft.run_access import RunAccess
 from xsft.states.lookup import one_run, silent
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
 from xsft.states.model import Observation, RunObject

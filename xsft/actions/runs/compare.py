@@ -15,7 +15,7 @@ from xsft.effects.runs.losses import LossCurve
 from xsft.errors import Unknown, UsageError
 from xsft.naming import RowOrder
 from xsft.problems import Problem, note, warning
-from xsft.run_query import RunAccess
+from xsft.run_access import RunAccess
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import one_run, require_names
 from xsft.states.worth import doubts

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from xsft.actions.runs.attempts import attempt_of, no_attempt
 from xsft.errors import Unreachable
-from xsft.run_query import RunAccess
+from xsft.run_access import RunAccess
 from xsft.states.causes import explain_state, found_of
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
@@ -39,13 +39,13 @@ def explained(
     Unreachable if the run's cluster does not answer."""
     hit = one_run(name, runs.look())
     seen = _observation_of(hit, name=name, attempt=attempt, recorded=recorded)
-    now = runs.now()
     if seen is not hit.seen:
+        now = runs.now()
         status = classify(seen, now=now)
         hit = replace(hit, seen=seen, status=status, row=row_of(seen, status, now=now, attempts=hit.row.attempts))
     _require_its_cluster(hit.seen, hit.row)
     found = evidence(hit)
-    explanation = explain_state(found, now=now)
+    explanation = explain_state(found, now=runs.now())
     _keep_findings(hit, found, explanation, runs)
     return RunExplanation(row=hit.row, evidence=found, explanation=explanation)
 

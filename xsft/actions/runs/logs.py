@@ -18,7 +18,7 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.retries import Retries
 from xsft.effects.runs.logstream import LogLine, ProcessRole
 from xsft.errors import Unknown, Unreachable, UsageError, XsftError
-from xsft.run_query import RunAccess
+from xsft.run_access import RunAccess
 from xsft.states.classify import classify
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import one_run, silent

@@ -53,7 +53,7 @@ def read_evidence(
     if jobset is None:
         return Evidence(seen=seen, status=status)
     pods = start(lambda: cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset)))
-    asked = _Asked(cluster=cluster, jobset=jobset, workload=seen.workload, status=status)
+    asked = _EvidenceQueries(cluster=cluster, jobset=jobset, workload=seen.workload, status=status)
     raw = start(lambda: cluster.get_jobset(name=jobset.name, namespace=jobset.namespace))
     events, node_events, cluster_queue = start(asked.events), start(asked.node_events), start(asked.cluster_queue)
     holdings, ahead = start(asked.holdings), start(asked.ahead)
@@ -62,26 +62,26 @@ def read_evidence(
     seen = _with_pods(seen, pods, deadline_s)
     logs = start(partial(failing_logs, cluster, seen, jobset))
     until = clock.monotonic() + deadline_s
-    queue, held = _came(cluster_queue, until), _came(holdings, until)
+    queue, held = _result_by(cluster_queue, until), _result_by(holdings, until)
     return Evidence(
         seen=seen,
         # computed again: the pods of all hosts can show more than those that `status` reads
         status=status if seen.pods is None else classify(seen, now=now()),
-        events=_came(events, until),
-        node_events=_of_its_nodes(_came(node_events, until), seen),
-        logs=_came(logs, until),
+        events=_result_by(events, until),
+        node_events=_of_its_nodes(_result_by(node_events, until), seen),
+        logs=_result_by(logs, until),
         quotas=None if queue is None else quotas_of(queue),
-        cluster_queue=None if queue is None else _active(queue),
+        cluster_queue=None if queue is None else _active_condition(queue),
         holders=None if held is None else asked.holders(held, queue),
-        ahead=_came(ahead, until),
+        ahead=_result_by(ahead, until),
         preemptor=asked.preemptor(held or ()),
-        missing=_came(missing, until),
-        dry_run=_came(dry_run, until),
-        earlier=_came(earlier, until) or (),
+        missing=_result_by(missing, until),
+        dry_run=_result_by(dry_run, until),
+        earlier=_result_by(earlier, until) or (),
     )
 
 
-def _came(started: StartedCall[T], until: float) -> T | None:
+def _result_by(started: StartedCall[T], until: float) -> T | None:
     try:
         return started.result(until - clock.monotonic())
     except XsftError:
@@ -103,11 +103,11 @@ def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[
     return None if events is None else tuple(one for one in events if one.object in nodes)
 
 
-def _active(queue: Any) -> Condition | None:
+def _active_condition(queue: Any) -> Condition | None:
     return next((c for c in conditions_of(mapping(queue, "status")) if c.type == "Active"), None)
 
 
-class _Asked(Struct, frozen=True, kw_only=True):
+class _EvidenceQueries(Struct, frozen=True, kw_only=True):
     """The queries about one run. Each raises XsftError, or returns None if it does not apply."""
 
     cluster: Cluster

@@ -29,11 +29,11 @@ def failing_logs(cluster: Cluster, seen: Observation, jobset: RunObject) -> tupl
     """Return the logs of the processes that failed; if none failed, the log of the process that prints steps."""
     pods = seen.pods or ()
     wanted = suspects(pods)[:LOGS] or [pod for pod in pods if prints_steps(pod, jobset)][:1]
-    started = [start(partial(_log, cluster, jobset, pod)) for pod in wanted]
+    started = [start(partial(_log_of_pod, cluster, jobset, pod)) for pod in wanted]
     return tuple(log for one in started if (log := one.result()) is not None)
 
 
-def _log(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
+def _log_of_pod(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
     """Return the log of the failed container; if the container restarted, of the container before the restart.
 
     The termination message is the end of the log, and remains after the log itself is gone. None if neither exists.
@@ -97,7 +97,7 @@ def ends_of(cluster: Cluster, earlier: Sequence[RunObject], now: Callable[[], st
 def _attempt_end(cluster: Cluster, jobset: RunObject, now: Callable[[], str]) -> AttemptEnd:
     pods = cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset))
     found = suspects(pods)[:1]
-    log = _log(cluster, jobset, found[0]) if found else None
+    log = _log_of_pod(cluster, jobset, found[0]) if found else None
     printers = [pod for pod in pods if prints_steps(pod, jobset)][:1]
     wanted = [
         ContainerLogRequest(namespace=jobset.namespace, pod=p.name, container=trainer_container(p), tail=TAIL)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.machine.parallel import StartedCall, start
-from xsft.effects.runs.observe import starts
+from xsft.effects.runs.observe import is_starting
 from xsft.effects.runs.read_scope import ReadScope
 from xsft.reading.pods import first_hosts_selector, prints_steps
 from xsft.states.model import Pod, RunObject
@@ -47,7 +47,7 @@ class FirstPods(Struct, frozen=True, kw_only=True):
 
 def few_starting(jobsets: Sequence[RunObject], *, scope: ReadScope) -> list[str] | None:
     """Return the names of the wanted JobSets that are not up yet; None if they are too many for one label selector."""
-    found = [one.name for one in jobsets if starts(one) and scope.covers_jobset(one)]
+    found = [one.name for one in jobsets if is_starting(one) and scope.covers_jobset(one)]
     return found if len(found) <= scope.limits.starting_at_most else None
 
 

@@ -48,7 +48,7 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
         there = _read_states(path)
         fresh = [_with_told(one, there.get(one.jobset.uid)) for one in several]
         uids = {one.jobset.uid for one in fresh}
-        older = [one for uid, one in there.items() if uid not in uids and not _forgotten(one, now)]
+        older = [one for uid, one in there.items() if uid not in uids and not _is_outdated(one, now)]
         _write_states(path, (*fresh, *older), cluster=cluster, namespace=namespace, now=now)
 
 
@@ -126,7 +126,7 @@ def _write_states(path: Path, several: Iterable[LastKnown], *, cluster: str, nam
         write_private(path, "".join(f"{line}\n" for line in (first, *map(line_of, ordered))))
 
 
-def _forgotten(known: LastKnown, now: str) -> bool:
+def _is_outdated(known: LastKnown, now: str) -> bool:
     age = seconds_between(known.observed_at, now)
     return age is None or age > FORGET_AFTER_S
 

@@ -35,10 +35,10 @@ WORKS: Mapping[str, StageWork] = {CONVERSION_KEY: "convert", EVALUATION_KEY: "ev
 def observe_local(entries: Iterable[IndexEntry], *, now: str) -> tuple[Observation, ...]:
     """Return one Observation per run on this machine that is in the index and whose folder exists. Never raises."""
     local = (entry for entry in entries if entry.on_this_machine and entry.output)
-    return tuple(seen for entry in local if (seen := _observed(entry, now)) is not None)
+    return tuple(seen for entry in local if (seen := _observe_run(entry, now)) is not None)
 
 
-def _observed(entry: IndexEntry, now: str) -> Observation | None:
+def _observe_run(entry: IndexEntry, now: str) -> Observation | None:
     """Return the observation of the run; None if its folder was deleted, since the run no longer exists then."""
     folder = Path(entry.output) / entry.run_name
     own = folder / FOLDER
@@ -67,7 +67,7 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
         alive=alive,
         number=record.last.number,
     )
-    progress = _progress(record, now, saved_step=_saved_step(entry))
+    progress = _local_progress(record, now, saved_step=_saved_step(entry))
     return replace(seen, steps=record.steps or seen.steps, record=recorded, progress=progress)
 
 
@@ -98,7 +98,7 @@ def _read_record(path: Path) -> Record | None:
         return None
 
 
-def _progress(record: Record, now: str, *, saved_step: int | None) -> Progress:
+def _local_progress(record: Record, now: str, *, saved_step: int | None) -> Progress:
     """Return the progress from the log; from the record if it has more, as it does for the steps before the part of the
     log that is read.
     """

@@ -81,11 +81,11 @@ def follow_logs(
     followers = [LogFollower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=trouble) for role in roles]
     try:
         begun = partial(_begin_followers, followers, since=since, tail=tail)
-        yield from _patiently(begun, retries=pace.retries(stop), say=_once(trouble))
+        yield from _retry_lines(begun, retries=pace.retries(stop), say=_drop_repeats(trouble))
         for one in followers:
-            threading.Thread(target=_pump, args=(one, lines, stop), daemon=True, name=STREAM_THREAD).start()
-        threading.Thread(target=_watch, args=(followers, pace, stop), daemon=True, name=WATCH_THREAD).start()
-        yield from _merged(lines, streams=len(followers), mark=_once(trouble))
+            threading.Thread(target=_queue_lines, args=(one, lines, stop), daemon=True, name=STREAM_THREAD).start()
+        threading.Thread(target=_watch_followers, args=(followers, pace, stop), daemon=True, name=WATCH_THREAD).start()
+        yield from _merge_lines(lines, streams=len(followers), mark=_drop_repeats(trouble))
     finally:
         stop.set()
         for one in followers:
@@ -97,10 +97,10 @@ def _begin_followers(followers: Sequence[LogFollower], *, since: str | None, tai
     if len(followers) == 1:
         return followers[0].begin(since=since, tail=tail)
     started = [start(partial(_after_first_line, one.begin(since=since, tail=tail))) for one in followers]
-    return heapq.merge(*(one.result() for one in started), key=_order)
+    return heapq.merge(*(one.result() for one in started), key=_time_key)
 
 
-def _patiently(begun: Callable[[], Iterator[LogLine]], *, retries: Retries, say: ShowLine) -> Iterator[LogLine]:
+def _retry_lines(begun: Callable[[], Iterator[LogLine]], *, retries: Retries, say: ShowLine) -> Iterator[LogLine]:
     """Yield the lines; start again from the beginning if the cluster does not answer. If a stream breaks later, the
     follower reopens it.
     """
@@ -127,7 +127,7 @@ def _after_first_line(lines: Iterator[LogLine]) -> Iterator[LogLine]:
     return chain(tuple(islice(lines, 1)), lines)
 
 
-def _pump(follower: LogFollower, lines: LogQueue, stop: threading.Event) -> None:
+def _queue_lines(follower: LogFollower, lines: LogQueue, stop: threading.Event) -> None:
     """Put the lines of one stream into the queue, then None."""
     last: Exception | None = None
     try:
@@ -138,14 +138,14 @@ def _pump(follower: LogFollower, lines: LogQueue, stop: threading.Event) -> None
     _put_item(lines, last, stop)
 
 
-def _watch(followers: Sequence[LogFollower], pace: Pace, stop: threading.Event) -> None:
+def _watch_followers(followers: Sequence[LogFollower], pace: Pace, stop: threading.Event) -> None:
     """Notice processes that are new while their old streams stay open."""
     while not stop.wait(max(pace.look_s / 2, len(followers) / LOOKS_PER_S)):
         for one in followers:
             one.look()
 
 
-def _once(say: ShowLine) -> ShowLine:
+def _drop_repeats(say: ShowLine) -> ShowLine:
     """Return a `say` that drops repeated lines: a restart of the run is reported by each of its processes."""
     told: set[str] = set()
 
@@ -164,7 +164,7 @@ def _put_item(lines: LogQueue, item: LogItem, stop: threading.Event) -> None:
             return
 
 
-def _merged(lines: LogQueue, *, streams: int, mark: ShowLine) -> Iterator[LogLine]:
+def _merge_lines(lines: LogQueue, *, streams: int, mark: ShowLine) -> Iterator[LogLine]:
     left = streams
     while left:
         held: list[LogLine] = []
@@ -172,14 +172,14 @@ def _merged(lines: LogQueue, *, streams: int, mark: ShowLine) -> Iterator[LogLin
             if isinstance(item, LogLine):
                 held.append(item)
                 continue
-            yield from sorted(held, key=_order)  # lines before the mark come first
+            yield from sorted(held, key=_time_key)  # lines before the mark come first
             held.clear()
             if isinstance(item, Exception):
                 raise item
             if isinstance(item, Mark):
                 mark(item.text)
             left -= item is None
-        yield from sorted(held, key=_order)
+        yield from sorted(held, key=_time_key)
 
 
 def _take_batch(lines: LogQueue, *, window_s: float) -> list[LogItem]:
@@ -192,5 +192,5 @@ def _take_batch(lines: LogQueue, *, window_s: float) -> list[LogItem]:
     return batch
 
 
-def _order(line: LogLine) -> str:
+def _time_key(line: LogLine) -> str:
     return sortable(line.at)

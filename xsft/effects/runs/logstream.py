@@ -78,7 +78,7 @@ class Pace(Struct, frozen=True, kw_only=True):
         return Retries(doubling(self.poll_s, longest_s=self.longest_wait_s), sleep=stop.wait)
 
 
-class Given(Struct, kw_only=True):
+class YieldedLines(Struct, kw_only=True):
     """The lines already yielded that a reopened log can repeat: those of the last second."""
 
     since: str | None = None
@@ -145,7 +145,7 @@ class LogFollower:
     ) -> None:
         self._cluster, self._jobset, self._role = cluster, jobset, role
         self._pace, self._over, self._stop, self._say = pace, over, stop, say
-        self._given = Given()
+        self._yielded = YieldedLines()
         self._pod: Pod | None = None
         self._stream: Stream | None = None
         self._heard = 0.0
@@ -161,21 +161,21 @@ class LogFollower:
         With a tail of 0 the last line is read too, but not yielded: it marks the position in the log, so that no
         earlier line is yielded later.
         """
-        self._given, floor = Given(), ""
-        self._given.since = since
-        self._pod = newest(self._cluster, self._jobset, self._role)
+        self._yielded, floor = YieldedLines(), ""
+        self._yielded.since = since
+        self._pod = newest_pod(self._cluster, self._jobset, self._role)
         for line in self._read(self._pod, tail=None if tail is None else max(tail, 1)) if self._pod else ():
             floor = floor or line.at
             if tail != 0:
                 yield line
-        self._given.floor = floor if tail is not None else ""
+        self._yielded.floor = floor if tail is not None else ""
 
     def lines(self) -> Iterator[LogLine | Mark]:
         """Yield all later lines, each once. Raises Unreachable if a retry cannot help."""
         retries = self._pace.retries(self._stop)
         while not self._stop.is_set():
             try:
-                if (yield from self._round()):
+                if (yield from self._follow_pod()):
                     return
                 retries = self._pace.retries(self._stop)
                 self._stop.wait(self._pace.poll_s)
@@ -198,7 +198,7 @@ class LogFollower:
         if stream is None or pod is None or clock.monotonic() - self._heard < self._pace.look_s:
             return
         try:
-            there = newest(self._cluster, self._jobset, self._role)
+            there = newest_pod(self._cluster, self._jobset, self._role)
         except XsftError:
             return  # the stream itself may still work
         if (
@@ -208,22 +208,22 @@ class LogFollower:
         ):
             stream.interrupt()
 
-    def _round(self) -> Generator[LogLine | Mark, None, bool]:
+    def _follow_pod(self) -> Generator[LogLine | Mark, None, bool]:
         """Read the current pod and yield its log up to where the stream breaks or ends. Returns whether the run is
         over.
         """
         over = self._over()  # read first: lines printed before the end can then be read
-        pod = newest(self._cluster, self._jobset, self._role)
+        pod = newest_pod(self._cluster, self._jobset, self._role)
         if pod is not None:
-            yield from self._turned_to(pod)
+            yield from self._switch_to(pod)
             if not self._drained and (over or has_ended(pod)):
                 yield from self._last_words(pod, tries=AT_THE_END)
                 self._drained = has_ended(pod)
             elif not self._drained:
-                yield from self._streamed(pod)
+                yield from self._yield_stream(pod)
         return over
 
-    def _turned_to(self, pod: Pod) -> Iterator[LogLine | Mark]:
+    def _switch_to(self, pod: Pod) -> Iterator[LogLine | Mark]:
         """Yield the rest of the replaced pod's log, or of the restarted container's, and a Mark; then switch to the new
         one.
         """
@@ -234,8 +234,8 @@ class LogFollower:
             self._pod = pod
             return
         yield from self._last_words(before, tries=AT_A_RESTART, previous=_pod_key(before) == _pod_key(pod))
-        yield Mark(text=_turn(before, pod, jobset=self._jobset))
-        self._pod, self._given, self._drained = pod, Given(), False
+        yield Mark(text=_restart_text(before, pod, jobset=self._jobset))
+        self._pod, self._yielded, self._drained = pod, YieldedLines(), False
 
     def _last_words(self, pod: Pod, *, tries: int, previous: bool = False) -> Iterator[LogLine]:
         """Yield the remaining lines. Raises Unreachable for the first `tries - 1` failures in a row; after that the
@@ -254,33 +254,33 @@ class LogFollower:
         """Yield all lines so far, while they are read, however many there are."""
         retries = self._cluster.reads.api.patience.retries()
         while True:
-            found = self._opened(pod, tail=tail, previous=previous, follow=False)
+            found = self._open_stream(pod, tail=tail, previous=previous, follow=False)
             if isinstance(found, Stream):
-                found = yield from self._whole(pod, found)
+                found = yield from self._yield_whole(pod, found)
             if found is None:
                 return
             if not retries.again():
                 raise found.failed() if isinstance(found, LostAnswer) else found
 
-    def _whole(self, pod: Pod, opened: Stream) -> Generator[LogLine, None, Unreachable | None]:
+    def _yield_whole(self, pod: Pod, opened: Stream) -> Generator[LogLine, None, Unreachable | None]:
         """Yield the lines of the stream. Returns why it broke off, or None."""
         try:
-            yield from self._new(pod, opened)
+            yield from self._yield_new(pod, opened)
         except OSError as broken:
             return Unreachable(f"The log of {pod.name} was interrupted: {broken}", fix="Try again.")
         finally:
             opened.close()
         return None
 
-    def _streamed(self, pod: Pod) -> Iterator[LogLine]:
-        opened = self._opened(pod, follow=True)
-        if opened is None or (isinstance(opened, LostAnswer) and not self._given.lines):
+    def _yield_stream(self, pod: Pod) -> Iterator[LogLine]:
+        opened = self._open_stream(pod, follow=True)
+        if opened is None or (isinstance(opened, LostAnswer) and not self._yielded.lines):
             return  # no line yet; the next round shows whether the cluster answers
         if not isinstance(opened, Stream):
             raise opened.failed() if isinstance(opened, LostAnswer) else opened
         self._heard, self._stream = clock.monotonic(), opened
         try:
-            for line in self._new(pod, opened):
+            for line in self._yield_new(pod, opened):
                 self._heard = clock.monotonic()
                 yield line
         except OSError:
@@ -289,7 +289,7 @@ class LogFollower:
             self._stream = None
             opened.close()
 
-    def _opened(
+    def _open_stream(
         self, pod: Pod, *, follow: bool, tail: int | None = None, previous: bool = False
     ) -> Stream | LostAnswer | Unreachable | None:
         api = self._cluster.reads.api
@@ -297,21 +297,21 @@ class LogFollower:
             namespace=self._jobset.namespace,
             pod=pod.name,
             container=trainer_container(pod),
-            since=self._given.since,
+            since=self._yielded.since,
             tail=tail,
             previous=previous,
         )
-        streaming_s = self._pace.silence_s if self._given.lines else self._pace.first_s
+        streaming_s = self._pace.silence_s if self._yielded.lines else self._pace.first_s
         silence_s = streaming_s if follow else api.patience.read_timeout_s
         return open_log(api, wanted, follow=follow, read_timeout_s=silence_s)
 
-    def _new(self, pod: Pod, opened: Stream) -> Iterator[LogLine]:
+    def _yield_new(self, pod: Pod, opened: Stream) -> Iterator[LogLine]:
         said_now: Iterator[LoggedLine] = (parse_logged_line(text.decode("utf-8", "replace")) for text in opened.lines())
-        for line in self._given.new(said_now):
+        for line in self._yielded.new(said_now):
             yield LogLine(role=self._role, pod=pod.name, at=line.at, text=line.text, attempt=pod.attempt)
 
 
-def newest(cluster: Cluster, jobset: RunObject, role: ProcessRole) -> Pod | None:
+def newest_pod(cluster: Cluster, jobset: RunObject, role: ProcessRole) -> Pod | None:
     """Return the pod that has the role now; a pod that is being deleted only if there is no other."""
     pods = cluster.reads.pods(namespace=jobset.namespace, labels=role.selector(jobset))
     return max(pods, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at, pod.name), default=None)
@@ -331,7 +331,7 @@ def _container_restarts(pod: Pod) -> int:
     return sum(container.restarts for container in pod.containers if name in (None, container.name))
 
 
-def _turn(before: Pod, pod: Pod, *, jobset: RunObject) -> str:
+def _restart_text(before: Pod, pod: Pod, *, jobset: RunObject) -> str:
     """Return the line that marks a restart in the log: the same text for all processes, if all of them are new."""
     if pod.attempt > before.attempt:
         most = f" of {jobset.max_restarts}" if jobset.max_restarts is not None else ""

@@ -56,10 +56,10 @@ def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lin
     if seen.on_cluster:
         readers["metrics"] = lambda: LossSource(points=_losses_in_metrics(store, output, seen.run_name))
         readers["log"] = lambda: _logged_losses(lines(seen), order=order_of(seen.jobset))
-    return _curve(seen.run_name, readers)
+    return _join_sources(seen.run_name, readers)
 
 
-def _curve(run_name: str, readers: Mapping[str, Callable[[], LossSource]]) -> LossCurve:
+def _join_sources(run_name: str, readers: Mapping[str, Callable[[], LossSource]]) -> LossCurve:
     points: dict[int, float] = {}
     resumed: dict[int, RowOrder | None] = {}
     sources: list[str] = []

@@ -49,27 +49,27 @@ def observations_of(
     A list that cannot be read is in `unread`. Raises Unreachable if the JobSets cannot be read, EnvironmentMissing if
     the cluster has no JobSet.
     """
-    jobsets, _ = held_by(lists)
-    pods = [lists.ask_pods()] if first_pods is None and any(map(starts, jobsets)) else list(first_pods or ())
-    if any(one.serves and not serving(one) for one in jobsets):
+    jobsets, _ = read_objects(lists)
+    pods = [lists.ask_pods()] if first_pods is None and any(map(is_starting, jobsets)) else list(first_pods or ())
+    if any(one.serves and not is_serving(one) for one in jobsets):
         pods = [*pods, lists.ask_server_pods()]
-    return tuple(map(_observer(lists, pods, name=name, now=now), jobsets))
+    return tuple(map(_run_observer(lists, pods, name=name, now=now), jobsets))
 
 
-def held_by(lists: NamespaceLists) -> tuple[tuple[RunObject, ...], tuple[Unread, ...]]:
+def read_objects(lists: NamespaceLists) -> tuple[tuple[RunObject, ...], tuple[Unread, ...]]:
     """Return the JobSets and the servers' Deployments. Servers that cannot be read are no error: a user may have no
     right to list Deployments. Raises as reading the JobSets does.
     """
     jobsets = lists.jobsets.result()
-    servers, missing = _got(lists.servers, "servers", partial(_seconds_left, lists.reads, clock.monotonic()))
+    servers, missing = _result_in_time(lists.servers, "servers", partial(_seconds_left, lists.reads, clock.monotonic()))
     return (*jobsets, *(servers or ())), missing
 
 
-def serving(server: RunObject) -> bool:
+def is_serving(server: RunObject) -> bool:
     return any(job.ready for job in server.jobs)
 
 
-def starts(jobset: RunObject) -> bool:
+def is_starting(jobset: RunObject) -> bool:
     """Return whether some of the JobSet's Jobs are not up, so that one of its pods may be pending."""
     if jobset.serves:
         return False  # no Job has its pod
@@ -84,18 +84,18 @@ def unread_of(what: What, failed: XsftError) -> Unread:
     return Unread(what=what, why=why, fix=first.fix, id=first.id, again=first.again)
 
 
-def _observer(
+def _run_observer(
     lists: NamespaceLists, pods: Sequence[StartedCall[tuple[Pod, ...]]], *, name: str, now: str
 ) -> Callable[[RunObject], Observation]:
     """Return the function that observes a run by what the other lists hold, of the pods those that are pending, and the
     servers'."""
     reads = lists.reads
     left = partial(_seconds_left, reads, clock.monotonic())
-    owned, no_workloads = _got(lists.workloads, "workloads", left)
+    owned, no_workloads = _result_in_time(lists.workloads, "workloads", left)
     queues = queues_of([one.workload for one in owned or ()])[:MAX_QUEUES]
-    positions, no_positions = _positions(reads, queues, namespace=lists.namespace, left=left)
+    positions, no_positions = _read_positions(reads, queues, namespace=lists.namespace, left=left)
     by_uid = {one.owner: with_positions(one.workload, positions) for one in owned or () if one.owner}
-    answers = [_got(one, "pods", left) for one in pods]
+    answers = [_result_in_time(one, "pods", left) for one in pods]
     by_name: dict[str, list[Pod]] = defaultdict(list)
     for pod in (pod for found, _ in answers for pod in found or ()):
         if pod.phase == "Pending" or serves(pod):
@@ -124,12 +124,12 @@ def _observer(
     return observed
 
 
-def _positions(
+def _read_positions(
     reads: Reads, queues: Iterable[str], *, namespace: str, left: Callable[[], float]
 ) -> tuple[dict[str, int], tuple[Unread, ...]]:
     """Return the queue positions by the Workload's name, and the failures."""
     asked = [start(partial(reads.waiting, namespace=namespace, queue=queue)) for queue in queues]
-    answers = [_got(one, "queue", left) for one in asked]
+    answers = [_result_in_time(one, "queue", left) for one in asked]
     positions = {one.name: one.position for waiting, _ in answers for one in waiting or ()}
     return positions, tuple(dict.fromkeys(one for _, missing in answers for one in missing))
 
@@ -139,7 +139,9 @@ def _seconds_left(reads: Reads, since: float) -> float:
     return LATE_S - (clock.monotonic() - max(since, reads.api.http.heard_at))
 
 
-def _got(started: StartedCall[T], what: What, left: Callable[[], float]) -> tuple[T | None, tuple[Unread, ...]]:
+def _result_in_time(
+    started: StartedCall[T], what: What, left: Callable[[], float]
+) -> tuple[T | None, tuple[Unread, ...]]:
     while not started.ended(max(0.0, left())):
         if left() <= 0:
             return None, (Unread(what=what, why=f"no answer within {LATE_S:g} s"),)

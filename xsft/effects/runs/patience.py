@@ -24,7 +24,7 @@ SAY_AFTER_S = 1.0
 """After this time the cluster being waited for is printed."""
 
 
-class Heard(Protocol):
+class ActiveConnection(Protocol):
     @property
     def heard_at(self) -> float:
         """Return the time of the last activity, by `clock.monotonic`."""
@@ -36,12 +36,12 @@ class Pulse:
     def __init__(self, *, now: Callable[[], float] = clock.monotonic) -> None:
         self._now = now
         self._began = now()
-        self._cluster: Heard | None = None
+        self._cluster: ActiveConnection | None = None
         self._connected_at = 0.0
         self.left = False
         """The waiting thread has given up."""
 
-    def connected(self, cluster: Heard) -> None:
+    def connected(self, cluster: ActiveConnection) -> None:
         self._connected_at = self._now()
         self._cluster = cluster
 

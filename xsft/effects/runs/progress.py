@@ -84,7 +84,7 @@ def read_progress(
     asked = [i for i, one in enumerate(observations) if lacks_progress(one)]
     found = list(observations)
     under_way = [_begin_reading(observations[i]) for i in asked]
-    looks = _looks(under_way, source=source, tail=tail)
+    looks = _progress_reads(under_way, source=source, tail=tail)
     read = answers(looks, threads=THREADS, timeout_s=deadline_s, hurry=hurry)
     for n, (i, one) in enumerate(zip(asked, read, strict=True)):
         late = NOT_READ if hurry is None or n < hurry.first else NOT_ASKED
@@ -97,7 +97,7 @@ def not_asked(seen: Observation) -> Observation:
     return _passed_over(seen, NOT_ASKED, what=_begin_reading(seen).what) if lacks_progress(seen) else seen
 
 
-class _UnderWay(Struct, kw_only=True):
+class _ProgressRequest(Struct, kw_only=True):
     """The state of one read: written by the thread that reads, and read by the thread that stops waiting."""
 
     seen: Observation
@@ -106,17 +106,19 @@ class _UnderWay(Struct, kw_only=True):
     """The part that is being read."""
 
 
-def _begin_reading(seen: Observation) -> _UnderWay:
-    return _UnderWay(seen=seen, what="record" if seen.jobset is None else "log")
+def _begin_reading(seen: Observation) -> _ProgressRequest:
+    return _ProgressRequest(seen=seen, what="record" if seen.jobset is None else "log")
 
 
-def _looks(asked: Sequence[_UnderWay], *, source: ProgressSource, tail: int) -> list[Callable[[], Observation]]:
-    first_pods = _printers([one.seen for one in asked], source)
-    return [partial(_one, one, first_pods, source, tail=tail) for one in asked]
+def _progress_reads(
+    asked: Sequence[_ProgressRequest], *, source: ProgressSource, tail: int
+) -> list[Callable[[], Observation]]:
+    first_pods = _list_printers([one.seen for one in asked], source)
+    return [partial(_read_one_progress, one, first_pods, source, tail=tail) for one in asked]
 
 
-def _one(
-    doing: _UnderWay, first_pods: Mapping[ClusterNamespace, FirstPods], source: ProgressSource, *, tail: int
+def _read_one_progress(
+    doing: _ProgressRequest, first_pods: Mapping[ClusterNamespace, FirstPods], source: ProgressSource, *, tail: int
 ) -> Observation:
     """Return the observation with its progress: from the log first; from the files beside the output if there is no log
     or it does not reach the end of the run.
@@ -153,7 +155,7 @@ def _progress_in_log(
     if jobset is None:
         return None, (), None
     try:
-        pod = _printer(seen, jobset, first_pods)
+        pod = _find_printer(seen, jobset, first_pods)
         said = _progress_in_tail(pod, jobset, source, seen.cluster or "", tail=tail) if pod else None
     except XsftError as failed:
         return None, (unread_of("log", failed),), pod
@@ -178,14 +180,14 @@ def _progress_in_tail(
     return _progress_in_tail(pod, jobset, source, cluster, tail=LONG_TAIL) or said
 
 
-def _printer(seen: Observation, jobset: RunObject, first_pods: Mapping[ClusterNamespace, FirstPods]) -> Pod | None:
+def _find_printer(seen: Observation, jobset: RunObject, first_pods: Mapping[ClusterNamespace, FirstPods]) -> Pod | None:
     there = seen.pods or ()
     if any(prints_steps(pod, jobset) for pod in there):
         return printer_of(jobset, there)
     return printer_of(jobset, first_pods[seen.cluster or "", jobset.namespace].pods())
 
 
-def _printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[ClusterNamespace, FirstPods]:
+def _list_printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[ClusterNamespace, FirstPods]:
     """Return the first pods, with one list per cluster and namespace, whatever the number of runs."""
     names: dict[ClusterNamespace, set[str]] = defaultdict(set)
     for seen in asked:
@@ -204,21 +206,21 @@ def _with_record(seen: Observation, source: ProgressSource) -> Observation:
     """Return the observation with its record: what `submit` or `cancel` wrote beside the output, else the index
     entry.
     """
-    record, missing = _try_look("record", lambda: source.recorded(seen))
+    record, missing = _try_reading("record", lambda: source.recorded(seen))
     return replace(seen, record=record or seen.record, unread=(*seen.unread, *missing))
 
 
 def _progress_in_output(
-    seen: Observation, source: ProgressSource, doing: _UnderWay
+    seen: Observation, source: ProgressSource, doing: _ProgressRequest
 ) -> tuple[Progress | None, tuple[Unread, ...]]:
     """Return the progress from the metrics and the checkpoints beside the output, and what could not be read."""
     output = source.output(seen)
     if output is None:
         return None, ()
     doing.what = "metrics"
-    metrics, no_metrics = _try_look("metrics", lambda: _progress_in_metrics(output, seen.run_name, source.store))
+    metrics, no_metrics = _try_reading("metrics", lambda: _progress_in_metrics(output, seen.run_name, source.store))
     doing.what = "checkpoints"
-    saved, no_saved = _try_look(
+    saved, no_saved = _try_reading(
         "checkpoints", lambda: latest_step(source.store.objects_at(output), output=output, run_name=seen.run_name)
     )
     missing = (*no_metrics, *no_saved)
@@ -235,7 +237,7 @@ def _progress_in_metrics(output: str, run_name: str, store: RecordStore) -> Prog
     return progress_of_metrics(rows, read_at=store.now())
 
 
-def _try_look(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread, ...]]:
+def _try_reading(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread, ...]]:
     try:
         return look(), ()
     except XsftError as failed:

@@ -21,7 +21,7 @@ from xsft.effects.runs.first_pods import FirstPods, few_starting
 from xsft.effects.runs.forgotten import forgotten, went_to
 from xsft.effects.runs.lastknown import forget, recall
 from xsft.effects.runs.local import observe_local
-from xsft.effects.runs.observe import held_by, observations_of, unread_of
+from xsft.effects.runs.observe import observations_of, read_objects, unread_of
 from xsft.effects.runs.patience import Pulse, wait_for
 from xsft.effects.runs.progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
 from xsft.effects.runs.read_scope import ReadScope, order_reads
@@ -155,7 +155,7 @@ def _answer_of_source(
     source, (known, submitted) = asked.source, remembered()
     cluster, lists = asked.lists.result()
     pulse.connected(cluster)
-    jobsets, unlisted = held_by(lists)
+    jobsets, unlisted = read_objects(lists)
     starting = few_starting(jobsets, scope=scope)
     names = (*_jobsets_to_read(jobsets, known=known, scope=scope), *(starting or ()))
     first_pods = FirstPods().also_of(names, reads=cluster.reads, namespace=lists.namespace)
@@ -166,12 +166,12 @@ def _answer_of_source(
         forget(store.state, cluster=source.name, namespace=source.namespace, there=uids, now=scope.now, known=known)
     there = {seen.jobset.name: seen.jobset for seen in found if seen.jobset}
     gone = (one for one in submitted if one.uid not in uids and not _bears_its_name(one, there.get(one.jobset or "")))
-    lost = (_lost(one, unlisted, cluster=source.name, known=known, now=scope.now) for one in gone)
+    lost = (_observe_lost(one, unlisted, cluster=source.name, known=known, now=scope.now) for one in gone)
     seen = (_with_known(one, known) for one in found if scope.covers_run(one))
     return ClusterAnswer(observations=(*seen, *lost), cluster=cluster, known=known, first_pods=first_pods)
 
 
-def _lost(
+def _observe_lost(
     entry: IndexEntry, unlisted: tuple[Unread, ...], *, cluster: str, known: Mapping[str, LastKnown], now: str
 ) -> Observation:
     """Return the observation of a run without an object; of a server only if the servers could be listed."""
