@@ -59,7 +59,8 @@ class Container:
         command = (sys.executable, "-c", CONVERTER, f"{self.root}/converted/tiny-0/0", str(status), *converts)
         end = facts_to_json(AttemptFacts(outcome="completed", at=""), run_name="tiny-convert", number=2)
         python, *rest = recorded_argv(
-            ConversionRecord(digest="d" * 64, run_name="tiny-convert", argv=command),
+            command,
+            record=ConversionRecord(digest="d" * 64, run_name="tiny-convert", argv=("python3", "-m", "x")),
             end={"attempt": json.loads(end), "attempt_stem": f"{self.root}/tiny-convert/xsft/attempt-2"},
             checkpoint=f"{self.root}/converted/tiny-0/0/items",
         )

@@ -10,8 +10,10 @@ from xsft.pod.sent import sent_argv
 from xsft.stages.result_record import to_document
 
 
-def recorded_argv(record: ConversionRecord, *, end: Mapping[str, Any], checkpoint: str) -> tuple[str, ...]:
-    """Return the command that runs the converter and records its end, even if no xsft waits for it: a program of the
+def recorded_argv(
+    argv: tuple[str, ...], *, record: ConversionRecord, end: Mapping[str, Any], checkpoint: str
+) -> tuple[str, ...]:
+    """Return the command that runs `argv` and records its end, even if no xsft waits for it: a program of the
     image's Python (`container`).
 
     Arguments:
@@ -22,4 +24,4 @@ def recorded_argv(record: ConversionRecord, *, end: Mapping[str, Any], checkpoin
     """
     path = f"{checkpoint.removesuffix('/0/items')}/{FILE}"
     notes = {"record": to_document(record), **end, "checkpoint": checkpoint, "record_path": path}
-    return sent_argv("xsft.conversion.container", notes, record.argv)
+    return sent_argv("xsft.conversion.container", notes, argv)

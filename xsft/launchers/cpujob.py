@@ -135,7 +135,7 @@ def _converting_argv(job: CpuJob, inputs: ConversionInputs) -> tuple[str, ...]:
     """Return the container's command. A commit that only the hub named is in the record, as on this machine."""
     run = job.run
     record = ConversionRecord(digest=job.digest, run_name=run.run_name, argv=job.argv, inputs=dict(to_builtins(inputs)))
-    return recorded_argv(record, end=noted_end(run), checkpoint=job.writes)
+    return recorded_argv(job.argv, record=record, end=noted_end(run), checkpoint=job.writes)
 
 
 def job_run(run: Run, *, run_name: str, attempt: int, process: str) -> Run:
