@@ -28,7 +28,7 @@ MUTABLE = {
     "effects.local.prepare_work.Follower",
     "effects.local.watch.AttemptWatch",
     "effects.runs.logstream.YieldedLines",
-    "effects.runs.progress._ProgressRequest",
+    "effects.runs.read_progress._ProgressRequest",
     "image.progress.BuildOutput",
     "screen.image_progress.Layers",
     "screen.live._StepPace",

@@ -28,7 +28,7 @@ from xsft.run_access import read_status
 from xsft.states.folding import RowFilter
 from xsft.states.rows import Row
 from xsft.states.rule import Explanation
-from xsft.states.waiting import parse_goal
+from xsft.states.wait_goals import parse_goal
 
 
 class Statuses(Struct, frozen=True, kw_only=True):

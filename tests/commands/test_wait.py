@@ -17,7 +17,7 @@ from xsft.problems import Problem, warning
 from xsft.states.lookup import RunsRead
 from xsft.states.model import Unread
 from xsft.states.rows import Row
-from xsft.states.waiting import DONE, Goal
+from xsft.states.wait_goals import DONE, Goal
 
 
 def exit_status(played: Played, goal: Goal = DONE, *, timeout_s: float | None = 600, json: bool = False) -> int:

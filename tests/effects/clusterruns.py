@@ -20,8 +20,8 @@ from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.machine import clock
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.evidence import read_evidence
-from xsft.effects.runs.progress import ProgressSource, read_progress
+from xsft.effects.runs.read_evidence import read_evidence
+from xsft.effects.runs.read_progress import ProgressSource, read_progress
 from xsft.effects.runs.read_runs import PendingLists
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.records.where import ClusterAddress

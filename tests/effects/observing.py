@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.lists import ask_lists
-from xsft.effects.runs.observe import observations_of
+from xsft.effects.runs.list_runs import observations_of
 from xsft.reading.pods import selector_of
 from xsft.states.model import Observation, Pod
 

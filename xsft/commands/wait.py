@@ -31,7 +31,7 @@ from xsft.screen.documents import print_json, run_document
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.progress import print_to_stderr
 from xsft.states.rows import state_line
-from xsft.states.waiting import Goal
+from xsft.states.wait_goals import Goal
 
 
 def run(args: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ from xsft.problems import warning
 from xsft.states.lookup import RunsAnswer, RunsRead, answer_of
 from xsft.states.model import Observation, Status, Unread
 from xsft.states.names import State
-from xsft.states.waiting import DONE, Goal
+from xsft.states.wait_goals import DONE, Goal
 
 RUNNING = Goal(kind="running")
 DEAF = runs_read((), (SILENT,), answered=False, whole=False)

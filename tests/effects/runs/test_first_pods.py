@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.effects.runs.test_progress import STEP
+from tests.effects.runs.test_read_progress import STEP
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import QUEUED, RUNNING, ended
 from tests.fakes.kuberuns import Runs as FakeRuns

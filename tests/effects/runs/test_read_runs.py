@@ -24,7 +24,7 @@ from xsft.effects.records.index import IndexEntry, keep_entry
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.lastknown import remember
-from xsft.effects.runs.progress import NOT_ASKED, TAIL
+from xsft.effects.runs.read_progress import NOT_ASKED, TAIL
 from xsft.effects.runs.read_runs import PendingLists, read_runs
 from xsft.effects.runs.read_scope import ReadLimits, ReadScope, lacks_progress
 from xsft.errors import Unreachable

@@ -29,7 +29,7 @@ from xsft.launchers.cpujob import CpuJob
 from xsft.naming import stage_name
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.states.rows import state_line
-from xsft.states.waiting import DONE
+from xsft.states.wait_goals import DONE
 from xsft.states.worth import is_worthless
 from xsft.steps import Intent, JobPlan, Plan, Planned
 from xsft.submitting import submitter_for

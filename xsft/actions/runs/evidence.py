@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from xsft.effects.local.log import read_log
-from xsft.effects.runs.evidence import read_evidence
 from xsft.effects.runs.forgotten import attempt_gone
 from xsft.effects.runs.lastknown import recall
+from xsft.effects.runs.read_evidence import read_evidence
 from xsft.effects.runs.runs import Runs
 from xsft.errors import XsftError
 from xsft.states.evidence import Evidence, Log

@@ -16,7 +16,7 @@ from xsft.spec.amounts import duration_text
 from xsft.states.folding import named
 from xsft.states.lookup import RunsAnswer, missing_run, one_run, runs_unread, silent
 from xsft.states.rows import Row, state_line
-from xsft.states.waiting import Goal, beyond, verdict
+from xsft.states.wait_goals import Goal, beyond, verdict
 from xsft.states.worth import zero_loss
 
 MISSES = 3

@@ -20,7 +20,7 @@ from xsft.launchers.slicejob import SliceJob
 from xsft.problems import Problem
 from xsft.proposal import Proposal
 from xsft.spec.amounts import counted, duration_text
-from xsft.states.waiting import DONE
+from xsft.states.wait_goals import DONE
 from xsft.steps import Plan, Planned
 
 

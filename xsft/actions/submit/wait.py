@@ -26,7 +26,7 @@ from xsft.states.folding import FoldedRun
 from xsft.states.lookup import one_run
 from xsft.states.model import Observation
 from xsft.states.rule import Cause
-from xsft.states.waiting import DONE, Goal
+from xsft.states.wait_goals import DONE, Goal
 from xsft.states.worth import is_worthless
 from xsft.steps import Plan, Planned
 

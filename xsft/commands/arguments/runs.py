@@ -11,7 +11,7 @@ from xsft.actions.runs.log_request import STREAMS
 from xsft.commands.arguments import a_name, add_json, duration, whole_number
 from xsft.naming import MODES
 from xsft.states.names import WORDS
-from xsft.states.waiting import Goal, parse_goal
+from xsft.states.wait_goals import Goal, parse_goal
 
 POLL_S = 10.0
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.machine.parallel import StartedCall, start
-from xsft.effects.runs.observe import is_starting
+from xsft.effects.runs.list_runs import is_starting
 from xsft.effects.runs.read_scope import ReadScope
 from xsft.reading.pods import first_hosts_selector, prints_steps
 from xsft.states.model import Pod, RunObject

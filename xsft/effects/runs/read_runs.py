@@ -20,10 +20,10 @@ from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import FirstPods, few_starting
 from xsft.effects.runs.forgotten import forgotten, went_to
 from xsft.effects.runs.lastknown import forget, recall
+from xsft.effects.runs.list_runs import observations_of, read_objects, unread_of
 from xsft.effects.runs.local import observe_local
-from xsft.effects.runs.observe import observations_of, read_objects, unread_of
 from xsft.effects.runs.patience import Pulse, wait_for
-from xsft.effects.runs.progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
+from xsft.effects.runs.read_progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
 from xsft.effects.runs.read_scope import ReadScope, order_reads
 from xsft.effects.runs.sources import RunSource
 from xsft.errors import ClusterMissing, XsftError

@@ -16,7 +16,7 @@ from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import StartedCall, start
 from xsft.effects.runs.evidence_logs import attempts_before, ends_of, failing_logs
-from xsft.effects.runs.observe import unread_of
+from xsft.effects.runs.list_runs import unread_of
 from xsft.errors import XsftError
 from xsft.problems import Problem
 from xsft.reading.events import is_about, named_objects

@@ -13,7 +13,7 @@ from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import ADMITTED, Runs, ended
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect
-from xsft.effects.runs.observe import MAX_QUEUES, unread_of
+from xsft.effects.runs.list_runs import MAX_QUEUES, unread_of
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.records.where import ClusterAddress
 from xsft.states.model import Observation, Unread
@@ -126,7 +126,7 @@ def test_a_truncated_list_is_requested_again(api: ClusterApi, runs: Runs) -> Non
 
 
 def test_a_slow_list_is_unread_after_its_deadline(api: ClusterApi, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsft.effects.runs.observe.LATE_S", 1.0)
+    monkeypatch.setattr("xsft.effects.runs.list_runs.LATE_S", 1.0)
     runs.admitted("going", status=STARTS)
     api.server.fail("/pods", code=0, delay_s=60.0, times=9)
     assert whats(seen(api)["going"]) == {"pods"}

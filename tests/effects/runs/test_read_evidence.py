@@ -15,7 +15,7 @@ from tests.fakes.kuberuns import NAMESPACE, QUEUE, QUEUED, RUNNING, Runs, ended
 from tests.replacing import replace
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect
-from xsft.effects.runs.evidence import read_evidence
+from xsft.effects.runs.read_evidence import read_evidence
 from xsft.records.where import ClusterAddress
 from xsft.states.causes import explain_state
 from xsft.states.classify import classify

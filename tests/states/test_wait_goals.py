@@ -11,7 +11,7 @@ from tests.replacing import replace
 from xsft.states.model import Status
 from xsft.states.names import ENDED, RUNNING, STATES, State
 from xsft.states.rows import Row, row_of
-from xsft.states.waiting import DONE, Goal, beyond, parse_goal, verdict
+from xsft.states.wait_goals import DONE, Goal, beyond, parse_goal, verdict
 from xsft.states.worth import Worthless
 
 RUNNING_GOAL = Goal(kind="running")

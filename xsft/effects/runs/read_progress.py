@@ -20,8 +20,8 @@ from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.first_pods import FirstPods, printer_of
 from xsft.effects.runs.forgotten import recorded_of
+from xsft.effects.runs.list_runs import unread_of
 from xsft.effects.runs.metrics import read_metrics
-from xsft.effects.runs.observe import unread_of
 from xsft.effects.runs.read_scope import lacks_progress
 from xsft.errors import XsftError
 from xsft.reading.pods import prints_steps, trainer_container

@@ -23,7 +23,15 @@ from xsft.effects.machine.parallel import SoftDeadline
 from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.runs.first_pods import FirstPods
-from xsft.effects.runs.progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, ProgressSource, not_asked, read_progress
+from xsft.effects.runs.read_progress import (
+    LONG_TAIL,
+    NOT_ASKED,
+    NOT_READ,
+    TAIL,
+    ProgressSource,
+    not_asked,
+    read_progress,
+)
 from xsft.effects.runs.read_scope import may_have_progress
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
