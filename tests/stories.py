@@ -14,7 +14,7 @@ from xsft.effects.facts.templates import template_facts
 from xsft.effects.facts.tokenizer import read_tokenizer
 from xsft.effects.inputs.places import load_places
 from xsft.evaluation.program import program_digest
-from xsft.facts import CheckpointFacts, Facts, ImageFacts, MachineFacts, TokenizerFacts
+from xsft.facts import CheckpointFacts, Facts, ImageFacts, TokenizerFacts
 from xsft.planner import make_intent, make_plan
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
@@ -42,7 +42,7 @@ def facts_for(spec: WorkloadSpec) -> Facts:
         places_file=Path(file).name if file else None,
         image=_pushed(spec.image.name) if spec.image.name else None,
         template=template_facts(spec, file=ROOT / "workloads" / "any.yaml"),
-        machine=MachineFacts(memory_gib=8.0),
+        memory_gib=8.0,
         tokenizer=_shipped(spec.model.tokenizer),
     )
     path = resolve(spec, facts)[0].checkpoint

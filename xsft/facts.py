@@ -191,13 +191,6 @@ class CountedData(Struct, frozen=True, kw_only=True):
     """Date, UTC, YYYYMMDD."""
 
 
-class MachineFacts(Struct, frozen=True, kw_only=True):
-    """The facts of this machine, for `target: local`."""
-
-    memory_gib: float = 0.0
-    """Total memory in GiB; 0 if it was not read."""
-
-
 class ImageFacts(Struct, frozen=True, kw_only=True):
     """Facts of images/ about the image that a workload names."""
 
@@ -269,7 +262,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The verdict of `xsft fit` on this run's step, or on one of another length; None without one."""
     paces: tuple[MeasuredPace, ...] = ()
     """Paces of runs of this model on this TPU type that were submitted from this machine and have a receipt."""
-    machine: MachineFacts = MachineFacts()
+    memory_gib: float = 0.0
+    """Total memory of this machine in GiB, for `target: local`; 0 if it was not read."""
     taken: tuple[str, ...] = ()
     """Run names of this workload's stages that a training in the same output already has."""
     taken_unread: str = ""

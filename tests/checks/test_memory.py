@@ -10,7 +10,7 @@ from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, run_of, sp
 from xsft.catalog.data import toml
 from xsft.checks.memory import _gathered_experts, check, too_big
 from xsft.checks.mesh import check as mesh
-from xsft.facts import Facts, MachineFacts
+from xsft.facts import Facts
 from xsft.fit.derive import KnownStep
 from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal, Verdict
@@ -147,8 +147,8 @@ def test_changed_architecture_is_not_checked():
 
 
 def test_local_run_is_compared_with_the_memory_of_this_machine():
-    small = Facts(machine=MachineFacts(memory_gib=8.0))
-    large = Facts(machine=MachineFacts(memory_gib=64.0))
+    small = Facts(memory_gib=8.0)
+    large = Facts(memory_gib=64.0)
     assert ids(check, spec(target="local"), large) == set()
     assert ids(check, spec(target="local"), small) == {"local-memory"}
     assert ids(check, spec(target="local")) == set(), "unknown memory is no evidence"

@@ -9,7 +9,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from tests.everything import EVERYTHING, ONE_CHOICE, OTHER, changed, everything, leaves, other, sections_of, value_at
-from xsft.facts import Facts, ImageFacts, MachineFacts, TemplateFacts
+from xsft.facts import Facts, ImageFacts, TemplateFacts
 from xsft.spec.base import Section
 from xsft.spec.digest import NEUTRAL, canonical, spec_digest, stated
 from xsft.spec.model import WorkloadSpec
@@ -210,7 +210,7 @@ def test_digest_treats_the_release_of_the_image_lock_as_stated() -> None:
 
 def test_digest_ignores_date_commit_folder_and_machine() -> None:
     spec = everything(run_name_suffix="none")
-    facts = Facts(today="20270101", commit="f" * 40, working_directory="/", machine=MachineFacts(memory_gib=99.0))
+    facts = Facts(today="20270101", commit="f" * 40, working_directory="/", memory_gib=99.0)
     assert _digest(spec, facts) == _digest(spec)
 
 

@@ -223,12 +223,10 @@ def _scan_axis(keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _machine(model: CatalogModel, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    if model.params_b is None or not facts.machine.memory_gib:
+    if model.params_b is None or not facts.memory_gib:
         return
     need = model.params_b * 1e9 * bytes_per_parameter(keys) / GIB
-    if need > facts.machine.memory_gib:
-        message = (
-            f"{model.name} needs at least {need:.0f} GiB here, and this machine has {facts.machine.memory_gib:.0f}."
-        )
+    if need > facts.memory_gib:
+        message = f"{model.name} needs at least {need:.0f} GiB here, and this machine has {facts.memory_gib:.0f}."
         fix = "Use a smaller model for target: local (workloads/tiny_local.yaml), or target: xpk."
         yield error("local-memory", "model.name", message, fix)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.checks.factory import DROP, spec
 from tests.effects.gitrepo import git, made_in
-from xsft.effects.facts.gather import gather, machine, workload_folder
+from xsft.effects.facts.gather import gather, memory_gib, workload_folder
 from xsft.errors import Unreachable
 from xsft.facts import CheckpointFacts, DataFacts, Facts
 
@@ -104,9 +104,8 @@ def test_places_are_read_only_for_a_named_place(tmp_path: Path) -> None:
 
 
 def test_the_machine_is_described_only_for_local_runs(tmp_path: Path) -> None:
-    assert gathered(tmp_path / "w.yaml").machine.memory_gib == 0
-    here = gathered(tmp_path / "w.yaml", target="local").machine
-    assert here.memory_gib == machine().memory_gib > 0
+    assert gathered(tmp_path / "w.yaml").memory_gib == 0
+    assert gathered(tmp_path / "w.yaml", target="local").memory_gib == memory_gib() > 0
 
 
 @pytest.mark.parametrize(("data_dir", "is_read"), [(None, True), ("rows", False)])

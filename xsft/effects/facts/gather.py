@@ -32,7 +32,6 @@ from xsft.facts import (
     Facts,
     HubDataFacts,
     ImageFacts,
-    MachineFacts,
     SourceFacts,
     TokenizerFacts,
 )
@@ -91,7 +90,7 @@ def _of_this_machine(spec: WorkloadSpec, *, file: str | Path, today: str) -> Fac
         places_file=places_file,
         places_folders=_places_folders(folder) if isinstance(spec.place, str) and places_file is None else (),
         image=_gather_image(spec, folder, places),
-        machine=machine() if spec.on_this_machine else MachineFacts(),
+        memory_gib=memory_gib() if spec.on_this_machine else 0.0,
     )
     facts = replace(facts, tokenizer_problem=_tokenizer_problem(spec, facts))
     return replace(facts, tokenizer=_gather_tokenizer(spec, facts))
@@ -120,10 +119,9 @@ def workload_folder(file: str | Path) -> Path:
     return Path.cwd() if str(file) == STDIN else Path(file).absolute().parent
 
 
-def machine() -> MachineFacts:
-    """Return the facts of this machine that a local run uses."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return MachineFacts(memory_gib=round(memory, 1))
+def memory_gib() -> float:
+    """Return the memory of this machine, which a local run may use."""
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
 
 
 def _gather_image(spec: WorkloadSpec, folder: Path, places: Mapping[str, Place]) -> ImageFacts | None:
