@@ -18,9 +18,9 @@ from xsft.catalog import models
 from xsft.catalog.data import toml
 from xsft.catalog.fit import row_keys
 from xsft.catalog.tokenizers import SpecialTokens, row_tokens, special_tokens
-from xsft.checks.special_tokens import masked, trained
+from xsft.checks.special_tokens import masked_tokens, trained_tokens
 from xsft.commands.verbs import VERBS, parser
-from xsft.interface.documents import DOCUMENTS, published
+from xsft.interface.documents import DOCUMENTS, published_schema
 from xsft.spec import schema
 from xsft.spec.reference import tables, workload_page
 
@@ -57,7 +57,7 @@ def pages() -> dict[Path, str]:
 
 
 def schema_text(name: str) -> str:
-    return json.dumps(published(name), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(published_schema(name), indent=1, ensure_ascii=False) + "\n"
 
 
 CLI_HEAD = """\
@@ -223,8 +223,8 @@ def model_cells(name: str) -> tuple[str, ...]:
 def token_cells(tokens: SpecialTokens | None) -> tuple[str, str, str]:
     if tokens is None:
         return "unknown", "unknown", "unknown"
-    kept = "unknown" if tokens.ends is None else code(trained(tokens)) or "**none**"
-    lost = ", ".join(f"{code([token])} ({why.partition(',')[0]})" for token, why in masked(tokens).items())
+    kept = "unknown" if tokens.ends is None else code(trained_tokens(tokens)) or "**none**"
+    lost = ", ".join(f"{code([token])} ({why.partition(',')[0]})" for token, why in masked_tokens(tokens).items())
     return kept, lost or "none", "unknown" if tokens.repeats is None else outside_code(tokens.repeats) or "nothing"
 
 
@@ -298,7 +298,7 @@ In Python, the same values are typed: [Python](../api.md).
 
 
 def machine_interface_page() -> str:
-    sections = (tables(published(name), title=title_of(name), prefix=f"{name}.") for name in DOCUMENTS)
+    sections = (tables(published_schema(name), title=title_of(name), prefix=f"{name}.") for name in DOCUMENTS)
     return "\n".join((INTERFACE_HEAD, *sections)).rstrip() + "\n"
 
 

@@ -10,7 +10,7 @@ from tests.replacing import replace
 from tests.test_identity import NAME, RECORDS, TORN, WORLDS, record, seen
 from xsft.errors import Refused
 from xsft.identity import LiveJobSet, RunHistory
-from xsft.ownership import pass_over, recognised
+from xsft.ownership import pass_over, recognise_jobset
 from xsft.records.model import Record
 
 OTHER = LiveJobSet(name=f"{NAME}-2", uid="u", run_name=f"{NAME}-2", digest=None, state="live")
@@ -19,8 +19,8 @@ BARE = replace(OTHER, run_name=None)
 
 def test_an_object_of_xpk_is_recognised_by_uid_or_arguments() -> None:
     bare = seen(run=None)
-    by_uid = recognised(bare, run_name=NAME, records=(record(uid=bare.uid),), as_told=False)
-    begun = recognised(bare, run_name=NAME, records=(record("submitting"),), as_told=True)
+    by_uid = recognise_jobset(bare, run_name=NAME, records=(record(uid=bare.uid),), as_told=False)
+    begun = recognise_jobset(bare, run_name=NAME, records=(record("submitting"),), as_told=True)
     assert by_uid == begun == seen()
 
 
@@ -30,7 +30,7 @@ def test_an_object_of_xpk_is_recognised_by_uid_or_arguments() -> None:
     ids=["no record", "record of another uid", "interrupted submission", "not created"],
 )
 def test_a_jobset_of_unclear_origin_is_not_taken_for_ours(records: tuple[Record, ...], as_told: bool) -> None:
-    assert recognised(seen(run=None), run_name=NAME, records=records, as_told=as_told).run_name is None
+    assert recognise_jobset(seen(run=None), run_name=NAME, records=records, as_told=as_told).run_name is None
 
 
 @pytest.mark.parametrize(

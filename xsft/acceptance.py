@@ -35,7 +35,7 @@ def accept_problems(
     found = tuple(problems)
     raised = {p.id for p in found}
     refused = {p.id: p for p in found if p.id in reasons and p.severity != "note" and not p.can_be_accepted}
-    unused = tuple(_unused(name) for name in reasons if name not in raised and name not in late())
+    unused = tuple(unused_acceptance_problem(name) for name in reasons if name not in raised and name not in late())
     return (*accept_late(found, reasons), *map(_not_accepted, refused.values()), *unused)
 
 
@@ -63,7 +63,7 @@ def _not_accepted(problem: Problem) -> Problem:
     return warning("checks-not-accepted", f"checks.{problem.id}", message, f"Remove this line. {problem.fix}".strip())
 
 
-def _unused(name: str) -> Problem:
+def unused_acceptance_problem(name: str) -> Problem:
     return warning(
         "checks-unused",
         f"checks.{name}",

@@ -44,7 +44,7 @@ from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
-from xsft.spec.secrets import redacted
+from xsft.spec.secrets import redact_problem
 from xsft.steps import Intent, Plan
 from xsft.trainers.fit_step import step_to_compile
 
@@ -67,7 +67,7 @@ def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None
         changes = (*settings, *((f"name={run_name}", "run_name_suffix=none") if run_name else ()))
         spec = read_spec(read_workload_text(name), settings=changes)
     except SpecError as e:
-        raise SpecError(tuple(redacted(p).in_file(p.file or name) for p in e.problems)) from None
+        raise SpecError(tuple(redact_problem(p).in_file(p.file or name) for p in e.problems)) from None
     return LoadedWorkload(file=name, spec=spec, template=template_facts(spec, file=name))
 
 
@@ -242,7 +242,7 @@ def admitted(found: Sequence[Problem]) -> tuple[Problem, ...]:
     if errors and all(problem.kind == "unread" for problem in errors):
         raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
     if errors:
-        raise SpecError(tuple(map(redacted, errors)))
+        raise SpecError(tuple(map(redact_problem, errors)))
     return problems
 
 
@@ -251,7 +251,7 @@ def _refuse_secrets(workloads: Sequence[LoadedWorkload], intents: Sequence[Inten
     pairs = zip(workloads, intents, strict=True)
     holding = [p.in_file(one.file) for one, i in pairs if _has_secret(i.problems) for p in i.problems]
     if holding:
-        raise SpecError(tuple(redacted(p) for p in holding if p.severity == "error"))
+        raise SpecError(tuple(redact_problem(p) for p in holding if p.severity == "error"))
 
 
 def _refuse_download(intents: Sequence[Intent]) -> None:

@@ -41,7 +41,7 @@ class XsftError(Exception):
         self.again: RetryAdvice = again or self.retry
         self._beside: tuple[Problem, ...] = ()
 
-    def beside(self, other: XsftError) -> Self:
+    def with_problems_of(self, other: XsftError) -> Self:
         """Return this error with the problems of another one, which must be fixed too; the exit status is unchanged."""
         self._beside = (*self._beside, *other.problems)
         return self

@@ -85,7 +85,9 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
     for seen in live:
         if seen.digest != digest:
             before = next((r for r in reversed(world.records) if r.spec_digest == seen.digest), None)
-            raise _another(run, f"JobSet {seen.name} is active with another workload", before=before, spec=spec)
+            raise _refuse_other_run(
+                run, f"JobSet {seen.name} is active with another workload", before=before, spec=spec
+            )
     if live:
         return AdoptJobSet(jobset=max(live, key=attempt_of))
     _refuse_begun_elsewhere(run, spec=spec, world=world)
@@ -198,19 +200,19 @@ def _refuse_other_output(run: Run, *, digest: str, spec: JsonMapping, world: Run
         known = {digest, *(r.spec_digest for r in world.records)}
         unexplained = any(seen.digest not in known for seen in world.jobsets)
         if world.latest_step is not None and (unexplained or any(r.last.outcome == "unknown" for r in world.records)):
-            raise _another(run, where, before=None, spec=spec)
+            raise _refuse_other_run(run, where, before=None, spec=spec)
     elif before.spec_digest != digest and (not before.spec or changed_keys(before.spec, spec)):
-        raise _another(run, where, before=before, spec=spec)
+        raise _refuse_other_run(run, where, before=before, spec=spec)
 
 
 def _took_place(record: Record, world: RunHistory) -> bool:
     """Return whether the recorded attempt took place. One that was about to be created did if its JobSet or checkpoints
     exist."""
     created = world.latest_step is not None or any(seen.digest == record.spec_digest for seen in world.jobsets)
-    return _started(record) or (record.last.outcome == "submitting" and created)
+    return _has_started(record) or (record.last.outcome == "submitting" and created)
 
 
-def _another(run: Run, what: str, *, before: Record | None, spec: JsonMapping) -> Refused:
+def _refuse_other_run(run: Run, what: str, *, before: Record | None, spec: JsonMapping) -> Refused:
     changed = all_differences(before.spec, spec) if before and before.spec else ()
     shown = f": {'; '.join(changed)}" if changed else ". The differences are not recorded here"
     return Refused(
@@ -232,7 +234,7 @@ def _adopt_finished(run: Run, world: RunHistory, *, steps: int) -> KeepFinished:
             f"{run.output}/{run.run_name} has done {steps} steps, more than the {run.spec.train.steps} requested.",
             fix="Request at least as many steps, or use another name.",
         )
-    last = next((record.last for record in reversed(world.records) if _started(record)), None)
+    last = next((record.last for record in reversed(world.records) if _has_started(record)), None)
     taught_nothing = last is not None and is_worthless(last.state_reason)
     return KeepFinished(steps=steps, worthless=last.reason or "" if last and taught_nothing else "")
 
@@ -242,7 +244,7 @@ def _plan_start(run: Run, world: RunHistory) -> StartAttempt:
     the JobSet decides between two submitters."""
     taken = (
         *(attempt_of(seen) for seen in world.jobsets),
-        *(record.last.number for record in world.records if _started(record)),
+        *(record.last.number for record in world.records if _has_started(record)),
     )
     attempt = next(number for number in count(1 + max(taken, default=0)) if number not in world.passed_over)
     name = attempt_name(run.run_name, attempt)
@@ -264,5 +266,5 @@ def _fix_too_long(saved: int) -> str:
     )
 
 
-def _started(record: Record) -> bool:
+def _has_started(record: Record) -> bool:
     return record.last.outcome not in ("submitting", "not-created", "unknown")

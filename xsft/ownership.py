@@ -11,7 +11,7 @@ from xsft.identity import LiveJobSet, RunHistory
 from xsft.records.model import Record
 
 
-def recognised(seen: LiveJobSet, *, run_name: str, records: Sequence[Record], as_told: bool) -> LiveJobSet:
+def recognise_jobset(seen: LiveJobSet, *, run_name: str, records: Sequence[Record], as_told: bool) -> LiveJobSet:
     """Return the JobSet with its run. One without labels belongs to this run if a record names its UID, or if a
     submission through xpk was begun and the JobSet equals xpk's command line (`as_told`): its submitter was killed
     before it could write more."""

@@ -33,7 +33,7 @@ def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
     run, unresolved = resolve(spec, facts)
     problems = accept_problems((*unresolved, *check_run(run, facts)), spec.checks, late=late_ids)
     digest = spec_digest(run)
-    rendering, unencodable = _rendering(run, problems)
+    rendering, unencodable = _render_run(run, problems)
     trainer, conversion = trainer_of(run), conversion_plan(run, facts)
     return Intent(
         run=run,
@@ -109,7 +109,7 @@ def make_job_plan(
         xpk_argv=xpk_argv,
         manifest=manifest,
         audit=rows,
-        by_hand=_needed(job.run, changes, rendered) if xpk_argv else (),
+        by_hand=_needed_changes(job.run, changes, rendered) if xpk_argv else (),
         problems=tuple(p.in_file(file) for p in (*problems, *audit_problems(rows))),
     )
 
@@ -122,7 +122,7 @@ def _changes_and_expectations(job: Job) -> tuple[tuple[Change, ...], tuple[Expec
             return slice_changes(job), slice_job_expectations(job)
 
 
-def _rendering(run: Run, problems: Iterable[Problem]) -> tuple[Rendering | None, tuple[Problem, ...]]:
+def _render_run(run: Run, problems: Iterable[Problem]) -> tuple[Rendering | None, tuple[Problem, ...]]:
     """Return the launcher's rendering, or None with the reason why there is none."""
     if run.spec.on_this_machine or run.slice is None or any(p.kind == "unrenderable" for p in problems):
         return None, ()
@@ -137,10 +137,10 @@ def _by_hand(intent: Intent, rendered: dict[str, Any]) -> tuple[str, ...]:
     hand."""
     if intent.xpk_argv is None:
         return ()
-    return _needed(intent.run, intent.changes, rendered)
+    return _needed_changes(intent.run, intent.changes, rendered)
 
 
-def _needed(run: Run, changes: Iterable[Change], rendered: dict[str, Any]) -> tuple[str, ...]:
+def _needed_changes(run: Run, changes: Iterable[Change], rendered: dict[str, Any]) -> tuple[str, ...]:
     needed = (change.why for change in changes if apply((change,), rendered) != rendered)
     return tuple(dict.fromkeys((*_reach(run), *needed)))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
-from xsft.checks.names import check, shortened
+from xsft.checks.names import check, shorten_name
 from xsft.facts import Facts
 
 
@@ -64,11 +64,11 @@ def test_local_run_may_have_a_long_name():
 
 @given(st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True), st.integers(1, 40))
 def test_suggested_name_is_valid_and_fits(name: str, limit: int):
-    found = shortened(name, limit)
+    found = shorten_name(name, limit)
     assert len(found) <= limit
     assert spec(name=found).name == found
 
 
 def test_suggested_name_keeps_every_word():
-    assert shortened("deepseek-ultrachat-mcjax", 20) == "deepse-ultrach-mcjax"
-    assert shortened("qwen3-gsm8k", 20) == "qwen3-gsm8k"
+    assert shorten_name("deepseek-ultrachat-mcjax", 20) == "deepse-ultrach-mcjax"
+    assert shorten_name("qwen3-gsm8k", 20) == "qwen3-gsm8k"

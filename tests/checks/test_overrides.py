@@ -8,7 +8,7 @@ import pytest
 
 from tests.checks.factory import DROP, GOOD, merged, run_of, spec
 from tests.everything import OTHER
-from xsft.checks.overrides import PATHS, applied
+from xsft.checks.overrides import PATHS, apply_overrides
 from xsft.checks.subjects import check_run
 from xsft.checks.trainer_keys import FIELD_OF, IDENTITY
 from xsft.facts import Facts
@@ -25,7 +25,7 @@ def overriding(keys: dict[str, Any], **changes: Any) -> WorkloadSpec:
 
 
 def said(keys: dict[str, Any], **changes: Any) -> tuple[Problem, ...]:
-    return applied(run_of(overriding(keys, **changes))).problems
+    return apply_overrides(run_of(overriding(keys, **changes))).problems
 
 
 def ids(workload: WorkloadSpec) -> set[str]:
@@ -109,7 +109,7 @@ def test_override_counts_as_its_field(key: str) -> None:
     value = 4 if path.startswith("parallelism.") else OTHER[path] or "xplane"
     by_field = WorkloadSpec.model_validate(merged(ON, _tree(path, value)))
     by_override = WorkloadSpec.model_validate(merged(ON, {"overrides": {"maxtext": {key: value}}}))
-    found = applied(run_of(by_override))
+    found = apply_overrides(run_of(by_override))
     assert found.problems == ()
     assert found.run.spec.model_copy(update={"overrides": by_field.overrides}) == by_field
     ours, theirs = trainer_keys(run_of(by_override)), trainer_keys(run_of(by_field))

@@ -9,7 +9,7 @@ from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
 from tests.tokenizers import DEEPSEEK_TEMPLATE
 from xsft.catalog import models
 from xsft.catalog.tokenizers import SpecialTokens
-from xsft.checks.special_tokens import check, masked, trained
+from xsft.checks.special_tokens import check, masked_tokens, trained_tokens
 from xsft.facts import Facts, TokenizerFacts
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
@@ -60,10 +60,10 @@ def test_olmo_has_one_token_for_bos_and_eos() -> None:
 
 def test_unknown_token_replaces_a_missing_pad_token() -> None:
     tokens = SpecialTokens(bos="<s>", eos="</s>", pad="", unk="</s>", ends=("</s>",))
-    assert trained(tokens) == ()
-    assert masked(tokens)["</s>"].startswith("unknown token")
-    assert trained(replace(tokens, unk="<unk>")) == ("</s>",)
-    assert trained(replace(tokens, pad="<pad>")) == ("</s>",)
+    assert trained_tokens(tokens) == ()
+    assert masked_tokens(tokens)["</s>"].startswith("unknown token")
+    assert trained_tokens(replace(tokens, unk="<unk>")) == ("</s>",)
+    assert trained_tokens(replace(tokens, pad="<pad>")) == ("</s>",)
 
 
 def test_grain_masks_the_pad_token_alone() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.maxtext import answer
 from tests.pipeline import Pipeline, PipelineError
 from tests.stories import intent_of, spec_of, varied
-from xsft.dataset.kinds import retyped
+from xsft.dataset.kinds import find_retyped_column
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 
@@ -25,7 +25,7 @@ NOT_JUDGED = [(True, "x"), (True, "7")]
 
 
 def test_the_rule_casts_exactly_what_datasets_casts(maxtext_python: Path) -> None:
-    judged = [retyped([{"n": one}], [{"n": other}]) is None for one, other in PAIRS]
+    judged = [find_retyped_column([{"n": one}], [{"n": other}]) is None for one, other in PAIRS]
     casts = answer(maxtext_python, CASTS, [[{"n": one}, {"n": other}] for one, other in PAIRS])
     told = zip(PAIRS, judged, casts, strict=True)
     assert [pair for pair, said, cast in told if said != cast] == NOT_JUDGED
@@ -33,7 +33,7 @@ def test_the_rule_casts_exactly_what_datasets_casts(maxtext_python: Path) -> Non
 
 def test_a_null_inside_messages_stops_the_pipeline(tmp_path: Path, maxtext_pipeline: Pipeline) -> None:
     first, later = ([{**one, "name": name} for one in CHAT["messages"]] for name in (None, "x"))
-    clash = retyped([{"messages": first}], [{"messages": later}])
+    clash = find_retyped_column([{"messages": first}], [{"messages": later}])
     assert clash is not None
     assert clash.path == "messages[].name"
     (tmp_path / "0.jsonl").write_text(json.dumps({"messages": first}) + "\n")

@@ -13,7 +13,7 @@ from tests.pipeline import Pipeline, Row
 from tests.stories import spec_of, varied
 from tests.tokenizers import DEEPSEEK_TEMPLATE, like_deepseek, tiny
 from xsft.catalog.tokenizers import SpecialTokens, special_tokens
-from xsft.checks.special_tokens import masked, special_tokens_of, trained
+from xsft.checks.special_tokens import masked_tokens, special_tokens_of, trained_tokens
 from xsft.effects.facts.tokenizer import read_tokenizer
 from xsft.facts import Facts
 from xsft.spec.resolve import resolve
@@ -74,9 +74,9 @@ def test_the_check_knows_which_special_tokens_are_trained(
 ) -> None:
     folder = made(tmp_path / "own") if made else package / QWEN3
     tokens, row = _asked(folder, MESSAGES, tmp_path, maxtext_pipeline)
-    special = {*(tokens.ends or ()), *masked(tokens), tokens.eos}
+    special = {*(tokens.ends or ()), *masked_tokens(tokens), tokens.eos}
     assert tokens.ends
-    assert set(row.trained) & special == set(trained(tokens))
+    assert set(row.trained) & special == set(trained_tokens(tokens))
     repeated = tokens.repeats or ""
     assert row.text.count(repeated) == 2 if repeated else row.text.count(tokens.ends[-1]) >= 2
 
@@ -91,8 +91,8 @@ def test_grain_trains_the_special_tokens_that_the_check_names(
     keys = {"dataset_type": "grain", "add_bos": marks, "add_eos": marks}
     tokens, row = _asked(made(tmp_path / "own"), MESSAGES, tmp_path, maxtext_pipeline, **keys)
     assert tokens.ends
-    special = {*tokens.ends, *masked(tokens), tokens.eos}
-    assert set(row.trained) & special == set(trained(tokens))
+    special = {*tokens.ends, *masked_tokens(tokens), tokens.eos}
+    assert set(row.trained) & special == set(trained_tokens(tokens))
     _, plain = _asked(tmp_path / "own", MESSAGES, tmp_path, maxtext_pipeline)
     assert (row.text == plain.text) is not marks
 

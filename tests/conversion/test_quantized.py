@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xsft.conversion.quantized import quantized
+from xsft.conversion.quantized import quantisation_evidence
 
 FP8 = {"quantization_config": {"quant_method": "fp8"}}
 
@@ -23,18 +23,18 @@ FP8 = {"quantization_config": {"quant_method": "fp8"}}
     ],
 )
 def test_quantization_config_at_any_depth_is_detected(config: dict[str, Any]) -> None:
-    assert quantized(config, arrays=()) == "config.json has quantization_config (fp8)"
+    assert quantisation_evidence(config, arrays=()) == "config.json has quantization_config (fp8)"
 
 
 @pytest.mark.parametrize(
     "config", [{}, {"quantization_config": None}, {"quantization_config": {}}, {"text_config": [FP8]}]
 )
 def test_plain_weights_are_not_quantized(config: dict[str, Any]) -> None:
-    assert quantized(config, arrays=("model.norm.weight",), dtypes=("BF16", "F32")) == ""
+    assert quantisation_evidence(config, arrays=("model.norm.weight",), dtypes=("BF16", "F32")) == ""
 
 
 def test_deeply_nested_config_is_read_without_recursion_error() -> None:
     config: dict[str, Any] = {}
     for _ in range(3000):
         config = {"text_config": config}
-    assert quantized(config, arrays=()) == ""
+    assert quantisation_evidence(config, arrays=()) == ""

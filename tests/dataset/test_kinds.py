@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from xsft.dataset.kinds import RetypedColumn, retyped
+from xsft.dataset.kinds import RetypedColumn, find_retyped_column
 
 
 def test_column_that_is_null_first_and_text_later_is_retyped() -> None:
-    assert retyped([{"note": None}] * 2, [{"note": None}, {"note": "x"}]) == RetypedColumn("note", "null", "x")
-    assert retyped([{"note": None}, {"note": "y"}], [{"note": "x"}]) is None
+    assert find_retyped_column([{"note": None}] * 2, [{"note": None}, {"note": "x"}]) == RetypedColumn(
+        "note", "null", "x"
+    )
+    assert find_retyped_column([{"note": None}, {"note": "y"}], [{"note": "x"}]) is None
 
 
 def test_a_column_of_several_kinds_is_not_judged() -> None:
-    assert retyped([{"note": 1}, {"note": "x"}], [{"note": ["a"]}]) is None
+    assert find_retyped_column([{"note": 1}, {"note": "x"}], [{"note": ["a"]}]) is None

@@ -42,7 +42,7 @@ ENTRY %main (p0: f32[8]) -> f32[8] {
   ROOT %out = f32[8]{0} get-tuple-element(%kernel), index=0
 }
 """
-    names = [one.instruction.name for one in read_program(text).executed()]
+    names = [one.instruction.name for one in read_program(text).executed_instructions()]
     assert names == ["kernel", "out"]
     kernel = read_program(text).computations["main"].by_name["kernel"]
     assert [(str(one), one.on_chip) for one in kernel.arrays] == [("f32[8]", False), ("bf16[4,2]", True)]

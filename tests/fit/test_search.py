@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.fit.test_alternatives import tunable
 from xsft.fit.alternatives import Alternative, SearchLimits, alternatives
-from xsft.fit.search import HOPELESS, FitCandidate, FitSearch, measured, takes_no_less
+from xsft.fit.search import HOPELESS, FitCandidate, FitSearch, measured_over_estimate, takes_no_less
 from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, Verdict
 
@@ -71,7 +71,7 @@ def test_marginal_or_unknown_alternative_is_never_the_best() -> None:
     search = of(0.9, 0.9).with_verdict(0, just, source="compiler")
     search = search.with_verdict(1, None, source="compiler", why="killed")
     assert (search.best, search.next_place) == (None, None)
-    assert measured(Invalid(because=InvalidStep(where="", message="", fix="")), 0.5) == ()
+    assert measured_over_estimate(Invalid(because=InvalidStep(where="", message="", fix="")), 0.5) == ()
 
 
 def by_settings(**wanted: object) -> Alternative:
@@ -100,7 +100,7 @@ def test_search_ends_with_the_most_preferred_alternative_not_ruled_out(real: lis
     assert len({one.place for one in found.tried}) == len(found.tried)
     best = found.best
     for place in range(best.place if best else len(real)):
-        why = dict(found.untried()).get(place)
+        why = dict(found.untried_candidates()).get(place)
         assert real[place] > 1.0 or why in ("takes-no-less", "hopeless")
         assert why != "open"
     assert not any(real[one.place] <= 1.0 for one in found.tried if best and one.place < best.place)

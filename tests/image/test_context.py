@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.image.materials import file
-from xsft.image.context import accepting, arguments, context_problems, largest, secret_in
+from xsft.image.context import accept_size, arguments, context_problems, largest, secret_in
 from xsft.image.model import ContextFile
 
 BEGIN = b"-----BEGIN PRIVATE" + b" KEY-----\n"
@@ -31,8 +31,8 @@ def test_large_context_is_an_error_with_its_largest_files_and_can_be_accepted() 
     assert "30.1 GB" in found.message
     assert "7.bin (7.52 GB), 6.bin" in found.message
     assert "1.bin" not in found.message
-    assert [p.severity for p in accepting((found,), ["image-context-large"])] == ["warning"]
-    assert accepting((found,), ["image-context-link"]) == (found,)
+    assert [p.severity for p in accept_size((found,), ["image-context-large"])] == ["warning"]
+    assert accept_size((found,), ["image-context-link"]) == (found,)
     assert context_problems(files[:1], limit=2**30) == ()
 
 
@@ -42,7 +42,7 @@ def test_large_context_is_an_error_with_its_largest_files_and_can_be_accepted() 
 def test_files_named_like_secrets_are_refused_and_cannot_be_accepted(name: str) -> None:
     found = context_problems((file(name),))
     assert [p.id for p in found] == ["image-context-secret"]
-    assert accepting(found, ["image-context-secret"]) == found
+    assert accept_size(found, ["image-context-secret"]) == found
 
 
 @pytest.mark.parametrize("name", [".env.example", "code/tokens.py", "tokenizer.json", "code/environment", "ca.pem"])

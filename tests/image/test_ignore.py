@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.daemon import Engine
-from xsft.image.ignore import ignoring
+from xsft.image.ignore import ignore_matcher
 
 RULES = ("*", "!requirements.txt", "**/__pycache__", "a/*", "!a/b", "**/*.pyc", "a/**", "/x", "a?c", "[ab]c", "a/**/z")
 PATHS = st.lists(st.text("abcxz.", min_size=1, max_size=3), min_size=1, max_size=4).map("/".join)
@@ -20,7 +20,7 @@ PATHS = st.lists(st.text("abcxz.", min_size=1, max_size=3), min_size=1, max_size
 def test_rules_in_any_order_match_as_the_docker_sdk_matches_them() -> None:
     paths = ("requirements.txt", "a", "a/b", "a/b/c", "x", "abc", "ac", "bc", "a/z", "a/q/z", "f.pyc", "d/f.pyc")
     for rules in permutations(RULES, 3):
-        ours, theirs = ignoring("\n".join(rules)), PatternMatcher(list(rules))
+        ours, theirs = ignore_matcher("\n".join(rules)), PatternMatcher(list(rules))
         assert [path for path in paths if ours(path)] == [path for path in paths if theirs.matches(path)], rules
 
 
@@ -28,14 +28,14 @@ def test_rules_in_any_order_match_as_the_docker_sdk_matches_them() -> None:
 def test_any_path_is_ignored_as_the_docker_sdk_ignores_it(rules: list[str], path: str) -> None:
     if path in {".", ".."} or "." in path.split("/") or ".." in path.split("/"):
         return
-    assert ignoring("\n".join(rules))(path) == bool(PatternMatcher(rules).matches(path))
+    assert ignore_matcher("\n".join(rules))(path) == bool(PatternMatcher(rules).matches(path))
 
 
 def test_comments_blanks_and_a_byte_order_mark_are_no_rules() -> None:
-    ignored = ignoring("\ufeff# *\n\n  \n./a/\n", "!a")
+    ignored = ignore_matcher("\ufeff# *\n\n  \n./a/\n", "!a")
     assert not ignored("a")
     assert not ignored("b")
-    assert ignoring("#x\na")("a")
+    assert ignore_matcher("#x\na")("a")
 
 
 UNLIKE_THE_SDK = {
@@ -53,9 +53,9 @@ UNLIKE_THE_SDK = {
 
 def test_docker_sdk_differs_from_docker_for_some_rules() -> None:
     """Why xsft has a matcher of its own: docker 7.1.0, utils/build.py `PatternMatcher.matches`, utils/fnmatch.py."""
-    assert ignoring("**/.cache")("a/b/.cache/x")
+    assert ignore_matcher("**/.cache")("a/b/.cache/x")
     assert not PatternMatcher(["**/.cache"]).matches("a/b/.cache/x")
-    assert not ignoring("Data")("data/x")
+    assert not ignore_matcher("Data")("data/x")
     assert PatternMatcher(["Data"]).matches("data/x")
 
 
@@ -70,6 +70,6 @@ def test_real_build_sends_the_same_files(engine: Engine, tmp_path: Path) -> None
     (tmp_path / "context" / "Dockerfile").write_text("FROM scratch\nCOPY . /\n")
     engine.docker("build", "--output", str(tmp_path / "out"), str(tmp_path / "context"))
     taken = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file())
-    assert taken == [path for path in paths if not ignoring(rules)(path)]
+    assert taken == [path for path in paths if not ignore_matcher(rules)(path)]
     assert "data/x" in taken
     assert "a/b/.cache/x" not in taken

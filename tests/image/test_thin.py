@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.image.materials import file, recipe
 from tests.replacing import replace
 from xsft.image.model import BuildStep, ContextFile
-from xsft.image.thin import left_out, listing, without
+from xsft.image.thin import left_out, list_installed_files, step_without_files
 
 CONTENT = st.sampled_from([b"1", b"2"])
 TREE = st.dictionaries(st.sampled_from(["__init__.py", "a.py", "sub/b.py"]), CONTENT)
@@ -24,8 +24,8 @@ def test_sent_and_installed_files_make_the_whole_tree(tree: dict[str, bytes], in
     made = step(tree)
     known = {path: file(path, content).sha256 for path, content in installed.items()}
     gone = left_out(made, "maxtext", known)
-    sent = without(made, gone, instead=ContextFile(path="maxtext/as-installed.txt", kind="file"))
-    listed = [line.partition(" ")[2] for line in listing(gone, "maxtext").splitlines()]
+    sent = step_without_files(made, gone, instead=ContextFile(path="maxtext/as-installed.txt", kind="file"))
+    listed = [line.partition(" ")[2] for line in list_installed_files(gone, "maxtext").splitlines()]
     rest = {f.path.removeprefix("maxtext/maxtext/") for f in sent.files if f.path.startswith("maxtext/maxtext/")}
     assert rest | set(listed) == set(tree)
     assert rest & set(listed) == set()

@@ -122,13 +122,13 @@ def test_commands_are_split_as_in_a_shell(text: str, expected: list[tuple[str, .
 def test_unknown_expansions_are_holes(text: str) -> None:
     shell = Shell()
     words = shell.run(f"a {text}")[0].argv
-    assert words == ("a", "x") if "<" in text else shell.holes.inside(words[1])
+    assert words == ("a", "x") if "<" in text else shell.holes.holes_in(words[1])
 
 
 def test_hole_is_labelled_with_its_variable() -> None:
     shell = Shell()
     (command,) = shell.run("a $B-${B?no} $((C + 1))")
-    assert shell.holes.labelled(" ".join(command.argv)) == "a ${B}-${B} ${C}"
+    assert shell.holes.label_holes(" ".join(command.argv)) == "a ${B}-${B} ${C}"
 
 
 def test_inner_exports_become_the_environment_of_the_command() -> None:

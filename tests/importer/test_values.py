@@ -10,7 +10,7 @@ from hypothesis import given
 
 from tests.importer.specs import VALUE
 from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.importer.values import leaves, read_value, same
+from xsft.importer.values import is_same_value, leaves, read_value
 from xsft.trainers.arguments import yaml_value
 
 TEXTS = (
@@ -63,11 +63,11 @@ def test_values_that_no_workload_can_hold_are_refused(text: str) -> None:
 
 
 def test_same_compares_values_as_maxtext_does() -> None:
-    assert same(1, 1.0)
-    assert same(0, False)
-    assert same([1, "a"], [1.0, "a"])
-    assert not same([1], [1, 2])
-    assert not same("1", 1)
+    assert is_same_value(1, 1.0)
+    assert is_same_value(0, False)
+    assert is_same_value([1, "a"], [1.0, "a"])
+    assert not is_same_value([1], [1, 2])
+    assert not is_same_value("1", 1)
 
 
 @pytest.mark.contract

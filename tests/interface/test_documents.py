@@ -9,7 +9,7 @@ import pytest
 
 from xsft.commands.verbs import VERBS, parser
 from xsft.effects.environments.environments import NAMES
-from xsft.interface.documents import DOCUMENTS, published
+from xsft.interface.documents import DOCUMENTS, published_schema
 from xsft.interface.machine import Environment
 
 
@@ -22,7 +22,7 @@ def test_every_verb_with_json_has_a_document() -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_published_schema_allows_further_fields(name: str) -> None:
-    text = json.dumps(published(name))
+    text = json.dumps(published_schema(name))
     assert '"additionalProperties": false' not in text
     assert f"xsft.{name}/1" in text or name == "error"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.spec.amounts import counted, duration_text, seconds_of, size_text
+from xsft.spec.amounts import counted_text, duration_text, seconds_of, size_text
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_size_text_has_at_most_three_digits(size: float, text: str) -> None:
 
 
 def test_counted_uses_the_singular_for_1() -> None:
-    assert [counted(n, "file") for n in (0, 1, 1200)] == ["0 files", "1 file", "1,200 files"]
+    assert [counted_text(n, "file") for n in (0, 1, 1200)] == ["0 files", "1 file", "1,200 files"]
 
 
 @pytest.mark.parametrize(

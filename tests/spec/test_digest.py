@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from tests.everything import EVERYTHING, ONE_CHOICE, OTHER, changed, everything, leaves, other, sections_of, value_at
 from xsft.facts import Facts, ImageFacts, TemplateFacts
 from xsft.spec.base import Section
-from xsft.spec.digest import NEUTRAL, canonical, spec_digest, stated
+from xsft.spec.digest import NEUTRAL, canonical, spec_digest, stated_values
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import resolve
 from xsft.spec.sections import Train
@@ -171,7 +171,7 @@ def test_new_key_keeps_the_digest_of_files_that_do_not_use_it() -> None:
     neutral = {**NEUTRAL, "train.new_with_one": False}
 
     def written(section: Section) -> dict[str, Any]:
-        return stated(section, leave_out=(), neutral=neutral, at="train.")
+        return stated_values(section, leave_out=(), neutral=neutral, at="train.")
 
     assert written(LaterTrain(**train)) == written(Train(**train))
     assert written(LaterTrain(**train, new_with_one=True)) == {**written(Train(**train)), "new_with_one": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xsft.trainers.chat import chat_format, fault
-from xsft.trainers.chat_render import EndlessTemplate, compiled
+from xsft.trainers.chat_render import EndlessTemplate, compile_template
 
 LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% set c = b %}{% endfor %}{% endfor %}"
 RECURSION = "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(90) }}"
@@ -21,7 +21,7 @@ DEEP = "{% for a in [1, 2] recursive %}{% if loop.depth < 90 %}{{ loop([1, 2]) }
 )
 def test_a_template_that_does_not_end_is_stopped(template: str) -> None:
     with pytest.raises(EndlessTemplate, match="did not end"):
-        compiled(template).render({})
+        compile_template(template).render({})
 
 
 def test_endless_template_is_reported_as_a_fault() -> None:
@@ -31,5 +31,7 @@ def test_endless_template_is_reported_as_a_fault() -> None:
 
 def test_long_conversations_are_rendered() -> None:
     messages = [{"role": "user", "content": "hi"}] * 2_000
-    text = compiled("{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}").render({"messages": messages})
+    text = compile_template("{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}").render(
+        {"messages": messages}
+    )
     assert text == "userhi" * 2_000

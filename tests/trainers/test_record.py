@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from xsft.records.document import to_json
 from xsft.records.model import SCHEMA, Attempt, Record
-from xsft.trainers.record import changed_keys, complete_record, merged
+from xsft.trainers.record import changed_keys, complete_record, merge_losses
 
 LOSSES = st.dictionaries(st.integers(1, 10**6), st.floats(allow_nan=False), max_size=20)
 
@@ -64,7 +64,7 @@ def test_changed_keys_of_equal_workloads_are_empty(spec: dict[str, object]) -> N
 
 @given(LOSSES, LOSSES, st.integers(0, 10**6))
 def test_repeated_step_takes_its_later_loss(before: dict[int, float], later: dict[int, float], start: int) -> None:
-    whole = merged(before, later, resumed_from=start)
+    whole = merge_losses(before, later, resumed_from=start)
     assert all(whole[step] == loss for step, loss in later.items())
     assert {step for step in whole if step not in later} == {
         step for step in before if step <= start and step not in later
@@ -72,8 +72,8 @@ def test_repeated_step_takes_its_later_loss(before: dict[int, float], later: dic
 
 
 def test_merged_keeps_the_loss_of_the_checkpoint_step() -> None:
-    assert merged({1: 9.0, 2: 8.0, 3: 7.0}, {3: 6.0}, resumed_from=2) == {1: 9.0, 2: 8.0, 3: 6.0}
-    assert merged({1: 9.0}, {1: 8.0}, resumed_from=None) == {1: 8.0}
+    assert merge_losses({1: 9.0, 2: 8.0, 3: 7.0}, {3: 6.0}, resumed_from=2) == {1: 9.0, 2: 8.0, 3: 6.0}
+    assert merge_losses({1: 9.0}, {1: 8.0}, resumed_from=None) == {1: 8.0}
 
 
 def test_changed_keys_distinguishes_1_from_true() -> None:

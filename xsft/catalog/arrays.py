@@ -99,11 +99,11 @@ def _decoder(block: str, s: Sizes, layout: ArrayLayout) -> Arrays | None:
     if not 0 < count <= MAX_LAYERS or cycle < 1 or count % cycle:
         return None
     if block in _ALIKE:
-        return _alike("layers", count, _ALIKE[block](s), layout)
+        return _same_arrays_of_layers("layers", count, _ALIKE[block](s), layout)
     if block == "deepseek":
         dense = s["first_num_dense_layers"]
-        first = _alike("dense_layers", dense, layers.deepseek_dense(s), layout)
-        return {**first, **_alike("moe_layers", count - dense, layers.deepseek_experts(s), layout)}
+        first = _same_arrays_of_layers("dense_layers", dense, layers.deepseek_dense(s), layout)
+        return {**first, **_same_arrays_of_layers("moe_layers", count - dense, layers.deepseek_experts(s), layout)}
     kinds = _kinds(block, s, cycle)
     return _blocks(block, kinds, count, layout) if kinds else None
 
@@ -142,16 +142,16 @@ def _blocks(block: str, kinds: Sequence[Arrays], count: int, layout: ArrayLayout
     return _cycle(kinds, count, layout, inside="layer" if block == "qwen3_5" else "layers")
 
 
-def _alike(name: str, count: int, layer: Arrays, layout: ArrayLayout) -> Arrays:
+def _same_arrays_of_layers(name: str, count: int, layer: Arrays, layout: ArrayLayout) -> Arrays:
     if layout.scan:
-        return with_prefix(name, _stacked(layer, count, layout)) if count else {}
+        return with_prefix(name, _stack_layers(layer, count, layout)) if count else {}
     return {key: shape for i in range(count) for key, shape in with_prefix(f"{name}_{i}", layer).items()}
 
 
 def _cycle(kinds: Sequence[Arrays], count: int, layout: ArrayLayout, *, inside: str) -> Arrays:
     """Stack each layer of a block over all blocks; layers after the last whole block are not stacked."""
     blocks, left = divmod(count, len(kinds))
-    stacks = (with_prefix(f"layers.{inside}_{i}", _stacked(kind, blocks, layout)) for i, kind in enumerate(kinds))
+    stacks = (with_prefix(f"layers.{inside}_{i}", _stack_layers(kind, blocks, layout)) for i, kind in enumerate(kinds))
     rest = (with_prefix(f"layers_remainder.{inside}_{i}", kind) for i, kind in enumerate(kinds[:left]))
     return {name: shape for arrays in (*stacks, *rest) for name, shape in arrays.items()}
 
@@ -159,16 +159,16 @@ def _cycle(kinds: Sequence[Arrays], count: int, layout: ArrayLayout, *, inside: 
 def _local_and_global(name: str, kinds: Sequence[Arrays], count: int, layout: ArrayLayout) -> Arrays:
     """Return blocks of equal layers, stacked, followed by one layer that differs."""
     blocks, left = divmod(count, len(kinds))
-    inner = _stacked(kinds[0], len(kinds) - 1, layout)
-    rest = with_prefix("layers_remainder.local_layers", _stacked(kinds[0], left, layout)) if left else {}
+    inner = _stack_layers(kinds[0], len(kinds) - 1, layout)
+    rest = with_prefix("layers_remainder.local_layers", _stack_layers(kinds[0], left, layout)) if left else {}
     return {
-        **with_prefix(f"{name}.local_layers", _stacked(inner, blocks, layout)),
-        **with_prefix(f"{name}.global_layer", _stacked(kinds[-1], blocks, layout)),
+        **with_prefix(f"{name}.local_layers", _stack_layers(inner, blocks, layout)),
+        **with_prefix(f"{name}.global_layer", _stack_layers(kinds[-1], blocks, layout)),
         **rest,
     }
 
 
-def _stacked(layer: Arrays, count: int, layout: ArrayLayout) -> Arrays:
+def _stack_layers(layer: Arrays, count: int, layout: ArrayLayout) -> Arrays:
     return {name: _with_axis(shape, count, _stacking_axis(name, layout)) for name, shape in layer.items()}
 
 

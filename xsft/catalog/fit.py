@@ -108,12 +108,12 @@ def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[s
     for an unknown tpu_type.
     """
     run, tokens = parse_tpu_type(tpu_type), _token_limit(keys)
-    wanted = _counting(keys, run, num_slices)
+    wanted = _memory_keys(keys, run, num_slices)
     found = (
         _verdict(row)
         for row in _fit_rows()
         if row["model"] == model and row["slices"] == num_slices and parse_tpu_type(row["tpu"]) == run
-        if _counting(row_keys(row), run, num_slices) == wanted
+        if _memory_keys(row_keys(row), run, num_slices) == wanted
     )
     telling = [verdict for verdict in found if _covers_length(verdict, tokens)]
     return min(telling, key=lambda verdict: abs(verdict.tokens - tokens), default=None)
@@ -196,7 +196,7 @@ def row_keys(row: Mapping[str, Any]) -> dict[str, object]:
     return {**named, **row.get("keys", {})}
 
 
-def _counting(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[str, object]:
+def _memory_keys(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[str, object]:
     """Return the keys that change memory, without the tokens: normalised, with defaults, the mesh resolved, axes of 1
     omitted.
     """

@@ -79,7 +79,7 @@ def node(content: bytes, at: Location) -> Node:
     count = body.varint()
     shared, lengths = [0, *body.varints(count - 1)], body.varints(count)
     common = body.varints(count) if height else ()
-    keys = tuple(_joined(shared, [body.take(length) for length in lengths]))
+    keys = tuple(_join_with_prefixes(shared, [body.take(length) for length in lengths]))
     if height:
         prefixes = [at.prefix + key[:length] for key, length in zip(keys, common, strict=True)]
         return Node(values={}, children=tuple(_locations(body, files, prefixes=prefixes)))
@@ -113,7 +113,7 @@ class _File(Struct, frozen=True, kw_only=True):
 def _files(body: _Cursor, *, base: bytes) -> tuple[_File, ...]:
     count = body.varint()
     shared, lengths, bases = [0, *body.varints(count - 1)], body.varints(count), body.varints(count)
-    paths = tuple(_joined(shared, [body.take(length) for length in lengths]))
+    paths = tuple(_join_with_prefixes(shared, [body.take(length) for length in lengths]))
     if any(b"\0" in path for path in (base, *paths)):
         raise DamagedOcdbt("it names a file with a NUL byte")
     return tuple(
@@ -122,7 +122,7 @@ def _files(body: _Cursor, *, base: bytes) -> tuple[_File, ...]:
     )
 
 
-def _joined(shared: Sequence[int], suffixes: Sequence[bytes]) -> Iterator[bytes]:
+def _join_with_prefixes(shared: Sequence[int], suffixes: Sequence[bytes]) -> Iterator[bytes]:
     """Join strings, each given as a suffix and the length of the prefix it shares with the previous one."""
     last = b""
     for length, suffix in zip(shared, suffixes, strict=False):  # there is one more length than suffixes
@@ -145,10 +145,10 @@ def _body(content: bytes, *, magic: int) -> _Cursor:
     if version or compression > 1:
         raise UnreadableOcdbt(f"version {version} with compression {compression} is not supported")
     packed = content[head.at : -_CHECKSUM]
-    return _Cursor(_decompressed(packed) if compression else packed)
+    return _Cursor(_decompress(packed) if compression else packed)
 
 
-def _decompressed(packed: bytes) -> bytes:
+def _decompress(packed: bytes) -> bytes:
     whole = zstd.ZstdDecompressor()
     try:
         found = whole.decompress(packed, max_length=MAX_DECODED)

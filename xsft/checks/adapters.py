@@ -30,7 +30,7 @@ WHERE = "lora.restore_path"
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
     found = facts.adapters
-    yield from _unmatched(run, keys, facts)
+    yield from _check_module_path(run, keys, facts)
     yield from _check_mask(run, keys, facts)
     if run.adapters is None:
         return
@@ -40,7 +40,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     match found.status:
         case "read":
-            yield from _compared(run, keys, found, facts)
+            yield from _compare_adapters(run, keys, found, facts)
         case "torn":
             fix = "Use another step of that run; `xsft checkpoint inspect` shows which one is complete."
             yield error("lora-restore-torn", WHERE, f"{run.adapters} is incomplete: {found.detail}.", fix)
@@ -51,7 +51,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield _adapters_unread(f"{run.adapters} could not be read: {found.detail.rstrip('.')}. {UNKNOWN}")
 
 
-def _unmatched(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _check_module_path(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check that lora.module_path matches a module. source: maxtext@0.2.5 utils/lora_utils.py: "no LoRA parameters
     found"."""
     path, where = str(keys.get("lora.lora_module_path") or ""), "lora.module_path"
@@ -100,7 +100,7 @@ def _adapters_unread(message: str) -> Problem:
     return warning("lora-restore-unread", WHERE, message, fix, kind="unread")
 
 
-def _compared(run: Run, keys: Mapping[str, Value], found: CheckpointFacts, facts: Facts) -> Iterator[Problem]:
+def _compare_adapters(run: Run, keys: Mapping[str, Value], found: CheckpointFacts, facts: Facts) -> Iterator[Problem]:
     held = _adapter_pairs(found.arrays)
     if kind(found.arrays) != "adapters":
         fix = "Give …/checkpoints/N/model_params of a LoRA run; weights go under model.checkpoint."
@@ -165,7 +165,7 @@ def _modules(
         fix = "Use adapters of this model, or correct model.name, its sizes and model.scan_layers."
         yield error("lora-restore-model", WHERE, message, fix, kind="disputable")
         return
-    wanted = _wanted(keys, model.arrays)
+    wanted = _adapted_weights(keys, model.arrays)
     missing, unused = sorted(wanted - set(held)), sorted(set(held) - wanted)
     if wanted and (missing or unused):
         message = f"{run.adapters} adapts other modules than lora.module_path: {_differ(missing, unused)}."
@@ -183,7 +183,7 @@ def _foreign(held: Mapping[str, _AdapterPair], arrays: Mapping[str, ArrayShape])
     return ""
 
 
-def _wanted(keys: Mapping[str, Value], arrays: Mapping[str, ArrayShape]) -> set[str]:
+def _adapted_weights(keys: Mapping[str, Value], arrays: Mapping[str, ArrayShape]) -> set[str]:
     """Return the weights whose module the pattern names; empty if MaxText chooses it, or adapts more than kernels.
 
     source: qwix@0.1.8 _src/qconfig.py (`re.fullmatch` of the module's path).

@@ -27,12 +27,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         message = f"{run.conversion.source.repo} was not looked up on the hub: {facts.source.unanswered.rstrip('.')}."
         yield note("hub-weights-unknown", "model.hf.repo", message, f"Unknown: {UNKNOWN}.", kind="unread")
     if facts.source.quantized:
-        yield _quantized(run.conversion.source.repo, facts.source.quantized)
+        yield _quantized_weights_problem(run.conversion.source.repo, facts.source.quantized)
     yield from _check_vocabulary(run, facts)
     yield from _compare_with_config(run, keys, facts.source.fields)
 
 
-def _quantized(repo: str, evidence: str) -> Problem:
+def _quantized_weights_problem(repo: str, evidence: str) -> Problem:
     message = f"{repo} holds quantised weights ({evidence}); MaxText's to_maxtext would cast them without their scales."
     fix = "Use a repository with bfloat16 weights, or dequantise these first (DeepSeek: MaxText's deepseek_dequantize)."
     return error("weights-quantized", "model.hf.repo", message, fix)

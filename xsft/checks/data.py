@@ -32,7 +32,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _grain(run)
     if known is not None:
         yield from _check_known_dataset(run, known)
-    yield from _enough(run, keys, facts)
+    yield from _check_enough_rows(run, keys, facts)
     yield from _hub(run)
     yield from _local_paths(run)
 
@@ -100,7 +100,7 @@ def _check_known_dataset(run: Run, known: Dataset) -> Iterator[Problem]:
         yield error("dataset-configuration", "data.hf_name", message, f"Use one of: {names}.", kind="disputable")
 
 
-def _enough(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _check_enough_rows(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check that the rows are enough for the steps. Without packing each sequence holds one row; packing needs more
     rows per step."""
     counted = facts.data.counted if facts.data else None

@@ -44,7 +44,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     statements = tuple(_statement(run, keys, facts))
     yield from statements
     if run.place is not None and run.place.fit == "required" and run.spec.on_cluster:
-        yield from _required(run, statements, compiled_with=_compiled_with(run, keys, facts))
+        yield from _check_required_fit(run, statements, compiled_with=_compiled_with(run, keys, facts))
 
 
 def _statement(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -66,7 +66,7 @@ def _compiled_with(run: Run, keys: Mapping[str, Value], facts: Facts) -> str | N
     return facts.fit.entry.versions.get("maxtext") if facts.fit else None
 
 
-def _required(run: Run, statements: Sequence[Problem], *, compiled_with: str | None) -> Iterator[Problem]:
+def _check_required_fit(run: Run, statements: Sequence[Problem], *, compiled_with: str | None) -> Iterator[Problem]:
     """Yield an error for a run that is not known to fit; a refusal by the compiler is a separate error."""
     release = run.release.version
     if compiled_with == release or any(problem.severity == "error" for problem in statements):

@@ -29,7 +29,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _check_weights_folder(run)
     yield from _revision(run)
     yield from _check_tokenizer(run)
-    yield from _beyond(run, keys, facts)
+    yield from _check_tokens_in_embedding(run, keys, facts)
     yield from _chat_template(run, keys, facts.tokenizer)
     yield from _scan(run, keys)
     yield from _indexer(run, keys)
@@ -164,7 +164,7 @@ ONE_MORE = frozenset({"gemma3", "gemma4"})
 """Families whose tokenizer has an image token after the last row; no text contains it."""
 
 
-def _beyond(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _check_tokens_in_embedding(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check for tokens without a row in the embedding: JAX uses the last row instead, without an error. If the rows of
     the weights are known, checks.conversion checks them."""
     tokens = facts.tokenizer.vocabulary if facts.tokenizer else None

@@ -70,11 +70,11 @@ def _too_long(run: Run, limit: int) -> Problem:
     if room < 1:
         fix = f"run_name_suffix adds {len(suffix)} characters; remove it."
     else:
-        fix = f"Shorten name to {room} characters or fewer, e.g. {shortened(run.spec.name, room)}."
+        fix = f"Shorten name to {room} characters or fewer, e.g. {shorten_name(run.spec.name, room)}."
     return error("name-too-long", "name", message, fix)
 
 
-def shortened(name: str, limit: int) -> str:
+def shorten_name(name: str, limit: int) -> str:
     """Return a recognisable name of at most `limit` characters: words are cut at their ends, the longest first.
 
     >>> shortened("deepseek-ultrachat-pathways", 20)

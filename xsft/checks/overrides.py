@@ -48,13 +48,13 @@ class AppliedOverrides(Struct, frozen=True, kw_only=True):
     set_by: Mapping[str, str]
     """Path of a field that is set by an override -> the override's own path."""
 
-    def named(self, problem: Problem) -> Problem:
+    def name_as_in_file(self, problem: Problem) -> Problem:
         """Return the problem with the key path that the file uses."""
         return altered(problem, where=self.set_by.get(problem.where, problem.where))
 
 
-def applied(run: Run) -> AppliedOverrides:
-    owned = dict(_owned(run))
+def apply_overrides(run: Run) -> AppliedOverrides:
+    owned = dict(_check_owned_keys(run))
     fields = _section_values(run, without=owned)
     spec, problems = _set_fields(run.spec, fields)
     set_by = {path: f"overrides.maxtext.{key}" for key, path in PATHS.items() if path in fields}
@@ -62,7 +62,7 @@ def applied(run: Run) -> AppliedOverrides:
     return AppliedOverrides(run=replace(run, spec=spec), problems=found, set_by=set_by)
 
 
-def _owned(run: Run) -> Iterator[tuple[str, Problem]]:
+def _check_owned_keys(run: Run) -> Iterator[tuple[str, Problem]]:
     """Yield problems of overrides that would replace a value set elsewhere."""
     bare = replace(run, spec=run.spec.model_copy(update={"overrides": Overrides()}))
     trainer = trainer_of(run)

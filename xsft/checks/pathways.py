@@ -55,10 +55,10 @@ def _images(found: PathwaysServers) -> Iterator[Problem]:
             message = f"{ref} is the image pushed last; proxy, workers and JAX must have matching versions."
             fix = "Use the tag of your JAX, e.g. :jax-0.11.0."
             yield warning("pathways-images-unpinned", f"pathways.{name}", message, fix)
-    yield from _different(found)
+    yield from _check_same_tags(found)
 
 
-def _different(found: PathwaysServers) -> Iterator[Problem]:
+def _check_same_tags(found: PathwaysServers) -> Iterator[Problem]:
     refs = [ref for ref in (found.proxy_image, found.server_image) if ref is not None and not is_pinned(ref)]
     tags = [tag_of(ref) for ref in refs]
     if len(refs) == 2 and tags[0] != tags[1]:

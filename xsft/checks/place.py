@@ -33,12 +33,15 @@ def _check_cluster(place: Place) -> Iterator[Problem]:
     given = [name for name in GKE if getattr(place, name)]
     missing = [name for name in GKE if name not in given]
     if place.context and given:
-        message = f"The place has a kubeconfig context ({place.context}) and {_and(given)}: two ways to one cluster."
-        fix = f"Remove context, or remove {_and(given)}."
+        others = _join_with_and(given)
+        message = f"The place has a kubeconfig context ({place.context}) and {others}: two ways to one cluster."
+        fix = f"Remove context, or remove {others}."
         yield error("place-context-and-gke", "place", message, fix)
     elif not place.context and missing:
-        message = f"The place lacks {_and(missing)}."
-        yield error("place-incomplete", "place", message, f"Give {_and(missing)}, or only a kubeconfig context.")
+        message = f"The place lacks {_join_with_and(missing)}."
+        yield error(
+            "place-incomplete", "place", message, f"Give {_join_with_and(missing)}, or only a kubeconfig context."
+        )
 
 
 def _check_queue_namespace(run: Run, place: Place) -> Iterator[Problem]:
@@ -86,5 +89,5 @@ def _check_tpu_given(run: Run) -> Iterator[Problem]:
         yield error("reservation-unused", "tpu.capacity", message, "Set tpu.capacity: reservation, or remove the name.")
 
 
-def _and(words: list[str]) -> str:
+def _join_with_and(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -42,7 +42,7 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
             yield from _of_files(found, where, rules)
             yield from _template_refused(run, keys, found, rules, where=where)
             if keys.get("hf_path") == "json":
-                yield from _retyped(found, where)
+                yield from _check_column_types(found, where)
     if facts.counted is not None:
         yield from _counted_before(facts.counted)
     elif facts.tokenized:
@@ -118,7 +118,7 @@ def _refused_roles(roles: Sequence[str], tokenizer: str) -> tuple[str, str] | No
     return None
 
 
-def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:
+def _check_column_types(found: DataFacts, where: str) -> Iterator[Problem]:
     """Check that later rows and files have the types of the first ones. In a sample, only a column that is null in all
     first rows is judged.
     """
@@ -131,7 +131,7 @@ def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:
     given = "is null in all first rows" if clash.told == "null" else f"is of the type {clash.told} in the first rows"
     message = (
         f"{clash.path} {given}{' that were looked at' if sampled else ''}, from which datasets infers its type, and "
-        f"{_shown(clash.found)} in later ones: MaxText stops with `Couldn't cast array` or `ArrowInvalid`."
+        f"{_short_value(clash.found)} in later ones: MaxText stops with `Couldn't cast array` or `ArrowInvalid`."
     )
     fix = f"Remove {clash.path}, give it one type, or write the rows as parquet: `xsft data prepare FILE`."
     if sampled:
@@ -140,7 +140,7 @@ def _retyped(found: DataFacts, where: str) -> Iterator[Problem]:
         yield error("data-retyped", where, message, fix, kind="disputable")
 
 
-def _shown(value: object) -> str:
+def _short_value(value: object) -> str:
     return f"text ({value[:20]!r})" if isinstance(value, str) else f"{type(value).__name__} ({str(value)[:20]})"
 
 

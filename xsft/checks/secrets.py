@@ -11,7 +11,7 @@ from xsft.checks.values import is_on, texts
 from xsft.facts import Facts
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
-from xsft.spec.keypath import below, key_part
+from xsft.spec.keypath import key_part, path_below
 from xsft.spec.resolve import Run
 from xsft.spec.secrets import is_harmless, looks_secret, names_secret_variable
 
@@ -30,7 +30,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         if names_secret_variable(name) and not is_harmless(value) and not looks_secret(value):
             yield _secret_named(name)
     if run.spec.on_cluster and run.spec.secrets.hf_token is None:
-        yield from _gated(run)
+        yield from _check_gated_repos(run)
     if run.spec.on_cluster and is_on(keys.get("enable_wandb", False)) and not WANDB & run.spec.env.keys():
         message = (
             "enable_wandb: W&B asks for a login at a terminal, and the pods have none: the run stops at its start."
@@ -55,10 +55,10 @@ def _literal(where: str) -> Problem:
 def _secret_named(name: str) -> Problem:
     message = f"{key_part(name)} is the name of a secret, whose value would be readable in the manifest."
     fix = "Use a Kubernetes Secret (secrets.hf_token for the hub), or give the path of a mounted file."
-    return error("env-secret", below("env", name), message, fix, kind="secret")
+    return error("env-secret", path_below("env", name), message, fix, kind="secret")
 
 
-def _gated(run: Run) -> Iterator[Problem]:
+def _check_gated_repos(run: Run) -> Iterator[Problem]:
     """Check for gated repositories: weights are converted elsewhere, but the run itself fetches tokenizer and data."""
     model, data = run.spec.model, run.spec.data
     fetched = {"model.hf.repo": model.hf.repo if model.hf else None, "model.tokenizer": model.tokenizer}
@@ -76,8 +76,8 @@ def _walk_texts(tree: object, at: str) -> Iterator[tuple[str, str]]:
     elif isinstance(tree, dict):
         for key, value in tree.items():
             if looks_secret(key):
-                yield below(at, key), key
-            yield from _walk_texts(value, below(at, key))
+                yield path_below(at, key), key
+            yield from _walk_texts(value, path_below(at, key))
     elif isinstance(tree, list):
         for index, value in enumerate(tree):
-            yield from _walk_texts(value, below(at, index))
+            yield from _walk_texts(value, path_below(at, index))

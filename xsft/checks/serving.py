@@ -110,10 +110,10 @@ def _weights_too_large(wanted: str, *, size: int, heads: int) -> Problem:
         f" {largest.usable / GIB:,.0f} GiB, and {largest.count} must divide the heads."
     )
     fitting = [one for one in serving_shapes() if one.holds(size) and one.splits(heads)]
-    return error("serve-too-large", "stages.serve.type", message, _other(fitting))
+    return error("serve-too-large", "stages.serve.type", message, _other_machine(fitting))
 
 
-def _other(fitting: list[ServingShape]) -> str:
+def _other_machine(fitting: list[ServingShape]) -> str:
     if fitting:
         return f"Write stages.serve.type: {fitting[0].name} ({fitting[0].machine})."
     return "No single machine holds it: leave stages.serve out, and serve the export on several (LeaderWorkerSet)."

@@ -33,10 +33,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield from _grain(run, keys, listed)
     if found is not None and keys.get("dataset_type", "hf") == "hf":
         if found >= readers(run):
-            yield from _uneven(run, keys, facts, found)
+            yield from _check_even_shares(run, keys, facts, found)
         elif listed:  # `hub-streaming` reports files on the hub
             yield from _fewer_files(run, listed)
-    yield from _evaluated(run, keys, facts)
+    yield from _check_evaluation_batch(run, keys, facts)
 
 
 def _fewer_files(run: Run, found: int) -> Iterator[Problem]:
@@ -77,7 +77,7 @@ def _grain(run: Run, keys: Mapping[str, Value], found: int) -> Iterator[Problem]
         )
 
 
-def _uneven(run: Run, keys: Mapping[str, Value], facts: Facts, found: int) -> Iterator[Problem]:
+def _check_even_shares(run: Run, keys: Mapping[str, Value], facts: Facts, found: int) -> Iterator[Problem]:
     """Check for files that do not divide evenly among processes: the run ends with the first process that has no more
     rows."""
     rows = (facts.data.counted if facts.data else None) or training_rows(run)
@@ -95,7 +95,7 @@ def _uneven(run: Run, keys: Mapping[str, Value], facts: Facts, found: int) -> It
         yield warning("data-uneven-files", "data", message, fix)
 
 
-def _evaluated(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _check_evaluation_batch(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check that the rows make a batch. source: google-tunix@0.1.7 sft/peft_trainer.py [_run_eval]: "No eval examples
     found. Skipping eval metrics logging."
     """

@@ -46,7 +46,7 @@ def _input_pipeline(keys: Mapping[str, Value]) -> str:
     return str(keys.get("dataset_type") or "hf")
 
 
-def masked(tokens: SpecialTokens) -> dict[str, str]:
+def masked_tokens(tokens: SpecialTokens) -> dict[str, str]:
     """Return each masked token with the reason why MaxText masks it, as far as is known."""
     found = {}
     if tokens.pad:
@@ -58,15 +58,15 @@ def masked(tokens: SpecialTokens) -> dict[str, str]:
     return found
 
 
-def trained(tokens: SpecialTokens) -> tuple[str, ...]:
+def trained_tokens(tokens: SpecialTokens) -> tuple[str, ...]:
     """Return the special tokens after an answer whose prediction is trained."""
-    return tuple(token for token in tokens.ends or () if token not in masked(tokens))
+    return tuple(token for token in tokens.ends or () if token not in masked_tokens(tokens))
 
 
 def special_tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> SpecialTokens | None:
     """Return the tokens of the tokenizer's files, else of the catalogue; with the workload's own tokens and chat
     template."""
-    known = _own(read) if read else special_tokens(run.tokenizer or "")
+    known = _tokenizer_tokens(read) if read else special_tokens(run.tokenizer or "")
     if known is None:
         return None
     model = run.spec.model
@@ -74,7 +74,7 @@ def special_tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts 
     template = keys.get("chat_template") or (read.template if read else None)
     if keys.get("chat_template_path"):
         return _as_masked(replace(tokens, ends=None, repeats=None), keys)
-    return _as_masked(_formatted(tokens, template, read) if isinstance(template, str) else tokens, keys)
+    return _as_masked(_template_tokens(tokens, template, read) if isinstance(template, str) else tokens, keys)
 
 
 def _as_masked(tokens: SpecialTokens, keys: Mapping[str, Value]) -> SpecialTokens:
@@ -88,11 +88,11 @@ def _as_masked(tokens: SpecialTokens, keys: Mapping[str, Value]) -> SpecialToken
     return replace(tokens, bos=None, ends=ends)
 
 
-def _own(read: TokenizerFacts) -> SpecialTokens:
+def _tokenizer_tokens(read: TokenizerFacts) -> SpecialTokens:
     return SpecialTokens(bos=read.bos, eos=read.eos, pad=read.pad, unk=read.unk)
 
 
-def _formatted(tokens: SpecialTokens, template: str, read: TokenizerFacts | None) -> SpecialTokens:
+def _template_tokens(tokens: SpecialTokens, template: str, read: TokenizerFacts | None) -> SpecialTokens:
     """Return the tokens as this template writes them; unknown if it cannot be rendered, or ends answers with other
     text."""
     named = {"bos_token": tokens.bos, "eos_token": tokens.eos, "pad_token": tokens.pad, "unk_token": tokens.unk}
@@ -136,12 +136,12 @@ def _check_own_tokens(run: Run, read: TokenizerFacts | None) -> Iterator[Problem
 
 
 def _check_answer_end(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
-    lost = masked(tokens)
+    lost = masked_tokens(tokens)
     if tokens.ends == ():
         message = "The chat template writes no token after an answer, so the model does not learn to stop."
         fix = "Change it to write the EOS after each answer."
         yield warning("answer-without-end", "data.chat_template", message, fix)
-    elif tokens.ends and not trained(tokens):
+    elif tokens.ends and not trained_tokens(tokens):
         end = tokens.ends[0]
         message = (
             f"{run.tokenizer} ends an answer with {end}, which is also its {lost[end]}: MaxText masks every target "
@@ -195,7 +195,7 @@ def _special_tokens_unknown(tokenizer: str) -> Problem:
 
 
 def _special_tokens_note(tokenizer: str, tokens: SpecialTokens) -> Problem:
-    kept = ", ".join(trained(tokens)) or ("none" if tokens.ends is not None else "unknown")
-    lost = ", ".join(f"{token} ({why.partition(',')[0]})" for token, why in masked(tokens).items()) or "none"
+    kept = ", ".join(trained_tokens(tokens)) or ("none" if tokens.ends is not None else "unknown")
+    lost = ", ".join(f"{token} ({why.partition(',')[0]})" for token, why in masked_tokens(tokens).items()) or "none"
     message = f"{tokenizer}: special tokens trained at the end of an answer: {kept}; masked: {lost}."
     return note("special-tokens", "model.tokenizer", message)

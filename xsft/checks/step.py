@@ -16,10 +16,10 @@ from xsft.trainers.trainer import trainer_of
 
 def analytic_verdict(run: Run) -> Verdict | None:
     """Return NO or INVALID if arithmetic alone decides; None if the compiler must be asked."""
-    return next(_decided(run), None)
+    return next(_estimated_verdicts(run), None)
 
 
-def _decided(run: Run) -> Iterator[Verdict]:
+def _estimated_verdicts(run: Run) -> Iterator[Verdict]:
     keys = trainer_of(run).trainer_keys(run)
     for problem in errors_in((*mesh.check(run, keys, Facts()), *lora.check(run, keys, Facts()))):
         because = InvalidStep(where=problem.where, message=problem.message, fix=problem.fix)

@@ -59,7 +59,7 @@ def run_time(run: Run, *, fit: KnownStep | None, paces: Sequence[MeasuredPace] =
     are counted. `paces`: of the user's own runs of this model on this TPU type.
     """
     keys = trainer_of(run).trainer_keys(run)
-    bound = _bound(run, keys, fit)
+    bound = _step_bound(run, keys, fit)
     if bound is None:
         return None
     price = run.place.chip_hour_price if run.place else None
@@ -68,7 +68,7 @@ def run_time(run: Run, *, fit: KnownStep | None, paces: Sequence[MeasuredPace] =
     return RunTime(bound=bound, steps=steps, chips=run.chips, price=price, ratios=ratios, own=bool(own))
 
 
-def _bound(run: Run, keys: Mapping[str, Value], fit: KnownStep | None) -> StepBound | None:
+def _step_bound(run: Run, keys: Mapping[str, Value], fit: KnownStep | None) -> StepBound | None:
     tokens = _tokens_per_device(keys)
     if run.spec.on_this_machine or run.slice is None or tokens is None or trainer_of(run).STEP is None:
         return None

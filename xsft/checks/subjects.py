@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from xsft.acceptance import LateProblem
-from xsft.checks.overrides import applied
+from xsft.checks.overrides import apply_overrides
 from xsft.facts import Facts
 from xsft.problems import Problem
 from xsft.spec.base import Keys
@@ -31,8 +31,8 @@ FIRST_SHOWN = (
 def check_run(run: Run, facts: Facts) -> tuple[Problem, ...]:
     """Return the problems of all subjects, errors first, each once."""
     keys = trainer_of(run).trainer_keys(run)
-    whole = applied(run)
-    found = (whole.named(problem) for subject in subjects() for problem in subject(whole.run, keys, facts))
+    whole = apply_overrides(run)
+    found = (whole.name_as_in_file(problem) for subject in subjects() for problem in subject(whole.run, keys, facts))
     return tuple(sorted(dict.fromkeys((*whole.problems, *found)), key=lambda p: _ORDER[p.severity]))
 
 

@@ -76,12 +76,14 @@ def _check_template_pipeline(run: Run, keys: Keys) -> Iterator[Problem]:
         if not keys.get(key):
             continue
         if multimodal:
-            yield _dropped(run, key, "use_multimodal", "MaxText formats images and text without it")
+            yield _dropped_template_problem(run, key, "use_multimodal", "MaxText formats images and text without it")
         elif not any(same(pipeline, name) for name in reading):
-            yield _dropped(run, key, f"dataset_type={pipeline}", f"only {' and '.join(reading)} use it")
+            yield _dropped_template_problem(
+                run, key, f"dataset_type={pipeline}", f"only {' and '.join(reading)} use it"
+            )
 
 
-def _dropped(run: Run, key: str, cause: str, why: str) -> Problem:
+def _dropped_template_problem(run: Run, key: str, cause: str, why: str) -> Problem:
     message = f"With {cause} MaxText drops {key}: {why}."
     return error("chat-template-dropped", where_of(key, run), message, f"Remove {key}, or {cause}.")
 
@@ -124,13 +126,13 @@ def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:
         message = f"MaxText fails on this template, {at}"
         yield error("chat-template-syntax", where, message, "Correct the template; MaxText supports only plain Jinja.")
     else:
-        yield from _rendered(text, where)
+        yield from _check_rendered_text(text, where)
     if not looks_like_jinja(text):
         message = "The template contains no Jinja, so every conversation gives the same text."
         yield error("chat-template-syntax", where, message, "Give the path of a file that contains the template.")
 
 
-def _rendered(text: str, where: str) -> Iterator[Problem]:
+def _check_rendered_text(text: str, where: str) -> Iterator[Problem]:
     """Check the rendered template: Jinja writes nothing for an unknown name, so `m.contnt` would train on rows without
     an error."""
     if looks_like_jinja(text) and (why := fault(text)):

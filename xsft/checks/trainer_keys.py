@@ -98,8 +98,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _check_trainer_release(run)
     yield from _check_keys_known(run, keys)
     yield from _check_token_key(run)
-    yield from _pinned(run, keys)
-    yield from _unsafe(run, keys)
+    yield from _check_pinned_keys(run, keys)
+    yield from _check_secret_values(run, keys)
     yield from _long(run, keys)
     yield from _check_env_keys(run, keys)
 
@@ -163,7 +163,7 @@ def _check_token_key(run: Run) -> Iterator[Problem]:
         yield error("hf-access-token", where_of("hf_access_token", run), message, fix, kind="secret")
 
 
-def _pinned(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_pinned_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check for keys that the model's configuration sets. source: maxtext@0.2.5 configs/pyconfig.py, "overridden by
     both model config and CLI"."""
     if is_on(keys.get("override_model_config", False)):
@@ -176,7 +176,7 @@ def _pinned(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             yield error("override-model-key", where_of(key, run), message, fix)
 
 
-def _unsafe(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_secret_values(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     for key, value in keys.items():
         for text in texts(value):
             if looks_secret(text):

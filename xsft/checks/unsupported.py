@@ -173,11 +173,11 @@ def _check_refused_values(run: Run, keys: Mapping[str, Value]) -> Iterator[Probl
             yield error(refusal.id, where_of(refusal.key, run) or "model.name", message, refusal.fix)
 
 
-def _on(value: Value, _run: Run) -> bool:
+def _is_switched_on(value: Value, _run: Run) -> bool:
     return is_on(value)
 
 
-def _off(value: Value, _run: Run) -> bool:
+def _is_switched_off(value: Value, _run: Run) -> bool:
     return not is_on(value)
 
 
@@ -194,21 +194,21 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
     UnsupportedKey(
         id="refused-elastic",
         key="elastic_enabled",
-        applies=_on,
+        applies=_is_switched_on,
         why="the SFT trainer never retries in the process; only MaxText's pre-training loop does.",
         fix="Remove it; restarts.max restarts the run from its last checkpoint.",
     ),
     UnsupportedKey(
         id="refused-colocated-python",
         key="colocated_python_data_input",
-        applies=_on,
+        applies=_is_switched_on,
         why="it needs a sidecar on every worker, with a pinned pair of images that xsft does not deploy.",
         fix="Remove it; the head reads the data.",
     ),
     UnsupportedKey(
         id="refused-colocated-python",
         key="colocated_python_checkpointing",
-        applies=_on,
+        applies=_is_switched_on,
         why="it needs a sidecar on every worker, with a pinned pair of images that xsft does not deploy.",
         fix="Remove it; Pathways' persistence writes from the workers already.",
     ),
@@ -229,21 +229,21 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
     UnsupportedKey(
         id="not-sft",
         key="use_sft",
-        applies=_off,
+        applies=_is_switched_off,
         why="xsft starts the SFT trainer; without use_sft its data would be read as plain text.",
         fix="Remove it.",
     ),
     UnsupportedKey(
         id="not-sft",
         key="use_dpo",
-        applies=_on,
+        applies=_is_switched_on,
         why="MaxText refuses use_dpo together with use_sft, which the SFT trainer sets.",
         fix="Remove it; xsft trains by SFT only.",
     ),
     UnsupportedKey(
         id="not-sft",
         key="tokenize_train_data",
-        applies=_off,
+        applies=_is_switched_off,
         why="SFT's rows are texts; MaxText would not tokenise them, and fail on the first row.",
         fix="Remove it.",
     ),

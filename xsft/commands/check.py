@@ -14,7 +14,7 @@ from xsft.problems import Problem
 from xsft.screen.documents import print_json, status_of
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.progress import shown
-from xsft.spec.amounts import counted
+from xsft.spec.amounts import counted_text
 from xsft.steps import Intent
 
 
@@ -45,4 +45,4 @@ def _deep(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[tuple[Probl
 
 def _summary(*, files: int, problems: Sequence[Problem]) -> str:
     found = ((sum(p.severity == one for p in problems), one) for one in ("error", "warning", "note"))
-    return f"{counted(files, 'file')}: {', '.join(counted(count, word) for count, word in found)}\n"
+    return f"{counted_text(files, 'file')}: {', '.join(counted_text(count, word) for count, word in found)}\n"

@@ -19,7 +19,7 @@ NARROW = ("F8_", "F4", "F6_", "U8", "I8")
 """Types of safetensors in which only quantised weights are kept. source: safetensors@0.6 tensor.rs Dtype."""
 
 
-def quantized(config: Mapping[str, Any], *, arrays: Iterable[str], dtypes: Iterable[str] = ()) -> str:
+def quantisation_evidence(config: Mapping[str, Any], *, arrays: Iterable[str], dtypes: Iterable[str] = ()) -> str:
     """Return the evidence of quantisation, for a message; empty if there is none. `arrays`: names in the index or in
     the files' headers."""
     for section in sections(config):

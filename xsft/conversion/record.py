@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from xsft.stages.result_record import ResultRecord, decoded
+from xsft.stages.result_record import ResultRecord, decode_record
 
 FILE = "xsft/conversion.json"
 MAX_BYTES = 1 << 20
@@ -33,4 +33,4 @@ _RECORD = msgspec.json.Decoder(ConversionRecord)
 
 def from_json(content: bytes) -> ConversionRecord | None:
     """Return the record; None for other or incomplete content."""
-    return decoded(content, _RECORD)
+    return decode_record(content, _RECORD)

@@ -25,7 +25,7 @@ def findings(summary: Summary, *, reading: ReadSettings, split: Split = "train")
         yield error("data-empty", "data", f"The {split} split has no rows.", f"Check data.{where}.")
         return
     yield from _targets(summary, reading)
-    yield from _truncated(summary, reading)
+    yield from _check_truncated_examples(summary, reading)
     yield from _check_no_end(summary)
     for role in summary.roles:
         yield from _check_role(role)
@@ -46,7 +46,7 @@ def _targets(summary: Summary, reading: ReadSettings) -> Iterator[Problem]:
         yield warning("data-no-target", "data", message, "Look at them: `xsft data show FILE --no-target`.")
 
 
-def _truncated(summary: Summary, reading: ReadSettings) -> Iterator[Problem]:
+def _check_truncated_examples(summary: Summary, reading: ReadSettings) -> Iterator[Problem]:
     where, fix = "train.max_target_length", "Raise train.max_target_length"
     look = f"{fix}, or look at them: `xsft data show FILE --truncated`."
     if summary.truncated == 1:

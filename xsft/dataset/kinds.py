@@ -46,10 +46,12 @@ class RetypedColumn(Struct, frozen=True):
 
 def clash_in(rows: Sequence[SampledRow]) -> RetypedColumn | None:
     """Return `retyped` for the rows from which types are inferred and the rows that are cast to them."""
-    return retyped([row.row for row in rows if row.keys != "cast"], [row.row for row in rows if row.keys == "cast"])
+    return find_retyped_column(
+        [row.row for row in rows if row.keys != "cast"], [row.row for row in rows if row.keys == "cast"]
+    )
 
 
-def retyped(first_rows: Sequence[object], cast: Sequence[object]) -> RetypedColumn | None:
+def find_retyped_column(first_rows: Sequence[object], cast: Sequence[object]) -> RetypedColumn | None:
     """Return the first column of `cast`, rows of later files, that does not fit `first_rows`, those of the first file.
 
     A column whose first values are of several kinds is not judged.

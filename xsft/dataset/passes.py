@@ -117,7 +117,7 @@ class InspectionResult(Struct, frozen=True, kw_only=True):
     """The examples of the other split; None if the workload has none."""
 
 
-def inspected(run: Run, answers: PassAnswers) -> InspectionResult:
+def inspection_of(run: Run, answers: PassAnswers) -> InspectionResult:
     sample, uncut, *more = answers.passes
     packed = more.pop(0) if reading_of(run).packs else None
     return InspectionResult(sample=sample, uncut=uncut, packed=packed, other=more[0] if more else None)

@@ -83,7 +83,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 def summarize(found: InspectionResult, *, reading: ReadSettings, vocabulary: Vocabulary) -> Summary:
     sample, lengths = found.sample.rows, sorted(found.uncut.lengths)
     rows = len(sample) if found.sample.ended else reading.rows
-    packing = _packing(found.packed, reading.limit)
+    packing = _packing_ratio(found.packed, reading.limit)
     steps = _steps_per_epoch(found, reading, rows=rows, packing=packing)
     ends = [one.end(vocabulary) for one in sample if one.padding and one.trained_tokens]
     return Summary(
@@ -96,8 +96,8 @@ def summarize(found: InspectionResult, *, reading: ReadSettings, vocabulary: Voc
         no_end=_ratio(ends.count(None), len(ends)),
         trained=_ratio(sum(one.trained_tokens for one in sample), sum(one.length for one in sample)),
         duplicates=len(sample) - len({one.target_text for one in sample}) if sample else 0,
-        in_other=_shared(sample, found.other, attrgetter("target_text")),
-        whole_in_other=_shared(sample, found.other, attrgetter("inputs", "target_text")),
+        in_other=_count_shared_examples(sample, found.other, attrgetter("target_text")),
+        whole_in_other=_count_shared_examples(sample, found.other, attrgetter("inputs", "target_text")),
         other_sampled=len(found.other.rows) if found.other else None,
         roles=_roles(found.sample.turns),
         packing=packing,
@@ -105,7 +105,7 @@ def summarize(found: InspectionResult, *, reading: ReadSettings, vocabulary: Voc
         steps_per_epoch=steps,
         epochs=reading.steps / steps if steps else None,
         histogram=_histogram(lengths),
-        beyond_vocabulary=sum(_beyond(one, vocabulary) for one in sample),
+        beyond_vocabulary=sum(_has_token_beyond(one, vocabulary) for one in sample),
     )
 
 
@@ -120,7 +120,7 @@ def _summarize_lengths(lengths: Sequence[int], looked_to: int) -> Lengths | None
     return Lengths(p50=p50, p90=p90, max=lengths[-1], at_least=lengths[-1] >= looked_to)
 
 
-def _shared(
+def _count_shared_examples(
     sample: Sequence[TokenSequence], other: PassRead | None, key: Callable[[TokenSequence], object]
 ) -> int | None:
     """Count examples that occur in the other sample, except those without a trained token."""
@@ -138,7 +138,7 @@ def _roles(rows: Sequence[Sequence[Turn]]) -> tuple[Role, ...]:
     return tuple(Role(role=role, turns=n, empty=empty[role], dropped=dropped[role]) for role, n in counts.items())
 
 
-def _packing(packed: PassRead | None, limit: int) -> float | None:
+def _packing_ratio(packed: PassRead | None, limit: int) -> float | None:
     if packed is None or not packed.rows:
         return None
     return _ratio(sum(one.length for one in packed.rows), limit * len(packed.rows))
@@ -164,5 +164,5 @@ def _histogram(lengths: Sequence[int]) -> tuple[tuple[int, int], ...]:
     return tuple((width * (part + 1), count) for part, count in counts.items())
 
 
-def _beyond(one: TokenSequence, vocabulary: Vocabulary) -> bool:
+def _has_token_beyond(one: TokenSequence, vocabulary: Vocabulary) -> bool:
     return vocabulary.rows is not None and max(one.inputs, default=-1) >= vocabulary.rows

@@ -104,7 +104,7 @@ def row_problems(found: DataFacts, rules: RowRules, *, where: str) -> Iterator[P
     if not refused and not rules.grain:  # Grain reads each file by its own columns
         yield from _check_message_keys(rows, rules, where)
         if found.counted is not None:  # a sample does not show which columns the first rows have
-            yield from _added(rows, where)
+            yield from _check_added_columns(rows, where)
     yield from _learnt([one for one in judged if one.verdict.outcome != "refused"], where)
 
 
@@ -124,15 +124,15 @@ def _check_message_keys(rows: Sequence[SampledRow], rules: RowRules, where: str)
         message = (
             "Some messages have keys that others lack: MaxText stops with `Dataset is not in conversational format`."
         )
-        yield _uneven(message, where)
+        yield _uneven_messages_problem(message, where)
     elif stretched(
         [row.row for row in rows if row.keys != "cast"], [row.row for row in rows if row.keys == "cast"], rules
     ):
         message = "Some messages have keys that those of the first rows lack: MaxText stops with `Couldn't cast array`."
-        yield _uneven(message, where)
+        yield _uneven_messages_problem(message, where)
 
 
-def _added(rows: Sequence[SampledRow], where: str) -> Iterator[Problem]:
+def _check_added_columns(rows: Sequence[SampledRow], where: str) -> Iterator[Problem]:
     first = [row.row for row in rows if row.keys != "cast"]
     if added := added_columns(first, [row.row for row in rows if row.keys == "cast"]):
         message = (
@@ -141,7 +141,7 @@ def _added(rows: Sequence[SampledRow], where: str) -> Iterator[Problem]:
         yield error("data-columns", where, message, "Give every file the same columns.", kind="disputable")
 
 
-def _uneven(message: str, where: str) -> Problem:
+def _uneven_messages_problem(message: str, where: str) -> Problem:
     fix = "Give every message the same keys: role and content."
     return error("data-conversation", where, message, fix, kind="disputable")
 
@@ -153,12 +153,12 @@ def _learnt(judged: Sequence[_JudgedRow], where: str) -> Iterator[Problem]:
         message = f"{len(nothing):,} of {len(judged):,} checked rows have no trained token: {nothing[0].at}."
         yield raised("data-no-target", where, message, FIXES["data-no-target"])
     messages = [message for one in judged for message in one.verdict.messages]
-    yield from _dropped(judged, messages)
+    yield from _check_dropped_roles(judged, messages)
     yield from _hollow(messages, where)
     yield from _of_parts(judged, where)
 
 
-def _dropped(judged: Sequence[_JudgedRow], messages: Sequence[Message]) -> Iterator[Problem]:
+def _check_dropped_roles(judged: Sequence[_JudgedRow], messages: Sequence[Message]) -> Iterator[Problem]:
     spoken = Counter(str(one["role"]) for one in messages if one["content"] not in ("", None))
     unwritten = Counter(role for one in judged for role in one.verdict.unwritten)
     for role, count in spoken.items():

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import field
 
 from xsft.export.verification import Verification
-from xsft.stages.result_record import ResultRecord, decoded
+from xsft.stages.result_record import ResultRecord, decode_record
 
 FILE = "xsft/export.json"
 MAX_BYTES = 8 << 20
@@ -42,4 +42,4 @@ _RECORD = msgspec.json.Decoder(ExportRecord)
 
 def from_json(content: bytes) -> ExportRecord | None:
     """Return the record; None for other or incomplete content."""
-    return decoded(content, _RECORD)
+    return decode_record(content, _RECORD)

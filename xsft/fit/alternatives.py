@@ -163,7 +163,7 @@ def _places(run: TunableRun, limits: SearchLimits) -> Iterator[Alternative]:
     types = limits.types or tuple(_same_generation(run.tpu, most or run.chips))
     for tpu, count in product(types, limits.slices or (run.num_slices, 2 * run.num_slices)):
         if most is None or tpu.chips * count <= most:
-            yield from _permitted(_apply_changes(run, _place_change(run, tpu, count)), limits)
+            yield from _permitted_alternatives(_apply_changes(run, _place_change(run, tpu, count)), limits)
 
 
 def _same_generation(tpu: Slice, most: int) -> Iterator[Slice]:
@@ -184,7 +184,7 @@ def _place_change(run: TunableRun, tpu: Slice, count: int) -> tuple[FitChange, .
     return (FitChange(settings=settings, fields={"tpu": tpu, "num_slices": count}),) if settings else ()
 
 
-def _permitted(one: Alternative, limits: SearchLimits) -> Iterator[Alternative]:
+def _permitted_alternatives(one: Alternative, limits: SearchLimits) -> Iterator[Alternative]:
     """Yield the alternative, unless it has too many changes or one of a key that is kept."""
     if len(one.changes) <= MOST_CHANGES and not any(keeps_any(change, limits.keep) for change in one.changes):
         yield one
@@ -203,7 +203,7 @@ def _alternatives_at(place: Alternative, run: TunableRun, limits: SearchLimits) 
     for picked in product(*layout, tuple(_remat(run)), states):
         one = _apply_changes(run, (*place.changes, *(change for change in picked if change is not None)))
         if one.changes:
-            yield from _permitted(one, limits)
+            yield from _permitted_alternatives(one, limits)
 
 
 def _apply_changes(run: TunableRun, changes: tuple[FitChange, ...]) -> Alternative:
@@ -214,7 +214,7 @@ def _apply_changes(run: TunableRun, changes: tuple[FitChange, ...]) -> Alternati
 def _ici(place: TunableRun, run: TunableRun) -> Iterator[FitChange | None]:
     """Yield the mesh of a slice: as it is, fsdp alone, experts over an axis of their own, the rest to tensor."""
     devices, model = place.tpu.devices, run.model
-    scaled = _scaled(place, run)
+    scaled = _scaled_axes(place, run)
     yield _mesh(place, run, scaled) if scaled else None
     if any(size > 1 for axis, size in run.ici.items() if axis != "fsdp"):
         yield _mesh(place, run, {"fsdp": devices})
@@ -233,7 +233,7 @@ def _ici(place: TunableRun, run: TunableRun) -> Iterator[FitChange | None]:
         yield _mesh(place, run, {"fsdp": devices // 2, "tensor": 2})
 
 
-def _scaled(place: TunableRun, run: TunableRun) -> dict[str, int] | None:
+def _scaled_axes(place: TunableRun, run: TunableRun) -> dict[str, int] | None:
     """Return the workload's own axes with fsdp for a slice of another size; None if nothing must change."""
     if place.tpu.devices == run.tpu.devices or not run.ici or -1 in run.ici.values():
         return None

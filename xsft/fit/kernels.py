@@ -20,7 +20,7 @@ def kernel_flops(name: str, *, operands: Sequence[ArrayType], text: str, routed_
     if splash := SPLASH.search(name):
         return _attention(splash["kind"], operands, text)
     if GROUPED.search(name):
-        return _grouped(operands, routed_rows)
+        return _grouped_matmul_flops(operands, routed_rows)
     return None
 
 
@@ -50,7 +50,7 @@ def _attention_pairs(operands: Sequence[ArrayType], *, queries: int, keys: int) 
     return min(causal, queries * max(mask[-1] - 1, 0.5) * block)
 
 
-def _grouped(operands: Sequence[ArrayType], routed_rows: int | None) -> float | None:
+def _grouped_matmul_flops(operands: Sequence[ArrayType], routed_rows: int | None) -> float | None:
     """Return the FLOPs of a grouped matrix multiplication: [rows, k] by [groups, k, n], or [rows, k] by [rows, n].
 
     The kernel computes as many rows as are routed to the device's experts: at balanced routing `routed_rows`.

@@ -110,10 +110,10 @@ class Program(Struct, frozen=True, kw_only=True):
     computations: dict[str, Computation]
     entry: str
 
-    def executed(self) -> Iterator[ExecutedInstruction]:
+    def executed_instructions(self) -> Iterator[ExecutedInstruction]:
         """Yield the instructions of the entry, of its loops' bodies and of what both call. Of a conditional, only the
         first branch is followed."""
-        yield from self._executed(self.entry, times=1)
+        yield from self._executed_in(self.entry, times=1)
 
     def trips(self, loop: Instruction) -> int | None:
         """Return how often the loop runs; None if its condition is not a comparison with one constant."""
@@ -123,14 +123,14 @@ class Program(Struct, frozen=True, kw_only=True):
         counts = [int(one.operands[0]) for one in constants if one.operands and one.operands[0].isdecimal()]
         return counts[0] if len(counts) == 1 else None
 
-    def _executed(self, name: str, *, times: int) -> Iterator[ExecutedInstruction]:
+    def _executed_in(self, name: str, *, times: int) -> Iterator[ExecutedInstruction]:
         computation = self.computations.get(name)
         for one in computation.instructions if computation else ():
             yield ExecutedInstruction(instruction=one, within=computation, times=times)  # type: ignore[arg-type]
             if one.opcode == "while" and (found := _LOOP.search(one.text)):
-                yield from self._executed(found["body"], times=times * (self.trips(one) or 1))
+                yield from self._executed_in(found["body"], times=times * (self.trips(one) or 1))
             elif one.opcode in ("call", "conditional", "async-start"):
-                yield from self._executed(next(iter(one.called), ""), times=times)
+                yield from self._executed_in(next(iter(one.called), ""), times=times)
 
 
 class ProgramBuffer(Struct, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ class ProgramBuffer(Struct, frozen=True, kw_only=True):
 
 def largest_buffers(program: Program) -> tuple[ProgramBuffer, ...]:
     """Return the largest kinds of buffers that the program writes outside of fusions, largest first."""
-    made = [one.instruction for one in program.executed() if one.instruction.opcode not in NO_BUFFER]
+    made = [one.instruction for one in program.executed_instructions() if one.instruction.opcode not in NO_BUFFER]
     written = [one for one in made if len(one.arrays) == 1 and one.arrays[0].hbm_bytes]
     counts = Counter(str(one.arrays[0]) for one in written)
     first = {str(one.arrays[0]): one for one in reversed(written)}

@@ -68,7 +68,7 @@ class FitSearch(Struct, frozen=True, kw_only=True):
     @property
     def next_place(self) -> int | None:
         """Return the candidate to compile next; None if the best one is known to be the best, or nothing is left."""
-        places = [place for place, why in self.untried() if why == "open"]
+        places = [place for place, why in self.untried_candidates() if why == "open"]
         if self.best is not None or not places:
             return next(iter(places), None)
         in_vain = sum(not isinstance(one.verdict, DoesNotFit) for one in self.tried)
@@ -77,7 +77,7 @@ class FitSearch(Struct, frozen=True, kw_only=True):
             return min(places, key=lambda place: self.candidates[place].share)
         return next(place for place in places if place == likely[0] or self._estimate(place) > 1)
 
-    def untried(self) -> Iterator[tuple[int, UntriedReason]]:
+    def untried_candidates(self) -> Iterator[tuple[int, UntriedReason]]:
         """Yield the candidates without a verdict that are preferred to the best, with why they are not compiled."""
         best, done = self.best, {one.place for one in self.tried}
         for place in range(best.place if best else len(self.candidates)):
@@ -87,7 +87,9 @@ class FitSearch(Struct, frozen=True, kw_only=True):
     def with_verdict(self, place: int, verdict: Verdict | None, *, source: str, why: str = "") -> FitSearch:
         one = self.candidates[place]
         found = TriedAlternative(place=place, alternative=one.alternative, verdict=verdict, source=source, why=why)
-        return replace(self, tried=(*self.tried, found), scale=(*self.scale, *measured(verdict, one.share)))
+        return replace(
+            self, tried=(*self.tried, found), scale=(*self.scale, *measured_over_estimate(verdict, one.share))
+        )
 
     def _why(self, place: int) -> UntriedReason:
         one = self.candidates[place].alternative
@@ -99,7 +101,7 @@ class FitSearch(Struct, frozen=True, kw_only=True):
         return self.candidates[place].share * (median(self.scale) if self.scale else 1.0)
 
 
-def measured(verdict: Verdict | None, share: float) -> tuple[float, ...]:
+def measured_over_estimate(verdict: Verdict | None, share: float) -> tuple[float, ...]:
     """Return the compiler's figure over an estimate, if there are both. `share`: the estimate over the chip."""
     match verdict:
         case Fits() | Marginal() if share:

@@ -68,7 +68,7 @@ class StepWork(Struct, frozen=True, kw_only=True):
 
 def work_of(program: Program, context: ProgramContext) -> StepWork:
     """Return the work of a program."""
-    counted = tuple(program.executed())
+    counted = tuple(program.executed_instructions())
     kernels = [(one, _kernel_flops(one, context)) for one in counted if _is_kernel(one.instruction)]
     hidden = sum(one.times * flops for one, flops in kernels if flops is not None)
     return StepWork(
@@ -85,13 +85,13 @@ def work_of(program: Program, context: ProgramContext) -> StepWork:
     )
 
 
-def _fused(program: Program, one: Instruction) -> Iterator[Computation]:
+def _fused_computations(program: Program, one: Instruction) -> Iterator[Computation]:
     """Yield the computations that a fusion runs, with those of fusions in it."""
     for name in one.called if one.opcode == "fusion" else ():
         if inner := program.computations.get(name):
             yield inner
             for instruction in inner.instructions:
-                yield from _fused(program, instruction)
+                yield from _fused_computations(program, instruction)
 
 
 def _matmuls(program: Program, one: ExecutedInstruction) -> float:
@@ -100,7 +100,7 @@ def _matmuls(program: Program, one: ExecutedInstruction) -> float:
         return _matmul(one.instruction, one.within)
     return sum(
         _matmul(inner, computation)
-        for computation in _fused(program, one.instruction)
+        for computation in _fused_computations(program, one.instruction)
         for inner in computation.instructions
         if inner.opcode in ("convolution", "dot")
     )
@@ -204,14 +204,14 @@ def _kernel_flops(one: ExecutedInstruction, context: ProgramContext) -> float | 
 
 def _links(program: Program, one: ExecutedInstruction) -> float:
     """Return the bytes that a device receives from others of its slice, in the instruction and in its fusion."""
-    total = _received(one.instruction, one.within, scattered=False)
-    for computation in _fused(program, one.instruction):
+    total = _received_bytes(one.instruction, one.within, scattered=False)
+    for computation in _fused_computations(program, one.instruction):
         scattered = any(inner.opcode == "dynamic-slice" for inner in computation.instructions)
-        total += sum(_received(inner, computation, scattered=scattered) for inner in computation.instructions)
+        total += sum(_received_bytes(inner, computation, scattered=scattered) for inner in computation.instructions)
     return total
 
 
-def _received(one: Instruction, within: Computation, *, scattered: bool) -> float:
+def _received_bytes(one: Instruction, within: Computation, *, scattered: bool) -> float:
     """Return what a ring receives. `scattered`: an all-reduce of which each device keeps its part."""
     kind = one.opcode.removesuffix("-start")
     if kind not in COLLECTIVES:
@@ -256,26 +256,26 @@ def _bytes_read(
 ) -> float:
     """Return the bytes of operand number `place` that are read."""
     if inner is not None:
-        return _used(program, inner, inner.parameters[place]) if place < len(inner.parameters) else 0.0
+        return _used_bytes(program, inner, inner.parameters[place]) if place < len(inner.parameters) else 0.0
     if one.opcode in PART and place == 0:
         return one.arrays[0].bytes
     return 0.0 if one.opcode in UPDATE and place == 0 else operand.arrays[0].bytes
 
 
-def _used(program: Program, within: Computation, value: Instruction) -> float:
+def _used_bytes(program: Program, within: Computation, value: Instruction) -> float:
     """Return the bytes of a value that a fusion reads: slices of it, or all."""
     whole = value.arrays[0].bytes if value.arrays else 0.0
     total = 0.0
     for user in within.users(value.name):
         place = user.operands.index(value.name)
         if user.opcode in ("bitcast", "reshape"):
-            total += _used(program, within, user)
+            total += _used_bytes(program, within, user)
         elif user.opcode in PART and place == 0:
             total += user.arrays[0].elements * whole / max(1, value.arrays[0].elements)
         elif user.opcode in UPDATE and place == 0:
             continue
         elif user.opcode == "fusion" and (inner := program.computations.get(user.called[0])):
-            total += _used(program, inner, inner.parameters[place])
+            total += _used_bytes(program, inner, inner.parameters[place])
         else:
             return whole
     return min(whole, total)
@@ -291,7 +291,7 @@ def _bytes_written(program: Program, one: Instruction, within: Computation) -> f
         return sum(array.hbm_bytes for array in one.arrays)
     roots = _outputs(inner, inner.root)
     return sum(
-        0.0 if array.on_chip else min(array.bytes, _made(program, inner, root))
+        0.0 if array.on_chip else min(array.bytes, _output_bytes(program, inner, root))
         for array, root in zip(one.arrays, roots, strict=False)
     )
 
@@ -302,13 +302,13 @@ def _outputs(within: Computation, root: Instruction) -> Sequence[Instruction]:
     return [root] * len(root.arrays)
 
 
-def _made(program: Program, within: Computation, one: Instruction) -> float:
+def _output_bytes(program: Program, within: Computation, one: Instruction) -> float:
     """Return the bytes that a fusion's output costs."""
     if one.opcode == "bitcast" and one.operands[0] in within.by_name:
-        return _made(program, within, within.by_name[one.operands[0]])
+        return _output_bytes(program, within, within.by_name[one.operands[0]])
     if one.opcode == "fusion" and len(one.arrays) == 1:
         inner = program.computations[one.called[0]]
-        return _made(program, inner, inner.root) if inner.root else one.arrays[0].bytes
+        return _output_bytes(program, inner, inner.root) if inner.root else one.arrays[0].bytes
     if one.opcode in UPDATE:
         return within.by_name[one.operands[UPDATE[one.opcode]]].arrays[0].bytes
     return one.arrays[0].bytes

@@ -37,14 +37,14 @@ class ArtifactRequest(Struct, frozen=True, kw_only=True):
 def explain_artifact_error(code: int | None, message: str, request: ArtifactRequest) -> XsftError:
     """Return the error for an HTTP status and Google's message."""
     if re.search(r"has not been used in project|it is disabled|SERVICE_DISABLED", message):
-        return _disabled(message, request)
+        return _api_disabled_error(message, request)
     if code == 401:
         return no_login(message)
     known: Mapping[int, Callable[[str, ArtifactRequest], XsftError]] = {
         400: _invalid,
         403: _forbidden,
         404: _repository_missing,
-        429: _limited,
+        429: _quota_exceeded_error,
     }
     make = known.get(code or 0)
     return make(message, request) if make else timed_out(f"HTTP {code} {message}" if code else message, request)
@@ -122,7 +122,7 @@ def _invalid(message: str, request: ArtifactRequest) -> UsageError:
     )
 
 
-def _disabled(message: str, request: ArtifactRequest) -> EnvironmentMissing:
+def _api_disabled_error(message: str, request: ArtifactRequest) -> EnvironmentMissing:
     project = request.repository.project
     return EnvironmentMissing(
         f"Artifact Registry is not enabled in the project {project}: {shorten_message(message)}",
@@ -131,7 +131,7 @@ def _disabled(message: str, request: ArtifactRequest) -> EnvironmentMissing:
     )
 
 
-def _limited(message: str, request: ArtifactRequest) -> Unreachable:
+def _quota_exceeded_error(message: str, request: ArtifactRequest) -> Unreachable:
     return Unreachable(
         f"Artifact Registry's quota is exceeded for {request.repository.docker}: {shorten_message(message)}",
         fix="Try again in a few minutes.",

@@ -54,7 +54,7 @@ def repository_of(repository: str) -> Repository | None:
     if parts and "." in parts[0]:  # a domain-scoped project
         parts = [":".join(parts[:2]), *parts[2:]]
     if len(parts) < 2:
-        raise _wrong(repository, "it has no repository")
+        raise _invalid_repository(repository, "it has no repository")
     made = Repository(project=parts[0], location=found["location"], name=parts[1].partition(":")[0].partition("@")[0])
     for what, value, form in (
         ("location", made.location, _LOCATION),
@@ -62,11 +62,11 @@ def repository_of(repository: str) -> Repository | None:
         ("repository", made.name, _NAME),
     ):
         if not form.fullmatch(value):
-            raise _wrong(repository, f"{value!r} is not a valid {what}")
+            raise _invalid_repository(repository, f"{value!r} is not a valid {what}")
     return made
 
 
-def _wrong(repository: str, why: str) -> UsageError:
+def _invalid_repository(repository: str, why: str) -> UsageError:
     return UsageError(
         f"{repository!r} is not an Artifact Registry repository: {why}.",
         fix="Write LOCATION-docker.pkg.dev/PROJECT/REPOSITORY, e.g. us-docker.pkg.dev/my-project/xsft.",

@@ -54,7 +54,7 @@ def context_problems(files: Sequence[ContextFile], *, limit: int = LIMIT) -> tup
     return (*_links(files), *_find_secret_files(files), *_large(files, limit=limit))
 
 
-def accepting(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
+def accept_size(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
     """Turn accepted problems into warnings; only the size may be accepted, not a broken link or a secret."""
     taken = {*ids}
     return tuple(

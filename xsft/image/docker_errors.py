@@ -126,7 +126,7 @@ def login_refused(said: str, request: DockerRequest) -> Unreachable:
     )
 
 
-def denied(said: str, request: DockerRequest) -> Unreachable:
+def denied_error(said: str, request: DockerRequest) -> Unreachable:
     """Return the error for a user without permission; registries also refuse a pull without a login in this way."""
     if request.anonymous and not request.pushes:
         return login_missing(request.host, google=request.google)
@@ -159,7 +159,7 @@ def not_found(said: str, request: DockerRequest) -> XsftError:
     )
 
 
-def limited(said: str, request: DockerRequest) -> Unreachable:
+def rate_limit_error(said: str, request: DockerRequest) -> Unreachable:
     return Unreachable(
         f"{request.host or 'The registry'} rejected the request: too many requests: {said}",
         fix="Try again in a few minutes; layers already pushed are kept. A login raises the limit of public "
@@ -190,11 +190,11 @@ def shorten_message(said: str) -> str:
 
 
 _CASES: tuple[tuple[str, Callable[[str, DockerRequest], XsftError]], ...] = (
-    (_LIMIT, limited),
+    (_LIMIT, rate_limit_error),
     (_FULL, disk_full),
     (_NAME_UNKNOWN, repository_missing),
     (_UNAUTHORIZED, login_refused),
-    (_DENIED, denied),
+    (_DENIED, denied_error),
     (_DNS, no_network),
     (_NOT_FOUND, not_found),
     (_SERVER, broken_off),

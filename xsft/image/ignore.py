@@ -19,7 +19,7 @@ _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 """Go's wildcards as regular expressions; longer ones precede their prefixes."""
 
 
-def ignoring(*texts: str) -> IgnoreMatcher:
+def ignore_matcher(*texts: str) -> IgnoreMatcher:
     """Return a matcher for the rules of all texts, in order."""
     rules = [rule for text in texts for rule in _ignore_rules(text)]
 

@@ -35,7 +35,7 @@ def read_lock(text: str) -> dict[str, LockedImage]:
     image = str(document.get("image", ""))
     rows = document.get("images")
     found = {
-        repository: _locked(image, str(repository), row)
+        repository: _locked_image(image, str(repository), row)
         for repository, row in (rows.items() if isinstance(rows, Mapping) else ())
         if isinstance(row, Mapping) and _is_repository(str(repository))
     }
@@ -49,11 +49,11 @@ def read_base(text: str) -> Base | None:
 
 
 def with_base(text: str | None, *, image: str, base: Base) -> str:
-    """Return the lock's text with its pinned base replaced. Raises ValueError as `updated` does."""
+    """Return the lock's text with its pinned base replaced. Raises ValueError as `update_lock` does."""
     return _lock_text({**_writable(text), "image": image, "base": base.pinned})
 
 
-def updated(text: str | None, locked: LockedImage) -> str:
+def update_lock(text: str | None, locked: LockedImage) -> str:
     """Return the lock's text with the repository's image replaced.
 
     Raises ValueError for an invalid lock, and for one of a later version, because writing it would lose data.
@@ -108,7 +108,7 @@ def _lock_row(locked: LockedImage) -> dict[str, Any]:
     return {**{name: value for name, value in row.items() if value is not None}, "options": kept if options else None}
 
 
-def _locked(image: str, repository: str, row: Mapping[str, Any]) -> LockedImage | None:
+def _locked_image(image: str, repository: str, row: Mapping[str, Any]) -> LockedImage | None:
     """Return the entry, or None for a row without a valid digest."""
     known = {**row, "image": image, "repository": repository, "options": None}
     if not _DIGEST.fullmatch(str(known.get("deps_digest"))):

@@ -96,14 +96,14 @@ class BuildOutput(Struct, kw_only=True):
             yield from self._of_step(int(step["id"]), step["rest"])
 
     def _of_step(self, id: int, rest: str) -> Iterator[BuildEvent]:
-        if ended := self._ending(id, rest):
+        if ended := self._end_of_step(id, rest):
             yield ended
         elif text := _LINE.match(rest):
             yield StepLine(id=id, text=text["text"])
         elif id not in self.names and rest:
             yield self._start(id, rest)
 
-    def _ending(self, id: int, rest: str) -> StepDone | None:
+    def _end_of_step(self, id: int, rest: str) -> StepDone | None:
         if rest.startswith("ERROR"):
             self.failed, self.error = self.names.get(id, ""), rest.removeprefix("ERROR").lstrip(": ")
             return StepDone(id=id, outcome="failed")

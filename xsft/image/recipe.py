@@ -67,7 +67,7 @@ def make_recipe(options: BuildOptions, material: Material) -> Recipe:
 
 def repository_in(registry: str, image: str) -> str:
     """Return the image's repository in a registry: `…/xsft` -> `…/xsft/post-training`."""
-    return f"{registry.rstrip('/')}/{_dashed(image)}"
+    return f"{registry.rstrip('/')}/{_dash_name(image)}"
 
 
 def base_of(known: str) -> Base | None:
@@ -88,7 +88,7 @@ def repository_of(options: BuildOptions) -> str | None:
 
 def local_name(image: str) -> str:
     """Return the image's name on this machine, without tag."""
-    return f"{LOCAL}/{_dashed(image)}"
+    return f"{LOCAL}/{_dash_name(image)}"
 
 
 def differs(step: BuildStep, labels: Mapping[str, str]) -> str:
@@ -134,7 +134,7 @@ def _deps(options: BuildOptions, material: Material) -> BuildStep:
         "VLLM_REQUIREMENT": options.vllm or "",
         **options.args,
     }
-    args = _declared(given, material.deps)
+    args = _declared_arguments(given, material.deps)
     labels = {**_image_labels(options, kind="deps", lock=lock), **_packages_label(material.packages, args)}
     tag = content_tag(
         "deps",
@@ -168,7 +168,7 @@ def _code(options: BuildOptions, material: Material, *, deps: BuildStep) -> Buil
         EVALUATE_ARG: _sha256_of(EVALUATE_FILE, material.code),
         **options.args,
     }
-    args = _declared(given, material.code)
+    args = _declared_arguments(given, material.code)
     counted = {name: value for name, value in args.items() if name not in NOT_IDENTITY}
     files, dockerfile = material.code.files, material.code.dockerfile
     tag = content_tag("code", files, dockerfile=dockerfile, args=counted, platform=PLATFORM, deps=deps.tag)
@@ -184,14 +184,14 @@ def _code(options: BuildOptions, material: Material, *, deps: BuildStep) -> Buil
     )
 
 
-def _declared(given: Mapping[str, str], part: DockerfilePart) -> dict[str, str]:
+def _declared_arguments(given: Mapping[str, str], part: DockerfilePart) -> dict[str, str]:
     """Keep only arguments that the Dockerfile has, because users' images need not have all; drop empty values
     (defaults).
     """
     return {name: value for name, value in sorted(given.items()) if name in part.args and value}
 
 
-def _dashed(image: str) -> str:
+def _dash_name(image: str) -> str:
     return image.replace("_", "-")
 
 

@@ -28,13 +28,13 @@ def left_out(step: BuildStep, package: str, installed: InstalledFiles) -> tuple[
     return tuple(f for f in same if f.path != f"{prefix}__init__.py")
 
 
-def listing(files: tuple[ContextFile, ...], package: str) -> str:
+def list_installed_files(files: tuple[ContextFile, ...], package: str) -> str:
     """Return the text of `as-installed.txt`."""
     prefix = f"{package}/{package}/"
     return "".join(f"{f.size} {f.path.removeprefix(prefix)}\n" for f in sorted(files, key=lambda f: f.path))
 
 
-def without(step: BuildStep, files: tuple[ContextFile, ...], *, instead: ContextFile) -> BuildStep:
+def step_without_files(step: BuildStep, files: tuple[ContextFile, ...], *, instead: ContextFile) -> BuildStep:
     """Return the step without these files; `instead` is their list."""
     gone = {f.path for f in files}
     return replace(step, files=(*(f for f in step.files if f.path not in gone), instead))

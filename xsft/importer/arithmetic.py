@@ -41,7 +41,7 @@ def _evaluate(node: ast.expr, variables: Mapping[str, str]) -> int:
         case ast.BinOp(left=left, op=op, right=right):
             return _binary(op, _evaluate(left, variables), _evaluate(right, variables))
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _compared(op, _evaluate(left, variables), _evaluate(right, variables))
+            return _compare_numbers(op, _evaluate(left, variables), _evaluate(right, variables))
         case _:
             raise ValueError(node)
 
@@ -63,7 +63,7 @@ def _binary(op: ast.operator, left: int, right: int) -> int:
             raise ValueError(op)
 
 
-def _compared(op: ast.cmpop, left: int, right: int) -> int:
+def _compare_numbers(op: ast.cmpop, left: int, right: int) -> int:
     match op:
         case ast.Eq():
             return int(left == right)

@@ -23,13 +23,13 @@ MAX_NESTING = 40
 _SEQUENCE = re.compile(r"-?[0-9]+\.\.-?[0-9]+(\.\.-?[0-9]+)?|[A-Za-z]\.\.[A-Za-z](\.\.-?[0-9]+)?")
 
 
-def expanded(word: Word) -> list[Word]:
+def expand_braces(word: Word) -> list[Word]:
     """Return the words that bash makes of one word. Sequences such as `{1..3}` stay unknown. Raises SpecError."""
     if not any(_is_unquoted(part) and "{" in part.text for part in word if isinstance(part, Literal)):
         return [word]
     atoms = _atoms(word)
     _require_few(sum(_mark(atom) == "{" for atom in atoms) * len(atoms) // 10, 0)
-    return [_joined(found) for found in _expand(atoms, depth=0)]
+    return [_join_runs(found) for found in _expand(atoms, depth=0)]
 
 
 def _is_unquoted(part: Part) -> bool:
@@ -45,7 +45,7 @@ def _atoms(word: Word) -> list[Part]:
     ]
 
 
-def _joined(atoms: Sequence[Part]) -> Word:
+def _join_runs(atoms: Sequence[Part]) -> Word:
     runs = ((is_plain, list(run)) for is_plain, run in groupby(atoms, key=_is_unquoted))
     joined = ([Literal(text="".join(map(_mark, run)))] if is_plain else run for is_plain, run in runs)
     return tuple(part for run in joined for part in run)

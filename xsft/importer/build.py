@@ -21,7 +21,7 @@ from xsft.importer.markdown import shell_lines
 from xsft.importer.names import name_fields
 from xsft.importer.notes import Notes, PasteDifference
 from xsft.importer.shell import Shell
-from xsft.importer.text import commented, workload_yaml
+from xsft.importer.text import commented_workload, workload_yaml
 from xsft.importer.trainer import PastedTrainer, read_trainer, releases_starting
 from xsft.importer.xpkline import XpkLine, find_xpk_line
 from xsft.launchers.encoding import RESTARTS, at_first_start
@@ -77,14 +77,14 @@ def import_paste(
             notes.remember_secret(value)
     pasted = _read_line(find_xpk_line(commands, notes, line=line), notes, read_file)
     _say_variables(shell, notes)
-    tree = _best(pasted, notes)
+    tree = _closest_tree(pasted, notes)
     todo = fill_holes(tree, notes)
     spec, problems = _spec(tree, todo)
     if (known := spec or complete(tree, todo)) is not None:
         say_differences(pasted.given, resolve(known, Facts())[0], notes)
     found = (*notes.problems, *problems)
     differences = notes.differences
-    whole = commented(workload_yaml(tree), problems=found, differences=differences)
+    whole = commented_workload(workload_yaml(tree), problems=found, differences=differences)
     return ImportedWorkload(yaml=safe_text(redact(whole)), differences=differences, problems=found)
 
 
@@ -136,14 +136,14 @@ def _say_moved(trainer: PastedTrainer, environment: Tree, notes: Notes) -> None:
             notes.differ(name, given="set in the command", now=f"env.{name}", why="it is set when the container starts")
 
 
-def _best(pasted: _PastedLine, notes: Notes) -> Tree:
+def _closest_tree(pasted: _PastedLine, notes: Notes) -> Tree:
     """Return the workload whose plan equals the pasted line exactly, if xsft wrote that line; else the closest one."""
     preferred = _preferred_release(pasted)
     # A Pathways line has no restarts, so its seed cannot count them
     uncounted = tuple(map(at_first_start, pasted.line.argv))
     for version, exact, tail, repeats in _workload_candidates(pasted, preferred):
         found = _tree(pasted, pasted.given, version=version, tail=tail, exact=exact)
-        tree = _repeating(found) if repeats else found
+        tree = _with_restarts(found) if repeats else found
         if _rendered_argv(tree) in (pasted.line.argv, uncounted):
             _say_release(version, notes)
             _say_restarts(pasted, notes)
@@ -164,7 +164,7 @@ def _workload_candidates(pasted: _PastedLine, preferred: str) -> Iterator[tuple[
     yield from product(ours, (False, True), (False, True), (False, True))
 
 
-def _repeating(tree: Tree) -> Tree:
+def _with_restarts(tree: Tree) -> Tree:
     restarts = tree.get("restarts")
     return {**tree, "restarts": {**(restarts if isinstance(restarts, dict) else {}), "data": "repeat"}}
 
@@ -220,9 +220,8 @@ def _say_config(pasted: _PastedLine, version: str, notes: Notes) -> None:
         now = release.sft_config if release.positional_yml else None
         notes.differ(config, now=now, why=f"MaxText {version} finds its sft.yml without this argument")
         return
-    message = (
-        f"The command uses {notes.shown(config)}; xsft uses MaxText's own sft.yml, so the values of that file are lost."
-    )
+    shown = notes.printable_text(config)
+    message = f"The command uses {shown}; xsft uses MaxText's own sft.yml, so the values of that file are lost."
     fix = "Copy the values of that file into overrides.maxtext."
     notes.problems.append(error("import-config", "overrides.maxtext", message, fix))
 

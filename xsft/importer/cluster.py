@@ -84,7 +84,7 @@ def cluster_fields(flags: Flags, mode: ModeName, notes: Notes) -> Tree:
     tree: Tree = {"place": _read_place(flags, notes)}
     for flag, field in FIELDS.items():
         if isinstance(value := flags.get(flag), str) and not _is_empty(flag, value):
-            _put_field(tree, field, _typed(flag, value))
+            _put_field(tree, field, _typed_value(flag, value))
     _read_capacity(tree, flags)
     match mode:
         case "mcjax":
@@ -106,7 +106,7 @@ def _is_empty(flag: str, value: str) -> bool:
     return value == "" or (flag == "max-restarts" and value == "0")
 
 
-def _typed(flag: str, value: str) -> object:
+def _typed_value(flag: str, value: str) -> object:
     if flag in NUMBERS:
         return int(value) if re.fullmatch(r"-?[0-9]{1,12}", value) else value
     return _parse_exit_codes(value) if flag == "restart-on-exit-codes" else value

@@ -9,7 +9,7 @@ from xsft.catalog.releases import key_hint
 from xsft.checks.trainer_keys import FIELD_OF
 from xsft.importer.keys import removed_keys
 from xsft.importer.notes import Notes
-from xsft.importer.values import same
+from xsft.importer.values import is_same_value
 from xsft.modes import is_mode_key, mode_module
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -38,15 +38,15 @@ def say_differences(given: Mapping[str, Value], run: Run, notes: Notes) -> None:
         why = f"MaxText {run.release.version} refuses it. {key_hint(key, version=run.release.version)}"
         notes.differ(key, given=yaml_value(given[key]), why=why)
     for key, value in rendered.items():
-        if notes.has(key) or notes.has(FIELD_OF.get(key, key)) or _is_open(given.get(key)):
+        if notes.has_noted(key) or notes.has_noted(FIELD_OF.get(key, key)) or _is_open(given.get(key)):
             continue
         if key not in given:
             is_known = not (key == "checkpoint_period" and _is_open(given.get("steps")))
             notes.differ(key, now=yaml_value(value) if is_known else "a tenth of the steps", why=_why_added(key, run))
-        elif not same(given[key], value):
+        elif not is_same_value(given[key], value):
             notes.differ(key, given=yaml_value(given[key]), now=yaml_value(value), why=_why_other(key, run))
     for key, value in given.items():
-        if key not in rendered and not notes.has(key) and not _is_open(value):
+        if key not in rendered and not notes.has_noted(key) and not _is_open(value):
             notes.differ(key, given=yaml_value(value), why=_why_other(key, run))
 
 

@@ -50,7 +50,7 @@ def flag_environment(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> dict
     ):
         if env.pop(name, None) is not None:
             notes.differ(name, why="it is given twice; the last one wins, as in xpk")
-        env[name] = _decoded(name, value, env, notes)
+        env[name] = _value_in_container(name, value, env, notes)
     return env
 
 
@@ -67,7 +67,7 @@ def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -
             why = "the file is mounted from a Kubernetes Secret whose name is not on the line; hf-token is a guess"
             notes.differ(name, given=value, now="secrets.hf_token", why=why)
         elif name in mode_module(mode).RESERVED_ENV:
-            _reserved(name, value, mode, notes)
+            _note_reserved_variable(name, value, mode, notes)
         elif _is_kept(name, value, notes):
             kept[name] = value
     flags = _compiler_flags(kept, mode)
@@ -80,15 +80,15 @@ def _is_kept(name: str, value: str, notes: Notes) -> bool:
         why = "everyone who can read the JobSet could read this secret; xsft passes only the Hugging Face token"
         notes.differ(name, given="a secret (not shown)", why=why)
         return False
-    if notes.holes.inside(value):
-        message = f"{name} is {notes.shown(value)}, which is unknown from the paste; removed."
+    if notes.holes.holes_in(value):
+        message = f"{name} is {notes.printable_text(value)}, which is unknown from the paste; removed."
         fix = f"Write its value under env.{name}, or put the export above the line and import again."
         notes.problems.append(error("import-unset", f"env.{name}", message, fix))
         return False
     return True
 
 
-def _reserved(name: str, value: str, mode: ModeName, notes: Notes) -> None:
+def _note_reserved_variable(name: str, value: str, mode: ModeName, notes: Notes) -> None:
     now = dict(mode_module(mode).TRAINER_ENV).get(name)
     if now != value:
         notes.differ(name, given=value, now=now, why=f"{mode} mode sets it; Kubernetes refuses a second value")
@@ -118,7 +118,7 @@ def _pairs_of_options(given: Iterable[str], notes: Notes) -> Iterable[tuple[str,
     for text in given:
         found = _PAIR.match(text)
         if found is None or found.group(2) is None:
-            message = f"--env takes NAME=VALUE; xpk would reject {notes.shown(text.partition('=')[0])}."
+            message = f"--env takes NAME=VALUE; xpk would reject {notes.printable_text(text.partition('=')[0])}."
             notes.problems.append(error("import-env", "env", message, "Write it under env in the workload."))
             continue
         if found.end() < len(text):
@@ -135,7 +135,8 @@ def _pairs_of_file(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> Iterab
         return
     text = read_file(name)
     if text is None:
-        message = f"The file of --env-file, {notes.shown(name)}, cannot be read here; its variables are not imported."
+        shown = notes.printable_text(name)
+        message = f"The file of --env-file, {shown}, cannot be read here; its variables are not imported."
         notes.problems.append(error("import-env", "env", message, "Write them under env in the workload."))
         return
     for variable, value in _PAIR.findall(text.replace("\r\n", "\n")):
@@ -143,11 +144,11 @@ def _pairs_of_file(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> Iterab
         yield variable, notes.holes.mark("variable", variable) if inherited else value
 
 
-def _decoded(name: str, value: str, env: Mapping[str, str], notes: Notes) -> str:
+def _value_in_container(name: str, value: str, env: Mapping[str, str], notes: Notes) -> str:
     """Return the value in the container: xpk writes it unescaped between double quotes into YAML, and Kubernetes
     expands `$(NAME)`.
     """
-    if notes.holes.inside(value):
+    if notes.holes.holes_in(value):
         return value
     try:
         found = load_yaml(f'"{value}"')

@@ -33,7 +33,7 @@ STAND_INS: Mapping[str, object] = MappingProxyType(
 def fill_holes(tree: Tree, notes: Notes) -> tuple[str, ...]:
     """Label every hole in place; return the key paths that the user must fill."""
     places: dict[str, list[str]] = {}
-    filled = _filled(tree, "", notes, places)
+    filled = _fill_node(tree, "", notes, places)
     if isinstance(filled, dict):
         tree.update(filled)
     for label, paths in places.items():
@@ -44,19 +44,19 @@ def fill_holes(tree: Tree, notes: Notes) -> tuple[str, ...]:
     return tuple(path for paths in places.values() for path in paths)
 
 
-def _filled(node: object, at: str, notes: Notes, places: dict[str, list[str]]) -> object:
+def _fill_node(node: object, at: str, notes: Notes, places: dict[str, list[str]]) -> object:
     if isinstance(node, dict):
         below = {k: f"{at}.{k}" if at else str(k) for k in node}
-        return {notes.holes.labelled(k): _filled(v, below[k], notes, places) for k, v in node.items()}
+        return {notes.holes.label_holes(k): _fill_node(v, below[k], notes, places) for k, v in node.items()}
     if isinstance(node, list):
-        return [_filled(item, at, notes, places) for item in node]
+        return [_fill_node(item, at, notes, places) for item in node]
     if not isinstance(node, str):
         return node
-    for hole in notes.holes.inside(node):
+    for hole in notes.holes.holes_in(node):
         unset = f"the paste does not set {hole.text}"
-        why = unset if hole.kind == "variable" else f"import does not run {notes.shown(hole.text)}"
+        why = unset if hole.kind == "variable" else f"import does not run {notes.printable_text(hole.text)}"
         places.setdefault(f"{hole.label} {why}", []).append(at)
-    return notes.holes.labelled(node)
+    return notes.holes.label_holes(node)
 
 
 def complete(tree: Tree, holes: Sequence[str]) -> WorkloadSpec | None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from xsft.errors import SpecError
 from xsft.problems import Problem, error
-from xsft.spec.keypath import printable, shown
+from xsft.spec.keypath import printable, shown_text
 from xsft.spec.secrets import redact
 
 Flags = Mapping[str, str | bool | list[str]]
@@ -99,7 +99,10 @@ def _flag_unknown(verb: str, word: str) -> Problem:
     near = get_close_matches(name, mine, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"Its flags: {', '.join(sorted(mine))}."
     return error(
-        "import-flag", "", f"`xpk workload {verb}` has no flag {shown(redact(name))}. {hint}", "Correct or remove it."
+        "import-flag",
+        "",
+        f"`xpk workload {verb}` has no flag {shown_text(redact(name))}. {hint}",
+        "Correct or remove it.",
     )
 
 

@@ -49,9 +49,9 @@ class Holes:
             self._holes.append(Hole(kind=kind, text=text, label=label))
         return f"\0{self._numbers[kind, text]}\0"
 
-    def inside(self, text: str) -> tuple[Hole, ...]:
+    def holes_in(self, text: str) -> tuple[Hole, ...]:
         return tuple(self._holes[int(number)] for number in _HOLE.findall(text))
 
-    def labelled(self, text: str) -> str:
+    def label_holes(self, text: str) -> str:
         """Return the text with readable placeholders."""
         return _HOLE.sub(lambda match: self._holes[int(match.group(1))].label, text)

@@ -64,12 +64,12 @@ _UNREADABLE = object()
 
 
 def _read_key_value(key: str, text: str, notes: Notes) -> object:
-    if notes.holes.inside(text):
+    if notes.holes.holes_in(text):
         return text
     try:
         return read_value(text)
     except ValueError as unfit:
-        message = f"{notes.shown(key)} was removed: {unfit}."
+        message = f"{notes.printable_text(key)} was removed: {unfit}."
         notes.problems.append(error("import-argument", "", message, "Correct the command, or write it as an override."))
         return _UNREADABLE
 

@@ -15,11 +15,11 @@ _HOLE = r"\0[0-9]+\0"
 
 def name_fields(workload: str | None, run_name: str | None, notes: Notes) -> Tree:
     """Return `name` and `run_name_suffix`; both empty if the paste has no name."""
-    chosen = _chosen(workload, run_name, notes)
-    return _completed(chosen, notes) if chosen is not None else {}
+    chosen = _chosen_name(workload, run_name, notes)
+    return _split_completed_name(chosen, notes) if chosen is not None else {}
 
 
-def _chosen(workload: str | None, run_name: str | None, notes: Notes) -> str | None:
+def _chosen_name(workload: str | None, run_name: str | None, notes: Notes) -> str | None:
     if run_name is None or workload is None or run_name == workload:
         return run_name if workload is None else workload
     if re.fullmatch(re.escape(run_name) + r"-[2-9]", workload):
@@ -34,9 +34,9 @@ def _chosen(workload: str | None, run_name: str | None, notes: Notes) -> str | N
     return workload
 
 
-def _completed(name: str, notes: Notes) -> Tree:
+def _split_completed_name(name: str, notes: Notes) -> Tree:
     """Split a completed name: `sft-$(date +%s)` is `sft` with run_name_suffix: date."""
-    holes = notes.holes.inside(name)
+    holes = notes.holes.holes_in(name)
     kinds = {"date" if hole.is_date else "commit" if hole.is_commit else "" for hole in holes}
     if kinds not in ({"date"}, {"commit"}):
         return {"name": name}

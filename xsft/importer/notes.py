@@ -38,12 +38,12 @@ class Notes:
         self._secrets: set[str] = set()
 
     def differ(self, what: str, *, given: str | None = None, now: str | None = None, why: str) -> None:
-        shown = (None if text is None else self.shown(text) for text in (given, now))
-        difference = PasteDifference(what=self.shown(what), given=next(shown), now=next(shown), why=why)
+        shown = (None if text is None else self.printable_text(text) for text in (given, now))
+        difference = PasteDifference(what=self.printable_text(what), given=next(shown), now=next(shown), why=why)
         self._differences[difference] = None
         self._named.add(difference.what)
 
-    def has(self, what: str) -> bool:
+    def has_noted(self, what: str) -> bool:
         return what in self._named
 
     @property
@@ -53,7 +53,7 @@ class Notes:
 
     def remember_secret(self, value: str) -> None:
         """Remember a secret's value, so that it is hidden under other names too."""
-        if len(value) >= _MIN_SECRET and not self.holes.inside(value) and not is_harmless(value):
+        if len(value) >= _MIN_SECRET and not self.holes.holes_in(value) and not is_harmless(value):
             self._secrets.add(value)
 
     def is_secret(self, name: str, value: str) -> bool:
@@ -68,9 +68,9 @@ class Notes:
         """Return `is_secret` for an environment variable, whose name is more specific."""
         return (names_secret_variable(name) and not is_harmless(value)) or self.is_secret(name, value)
 
-    def shown(self, text: str) -> str:
+    def printable_text(self, text: str) -> str:
         """Return the text on one line, shortened, without secrets."""
         for secret in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
-        line = printable(redact(self.holes.labelled(text)))
+        line = printable(redact(self.holes.label_holes(text)))
         return line if len(line) <= MAX_SHOWN else line[: MAX_SHOWN - 1] + "…"

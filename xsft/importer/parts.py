@@ -53,7 +53,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     redirected: bool
 
 
-def unescaped(text: str) -> str:
+def unescape_ansi(text: str) -> str:
     """Return the value of `$'…'`."""
     return _ESCAPE.sub(_unescape, text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

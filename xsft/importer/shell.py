@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from xsft.errors import SpecError
 from xsft.importer.arithmetic import evaluate
-from xsft.importer.braces import expanded
+from xsft.importer.braces import expand_braces
 from xsft.importer.holes import Holes
 from xsft.importer.parts import Arithmetic, Literal, Parameter, Part, ShellCommand, UnknowableExpansion, Word
 from xsft.importer.words import read_commands
@@ -79,7 +79,7 @@ class Shell:
         found: list[SimpleCommand] = []
         for command in read_commands(text):
             if simple := self._command(command):
-                found.extend(self._unwrapped(simple, depth))
+                found.extend(self._unwrap(simple, depth))
         return found
 
     def _command(self, command: ShellCommand) -> SimpleCommand | None:
@@ -97,9 +97,9 @@ class Shell:
             self.variables.update(env)
             return None
         if _unquoted_text(words[0]) in _DECLARING:
-            self._declare([one for word in words[1:] for one in expanded(word)])
+            self._declare([one for word in words[1:] for one in expand_braces(word)])
             return None
-        argv = tuple(field for word in words for one in expanded(word) for field in self.fields(one))
+        argv = tuple(field for word in words for one in expand_braces(word) for field in self.fields(one))
         if argv and argv[0] == "unset":
             for name in argv[1:]:
                 self.variables.pop(name, None)
@@ -124,7 +124,7 @@ class Shell:
             else:
                 self.exported.update(field for field in self.fields(word) if not field.startswith("-"))
 
-    def _unwrapped(self, simple: SimpleCommand, depth: int) -> Iterator[SimpleCommand]:
+    def _unwrap(self, simple: SimpleCommand, depth: int) -> Iterator[SimpleCommand]:
         """Yield the command without `exec`, `nohup`, `env A=B`, …, or the commands inside `bash -c '…'`."""
         argv, env = list(simple.argv), list(simple.env)
         while argv and PurePosixPath(argv[0]).name in _WRAPPERS and len(argv) > 1:

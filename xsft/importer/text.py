@@ -55,7 +55,7 @@ def workload_yaml(tree: dict[str, object]) -> str:
     )
 
 
-def commented(body: str, *, problems: Sequence[Problem], differences: Sequence[PasteDifference]) -> str:
+def commented_workload(body: str, *, problems: Sequence[Problem], differences: Sequence[PasteDifference]) -> str:
     """Return the file: problems to fix, differences, the workload."""
     head = ["# Imported from a pasted xpk line by `xsft import`."]
     head += _list("To do:", [f"{p.message} {p.fix}" for p in problems])

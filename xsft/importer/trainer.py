@@ -103,7 +103,7 @@ def _as_module(path: str) -> str:
 def _check_module(module: str, notes: Notes) -> None:
     if module in modules():
         return
-    message = f"The command starts {notes.shown(module)}, which is not a trainer that xsft knows."
+    message = f"The command starts {notes.printable_text(module)}, which is not a trainer that xsft knows."
     fix = f"Use {' or '.join(modules())}."
     raise SpecError((error("import-trainer", "", message, fix),))
 
@@ -119,7 +119,7 @@ def head(command: SimpleCommand, notes: Notes) -> str:
     """Return the start of a command without most arguments, which may contain secrets."""
     name = PurePosixPath(command.argv[0]).name
     module = _module(command.argv)
-    return notes.shown(f"{name} -m {module[0]}" if module else name)
+    return notes.printable_text(f"{name} -m {module[0]}" if module else name)
 
 
 def _say_around(commands: list[SimpleCommand], at: int, notes: Notes) -> None:

@@ -73,8 +73,8 @@ def leaves(key: str, text: str) -> Iterator[tuple[str, str]]:
         yield from leaves(f"{key}.{inner}", json.dumps(value, ensure_ascii=False))
 
 
-def same(a: Value, b: Value) -> bool:
+def is_same_value(a: Value, b: Value) -> bool:
     """Return whether MaxText treats both values alike: 1 is 1.0, and 0 and 1 are switches."""
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(is_same_value(x, y) for x, y in zip(a, b, strict=True))
     return a == b

@@ -9,7 +9,16 @@ import re
 from typing import NoReturn
 
 from xsft.errors import SpecError
-from xsft.importer.parts import Arithmetic, Literal, Parameter, Part, ShellCommand, UnknowableExpansion, Word, unescaped
+from xsft.importer.parts import (
+    Arithmetic,
+    Literal,
+    Parameter,
+    Part,
+    ShellCommand,
+    UnknowableExpansion,
+    Word,
+    unescape_ansi,
+)
 from xsft.problems import error
 
 MAX_NESTING = 40
@@ -49,7 +58,7 @@ class _Reader:
         while self.at < len(self.text):
             start = self._after_blanks()
             line, counted = line + self.text.count("\n", counted, start), start
-            words, redirected = self._simple()
+            words, redirected = self._read_simple_command()
             after = self._operator()
             if words:
                 command = ShellCommand(words=tuple(words), line=line, before=before, after=after, redirected=redirected)
@@ -66,7 +75,7 @@ class _Reader:
             self.at = blanks.end()
         return self.at
 
-    def _simple(self) -> tuple[list[Word], bool]:
+    def _read_simple_command(self) -> tuple[list[Word], bool]:
         """Return the words up to the next operator, and whether there was a redirection."""
         words: list[Word] = []
         redirected = False
@@ -95,7 +104,7 @@ class _Reader:
         """Skip a redirection's target, and the body of a here-document."""
         self.at = found.end()
         if self.text.startswith("(", self.at):
-            self._balanced("(", ")")
+            self._skip_balanced("(", ")")
             return
         self._after_blanks()
         target = self._word()
@@ -118,7 +127,7 @@ class _Reader:
         if self.text.startswith("(", self.at) and parts and isinstance(parts[-1], Literal):
             start = self.at
             if parts[-1].text.endswith("="):
-                self._balanced("(", ")")
+                self._skip_balanced("(", ")")
                 parts.append(UnknowableExpansion(source=self.text[start : self.at]))
         return tuple(parts)
 
@@ -131,12 +140,12 @@ class _Reader:
             elif c == "\\":
                 parts.extend(self._backslash(is_double=is_double))
             elif c == "'":
-                parts.append(self._single())
+                parts.append(self._read_single_quoted())
             elif c == '"':
-                parts.extend(self._double())
+                parts.extend(self._read_double_quoted())
             elif c == "`":
                 start = self.at
-                self._balanced("`", "`")
+                self._skip_balanced("`", "`")
                 parts.append(UnknowableExpansion(source=self.text[start : self.at], quoted=is_double))
             else:
                 parts.extend(self._dollar(is_double=is_double))
@@ -153,24 +162,24 @@ class _Reader:
         is_escape = not is_double or (following and following in '$`"\\')
         return [Literal(text=following if is_escape and following else f"\\{following}", quoted=True)]
 
-    def _single(self) -> Literal:
+    def _read_single_quoted(self) -> Literal:
         end = self.text.find("'", self.at + 1)
         if end < 0:
-            self._unclosed("'", self.at)
+            self._raise_unclosed("'", self.at)
         text = self.text[self.at + 1 : end]
         self.at = end + 1
         return Literal(text=text, quoted=True)
 
-    def _double(self) -> list[Part]:
+    def _read_double_quoted(self) -> list[Part]:
         start = self.at
         self.at += 1
-        parts = self._nested(_DOUBLE_PLAIN, ends='"', is_double=True)
+        parts = self._read_nested(_DOUBLE_PLAIN, ends='"', is_double=True)
         if self.at >= len(self.text):
-            self._unclosed('"', start)
+            self._raise_unclosed('"', start)
         self.at += 1
         return parts or [Literal(text="", quoted=True)]
 
-    def _nested(self, plain: re.Pattern[str], *, ends: str, is_double: bool) -> list[Part]:
+    def _read_nested(self, plain: re.Pattern[str], *, ends: str, is_double: bool) -> list[Part]:
         self.depth += 1
         if self.depth > MAX_NESTING:
             message = f"expansions are nested deeper than {MAX_NESTING} levels (line {self._line(self.at)})"
@@ -184,7 +193,7 @@ class _Reader:
         following = self.text[start + 1 : start + 2]
         self.at += 1
         if following and following in ("'", '"') and not is_double:
-            return self._double() if following == '"' else [self._ansi(start)]
+            return self._read_double_quoted() if following == '"' else [self._ansi(start)]
         if following == "(":
             return [self._parenthesis(start, is_double=is_double)]
         if following == "{":
@@ -200,12 +209,12 @@ class _Reader:
     def _ansi(self, start: int) -> Literal:
         end = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL).match(self.text, self.at)
         if not end:
-            self._unclosed("$'", start)
+            self._raise_unclosed("$'", start)
         self.at = end.end()
-        return Literal(text=unescaped(end.group()[1:-1]), quoted=True)
+        return Literal(text=unescape_ansi(end.group()[1:-1]), quoted=True)
 
     def _parenthesis(self, start: int, *, is_double: bool) -> Part:
-        self._balanced("(", ")")
+        self._skip_balanced("(", ")")
         inner = self.text[start + 2 : self.at - 1]
         if inner.startswith("(") and inner.endswith(")"):
             return Arithmetic(source=inner[1:-1], quoted=is_double)
@@ -216,17 +225,17 @@ class _Reader:
         if found and found.group(2):
             self.at = found.end()
             plain = re.compile(r"[^\\\"$`}]+") if is_double else _ARGUMENT_PLAIN
-            argument = tuple(self._nested(plain, ends="}", is_double=is_double))
+            argument = tuple(self._read_nested(plain, ends="}", is_double=is_double))
             if self.at >= len(self.text):
-                self._unclosed("${", start)
+                self._raise_unclosed("${", start)
             self.at += 1
             return Parameter(name=found.group(1), operator=found.group(2), argument=argument, quoted=is_double)
-        self._balanced("{", "}")
+        self._skip_balanced("{", "}")
         if found and self.at == found.end() + 1:
             return Parameter(name=found.group(1), quoted=is_double)
         return UnknowableExpansion(source=self.text[start : self.at], quoted=is_double)
 
-    def _balanced(self, opening: str, closing: str) -> None:
+    def _skip_balanced(self, opening: str, closing: str) -> None:
         """Move from the opening character to just after its closing one; quotes inside hide both."""
         start, depth = self.at, 0
         for found in re.compile(r"\\.|'[^']*'|[(){}`]", re.DOTALL).finditer(self.text, self.at):
@@ -238,9 +247,9 @@ class _Reader:
             if depth == 0 and token in (opening, closing):
                 self.at = found.end()
                 return
-        self._unclosed(opening, start)
+        self._raise_unclosed(opening, start)
 
-    def _unclosed(self, what: str, at: int) -> NoReturn:
+    def _raise_unclosed(self, what: str, at: int) -> NoReturn:
         message = f"the {what} on line {self._line(at)} is not closed"
         fix = "Paste the whole command, up to its last quote or bracket."
         raise SpecError((error("import-quote", "", message, fix),))

@@ -37,7 +37,7 @@ def find_xpk_line(commands: Sequence[SimpleCommand], notes: Notes, *, line: int 
     """
     every = [(one, read) for one in commands if (read := _xpk_line(one.argv))]
     if not every:
-        raise SpecError((_none(commands, notes),))
+        raise SpecError((_no_line_problem(commands, notes),))
     found = [(one, read) for one, read in every if line in (None, one.line)]
     if len(found) != 1:
         raise SpecError((_not_one(every, line),))
@@ -85,7 +85,7 @@ def _lines_text(every: Sequence[tuple[SimpleCommand, XpkLine]]) -> str:
     return ", ".join(f"line {one.line}: {read.verb}" for one, read in every)
 
 
-def _none(commands: Sequence[SimpleCommand], notes: Notes) -> Problem:
+def _no_line_problem(commands: Sequence[SimpleCommand], notes: Notes) -> Problem:
     heads = tuple(dict.fromkeys(head(one, notes) for one in commands[:MAX_NAMED]))
     if "gcluster" in heads:
         message = "This is a command of gcluster, Cluster Toolkit's launcher; xsft import supports only xpk."

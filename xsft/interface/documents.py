@@ -81,12 +81,12 @@ DOCUMENTS: dict[str, type[Document]] = {
 """Verb -> its document; `error` belongs to every verb, and `evaluation` is a file."""
 
 
-def published(name: str) -> dict[str, Any]:
+def published_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a document, for readers: further fields may come in the same version, so none is
     forbidden. The docstring below a field is its description."""
     kinds = {kind.__name__: kind for kind in _classes(type_info(DOCUMENTS[name]))}
     _, parts = json.schema_components((DOCUMENTS[name],), ref_template="#/$defs/{name}")
-    described = {part: _described(node, kinds[part]) for part, node in parts.items()}
+    described = {part: _describe_fields(node, kinds[part]) for part, node in parts.items()}
     top = described.pop(DOCUMENTS[name].__name__)
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": described, **top}
     return cast("dict[str, Any]", _without_suffix(schema))
@@ -125,7 +125,7 @@ def _classes(info: Type) -> Iterator[type]:
         yield from _classes(part)
 
 
-def _described(node: dict[str, Any], kind: type) -> dict[str, Any]:
+def _describe_fields(node: dict[str, Any], kind: type) -> dict[str, Any]:
     """Return the node with the descriptions of its fields. A part that the code has as a value is printed whole."""
     texts = {key: text for base in reversed(kind.__mro__) for key, text in _field_texts(base).items()}
     described = {key: {"description": texts[key]} if key in texts else {} for key in node["properties"]}

@@ -82,12 +82,12 @@ def _audit_row(expectation: Expectation, *, rendered: JsonValue, manifest: JsonV
 def _outcome(wanted: Any, *, final: Any, before: Any) -> ArgumentOutcome:
     if isinstance(final, MissingValue):
         return "dropped"
-    if not _same(final, wanted):
+    if not _is_same_json(final, wanted):
         return "altered"
-    return "landed" if _same(before, wanted) else "patched"
+    return "landed" if _is_same_json(before, wanted) else "patched"
 
 
-def _same(a: Any, b: Any) -> bool:
+def _is_same_json(a: Any, b: Any) -> bool:
     """Return whether two values are equal as JSON, at any depth: `4` and `"4"` differ to Kubernetes, and True equals 1
     in Python."""
     return json.dumps(a, sort_keys=True, default=repr) == json.dumps(b, sort_keys=True, default=repr)

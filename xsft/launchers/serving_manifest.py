@@ -223,13 +223,13 @@ def _shared_memory() -> JsonValue:
 
 def _service(inputs: ServingInputs, metadata: JsonValue) -> JsonValue:
     ports = [{"name": "http", "port": PORT, "targetPort": "http"}]
-    kind, annotations = _exposed(inputs)
+    kind, annotations = _exposed_service(inputs)
     spec = {"type": kind, "selector": _selector(metadata["name"]), "ports": ports}
     own = {**metadata, "annotations": {**metadata["annotations"], **annotations}}
     return {"apiVersion": "v1", "kind": "Service", "metadata": own, "spec": spec}
 
 
-def _exposed(inputs: ServingInputs) -> tuple[str, dict[str, str]]:
+def _exposed_service(inputs: ServingInputs) -> tuple[str, dict[str, str]]:
     """Return the Service's type and annotations."""
     match inputs.expose:
         case "cluster":

@@ -12,7 +12,7 @@ from xsft.launchers.encoding import encode_command
 from xsft.launchers.pod_end import noted_end
 from xsft.naming import StageWork
 from xsft.spec.resolve import Run
-from xsft.trainers.tokenizer_copy import copying
+from xsft.trainers.tokenizer_copy import copy_arguments
 from xsft.trainers.trainer import trainer_of
 
 
@@ -39,7 +39,7 @@ class SliceJob(Struct, frozen=True, kw_only=True):
     def argv(self) -> tuple[str, ...]:
         """Return the process on each host, after the copy of the tokenizer if the training makes one."""
         python, *rest = pod_argv(self.plan, end=noted_end(self.run), carried=self.run.evaluation_program)
-        return (python, *copying(self.run), *rest)
+        return (python, *copy_arguments(self.run), *rest)
 
     @property
     def is_carried(self) -> bool:

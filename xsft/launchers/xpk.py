@@ -35,7 +35,7 @@ def cpu_rendering(job: CpuJob) -> XpkRendering:
     run = job.run
     machine = f"--device-type={job.machine.name}"
     on_a_node = (f"--docker-image={run.spec.image.ref}", f"--workload={run.jobset}", machine)
-    what = _what(run) if job.on_tpu else on_a_node
+    what = _slice_flags(run) if job.on_tpu else on_a_node
     flags = (*_cluster_arguments(run), *what, *_priority_argument(run), *_cleanup_arguments(run), *_env(job.env))
     return XpkRendering(xpk_argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 
@@ -43,14 +43,14 @@ def cpu_rendering(job: CpuJob) -> XpkRendering:
 def slice_rendering(job: SliceJob) -> XpkRendering:
     """Return the rendering of a job on the training's slices."""
     run = job.run
-    flags = (*_cluster_arguments(run), *_what(run), *_flags(run), *_env(job.env))
+    flags = (*_cluster_arguments(run), *_slice_flags(run), *_flags(run), *_env(job.env))
     return XpkRendering(xpk_argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 
 
 def xpk_argv(run: Run) -> tuple[str, ...]:
     """Return `xpk workload create[-pathways] --flag=value …`, the command last, as a person would run it."""
     verb = mode_module(run.mode.value).XPK_VERB
-    flags = (*_cluster_arguments(run), *_what(run), *_flags(run), *_env(trainer_of(run).container_env(run)))
+    flags = (*_cluster_arguments(run), *_slice_flags(run), *_flags(run), *_env(trainer_of(run).container_env(run)))
     return ("xpk", "workload", verb, *flags, f"--command={command(run)}")
 
 
@@ -65,7 +65,7 @@ def _cluster_arguments(run: Run) -> Iterator[str]:
         yield f"--namespace={run.namespace}"
 
 
-def _what(run: Run) -> Iterator[str]:
+def _slice_flags(run: Run) -> Iterator[str]:
     yield f"--docker-image={run.spec.image.ref}"
     yield f"--workload={run.jobset}"
     yield f"--tpu-type={run.slice.xpk_type if run.slice else None}"

@@ -236,11 +236,11 @@ def with_facts(attempt: Attempt, said: tuple[AttemptFacts, ...]) -> Attempt:
     over both, then the later time wins.
     """
     for facts in sorted(said, key=lambda f: (_RANK.get(f.outcome, _LAST_RANK), f.at)):
-        attempt = _applied(attempt, facts)
+        attempt = _with_facts(attempt, facts)
     return attempt
 
 
-def _applied(attempt: Attempt, facts: AttemptFacts) -> Attempt:
+def _with_facts(attempt: Attempt, facts: AttemptFacts) -> Attempt:
     kept = {name: getattr(facts, name) for name in ("action", "uid", "manifest_digest", "read_back", "receipt")}
     learnt: dict[str, Any] = {name: value for name, value in kept.items() if value is not None}
     if facts.outcome == "created":

@@ -23,7 +23,7 @@ def scrub(value: Any, *, key: str = "") -> Any:
         case str():
             return scrub_text(value)
         case Mapping():
-            return {redact(str(name)): _under(str(name), inner, inside=key) for name, inner in value.items()}
+            return {redact(str(name)): _scrub_under(str(name), inner, inside=key) for name, inner in value.items()}
         case list() | tuple():
             return [scrub(item, key=key) for item in value]
         case _:
@@ -31,16 +31,16 @@ def scrub(value: Any, *, key: str = "") -> Any:
 
 
 def scrub_text(text: str) -> str:
-    return redact(_ASSIGNED.sub(_assigned, text))
+    return redact(_ASSIGNED.sub(_scrub_assignment, text))
 
 
-def _under(name: str, value: Any, *, inside: str) -> Any:
+def _scrub_under(name: str, value: Any, *, inside: str) -> Any:
     if inside == "env" and isinstance(value, str) and names_secret_variable(name) and not is_harmless(value):
         return HIDDEN
     return scrub(value, key=name)
 
 
-def _assigned(match: re.Match[str]) -> str:
+def _scrub_assignment(match: re.Match[str]) -> str:
     name = match["name"]
     if (names_secret(name) or _SIGNED.search(name)) and not _REFERENCE.search(name):
         return f"{name}={HIDDEN}"

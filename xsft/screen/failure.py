@@ -12,7 +12,7 @@ from xsft.effects.machine.streams import silence_stdout
 from xsft.errors import EnvironmentMissing, UsageError, XsftError
 from xsft.problems import Problem
 from xsft.spec.keypath import printable
-from xsft.spec.secrets import redact, redacted
+from xsft.spec.secrets import redact, redact_problem
 
 
 def report_failure(problem: Exception, arguments: Sequence[str]) -> int:
@@ -34,7 +34,7 @@ def print_problems(problems: Iterable[Problem]) -> None:
 
 def problem_lines(p: Problem) -> tuple[str, ...]:
     """Return the lines `file: where: message [id]` and the next step, or what a note leaves unknown."""
-    p = redacted(p)
+    p = redact_problem(p)
     file = printable(p.file)
     place = ": ".join(part for part in ("" if p.message.startswith(file) else file, p.where) if part)
     head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
@@ -43,7 +43,7 @@ def problem_lines(p: Problem) -> tuple[str, ...]:
 
 
 def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    return [redacted(p).as_json() for p in problems]
+    return [redact_problem(p).as_json() for p in problems]
 
 
 def print_document(arguments: Sequence[str], document: dict[str, object]) -> None:

@@ -64,7 +64,7 @@ def found_lines(
     if best is None:
         yield "No alternative that fits was found."
         return
-    known = not any(why == "open" for _, why in found.search.untried())
+    known = not any(why == "open" for _, why in found.search.untried_candidates())
     yield f"The nearest {'' if known else 'so far '}that fits: {best.alternative.words}."
     yield from _training(best.alternative, base)
     yield from _diff(base.file, texts)
@@ -94,7 +94,9 @@ def _ending(found: FoundFit) -> Iterator[str]:
 def _rejected(found: FoundFit) -> Iterator[str]:
     """Yield why each alternative that would be preferred was rejected; compiled ones had their line before."""
     yield from (f"  {one.alternative.words}: {one.why}" for one in found.preferred)
-    untried = [(found.search.candidates[place].alternative.words, why) for place, why in found.search.untried()]
+    untried = [
+        (found.search.candidates[place].alternative.words, why) for place, why in found.search.untried_candidates()
+    ]
     yield from (f"  {words}: {UNTRIED[why]}" for words, why in untried if why != "open")
     if left := sum(why == "open" for _, why in untried):
         yield f"  {left} alternatives were {UNTRIED['open']}."
@@ -112,7 +114,7 @@ def found_document(found: FoundFit, *, texts: tuple[str, str]) -> dict[str, Any]
     tried = [_alternative(one.alternative, one.verdict, source=one.source, why=one.why) for one in search.tried]
     untried = [
         _alternative(search.candidates[place].alternative, None, source="", why=UNTRIED[why])
-        for place, why in search.untried()
+        for place, why in search.untried_candidates()
     ]
     return {
         "alternatives": [*tried, *refused, *untried],

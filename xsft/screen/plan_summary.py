@@ -9,7 +9,7 @@ from xsft.checks.data import rows_per_step
 from xsft.checks.step_time import RunTime
 from xsft.checks.values import number
 from xsft.problems import FitFinding, Problem, errors_in
-from xsft.spec.amounts import counted, duration_text
+from xsft.spec.amounts import counted_text, duration_text
 from xsft.spec.resolve import Run
 from xsft.steps import Plan
 from xsft.trainers.shuffling import restarts_in_place
@@ -61,11 +61,11 @@ def ready_text(problems: tuple[Problem, ...]) -> str:
     """Return whether submit would accept the plan, as text."""
     errors, refused = errors_in(problems), errors_in(for_submission(problems))
     if errors:
-        return f"no: {counted(len(errors), 'error')} ({_ids(errors)})"
+        return f"no: {counted_text(len(errors), 'error')} ({_ids(errors)})"
     if refused:
         return f"not yet: submit would refuse it ({_ids(refused)})"
     warnings = tuple(p for p in problems if p.severity == "warning")
-    return f"yes, with {counted(len(warnings), 'warning')} ({_ids(warnings)})" if warnings else "yes"
+    return f"yes, with {counted_text(len(warnings), 'warning')} ({_ids(warnings)})" if warnings else "yes"
 
 
 def _ids(problems: tuple[Problem, ...]) -> str:
@@ -126,7 +126,7 @@ def _restarts_text(plan: Plan) -> str:
 
 def time_text(time: RunTime) -> str:
     """Return the least time of the steps, what it costs, and the time at the pace of your runs or of published ones."""
-    bound, steps = time.bound, counted(time.steps, "step")
+    bound, steps = time.bound, counted_text(time.steps, "step")
     by = LIMITS[bound.by] if bound.compiled else "arithmetic alone"
     cost = f" and {time.cost:,.2f} at {time.price:g} per chip-hour" if time.cost is not None else ""
     least = f"at least {duration_text(time.seconds)} for {steps}, {_amount(time.chip_hours)} chip-hours{cost}"

@@ -9,7 +9,7 @@ _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
-def counted(count: int, word: str) -> str:
+def counted_text(count: int, word: str) -> str:
     """Return e.g. `1 file`, `1,200 files`."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 

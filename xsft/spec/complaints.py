@@ -13,7 +13,7 @@ from pydantic_core.core_schema import ErrorType
 
 from xsft.problems import Problem, error
 from xsft.spec.forms import WORDS
-from xsft.spec.keypath import key_part, key_path, printable, shown
+from xsft.spec.keypath import key_part, key_path, printable, shown_text
 from xsft.spec.modelkeys import LocatedError, keys_of, options_of, paths_to
 from xsft.spec.secrets import looks_secret, names_secret, redact
 
@@ -109,15 +109,17 @@ def describe(complaints: Sequence[Complaint], raw: Mapping[str, str]) -> Problem
 def _wrong_type(complaints: Sequence[Complaint], at: str, written: str | None) -> Problem:
     first = complaints[0]
     value = first.error["input"]
-    expected = tuple(dict.fromkeys(e for c in complaints for e in _expected(c)))
+    expected = tuple(dict.fromkeys(e for c in complaints for e in _expected_values(c)))
     given = _given_text(first, at, written)
     if surprise := _surprise(value, expected, "" if names_secret(at) else written):
         read_as, fix = surprise
-        return error("yaml-surprise", at, f"{given}, which YAML reads as {read_as}; allowed: {_or(expected)}", fix)
-    return error("wrong-type", at, f"{given}; allowed: {_or(expected)}", _type_fix(value, expected))
+        return error(
+            "yaml-surprise", at, f"{given}, which YAML reads as {read_as}; allowed: {_join_with_or(expected)}", fix
+        )
+    return error("wrong-type", at, f"{given}; allowed: {_join_with_or(expected)}", _type_fix(value, expected))
 
 
-def _expected(complaint: Complaint) -> tuple[str, ...]:
+def _expected_values(complaint: Complaint) -> tuple[str, ...]:
     kind = complaint.error["type"]
     if kind == "literal_error":
         return _allowed_values(complaint)
@@ -132,7 +134,7 @@ def _expected(complaint: Complaint) -> tuple[str, ...]:
 def _surprise(value: object, expected: Sequence[str], written: str | None) -> tuple[str, str] | None:
     """Return (the value that YAML read, the fix) if the reader caused the wrong type; else None."""
     if written is not None and isinstance(value, bool | int | float) and "text" in expected:
-        fix = f'Quote it: "{shown(written)}".' if written else "Quote it."
+        fix = f'Quote it: "{shown_text(written)}".' if written else "Quote it."
         return ("true or false" if isinstance(value, bool) else "a number"), fix
     if not isinstance(value, str):
         return None
@@ -155,7 +157,7 @@ def _type_fix(value: object, expected: Sequence[str]) -> str:
         return "Put it in brackets: [a, b]."
     if value is None:
         return "Give a value, or remove the key to use its default."
-    return f"Give {_or(expected)}."
+    return f"Give {_join_with_or(expected)}."
 
 
 def without_misspelt(complaints: Sequence[Complaint]) -> list[Complaint]:
@@ -166,7 +168,7 @@ def without_misspelt(complaints: Sequence[Complaint]) -> list[Complaint]:
 
 def _meant_paths(complaint: Complaint) -> Iterator[str]:
     keys = _keys_beside(complaint)
-    for near in _meant(str(complaint.where.path[-1]), keys, complaint.model):
+    for near in _meant_keys(str(complaint.where.path[-1]), keys, complaint.model):
         yield key_path((*complaint.where.path[:-1], near)) if near in keys else near
 
 
@@ -177,13 +179,13 @@ def _keys_beside(complaint: Complaint) -> tuple[str, ...]:
 def _unknown_key(complaint: Complaint, at: str) -> Problem:
     key = str(complaint.where.path[-1])
     keys = _keys_beside(complaint)
-    near = _meant(key, keys, complaint.model)
+    near = _meant_keys(key, keys, complaint.model)
     section = key_path(complaint.where.path[:-1]) or "the workload"
-    fix = f"Did you mean {_or(near)}?" if near else "Remove the key."
+    fix = f"Did you mean {_join_with_or(near)}?" if near else "Remove the key."
     return error("unknown-key", at, f"{key_part(key)} is not a key of {section}; allowed: {_words_text(keys)}", fix)
 
 
-def _meant(key: str, keys: Sequence[str], model: type[BaseModel]) -> Sequence[str]:
+def _meant_keys(key: str, keys: Sequence[str], model: type[BaseModel]) -> Sequence[str]:
     """Return the key of this section that it resembles or is another word for, else the places of such a key."""
     word = _SYNONYMS.get(key.lower(), key)
     if word in keys:
@@ -205,7 +207,7 @@ def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Proble
     if written is not None and written in options:
         return error("yaml-surprise", at, f"given {given}, which YAML reads as a number", f'Quote it: "{written}".')
     near = get_close_matches(str(value), options, n=1)
-    fix = f"Did you mean {near[0]}?" if near else f"Give {_or(options)}."
+    fix = f"Did you mean {near[0]}?" if near else f"Give {_join_with_or(options)}."
     return error(
         "unknown-key" if complaint.where.is_key else "not-allowed",
         at,
@@ -254,7 +256,7 @@ def _shown_value(value: object, at: str, written: str | None) -> str:
     text = written if written is not None else str(value).lower() if isinstance(value, bool) else str(value)
     if names_secret(at) or looks_secret(text):
         return "a value that is not shown (it may be a secret)"
-    return f"'{shown(text)}'" if isinstance(value, str) else shown(text)
+    return f"'{shown_text(text)}'" if isinstance(value, str) else shown_text(text)
 
 
 def _words_text(words: Sequence[object]) -> str:
@@ -262,5 +264,5 @@ def _words_text(words: Sequence[object]) -> str:
     return ", ".join(parts) + (", …" if len(words) > _MAX_KEYS else "") or "nothing"
 
 
-def _or(words: Sequence[str]) -> str:
+def _join_with_or(words: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "nothing"

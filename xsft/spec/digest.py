@@ -75,17 +75,19 @@ def spec_digest(run: Run) -> str:
 def canonical(run: Run) -> str:
     """Return the resolved workload as JSON: sorted keys, no spaces. User, time and git commit are not in it, except in
     a run name that contains them."""
-    document = stated(run.spec, leave_out=NOT_IDENTITY | DECIDED, neutral=NEUTRAL)
+    document = stated_values(run.spec, leave_out=NOT_IDENTITY | DECIDED, neutral=NEUTRAL)
     document["model"]["checkpoint"] = run.checkpoint_identity
     if run.conversion and run.conversion.source.content:  # identifies the weights, wherever the folder is
         document["model"]["hf"]["repo"] = run.conversion.source.content
     document["train"]["checkpoint_period"] = run.checkpoint_period
     if run.template:  # the file's content; its location does not change the run
         document["data"]["chat_template"] = run.template.digests
-    return as_text(document | _decided(run))
+    return as_text(document | _decided_values(run))
 
 
-def stated(section: Section, *, leave_out: Collection[str], neutral: JsonMapping, at: str = "") -> dict[str, Any]:
+def stated_values(
+    section: Section, *, leave_out: Collection[str], neutral: JsonMapping, at: str = ""
+) -> dict[str, Any]:
     """Return the values of a section by name, without neutral ones and without the paths in `leave_out`."""
     found: dict[str, Any] = {}
     for name, field in type(section).model_fields.items():
@@ -93,7 +95,7 @@ def stated(section: Section, *, leave_out: Collection[str], neutral: JsonMapping
         if path in leave_out or value in (None, [], {}):
             continue
         if hasattr(type(value), "model_fields"):
-            value = stated(value, leave_out=leave_out, neutral=neutral, at=f"{path}.")
+            value = stated_values(value, leave_out=leave_out, neutral=neutral, at=f"{path}.")
             left_out = not value and field.default is not None  # an optional section that is empty was still given
         else:
             left_out = path in neutral and value == neutral[path]
@@ -110,7 +112,7 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _decided(run: Run) -> dict[str, Any]:
+def _decided_values(run: Run) -> dict[str, Any]:
     decided: dict[str, Any] = {
         "target": run.spec.target,
         "run_name": run.run_name,
@@ -125,7 +127,7 @@ def _decided(run: Run) -> dict[str, Any]:
 
 
 def _pathways_part(run: Run) -> dict[str, Any]:
-    own = stated(run.spec.pathways, leave_out=(), neutral={}) if run.spec.pathways else {}
+    own = stated_values(run.spec.pathways, leave_out=(), neutral={}) if run.spec.pathways else {}
     if not run.mode.single_controller:
         return own
     servers = run.servers

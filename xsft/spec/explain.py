@@ -120,19 +120,19 @@ def _with_line(problem: Problem, parsed: ParsedYaml) -> Problem:
 
 def _refused_keys(data: Mapping[str, object], parsed: ParsedYaml, refusals: Refusals) -> tuple[Problem, ...]:
     keys = ((key.partition("="), refusal) for key, refusal in refusals.items())
-    found = [(path, why) for (path, _, value), why in keys if _has(data, path.split("."), value=value)]
+    found = [(path, why) for (path, _, value), why in keys if _has_value(data, path.split("."), value=value)]
     fix = "Remove it."
     return tuple(_with_line(error(name, path, reason, fix), parsed) for path, (name, reason) in found)
 
 
-def _has(data: object, parts: Sequence[str], *, value: str = "") -> bool:
+def _has_value(data: object, parts: Sequence[str], *, value: str = "") -> bool:
     """Return whether the path exists, with this value if one is given; a key may itself contain dots."""
     if not parts:
         return not value or data == value
     if not isinstance(data, Mapping):
         return False
     heads = ((".".join(parts[:n]), parts[n:]) for n in range(1, len(parts) + 1))
-    return any(head in data and _has(data[head], rest, value=value) for head, rest in heads)
+    return any(head in data and _has_value(data[head], rest, value=value) for head, rest in heads)
 
 
 def _is_refused(complaint: Complaint, refused: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ def key_path(parts: Iterable[str | int]) -> str:
     return ".".join(key_part(part) for part in parts)
 
 
-def below(path: str, part: str | int) -> str:
+def path_below(path: str, part: str | int) -> str:
     return f"{path}.{key_part(part)}" if path else key_part(part)
 
 
@@ -24,7 +24,7 @@ def key_part(part: str | int) -> str:
     return HIDDEN if looks_secret(text) else printable(text)
 
 
-def shown(text: str) -> str:
+def shown_text(text: str) -> str:
     """Return at most `MAX_SHOWN` printable characters of a text that is known not to be a secret."""
     line = printable(text)
     return line if len(line) <= MAX_SHOWN else line[: MAX_SHOWN - 1] + "…"

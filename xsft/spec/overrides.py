@@ -26,7 +26,7 @@ def apply_overrides(parsed: ParsedYaml, settings: Sequence[str]) -> ParsedYaml:
     problems: list[Problem] = []
     for text in settings:
         try:
-            parsed = _apply(parsed, _setting(text))
+            parsed = _apply_setting(parsed, _parse_setting(text))
         except SpecError as bad:
             problems.extend(bad.problems)
     if problems:
@@ -40,16 +40,16 @@ class _Setting(Struct, frozen=True):
     raw: Mapping[str, str]
 
 
-def _setting(text: str) -> _Setting:
+def _parse_setting(text: str) -> _Setting:
     name, equals, value = text.partition("=")
     path = split_path(name.strip())
     if not equals:
-        raise _bad(name, f"--set {key_part(name)[:60]!r} has no `=`", _FORM)
+        raise _invalid_setting(name, f"--set {key_part(name)[:60]!r} has no `=`", _FORM)
     if not all(path):
-        raise _bad(name, f"--set {key_part(name)[:60]!r} has an empty key", _FORM)
+        raise _invalid_setting(name, f"--set {key_part(name)[:60]!r} has an empty key", _FORM)
     if len(path) > MAX_DEPTH:
-        raise _bad(name, f"--set {key_part(name)[:60]!r}… names a key {len(path)} levels deep", _FORM)
-    return _typed(path, value.strip())
+        raise _invalid_setting(name, f"--set {key_part(name)[:60]!r}… names a key {len(path)} levels deep", _FORM)
+    return _typed_setting(path, value.strip())
 
 
 def split_path(name: str) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def split_path(name: str) -> tuple[str, ...]:
     return parts
 
 
-def _typed(path: tuple[str, ...], text: str) -> _Setting:
+def _typed_setting(path: tuple[str, ...], text: str) -> _Setting:
     """Return the setting with its typed value. Only brackets and quotes go to the YAML parser: `--set env.X=a: b #c` is
     that text, as a shell user expects."""
     at = key_path(path)
@@ -83,15 +83,15 @@ def _flow(path: tuple[str, ...], at: str, text: str) -> _Setting:
     raise SpecError(problems)
 
 
-def _apply(parsed: ParsedYaml, setting: _Setting) -> ParsedYaml:
-    data = _placed(parsed.data, setting.path, setting)
+def _apply_setting(parsed: ParsedYaml, setting: _Setting) -> ParsedYaml:
+    data = _place_value(parsed.data, setting.path, setting)
     at = key_path(setting.path)
     raw = {path: text for path, text in parsed.raw.items() if not _is_at_or_below(path, at)}
     lines = {path: line for path, line in parsed.lines.items() if not _is_at_or_below(path, at)}
     return ParsedYaml(data=data, lines=lines, raw=raw | dict(setting.raw))
 
 
-def _placed(node: Mapping[str, object], rest: tuple[str, ...], setting: _Setting) -> dict[str, object]:
+def _place_value(node: Mapping[str, object], rest: tuple[str, ...], setting: _Setting) -> dict[str, object]:
     key, deeper = rest[0], rest[1:]
     if deeper:
         return {**node, key: _set_in_child(node.get(key), deeper, setting)}
@@ -102,14 +102,16 @@ def _placed(node: Mapping[str, object], rest: tuple[str, ...], setting: _Setting
 
 def _set_in_child(child: object, rest: tuple[str, ...], setting: _Setting) -> object:
     if child is None:
-        return _placed({}, rest, setting)
+        return _place_value({}, rest, setting)
     if isinstance(child, dict):
-        return _placed(child, rest, setting)
+        return _place_value(child, rest, setting)
     if isinstance(child, list):
         return _in_list(child, rest, setting)
     above = key_path(setting.path[: -len(rest)])
     at = key_path(setting.path)
-    raise _bad(at, f"--set {at}: {above} is a single value, nothing can be set below it", f"Set {above} itself.")
+    raise _invalid_setting(
+        at, f"--set {at}: {above} is a single value, nothing can be set below it", f"Set {above} itself."
+    )
 
 
 def _in_list(items: list[object], rest: tuple[str, ...], setting: _Setting) -> list[object]:
@@ -118,7 +120,9 @@ def _in_list(items: list[object], rest: tuple[str, ...], setting: _Setting) -> l
         above = key_path(setting.path[: -len(rest)])
         name = key_path(setting.path)
         message = f"--set {name}: {above} is a list of {len(items)}; {key_part(index)!r} is none of its indexes"
-        raise _bad(name, message, f"Use an index below {len(items)}, or set the whole list: {above}=[a, b].")
+        raise _invalid_setting(
+            name, message, f"Use an index below {len(items)}, or set the whole list: {above}=[a, b]."
+        )
     at = int(index)
     new = setting.value if len(rest) == 1 else _set_in_child(items[at], rest[1:], setting)
     return [*items[:at], new, *items[at + 1 :]]
@@ -128,5 +132,5 @@ def _is_at_or_below(path: str, at: str) -> bool:
     return path == at or path.startswith(at + ".")
 
 
-def _bad(name: str, message: str, fix: str) -> SpecError:
+def _invalid_setting(name: str, message: str, fix: str) -> SpecError:
     return SpecError((error("bad-set", key_part(name)[:60], message, fix),))

@@ -68,7 +68,7 @@ def _section(title: str, node: SchemaNode, root: SchemaNode, paths: Mapping[str,
     for key, value in node["properties"].items():
         default = "*required*" if key in required else _default(value, root)
         kind = _type(value, paths) + (" or `null`" if key in required and _takes_null(value) else "")
-        yield f"| `{key}` | {_cell(kind)} | {default} | {_cell(_meaning(value, root))} |"
+        yield f"| `{key}` | {_cell(kind)} | {default} | {_cell(_key_meaning(value, root))} |"
     yield ""
 
 
@@ -160,7 +160,7 @@ def _default(node: SchemaNode, root: SchemaNode) -> str:
     return f"`{default}`" if isinstance(default, str) else f"`{json.dumps(default)}`"
 
 
-def _meaning(node: SchemaNode, root: SchemaNode) -> str:
+def _key_meaning(node: SchemaNode, root: SchemaNode) -> str:
     """Return the key's own description, else its section's."""
     own = node.get("description") or next((root["$defs"][n].get("description", "") for n in _references(node)), "")
     return " ".join(str(own).split())

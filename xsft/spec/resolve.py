@@ -154,9 +154,9 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
     run_name, name_problems = _run_name(spec, facts)
     release, release_problems = _find_release(spec)
     template, template_problems = _template(spec, facts)
-    output = _here(spec, facts, spec.output or _default_output(spec, place))
+    output = _absolute_here(spec, facts, spec.output or _default_output(spec, place))
     conversion = _conversion_inputs(spec, facts, release)
-    converted = _converted(spec, facts, conversion, output)
+    converted = _converted_checkpoint(spec, facts, conversion, output)
     run = Run(
         spec=spec,
         run_name=run_name,
@@ -167,8 +167,8 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         slice=tpu,
         model=_find_model(spec),
         release=release,
-        checkpoint=_here(spec, facts, spec.model.checkpoint) or _converted_items(facts, converted),
-        adapters=_here(spec, facts, spec.lora.restore_path if spec.lora else None),
+        checkpoint=_absolute_here(spec, facts, spec.model.checkpoint) or _converted_items(facts, converted),
+        adapters=_absolute_here(spec, facts, spec.lora.restore_path if spec.lora else None),
         output=output,
         namespace=spec.namespace or (place.namespace if place else "default"),
         queue=spec.queue or (place.queue if place else DEFAULT_QUEUE),
@@ -307,7 +307,7 @@ def _default_output(spec: WorkloadSpec, place: Place | None) -> str | None:
     return place.output if place else None
 
 
-def _here(spec: WorkloadSpec, facts: Facts, path: str | None) -> str | None:
+def _absolute_here(spec: WorkloadSpec, facts: Facts, path: str | None) -> str | None:
     """Return the path, absolute for a run on this machine, because Orbax accepts only absolute paths. source:
     orbax-checkpoint@0.12.8 _src/serialization/tensorstore_utils.py"""
     if path is None or not spec.on_this_machine or "://" in path:
@@ -322,7 +322,7 @@ def _conversion_inputs(spec: WorkloadSpec, facts: Facts, release: Release) -> Co
         return None
     found = facts.source
     source = ConversionSource(
-        repo=(is_folder(hf.repo) and _here(spec, facts, hf.repo)) or hf.repo,
+        repo=(is_folder(hf.repo) and _absolute_here(spec, facts, hf.repo)) or hf.repo,
         revision=hf.revision,
         commit=found.commit if found else None,
         content=found.content if found and is_folder(hf.repo) else None,
@@ -344,10 +344,12 @@ def _parse_axis(given: Value) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) == 1 else 1
 
 
-def _converted(spec: WorkloadSpec, facts: Facts, conversion: ConversionInputs | None, output: str | None) -> str | None:
+def _converted_checkpoint(
+    spec: WorkloadSpec, facts: Facts, conversion: ConversionInputs | None, output: str | None
+) -> str | None:
     named = spec.model.hf.converted if spec.model.hf else None
     if named:
-        return (_here(spec, facts, named) or named).rstrip("/")
+        return (_absolute_here(spec, facts, named) or named).rstrip("/")
     return directory_of(conversion, output=output) if conversion and output else None
 
 

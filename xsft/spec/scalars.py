@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.spec.keypath import shown
+from xsft.spec.keypath import shown_text
 from xsft.spec.secrets import looks_secret
 
 YamlScalar = str | int | float | bool | None
@@ -61,32 +61,32 @@ def _parse_number(text: str) -> YamlScalar | Surprise:
 def _surprise(text: str) -> Surprise | None:
     if _LEADING_ZERO.fullmatch(text):
         return Surprise(
-            f"{quoted(text)} starts with a zero: some YAML parsers read it as octal, others as decimal",
-            f"Write {_plain_int(text)} for the number, or quote it for text: '{shown(text)}'.",
+            f"{quote_unless_secret(text)} starts with a zero: some YAML parsers read it as octal, others as decimal",
+            f"Write {_plain_int(text)} for the number, or quote it for text: '{shown_text(text)}'.",
         )
     if _RADIX.fullmatch(text) or _UNDERSCORES.fullmatch(text):
         return Surprise(
-            f"{quoted(text)} is a number for some YAML parsers and text for others",
-            f"Write the number in plain decimal digits, or quote it for text: '{shown(text)}'.",
+            f"{quote_unless_secret(text)} is a number for some YAML parsers and text for others",
+            f"Write the number in plain decimal digits, or quote it for text: '{shown_text(text)}'.",
         )
     if _NOT_FINITE.fullmatch(text):
-        fix = f"Give a finite number, or quote it for text: '{shown(text)}'."
-        return Surprise(f"{quoted(text)} is not a finite number", fix)
+        fix = f"Give a finite number, or quote it for text: '{shown_text(text)}'."
+        return Surprise(f"{quote_unless_secret(text)} is not a finite number", fix)
     return None
 
 
 def _plain_int(text: str) -> str:
     sign = "-" if text.startswith("-") else ""
-    return shown(sign + (text.lstrip("+-0") or "0"))
+    return shown_text(sign + (text.lstrip("+-0") or "0"))
 
 
-def quoted(text: str) -> str:
-    return "a value (not shown: it looks like a secret)" if looks_secret(text) else f"`{shown(text)}`"
+def quote_unless_secret(text: str) -> str:
+    return "a value (not shown: it looks like a secret)" if looks_secret(text) else f"`{shown_text(text)}`"
 
 
 def _too_big(text: str) -> Surprise:
-    fix = f"Give a smaller number, or quote it for text: '{shown(text)}'."
-    return Surprise(f"{quoted(text)} is too large for a number", fix)
+    fix = f"Give a smaller number, or quote it for text: '{shown_text(text)}'."
+    return Surprise(f"{quote_unless_secret(text)} is too large for a number", fix)
 
 
 def same_value(a: Any, b: Any) -> bool:

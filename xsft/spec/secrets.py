@@ -83,6 +83,6 @@ def redact(text: str) -> str:
     return HIDDEN.join((*kept, text[after:]))
 
 
-def redacted(p: Problem) -> Problem:
+def redact_problem(p: Problem) -> Problem:
     """Return the problem without tokens: messages quote what was given, whichever check quotes it."""
     return replace(p, message=redact(p.message), fix=redact(p.fix), where=redact(p.where), file=redact(p.file))

@@ -70,21 +70,21 @@ def read_template(name: str, text: str) -> Template | Problem:
         found = json.loads(text)
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair cannot be
     except (ValueError, RecursionError) as bad:
-        return _unfit(f"{name!r} is not JSON: {bad}.")
+        return _unfit_template_problem(f"{name!r} is not JSON: {bad}.")
     return _of_json(name, found)
 
 
 def _of_json(name: str, found: Any) -> Template | Problem:
     allowed = (JINJA_KEY, *QUESTION_KEYS)
     if not isinstance(found, dict) or not found:
-        return _unfit(f"{name!r} is not a JSON object with {', '.join(allowed)}.")
+        return _unfit_template_problem(f"{name!r} is not a JSON object with {', '.join(allowed)}.")
     if unknown := sorted(found.keys() - set(allowed)):
-        return _unfit(f"{name!r} has {', '.join(map(ascii, unknown))}, which MaxText drops.")
+        return _unfit_template_problem(f"{name!r} has {', '.join(map(ascii, unknown))}, which MaxText drops.")
     if wrong := [key for key, value in found.items() if not isinstance(value, str) or not value]:
-        return _unfit(f"{name!r}: {', '.join(wrong)} must be text and not empty.")
+        return _unfit_template_problem(f"{name!r}: {', '.join(wrong)} must be text and not empty.")
     return Template(jinja=found.pop(JINJA_KEY, None), questions=found)
 
 
-def _unfit(message: str) -> Problem:
+def _unfit_template_problem(message: str) -> Problem:
     fix = f"Write a JSON object with {JINJA_KEY}, or with {', '.join(QUESTION_KEYS)}; or use a .jinja file."
     return error("chat-template-file", WHERE, message, fix)

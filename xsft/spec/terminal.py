@@ -16,8 +16,8 @@ def safe_text(text: str) -> str:
     """
     if _ACTS.search(text) is None:
         return text
-    return _ACTS.sub(_escaped, _COLOUR.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    return _ACTS.sub(_escape_character, _COLOUR.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"

@@ -47,10 +47,10 @@ def _with_value(text: str, path: Sequence[str], value: YamlScalar) -> str:
     for depth, part in enumerate(path):
         found = _child_node(node, part)
         if found is None:
-            return _added(text, node, path[depth:], value)
+            return _add_value(text, node, path[depth:], value)
         node = found
         if isinstance(node, yaml.ScalarNode):
-            return _replaced(text, node, path[depth + 1 :], value)
+            return _replace_value(text, node, path[depth + 1 :], value)
     return text
 
 
@@ -59,14 +59,14 @@ def _child_node(node: Any, name: str) -> Any:
     return next((value for key, value in pairs if key.value == name), None)
 
 
-def _replaced(text: str, node: Any, rest: Sequence[str], value: YamlScalar) -> str:
+def _replace_value(text: str, node: Any, rest: Sequence[str], value: YamlScalar) -> str:
     """Return the text with a new value; an empty section becomes `{…}`."""
     start, end = node.start_mark.index, node.end_mark.index
     space = " " if start == end else ""
     return f"{text[:start]}{space}{_nested_flow(rest, value)}{text[end:]}"
 
 
-def _added(text: str, node: Any, path: Sequence[str], value: YamlScalar) -> str:
+def _add_value(text: str, node: Any, path: Sequence[str], value: YamlScalar) -> str:
     if node.flow_style:
         at = node.value[-1][1].end_mark.index if node.value else node.start_mark.index + 1
         return f"{text[:at]}{', ' if node.value else ''}{path[0]}: {_nested_flow(path[1:], value)}{text[at:]}"

@@ -7,7 +7,7 @@ import re
 import yaml
 
 from xsft.problems import Problem, error
-from xsft.spec.keypath import shown
+from xsft.spec.keypath import shown_text
 from xsft.spec.secrets import redact
 
 # source: YAML 1.2.2 §5.1, the printable set; surrogates cannot be encoded and crash PyYAML's C reader.
@@ -44,7 +44,7 @@ def explain_syntax(broken: yaml.YAMLError, text: str) -> Problem:
     if (tab := _tab_line(text, context.line, mark.line)) is not None:
         fix = "Use spaces; YAML does not indent with tabs."
         return error("yaml-tab", "", f"line {tab + 1}: a tab in the indentation", fix)
-    problem = shown(redact(getattr(broken, "problem", None) or "not YAML"))
+    problem = shown_text(redact(getattr(broken, "problem", None) or "not YAML"))
     start = f" (in what starts on line {context.line + 1})" if context.line != mark.line else ""
     message = f"line {mark.line + 1}, column {mark.column + 1}: {problem}{start}"
     return error("yaml-syntax", "", message, next((fix for word, fix in _FIXES if word in problem), _FIX))

@@ -16,9 +16,9 @@ from msgspec import Struct, field
 
 from xsft.errors import SpecError
 from xsft.problems import Problem, error
-from xsft.spec.keypath import below, shown
+from xsft.spec.keypath import path_below, shown_text
 from xsft.spec.loader import SAFE_LOADER
-from xsft.spec.scalars import Surprise, quoted, resolve_plain
+from xsft.spec.scalars import Surprise, quote_unless_secret, resolve_plain
 from xsft.spec.yamlsyntax import before_parsing, explain_syntax, second_document
 
 MAX_DEPTH = 40
@@ -126,7 +126,7 @@ def _node(events: Iterator[Any], event: Any, *, at: str, depth: int, found: _Yam
         found.stop("yaml-too-deep", at, event.start_mark, f"nested deeper than {MAX_DEPTH} levels", fix)
     if isinstance(event, yaml.SequenceStartEvent):
         return _sequence(events, at=at, depth=depth, found=found)
-    return _mapping(events, at=at, depth=depth, found=found)
+    return _read_mapping(events, at=at, depth=depth, found=found)
 
 
 def _refuse_extras(event: Any, at: str, found: _YamlContents) -> None:
@@ -159,18 +159,18 @@ def _scalar(event: Any, at: str, found: _YamlContents) -> object:
 def _sequence(events: Iterator[Any], *, at: str, depth: int, found: _YamlContents) -> list[object]:
     items: list[object] = []
     while not isinstance(event := next(events), yaml.SequenceEndEvent):
-        path = below(at, len(items))
+        path = path_below(at, len(items))
         found.lines[path] = event.start_mark.line + 1
         items.append(_node(events, event, at=path, depth=depth + 1, found=found))
     return items
 
 
-def _mapping(events: Iterator[Any], *, at: str, depth: int, found: _YamlContents) -> dict[str, object]:
+def _read_mapping(events: Iterator[Any], *, at: str, depth: int, found: _YamlContents) -> dict[str, object]:
     data: dict[str, object] = {}
     lines: dict[str, int] = {}
     while not isinstance(event := next(events), yaml.MappingEndEvent):
         key = _parse_key(event, at=at, found=found)
-        path = at if key is None else below(at, key)
+        path = at if key is None else path_below(at, key)
         if len(path) > MAX_KEY_PATH:
             message = f"key path over {MAX_KEY_PATH} characters"
             found.stop("yaml-key", at, event.start_mark, message, "Shorten the key.")
@@ -201,8 +201,8 @@ def _parse_key(event: Any, *, at: str, found: _YamlContents) -> str | None:
         found.refuse("yaml-merge", at, event.start_mark, "merge keys (<<) are not accepted", "Write the keys out.")
         return None
     if is_plain and not isinstance(resolve_plain(text), str):
-        what = f"key {quoted(text)} is not text" if text else "a key is missing before the colon"
-        fix = f"Quote it: '{shown(text)}'." if text else "Write the key."
+        what = f"key {quote_unless_secret(text)} is not text" if text else "a key is missing before the colon"
+        fix = f"Quote it: '{shown_text(text)}'." if text else "Write the key."
         found.refuse("yaml-key", at, event.start_mark, what, fix)
         return None
     if "\0" in text:

@@ -42,7 +42,7 @@ def to_json(record: ResultRecord) -> str:
     return json.dumps(to_document(record), indent=1, ensure_ascii=False) + "\n"
 
 
-def decoded(content: bytes, decoder: msgspec.json.Decoder[R]) -> R | None:
+def decode_record(content: bytes, decoder: msgspec.json.Decoder[R]) -> R | None:
     """Return the record; None for other or incomplete content."""
     try:
         return decoder.decode(content)

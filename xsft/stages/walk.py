@@ -87,7 +87,7 @@ def walk(stages: Sequence[Stage], settings: WalkSettings) -> WalkResult:
             end, failed = _one(stage, stages, settings)
             settings.warn(end)
             report, interrupted = _stage_report(stage, end), end.interrupted
-            blocked = _blocked(report, failed)
+            blocked = _blocking_reason(report, failed)
         reports.append(report)
         settings.tell(report)
     return WalkResult(reports=tuple(reports), failed=failed, interrupted=interrupted)
@@ -108,7 +108,7 @@ def _one(stage: Stage, stages: Sequence[Stage], settings: WalkSettings) -> tuple
         end = _do_stage(stage, settings)
         while settings.waits and end.state == "running":
             stage.watch(settings.left_s())
-            end = _after(end, stage, settings)
+            end = _end_of_begun_stage(end, stage, settings)
     except XsftError as failed:
         state: StageState = "failed" if isinstance(failed, RunFailed) else end.state
         return replace(end, state=state, why=failed.message), failed
@@ -156,7 +156,7 @@ def _begin_stage(stage: Stage, found: StageFound, settings: WalkSettings) -> Sta
             return stage.perform(settings.progress)
 
 
-def _after(end: StageEnd, stage: Stage, settings: WalkSettings) -> StageEnd:
+def _end_of_begun_stage(end: StageEnd, stage: Stage, settings: WalkSettings) -> StageEnd:
     """Return the end of a stage that no longer runs. If another process began it without ending it, do it now."""
     found = stage.find()
     if found.state == "done" or end.action != "adopted":
@@ -177,7 +177,7 @@ def _error_of(stage: Stage, end: StageEnd) -> XsftError | None:
     return None
 
 
-def _blocked(report: StageReport, failed: XsftError | None) -> str:
+def _blocking_reason(report: StageReport, failed: XsftError | None) -> str:
     """Return why later stages wait; empty if they need not."""
     if isinstance(failed, TimedOut) or (failed is None and report.state == "running"):
         return f"{report.name} is not done yet"

@@ -72,7 +72,7 @@ def require_names(names: Sequence[str], found: RunsAnswer) -> None:
 def first_missing_run(names: Sequence[str], found: RunsAnswer) -> XsftError | None:
     """Return `missing_run` for the first name that was not found, with the others; None if all were found."""
     failed = [missing_run(name, found) for name in dict.fromkeys(names) if not named(found.rows, name)]
-    return reduce(lambda first, other: first.beside(other), failed) if failed else None
+    return reduce(lambda first, other: first.with_problems_of(other), failed) if failed else None
 
 
 def missing_run(name: str, found: RunsAnswer) -> XsftError:

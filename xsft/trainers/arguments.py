@@ -58,12 +58,12 @@ def _number_text(value: float) -> str:
 
 
 def _argument_text(value: str) -> str:
-    return value if _reads_as_itself(value) else _quoted(value)
+    return value if _reads_as_itself(value) else _quote_scalar(value)
 
 
 def _item(value: Value) -> str:
     if isinstance(value, str):
-        return value if _reads_as_itself(value) and not set(value) & set("?*:=") else _quoted(value)
+        return value if _reads_as_itself(value) and not set(value) & set("?*:=") else _quote_scalar(value)
     return yaml_value(value)
 
 
@@ -77,16 +77,16 @@ def _reads_as_itself(value: str) -> bool:
     )
 
 
-def _quoted(value: str) -> str:
+def _quote_scalar(value: str) -> str:
     """Return a YAML double-quoted scalar if a single-quoted one would fold something in it, else a single-quoted
     one.
     """
     if _NOT_PRINTABLE.search(value):
-        return '"' + "".join(_escaped(c) for c in value) + '"'
+        return '"' + "".join(_escape_unprintable(c) for c in value) + '"'
     return "'" + value.replace("'", "''") + "'"
 
 
-def _escaped(c: str) -> str:
+def _escape_unprintable(c: str) -> str:
     if c in _SHORT:
         return _SHORT[c]
     return f"\\u{ord(c):04x}" if _NOT_PRINTABLE.match(c) else c

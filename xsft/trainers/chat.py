@@ -43,8 +43,8 @@ def fault(template: str) -> str:
 
 def _fault(template: str, messages: list[dict[str, str]]) -> str:
     try:
-        _rendered(template, messages[:-1], {**TOKENS, "add_generation_prompt": True})
-        text = _rendered(template, messages, TOKENS).casefold()
+        _render_template(template, messages[:-1], {**TOKENS, "add_generation_prompt": True})
+        text = _render_template(template, messages, TOKENS).casefold()
     except Exception as failed:  # noqa: BLE001 - a template may raise anything
         return f"it fails with {type(failed).__name__}: {str(failed)[:200]}"
     if ASKED[0] in text and ANSWERED[0] in text:
@@ -58,14 +58,14 @@ def chat_format(template: str, tokens: Mapping[str, str]) -> ChatFormat | None:
     messages = [_message("user", ASKED[0]), _message("assistant", ANSWERED[0])]
     later = [_message("user", ASKED[1]), _message("assistant", ANSWERED[1])]
     try:
-        alone, again = _rendered(template, messages, tokens), _rendered(template, later, tokens)
-        whole = _rendered(template, [*messages, *later], tokens)
+        alone, again = _render_template(template, messages, tokens), _render_template(template, later, tokens)
+        whole = _render_template(template, [*messages, *later], tokens)
     except Exception:  # noqa: BLE001 - a template may raise anything: SyntaxError for a `break` outside of a loop
         return None
     if not all(text in whole for text in (*ASKED, *ANSWERED)) or ANSWERED[0] not in alone or ASKED[1] not in again:
         return None
     after = alone.partition(ANSWERED[0])[2]
-    between = _between(whole).removeprefix(after)
+    between = _text_between_answers(whole).removeprefix(after)
     return ChatFormat(after_answer=after, repeated=_without_ending(again.partition(ASKED[1])[0], between))
 
 
@@ -73,7 +73,7 @@ def _message(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
 
 
-def _between(whole: str) -> str:
+def _text_between_answers(whole: str) -> str:
     """Return the text from the first answer to the second question."""
     return whole.partition(ANSWERED[0])[2].partition(ASKED[1])[0]
 
@@ -84,8 +84,8 @@ def _without_ending(text: str, ending: str) -> str:
     return text[: len(text) - shared]
 
 
-def _rendered(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
-    return _compiled(template).render({"messages": messages, "add_generation_prompt": False, **names})
+def _render_template(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
+    return _compile_once(template).render({"messages": messages, "add_generation_prompt": False, **names})
 
 
 def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[str, Any]], bool], str]:
@@ -95,7 +95,7 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[st
 
     Raises Jinja's errors for an invalid template.
     """
-    one = _compiled(template)
+    one = _compile_once(template)
 
     def render(messages: list[dict[str, Any]], begin: bool) -> str:  # noqa: FBT001 - as in Jinja
         if not messages:
@@ -106,7 +106,7 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[st
     return render
 
 
-def _compiled(template: str) -> BoundedTemplate:
-    from xsft.trainers.chat_render import compiled
+def _compile_once(template: str) -> BoundedTemplate:
+    from xsft.trainers.chat_render import compile_template
 
-    return compiled(template)
+    return compile_template(template)

@@ -78,7 +78,7 @@ def _with_steps(template: nodes.Template) -> nodes.Template:
     return template
 
 
-def compiled(template: str) -> BoundedTemplate:
+def compile_template(template: str) -> BoundedTemplate:
     """Return the compiled template. Raises Jinja's errors for an invalid one."""
     environment = _CountingSandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.filters["tojson"] = _to_json_filter

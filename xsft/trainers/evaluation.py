@@ -11,7 +11,7 @@ from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.verdict import AnswerPattern
 from xsft.naming import stage_name
 from xsft.problems import Problem, error, errors_in, warning
-from xsft.spec.amounts import counted
+from xsft.spec.amounts import counted_text
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.stages import EvaluateStage
@@ -166,7 +166,9 @@ def stage_plan(plan: EvaluationPlan, *, notes: tuple[str, ...] = ()) -> StagePla
     """Return the evaluation as `xsft plan` shows it. `notes`: on its machines."""
     inputs = plan.inputs
     prompts_text = (
-        counted(len(inputs.prompts), "prompt") if inputs.prompts else "the first five user turns of the held-out split"
+        counted_text(len(inputs.prompts), "prompt")
+        if inputs.prompts
+        else "the first five user turns of the held-out split"
     )
     rows = f", and the loss of {inputs.rows} rows" if inputs.rows else ""
     rules = (*inputs.require, *(("eval loss",) if inputs.rows else ()))

@@ -17,7 +17,7 @@ from xsft.trainers.conversion import conversion_argv as conversion_argv  # noqa:
 from xsft.trainers.local import local_env
 from xsft.trainers.shuffling import SEED, first_seed
 from xsft.trainers.template_keys import template_keys
-from xsft.trainers.tokenizer_copy import copy_of, copying
+from xsft.trainers.tokenizer_copy import copy_arguments, copy_of
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
 MODULES = frozenset({"MaxText.sft.sft_trainer", "maxtext.trainers.post_train.sft.train_sft"})
@@ -61,7 +61,7 @@ def trainer_argv(run: Run) -> tuple[str, ...]:
     release = run.release
     config = (release.sft_config,) if release.positional_yml else ()
     arguments = (argument(key, value) for key, value in trainer_keys(run).items())
-    return ("python3", *copying(run), "-m", module(release), *config, *arguments)
+    return ("python3", *copy_arguments(run), "-m", module(release), *config, *arguments)
 
 
 def trainer_env(run: Run) -> dict[str, str]:

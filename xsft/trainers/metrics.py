@@ -50,13 +50,13 @@ def metric_rows(text: str) -> tuple[Step, ...]:
 
 
 def progress_of_metrics(rows: Iterable[Step], *, read_at: str) -> Progress | None:
-    """Return the progress, or None without rows. `rows`: in the order in which they were written (`_standing`)."""
-    by_step = _standing(rows)
+    """Return the progress, or None without rows. `rows`: in the order in which they were written (`_standing_rows`)."""
+    by_step = _standing_rows(rows)
     if not by_step:
         return None
     last = by_step[max(by_step)]
     steady = [row for row in by_step.values() if row.step != 1]
-    tally = _tallied(by_step)
+    tally = _tally_steps(by_step)
     return Progress(
         source="metrics",
         read_at=read_at,
@@ -71,7 +71,7 @@ def progress_of_metrics(rows: Iterable[Step], *, read_at: str) -> Progress | Non
     )
 
 
-def _tallied(by_step: Mapping[int, Step]) -> Tally:
+def _tally_steps(by_step: Mapping[int, Step]) -> Tally:
     tally = Tally()
     for _, row in sorted(by_step.items()):
         tally.take(row)
@@ -80,10 +80,10 @@ def _tallied(by_step: Mapping[int, Step]) -> Tally:
 
 def losses_of(rows: Iterable[Step]) -> Mapping[int, float]:
     """Return the losses by step; `rows` as for `progress_of_metrics`."""
-    return {step: row.loss for step, row in _standing(rows).items()}
+    return {step: row.loss for step, row in _standing_rows(rows).items()}
 
 
-def _standing(rows: Iterable[Step]) -> dict[int, Step]:
+def _standing_rows(rows: Iterable[Step]) -> dict[int, Step]:
     """Return the valid rows by step. If the step falls back, a new process started from a checkpoint: earlier rows of
     that step and later ones are dropped."""
     standing: dict[int, Step] = {}

@@ -103,10 +103,10 @@ class _Fold(Struct, kw_only=True):
             case CheckpointRestored(step=step):
                 self.step = step
             case StepLoss(step=step):
-                self._done(step)
+                self._note_step(step)
             case Step():
                 self._measure(event)
-                self._done(event.step)
+                self._note_step(event.step)
             case SaveBegun(step=step):
                 self.saving = step
             case SaveFinished(step=step):
@@ -154,7 +154,7 @@ class _Fold(Struct, kw_only=True):
         self.step, self.data_ended, self.aborted, self.evaluating = None, False, None, None
         self.losses, self.tally = LossFold(), Tally()
 
-    def _done(self, step: int) -> None:
+    def _note_step(self, step: int) -> None:
         """Note a finished step: Tunix prints it first, MaxText a step later."""
         self.step, self.phase = max(step, self.step or 0), "training"
         if self.saving is not None and step > self.saving:

@@ -61,17 +61,17 @@ class ReceiptFold(Struct, kw_only=True):
                 if name == FIRST_WORDS:
                     self._begin(at)
                 else:
-                    self._to("compiling", at)
+                    self._enter_state("compiling", at)
             case StepLoss(step=step):
-                self._done(step, at)
+                self._note_step(step, at)
             case Step():
                 self._measure(event, at)
             case SaveBegun() | LoopFinished():
-                self._to("saving", at)
+                self._enter_state("saving", at)
             case EvaluationBegun():
-                self._to("evaluating", at)
+                self._enter_state("evaluating", at)
             case EvaluationLoss():
-                self._to("training", at)
+                self._enter_state("training", at)
             case _:
                 return
 
@@ -89,7 +89,7 @@ class ReceiptFold(Struct, kw_only=True):
             seconds=seconds,
             steps=len(self.steps),
             tokens_per_device=self._tokens(),
-            target_tokens=_rounded(_total(one.targets for one in done)),
+            target_tokens=_rounded_or_none(_total(one.targets for one in done)),
             tflops_per_device=middle(one.tflops for one in done if one.lasted is not None),
         )
 
@@ -103,19 +103,19 @@ class ReceiptFold(Struct, kw_only=True):
         """Begin a process: the time since an earlier one is lost."""
         if self.steps or not self.fresh:
             self.state = "lost"
-        self._to("starting", at)
+        self._enter_state("starting", at)
         self.fresh = True
 
-    def _to(self, state: ReceiptState, at: float) -> None:
+    def _enter_state(self, state: ReceiptState, at: float) -> None:
         self.seconds[self.state] = self.seconds.get(self.state, 0.0) + max(0.0, at - self.at)
         self.state, self.at = state, max(at, self.at)
 
-    def _done(self, step: int, at: float) -> None:
+    def _note_step(self, step: int, at: float) -> None:
         lasted, alone = max(0.0, at - self.at), self.state == "training" and not self.fresh
         if self.fresh:
             self._repeat(step)
         if alone or self.state == "evaluating":
-            self._to("training", at)
+            self._enter_state("training", at)
         else:
             self.mixed.append(("compiling" if self.state == "starting" else self.state, lasted))
         self.paces += [lasted] if alone else []
@@ -125,7 +125,7 @@ class ReceiptFold(Struct, kw_only=True):
     def _measure(self, event: Step, at: float) -> None:
         """Add MaxText's line about a step, which is printed one step later than Tunix's loss."""
         if event.step not in self.steps:
-            self._done(event.step, at)
+            self._note_step(event.step, at)
         rate, seconds = event.tokens_per_second, event.seconds
         self.steps[event.step] = TrainedStep(
             lasted=self.steps[event.step].lasted,
@@ -155,7 +155,7 @@ def whole_receipt(attempts: Sequence[Attempt]) -> Receipt | None:
         seconds={state: sum(one.seconds.get(state, 0.0) for one in known) for state in SPENT},
         steps=sum(one.steps for one in known),
         tokens_per_device=_total(one.tokens_per_device for one in known),
-        target_tokens=_rounded(_total(one.target_tokens for one in known)),
+        target_tokens=_rounded_or_none(_total(one.target_tokens for one in known)),
         tflops_per_device=middle(one.tflops_per_device for one in known),
         notes=tuple(dict.fromkeys(note for one in known for note in one.notes)),
     )
@@ -175,7 +175,7 @@ def _kept_receipt(attempt: Attempt, *, later: Sequence[Attempt]) -> Receipt | No
         seconds={**seconds, "lost": seconds.get("lost", 0.0) + repeated},
         steps=round(receipt.steps * (1 - lost)),
         tokens_per_device=_times_share(receipt.tokens_per_device, 1 - lost),
-        target_tokens=_rounded(_times_share(receipt.target_tokens, 1 - lost)),
+        target_tokens=_rounded_or_none(_times_share(receipt.target_tokens, 1 - lost)),
         tflops_per_device=receipt.tflops_per_device,
         notes=receipt.notes,
     )
@@ -190,5 +190,5 @@ def _total(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _rounded(value: float | None) -> int | None:
+def _rounded_or_none(value: float | None) -> int | None:
     return None if value is None else round(value)

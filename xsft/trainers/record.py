@@ -59,7 +59,9 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], *, leave_out
     return tuple(f"{key}: {_old_or_new(old.get(key))} -> {_old_or_new(new.get(key))}" for key in keys)
 
 
-def merged(losses: Mapping[int, float], later: Mapping[int, float], *, resumed_from: int | None) -> dict[int, float]:
+def merge_losses(
+    losses: Mapping[int, float], later: Mapping[int, float], *, resumed_from: int | None
+) -> dict[int, float]:
     """Return the losses of the whole run: those after the checkpoint were lost and come from the later attempt."""
     kept = {step: loss for step, loss in losses.items() if step <= (resumed_from or 0)}
     return {**kept, **later}

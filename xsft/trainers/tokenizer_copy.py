@@ -53,7 +53,7 @@ def copy_of(run: Run) -> str | None:
     return f"{run.output}/{run.run_name}/tokenizer" if run.spec.on_this_machine else FOLDER
 
 
-def copying(run: Run) -> tuple[str, ...]:
+def copy_arguments(run: Run) -> tuple[str, ...]:
     """Return the arguments between `python3` and the trainer's `-m`; none if the tokenizer is used unchanged."""
     found, folder = _copying_of_run(run), copy_of(run)
     if found is None or folder is None:
@@ -67,7 +67,7 @@ def copying_words(copy: TokenizerCopy, *, folder: str) -> tuple[str, ...]:
 
 
 def split_copying(words: Sequence[str]) -> tuple[TokenizerCopy | None, tuple[str, ...]]:
-    """Return the copied tokenizer and the remaining words after `python3`; (None, all words) if `copying` wrote
+    """Return the copied tokenizer and the remaining words after `python3`; (None, all words) if `copy_arguments` wrote
     none."""
     if tuple(words[:2]) == ("-c", PROGRAM) and len(words) >= 6:
         return TokenizerCopy(tokenizer=words[2], pad_token=words[3], bos_token=words[4]), tuple(words[6:])

@@ -24,7 +24,7 @@ from xsft.effects.images.lock import (
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
 from xsft.errors import Refused, UsageError
-from xsft.image.lock import updated
+from xsft.image.lock import update_lock
 from xsft.image.model import Base, BuildOptions, LockedImage
 
 OPTIONS = BuildOptions(image="mine", maxtext="0.2.5", code=("extra",))
@@ -149,6 +149,6 @@ def test_a_second_writer_of_the_lock_waits_and_keeps_the_first_entry(images: Pat
         second.start()
         second.join(0.5)
         assert second.is_alive()
-        write_atomic(lock_file(images, "mine"), updated(None, locked(images)))
+        write_atomic(lock_file(images, "mine"), update_lock(None, locked(images)))
     second.join(300)
     assert set(locked_images(images, "mine")) == {REPOSITORY, elsewhere.repository}

@@ -18,7 +18,7 @@ from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.regular import read_text
 from xsft.errors import RunFailed, SpecError, TimedOut, UsageError
 from xsft.fit.alternatives import CHANGEABLE, Alternative, SearchLimits, SettingValue, alternatives, is_changeable
-from xsft.fit.search import FitCandidate, FitSearch, SearchEnd, measured
+from xsft.fit.search import FitCandidate, FitSearch, SearchEnd, measured_over_estimate
 from xsft.fit.verdict import Fits, rejection
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import Run
@@ -122,7 +122,7 @@ def _search_fit(
     request: SearchRequest, base: FitAnswer, text: str, *, progress: ShowLine, report: Callable[[SearchState], None]
 ) -> FoundFit:
     start, refused = _begin_search(request, base.run, text)
-    start = replace(start, scale=measured(base.verdict, estimate(base.run)))
+    start = replace(start, scale=measured_over_estimate(base.verdict, estimate(base.run)))
     found = FoundFit(run=base.run, budget_s=request.budget_s, search=start, refused=refused, stopped="done")
     report(found)
 

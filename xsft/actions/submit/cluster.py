@@ -19,7 +19,7 @@ from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.slicejob import SliceJob
 from xsft.problems import Problem
 from xsft.proposal import Proposal
-from xsft.spec.amounts import counted, duration_text
+from xsft.spec.amounts import counted_text, duration_text
 from xsft.states.wait_goals import DONE
 from xsft.steps import Plan, Planned
 
@@ -149,5 +149,5 @@ def _warn(done: Submission, of_the_plan: tuple[Problem, ...], reporter: _Warning
     reporter.tell((*(of_the_plan if new else ()), *done.problems))
     reporter.listener.warn([p for p in done.problems if p.severity == "note" and p.kind == "unread"])
     if of_the_plan and not new:
-        count = counted(len(of_the_plan), "warning")
+        count = counted_text(len(of_the_plan), "warning")
         reporter.listener.say(f"{count} of the workload, shown when the run was created: xsft plan {done.plan.file}")

@@ -92,7 +92,7 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
         *version_problems(facts.controllers, facts.flavors, context=facts.context),
         *_check_identity(facts, demand),
         *(problem for need in demand.secrets for problem in _secret(facts, demand, need)),
-        *_unseen(facts),
+        *_check_unread_facts(facts),
         *_not_established(facts),
     )
 
@@ -147,7 +147,7 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
         return
     if isinstance(facts.local_queue, UnreadFact):
         return
-    yield from _stopped(f"LocalQueue {demand.queue}", facts.local_queue)
+    yield from _check_stopped_queue(f"LocalQueue {demand.queue}", facts.local_queue)
     if facts.cluster_queue is None:
         name = facts.local_queue.get("spec", {}).get("clusterQueue")
         message = f"The LocalQueue {demand.queue} belongs to a ClusterQueue that does not exist: {name}."
@@ -155,7 +155,7 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
             "cluster-queue-missing", "queue", message, "Use another queue, or ask the administrator to create that one."
         )
     elif not isinstance(facts.cluster_queue, UnreadFact):
-        yield from _stopped(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
+        yield from _check_stopped_queue(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
         yield from _in_order(facts.cluster_queue)
         yield from _namespace_refused(facts, demand, facts.cluster_queue)
         yield from _quota(facts, demand, facts.cluster_queue)
@@ -173,7 +173,7 @@ def _quota(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[P
     yield from cpu_quota_problems(queue, facts.flavors, demand, context=facts.context)
 
 
-def _stopped(what: str, queue: JsonObject) -> Iterator[Problem]:
+def _check_stopped_queue(what: str, queue: JsonObject) -> Iterator[Problem]:
     """Check whether the queue is stopped; a warning, because it can be started again. source: Kueue's condition
     `Active`."""
     conditions = queue.get("status", {}).get("conditions") or ()
@@ -276,7 +276,7 @@ def _namespace_option(demand: Demand) -> str:
     return "" if demand.namespace == "default" else f" --namespace {demand.namespace}"
 
 
-def _unseen(facts: ClusterFacts) -> Iterator[Problem]:
+def _check_unread_facts(facts: ClusterFacts) -> Iterator[Problem]:
     several: dict[str, Any] = {**facts.priority_classes, **facts.secrets}
     looked = (facts.namespace, facts.local_queue, facts.cluster_queue, *several.values())
     for why in dict.fromkeys(fact.why for fact in looked if isinstance(fact, UnreadFact)):

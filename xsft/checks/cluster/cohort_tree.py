@@ -37,17 +37,20 @@ class QuotaNode(Struct, frozen=True, kw_only=True):
 
     def quota(self, key: FlavorResource) -> Decimal:
         """Return its own quota, and what the nodes below lend."""
-        lent = (one.quota(key) - one.kept(key) for one in self.below)
+        lent = (one.quota(key) - one.kept_quota(key) for one in self.below)
         return sum(lent, self.limit(key, "nominalQuota") or NONE)
 
-    def kept(self, key: FlavorResource) -> Decimal:
+    def kept_quota(self, key: FlavorResource) -> Decimal:
         """Return what it does not lend."""
         lends = self.limit(key, "lendingLimit")
         return NONE if lends is None else max(NONE, self.quota(key) - lends)
 
-    def used(self, key: FlavorResource) -> Decimal:
+    def used_quota(self, key: FlavorResource) -> Decimal:
         """Return what a queue has reserved; of a cohort, what the nodes below use beyond what they keep."""
-        return sum((max(NONE, one.used(key) - one.kept(key)) for one in self.below), _reserved(self.own, key))
+        return sum(
+            (max(NONE, one.used_quota(key) - one.kept_quota(key)) for one in self.below),
+            _reserved_by_queue(self.own, key),
+        )
 
     def queues(self) -> Iterator[str]:
         """Yield the names of the ClusterQueues."""
@@ -73,13 +76,13 @@ def path_to(queue: JsonObject, members: tuple[JsonObject, ...]) -> QuotaPath:
     return (*above, QuotaNode(name=queue["metadata"]["name"], own=queue))
 
 
-def most(path: QuotaPath, key: FlavorResource) -> Decimal:
+def most_usable(path: QuotaPath, key: FlavorResource) -> Decimal:
     """Return the most that the last node can ever use."""
     *above, node = path
     if not above:
         return node.quota(key)
     borrowing = node.limit(key, "borrowingLimit")
-    with_cohort = node.kept(key) + most(tuple(above), key)
+    with_cohort = node.kept_quota(key) + most_usable(tuple(above), key)
     return with_cohort if borrowing is None else min(node.quota(key) + borrowing, with_cohort)
 
 
@@ -87,11 +90,11 @@ def available(path: QuotaPath, key: FlavorResource) -> Decimal:
     """Return what the last node can use now; negative if more is in use than its quota."""
     *above, node = path
     if not above:
-        return node.quota(key) - node.used(key)
-    of_cohort, borrowing, kept = available(tuple(above), key), node.limit(key, "borrowingLimit"), node.kept(key)
+        return node.quota(key) - node.used_quota(key)
+    of_cohort, borrowing, kept = available(tuple(above), key), node.limit(key, "borrowingLimit"), node.kept_quota(key)
     if borrowing is not None:
-        of_cohort = min(of_cohort, node.quota(key) - kept - max(NONE, node.used(key) - kept) + borrowing)
-    return max(NONE, kept - node.used(key)) + of_cohort
+        of_cohort = min(of_cohort, node.quota(key) - kept - max(NONE, node.used_quota(key) - kept) + borrowing)
+    return max(NONE, kept - node.used_quota(key)) + of_cohort
 
 
 def cohort_name(queue: JsonObject) -> str | None:
@@ -123,7 +126,7 @@ def _cohort(
     )
 
 
-def _reserved(queue: JsonObject, key: FlavorResource) -> Decimal:
+def _reserved_by_queue(queue: JsonObject, key: FlavorResource) -> Decimal:
     """Return what a ClusterQueue has reserved of a flavor's resource; nothing for a Cohort."""
     status = queue.get("status") or {}
     for flavor in status.get("flavorsReservation") or status.get("flavorsUsage") or ():

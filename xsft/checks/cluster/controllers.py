@@ -58,7 +58,7 @@ def version_problems(
         f" ({', '.join(labelled)}): an evicted run continues, and runs that wait for its quota never start."
     )
     look = shlex.join(("kubectl", "--context", context, "-n", CONTROLLERS["JobSet"].namespace, "get", "deployment"))
-    fix = f"Ask the administrator to upgrade JobSet to v{_dotted(SUSPENDABLE)} or later; {look} -o wide shows it."
+    fix = f"Ask the administrator to upgrade JobSet to v{_release_text(SUSPENDABLE)} or later; {look} -o wide shows it."
     yield JOBSET_OLD.warning("", message, fix)
 
 
@@ -79,7 +79,7 @@ def _is_before(version: str, release: tuple[int, ...]) -> bool:
     return numbers is not None and tuple(map(int, numbers.groups())) < release
 
 
-def _dotted(release: tuple[int, ...]) -> str:
+def _release_text(release: tuple[int, ...]) -> str:
     return ".".join(map(str, release))
 
 
@@ -92,7 +92,7 @@ def unmanaged_problems(stored: JsonObject, *, context: str) -> Iterator[Problem]
     queue = (metadata.get("labels") or {}).get(QUEUE_LABEL)
     answered = "creationTimestamp" in metadata  # else the name is taken, and this is what was sent
     if queue and answered and stored["spec"].get("suspend") is not True:
-        yield _unmanaged(queue, context)
+        yield _unmanaged_queue_problem(queue, context)
 
 
 def _not_ready(name: str, deployment: JsonObject, context: str) -> Problem:
@@ -109,7 +109,7 @@ def _not_ready(name: str, deployment: JsonObject, context: str) -> Problem:
     return CONTROLLER_NOT_READY.warning("", message, fix)
 
 
-def _unmanaged(queue: str, context: str) -> Problem:
+def _unmanaged_queue_problem(queue: str, context: str) -> Problem:
     message = (
         f"Kueue does not manage the JobSet, although it names the queue {queue}: the dry run came back unsuspended. Its"
         " pods would start at once, without quota, on chips that other runs hold."

@@ -41,7 +41,7 @@ def cpu_quota_problems(
     covered = {name for group in groups for name in group.resources}
     missing = tuple(name for name in WANTED if name not in covered)
     if missing:
-        yield _uncovered(queue, groups, missing, demand=demand, context=context)
+        yield _uncovered_cpu_problem(queue, groups, missing, demand=demand, context=context)
         return
     on_chips = tuple(_on_chips(group, flavors, demand) for group in groups if set(WANTED) & set(group.resources))
     if any(on_chips):
@@ -60,7 +60,7 @@ def node_problems(nodes: tuple[JsonObject, ...], demand: Demand) -> Iterator[Pro
             yield _no_node(pods, each, largest)
 
 
-def _uncovered(
+def _uncovered_cpu_problem(
     queue: JsonObject, groups: tuple[Group, ...], missing: tuple[str, ...], *, demand: Demand, context: str
 ) -> Problem:
     name = queue["metadata"]["name"]
@@ -104,7 +104,7 @@ def _quota_for(name: str, demand: Demand) -> object:
 
 def _on_chips(group: Group, flavors: Mapping[str, JsonObject], demand: Demand) -> str | None:
     """Return the flavors' names if every flavor that the job could get means TPU hosts."""
-    names = [f.name for pods in demand.pod_sets for f in group.matching(pods)]
+    names = [f.name for pods in demand.pod_sets for f in group.matching_flavors(pods)]
     of_chips = [
         name for name in names if TPU_NODE in ((flavors.get(name) or {}).get("spec") or {}).get("nodeLabels", {})
     ]

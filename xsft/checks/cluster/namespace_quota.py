@@ -23,7 +23,7 @@ def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, co
     """Yield an error if the run alone exceeds a limit, and a warning if too little is left now. Quotas
     of some pods only, by scope, are left out.
     """
-    needed = _needed(demand)
+    needed = _needed_resources(demand)
     for quota in quotas:
         spec, name = quota.get("spec") or {}, str(quota["metadata"]["name"])
         used = (quota.get("status") or {}).get("used") or {}
@@ -33,7 +33,7 @@ def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, co
             requested, whole = needed.get(resource, Decimal(0)), quantity(limit)
             left = whole - quantity(used.get(resource, 0))
             if requested > left:
-                yield _exceeded(
+                yield _exceeded_quota_problem(
                     name,
                     f"{decimal_text(requested)} of {resource}",
                     left,
@@ -44,7 +44,7 @@ def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, co
                 )
 
 
-def _needed(demand: Demand) -> dict[str, Decimal]:
+def _needed_resources(demand: Demand) -> dict[str, Decimal]:
     needed = {"pods": Decimal(sum(pods.pods for pods in demand.pod_sets))}
     for pods in demand.pod_sets:
         for resource, amount in pods.requests.items():
@@ -53,7 +53,7 @@ def _needed(demand: Demand) -> dict[str, Decimal]:
     return needed
 
 
-def _exceeded(
+def _exceeded_quota_problem(
     name: str, requested: str, left: Decimal, whole: Decimal, demand: Demand, context: str, *, never: bool
 ) -> Problem:
     message = (

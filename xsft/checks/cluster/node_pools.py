@@ -89,7 +89,7 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str
     kubectl = shlex.join(("kubectl", "--context", context))
     cordoned = [node for node in unit.nodes if (node.get("spec") or {}).get("unschedulable")]
     not_ready = [node for node in unit.nodes if not is_ready(node)]
-    taints = [taint for node in unit.nodes for taint in _untolerated(node, pods)]
+    taints = [taint for node in unit.nodes for taint in _untolerated_taints(node, pods)]
     chips = pods.requests[TPU] / pods.pods
     few = next((has for node in unit.nodes if 0 < (has := allocatable(node, TPU)) < chips), None)
     look = f"{kubectl} get nodes -l {selector}"
@@ -171,7 +171,9 @@ def _no_head_node(pods: PodSet, requested: Mapping[str, Decimal]) -> Problem:
 def _no_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
     """Yield a warning if every node is cordoned, not Ready or tainted."""
     closed = [
-        n for n in nodes if (n.get("spec") or {}).get("unschedulable") or _untolerated(n, pods) or not is_ready(n)
+        n
+        for n in nodes
+        if (n.get("spec") or {}).get("unschedulable") or _untolerated_taints(n, pods) or not is_ready(n)
     ]
     if len(closed) == len(nodes):
         where = labels_text(pods.node_selector)
@@ -185,7 +187,7 @@ def _nodes_command(pods: PodSet, context: str) -> str:
     return shlex.join(("kubectl", "--context", context, "get", "nodes", "-l", selector))
 
 
-def _untolerated(node: JsonObject, pods: PodSet) -> list[JsonObject]:
+def _untolerated_taints(node: JsonObject, pods: PodSet) -> list[JsonObject]:
     """Return the taints that the pods do not tolerate, without those that Kubernetes sets for a state reported
     elsewhere."""
     taints = hard_taints((node.get("spec") or {}).get("taints") or ())

@@ -162,14 +162,14 @@ def _head_nodes(place: Place, facts: PlaceFacts) -> ModeNeed:
 def _head_quota(place: Place, facts: PlaceFacts) -> ModeNeed:
     """Check that the place's ClusterQueue covers the head's resources; else Kueue never admits a Pathways run."""
     unseen = next((what for what in (facts.queues, facts.cluster_queues) if isinstance(what, UnreadFact)), None)
-    covered = set(_covered(place, facts))
+    covered = set(_covered_resources(place, facts))
     lacking = [resource for resource in WANTED if resource not in covered]
     detail = f"no quota for {' and '.join(lacking)}" if lacking else f"quota for {' and '.join(WANTED)}"
     fix = _by_xpk(place, "create-pathways")
     return _need("head-quota", WITH_HEAD, unseen, ok=not lacking, detail=detail, fix=fix)
 
 
-def _covered(place: Place, facts: PlaceFacts) -> Iterator[str]:
+def _covered_resources(place: Place, facts: PlaceFacts) -> Iterator[str]:
     queues = () if isinstance(facts.queues, UnreadFact) else facts.queues
     cluster_queues = () if isinstance(facts.cluster_queues, UnreadFact) else facts.cluster_queues
     wanted = {text(mapping(queue, "spec").get("clusterQueue")) for queue in queues if object_name(queue) == place.queue}

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from xsft.acceptance import LateProblem
 from xsft.aliases import JsonObject
-from xsft.checks.cluster.cohort_tree import FlavorResource, QuotaNode, cohort_name, most, path_to
+from xsft.checks.cluster.cohort_tree import FlavorResource, QuotaNode, cohort_name, most_usable, path_to
 from xsft.checks.cluster.demand import TPU, Demand, PodSet, decimal_text
 from xsft.problems import Problem, error
 
@@ -43,8 +43,10 @@ class Group(Struct, frozen=True, kw_only=True):
     def label_keys(self) -> frozenset[str]:
         return frozenset(key for flavor in self.flavors for key in flavor.labels)
 
-    def matching(self, pods: PodSet) -> tuple[Flavor, ...]:
-        return tuple(f for f in self.flavors if _agrees(f, pods, self.label_keys) and not _untolerated(f, pods))
+    def matching_flavors(self, pods: PodSet) -> tuple[Flavor, ...]:
+        return tuple(
+            f for f in self.flavors if _agrees(f, pods, self.label_keys) and not _has_untolerated_taint(f, pods)
+        )
 
 
 def quota_problems(
@@ -60,18 +62,18 @@ def quota_problems(
     known = tuple(g for g in groups if all(f.name in flavors for f in g.flavors))
     name = queue["metadata"]["name"]
     for pods in demand.pod_sets:
-        yield from _uncovered(name, groups, pods)
+        yield from _check_covered_resources(name, groups, pods)
         for group in known:
             yield from _never_fits(name, group, pods)
     for group in known:
-        yield from _together(name, group, demand)
+        yield from _check_shared_flavor(name, group, demand)
 
 
 def _never_fits(queue: str, group: Group, pods: PodSet) -> Iterator[Problem]:
     requested = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
     if not requested:
         return
-    flavors = group.matching(pods)
+    flavors = group.matching_flavors(pods)
     if not flavors:
         yield _mismatch(queue, group, pods)
         return
@@ -83,10 +85,10 @@ def _never_fits(queue: str, group: Group, pods: PodSet) -> Iterator[Problem]:
             yield _too_much(queue, resource=name, asked=amount, most=most, what=pods.name)
 
 
-def _together(queue: str, group: Group, demand: Demand) -> Iterator[Problem]:
+def _check_shared_flavor(queue: str, group: Group, demand: Demand) -> Iterator[Problem]:
     """Check pod sets that have only one flavor to choose: they share its quota."""
     for resource in group.resources:
-        sharing = [(p, group.matching(p)) for p in demand.pod_sets if p.requests.get(resource)]
+        sharing = [(p, group.matching_flavors(p)) for p in demand.pod_sets if p.requests.get(resource)]
         for flavor in group.flavors:
             mine = [p.requests[resource] for p, matching in sharing if matching == (flavor,)]
             room, total = _room(flavor, resource), sum(mine, Decimal(0))
@@ -94,7 +96,7 @@ def _together(queue: str, group: Group, demand: Demand) -> Iterator[Problem]:
                 yield _too_much(queue, resource=resource, asked=total, most=room, what="all its jobs together")
 
 
-def _uncovered(queue: str, groups: tuple[Group, ...], pods: PodSet) -> Iterator[Problem]:
+def _check_covered_resources(queue: str, groups: tuple[Group, ...], pods: PodSet) -> Iterator[Problem]:
     covered = {name for group in groups for name in group.resources}
     for name in sorted(n for n, amount in pods.requests.items() if amount and n not in covered):
         message = f"The ClusterQueue {queue} has no quota for {name}, which {pods.name} requests"
@@ -142,7 +144,7 @@ def _agrees(flavor: Flavor, pods: PodSet, keys: frozenset[str]) -> bool:
     return all(flavor.labels.get(key) == value for key, value in pods.node_selector.items() if key in keys)
 
 
-def _untolerated(flavor: Flavor, pods: PodSet) -> bool:
+def _has_untolerated_taint(flavor: Flavor, pods: PodSet) -> bool:
     return not tolerates_all((*pods.tolerations, *flavor.tolerations), hard_taints(flavor.taints))
 
 
@@ -194,7 +196,7 @@ def _flavor(quotas: JsonObject, queue: JsonObject, flavor: JsonObject, cohort: t
 
 def _quota_capacity(queue: JsonObject, cohort: tuple[JsonObject, ...] | None, key: FlavorResource) -> Decimal:
     if cohort is not None or cohort_name(queue) is None:
-        return most(path_to(queue, cohort or ()), key)
+        return most_usable(path_to(queue, cohort or ()), key)
     alone = QuotaNode(name=queue["metadata"]["name"], own=queue)
     borrowing = alone.limit(key, "borrowingLimit")
     return UNBOUNDED if borrowing is None else alone.quota(key) + borrowing

@@ -108,7 +108,9 @@ def quota_holder_of(workload: JsonObject) -> QuotaHolder | None:
 def _shortage(state: QuotaState, group: Group, pods: PodSet) -> Shortage | None:
     requested = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
     possible = [
-        f for f in group.matching(pods) if all(f.capacity.get(name, 0) >= many for name, many in requested.items())
+        f
+        for f in group.matching_flavors(pods)
+        if all(f.capacity.get(name, 0) >= many for name, many in requested.items())
     ]
     if any(all(state.free(flavor, name) >= many for name, many in requested.items()) for flavor in possible):
         return None

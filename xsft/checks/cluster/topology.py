@@ -38,13 +38,15 @@ def topology_problems(
     """
     for group in groups_of(queue, flavors):
         for pods in demand.pod_sets:
-            named = {topology_of(flavors.get(flavor.name, {})) for flavor in group.matching(pods)}
+            named = {topology_of(flavors.get(flavor.name, {})) for flavor in group.matching_flavors(pods)}
             topology = topologies.get(str(next(iter(named)))) if len(named) == 1 else None
             if topology is not None and pods.name in nodes:
-                yield from _unlabelled(topology, nodes[pods.name], pods, context)
+                yield from _unlabelled_nodes_problem(topology, nodes[pods.name], pods, context)
 
 
-def _unlabelled(topology: JsonObject, nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+def _unlabelled_nodes_problem(
+    topology: JsonObject, nodes: tuple[JsonObject, ...], pods: PodSet, context: str
+) -> Iterator[Problem]:
     levels = [str(level.get("nodeLabel")) for level in rows(mapping(topology, "spec").get("levels"))]
     counts = {level: sum(level in mapping(node, "metadata", "labels") for node in nodes) for level in levels}
     lacking = next((level for level, count in counts.items() if count < len(nodes)), None)

@@ -18,7 +18,7 @@ from requests import RequestException
 from requests.exceptions import Timeout
 
 from xsft.conversion.inputs import BRANCH, ConversionSource, is_commit
-from xsft.conversion.quantized import language_fields, quantized
+from xsft.conversion.quantized import language_fields, quantisation_evidence
 from xsft.effects.facts.weights_folder import CONFIG, INDEX, SINGLE, vocabulary
 from xsft.effects.machine.http_session import Session
 from xsft.errors import Unreachable
@@ -105,7 +105,7 @@ def _facts_of_answer(session: Session, files: str, source: ConversionSource, inf
     size = size if isinstance(size, int) else bytes_of(dtypes) if isinstance(dtypes, Mapping) else None
     return SourceFacts(
         commit=commit,
-        quantized=quantized(
+        quantized=quantisation_evidence(
             config,
             arrays=arrays if isinstance(arrays, Mapping) else (),
             dtypes=dtypes if isinstance(dtypes, Mapping) else (),

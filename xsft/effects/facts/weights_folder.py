@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.conversion.quantized import language_fields, quantized, sections
+from xsft.conversion.quantized import language_fields, quantisation_evidence, sections
 from xsft.effects.machine.files import system_words, write_private
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.errors import XsftError
@@ -75,7 +75,7 @@ def _read_weights(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
     arrays = {name: dtype for header in headers.values() for name, dtype in header.arrays.items()}
     return SourceFacts(
         content=_content(folder, (CONFIG, *((INDEX,) if index is not None else ()), *files), cache, on_read),
-        quantized=quantized(config, arrays=arrays, dtypes=arrays.values()),
+        quantized=quantisation_evidence(config, arrays=arrays, dtypes=arrays.values()),
         weights_bytes=sum((folder / name).stat().st_size for name in files),
         vocabulary=vocabulary(config),
         fields=language_fields(config),

@@ -62,7 +62,7 @@ def _looked_up(ref: str, *, docker: Callable[[], Docker], registry: Registry) ->
     try:
         digest = registry.manifest_digest(ref)
     except XsftError as failed:
-        raise (missing.beside(failed) if missing else failed) from None
+        raise (missing.with_problems_of(failed) if missing else failed) from None
     if digest is None:
         raise EnvironmentMissing(
             f"The base image {ref} is neither in the engine nor in its registry.",

@@ -153,7 +153,7 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
             try:
                 self.docker()
             except EnvironmentMissing as missing:
-                raise missing.beside(failed) from None
+                raise missing.with_problems_of(failed) from None
             raise
 
     def _try_push(self, repository: str) -> None:

@@ -17,7 +17,7 @@ from xsft.effects.machine.regular import read_bytes
 from xsft.errors import EnvironmentMissing, UsageError
 from xsft.evaluation.program import program_archive
 from xsft.image.context import ALWAYS_IGNORED, LIMIT, arguments
-from xsft.image.ignore import IgnoreMatcher, ignoring
+from xsft.image.ignore import IgnoreMatcher, ignore_matcher
 from xsft.image.model import ContextFile, DockerfilePart
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, EVALUATE_ARG, EVALUATE_FILE
 
@@ -130,7 +130,7 @@ def _dockerfile_part(folder: Path, dockerfile: str, *, own: tuple[ContextFile, .
 def _own_files(folder: Path, dockerfile: str) -> tuple[ContextFile, ...]:
     """Return the files beside the Dockerfile that its own ignore file lets through; never the other Dockerfile's."""
     rules = _text_of_file(folder / f"{dockerfile}.dockerignore") or _text_of_file(folder / ".dockerignore")
-    ignored = ignoring(ALWAYS_IGNORED, rules)
+    ignored = ignore_matcher(ALWAYS_IGNORED, rules)
     others = {f"{name}.dockerignore" for name in (DEPS_DOCKERFILE, CODE_DOCKERFILE)} | {".dockerignore"}
     found = read_tree(folder, ignored=lambda path: path != dockerfile and (path in others or ignored(path)))
     return tuple(f for f in found if f.kind != "folder")
@@ -139,7 +139,7 @@ def _own_files(folder: Path, dockerfile: str) -> tuple[ContextFile, ...]:
 def _tree(root: Path, *, prefix: str) -> tuple[ContextFile, ...]:
     if not root.is_dir():
         raise UsageError(f"{root} is not a folder.", fix="Give the folder whose content you need.", id="image-source")
-    ignored = ignoring(ALWAYS_IGNORED, _text_of_file(root / ".dockerignore"))
+    ignored = ignore_matcher(ALWAYS_IGNORED, _text_of_file(root / ".dockerignore"))
     found = read_tree(root, prefix=prefix, ignored=lambda path: path == ".dockerignore" or ignored(path))
     return tuple(f for f in found if f.kind != "folder")
 

@@ -14,7 +14,7 @@ from xsft.effects.machine.process import run
 from xsft.effects.machine.regular import read_text
 from xsft.errors import XsftError
 from xsft.image.model import BuildStep
-from xsft.image.thin import LISTED, OVERLAYS, InstalledFiles, left_out, listing, without
+from xsft.image.thin import LISTED, OVERLAYS, InstalledFiles, left_out, list_installed_files, step_without_files
 
 ASK_TIMEOUT_S = 120.0
 PROGRAM = """
@@ -44,8 +44,10 @@ def thinned(step: BuildStep, *, image_id: str, docker: str, env: Mapping[str, st
     for package in laid:
         files = left_out(step, package, found.get(package, {}))
         if files:
-            content = listing(files, package).encode("utf-8", "surrogateescape")
-            step = without(step, files, instead=context_file(content, path=f"{package}/{LISTED}", cache=cache))
+            content = list_installed_files(files, package).encode("utf-8", "surrogateescape")
+            step = step_without_files(
+                step, files, instead=context_file(content, path=f"{package}/{LISTED}", cache=cache)
+            )
     return step
 
 

@@ -14,7 +14,7 @@ from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.regular import read_text
 from xsft.errors import Refused, UsageError, XsftError
 from xsft.facts import ImageFacts
-from xsft.image.lock import read_base, read_lock, same_image, updated, with_base
+from xsft.image.lock import read_base, read_lock, same_image, update_lock, with_base
 from xsft.image.model import Base, BuildOptions, LockedImage, Material
 from xsft.image.recipe import base_of, make_recipe, repository_in
 
@@ -47,7 +47,7 @@ def keep_lock(images: Path, locked: LockedImage) -> bool:
 
     def change(text: str | None) -> str | None:
         before = read_lock(text).get(locked.repository) if text else None
-        return None if before is not None and same_image(before, locked) else updated(text, locked)
+        return None if before is not None and same_image(before, locked) else update_lock(text, locked)
 
     return _change(lock_file(images, locked.image), change, done=f"{locked.ref} is pushed")
 

@@ -15,7 +15,7 @@ from xsft.effects.images.source import SourceTree, source_of
 from xsft.effects.inputs.checkout import checkout
 from xsft.effects.machine.regular import read_text
 from xsft.errors import UsageError, refuse_errors
-from xsft.image.context import accepting, context_problems
+from xsft.image.context import accept_size, context_problems
 from xsft.image.model import Base, BuildOptions, DockerfilePart, Material, Recipe
 from xsft.image.problems import material_problems, option_problems
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, make_recipe
@@ -65,7 +65,7 @@ def plan_image(options: BuildOptions, by: MaterialReaders) -> PlannedImage:
     )
     scans = by.cache / "image-scans" / options.image
     found = (scan(deps.files, memory=scans / "deps.json"), scan(code.files, memory=scans / "code.json"))
-    said += refuse_errors(accepting((problem for files in found for problem in context_problems(files)), by.accept))
+    said += refuse_errors(accept_size((problem for files in found for problem in context_problems(files)), by.accept))
     said += refuse_errors(material_problems(options, Material(deps=deps, code=code)))
     here = checkout(project)
     material = Material(

@@ -19,10 +19,10 @@ from xsft.errors import Unknown, XsftError
 from xsft.image.docker_errors import (
     DockerRequest,
     broken_off,
-    denied,
-    limited,
+    denied_error,
     login_refused,
     no_network,
+    rate_limit_error,
     repository_missing,
     shorten_message,
 )
@@ -61,7 +61,7 @@ class RegistryQuery(Struct, frozen=True, kw_only=True):
         # Docker Hub reports a missing right with a 401.
         scope = "insufficient_scope" in begun.headers.get("WWW-Authenticate", "")
         if begun.status == 405 or (scope and self.login.credential):
-            raise denied(begun.said, self._described())
+            raise denied_error(begun.said, self._described())
         self._judged(begun)
         return urljoin(url, begun.headers.get("Location", ""))
 
@@ -104,7 +104,7 @@ class RegistryQuery(Struct, frozen=True, kw_only=True):
             return None
         if answer.status == 401:
             raise login_refused(answer.said, self._described(anonymous=self.login.credential is None))
-        raise {403: denied, 429: limited}.get(answer.status, broken_off)(answer.said, self._described())
+        raise {403: denied_error, 429: rate_limit_error}.get(answer.status, broken_off)(answer.said, self._described())
 
     def _too_large(self) -> XsftError:
         return Unknown(

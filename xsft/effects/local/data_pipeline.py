@@ -28,7 +28,7 @@ from xsft.spec.stages import EvaluateStage
 from xsft.trainers.arguments import argument
 from xsft.trainers.evaluation import held_out_keys
 from xsft.trainers.local import reads_only_files
-from xsft.trainers.tokenizer_copy import copy_of, copying
+from xsft.trainers.tokenizer_copy import copy_arguments, copy_of
 from xsft.trainers.trainer import trainer_of
 
 WORKER = "xsft.effects.local.data_worker"
@@ -190,7 +190,7 @@ def _eval_keys(run: Run, one: DataPass) -> dict[str, Value]:
 
 def _copy_command(run: Run, folder: str) -> tuple[str, ...]:
     """Return the command that copies the tokenizer as for the trainer, but into a folder of this call."""
-    made = copying(run)
+    made = copy_arguments(run)
     return (*made[:-1], _copy(folder)) if made else ()
 
 

@@ -15,7 +15,7 @@ from xsft.dataset.passes import (
     ReadSettings,
     Split,
     evaluates,
-    inspected,
+    inspection_of,
     passes_to_inspect,
     reading_of,
 )
@@ -45,7 +45,7 @@ def inspect_data(run: Run, *, split: Split, rows: int | None, progress: ShowLine
     _refuse_missing(run, split)
     passes = tuple(passes_to_inspect(run, split=split, rows=sys.maxsize if rows is None else rows))
     answers, reading = _read_sample(run, passes, progress), reading_of(run)
-    summary = summarize(inspected(run, answers), reading=reading, vocabulary=answers.vocabulary)
+    summary = summarize(inspection_of(run, answers), reading=reading, vocabulary=answers.vocabulary)
     problems = tuple(findings(summary, reading=reading, split=split))
     return DataInspection(split=split, summary=summary, reading=reading, problems=problems)
 

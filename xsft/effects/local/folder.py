@@ -19,7 +19,7 @@ from xsft.states.worth import text_of, worthless
 from xsft.trainers.lines import trainer_event
 from xsft.trainers.losses import LossFold
 from xsft.trainers.progress import LoggedLine, progress_of
-from xsft.trainers.record import MAY_CHANGE_WORDS, changed_keys, complete_record, merged
+from xsft.trainers.record import MAY_CHANGE_WORDS, changed_keys, complete_record, merge_losses
 from xsft.trainers.trainer import trainer_of
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def recovered(record: Record, folder: RunFolder) -> Record:
     return replace(
         record,
         attempts=(*record.attempts[:-1], replace(ended, resumed_from=logged.resumed_from)),
-        losses=merged(record.losses, kept, resumed_from=logged.resumed_from),
+        losses=merge_losses(record.losses, kept, resumed_from=logged.resumed_from),
     )
 
 

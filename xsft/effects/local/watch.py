@@ -20,7 +20,7 @@ from xsft.states.model import Progress
 from xsft.trainers.lines import SaveFinished, ShapePadding, Step, TrainerEvent, TrainingAborted, trainer_event
 from xsft.trainers.losses import LossFold
 from xsft.trainers.receipt import ReceiptFold
-from xsft.trainers.record import merged
+from xsft.trainers.record import merge_losses
 from xsft.trainers.tally import Tally
 
 TAIL_LINES = 2000
@@ -101,7 +101,7 @@ class AttemptWatch(Struct, kw_only=True):
     def whole(self) -> Record:
         """Return the record with what is known now."""
         attempt = replace(self.record.attempts[-1], resumed_from=self.logged.resumed_from, last_step=self.last_step)
-        losses = merged(self.record.losses, self.logged.losses, resumed_from=self.starts_from)
+        losses = merge_losses(self.record.losses, self.logged.losses, resumed_from=self.starts_from)
         return replace(self.record, attempts=(*self.record.attempts[:-1], attempt), losses=losses)
 
     def save(self) -> None:

@@ -44,7 +44,7 @@ from xsft.image.contents import ImageLook
 from xsft.launchers.labels import WRITES_ANNOTATION
 from xsft.launchers.readback import lacking_of_xpk, missing_values
 from xsft.naming import RowOrder, attempt_name
-from xsft.ownership import pass_over, recognised
+from xsft.ownership import pass_over, recognise_jobset
 from xsft.problems import Problem, errors_in, warning
 from xsft.proposal import Proposal, proposal_of
 from xsft.records import attempt_stem
@@ -228,7 +228,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         for held in (facts.same_name, jobset):
             if held and held["metadata"]["name"] not in listed:
                 as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), held=held)
-                seen = recognised(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
+                seen = recognise_jobset(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
                 if seen.run_name == plan.run_name:
                     yield seen
 
