@@ -166,7 +166,11 @@ def test_a_new_trainer_changes_only_the_listed_files(copy: Copy) -> None:
     with copy.changed() as files:
         for file, text in ours.items():
             copy.add(file, text)
-        copy.add("xsft/training.py", f', "second": Registered({modules})', after='lines="xsft.trainers.maxtext_lines")')
+        copy.add(
+            "xsft/training.py",
+            f', "second": RegisteredTrainer({modules})',
+            after='lines="xsft.trainers.maxtext_lines")',
+        )
         copy.make_docs()
     assert files == listed("a trainer")
     assert {file for file in files if file.startswith("xsft/")} == {"xsft/training.py"}
