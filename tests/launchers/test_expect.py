@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -33,6 +34,32 @@ def test_an_expected_field_is_a_key_path_of_the_workload(mode: ModeName) -> None
     assert {e.field for e in _all(mode)} - known == {"env.NAME", "env.HF_TOKEN_PATH"} | (
         {"env.LIBTPU_INIT_ARGS"} if mode == "mcjax" else set()
     )
+
+
+ENCODED = ("train.steps", "tpu.capacity", "tpu.reservation", "restarts.on_exit_codes", "restarts.max", "queue")
+
+
+@pytest.mark.parametrize("capacity", ["spot", "on-demand", "reservation"])
+@pytest.mark.parametrize("mode", MODES)
+def test_the_audit_shows_the_value_that_the_workload_has(mode: ModeName, capacity: str) -> None:
+    """Also if the manifest holds an encoding of it."""
+    reserved = capacity == "reservation"
+    given = {"tpu__capacity": None if reserved else capacity, "tpu__reservation": "my-block" if reserved else None}
+    run, _ = resolve(everything(mode=mode, **given), Facts())
+    expected = [e for e in expectations(run, digest="d" * 64) if e.field in ENCODED]
+    for one in expected:
+        shown = one.value if one.requested is None else one.requested
+        if one.path[-1] != "rules":  # the constant rule that fails the JobSet
+            assert shown == reduce(getattr, one.field.split("."), run.spec), one
+    known = {"tpu.reservation" if reserved else "tpu.capacity"}
+    assert {e.field for e in expected} == {*ENCODED} - {"tpu.capacity", "tpu.reservation"} | known
+
+
+@pytest.mark.parametrize(("data", "counts"), [("repeat", 1), ("reshuffle", 2)])
+@pytest.mark.parametrize("mode", MODES)
+def test_only_a_run_that_reshuffles_counts_its_restarts(mode: ModeName, data: str, counts: int) -> None:
+    found = _by_field(mode, "restarts.data", restarts__data=data)
+    assert [one.value if one.requested is None else one.requested for one in found] == [data] * counts
 
 
 @pytest.mark.parametrize("mode", MODES)

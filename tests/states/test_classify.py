@@ -41,6 +41,11 @@ def test_a_state_that_follows_from_steps_has_the_log_as_evidence(name: str) -> N
         ("restarted, compiling again", ("jobset", "log")),
         ("progress not read", ("jobset", "pods")),
         ("completed, the checkpoint proves it", ("jobset", "checkpoints")),
+        ("completed, ended short", ("jobset", "log")),
+        ("completed, steps not read", ("jobset",)),
+        ("completed, number of steps unknown", ("jobset",)),
+        ("completed without targets", ("jobset", "log")),
+        ("a conversion that completed", ("jobset",)),
         ("the Workload finished first: succeeded", ("workload", "log")),
         ("the Workload finished first: failed", ("workload",)),
         ("being deleted", ("jobset",)),
@@ -59,6 +64,16 @@ def test_a_state_that_follows_from_steps_has_the_log_as_evidence(name: str) -> N
 def test_the_evidence_names_the_sources_that_decided(name: str, evidence: tuple[str, ...]) -> None:
     seen = next(case[1] for case in CASES if case[0] == name)
     assert classify(seen, now=NOW).evidence == evidence
+
+
+SOURCES = {"jobset", "deployment", "workload", "pods", "log", "metrics", "checkpoints", "record"}
+
+
+def test_a_status_without_evidence_is_unreachable_or_not_found() -> None:
+    for name, seen, _ in CASES:
+        status = classify(seen, now=NOW)
+        assert set(status.evidence) <= SOURCES, name
+        assert status.evidence or status.reason in ("unreachable", "not-found"), name
 
 
 LAST_KNOWN = Status(state="training", reason="", evidence=("jobset", "pods", "log"))

@@ -50,6 +50,7 @@ def test_a_dry_run_is_strict_and_stores_nothing() -> None:
         (TAKEN, []),
         (FORBIDDEN, ["jobs-not-checked"]),
         (refused("must be less"), ["manifest-invalid"]),
+        ((400, {"message": "unknown field"}), ["manifest-invalid"]),
         (denied('admission webhook "x" denied the request: no'), ["admission-denied"]),
     ],
 )

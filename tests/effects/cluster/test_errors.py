@@ -99,6 +99,10 @@ CASES: dict[str, Case] = {
         reply(500, DOWN), CREATE, Unreachable, "webhook-down", DOWN,
         f"(`{SYSTEM} get deployment jobset-controller-manager`, `{SYSTEM} get pods`)",
     ),
+    "Kueue's webhook is down": (
+        reply(500, DOWN.replace("jobset", "kueue")), CREATE, Unreachable, "webhook-down", "kueue-webhook-service",
+        "`kubectl --context lab -n kueue-system get deployment kueue-controller-manager`",
+    ),
     "another webhook is down": (
         reply(500, DOWN.replace("jobset-webhook-service", "policy")), CREATE, Unreachable, "webhook-down", "policy",
         "get endpoints policy`",
