@@ -66,6 +66,15 @@ def test_the_evidence_names_the_sources_that_decided(name: str, evidence: tuple[
     assert classify(seen, now=NOW).evidence == evidence
 
 
+OF_STEPS = {
+    "after-last-step",
+    "ended-short",
+    "data-ended",
+    "aborted",
+    "no-target-tokens",
+    "loss-not-finite",
+    "loss-zero",
+}
 SOURCES = {"jobset", "deployment", "workload", "pods", "log", "metrics", "checkpoints", "record"}
 
 
@@ -74,6 +83,9 @@ def test_a_status_without_evidence_is_unreachable_or_not_found() -> None:
         status = classify(seen, now=NOW)
         assert set(status.evidence) <= SOURCES, name
         assert status.evidence or status.reason in ("unreachable", "not-found"), name
+        if status.reason in OF_STEPS and seen.progress is not None and seen.jobset is not None:
+            assert status.evidence[0] in ("jobset", "workload"), name
+            assert seen.progress.source in status.evidence, name
 
 
 LAST_KNOWN = Status(state="training", reason="", evidence=("jobset", "pods", "log"))
