@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import reduce
 from typing import Any
 
@@ -120,6 +121,33 @@ def test_chips_are_expected_as_a_number_in_mcjax_and_text_in_pathways() -> None:
     for mode, value in (("mcjax", 4), ("pathways", "4")):
         (chips,) = [e for e in _by_field(mode, "tpu.type") if e.path[-1] == "google.com/tpu"]
         assert (chips.value, chips.requested) == (value, 4)
+
+
+def _of_containers(**fields: Any) -> dict[str, list[Any]]:
+    """What is expected of Pathways' own settings, by the container."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for one in _all("pathways", **fields):
+        if one.field.startswith("pathways."):
+            *_, container = (part for part in one.path if isinstance(part, NamedEntry))
+            found[container.name].append(one.value)
+    return found
+
+
+def test_each_pathways_container_has_its_image_scratch_and_arguments() -> None:
+    images = {"proxy_image": "my.dev/proxy:9", "server_image": "my.dev/server:9", "scratch": "gs://my-bucket/scratch9"}
+    args = {"proxy_args": ["--proxy=9"], "server_args": ["--server=9"], "worker_args": ["--worker=9"]}
+    found = _of_containers(**{f"pathways__{name}": value for name, value in (images | args).items()})
+    scratch = "--gcs_scratch_location=gs://my-bucket/scratch9"
+    assert found["pathways-proxy"][:2] == ["my.dev/proxy:9", scratch]
+    assert "--proxy=9" in found["pathways-proxy"]
+    assert found["pathways-rm"] == ["my.dev/server:9", scratch, "--server=9"]
+    assert found["pathways-worker"] == ["my.dev/server:9", scratch, "--worker=9"]
+
+
+def test_only_the_given_settings_of_pathways_are_expected() -> None:
+    found = _of_containers(pathways=None, place__pathways=None)
+    assert found.keys() == {"pathways-proxy"}
+    assert all(value.startswith("--xla_") for value in found["pathways-proxy"])
 
 
 def test_the_command_shows_the_trainers_argv() -> None:
