@@ -9,7 +9,7 @@ from tests.states.cases import CASES, LOCAL, absent
 from tests.states.seen import NOW, condition, local, observation, training, unread, workload
 from xsft.states.classify import classify
 from xsft.states.model import Observation, Status
-from xsft.states.names import State
+from xsft.states.names import ENDED, State
 
 
 def test_every_stage_has_its_state_and_reason() -> None:
@@ -117,6 +117,9 @@ def test_an_end_that_was_seen_outlives_its_jobset(state: State) -> None:
 def test_a_local_run_is_derived_from_its_record(seen: Observation, expected: tuple[str, str]) -> None:
     status = classify(seen, now=NOW)
     assert (status.state, status.reason) == expected
+    if status.state in ENDED and status.reason != "last-step-saved":
+        source = (seen.progress.source,) if seen.progress else ()
+        assert status.evidence in (("record",), tuple(dict.fromkeys(("record", *source)))), "what ended it is first"
 
 
 def test_an_unreadable_local_record_keeps_the_last_known_state() -> None:

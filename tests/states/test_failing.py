@@ -13,7 +13,7 @@ from tests.states.seen import NOW, container, observation, pod, terminated
 from xsft.states.classify import classify
 from xsft.states.evidence import Diagnosis, Evidence, Log
 from xsft.states.failing import first_failure, place, suspects
-from xsft.states.model import Pod
+from xsft.states.model import Pod, Status
 
 
 def died(slice_index: int, host: int, code: int, second: int | None, *, oom: bool = False, **more: object) -> Pod:
@@ -37,6 +37,20 @@ def first(pods: Sequence[Pod], *logs: Log) -> tuple[int, int] | None:
     seen = observation(pods=tuple(pods))
     found = first_failure(Evidence(seen=seen, status=classify(seen, now=NOW), logs=logs))
     return found and (found.pod.slice_index, found.pod.host)
+
+
+@pytest.mark.parametrize(
+    ("phase", "restarts", "in_place"),
+    [("Running", 1, True), ("Running", 0, False), ("Failed", 1, False), ("Succeeded", 1, False)],
+)
+def test_a_failure_in_place_is_one_that_its_pod_restarted(phase: str, restarts: int, in_place: bool) -> None:
+    """Neither the pod nor its Job has failed then."""
+    end = terminated(1, finished_at=NOW)
+    others = container(name="sidecar", restarts=9)
+    one = pod(0, 2, phase, containers=(others, replace(end, restarts=restarts)))
+    found = first_failure(Evidence(seen=observation(pods=(one,)), status=Status(state="starting", reason="")))
+    assert found is not None
+    assert (found.in_place, found.restarts) == (in_place, restarts)
 
 
 ECHO = died(0, 0, 1, 10)
