@@ -19,7 +19,6 @@ OTHERS = {
     "effects/cluster/test_rights.py": "the rights in docs/guides/clusters.md",
     "importer/test_bad_pastes.py": "the importer as a whole",
     "launchers/test_second.py": "a second launcher",
-    "states/test_clues.py": "the modules clues_*",
     "states/test_documented.py": "docs/states.md",
     "states/test_messages.py": "the causes of messages.toml",
     "states/test_skew.py": "states with a skewed clock",

@@ -28,7 +28,7 @@ IDS = frozenset(name for name in {*ids_in_code(), *FAILURES} if "-" in name) - R
 NOT_DECIDING = {
     "xsft/image/context.py": ["image-context-large"],  # the choices of an option
     "xsft/dataset/verdicts.py": sorted(get_args(RowProblem)),  # the words of each fix
-    "xsft/states/clues_state.py": sorted(get_args(Worthless)),  # the line that shows each reason
+    "xsft/states/clues.py": sorted(get_args(Worthless)),  # the line that shows each reason
     "xsft/states/worth.py": ["Worthless"],  # the predicate of these reasons, where they are defined
 }
 """Module -> ids that it lists, to read what a user wrote or to find words."""

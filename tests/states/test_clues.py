@@ -27,7 +27,7 @@ from tests.states.seen import (
     waiting,
     workload,
 )
-from xsft.states import clues_failure, clues_pods, clues_queue, clues_state
+from xsft.states import clues
 from xsft.states.causes import words
 from xsft.states.classify import classify
 from xsft.states.evidence import Diagnosis, Event, Evidence, Log, Neighbour, Quota
@@ -73,16 +73,16 @@ def test_kueues_message_is_shown_while_quota_is_not_reserved() -> None:
         condition("Admitted", "False", "NoReservation", "not admitted"),
         condition("QuotaReserved", "False", "Pending", ""),
     )
-    assert texts(clues_queue.kueue(evidence(observation(workload=said)))) == []
-    assert texts(clues_queue.kueue(evidence(observation(workload=workload(WAITING))))) == [WAITING.message]
-    assert texts(clues_queue.kueue(evidence(observation(workload=None)))) == []
+    assert texts(clues.kueue(evidence(observation(workload=said)))) == []
+    assert texts(clues.kueue(evidence(observation(workload=workload(WAITING))))) == [WAITING.message]
+    assert texts(clues.kueue(evidence(observation(workload=None)))) == []
 
 
 def test_an_eviction_that_is_over_gives_no_clue() -> None:
     over = condition("Evicted", "False", "QuotaReserved", "Previously: …")
-    assert texts(clues_queue.eviction(evidence(observation(workload=workload(over, QUOTA))))) == []
+    assert texts(clues.eviction(evidence(observation(workload=workload(over, QUOTA))))) == []
     now = workload(condition("Evicted", "True", "Preempted", "m"))
-    (clue,) = clues_queue.eviction(evidence(observation(workload=now)))
+    (clue,) = clues.eviction(evidence(observation(workload=now)))
     assert (clue.text, clue.values) == ("Preempted: m", {"by": "by a run of higher priority"})
 
 
@@ -106,7 +106,7 @@ def test_an_eviction_that_is_over_gives_no_clue() -> None:
     ids=["active", "stopped", "stopped, named by its Workload", "stopped, no Workload", "unread"],
 )
 def test_only_an_inactive_cluster_queue_gives_a_clue(queue: Any, seen: Observation, expected: Any) -> None:
-    found = clues_queue.cluster_queue(evidence(seen, cluster_queue=queue))
+    found = clues.cluster_queue(evidence(seen, cluster_queue=queue))
     assert [(clue.text, clue.where) for clue in found] == expected
 
 
@@ -126,13 +126,13 @@ def test_the_clue_names_and_counts_the_runs_ahead_in_the_queue(
 ) -> None:
     names = tuple(Neighbour(name=f"r{n}", priority=priority) for n, priority in enumerate(ahead))
     seen = observation(jobset=HELD, workload=workload(WAITING, priority=mine))
-    (clue,) = clues_queue.behind(evidence(seen, ahead=names))
+    (clue,) = clues.behind(evidence(seen, ahead=names))
     assert (clue.text, clue.values["names"]) == expected
     assert clue.values["count"] == clue.text.split()[0]
 
 
 def test_an_empty_queue_gives_no_clue() -> None:
-    assert texts(clues_queue.behind(evidence(ahead=()))) == texts(clues_queue.behind(evidence())) == []
+    assert texts(clues.behind(evidence(ahead=()))) == texts(clues.behind(evidence())) == []
 
 
 def event(reason: str, at: str = NOW) -> Event:
@@ -143,17 +143,17 @@ def event(reason: str, at: str = NOW) -> Event:
 def test_events_say_more_of_a_pod_that_finds_no_node(reason: str) -> None:
     lost = pod(phase="Pending", conditions=(condition("Ready", "False", "x", "y"), replace(UNSCHEDULABLE, message="")))
     seen = observation(jobset=STARTING, pods=(lost,))
-    found = tuple(clues_pods.unplaced(evidence(seen, events=(event("Pulled"), event(reason)))))
+    found = tuple(clues.unplaced(evidence(seen, events=(event("Pulled"), event(reason)))))
     assert texts(found) == ["Unschedulable", f"{reason}: m"]
     assert found[0].where.startswith("slice 0 host 0 (pod ")
-    assert texts(clues_pods.unplaced(evidence(observation(), events=(event(reason),)))) == []
+    assert texts(clues.unplaced(evidence(observation(), events=(event(reason),)))) == []
 
 
 @pytest.mark.parametrize("reason", ["Failed", "FailedMount", "FailedCreatePodSandBox", "InspectFailed"])
 def test_events_say_more_of_a_container_that_is_not_made(reason: str) -> None:
     waits = pod(containers=(waiting("ErrImagePull"), waiting(""), container("running", reason="Odd")))
     seen = observation(jobset=STARTING, pods=(waits,))
-    found = tuple(clues_pods.waiting(evidence(seen, events=(event("Pulled"), event(reason)))))
+    found = tuple(clues.waiting(evidence(seen, events=(event("Pulled"), event(reason)))))
     assert texts(found) == ["ErrImagePull: ", f"{reason}: m"]
     assert {clue.values["image"] for clue in found} == {"its image"}
 
@@ -169,14 +169,14 @@ def test_events_say_more_of_a_container_that_is_not_made(reason: str) -> None:
 def test_a_clue_about_pods_names_its_object_and_the_image_if_known(held: Any, image: str) -> None:
     waits = pod(0, 2, containers=(waiting("ErrImagePull"),))
     seen = observation(jobset=held, pods=(waits,))
-    (of_pod, of_event) = clues_pods.waiting(evidence(seen, events=(event("Failed"),)))
+    (of_pod, of_event) = clues.waiting(evidence(seen, events=(event("Failed"),)))
     assert (of_pod.where.partition(" (")[0], of_event.where) == ("slice 0 host 2", "Pod/x")
     assert of_pod.values["image"] == of_event.values["image"] == image
 
 
 def test_the_latest_event_is_shown_first() -> None:
     old, new = event("Old", "2026-11-21T10:00:00Z"), event("New", "2026-11-21T11:00:00Z")
-    assert texts(clues_pods.events(evidence(events=(old, new)))) == ["New: m", "Old: m"]
+    assert texts(clues.events(evidence(events=(old, new)))) == ["New: m", "Old: m"]
 
 
 def test_a_disruption_that_holds_names_its_node() -> None:
@@ -186,7 +186,7 @@ def test_a_disruption_that_holds_names_its_node() -> None:
         pod(0, 2, conditions=(condition("Ready"), taken)),
         pod(0, 3, conditions=(taken,), node=None),
     )
-    found = tuple(clues_pods.disrupted(evidence(observation(pods=pods))))
+    found = tuple(clues.disrupted(evidence(observation(pods=pods))))
     assert [clue.where.partition(") ")[2] for clue in found] == ["(node gke-0-2)", ""]
 
 
@@ -195,15 +195,15 @@ def test_a_node_that_is_taken_after_the_failure_is_not_its_cause(at: str, heard:
     taken = condition("DisruptionTarget", reason="r", at=f"2026-11-21T{at}Z" if at else "")
     failed = pod(0, 1, containers=(terminated(1, finished_at="2026-11-21T11:50:00Z"),))
     seen = observation(pods=(failed, pod(0, 2, conditions=(taken,))))
-    assert bool(texts(clues_pods.disrupted(evidence(seen)))) == heard
+    assert bool(texts(clues.disrupted(evidence(seen)))) == heard
 
 
 def test_only_the_log_of_the_first_failed_process_is_read() -> None:
     ended = pod(0, 2, "Failed", containers=(terminated(1),))
     seen = observation(jobset=jobset(terminal="Failed"), pods=(ended,))
     both = (log("peer-lost", host=1, lost_peer=True), log("exception", host=2))
-    assert texts(clues_failure.said(evidence(seen, logs=both))) == ["exception"]
-    assert texts(clues_failure.said(evidence(seen, logs=both[:1]))) == ["peer-lost"]  # no log of the one that failed
+    assert texts(clues.said(evidence(seen, logs=both))) == ["exception"]
+    assert texts(clues.said(evidence(seen, logs=both[:1]))) == ["peer-lost"]  # no log of the one that failed
 
 
 def test_clues_from_logs_put_the_latest_attempt_first_and_echoes_last() -> None:
@@ -215,35 +215,35 @@ def test_clues_from_logs_put_the_latest_attempt_first_and_echoes_last() -> None:
         log("exception", host=3, attempt=1),
         log("config-error", attempt=0),
     )
-    assert texts(clues_failure.said(evidence(seen, logs=logs))) == ["exception", "hbm", "config-error", "peer-lost"]
+    assert texts(clues.said(evidence(seen, logs=logs))) == ["exception", "hbm", "config-error", "peer-lost"]
 
 
 def test_a_stalled_run_in_which_no_process_ended_has_no_failure() -> None:
     stalled = Status(state="stalled", reason="no-step")
-    assert texts(clues_failure.said(evidence(logs=(log("hbm"),), status=stalled))) == []
+    assert texts(clues.said(evidence(logs=(log("hbm"),), status=stalled))) == []
     ended = observation(pods=(pod(0, 0, containers=(terminated(1),)),))
-    assert texts(clues_failure.said(evidence(ended, logs=(log("hbm"),), status=stalled))) == ["hbm"]
+    assert texts(clues.said(evidence(ended, logs=(log("hbm"),), status=stalled))) == ["hbm"]
 
 
 def test_an_end_is_reported_with_the_last_three_lines_of_either() -> None:
     ended = pod(containers=(terminated(1, message="a\nb\nc\nd\n"),))
     seen = observation(pods=(ended,))
     lines = replace(log(None), lines=("w", "x", "y", "z"))
-    (clue,) = clues_failure.ended(evidence(seen, logs=(lines,)))
+    (clue,) = clues.ended(evidence(seen, logs=(lines,)))
     assert clue.quoted == ("b", "c", "d", "x", "y", "z")
     unknown = pod(containers=(replace(terminated(1), exit_code=None, reason=""),))
-    assert texts(clues_failure.ended(evidence(observation(pods=(unknown,))))) == ["worker Error exit unknown"]
+    assert texts(clues.ended(evidence(observation(pods=(unknown,))))) == ["worker Error exit unknown"]
 
 
 def test_the_end_of_a_job_beside_the_training_names_its_work_and_memory() -> None:
     ended = pod(containers=(terminated(137, "OOMKilled", memory="12Gi"),))
-    (clue,) = clues_failure.ended(evidence(observation(jobset=jobset(work="convert"), pods=(ended,))))
+    (clue,) = clues.ended(evidence(observation(jobset=jobset(work="convert"), pods=(ended,))))
     assert (clue.text, clue.values) == ("job OOMKilled exit 137", {"work": "convert", "memory": "12Gi"})
     unlimited = observation(jobset=jobset(work="convert"), pods=(pod(containers=(terminated(137, "OOMKilled"),)),))
-    assert texts(clues_failure.ended(evidence(unlimited))) == ["worker OOMKilled exit 137"]
-    (training,) = clues_failure.ended(evidence(observation(pods=(ended,))))
+    assert texts(clues.ended(evidence(unlimited))) == ["worker OOMKilled exit 137"]
+    (training,) = clues.ended(evidence(observation(pods=(ended,))))
     assert (training.text, training.values["work"]) == ("worker OOMKilled exit 137", "")
-    (unseen,) = clues_failure.ended(evidence(observation(jobset=None, pods=(ended,))))
+    (unseen,) = clues.ended(evidence(observation(jobset=None, pods=(ended,))))
     assert unseen.text == "worker OOMKilled exit 137"
 
 
@@ -259,7 +259,7 @@ def test_containers_that_run_again_are_named_out_of_memory_first_and_then_the_la
         again(137, "2026-11-21T11:00:00Z", host=3, reason="OOMKilled"),
         pod(0, 4),
     )
-    found = tuple(clues_failure.ended_in_place(evidence(observation(pods=pods))))
+    found = tuple(clues.ended_in_place(evidence(observation(pods=pods))))
     assert texts(found) == ["OOMKilled exit 137", "Error exit 2", "Error exit 1", "Error exit unknown"]
     assert ["host 3" in found[0].where, found[0].quoted] == [True, ("b", "c", "d")]
     assert [clue.values for clue in found[1:3]] == [{"count": "1", "pods": "4"}, {"count": "3", "pods": "4"}]
@@ -269,33 +269,33 @@ def test_a_condition_of_the_jobset_that_is_false_says_nothing() -> None:
     seen = observation(
         jobset=jobset(conditions=(condition("Failed", "False", "r", "m"), condition("Failed", "True", "r", "m")))
     )
-    found = tuple(clues_failure.jobset(evidence(seen)))
+    found = tuple(clues.jobset(evidence(seen)))
     assert [(clue.text, clue.where) for clue in found] == [("Failed r: m", "JobSet deepseek-ultrachat")]
-    assert texts(clues_failure.jobset(evidence(observation(jobset=None)))) == []
+    assert texts(clues.jobset(evidence(observation(jobset=None)))) == []
 
 
 def test_the_clue_of_silence_names_the_first_silent_host() -> None:
     early, late = log(None, host=3, said_at="2026-11-21T11:00:00Z"), log(None, said_at="2026-11-21T11:10:00Z")
-    (clue,) = clues_state.silence(evidence(logs=(late, log(None, host=1), early)))
+    (clue,) = clues.silence(evidence(logs=(late, log(None, host=1), early)))
     assert (clue.values["first"], clue.quoted) == (f"{clue.where} stopped printing first.", ("2", "3"))
     assert "host 3" in clue.where
-    (alone,) = clues_state.silence(evidence(logs=(late,)))
+    (alone,) = clues.silence(evidence(logs=(late,)))
     assert (alone.values["first"], "host 0" in alone.where) == ("", True)
-    (nobody,) = clues_state.silence(evidence())
+    (nobody,) = clues.silence(evidence())
     assert (nobody.where, nobody.quoted, nobody.values["first"]) == ("", (), "")
 
 
 def test_a_record_gives_a_clue_only_if_it_gave_the_state() -> None:
     record = Recorded(outcome="failed", reason="KeyError: 'x'")
-    (clue,) = clues_state.recorded(evidence(local("failed", record=record)))
+    (clue,) = clues.recorded(evidence(local("failed", record=record)))
     assert (clue.text, clue.where) == ("KeyError: 'x'", "record")
-    assert texts(clues_state.recorded(evidence(observation(record=record)))) == []
-    assert texts(clues_state.recorded(evidence(local("failed")))) == []
-    assert texts(clues_state.recorded(evidence(observation(record=None)))) == []
+    assert texts(clues.recorded(evidence(observation(record=record)))) == []
+    assert texts(clues.recorded(evidence(local("failed")))) == []
+    assert texts(clues.recorded(evidence(observation(record=None)))) == []
 
 
 def test_what_was_not_read_is_reported_with_its_reason() -> None:
-    assert texts(clues_state.unread(evidence(observation(unread=unread("log"))))) == ["log: connection refused"]
+    assert texts(clues.unread(evidence(observation(unread=unread("log"))))) == ["log: connection refused"]
 
 
 def named(seen: Observation, **more: Any) -> dict[str, str]:

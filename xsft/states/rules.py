@@ -8,36 +8,36 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xsft.states import clues_failure, clues_pods, clues_queue, clues_restart, clues_state
+from xsft.states import clues, clues_restart
 from xsft.states.evidence import Evidence
 from xsft.states.model import Status
 from xsft.states.names import STATES
 from xsft.states.rule import Clue, Rule
 
 CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
-    "behind": clues_queue.behind,
-    "cluster-queue": clues_queue.cluster_queue,
-    "eviction": clues_queue.eviction,
-    "kueue": clues_queue.kueue,
-    "missing": clues_queue.missing,
-    "refused": clues_queue.refused,
-    "disrupted": clues_pods.disrupted,
-    "events": clues_pods.events,
-    "unplaced": clues_pods.unplaced,
-    "waiting": clues_pods.waiting,
-    "ended": clues_failure.ended,
-    "ended-in-place": clues_failure.ended_in_place,
-    "jobset": clues_failure.jobset,
-    "said": clues_failure.said,
+    "behind": clues.behind,
+    "cluster-queue": clues.cluster_queue,
+    "eviction": clues.eviction,
+    "kueue": clues.kueue,
+    "missing": clues.missing,
+    "refused": clues.refused,
+    "disrupted": clues.disrupted,
+    "events": clues.events,
+    "unplaced": clues.unplaced,
+    "waiting": clues.waiting,
+    "ended": clues.ended,
+    "ended-in-place": clues.ended_in_place,
+    "jobset": clues.jobset,
+    "said": clues.said,
     "restart": clues_restart.restart,
-    "server": clues_pods.server,
-    "meaning": clues_state.meaning,
-    "reason": clues_state.reason,
-    "recorded": clues_state.recorded,
-    "silence": clues_state.silence,
-    "unread": clues_state.unread,
-    "worth": clues_state.worth,
-    "zero-loss": clues_state.zero_loss,
+    "server": clues.server,
+    "meaning": clues.meaning,
+    "reason": clues.reason,
+    "recorded": clues.recorded,
+    "silence": clues.silence,
+    "unread": clues.unread,
+    "worth": clues.worth,
+    "zero-loss": clues.zero_loss,
 }
 """Name of a kind of clue -> function that yields its clues."""
 
@@ -54,7 +54,7 @@ def groups() -> tuple[tuple[Rule, ...], ...]:
 
 def needs_dry_run(status: Status) -> bool:
     """Return whether a rule may explain the status by a dry run of the Jobs."""
-    reading = (rule for group in groups() for rule in group if rule.clues is clues_queue.refused)
+    reading = (rule for group in groups() for rule in group if rule.clues is clues.refused)
     return any(rule.applies(status) for rule in reading)
 
 
