@@ -25,7 +25,7 @@ from xsft.checks.cluster.demand import Demand
 from xsft.checks.cluster.pod_identity import PodRights
 from xsft.effects.cluster.create import CreatedObject
 from xsft.effects.records.records import RecordStore
-from xsft.effects.submit.cancelling import record_worthless
+from xsft.effects.submit.job_end import record_worthless
 from xsft.effects.submit.recording import manifest_digest, record_of
 from xsft.effects.submit.submission import Submission, Submitter, create_planned
 from xsft.effects.submit.through_xpk import NOTE

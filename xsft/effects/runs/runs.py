@@ -25,8 +25,7 @@ from xsft.effects.runs.local import lock_of
 from xsft.effects.runs.read_runs import PendingLists, read_runs
 from xsft.effects.runs.read_scope import ReadLimits, ReadScope
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, source_at, sources
-from xsft.effects.submit.cancelling import cancelled, record_cancel, record_worthless
-from xsft.effects.submit.job_end import record_failed_jobs
+from xsft.effects.submit.job_end import cancelled, record_cancel, record_failed_jobs, record_worthless
 from xsft.errors import Unreachable, XsftError
 from xsft.problems import Problem
 from xsft.records.where import ClusterAddress

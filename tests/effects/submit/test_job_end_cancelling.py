@@ -6,7 +6,7 @@ from tests.observations import NOW, jobset, local, observed, said
 from tests.replacing import replace
 from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore
-from xsft.effects.submit.cancelling import record_cancel, record_worthless
+from xsft.effects.submit.job_end import record_cancel, record_worthless
 from xsft.errors import Unreachable
 from xsft.records.model import Attempt, AttemptFacts, Record
 from xsft.states.model import RunObject, Status
