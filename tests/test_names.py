@@ -18,6 +18,28 @@ TYPE = re.compile(r"^(?:class \w+|(?:\w+: TypeAlias|(?![A-Z\d_]+ = )[A-Z]\w*) = 
 ALLOWED: Mapping[str, str] = {}
 """Name -> why two types have it."""
 
+NO_NOUN = re.compile(
+    r"[A-Z][a-z]+(?:ed|ing)|Made|Seen|Given|Taken|Known|Told|Heard|Held|Kept|Lost|Sent|Spent|Begun|Here|There|After|Look|Wait"
+)
+"""A type's name of one word that is a participle, an adverb or a verb."""
+
+NOUNS: Mapping[str, str] = {
+    "Holding": "what a workload holds of a queue's quota",
+    "Owned": "a Workload of Kueue with its owner",
+    "Padding": "a setting of tokenizers",
+    "Planned": "any of the plans",
+    "Recorded": "what a record knows of a run",
+    "Refused": "the word of the exit status",
+    "Rendering": "the manifest, or the command that renders it",
+    "Resumed": "its name is in a published schema",
+    "Setting": "one --set",
+    "Waiting": "a Workload that waits in a queue",
+}
+"""Name that NO_NOUN matches -> the thing it names all the same."""
+
+IN_THE_CODE = re.compile(r"^\| [^|]+ \| `(\w+)` \| `([\w.]+)` \|$", re.MULTILINE)
+"""A row of the glossary that gives a term its type and module."""
+
 FUNCTION = re.compile(r"^(?:async )?def (\w+)\(", re.MULTILINE)
 
 MODULES_PER_NAME = 2
@@ -37,13 +59,17 @@ INTERFACES: Mapping[str, str] = {
 
 
 def doubles(sources: Mapping[str, str]) -> dict[str, list[str]]:
-    """Name of a class or of an alias -> the modules that define it, where they are several."""
+    """Name of a class or of an alias, without `_` -> the modules that define it, where they are several."""
+    return {name: modules for name, modules in modules_of_types(sources).items() if len(modules) > 1}
+
+
+def modules_of_types(sources: Mapping[str, str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for module, source in sources.items():
         types = (text + ": ..." if text.startswith("class ") else text for text in TYPE.findall(source))
         for name in filter(None, map(defined_type, ast.parse("\n".join(types)).body)):
-            found[name].append(module)
-    return {name: modules for name, modules in found.items() if len(modules) > 1}
+            found[name.lstrip("_")].append(module)
+    return found
 
 
 def defined_type(node: ast.stmt) -> str | None:
@@ -95,8 +121,21 @@ def test_no_two_types_have_one_name(sources: Mapping[str, str]) -> None:
 
 
 def test_the_search_finds_public_and_private_doubles() -> None:
-    one, two = "class Run: ...\nclass _Row: ...", "class Run: ...\nclass _Row: ...\nclass Other: ..."
-    assert doubles({"a.py": one, "b.py": two}) == {"Run": ["a.py", "b.py"], "_Row": ["a.py", "b.py"]}
+    one, two = "class Run: ...\nclass _Row: ...", "class _Run: ...\nclass _Row: ...\nclass Other: ..."
+    assert doubles({"a.py": one, "b.py": two}) == {"Run": ["a.py", "b.py"], "Row": ["a.py", "b.py"]}
+
+
+def test_no_type_is_named_by_a_participle_or_an_adverb_alone(sources: Mapping[str, str]) -> None:
+    found = {name: at for name, at in modules_of_types(sources).items() if NO_NOUN.fullmatch(name)}
+    assert {name: at for name, at in found.items() if name not in NOUNS} == {}, "name the thing: PodList, LogRequest"
+
+
+def test_every_type_in_the_glossary_is_in_its_module(sources: Mapping[str, str]) -> None:
+    named = IN_THE_CODE.findall((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
+    assert len(named) >= 40
+    modules = modules_of_types(sources)
+    missing = {name: module for name, module in named if f"{module.replace('.', '/')}.py" not in modules.get(name, ())}
+    assert missing == {}, "correct docs/glossary.md"
 
 
 def test_the_search_finds_an_alias_that_another_module_has() -> None:
