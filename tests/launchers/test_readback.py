@@ -26,6 +26,7 @@ def row(field: str, where: str, outcome: Any = "landed") -> AuditRow:
     [
         ({"a": 1}, {"a": 1, "b": 2}),
         ({"a": {"b": [1]}}, {"a": {"b": [1, 2], "c": 3}}),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}]}),
         ({"a": None}, {}),
         ({"annotations": None}, {"annotations": {"kueue.x-k8s.io/workload": "jobset-a-1b2c3"}}),
         ({"a": {}}, {}),
@@ -38,9 +39,16 @@ def test_a_value_that_the_cluster_adds_is_no_difference(sent: Any, held: Any) ->
     assert missing_values(sent, held) == []
 
 
+def test_an_item_that_the_cluster_does_not_have_is_a_difference() -> None:
+    rows = (row("args", "/args/0"), row("args", "/args/1"))
+    assert lacking_of_xpk(rows, manifest={"args": ["a", "b"]}, held={"args": ["a"]}) == ['/args/1: "b" -> null']
+
+
 @pytest.mark.parametrize(
     ("sent", "held", "said"),
     [
+        ({"a": {"b": 1}}, {"a": "x"}, '/a: {"b": 1} -> "x"'),
+        ({"a": "x"}, {"a": {"b": 1}}, '/a: "x" -> {"b": 1}'),
         ({"a": 1}, {}, "/a: 1 -> null"),
         ({"a": {"b/c": 1}}, {"a": {"b/c": 2}}, "/a/b~1c: 1 -> 2"),
         ({"~/": "x" * 90}, {"~/": None}, f'/~0~1: "{"x" * 79} -> null'),

@@ -843,6 +843,15 @@ def ended_in(seen: Observation) -> Observation:
     return replace(seen, pods=tuple(replace(one, attempt=1) for one in seen.pods or ()))
 
 
+@pytest.mark.parametrize("name", SERVING)
+def test_a_server_has_no_cause_of_a_run(name: str) -> None:
+    """Whatever events there are, e.g. of a run that had its name."""
+    events = (event("FailedScheduling", f"{NODES}134 Insufficient google.com/tpu."), POLICY, BACKOFF)
+    found = why(SERVING[name], events=events, ahead=AHEAD, missing=("Secret/hf-token",))
+    of_servers = {rule.id for rule in (*groups()[0], *groups()[-1])}
+    assert {one.id for one in (found.cause, *found.others)} <= of_servers
+
+
 def test_a_second_cause_is_shown_second() -> None:
     both = why(held(PENDING), ahead=AHEAD)
     assert (both.cause.id, [one.id for one in both.others]) == ("quota", ["behind-priority"])

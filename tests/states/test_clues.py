@@ -361,6 +361,34 @@ def test_words_count_the_restarts() -> None:
     assert named(observation(jobset=None))["exits"] == ""
 
 
+@pytest.mark.parametrize(
+    ("code", "reason", "text"),
+    [
+        (139, "Error", "exit code 139 (Error)"),
+        (137, "OOMKilled", "exit code 137 (OOMKilled)"),
+        (None, "", "exit code unknown (Error)"),
+    ],
+)
+def test_words_name_the_process_that_failed_after_the_last_step(code: int | None, reason: str, text: str) -> None:
+    end = replace(terminated(1), exit_code=code, reason=reason)
+    known = named(observation(pods=(pod(0, 2, "Failed", containers=(end,)),)))
+    name = pod(0, 2).name
+    assert known["exit_after"] == f"Afterwards slice 0 host 2 (pod {name}) ended with {text}."
+
+
+def test_words_name_the_recorded_reason_if_no_pod_shows_it() -> None:
+    record = Recorded(outcome="completed", reason="the trainer was killed")
+    assert named(observation(record=record))["exit_after"] == "Afterwards: the trainer was killed."
+    assert named(observation(record=None))["exit_after"] == "A process failed afterwards."
+
+
+@pytest.mark.parametrize(("restarts", "text"), [(1, "once"), (2, "2 times")])
+def test_words_count_the_restarts_of_a_container_in_its_pod(restarts: int, text: str) -> None:
+    one = pod(0, 2, containers=(replace(terminated(1), restarts=restarts),))
+    known = named(observation(pods=(one,)))
+    assert known["exits"] == f"Its pod restarts the container, {text} so far, whatever the exit code."
+
+
 def test_words_name_holders_queue_and_quotas() -> None:
     holders = (Neighbour(name="a", holds="512 chips"), Neighbour(name="b", priority=0), Neighbour(name="c"))
     quota = Quota(flavor="f", resource="r", total="8", used="6")
