@@ -20,6 +20,16 @@ def reply(status: int = 200, **body: Any) -> Reply:
     return Reply(status=status, body=body)
 
 
+PAGE = b" <html>Sign in</html>"
+NOT_KUBERNETES = LostAnswer(
+    reason="https://lab.example answers, but not as a Kubernetes API server.",
+    sent=True,
+    fix="Check the server of the context lab, and proxies (HTTPS_PROXY, NO_PROXY).",
+    id="not-served",
+    again="unsure",
+)
+
+
 def read(status: int, content: bytes, **headers: str) -> Reply | LostAnswer:
     response = HTTPResponse(status=status, headers={name.replace("_", "-"): text for name, text in headers.items()})
     return reply_of(content, response, read=read_object, access=ACCESS, host="https://lab.example")
@@ -88,20 +98,23 @@ def test_a_lost_request_becomes_an_error_with_its_fix_and_id(again: RetryAdvice)
     assert lost.passes == (again == "helps")
 
 
-@pytest.mark.parametrize("status", [300, 301, 307, 399])
-def test_a_redirect_is_not_kubernetes(status: int) -> None:
-    found = read(status, b"{}")
-    assert isinstance(found, LostAnswer)
-    assert (found.id, found.sent) == ("not-served", True)
+@pytest.mark.parametrize("content", [PAGE, b"", b"[1]", b"null"])
+def test_a_successful_response_without_an_object_is_not_of_kubernetes(content: bytes) -> None:
+    assert read(200, content) == NOT_KUBERNETES
 
 
-@pytest.mark.parametrize(
-    ("status", "known"), [(400, False), (403, False), (404, False), (405, False), (401, True), (502, True)]
-)
-def test_a_web_page_is_kept_as_an_answer_only_of_a_login_or_a_gateway(status: int, known: bool) -> None:
-    found = read(status, b" <html>")
-    assert isinstance(found, Reply if known else LostAnswer)
-    assert not isinstance(found, Reply) or found.message == "(a web page instead of an answer)"
+def test_redirects_and_web_pages_are_not_of_kubernetes() -> None:
+    for status in (300, 301, 302, 307, 399):
+        assert read(status, b"{}") == read(status, PAGE) == NOT_KUBERNETES
+    for status in (400, 403, 404, 405):
+        assert read(status, PAGE) == NOT_KUBERNETES
+
+
+@pytest.mark.parametrize("status", [401, 502])
+def test_a_web_page_of_a_login_or_a_gateway_is_kept(status: int) -> None:
+    found = read(status, PAGE)
+    assert isinstance(found, Reply)
+    assert found.message == "(a web page instead of an answer)"
 
 
 def test_a_cut_off_answer_is_lost_and_text_of_an_error_is_kept() -> None:
