@@ -294,10 +294,10 @@ def _render_by_xpk(
         return {}
     xpk = environments.ensure("xpk", progress=progress)
     texts = render(argvs, python=xpk.python, lock_digest=xpk.digest, cache=own_cache())
-    return {argv: _parsed(text) for argv, text in zip(argvs, texts, strict=True)}
+    return {argv: _parse_manifest(text) for argv, text in zip(argvs, texts, strict=True)}
 
 
-def _parsed(manifest: str) -> dict[str, Any]:
+def _parse_manifest(manifest: str) -> dict[str, Any]:
     """Return the parsed manifest; raise an error unless it is one mapping, because xpk never parses its own output."""
     try:
         document = load_yaml(manifest)

@@ -148,7 +148,7 @@ class ImageCall(Struct, frozen=True, kw_only=True):
         done: PushDone | None = None,
         listed: Sequence[ImageTag] | None = None,
     ) -> dict[str, Any]:
-        recipe, lock = self.planned.recipe, self._locked()
+        recipe, lock = self.planned.recipe, self._locked_image()
         outcome = {step.name: step for step in steps}
         return {
             "action": action,
@@ -165,7 +165,7 @@ class ImageCall(Struct, frozen=True, kw_only=True):
             "images": None if listed is None else [_image_row(one, self.planned, lock) for one in listed],
         }
 
-    def _locked(self) -> LockedImage | None:
+    def _locked_image(self) -> LockedImage | None:
         return locked_images(self.images, self.planned.recipe.image).get(self.planned.recipe.repository)
 
     def _lock(self, locked: LockedImage) -> dict[str, Any]:

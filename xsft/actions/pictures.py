@@ -34,7 +34,7 @@ def _draw_losses(curves: Mapping[str, Mapping[int, float]], *, title: str, kind:
         if any(curves):
             axes.legend()
 
-    return _drawn(draw, kind=kind, whole_steps=True)
+    return _drawn_picture(draw, kind=kind, whole_steps=True)
 
 
 def lengths_picture(summary: Summary, *, limit: int, title: str) -> bytes:
@@ -51,10 +51,10 @@ def lengths_picture(summary: Summary, *, limit: int, title: str) -> bytes:
         axes.set(title=f"{title}, {which}", xlabel="tokens before the cut", ylabel="examples")
         axes.grid(visible=True, axis="y", alpha=0.3)
 
-    return _drawn(draw, kind="png")
+    return _drawn_picture(draw, kind="png")
 
 
-def _drawn(draw: Callable[[Any], None], *, kind: PictureFormat, whole_steps: bool = False) -> bytes:
+def _drawn_picture(draw: Callable[[Any], None], *, kind: PictureFormat, whole_steps: bool = False) -> bytes:
     from xsft.actions.figures import draw_figure  # through matplotlib
 
     return draw_figure(draw, kind=kind, whole_steps=whole_steps)

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name, offline=args.offline)
     with shown("check") as progress:
         intents = api.intend(loaded, progress=progress)
-        deep = _deep(intents, progress=progress) if args.deep else ((),) * len(intents)
+        deep = _check_deeply(intents, progress=progress) if args.deep else ((),) * len(intents)
     found = zip(loaded, intents, deep, strict=True)
     checked = tuple(
         p.in_file(one.file) for one, intent, parser_problems in found for p in (*intent.problems, *parser_problems)
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
-def _deep(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[tuple[Problem, ...], ...]:
+def _check_deeply(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[tuple[Problem, ...], ...]:
     ask = partial(api.ask_maxtext, intents)
     (found,) = every([ask], threads=1, waiting=lambda: "waiting for MaxText's own parser", progress=progress)
     return found

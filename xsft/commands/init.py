@@ -41,7 +41,7 @@ def workload_text(variant: str, *, folder: Path | None, model: str | None = None
     UsageError, with near names, for a model that MaxText does not have.
     """
     text = (TEMPLATES / f"{variant}.yaml").read_text(encoding="utf-8")
-    return schema_line(folder) + (text if model is None else _fitting(_with_model(text, model)))
+    return schema_line(folder) + (text if model is None else _fitting_text(_with_model(text, model)))
 
 
 def _with_model(text: str, name: str) -> str:
@@ -61,7 +61,7 @@ def _with_model(text: str, name: str) -> str:
     )
 
 
-def _fitting(text: str) -> str:
+def _fitting_text(text: str) -> str:
     """Return the text with the first of SLICES that no check calls too small, or the last one."""
 
     def is_too_small(tried: str) -> bool:

@@ -33,11 +33,11 @@ def run(args: argparse.Namespace) -> int:
         body = {"xpk_argv": line.argv, "dry_run": line.dry_run, "commands": plan.commands, "created": made is not None}
         print_json("place-create", {"file": workload.file, **body, "audit": [asdict(row) for row in plan.audit]})
     elif made:
-        sys.stdout.write(f"{_made(made, plan.line)}\n")
+        sys.stdout.write(f"{_made_line(made, plan.line)}\n")
     return 0
 
 
-def _made(made: GkeCluster, line: ClusterLine) -> str:
+def _made_line(made: GkeCluster, line: ClusterLine) -> str:
     slices = ", ".join(f"{count} x {name}" for name, count in made.slices.items()) or "no TPU slices"
     adding = shlex.join(("xsft", "place", "add", *line.argv[3:6]))
     return f"{made.name}: {made.status}, {slices}. To use it: {adding}"

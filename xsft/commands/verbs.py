@@ -102,11 +102,11 @@ class _Parser(argparse.ArgumentParser):
             self.intermixed = True
 
     def error(self, message: str) -> NoReturn:
-        text = _unquoted(message) if self.discreet else redact(message)
+        text = _without_values(message) if self.discreet else redact(message)
         raise UsageError(f"{text}{_did_you_mean(message)}", fix=f"see `{self.helps or self.prog} --help`")
 
 
-def _unquoted(message: str) -> str:
+def _without_values(message: str) -> str:
     """Return argparse's message without the values it repeats."""
     return re.sub(r"(unrecognized arguments|invalid choice): .*", r"\1 (not shown)", message, flags=re.DOTALL)
 

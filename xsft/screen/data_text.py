@@ -90,7 +90,7 @@ def print_summary(found: DataInspection) -> None:
 def summary_lines(found: DataInspection) -> Iterator[str]:
     """Yield the lines of the summary; every figure names the rows that it counts."""
     summary = found.summary
-    which = _which(summary)
+    which = _which_rows(summary)
     for label, value, of in _figures(found, which):
         yield f"{label:<11} {value} [{of}]"
     yield f"lengths     tokens of an example before it is cut, examples [{which}]"
@@ -123,7 +123,7 @@ def _figures(found: DataInspection, which: str) -> Iterator[tuple[str, str, str]
         yield "epochs", f"{each}: {epochs}", which if summary.everything else f"estimated from {which}"
 
 
-def _which(summary: Summary) -> str:
+def _which_rows(summary: Summary) -> str:
     return f"all {summary.sampled:,} rows" if summary.everything else f"the first {summary.sampled:,} rows"
 
 

@@ -59,14 +59,14 @@ def found_lines(
     if isinstance(base.verdict, Fits):
         yield "It fits as it is: nothing to search."
         return
-    yield from _ending(found)
-    yield from _rejected(found)
+    yield from _ending_lines(found)
+    yield from _rejected_lines(found)
     if best is None:
         yield "No alternative that fits was found."
         return
     known = not any(why == "open" for _, why in found.search.untried_candidates())
     yield f"The nearest {'' if known else 'so far '}that fits: {best.alternative.words}."
-    yield from _training(best.alternative, base)
+    yield from _training_lines(best.alternative, base)
     yield from _diff(base.file, texts)
     if given:
         yield f"It fits with {', '.join(given)}: write that into the file too, then apply this with --write."
@@ -74,14 +74,14 @@ def found_lines(
         yield "Written." if found.written else "Apply it with --write."
 
 
-def _training(best: Alternative, base: FitAnswer) -> Iterator[str]:
+def _training_lines(best: Alternative, base: FitAnswer) -> Iterator[str]:
     """Yield the other effects on the training, besides the changed keys."""
     as_it_is = tunable_run(base.run)
     if as_it_is and best.run.tokens_per_step != as_it_is.tokens_per_step:
         yield f"A step trains {best.run.tokens_per_step:,.0f} tokens instead of {as_it_is.tokens_per_step:,.0f}."
 
 
-def _ending(found: FoundFit) -> Iterator[str]:
+def _ending_lines(found: FoundFit) -> Iterator[str]:
     match found.stopped:
         case "budget":
             yield f"Stopped after {duration_text(found.budget_s)}; the same command continues (verdicts are kept)."
@@ -91,7 +91,7 @@ def _ending(found: FoundFit) -> Iterator[str]:
             return
 
 
-def _rejected(found: FoundFit) -> Iterator[str]:
+def _rejected_lines(found: FoundFit) -> Iterator[str]:
     """Yield why each alternative that would be preferred was rejected; compiled ones had their line before."""
     yield from (f"  {one.alternative.words}: {one.why}" for one in found.preferred)
     untried = [

@@ -32,7 +32,7 @@ def show_result(plan: Plan, result: LocalResult, picture: Path | None, *, stream
 def local_lines(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator[str]:
     """Yield the lines of the summary at the end."""
     if result.outcome == "interrupted":
-        yield from _interrupted(result)
+        yield from _interrupted_lines(result)
         return
     if plot := terminal_plot(result.losses):
         yield plot
@@ -77,7 +77,7 @@ def adapter_text(plan: Plan, result: LocalResult) -> str | None:
     return f"{text}; the whole model is {whole:,} parameters, {size_text(whole * width)} ({share:.2g} %)"
 
 
-def _interrupted(result: LocalResult) -> Iterator[str]:
+def _interrupted_lines(result: LocalResult) -> Iterator[str]:
     yield f"interrupted after step {result.steps} of {result.steps_asked}; the trainer is stopped"
     if result.checkpoints:
         last = result.checkpoints[-1]

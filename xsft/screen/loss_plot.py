@@ -20,17 +20,17 @@ LETTERS = string.ascii_lowercase
 def terminal_plot(losses: Mapping[int, float]) -> str:
     """Return the plot as plain text without colour; empty for fewer than two losses that can be drawn."""
     points = drawable(losses)
-    return _plotted([(points, None)]) if len(points) >= 2 else ""
+    return _plot_curves([(points, None)]) if len(points) >= 2 else ""
 
 
 def terminal_comparison(curves: Sequence[Mapping[int, float]]) -> str:
     """Return a plot with each run drawn by its letter, a, b, c, … in the order given; empty if no run has a loss that
     can be drawn. Later runs are drawn over earlier ones. At most as many runs as LETTERS."""
     drawn = [(points, LETTERS[i]) for i, points in enumerate(map(drawable, curves)) if points]
-    return _plotted(drawn) if drawn else ""
+    return _plot_curves(drawn) if drawn else ""
 
 
-def _plotted(curves: Sequence[tuple[Mapping[int, float], str | None]]) -> str:
+def _plot_curves(curves: Sequence[tuple[Mapping[int, float], str | None]]) -> str:
     import plotext
 
     figure = plotext.figure

@@ -36,7 +36,7 @@ def shell_line(argv: Iterable[str]) -> str:
 def _lines_of_plan(plan: Plan, *, audit: bool, width: int | None) -> Iterator[str]:
     yield f"# {plan.file}"
     for label, text in summary(plan):
-        yield from _wrapped(f"{label:<12}{text}", width=width, indent=12)
+        yield from _wrap_line(f"{label:<12}{text}", width=width, indent=12)
     if plan.conversion_argv:
         yield from block("convert the weights first, once, on a CPU machine", shell_line(plan.conversion_argv))
     if plan.xpk_argv:
@@ -47,7 +47,7 @@ def _lines_of_plan(plan: Plan, *, audit: bool, width: int | None) -> Iterator[st
     if plan.seeds is not None:
         yield from block("seeds", _seeds(plan, plan.seeds))
     if plan.by_hand:
-        reasons = (line for reason in plan.by_hand for line in _wrapped(f"- {reason}", width=width, indent=2))
+        reasons = (line for reason in plan.by_hand for line in _wrap_line(f"- {reason}", width=width, indent=2))
         yield from block("if you run this xpk line by hand", "\n".join(reasons))
     if plan.audit:
         yield from audit_lines(plan.audit, whole=audit)
@@ -58,10 +58,12 @@ def problems_block(problems: tuple[Problem, ...], *, width: int | None = None) -
     """Yield the block of problems; nothing without problems."""
     if problems:
         lines = (line for p in problems for line in problem_lines(p))
-        yield from block("checks", "\n".join(part for line in lines for part in _wrapped(line, width=width, indent=4)))
+        yield from block(
+            "checks", "\n".join(part for line in lines for part in _wrap_line(line, width=width, indent=4))
+        )
 
 
-def _wrapped(line: str, *, width: int | None, indent: int) -> list[str]:
+def _wrap_line(line: str, *, width: int | None, indent: int) -> list[str]:
     """Return the line wrapped for reading; lines to copy are never wrapped."""
     if width is None or len(line) <= width:
         return [line]

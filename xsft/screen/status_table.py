@@ -30,7 +30,7 @@ def one_line_each(rows: Sequence[Row]) -> tuple[Row, ...]:
     groups: dict[tuple[str | None, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(_pipeline_key(row), []).append(row)
-    return tuple(_folded(group) for group in groups.values())
+    return tuple(_fold_stages(group) for group in groups.values())
 
 
 def _pipeline_key(row: Row) -> tuple[str | None, ...]:
@@ -39,7 +39,7 @@ def _pipeline_key(row: Row) -> tuple[str | None, ...]:
     return (row.cluster, row.output if row.on_this_machine else row.namespace, row.pipeline)
 
 
-def _folded(group: Sequence[Row]) -> Row:
+def _fold_stages(group: Sequence[Row]) -> Row:
     first = group[0]
     return first if len(group) == 1 else replace(first, run_name=f"{first.pipeline} ({first.stage})")
 
@@ -81,7 +81,7 @@ def _tpu_cell(row: Row) -> str:
         return "local"
     if row.tpu is None:
         return NOTHING
-    return _safe(f"{row.num_slices}x {row.tpu}" if (row.num_slices or 1) > 1 else row.tpu)
+    return _safe_cell(f"{row.num_slices}x {row.tpu}" if (row.num_slices or 1) > 1 else row.tpu)
 
 
 def _step_cell(row: Row) -> str:
@@ -113,13 +113,13 @@ def _restarts_cell(row: Row) -> str:
     return f"{row.restarts}/{row.max_restarts}" if row.max_restarts is not None else str(row.restarts)
 
 
-def _resumed(row: Row) -> str:
+def _resumed_cell(row: Row) -> str:
     """Return the step it resumed from, and whether its rows come in another order since."""
     step, order = row.progress.resumed_from, row.progress.resumed_order
     return NOTHING if step is None else f"{step} {order or ''}".rstrip()
 
 
-def _seen(row: Row) -> str:
+def _seen_cell(row: Row) -> str:
     """Return the age of the evidence, then its sources."""
     age = f"{duration_text(row.evidence_age_s)} ago" if row.evidence_age_s is not None else "age unknown"
     return f"{age}: {','.join(row.evidence)}" if row.evidence else age
@@ -127,19 +127,19 @@ def _seen(row: Row) -> str:
 
 def _cluster_cell(row: Row) -> str:
     if row.on_this_machine:
-        return _safe(f"this machine: {row.output}" if row.output else "this machine")
-    return _safe(row.cluster)
+        return _safe_cell(f"this machine: {row.output}" if row.output else "this machine")
+    return _safe_cell(row.cluster)
 
 
-def _safe(text: str | None) -> str:
+def _safe_cell(text: str | None) -> str:
     """Return the cluster's text without control characters, which could act on the terminal."""
     return printable(text) if text else NOTHING
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column(head="RUN", text=lambda r: _safe(r.run_name), drop=0),
+    Column(head="RUN", text=lambda r: _safe_cell(r.run_name), drop=0),
     Column(head="STATE", text=lambda r: r.state, drop=0),
-    Column(head="REASON", text=lambda r: _safe(r.reason), drop=1),
+    Column(head="REASON", text=lambda r: _safe_cell(r.reason), drop=1),
     Column(head="STEP", text=_step_cell, drop=2, right=True),
     Column(head="LOSS", text=lambda r: NOTHING if r.loss is None else f"{r.loss:.4g}", drop=3, right=True),
     Column(head="STEP TIME", text=_pace, drop=7, right=True),
@@ -147,9 +147,9 @@ COLUMNS: tuple[Column, ...] = (
     Column(head="QUEUE/ETA", text=_wait_cell, drop=6),
     Column(head="AGE", text=lambda r: NOTHING if r.age_s is None else duration_text(r.age_s), drop=4, right=True),
     Column(head="RESTARTS", text=_restarts_cell, drop=10, right=True),
-    Column(head="RESUMED", text=_resumed, drop=8),
-    Column(head="MODE", text=lambda r: _safe(r.mode), drop=12),
+    Column(head="RESUMED", text=_resumed_cell, drop=8),
+    Column(head="MODE", text=lambda r: _safe_cell(r.mode), drop=12),
     Column(head="TPU", text=_tpu_cell, drop=11),
-    Column(head="EVIDENCE", text=_seen, drop=5),
+    Column(head="EVIDENCE", text=_seen_cell, drop=5),
     Column(head="CLUSTER", text=_cluster_cell, drop=13),
 )

@@ -18,7 +18,7 @@ OTHERS = 4
 def why_lines(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
     """Yield the explanation as paragraphs of text."""
     sources = ", ".join(evidence.status.evidence)
-    yield _safe(f"{_title(row, explained)}{f' (source: {sources})' if sources else ''}")
+    yield _safe_text(f"{_title(row, explained)}{f' (source: {sources})' if sources else ''}")
     yield ""
     yield from cause_lines(explained.cause)
     if explained.others:
@@ -26,23 +26,23 @@ def why_lines(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[
         yield "also seen:"
         for other in explained.others[:OTHERS]:
             where = f" [{other.where}]" if other.where else ""
-            yield _safe(f"- {other.message}{where}")
+            yield _safe_text(f"- {other.message}{where}")
     if row.tensorboard:
         yield ""
-        yield _safe(f"tensorboard: {row.tensorboard}")
+        yield _safe_text(f"tensorboard: {row.tensorboard}")
 
 
 def cause_lines(cause: Cause) -> Iterator[str]:
     """Yield lines on the cause: what it is, where, its evidence, and the next step."""
-    yield _safe(cause.message)
+    yield _safe_text(cause.message)
     if cause.basis == "inferred":
         yield "  (inferred: no condition, event or log line names this cause)"
     if cause.where:
-        yield _safe(f"  where: {cause.where}")
+        yield _safe_text(f"  where: {cause.where}")
     for line in cause.evidence:
-        yield _safe(f"  > {line}")
+        yield _safe_text(f"  > {line}")
     if cause.fix:
-        yield f"next: {_safe(cause.fix)}"
+        yield f"next: {_safe_text(cause.fix)}"
 
 
 def log_lines(evidence: Evidence, *, tail: int) -> Iterator[str]:
@@ -51,7 +51,7 @@ def log_lines(evidence: Evidence, *, tail: int) -> Iterator[str]:
     log = failure.log if failure else None
     if log is not None and log.lines:
         yield f"the last lines of {place(log)}:"
-        yield from (_safe(f"  | {line}") for line in log.lines[-tail:])
+        yield from (_safe_text(f"  | {line}") for line in log.lines[-tail:])
 
 
 def _title(row: Row, explained: Explanation) -> str:
@@ -62,6 +62,6 @@ def _title(row: Row, explained: Explanation) -> str:
     return f"{row.run_name}{attempt} is {explained.state}{reason}{step}"
 
 
-def _safe(text: str) -> str:
+def _safe_text(text: str) -> str:
     """Return text of the cluster or the trainer without control characters, secrets and colours."""
     return printable(bare_text(text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xsft.effects.images.docker_push import FURTHER, PATIENCE_S, _followed, _Pauses
+from xsft.effects.images.docker_push import FURTHER, PATIENCE_S, _follow_push, _Pauses
 
 Line = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ def ended(*lines: Line) -> str:
     """Return the error of a push that prints a line a second, and ends with its digest."""
     times = iter(map(float, range(1, len(lines) + 2)))
     done = {"aux": {"Digest": "sha256:1"}}
-    return _followed((*lines, done), lambda _event: None, _Pauses(clock=lambda: next(times)))[0]
+    return _follow_push((*lines, done), lambda _event: None, _Pauses(clock=lambda: next(times)))[0]
 
 
 def test_pauses_without_upload_progress_end_a_push() -> None:

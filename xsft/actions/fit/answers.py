@@ -125,7 +125,7 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
         """Return the verdict on the step of the evaluation; arithmetic and the catalogue have none."""
         cache = fit_cache()
         kept = None if self.again else cache.known(step)
-        known = kept or KnownStep(entry=self._compiled(run, step, cache), derived=False)
+        known = kept or KnownStep(entry=self._compile_step(run, step, cache), derived=False)
         source: FitSource = "cache" if kept else "compiler"
         return FitAnswer(file=file, run=run, verdict=known.entry.verdict, source=source, known=known, kind="eval")
 
@@ -135,10 +135,10 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
             yield FitAnswer(file=file, run=run, verdict=decided, source="arithmetic")
         if not self.again:
             yield from _known_answers(file, run, step, cache)
-        known = KnownStep(entry=self._compiled(run, step, cache), derived=False)
+        known = KnownStep(entry=self._compile_step(run, step, cache), derived=False)
         yield FitAnswer(file=file, run=run, verdict=known.entry.verdict, source="compiler", known=known)
 
-    def _compiled(self, run: Run, step: StepToCompile, cache: FitCache) -> CompiledStep:
+    def _compile_step(self, run: Run, step: StepToCompile, cache: FitCache) -> CompiledStep:
         shop = CompileShop(
             environment=environments.ensure("compiler", progress=self.say),
             cache=cache,

@@ -125,7 +125,7 @@ class ConvertOnCluster(ClusterStage):
         return job_plan(plan, name=self.name)
 
     def find(self) -> StageFound:
-        made = self._made()
+        made = self._conversion_plan()
         if made.whole:
             self.record_end(made.output, made.run_name, failed=None)
         return conversion_found(made)
@@ -142,12 +142,12 @@ class ConvertOnCluster(ClusterStage):
         try:
             super().watch(timeout_s)
         except (RunFailed, Unknown) as failed:
-            made = self._made()
+            made = self._conversion_plan()
             if made.whole is None:
                 self.record_end(made.output, made.run_name, failed=failed.message)
                 raise
 
-    def _made(self) -> ConversionPlan:
+    def _conversion_plan(self) -> ConversionPlan:
         """Return the conversion under the name of the run that makes it, which another workload may have begun."""
         made = planned_conversion(self.asked.workload, self.asked.now())
         return under_claim(made, read_claim(record_store(), made))

@@ -113,7 +113,7 @@ class ExportOnCluster(ClusterStage):
         """Return what the records in the output say; the cluster is not asked."""
         intent = self.asked.now()
         try:
-            made = self._made(intent)
+            made = self._export_plan(intent)
         except SpecError:
             raise
         except UsageError as unsaved:
@@ -124,7 +124,7 @@ class ExportOnCluster(ClusterStage):
 
     def perform(self, progress: ShowLine) -> StageEnd:
         intent = self.asked.now()
-        made = self._made(intent)
+        made = self._export_plan(intent)
         plan = self._plan_job(made, intent, progress=progress)
         why = export_found(made, result=made.served).why
         return self.submit(plan, connect=partial(jobs.submitter_for, plan), why=why)
@@ -135,13 +135,13 @@ class ExportOnCluster(ClusterStage):
             super().watch(timeout_s)
         except (RunFailed, Unknown) as failed:
             intent = self.asked.now()
-            made = self._made(intent)
+            made = self._export_plan(intent)
             if made.whole is None:
                 why = (made.recorded and made.recorded.reason) or failed.message
                 self.record_end(str(intent.run.output), self.run_name, failed=why)
                 raise RunFailed(f"{self.run_name}: {why}", fix=f"Its log: xsft logs {self.run_name}.") from failed
 
-    def _made(self, intent: Intent) -> ExportPlan:
+    def _export_plan(self, intent: Intent) -> ExportPlan:
         request = ExportRequest(form=self._asked.what, step=self.asked.workload.spec.train.steps)
         return plan_for_pod(intended(intent), request, to=self._asked.to)
 

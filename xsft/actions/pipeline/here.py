@@ -162,10 +162,10 @@ def _find_training(made: Plan, folder: RunFolder) -> StageFound:
     if is_held(folder.lock):
         return StageFound(state="running", why="another xsft process is training it")
     done = already_done(made)
-    return _trained(done) if done else _untrained(folder)
+    return _trained_stage(done) if done else _untrained_stage(folder)
 
 
-def _trained(done: LocalResult) -> StageFound:
+def _trained_stage(done: LocalResult) -> StageFound:
     if done.outcome != "completed":
         return StageFound(state="failed", why=done.reason or "it did not complete")
     return StageFound(state="done", why=_saved_text(done), result=_result(done))
@@ -179,7 +179,7 @@ def _result(done: LocalResult) -> str | None:
     return str(done.checkpoints[-1]) if done.checkpoints else None
 
 
-def _untrained(folder: RunFolder) -> StageFound:
+def _untrained_stage(folder: RunFolder) -> StageFound:
     record = recorded_run(folder)
     if record is None or not record.attempts:
         return StageFound(state="missing", why="no attempt is recorded")

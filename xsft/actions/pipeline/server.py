@@ -77,13 +77,13 @@ def plan_server(
         training=intent.run.run_name,
         call=ClusterCall(ask=None, poll_s=0.0, listener=listener),
     )
-    served = weights or _exported(export, file, dry_run=dry_run)
+    served = weights or _exported_folder(export, file, dry_run=dry_run)
     plan = plan_serving(intent.run, weights=served, file=workload.file)
     audit = audit_server(plan, intent.run)
     return ServeCall(file=file, run=intent.run, plan=plan, audit=audit, problems=own)
 
 
-def _exported(export: ExportOnCluster, file: str, *, dry_run: bool) -> str:
+def _exported_folder(export: ExportOnCluster, file: str, *, dry_run: bool) -> str:
     """Return what the workload's export stage wrote; for a dry run also what it will write. Raises Refused,
     serve-no-weights, before it is done."""
     weights = exported_weights(export) or (weights_ahead(export) if dry_run else None)

@@ -19,12 +19,12 @@ def stages_of(
 ) -> tuple[Stage, ...]:
     """Return the stages of a workload. `run_name`: of the training. `known`: what it asks for, if that was gathered."""
     if workload.spec.on_this_machine:
-        return tuple(_here(name, workload, run_name, call.listener) for name in workload.spec.stage_names)
+        return tuple(_stage_here(name, workload, run_name, call.listener) for name in workload.spec.stage_names)
     shared = SharedIntent(workload, known=known)
     return tuple(_on_cluster(name, shared, run_name, call) for name in workload.spec.stage_names)
 
 
-def _here(name: StageName, workload: LoadedWorkload, run_name: str, listener: ActionListener) -> Stage:
+def _stage_here(name: StageName, workload: LoadedWorkload, run_name: str, listener: ActionListener) -> Stage:
     match name:
         case "convert":
             return ConvertHere(workload, training=run_name, listener=listener)

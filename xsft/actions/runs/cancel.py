@@ -52,7 +52,7 @@ def cancelled(
         why = f"it is being deleted since {jobset.deleting_at}"
         return CancelResult(action="nothing", row=hit.row, jobset=jobset, why=why)
     loss = _loss(hit.seen, hit.row, runs, waiting)
-    agree(_about(hit.row, jobset, loss))
+    agree(_describe_loss(hit.row, jobset, loss))
     with when_interrupted(f"{jobset.name} was being deleted: check with xsft status {hit.row.run_name}."):
         done = runs.delete(hit.seen, jobset)
     if done == "deleted":
@@ -78,7 +78,7 @@ def _cancel_local(
     if seen.record is None or not seen.record.alive:
         return CancelResult(action="nothing", row=row, jobset=None, why="no xsft process is running it")
     loss = _loss(seen, row, runs, waiting)
-    agree(_about(row, None, loss))
+    agree(_describe_loss(row, None, loss))
     if not runs.stop_local(seen):
         raise Refused(
             f"{row.run_name} runs on this machine, but its process could not be identified.",
@@ -95,7 +95,7 @@ def _loss(seen: Observation, row: Row, runs: RunAccess, waiting: ShowWaiting) ->
         return loss_of(row, runs.saved(seen))
 
 
-def _about(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str, ...]:
+def _describe_loss(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str, ...]:
     """Return lines that say what the run is, what cancelling loses and what it frees."""
     lines = [state_line(row)]
     if jobset is not None:

@@ -64,7 +64,7 @@ class RunLogs(Struct, frozen=True, kw_only=True):
 
     def follow(self, seen: Observation) -> Iterator[str]:
         """Yield the lines of the process that prints steps, from its start to the run's end."""
-        return self._printed(seen, request=LogRequest(follow=True))
+        return self._printed_texts(seen, request=LogRequest(follow=True))
 
     def curves(self, hits: tuple[FoldedRun, ...]) -> tuple[LossCurve, ...]:
         """Return the curves; if two runs share a name, each is named by its folder."""
@@ -75,7 +75,7 @@ class RunLogs(Struct, frozen=True, kw_only=True):
         return tuple(replace(self._curve(hit.seen), run_name=name) for hit, name in zip(hits, names, strict=True))
 
     def _curve(self, seen: Observation) -> LossCurve:
-        lines = partial(self._printed, request=LogRequest())
+        lines = partial(self._printed_texts, request=LogRequest())
         return read_curve(seen, output=self.runs.output_of(seen), store=self.runs.store, lines=lines)
 
     def printed(self, seen: Observation, request: LogRequest | None = None) -> Iterator[LogLine]:
@@ -86,7 +86,7 @@ class RunLogs(Struct, frozen=True, kw_only=True):
             roles = chosen_roles(seen.jobset, slice_index=None, host=None, every=False)
             yield from self.lines(seen, seen.jobset, roles, request or LogRequest())
 
-    def _printed(self, seen: Observation, request: LogRequest) -> Iterator[str]:
+    def _printed_texts(self, seen: Observation, request: LogRequest) -> Iterator[str]:
         return (line.text for line in self.printed(seen, request))
 
 

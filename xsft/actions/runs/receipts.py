@@ -53,7 +53,7 @@ def read_receipt(runs: Runs, hit: FoldedRun) -> Receipt | None:
     read = [_with_receipt(runs, one, seen=by_uid.get(one.uid or ""), output=output) for one in attempts]
     gone = sum(one.receipt is None and one.uid not in by_uid for one in read)
     whole = whole_receipt([one for one in read if one.receipt])
-    return replace(whole, notes=(*whole.notes, _gone(gone))) if whole and gone else whole
+    return replace(whole, notes=(*whole.notes, _gone_note(gone))) if whole and gone else whole
 
 
 def _with_receipt(runs: Runs, attempt: Attempt, *, seen: Observation | None, output: str | None) -> Attempt:
@@ -66,7 +66,7 @@ def _with_receipt(runs: Runs, attempt: Attempt, *, seen: Observation | None, out
     return replace(attempt, receipt=receipt)
 
 
-def _gone(count: int) -> str:
+def _gone_note(count: int) -> str:
     return f"Nothing is left of {count} earlier submission{'s' if count > 1 else ''}: their time is not counted."
 
 

@@ -128,22 +128,22 @@ class _RunWait(Struct, kw_only=True):
         try:
             found = self.look()
         except Unreachable as failed:
-            return self._silent(failed)
+            return self._note_silence(failed)
         if not named(found.rows, self.name):
             if not found.whole:
-                return self._silent(
+                return self._note_silence(
                     runs_unread(found.problems, f"{self.name} was not found on the clusters that answered")
                 )
             if self.row is None and not self.known:
                 raise missing_run(self.name, found)
-            return self._missed()
+            return self._count_miss()
         hit = one_run(self.name, found)
         if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
             message = f"The cluster of {self.name} does not answer: {why.why.rstrip('.')}."
-            return self._silent(Unreachable(message, fix=why.fix, id=why.id, again=why.again))
-        return self._seen(hit.row)
+            return self._note_silence(Unreachable(message, fix=why.fix, id=why.id, again=why.again))
+        return self._judge_row(hit.row)
 
-    def _seen(self, row: Row) -> WaitEnd | None:
+    def _judge_row(self, row: Row) -> WaitEnd | None:
         self.silence = None
         first, self.row = self.row is None, row
         lost = row.state == "unknown" and not row.unread
@@ -158,15 +158,15 @@ class _RunWait(Struct, kw_only=True):
         if found != "waiting":
             return found
         if lost:
-            return self._missed()
+            return self._count_miss()
         self.misses = 0
         return None
 
-    def _missed(self) -> Literal["lost"] | None:
+    def _count_miss(self) -> Literal["lost"] | None:
         self.misses += 1
         return "lost" if self.misses >= MISSES else None
 
-    def _silent(self, why: XsftError) -> Literal["unreachable"] | None:
+    def _note_silence(self, why: XsftError) -> Literal["unreachable"] | None:
         """Report that the run's state is unknown now, which does not count as gone; stop if the error is permanent."""
         self.silence = why
         if why.again == "never":

@@ -25,12 +25,12 @@ LOOK_AT_THE_DATA = "set a file or a split with rows: data.hf_train_files, data.h
 def train_here(plan: Plan, *, machine: Machine | None, listener: ActionListener) -> tuple[LocalResult, Path | None]:
     """Train, unless the run is finished; return the result and the picture of its losses. Raises as `run_local`
     does."""
-    result = already_done(plan) or _trained(plan, machine, listener)
-    listener.warn(_indexed(result, machine))
+    result = already_done(plan) or _train_plan(plan, machine, listener)
+    listener.warn(_index_run(result, machine))
     return result, _keep_picture(result, listener) if result.outcome == "completed" else None
 
 
-def _indexed(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...]:
+def _index_run(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...]:
     """Add the run to the index of runs from this machine; return a warning if it cannot be written."""
     store = record_store(machine.env if machine else None)
     output = str(result.folder.parent)
@@ -51,7 +51,7 @@ def failure(result: LocalResult) -> str:
     return f"{result.folder.name}: {result.steps} of {result.steps_asked} steps: {result.reason}"
 
 
-def _trained(plan: Plan, machine: Machine | None, listener: ActionListener) -> LocalResult:
+def _train_plan(plan: Plan, machine: Machine | None, listener: ActionListener) -> LocalResult:
     machine = machine or machine_of_plan(plan, listener)
     before = machine.contain().warnings
     listener.warn(before)

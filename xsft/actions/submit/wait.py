@@ -73,19 +73,19 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
     def until_end(self, name: str) -> WaitResult:
         """Wait for the run's end, and follow its log meanwhile if that is requested."""
         if self.lines is None:
-            return self._until(DONE, name, self.patience)
-        running = self._until(Goal(kind="running"), name, self.patience)
+            return self._wait_until(DONE, name, self.patience)
+        running = self._wait_until(Goal(kind="running"), name, self.patience)
         if running.outcome != "reached":
             return running
-        return self._followed(name, spent_s=running.seconds)
+        return self._follow_log(name, spent_s=running.seconds)
 
-    def _followed(self, name: str, *, spent_s: float) -> WaitResult:
+    def _follow_log(self, name: str, *, spent_s: float) -> WaitResult:
         """Follow the log in a thread of its own and wait: the end is read from the cluster, however long the log is
         silent."""
         following = start(lambda: self._follow(name))
         limit = self.patience.timeout_s
         left = replace(self.patience, timeout_s=None if limit is None else max(0.0, limit - spent_s))
-        waited = self._until(DONE, name, left)
+        waited = self._wait_until(DONE, name, left)
         with suppress(XsftError):  # not read to its end yet, or unreadable
             following.result(0.0 if waited.outcome in ("timeout", "unreachable") or waited.goes_on else DRAIN_S)
         return replace(waited, seconds=waited.seconds + spent_s)
@@ -109,7 +109,7 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
             return  # the error raised then names the next step
         self.explain(evidence, explain_state(evidence, now=self.now()).cause)
 
-    def _until(self, goal: Goal, name: str, patience: WaitLimits) -> WaitResult:
+    def _wait_until(self, goal: Goal, name: str, patience: WaitLimits) -> WaitResult:
         return wait_for(name, goal=goal, look=self.look, patience=patience, clock=self.clock, say=self.say, known=True)
 
 

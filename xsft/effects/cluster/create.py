@@ -48,12 +48,12 @@ def create(api: Api, resource: Resource, body: JsonObject, *, mark: str | None) 
         answer = api.once(ask, body=body, query={**STRICT, "fieldManager": manager})
         if isinstance(answer, Reply) and answer.ok:
             return CreatedObject(object=answer.body)
-        found = _found(api, ask, manager, answer)
+        found = _object_of_name(api, ask, manager, answer)
         if found is not None:
             return found
         if not _may_be_sent_again(answer) or not retries.again(answer.retry_after_s):
             failed = _not_created(api, ask, answer)
-            raise _unclear(ask, answer, failed) if lost and is_refusal(failed) else failed
+            raise _unknown_outcome(ask, answer, failed) if lost and is_refusal(failed) else failed
         lost = lost or (_is_open(answer) and not _is_conflict(answer))
 
 
@@ -67,11 +67,11 @@ def is_refusal(failed: XsftError) -> bool:
 def without(failed: XsftError, values: tuple[str, ...]) -> XsftError:
     """Return the same error with these values removed, even if the cluster quoted them."""
     if isinstance(failed, SpecError):
-        return SpecError(tuple(replace(p, message=_hidden(p.message, values)) for p in failed.problems))
-    return type(failed)(_hidden(failed.message, values), fix=failed.fix, id=failed.problem_id, again=failed.again)
+        return SpecError(tuple(replace(p, message=_hide_values(p.message, values)) for p in failed.problems))
+    return type(failed)(_hide_values(failed.message, values), fix=failed.fix, id=failed.problem_id, again=failed.again)
 
 
-def _found(
+def _object_of_name(
     api: Api, ask: ApiRequest, manager: str, answer: Reply | LostAnswer
 ) -> CreatedObject | ExistingObject | None:
     """Return what has the name, if the answer leaves that open; None if no object has it."""
@@ -80,7 +80,7 @@ def _found(
     try:
         there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
     except Unreachable as failed:
-        raise _unclear(ask, answer, failed) from None
+        raise _unknown_outcome(ask, answer, failed) from None
     if there is None:
         return None
     ours = any(m.get("manager") == manager for m in there["metadata"].get("managedFields") or ())
@@ -103,7 +103,7 @@ def _may_be_sent_again(answer: Reply | LostAnswer) -> bool:
     return answer.passes or _is_conflict(answer)
 
 
-def _unclear(ask: ApiRequest, answer: Reply | LostAnswer, failed: XsftError) -> Unknown:
+def _unknown_outcome(ask: ApiRequest, answer: Reply | LostAnswer, failed: XsftError) -> Unknown:
     return Unknown(
         f"The request to {ask.what} was sent and its result is unknown: {answer.reason} Reading it back failed"
         f" too: {failed.message}",
@@ -120,7 +120,7 @@ def _not_created(api: Api, ask: ApiRequest, answer: Reply | LostAnswer) -> XsftE
     return api.failed(answer, ask)
 
 
-def _hidden(text: str, values: tuple[str, ...]) -> str:
+def _hide_values(text: str, values: tuple[str, ...]) -> str:
     for value in sorted(filter(None, values), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return text

@@ -25,14 +25,18 @@ def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str)
     while True:
         answer = api.once(ask, body=_options(uid))
         if isinstance(answer, Reply):
-            done = _done(answer, sent=sent)
+            done = _outcome_of_reply(answer, sent=sent)
             if done:
                 return done
             if answer.status == 409:
-                return _settled(api, ask, answer, uid=uid) if sent else _conflicting(api, ask, answer, uid=uid)
+                return (
+                    _outcome_by_object(api, ask, answer, uid=uid)
+                    if sent
+                    else _outcome_of_conflict(api, ask, answer, uid=uid)
+                )
         sent = sent or _may_have_happened(answer)
         if not answer.passes or not retries.again(answer.retry_after_s):
-            return _settled(api, ask, answer, uid=uid) if sent else _failed(api, ask, answer)
+            return _outcome_by_object(api, ask, answer, uid=uid) if sent else _raise_error(api, ask, answer)
 
 
 def _options(uid: str) -> dict[str, Any]:
@@ -45,7 +49,7 @@ def _options(uid: str) -> dict[str, Any]:
     }
 
 
-def _done(reply: Reply, *, sent: bool) -> DeleteOutcome | None:
+def _outcome_of_reply(reply: Reply, *, sent: bool) -> DeleteOutcome | None:
     """Return the outcome that the reply shows, or None. `sent`: an earlier try may have deleted the object, so that it
     is not found now.
     """
@@ -60,25 +64,25 @@ def _may_have_happened(answer: Reply | LostAnswer) -> bool:
     return answer.sent if isinstance(answer, LostAnswer) else answer.status >= 500
 
 
-def _settled(api: Api, ask: ApiRequest, answer: Reply | LostAnswer, *, uid: str) -> DeleteOutcome:
+def _outcome_by_object(api: Api, ask: ApiRequest, answer: Reply | LostAnswer, *, uid: str) -> DeleteOutcome:
     """Return the outcome by the object that has the name now."""
     try:
         there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
     except Unreachable as failed:
-        raise _unclear(ask, answer, failed.message) from None
+        raise _unknown_deletion(ask, answer, failed.message) from None
     if there is None or there["metadata"].get("uid") != uid or there["metadata"].get("deletionTimestamp"):
         return "deleted"
-    raise _unclear(ask, answer, "it still exists, and the deletion may still be in progress")
+    raise _unknown_deletion(ask, answer, "it still exists, and the deletion may still be in progress")
 
 
-def _conflicting(api: Api, ask: ApiRequest, answer: Reply, *, uid: str) -> DeleteOutcome:
+def _outcome_of_conflict(api: Api, ask: ApiRequest, answer: Reply, *, uid: str) -> DeleteOutcome:
     """Return the outcome of a conflict: either the UID is another one, or the server could not do it just now. The
     object shows which.
     """
     try:
         there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
     except Unreachable as failed:
-        raise _unclear(ask, answer, failed.message) from None
+        raise _unknown_deletion(ask, answer, failed.message) from None
     if there is None:
         return "gone"
     if there["metadata"].get("uid") != uid:
@@ -90,7 +94,7 @@ def _conflicting(api: Api, ask: ApiRequest, answer: Reply, *, uid: str) -> Delet
     )
 
 
-def _unclear(ask: ApiRequest, answer: Reply | LostAnswer, why: str) -> Unknown:
+def _unknown_deletion(ask: ApiRequest, answer: Reply | LostAnswer, why: str) -> Unknown:
     return Unknown(
         f"The request to {ask.what} was sent and its result is unknown: {answer.reason} {why}",
         fix="Run the same command again when the cluster answers: only the object with that UID is deleted.",
@@ -98,7 +102,7 @@ def _unclear(ask: ApiRequest, answer: Reply | LostAnswer, why: str) -> Unknown:
     )
 
 
-def _failed(api: Api, ask: ApiRequest, answer: Reply | LostAnswer) -> DeleteOutcome:
+def _raise_error(api: Api, ask: ApiRequest, answer: Reply | LostAnswer) -> DeleteOutcome:
     if isinstance(answer, LostAnswer):
         raise answer.failed(what="Nothing was deleted.")
     raise api.failed(answer, ask)

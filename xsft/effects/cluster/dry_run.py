@@ -27,7 +27,7 @@ from xsft.reading.resources import Resource
 
 def stored_jobset(api: Api, manifest: JsonObject) -> JsonObject:
     """Return the JobSet as `Cluster.dry_run_jobset` does."""
-    reply, ask = _tried(api, kinds.JOBSETS, manifest)
+    reply, ask = _send_dry_run(api, kinds.JOBSETS, manifest)
     if reply.status == 409:
         return manifest
     if not reply.ok:
@@ -45,7 +45,7 @@ def pod_problems(api: Api, jobset: JsonObject) -> tuple[Problem, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _tried(api: Api, resource: Resource, body: JsonObject) -> tuple[Reply, ApiRequest]:
+def _send_dry_run(api: Api, resource: Resource, body: JsonObject) -> tuple[Reply, ApiRequest]:
     """Send a dry run. It stores nothing, so it may be repeated like a query."""
     metadata = body["metadata"]
     ask = ApiRequest(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
@@ -54,16 +54,16 @@ def _tried(api: Api, resource: Resource, body: JsonObject) -> tuple[Reply, ApiRe
 
 def _refused_job(api: Api, job: JsonObject) -> tuple[Problem, ...]:
     """Return the problems of a refused Job. A Job whose name is taken is validated before its name is."""
-    reply, ask = _tried(api, kinds.JOBS, job)
+    reply, ask = _send_dry_run(api, kinds.JOBS, job)
     if reply.ok or reply.status == 409:
         return ()
     if reply.status == 403 and not reply.by_admission:
         return (jobs_not_checked(ask.what, reply.message),)
-    return _refused(api, reply, ask)
+    return _refusal_problems(api, reply, ask)
 
 
 def _pod_problems(api: Api, pod: JsonObject) -> tuple[Problem, ...]:
-    reply, ask = _tried(api, kinds.PODS, pod)
+    reply, ask = _send_dry_run(api, kinds.PODS, pod)
     if reply.ok:
         return tuple(limited_problems(sent=pod, stored=reply.body, context=api.access.context))
     if reply.status == 409:
@@ -72,11 +72,11 @@ def _pod_problems(api: Api, pod: JsonObject) -> tuple[Problem, ...]:
         return (pods_not_checked(reply.message),)
     if reply.status == 403:
         found = refused_pod(reply.message, pod, context=api.access.context)
-        return (found,) if found else _refused(api, reply, ask)
-    return _refused(api, reply, ask)
+        return (found,) if found else _refusal_problems(api, reply, ask)
+    return _refusal_problems(api, reply, ask)
 
 
-def _refused(api: Api, reply: Reply, ask: ApiRequest) -> tuple[Problem, ...]:
+def _refusal_problems(api: Api, reply: Reply, ask: ApiRequest) -> tuple[Problem, ...]:
     if reply.status in (400, 422):
         return tuple(invalid(reply, ask))
     failed = api.failed(reply, ask)

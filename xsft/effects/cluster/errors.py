@@ -74,9 +74,9 @@ def explain(reply: Reply, ask: ApiRequest, access: Access) -> XsftError:
     if reply.status == 401:
         return login_expired(reply, access)
     if reply.status == 403:
-        return SpecError((_denied(reply, ask),)) if reply.by_admission else _forbidden(reply, ask, access)
+        return SpecError((_denied_problem(reply, ask),)) if reply.by_admission else _forbidden(reply, ask, access)
     if reply.status == 404:
-        return _absent(reply, ask, access)
+        return _not_found_error(reply, ask, access)
     if reply.status == 409:
         return Refused(
             f"{ask.name} already exists in namespace {ask.namespace}.", fix="Use another name.", id="name-taken"
@@ -86,7 +86,7 @@ def explain(reply: Reply, ask: ApiRequest, access: Access) -> XsftError:
     return _of_its_own(reply, ask, access)
 
 
-def _absent(reply: Reply, ask: ApiRequest, access: Access) -> XsftError:
+def _not_found_error(reply: Reply, ask: ApiRequest, access: Access) -> XsftError:
     if reply.not_served:
         return not_installed(ask.resource, access)
     if reply.missing_namespace and ask.namespace:
@@ -155,7 +155,7 @@ def _of_its_own(reply: Reply, ask: ApiRequest, access: Access) -> Unreachable:
         look = _where_it_runs(reply, access)
         fix = f"Its webhook does not answer. {look}, or ask the cluster's administrator; then try again."
         return Unreachable(message, fix=fix, id="webhook-down")
-    return Unreachable(message, fix=_later(reply), id="cluster-error")
+    return Unreachable(message, fix=_try_later_text(reply), id="cluster-error")
 
 
 def _where_it_runs(reply: Reply, access: Access) -> str:
@@ -170,7 +170,7 @@ def _where_it_runs(reply: Reply, access: Access) -> str:
     return f"Check why it is down (`{kubectl} get {what}`, `{kubectl} get pods`)"
 
 
-def _denied(reply: Reply, ask: ApiRequest) -> Problem:
+def _denied_problem(reply: Reply, ask: ApiRequest) -> Problem:
     return error(
         "admission-denied",
         "",
@@ -191,6 +191,6 @@ def _forbidden(reply: Reply, ask: ApiRequest, access: Access) -> Forbidden:
     )
 
 
-def _later(reply: Reply) -> str:
+def _try_later_text(reply: Reply) -> str:
     wait = f" in {reply.retry_after_s:g} s" if reply.retry_after_s else " in a minute"
     return f"Try again{wait}; nothing was recorded as done."

@@ -35,14 +35,14 @@ def pause_until_changed(
     Costs one request, which the API server answers from memory.
     """
     began = clock.monotonic()
-    changed = seconds > soonest_s and _changed(connect, jobset, until=began + seconds)
+    changed = seconds > soonest_s and _has_changed(connect, jobset, until=began + seconds)
     clock.pause(began + (min(seconds, soonest_s) if changed else seconds) - clock.monotonic())
 
 
-def _changed(connect: Callable[[], Cluster], jobset: RunObject, *, until: float) -> bool:
+def _has_changed(connect: Callable[[], Cluster], jobset: RunObject, *, until: float) -> bool:
     """Return whether the JobSet has changed; False also if the watch ends or fails."""
     try:
-        stream = _opened(connect(), jobset, seconds=until - clock.monotonic())
+        stream = _open_watch(connect(), jobset, seconds=until - clock.monotonic())
     except XsftError:
         return False
     if stream is None:
@@ -59,7 +59,7 @@ def _changed(connect: Callable[[], Cluster], jobset: RunObject, *, until: float)
     return False
 
 
-def _opened(cluster: Cluster, jobset: RunObject, *, seconds: float) -> Stream | None:
+def _open_watch(cluster: Cluster, jobset: RunObject, *, seconds: float) -> Stream | None:
     """Open a watch from the state in the server's memory (resource version 0), which is sent first."""
     ask = ApiRequest(
         verb="watch", resource=kinds.DEPLOYMENTS if jobset.serves else kinds.JOBSETS, namespace=jobset.namespace

@@ -117,9 +117,9 @@ def entry_of(context: str, files: tuple[Path, ...]) -> Entry:
     """
     configs = [(load_kubeconfig(file), file.parent) for file in files]
     try:
-        names = _named(configs, "context", context)
-        cluster = convert(_named(configs, "cluster", names.get("cluster")), ClusterEntry)
-        user = convert(_named(configs, "user", names["user"]) if names.get("user") else {}, UserEntry)
+        names = _entry_of_name(configs, "context", context)
+        cluster = convert(_entry_of_name(configs, "cluster", names.get("cluster")), ClusterEntry)
+        user = convert(_entry_of_name(configs, "user", names["user"]) if names.get("user") else {}, UserEntry)
     except OSError as failed:
         raise unusable(context, f"{failed.filename} cannot be read: {failed.strerror}") from None
     except ValueError as wrong:
@@ -137,7 +137,7 @@ def unusable(context: str, why: str) -> EnvironmentMissing:
     )
 
 
-def _named(configs: list[tuple[dict[str, Any], Path]], kind: str, name: Any) -> dict[str, Any]:
+def _entry_of_name(configs: list[tuple[dict[str, Any], Path]], kind: str, name: Any) -> dict[str, Any]:
     """Return the first entry of that name. Raises ValueError if there is none, OSError as `_with_absolute_paths`."""
     for config, folder in configs:
         for entry in rows(config.get(f"{kind}s")):

@@ -81,7 +81,7 @@ class Reads(Struct, frozen=True):
 
     def waiting(self, *, namespace: str, queue: str) -> tuple[Waiting, ...] | None:
         """Return the pending workloads of the LocalQueue; None if Kueue does not serve its visibility API."""
-        return self._kueue(lambda version: self._waiting(version, namespace, queue))
+        return self._kueue(lambda version: self._read_waiting(version, namespace, queue))
 
     def holdings(self, *, namespace: str | None) -> tuple[Holding, ...]:
         """Return the workloads that hold quota; in all namespaces if none is given."""
@@ -96,7 +96,7 @@ class Reads(Struct, frozen=True):
         query = {**_query(fields=fields), "limit": str(MAX_EVENTS)}
         return self.api.reduced(kinds.EVENTS, event_of, namespace=namespace, query=query)
 
-    def _waiting(self, version: str, namespace: str, queue: str) -> tuple[Waiting, ...]:
+    def _read_waiting(self, version: str, namespace: str, queue: str) -> tuple[Waiting, ...]:
         resource: Resource = kinds.pending_workloads(version)
         ask = ApiRequest(verb="get", resource=resource, namespace=namespace, name=queue)
         reply = self.api.question(ask)

@@ -35,7 +35,7 @@ def checked_machine() -> CheckedMachine:
         run=partial(run_tool, env=env),
         place=BuildPlace(cache=environments.default_cache(), env=env, home=Path.home()),
         specs=tuple(environments.environment_for(name) for name in environments.NAMES),
-        free_bytes=lambda path: shutil.disk_usage(_existing(path)).free,
+        free_bytes=lambda path: shutil.disk_usage(_existing_folder(path)).free,
         python=sys.version_info[:3],
     )
 
@@ -117,5 +117,5 @@ def _check_disk(machine: CheckedMachine) -> ToolCheck:
     )
 
 
-def _existing(path: Path) -> Path:
+def _existing_folder(path: Path) -> Path:
     return next(folder for folder in (path, *path.parents) if folder.exists())

@@ -133,7 +133,7 @@ def _install(
     )
     sync = ("pip", "sync", "--python", str(folder / "bin" / "python"), "--require-hashes", str(lock))
     for argv in (venv, sync):
-        done = follow((find_uv(), *argv), env=uv_environment(place.env), on_line=_quietly(progress), cwd=folder)
+        done = follow((find_uv(), *argv), env=uv_environment(place.env), on_line=_quiet_progress(progress), cwd=folder)
         if not done.ok:
             raise _install_failed(done, spec, place)
 
@@ -186,10 +186,10 @@ def _import_faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: 
 def _interpreter(spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> Interpreter:
     """Return an interpreter of this machine, or one that uv installs now. Raises EnvironmentMissing."""
     found = interpreters.find_interpreter(spec.pythons, env=place.env, home=place.home)
-    return found or _managed(spec, place, progress)
+    return found or _managed_interpreter(spec, place, progress)
 
 
-def _managed(spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> Interpreter:
+def _managed_interpreter(spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> Interpreter:
     series = "{}.{}".format(*spec.pythons[0])
     progress(f"no Python for the {spec.name} environment was found: uv installs {series}")
     why = f"uv installed a Python {series} that does not run here"
@@ -254,7 +254,7 @@ def _disk_full(spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
     )
 
 
-def _quietly(progress: ShowLine) -> ShowLine:
+def _quiet_progress(progress: ShowLine) -> ShowLine:
     """Return a `progress` that drops uv's list of packages."""
     return lambda line: None if line.startswith((" + ", " - ", " ~ ")) or not line.strip() else progress(line.strip())
 

@@ -75,9 +75,9 @@ def candidates(*, env: Mapping[str, str], home: Path) -> Iterator[Path]:
     yield Path(sys.executable)
     names = ("python3", *(f"python3.{minor}" for _, minor in KNOWN), "python")
     for entry in filter(None, env.get("PATH", "").split(":")):
-        yield from _existing(Path(entry) / name for name in names)
+        yield from _existing_files(Path(entry) / name for name in names)
     for folder in _managed_folders(env=env, home=home):
-        yield from _existing(sorted(folder.glob("*/bin/python3"), reverse=True))
+        yield from _existing_files(sorted(folder.glob("*/bin/python3"), reverse=True))
 
 
 def probe(path: Path, *, env: Mapping[str, str]) -> Interpreter | None:
@@ -120,5 +120,5 @@ def _managed_folders(*, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
     )
 
 
-def _existing(paths: Iterable[Path]) -> Iterator[Path]:
+def _existing_files(paths: Iterable[Path]) -> Iterator[Path]:
     return (path for path in paths if path.is_file())

@@ -56,7 +56,7 @@ def tool_checks(run: RunTool) -> list[ToolCheck]:
     """Return the checks, in the order of the table; they run in parallel, because gcloud alone takes a second."""
     clients = (partial(_client, argv=argv, needed_for=need, fix=fix) for argv, need, fix in CLIENTS)
     checks: tuple[Callable[[RunTool], ToolCheck], ...] = (_pid_namespace, *clients, _docker_build, _docker_engine)
-    return every([partial(_noted, check, run) for check in checks], threads=4)
+    return every([partial(_check_in_time, check, run) for check in checks], threads=4)
 
 
 CLIENTS = (
@@ -76,7 +76,7 @@ CLIENTS = (
 """Command that prints the version, what needs the tool, how to install it."""
 
 
-def _noted(check: Callable[[RunTool], ToolCheck], run: RunTool) -> ToolCheck:
+def _check_in_time(check: Callable[[RunTool], ToolCheck], run: RunTool) -> ToolCheck:
     """Run the check. A tool that did not answer in time is reported as late, not as missing."""
     late: list[tuple[str, ...]] = []
 

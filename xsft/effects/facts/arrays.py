@@ -67,16 +67,18 @@ def read_arrays(
     if not arrays:
         return ReadArrays(arrays=())
     owns = (
-        _in_store(path, storage, max_nodes=max_nodes) if with_ocdbt else _beside(path, arrays, storage, sampled=sampled)
+        _in_store(path, storage, max_nodes=max_nodes)
+        if with_ocdbt
+        else _read_own_files(path, arrays, storage, sampled=sampled)
     )
     lost = owns.lost or (_describe_absent(arrays, owns) if with_ocdbt else None)
     if any(_own_of_array(owns, array).shape is None for array in arrays):
         arrays = _with_pieces(path, metadata, storage)
-    described = tuple(_described(array, _own_of_array(owns, array)) for array in arrays)
+    described = tuple(_describe_array(array, _own_of_array(owns, array)) for array in arrays)
     return ReadArrays(arrays=described, detail=owns.detail, lost=lost)
 
 
-def _described(array: SavedArray, own: ArrayMetadata) -> SavedArray:
+def _describe_array(array: SavedArray, own: ArrayMetadata) -> SavedArray:
     return replace(array, shape=own.shape, dtype=own.dtype)
 
 
@@ -108,7 +110,7 @@ def json_at(path: str, storage: Storage) -> dict[str, Any]:
     return (parse_json(content) if content else None) or {}
 
 
-def _beside(path: str, arrays: Sequence[SavedArray], storage: Storage, *, sampled: int) -> _MetadataOfArrays:
+def _read_own_files(path: str, arrays: Sequence[SavedArray], storage: Storage, *, sampled: int) -> _MetadataOfArrays:
     """Read the own files of some arrays, spread over the whole list."""
     chosen = arrays[:: max(1, -(-len(arrays) // max(1, sampled)))]
     names = [".".join(array.path) for array in chosen]

@@ -82,7 +82,7 @@ def _with_layers(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> 
     recorded = recorded_scan(step)
     scan = infer_scan_layers([array.path for array in read.arrays]) if recorded is None else recorded
     axis = infer_scan_axis(read.arrays) if scan else None
-    torn = _torn(found, read, storage) or no_commit(folder, step, storage, item=found.path)
+    torn = _incomplete_reason(found, read, storage) or no_commit(folder, step, storage, item=found.path)
     return replace(
         found,
         status="torn" if torn else found.status,
@@ -95,7 +95,7 @@ def _with_layers(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> 
     )
 
 
-def _torn(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> str | None:
+def _incomplete_reason(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> str | None:
     """Return why the checkpoint is incomplete, or None."""
     reason = interrupted(found.path)
     names = storage.names(found.path) if found.use_ocdbt else storage.folders_with(found.path, OWN)

@@ -37,16 +37,16 @@ def writes(record: Record) -> str | None:
     made = record.last.resolved.get("writes")
     if isinstance(made, str):
         return made
-    directory = _mapping(record.spec.get(CONVERSION_KEY)).get("directory")
+    directory = _mapping_or_empty(record.spec.get(CONVERSION_KEY)).get("directory")
     return items(directory) if isinstance(directory, str) else None
 
 
 def source_of(record: Record) -> str:
     """Return the weights that a job of a cluster converted, with their commit if it named one."""
-    repo = str(_mapping(_mapping(record.spec.get("model")).get("hf")).get("repo", ""))
+    repo = str(_mapping_or_empty(_mapping_or_empty(record.spec.get("model")).get("hf")).get("repo", ""))
     revision = next((one.partition("=")[2] for one in record.last.argv if one.startswith("--revision=")), None)
     return f"{repo}@{revision}" if is_commit(revision) else repo
 
 
-def _mapping(found: object) -> Mapping[str, Any]:
+def _mapping_or_empty(found: object) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}

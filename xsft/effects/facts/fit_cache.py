@@ -34,15 +34,15 @@ class FitCache(Struct, frozen=True, kw_only=True):
 
     def known(self, step: StepToCompile) -> KnownStep | None:
         """Return the verdict on the step, or one that follows from another length; None if there is none."""
-        entries = (_read_entry(file) for file in sorted(self._family(step).glob("*.json")))
+        entries = (_read_entry(file) for file in sorted(self._family_folder(step).glob("*.json")))
         return known_step(tuple(entry for entry in entries if entry), tokens=step.tokens)
 
     def keep(self, step: StepToCompile, entry: CompiledStep) -> Path:
-        file = self._family(step) / f"{step.tokens}.json"
+        file = self._family_folder(step) / f"{step.tokens}.json"
         write_private(file, to_json(entry))
         return file
 
-    def _family(self, step: StepToCompile) -> Path:
+    def _family_folder(self, step: StepToCompile) -> Path:
         return self.folder / versions_digest()[:16] / step.family
 
 

@@ -194,7 +194,7 @@ def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint, nam
     read from here; for a local run it is already absolute.
     """
     path = resolve(spec, facts)[0].checkpoint
-    if not _visible(path, spec):
+    if not _is_readable_here(path, spec):
         return facts
     if spec.model.hf is not None and not spec.model.checkpoint:
         return with_tries(spec, facts, look=look, names=names)
@@ -203,9 +203,9 @@ def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint, nam
 
 def _gather_adapters(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint) -> CheckpointFacts | None:
     path = resolve(spec, facts)[0].adapters
-    return look(path) if _visible(path, spec) else None
+    return look(path) if _is_readable_here(path, spec) else None
 
 
-def _visible(path: str | None, spec: WorkloadSpec) -> TypeGuard[str]:
+def _is_readable_here(path: str | None, spec: WorkloadSpec) -> TypeGuard[str]:
     """Return whether the path can be read from here. On a cluster a path outside a bucket is in the image."""
     return path is not None and (spec.on_this_machine or path.startswith("gs://"))

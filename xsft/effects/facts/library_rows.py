@@ -119,7 +119,7 @@ def _facts_of_copies(
     pairs = tuple(zip(copies, found, strict=False))
     large = next((_group_too_large(copy.name, one, where) for copy, one in pairs if "group" in one), None)
     broken = next((_file_broken(copy, one, where) for copy, one in pairs if "error" in one), None)
-    rows = tuple(row for copy, one in pairs for row in _sampled(copy.path, one, first=copy == copies[0]))
+    rows = tuple(row for copy, one in pairs for row in _sample_rows(copy.path, one, first=copy == copies[0]))
     return DataFacts(
         rows=rows,
         clash=clash_in(rows) if of == "json" else None,
@@ -167,7 +167,7 @@ def _digest_of_copies(files: Sequence[_FileCopy]) -> str:
     return hashlib.sha256(repr((ROWS, [file.stamp for file in files])).encode()).hexdigest()
 
 
-def _sampled(file: Path, found: dict[str, Any], *, first: bool) -> tuple[SampledRow, ...]:
+def _sample_rows(file: Path, found: dict[str, Any], *, first: bool) -> tuple[SampledRow, ...]:
     keys: KeyRule = "told" if first else "cast"
     rows = enumerate(found.get("rows", ()))
     return tuple(SampledRow(at=f"row {at} of {file.name}", row=row, keys=keys) for at, row in rows)

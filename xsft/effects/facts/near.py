@@ -28,13 +28,13 @@ def absent(path: str, storage: Storage) -> CheckpointFacts:
     Unreachable.
     """
     names = storage.names(path)
-    torn = interrupted(path) or (_uncommitted(step_folder(path), storage) if names else None)
+    torn = interrupted(path) or (_uncommitted_reason(step_folder(path), storage) if names else None)
     if torn:
         return CheckpointFacts(path=path, status="torn", detail=torn)
-    inside = _inside(path, names, storage, depth=0)
+    inside = _checkpoint_below(path, names, storage, depth=0)
     if inside is None and (cut_off := _interrupted_below(path, names, storage)):
         return CheckpointFacts(path=path, status="torn", detail=f"{cut_off}, and no other save is beside it")
-    near = inside or _around(path, storage)
+    near = inside or _checkpoint_around(path, storage)
     holds = _list_contents(names) if names else ("it is a file" if storage.read(path, limit=1) is not None else "")
     weights = near is None and bool(holds) and _is_hugging_face(names or (path.rpartition("/")[2],))
     hint = f"; there is a checkpoint at {near}" if near else TO_CONVERT if weights else ""
@@ -68,7 +68,7 @@ def no_commit(
     return f"{folder} has no {COMMITTED}, which Orbax asks for in a bucket; if it was copied whole from a disk: {mend}"
 
 
-def _uncommitted(folder: str, storage: Storage) -> str | None:
+def _uncommitted_reason(folder: str, storage: Storage) -> str | None:
     return no_commit(folder, json_at(f"{folder}/{STEP_METADATA}", storage), storage)
 
 
@@ -77,21 +77,21 @@ def _interrupted_below(path: str, names: tuple[str, ...], storage: Storage) -> s
     for name in names:
         if reason := interrupted(name.rstrip("/")):
             return reason
-    unfinished = ((step, _uncommitted(f"{path}/{step.rstrip('/')}", storage)) for step in _newest_steps(names))
+    unfinished = ((step, _uncommitted_reason(f"{path}/{step.rstrip('/')}", storage)) for step in _newest_steps(names))
     return next((f"in {step} {reason}" for step, reason in unfinished if reason), None)
 
 
-def _around(path: str, storage: Storage) -> str | None:
+def _checkpoint_around(path: str, storage: Storage) -> str | None:
     """Return the checkpoint that contains the path, or one below the nearest parent folder that has any entry."""
-    for folder in _above(path):
+    for folder in _parent_folders(path):
         if storage.read(f"{folder}/{METADATA}", limit=1) is not None:
             return folder
         if names := storage.names(folder):
-            return _inside(folder, names, storage, depth=0)
+            return _checkpoint_below(folder, names, storage, depth=0)
     return None
 
 
-def _above(path: str) -> Iterator[str]:
+def _parent_folders(path: str) -> Iterator[str]:
     """Yield the parent folders, the nearest first; never a bucket or the root, which other users share."""
     for _ in range(_UP):
         path = path.rpartition("/")[0]
@@ -100,15 +100,15 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def _inside(path: str, names: tuple[str, ...], storage: Storage, *, depth: int) -> str | None:
+def _checkpoint_below(path: str, names: tuple[str, ...], storage: Storage, *, depth: int) -> str | None:
     """Return the newest complete checkpoint below `path`, or None."""
     for item in ITEMS:
         found = f"{path}/{item.rstrip('/')}"
         if item in names and storage.read(f"{found}/{METADATA}", limit=1) is not None:
-            return None if _uncommitted(path, storage) else found
+            return None if _uncommitted_reason(path, storage) else found
     for name in _names_to_search(names) if depth < _DOWN else ():
         folder = f"{path}/{name.rstrip('/')}"
-        if found_below := _inside(folder, storage.names(folder), storage, depth=depth + 1):
+        if found_below := _checkpoint_below(folder, storage.names(folder), storage, depth=depth + 1):
             return found_below
     return None
 

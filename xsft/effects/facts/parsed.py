@@ -37,13 +37,13 @@ def ask_parser(questions: Sequence[ParserQuestion]) -> tuple[ParserAnswer, ...]:
         if unanswered
         else {}
     )
-    return tuple(known.get(one, _another(one)) for one in questions)
+    return tuple(known.get(one, _other_release_answer(one)) for one in questions)
 
 
 NOT_BUILT = "MaxText's environment is not built: `xsft setup maxtext`"
 
 
-def _another(question: ParserQuestion) -> ParserAnswer:
+def _other_release_answer(question: ParserQuestion) -> ParserAnswer:
     return ParserAnswer(unanswered=f"this machine has MaxText {DEFAULT}, but the image has {question.release}")
 
 

@@ -89,7 +89,7 @@ def _bucket_file(one: StoredObject, storage: GcsStorage) -> RowFile:
         if opener is None:
             return storage.read(one.path, start=start, limit=limit) or b""
         packed = storage.read(one.path, limit=PACKED) or b""
-        return _unpacked(opener, packed, limit=limit, whole=len(packed) == one.size)
+        return _unpack_first(opener, packed, limit=limit, whole=len(packed) == one.size)
 
     compressed = opener is not None
     return RowFile(path=one.path, size=one.size, read=read, compressed=compressed, places=2, crc32c=one.crc32c)
@@ -99,7 +99,7 @@ PACKED = 2**20
 """Bytes read of a compressed object, from its beginning."""
 
 
-def _unpacked(opener: Callable[[Any], Any], packed: bytes, *, limit: int, whole: bool) -> bytes:
+def _unpack_first(opener: Callable[[Any], Any], packed: bytes, *, limit: int, whole: bool) -> bytes:
     """Return the first bytes; of a part of an object with spaces up to the limit, as its end is not known."""
     found = b""
     with opener(BytesIO(packed)) as opened:

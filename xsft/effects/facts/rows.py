@@ -84,7 +84,7 @@ def _of_bucket(pattern: str, *, of: str, where: str, max_bytes: int) -> DataFact
     try:
         files = bucket_files(pattern, env=own_environment())
         if not files:
-            return DataFacts(problem=_none(pattern, where))
+            return DataFacts(problem=_no_file_problem(pattern, where))
         if not _is_json(of, [file.path for file in files]):
             found = read_bucket_files(files, of=of, where=where)
             return replace(found, content=content_of(files), files=len(files))
@@ -98,7 +98,7 @@ def _of_bucket(pattern: str, *, of: str, where: str, max_bytes: int) -> DataFact
 def _of_machine(path: str, pattern: str, *, of: str, where: str, max_bytes: int) -> DataFacts:
     files = matching_files(path)
     if not files:
-        return DataFacts(problem=_none(pattern, where))
+        return DataFacts(problem=_no_file_problem(pattern, where))
     if _is_json(of, list(map(str, files))):
         sample = _sample([local_file(file) for file in files], where, max_bytes=max_bytes)
         return replace(sample, files=len(files))
@@ -124,7 +124,7 @@ def matching_files(path: str) -> list[Path]:
     return sorted(Path(one) for one in found if isfile(one))  # False, too, for a name that is too long
 
 
-def _none(pattern: str, where: str) -> Problem:
+def _no_file_problem(pattern: str, where: str) -> Problem:
     link = ", a symbolic link that leads to no file" if islink(located(pattern)) else ""
     message = f"No file matches {pattern}{link}; MaxText would fail at its start."
     return error(
@@ -197,7 +197,9 @@ def _of_file(file: RowFile, *, limit: int, where: str) -> _FileRows:
         if file.size > limit and not file.compressed:
             return _pieces(file, limit, where)
         content = file.read(0, limit + 1)
-        return _read_whole(file, content, where) if len(content) <= limit else _beginning(file, content, where)
+        return (
+            _read_whole(file, content, where) if len(content) <= limit else _read_compressed_rows(file, content, where)
+        )
     except (OSError, EOFError) as failed:  # EOFError: a compressed file that is cut
         return _FileRows((), whole=False, problem=_file_unread(file, where, system_words(failed)))
     except RecursionError:  # nested too deeply for this parser; MaxText may read it
@@ -274,7 +276,7 @@ def _pieces(file: RowFile, limit: int, where: str) -> _FileRows:
     return _read_parts(file, (row for place, piece in pieces for row in _of_piece(file, place, piece)), where)
 
 
-def _beginning(file: RowFile, content: bytes, where: str) -> _FileRows:
+def _read_compressed_rows(file: RowFile, content: bytes, where: str) -> _FileRows:
     """Return the rows of the first bytes of a compressed file."""
     if not _begins_with_row(content):
         return _no_rows(file, content)

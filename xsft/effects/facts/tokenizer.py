@@ -170,10 +170,10 @@ def _read_vocabulary(file: Path) -> _TokenizerJson:
 
 def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _TokenizerConfig:
     file = folder / "tokenizer_config.json"
-    config = _decoded(file) if file.exists() or not (folder / "tokenizer.json").exists() else _TokenizerConfig()
+    config = _decode_config(file) if file.exists() or not (folder / "tokenizer.json").exists() else _TokenizerConfig()
     more = folder / "special_tokens_map.json"
     if config.added_tokens_decoder is UNSET and more.is_file():
-        special_tokens = _decoded(more)
+        special_tokens = _decode_config(more)
         config = replace(
             config,
             **{role: getattr(special_tokens, role) for role in _ROLES if getattr(special_tokens, role) is not UNSET},
@@ -183,7 +183,7 @@ def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _Tokeniz
     return config
 
 
-def _decoded(file: Path) -> _TokenizerConfig:
+def _decode_config(file: Path) -> _TokenizerConfig:
     return _CONFIG.decode(file.read_bytes())
 
 

@@ -73,7 +73,7 @@ def _judge_tries(
         return found
     if record is not None and record.outcome == "failed":
         return replace(found, status="torn", detail=record.reason or "its conversion failed")
-    wrong = _wrong(spec, facts, found)
+    wrong = _checkpoint_errors(spec, facts, found)
     return replace(found, status="torn", detail=wrong[0].message.rstrip(".")) if wrong else found
 
 
@@ -89,7 +89,7 @@ def _is_own(record: ConversionRecord | None, inputs: ConversionInputs) -> bool:
     return record is None or record.digest == inputs.digest
 
 
-def _wrong(spec: WorkloadSpec, facts: Facts, found: CheckpointFacts) -> tuple[Problem, ...]:
+def _checkpoint_errors(spec: WorkloadSpec, facts: Facts, found: CheckpointFacts) -> tuple[Problem, ...]:
     known = replace(facts, checkpoint=found)
     run, _ = resolve(spec, known)
     keys = trainer_of(run).trainer_keys(run)

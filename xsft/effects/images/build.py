@@ -103,11 +103,11 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
         Raises as the engine does. A registry that does not answer, or has another image, does not prevent building.
         """
         docker = self.docker()
-        if self._held(docker, recipe, recipe.code):
-            return self._skipped(recipe, "held")
-        if remote and self._leniently(lambda: self._there(recipe, recipe.code)):
-            return self._skipped(recipe, "in-registry")
-        deps = self._deps(docker, recipe, there=lambda: self._leniently(lambda: self._deps_there(recipe)))
+        if self._engine_has(docker, recipe, recipe.code):
+            return self._skipped_steps(recipe, "held")
+        if remote and self._ask_leniently(lambda: self._digest_in_registry(recipe, recipe.code)):
+            return self._skipped_steps(recipe, "in-registry")
+        deps = self._deps(docker, recipe, there=lambda: self._ask_leniently(lambda: self._deps_there(recipe)))
         return (deps, self._step(docker, recipe, recipe.code))
 
     def push(self, recipe: Recipe, *, options: BuildOptions | None, commit: str | None, dirty: bool | None) -> PushDone:
@@ -121,9 +121,9 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
         pushed = code is None
         if pushed:
             self._try_push(recipe.repository)
-        steps = self._made(recipe, deps=deps) if pushed else self._skipped(recipe, "in-registry")
+        steps = self._build_images(recipe, deps=deps) if pushed else self._skipped_steps(recipe, "in-registry")
         if code is None:
-            code, deps = self._sent(recipe, deps=deps)
+            code, deps = self._push_images(recipe, deps=deps)
         self._confirm(recipe, code)
         locked = LockedImage(
             image=recipe.image,
@@ -148,7 +148,7 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
         errors are reported, the engine's first.
         """
         try:
-            return self._there(recipe, recipe.code), self._deps_there(recipe)
+            return self._digest_in_registry(recipe, recipe.code), self._deps_there(recipe)
         except (Unreachable, Unknown) as failed:
             try:
                 self.docker()
@@ -168,12 +168,12 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
         """Return the digest of the deps that the lock has, even if their tag has moved; else the digest of the tag."""
         locked = locked_images(self.images, recipe.image).get(recipe.repository)
         if locked and locked.deps == recipe.deps.tag and locked.deps_digest:
-            found = self._there(recipe, recipe.deps, name=f"@{locked.deps_digest}")
+            found = self._digest_in_registry(recipe, recipe.deps, name=f"@{locked.deps_digest}")
             if found:
                 return found
-        return self._there(recipe, recipe.deps)
+        return self._digest_in_registry(recipe, recipe.deps)
 
-    def _there(self, recipe: Recipe, step: BuildStep, *, name: str = "") -> str | None:
+    def _digest_in_registry(self, recipe: Recipe, step: BuildStep, *, name: str = "") -> str | None:
         """Return the digest of the step's image in the registry, or None. Raises Refused for another image."""
         ref = f"{recipe.repository}{name or f':{step.tag}'}"
         found = self.registry.image(ref)
@@ -186,22 +186,22 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
             )
         return found.digest if found else None
 
-    def _made(self, recipe: Recipe, *, deps: str | None) -> tuple[ImageStep, ...]:
+    def _build_images(self, recipe: Recipe, *, deps: str | None) -> tuple[ImageStep, ...]:
         """Build both images before the repository is checked or created: a failed build leaves nothing there."""
         docker = self.docker()
-        if self._held(docker, recipe, recipe.code):
-            steps = self._skipped(recipe, "held")
+        if self._engine_has(docker, recipe, recipe.code):
+            steps = self._skipped_steps(recipe, "held")
         else:
             steps = (self._deps(docker, recipe, there=lambda: deps), self._step(docker, recipe, recipe.code))
         self.ready()
         return steps
 
-    def _sent(self, recipe: Recipe, *, deps: str | None) -> tuple[str, str | None]:
+    def _push_images(self, recipe: Recipe, *, deps: str | None) -> tuple[str, str | None]:
         """Push both images and return the digests of code and deps. The deps are pushed first: another machine can then
         build on them instead of building them.
         """
         docker = self.docker()
-        if deps is None and self._held(docker, recipe, recipe.deps):
+        if deps is None and self._engine_has(docker, recipe, recipe.deps):
             deps = self._push(docker, recipe, recipe.deps)
         return self._push(docker, recipe, recipe.code), deps
 
@@ -212,7 +212,7 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
 
     def _confirm(self, recipe: Recipe, digest: str) -> None:
         """Check, by the digest itself, that what the lock names can be pulled and was built by xsft."""
-        found = self._there(recipe, recipe.code, name=f"@{digest}")
+        found = self._digest_in_registry(recipe, recipe.code, name=f"@{digest}")
         if found != digest:
             said = f"has {found} at this tag" if found else "does not have it"
             raise Unknown(
@@ -224,7 +224,7 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
     def _deps(self, docker: Docker, recipe: Recipe, *, there: Callable[[], str | None]) -> ImageStep:
         """Return the deps' image: from the engine, else pulled by the registry's digest, else built."""
         step = recipe.deps
-        if self._held(docker, recipe, step):
+        if self._engine_has(docker, recipe, step):
             return ImageStep(name="deps", tag=step.tag, outcome="held")
         digest = there() if recipe.repository != local_name(recipe.image) else None
         if digest is None:
@@ -242,7 +242,7 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
         docker.build(step, name=f"{local_name(recipe.image)}:{step.tag}", on_event=self.on_event)
         return ImageStep(name=step.name, tag=step.tag, outcome="built", seconds=self.monotonic() - started)
 
-    def _held(self, docker: Docker, recipe: Recipe, step: BuildStep) -> bool:
+    def _engine_has(self, docker: Docker, recipe: Recipe, step: BuildStep) -> bool:
         """Return whether the engine has the image, and not another one under its tag."""
         ref = f"{local_name(recipe.image)}:{step.tag}"
         labels = docker.labels(ref)
@@ -251,7 +251,7 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
             self.progress(f"{ref} in the engine is another image: {why}; it is built again")
         return labels is not None and not why
 
-    def _leniently(self, ask: Callable[[], str | None]) -> str | None:
+    def _ask_leniently(self, ask: Callable[[], str | None]) -> str | None:
         """Return the answer, or None, also if the registry does not answer: building again is slow, but correct."""
         try:
             return ask()
@@ -259,6 +259,6 @@ class ImageBuilder(Struct, frozen=True, kw_only=True):
             self.progress(f"{failed.message} (continuing without it)")
             return None
 
-    def _skipped(self, recipe: Recipe, outcome: BuildOutcome) -> tuple[ImageStep, ...]:
+    def _skipped_steps(self, recipe: Recipe, outcome: BuildOutcome) -> tuple[ImageStep, ...]:
         deps = ImageStep(name="deps", tag=recipe.deps.tag, outcome="not-needed")
         return (deps, ImageStep(name="code", tag=recipe.code.tag, outcome=outcome))

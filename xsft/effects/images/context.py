@@ -44,7 +44,7 @@ def hashed(part: DockerfilePart) -> DockerfilePart:
     """Return the part with the hashes that were left out because of a file's size. Raises EnvironmentMissing as
     `read_tree` does.
     """
-    return replace(part, files=tuple(map(_hashed, part.files)))
+    return replace(part, files=tuple(map(_hash_file, part.files)))
 
 
 def image_names(start: Path) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ def _file_entry(path: Path, name: str, found: os.stat_result) -> ContextFile:
     )
 
 
-def _hashed(f: ContextFile) -> ContextFile:
+def _hash_file(f: ContextFile) -> ContextFile:
     try:
         return replace(f, sha256=_sha256(Path(f.source))) if f.kind == "file" and not f.sha256 else f
     except OSError as failed:

@@ -80,7 +80,7 @@ class Engine:
         """Return the image; None if the engine has none of that name, digest or id."""
         with explain_engine_errors(DockerRequest(what=f"look at {ref}")):
             try:
-                return _seen(self.api.inspect_image(ref))
+                return _image_of_answer(self.api.inspect_image(ref))
             except ImageNotFound:
                 return None
 
@@ -88,7 +88,7 @@ class Engine:
         """Return the images with the label (`name` or `name=value`), newest first."""
         with explain_engine_errors(DockerRequest(what="list its images")):
             found = self.api.images(filters={"label": label})
-            return tuple(_seen(self.api.inspect_image(one["Id"])) for one in found)
+            return tuple(_image_of_answer(self.api.inspect_image(one["Id"])) for one in found)
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
         """Add a name to an image in the engine. Raises EnvironmentMissing if there is no such image."""
@@ -215,7 +215,7 @@ def _knock(host: str) -> None:
         require_listener(host.removeprefix("unix://"), timeout_s=TIMEOUT_S)
 
 
-def _seen(said: Mapping[str, Any]) -> EngineImage:
+def _image_of_answer(said: Mapping[str, Any]) -> EngineImage:
     config = said.get("Config") or {}
     return EngineImage(
         id=said["Id"],

@@ -110,11 +110,11 @@ class Pusher:
         retries = Retries(PAUSES_S, longest_s=LONGEST_PAUSE_S)
         while True:
             with explain_engine_errors(request), self.engine.pushing(repository, tag, auth=auth) as lines:
-                failed, digest = _followed(lines, on_event, pauses)
+                failed, digest = _follow_push(lines, on_event, pauses)
             if digest:
                 return digest
             if pauses.over:
-                raise self._stalled(repository, request)
+                raise self._stalled_error(repository, request)
             # the engine does not report a registry's Retry-After, so the registry is queried
             asked_s = self.registries.pause_asked(request.host) if is_limited(failed) else None
             at_most = UNANSWERED_TRIES if "dial tcp" in failed else len(PAUSES_S)
@@ -124,7 +124,7 @@ class Pusher:
             on_event(TransferRetry(attempt=retries.done + 1, pause_s=pause_s, why=shorten_message(failed)))
             self.sleep(pause_s)
 
-    def _stalled(self, repository: str, request: DockerRequest) -> XsftError:
+    def _stalled_error(self, repository: str, request: DockerRequest) -> XsftError:
         """Return the error for a push without progress. The engine does not report the registry's answers, so the
         registry is queried.
         """
@@ -183,7 +183,7 @@ class _Pauses(Struct):
         self._last = now
 
 
-def _followed(
+def _follow_push(
     lines: Iterable[Mapping[str, Any]], on_event: Callable[[BuildEvent], None], pauses: _Pauses
 ) -> tuple[str, str]:
     """Return the error and the digest; one of them is empty."""

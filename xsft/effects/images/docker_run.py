@@ -71,7 +71,7 @@ def run_in_container(
     """
     api, request = engine.api, DockerRequest(what=f"run {command.image}")
     with as_ctrl_c(), _container(api, command, request, grace_s=grace_s) as made:
-        with log.open("wb") as kept, _attached(api, made, request) as output:
+        with log.open("wb") as kept, _attach_output(api, made, request) as output:
             _start_container(api, made, command)
             keep_lines(output, log=kept, on_line=on_line)
         with explain_engine_errors(request):
@@ -109,18 +109,18 @@ def _container(api: Any, command: ContainerCommand, request: DockerRequest, *, g
 
 
 @contextmanager
-def _attached(api: Any, container: str, request: DockerRequest) -> Iterator[Iterator[bytes]]:
+def _attach_output(api: Any, container: str, request: DockerRequest) -> Iterator[Iterator[bytes]]:
     """Yield its output. Attached before it starts, so that no line is lost."""
     with explain_engine_errors(request):
         output = api.attach(container, stdout=True, stderr=True, stream=True, logs=False)
     try:
-        yield _told(output, request)
+        yield _explained_output(output, request)
     finally:
         output.close()
         output._response.close()  # noqa: SLF001 - docker@7.2.0: close() shuts the socket and leaves it to the collector
 
 
-def _told(chunks: Iterable[bytes], request: DockerRequest) -> Iterator[bytes]:
+def _explained_output(chunks: Iterable[bytes], request: DockerRequest) -> Iterator[bytes]:
     with explain_engine_errors(request):
         yield from chunks
 

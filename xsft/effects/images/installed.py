@@ -40,7 +40,7 @@ def thinned(step: BuildStep, *, image_id: str, docker: str, env: Mapping[str, st
     """
     laid = [package for package in OVERLAYS if any(f.path.startswith(f"{package}/{package}/") for f in step.files)]
     laid = laid if _understands(step) else []
-    found = _installed(image_id, docker=docker, env=env, cache=cache) if laid else {}
+    found = _read_installed(image_id, docker=docker, env=env, cache=cache) if laid else {}
     for package in laid:
         files = left_out(step, package, found.get(package, {}))
         if files:
@@ -57,7 +57,7 @@ def _understands(step: BuildStep) -> bool:
     return place is not None and LISTED in Path(place.source).read_text(encoding="utf-8", errors="replace")
 
 
-def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Path) -> dict[str, InstalledFiles]:
+def _read_installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Path) -> dict[str, InstalledFiles]:
     at = cache / f"{image_id.removeprefix('sha256:')}.json"
     with suppress(OSError, ValueError):
         if known := _json_object(read_text(at)):

@@ -75,7 +75,7 @@ def plan_image(options: BuildOptions, by: MaterialReaders) -> PlannedImage:
         revision=here.commit if here else None,
         dirty=here.dirty if here else None,
         maxtext_label=maxtext.label if maxtext else "pypi",
-        packages=_locked(folder / LOCK),
+        packages=_locked_versions(folder / LOCK),
     )
     recipe = make_recipe(options, material)
     return PlannedImage(
@@ -111,7 +111,7 @@ def within_project(path: str, *, project: Path, cwd: Path) -> str:
     return absolute.relative_to(home).as_posix() if absolute.is_relative_to(home) else str(absolute)
 
 
-def _locked(lock: Path) -> dict[str, str]:
+def _locked_versions(lock: Path) -> dict[str, str]:
     """Return the versions that pip's lock pins; empty for an image without one."""
     return dict(PIN.findall(read_text(lock))) if lock.is_file() else {}
 

@@ -54,7 +54,7 @@ class RegistryLogin:
         parameters = {"scope": scope, **({"service": asked["service"]} if asked.get("service") else {})}
         options = {"timeout": TOKEN_TIMEOUT_S, "allow_redirects": False}
         if self.credential and self.credential.refresh:
-            answer = session.post(realm, data={**parameters, **_refreshing(self.credential)}, **options)
+            answer = session.post(realm, data={**parameters, **_refresh_fields(self.credential)}, **options)
         else:
             answer = session.get(realm, params=parameters, headers=_basic(self.credential), **options)
         try:
@@ -64,7 +64,7 @@ class RegistryLogin:
         return found.get("token") or found.get("access_token") if isinstance(found, dict) else None
 
 
-def _refreshing(credential: Credential) -> dict[str, str]:
+def _refresh_fields(credential: Credential) -> dict[str, str]:
     """source: distribution@2.8 docs/spec/auth/oauth.md."""
     return {"grant_type": "refresh_token", "refresh_token": credential.secret, "client_id": "xsft"}
 

@@ -170,10 +170,10 @@ class Registries:
         configuration = self._configuration(at, manifest)
         attested = meant.attestations.get(manifest.digest)
         if configuration and attested and PACKAGES_LABEL not in configuration.labels:
-            configuration = replace(configuration, listed=self._listed(f"{at.repository}@{attested}"))
+            configuration = replace(configuration, listed=self._packages_in_sbom(f"{at.repository}@{attested}"))
         return RegistryImage(digest=meant.digest, configuration=configuration)
 
-    def _listed(self, attestations: str) -> dict[str, str]:
+    def _packages_in_sbom(self, attestations: str) -> dict[str, str]:
         """Return the packages in the SBOM that BuildKit attached; empty if it cannot be read."""
         try:
             return within(SBOM_S, lambda: self._packages(parse_image_name(attestations), self.manifest(attestations)))

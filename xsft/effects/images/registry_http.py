@@ -50,37 +50,37 @@ class RegistryQuery(Struct, frozen=True, kw_only=True):
 
     def get(self, url: str, *, accept: tuple[str, ...]) -> RegistryAnswer | None:
         """Return the answer; None for a 404."""
-        return self._judged(self._patiently("GET", url, accept))
+        return self._judge_answer(self._send_patiently("GET", url, accept))
 
     def begin_upload(self) -> str:
         """Return the address of an upload that the registry has started. Raises as a push would."""
         url = self.at.url("blobs/uploads/")
-        begun = self._patiently("POST", url)
+        begun = self._send_patiently("POST", url)
         if begun.status == 404:
-            raise repository_missing(begun.said, self._described())
+            raise repository_missing(begun.said, self._describe_query())
         # Docker Hub reports a missing right with a 401.
         scope = "insufficient_scope" in begun.headers.get("WWW-Authenticate", "")
         if begun.status == 405 or (scope and self.login.credential):
-            raise denied_error(begun.said, self._described())
-        self._judged(begun)
+            raise denied_error(begun.said, self._describe_query())
+        self._judge_answer(begun)
         return urljoin(url, begun.headers.get("Location", ""))
 
     def cancel_upload(self, url: str) -> None:
         """Cancel the upload; only at the registry itself. An upload that is not cancelled expires by itself."""
         if url.startswith(f"{base_url(self.at.host)}/"):
             with suppress(XsftError):
-                self._patiently("DELETE", url)
+                self._send_patiently("DELETE", url)
 
-    def _patiently(self, method: str, url: str, accept: tuple[str, ...] = ()) -> RegistryAnswer:
+    def _send_patiently(self, method: str, url: str, accept: tuple[str, ...] = ()) -> RegistryAnswer:
         try:
             with Session() as session:
                 return patiently(
-                    lambda: self._once(session, method, url, accept), sleep=self.sleep, budget_s=self.budget_s
+                    lambda: self._send_once(session, method, url, accept), sleep=self.sleep, budget_s=self.budget_s
                 )
         except RequestException as failed:
-            raise no_network(shorten_message(str(failed)), self._described()) from None
+            raise no_network(shorten_message(str(failed)), self._describe_query()) from None
 
-    def _once(self, session: Any, method: str, url: str, accept: tuple[str, ...]) -> RegistryAnswer:
+    def _send_once(self, session: Any, method: str, url: str, accept: tuple[str, ...]) -> RegistryAnswer:
         """Send the query once, with a login if the registry requests one. A redirect takes no login to another host."""
         headers = {"Accept": ", ".join(accept)} if accept else {}
         # a blob is verified by its digest; any other answer from another host is not trusted
@@ -95,7 +95,7 @@ class RegistryQuery(Struct, frozen=True, kw_only=True):
                 answer = once(headers={**headers, **more})
         return answer
 
-    def _judged(self, answer: RegistryAnswer) -> RegistryAnswer | None:
+    def _judge_answer(self, answer: RegistryAnswer) -> RegistryAnswer | None:
         if answer.status == 200 and len(answer.content) > self.max_bytes:
             raise self._too_large()
         if answer.status in {200, 202}:
@@ -103,8 +103,10 @@ class RegistryQuery(Struct, frozen=True, kw_only=True):
         if answer.status == 404:
             return None
         if answer.status == 401:
-            raise login_refused(answer.said, self._described(anonymous=self.login.credential is None))
-        raise {403: denied_error, 429: rate_limit_error}.get(answer.status, broken_off)(answer.said, self._described())
+            raise login_refused(answer.said, self._describe_query(anonymous=self.login.credential is None))
+        raise {403: denied_error, 429: rate_limit_error}.get(answer.status, broken_off)(
+            answer.said, self._describe_query()
+        )
 
     def _too_large(self) -> XsftError:
         return Unknown(
@@ -116,7 +118,7 @@ class RegistryQuery(Struct, frozen=True, kw_only=True):
             id="registry-answer-large",
         )
 
-    def _described(self, *, anonymous: bool = False) -> DockerRequest:
+    def _describe_query(self, *, anonymous: bool = False) -> DockerRequest:
         return DockerRequest(
             what=f"{'push to' if self.pushes else 'read'} {self.at.repository}",
             host=self.at.host,
@@ -175,13 +177,13 @@ def send(
         return RegistryAnswer(
             status=answer.status_code,
             headers=answer.headers,
-            content=b"".join(_bounded(answer.iter_content(1 << 16), max_bytes)),
+            content=b"".join(_bound_chunks(answer.iter_content(1 << 16), max_bytes)),
             url=answer.url,
             next=answer.links.get("next", {}).get("url"),
         )
 
 
-def _bounded(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
+def _bound_chunks(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
     size = 0
     for chunk in chunks:
         yield chunk

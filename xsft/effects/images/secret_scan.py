@@ -43,7 +43,7 @@ def scan(files: Sequence[ContextFile], *, memory: Path) -> tuple[ContextFile, ..
     Raises EnvironmentMissing if a file cannot be read.
     """
     known = _clean_contents(memory)
-    found = tuple(_scanned(f, known) for f in files)
+    found = tuple(_scan_file(f, known) for f in files)
     clean = tuple(sorted({f.sha256 for f in found if _is_scanned(f) and not f.secret}))
     if not known.issuperset(clean):
         with suppress(OSError, EnvironmentMissing):  # the next scan takes longer
@@ -55,7 +55,7 @@ def _is_scanned(f: ContextFile) -> bool:
     return f.kind == "file" and f.size <= SCANNED
 
 
-def _scanned(f: ContextFile, known: Collection[str]) -> ContextFile:
+def _scan_file(f: ContextFile, known: Collection[str]) -> ContextFile:
     if not _is_scanned(f) or f.sha256 in known:
         return f
     try:

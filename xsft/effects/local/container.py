@@ -115,7 +115,7 @@ def container_for(
         return None
     engine = connect_engine(env)
     _refuse_elsewhere(engine)
-    seen = engine.image(ref) or _pulled(engine, ref, progress)
+    seen = engine.image(ref) or _pull_image(engine, ref, progress)
     _refuse_another_maxtext(plan, seen)
     user = user_in(engine, uid=os.getuid(), gid=os.getgid())
     return LocalContainer(engine=engine, ref=ref, image=seen.id, user=user, cwd=Path.cwd())
@@ -146,7 +146,7 @@ def _named_paths(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
                 yield path
 
 
-def _pulled(engine: Engine, ref: str, progress: Callable[[str], None]) -> EngineImage:
+def _pull_image(engine: Engine, ref: str, progress: Callable[[str], None]) -> EngineImage:
     progress(f"pulling {ref}")
     return pusher(engine).pull(ref, on_event=lambda _event: None)
 

@@ -93,21 +93,21 @@ def convert_here(conversion: Conversion) -> ConversionResult:
     it. Raises Refused, EnvironmentMissing.
     """
     plan = conversion.look()
-    if plan.whole and not _unsaid(plan):
+    if plan.whole and not _is_unrecorded(plan):
         return _existing_conversion(plan)
     folder = stage_run(plan).folder
     first = Path(plan.first)  # its lock covers the conversion, whichever run asks for it
     with usable(first), exclusive(first / "xsft" / "lock", waiting=conversion.waiting):
         plan = conversion.look()  # another process may have finished it
         if plan.whole:
-            if _unsaid(plan):
+            if _is_unrecorded(plan):
                 _mend_conversion(plan, at=clock.now())
             return _existing_conversion(plan)
         with _hold_conversion(plan, folder):
-            return _converted(conversion, plan)
+            return _convert_once(conversion, plan)
 
 
-def _unsaid(plan: ConversionPlan) -> bool:
+def _is_unrecorded(plan: ConversionPlan) -> bool:
     """Return whether the result is complete, but its record says that it is in progress."""
     return plan.recorded is not None and plan.recorded.outcome != "completed"
 
@@ -138,7 +138,7 @@ def _hold_conversion(plan: ConversionPlan, folder: RunFolder) -> Iterator[None]:
         yield
 
 
-def _converted(conversion: Conversion, plan: ConversionPlan) -> ConversionResult:
+def _convert_once(conversion: Conversion, plan: ConversionPlan) -> ConversionResult:
     run = stage_run(plan)
     before, missing = stage_record(run), accept_late(lacks(plan, cache=conversion.cache), conversion.accepted)
     refused = errors_in(missing)

@@ -97,7 +97,7 @@ def read_passes(
                 "rows": one.rows,
                 "split": one.split,
                 "lengths_only": one.lengths_only,
-                "expected": _expected(run, one),
+                "expected": _expected_rows(run, one),
             }
             for one in passes
         ]
@@ -117,7 +117,7 @@ def read_passes(
         return _parse_answers(json.loads(answer.read_text(encoding="utf-8")))
 
 
-def _expected(run: Run, one: DataPass) -> int | None:
+def _expected_rows(run: Run, one: DataPass) -> int | None:
     """Return the rows that the pass reads, for the time left; None if that is unknown."""
     known = (one.rows, None if one.packing or one.split == "eval" else run.spec.data.rows)
     return min((number for number in known if number and number < sys.maxsize), default=None)
@@ -126,7 +126,7 @@ def _expected(run: Run, one: DataPass) -> int | None:
 def _parse_answers(found: Mapping[str, Any]) -> PassAnswers:
     if "error" in found:
         raise _data_refused(found["error"])
-    readings = tuple(_reading(one) for one in found["passes"])
+    readings = tuple(_pass_read_of(one) for one in found["passes"])
     return PassAnswers(passes=readings, vocabulary=_parse_vocabulary(found["vocabulary"]))
 
 
@@ -158,7 +158,7 @@ def _parse_vocabulary(found: Mapping[str, Any]) -> Vocabulary:
     return Vocabulary(texts=texts, kinds=kinds, named=found["named"], rows=found["rows"])
 
 
-def _reading(found: Mapping[str, Any]) -> PassRead:
+def _pass_read_of(found: Mapping[str, Any]) -> PassRead:
     rows = found["rows"]
     if rows and isinstance(rows[0], int):
         return PassRead(lengths=tuple(rows), ended=found["ended"])

@@ -28,7 +28,7 @@ def judge_end(watch: AttemptWatch, *, steps: int, status: int) -> TrainerEnd:
         crashed = f"; it ended with exit status {status} ({why or 'cause unknown'})" if status else ""
         return TrainerEnd(outcome="failed", reason=f"{text_of(printed, nothing)}{crashed}", state_reason=nothing)
     if status != 0:
-        return _crashed(watch, steps=steps, status=status, why=why)
+        return _crash_end(watch, steps=steps, status=status, why=why)
     if watch.last_step < steps:
         return TrainerEnd(outcome="short", reason=why or f"{TRAINER} ended without an error message")
     if watch.folder.latest_step() < steps:
@@ -36,7 +36,7 @@ def judge_end(watch: AttemptWatch, *, steps: int, status: int) -> TrainerEnd:
     return DONE
 
 
-def _crashed(watch: AttemptWatch, *, steps: int, status: int, why: str | None) -> TrainerEnd:
+def _crash_end(watch: AttemptWatch, *, steps: int, status: int, why: str | None) -> TrainerEnd:
     """Return the end of a trainer that crashed. After its last checkpoint the result is complete all the same; the exit
     is kept as the reason.
     """
@@ -61,19 +61,19 @@ def ended_then(attempt: Attempt, *, steps: int) -> TrainerEnd:
 
 def warnings_of(watch: AttemptWatch) -> tuple[Problem, ...]:
     """Return warnings for printed lines that make the result doubtful."""
-    padding = (_padding(watch.padded_arrays),) if watch.padded_arrays else ()
+    padding = (_padding_warning(watch.padded_arrays),) if watch.padded_arrays else ()
     zeros = watch.tally.zero_loss_steps
     last = watch.record.last
-    after = (_after(last.reason),) if last.outcome == "completed" and last.reason else ()
+    after = (_after_last_step_warning(last.reason),) if last.outcome == "completed" and last.reason else ()
     return (*padding, *after, *((zero_loss_warning(watch.record.run_name, zeros),) if zeros >= ENOUGH else ()))
 
 
-def _after(reason: str) -> Problem:
+def _after_last_step_warning(reason: str) -> Problem:
     message = f"The checkpoint of the last step is saved; afterwards {reason}."
     return warning("failed-after-last-step", "", message, "Use the checkpoint; no rerun is needed.")
 
 
-def _padding(arrays: int) -> Problem:
+def _padding_warning(arrays: int) -> Problem:
     message = (
         f"The initial checkpoint has another model size: MaxText padded or repeated {arrays} arrays and continued."
     )

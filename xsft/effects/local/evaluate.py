@@ -100,13 +100,13 @@ def perform(request: LocalEvaluation) -> StageEnd:
     if evaluation := existing(plan):
         return _found_end(evaluation)
     _refuse_unfit(plan)
-    with usable(folder.own), exclusive(folder.lock, waiting=lambda: request.progress(_waiting(plan))):
+    with usable(folder.own), exclusive(folder.lock, waiting=lambda: request.progress(_waiting_line(plan))):
         if evaluation := existing(plan):  # another process may have made it
             return _found_end(evaluation)
-        return _measured(request, folder)
+        return _measure_recorded(request, folder)
 
 
-def _waiting(plan: EvaluationPlan) -> str:
+def _waiting_line(plan: EvaluationPlan) -> str:
     return f"another xsft is running {plan.run_name}; waiting for it"
 
 
@@ -154,7 +154,7 @@ def refuse_small_memory(weights: Path) -> None:
         )
 
 
-def _measured(request: LocalEvaluation, folder: RunFolder) -> StageEnd:
+def _measure_recorded(request: LocalEvaluation, folder: RunFolder) -> StageEnd:
     plan, machine = request.plan, request.machine()
     directory = Path(next_attempt(plan.directory, taken=tuple(map(str, _attempts_of(plan)))))
     program = ("python3", "-I", "-m", PROGRAM, "JOB", "ANSWER")  # without the text that is sent

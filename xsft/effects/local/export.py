@@ -102,7 +102,7 @@ def export_here(work: ExportWork) -> ExportResult:
         if plan.whole:
             _mend_export(plan, at=clock.now())
             return existing_result(plan) if _is_enough(plan, work) else _with_logits(plan, work)
-        return _exported(plan, work)
+        return _export_once(plan, work)
 
 
 def find_export(plan: ExportPlan) -> StageFound:
@@ -154,7 +154,7 @@ def existing_result(plan: ExportPlan) -> ExportResult:
     )
 
 
-def _exported(plan: ExportPlan, work: ExportWork) -> ExportResult:
+def _export_once(plan: ExportPlan, work: ExportWork) -> ExportResult:
     refuse_without_room(plan)
     run, machine = stage_run(plan), work.machine()
     before = stage_record(run)

@@ -72,7 +72,7 @@ def export_by(route: ExportRoute, work: ExportWork) -> ExportResult:
         return export.existing_result(remote)
     refuse_without_token(remote, env=work.machine().env)
     done = export_here(work)
-    return _uploaded(route, work, done) if done.outcome == "completed" else done
+    return _upload_folder(route, work, done) if done.outcome == "completed" else done
 
 
 def refuse_without_token(plan: ExportPlan, *, env: Mapping[str, str]) -> None:
@@ -98,7 +98,7 @@ def find_upload(route: ExportRoute) -> StageFound:
     return StageFound(state="missing", why=f"{local.result} is complete, but not copied to {remote.writes}")
 
 
-def _uploaded(route: ExportRoute, work: ExportWork, done: ExportResult) -> ExportResult:
+def _upload_folder(route: ExportRoute, work: ExportWork, done: ExportResult) -> ExportResult:
     folder = str(done.folder)
     plan, log = route.there(folder=folder), Path(folder) / "xsft" / "upload.log"
     work.say(f"copying {folder} to {plan.writes}")

@@ -82,7 +82,7 @@ def containment(
     """Return the containment that works; `probe` runs an argv, `which` finds a program."""
     if system != "Linux":
         return Containment(prefix=(), private=False, why_not=f"{system} has no PID namespaces", needed=False)
-    tied = _tied(which)
+    tied = _tie_prefix(which)
     if which("unshare") is None:
         return Containment(prefix=tied, private=False, why_not="`unshare` was not found; it is part of util-linux")
     why_not = ""
@@ -124,7 +124,7 @@ def orphans(proc: Path, *, uid: int) -> Iterator[int]:
             yield int(entry.name)
 
 
-def _tied(which: Callable[[str], str | None]) -> tuple[str, ...]:
+def _tie_prefix(which: Callable[[str], str | None]) -> tuple[str, ...]:
     """Return the prefix with which the trainer dies with xsft, even if xsft is killed (prctl PR_SET_PDEATHSIG)."""
     return ("setpriv", "--pdeathsig", "KILL", "--") if which("setpriv") else ()
 

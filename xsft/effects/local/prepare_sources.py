@@ -39,7 +39,7 @@ def located_source(source: RowSource) -> SourceContent:
     if source.on_hub:
         return SourceContent(load={"path": source.path, **common, "data_files": source.files})
     if source.path in FILE_FORMATS:
-        files = _matching(source.files or "")
+        files = _matching_files(source.files or "")
         load = {"path": source.path, **common, "data_files": [str(file) for file in files]}
         return SourceContent(load=load, files=files)
     folder = Path(located(source.path)).expanduser().absolute()
@@ -72,7 +72,7 @@ def stamps(contents: Sequence[SourceContent]) -> tuple[tuple[int, int], ...]:
     return tuple((one.st_size, one.st_mtime_ns) for one in found)
 
 
-def _matching(pattern: str) -> tuple[Path, ...]:
+def _matching_files(pattern: str) -> tuple[Path, ...]:
     path = located(pattern)
     if not path:
         fix = "Set data.hf_train_files, or --set data.hf_train_files=FILE."

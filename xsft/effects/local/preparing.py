@@ -158,11 +158,11 @@ class _DatasetBuild(Struct, frozen=True, kw_only=True):
         """Run one try, from the first row to `prepared.json`."""
         refuse_errors(check_writable(self.root, env=self.workshop.machine.env))
         before = stamps(self.contents)
-        counted = self._counted()
+        counted = self._count_rows()
         if refused := preparation_problems(counted, self.wanted):
             raise SpecError(refused)
         attempt = random_hex(4)
-        shards = self._written(counted, attempt=attempt)
+        shards = self._write_shards(counted, attempt=attempt)
         if stamps(self.contents) != before:
             message = "The files of the source changed while they were read."
             raise SpecError((error("data-changed", "data", message, "Run the command again."),))
@@ -182,19 +182,21 @@ class _DatasetBuild(Struct, frozen=True, kw_only=True):
             return first
         return PreparedFolder(to=self.root, prepared=prepared, found=False)
 
-    def _counted(self) -> Mapping[SplitName, SplitCount]:
+    def _count_rows(self) -> Mapping[SplitName, SplitCount]:
         follower = Follower(say=self.workshop.say, verb="checked", total=None)
-        answer = self._worked({"action": "count"}, follower)
+        answer = self._run_worker({"action": "count"}, follower)
         return msgspec.convert(answer, dict[SplitName, SplitCount])
 
-    def _written(self, counted: Mapping[SplitName, SplitCount], *, attempt: str) -> tuple[Shard, ...]:
+    def _write_shards(self, counted: Mapping[SplitName, SplitCount], *, attempt: str) -> tuple[Shard, ...]:
         folder, on_shard = self._place(attempt)
         _make_folder(folder)
         self._refuse_small_disk(folder, sum(one.bytes for one in counted.values()))
         splits = {name: self._split_job(one) for name, one in counted.items()}
         total = sum(one.rows + one.refused for one in counted.values())
         follower = Follower(say=self.workshop.say, verb="wrote", total=total, on_shard=on_shard)
-        self._worked({"action": "write", "folder": str(folder), "format": self.wanted.format, "out": splits}, follower)
+        self._run_worker(
+            {"action": "write", "folder": str(folder), "format": self.wanted.format, "out": splits}, follower
+        )
         return tuple(follower.shards)
 
     def _place(self, attempt: str) -> tuple[Path, Callable[[Shard], None]]:
@@ -208,7 +210,7 @@ class _DatasetBuild(Struct, frozen=True, kw_only=True):
         shards = shard_count(rows=one.rows, size=one.bytes, hosts=self.wanted.hosts, asked=self.wanted.shards)
         return {"rows": one.rows, "schema": one.schema, "shards": shards}
 
-    def _worked(self, job: Mapping[str, Any], follower: Follower) -> Mapping[str, Any]:
+    def _run_worker(self, job: Mapping[str, Any], follower: Follower) -> Mapping[str, Any]:
         sources = [
             {"load": content.load, "columns": source.columns, "splits": source.splits, "share": self.wanted.eval_share}
             for content, source in zip(self.contents, self.wanted.sources, strict=True)

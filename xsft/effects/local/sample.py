@@ -48,7 +48,7 @@ def tuned_run(name: str, *, step: int | None, store: RecordStore) -> TunedRun:
     machine, trains nothing, or has no such checkpoint."""
     entry = _find_entry(name, store)
     folder = RunFolder(path=Path(entry.output) / name)
-    record = _training(name, folder)
+    record = _training_record(name, folder)
     steps = {int(one.name): one for one in folder.checkpoints()}
     if not steps or (step is not None and step not in steps):
         held = f"it has the steps {', '.join(map(str, sorted(steps)))}" if steps else "it has none yet"
@@ -77,7 +77,7 @@ def _find_entry(name: str, store: RecordStore) -> IndexEntry:
     return entries[-1]
 
 
-def _training(name: str, folder: RunFolder) -> Record:
+def _training_record(name: str, folder: RunFolder) -> Record:
     try:
         record = read_record(read_bytes(folder.record))
     except (OSError, ValueError) as failed:

@@ -115,11 +115,11 @@ def _reads(engine: BuiltEnvironment, model_type: str) -> bool:
     utils.py _get_classes, MODEL_REMAPPING
     """
     package = next(engine.folder.glob("lib/python*/site-packages/mlx_lm"))
-    name = _remapping(package / "utils.py").get(model_type, model_type)
+    name = _read_remapping(package / "utils.py").get(model_type, model_type)
     return name.isidentifier() and (package / "models" / f"{name}.py").is_file()
 
 
-def _remapping(source: Path) -> Mapping[str, str]:
+def _read_remapping(source: Path) -> Mapping[str, str]:
     """Return the remapping, read from the engine's source: importing it takes a second and its own environment."""
     for statement in ast.parse(source.read_text()).body:
         match statement:

@@ -55,7 +55,7 @@ def stage_record(run: StageRun) -> Record:
         spec={run.key: dict(run.inputs)},
         target=THIS_MACHINE,
         output=run.output,
-        attempts=tuple(map(_killed, before.attempts)) if before else (),
+        attempts=tuple(map(_killed_attempt, before.attempts)) if before else (),
     )
 
 
@@ -145,7 +145,7 @@ def usable(folder: Path) -> Iterator[None]:
         ) from failed
 
 
-def _killed(attempt: Attempt) -> Attempt:
+def _killed_attempt(attempt: Attempt) -> Attempt:
     if attempt.outcome != "running":
         return attempt
     return replace(attempt, outcome="failed", reason="xsft or the machine stopped")

@@ -19,7 +19,7 @@ class Session(requests.Session):
     """A requests session that reads no ~/.netrc. Can be mixed into others: `class Mine(Session, docker.APIClient)`."""
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
-        request.auth = request.auth or _unchanged
+        request.auth = request.auth or _keep_request
         return super().prepare_request(request)
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
@@ -35,7 +35,7 @@ class Session(requests.Session):
         return super().merge_environment_settings(url, proxies, *settings)
 
 
-def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _keep_request(request: requests.PreparedRequest) -> requests.PreparedRequest:
     """Return the request as it is. As an `auth` of requests' kind it prevents requests from looking for another
     login.
     """

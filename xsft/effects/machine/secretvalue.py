@@ -16,7 +16,7 @@ def read_secret_file(path: Path) -> bytes:
     """Return the file's bytes, without the line ends that editors append. Raises UsageError if the file is empty."""
     try:
         with open_regular(path) as file:
-            return _checked(file.read(MAX_BYTES + 1), "The file of --from-file")
+            return _check_value(file.read(MAX_BYTES + 1), "The file of --from-file")
     except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
         reason = getattr(failed, "strerror", None) or "the name is not valid"
         fix = "Check the path, or pipe the value in; its content is not shown."
@@ -30,10 +30,10 @@ def read_secret_stdin(stdin: BinaryIO) -> bytes:
             "Standard input is a terminal, and a value typed there can be seen.",
             fix="Pipe it in (xsft secret create NAME < FILE), or give --from-file FILE.",
         )
-    return _checked(stdin.read(MAX_BYTES + 1), "Standard input")
+    return _check_value(stdin.read(MAX_BYTES + 1), "Standard input")
 
 
-def _checked(content: bytes, what: str) -> bytes:
+def _check_value(content: bytes, what: str) -> bytes:
     value = content.rstrip(b"\r\n")
     if not value.strip():
         raise UsageError(f"{what} is empty.", fix="Give the value, e.g. a token, in it.")

@@ -43,8 +43,8 @@ def prepare_streams() -> None:
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for the whole process
-    sys.stdout = _screened(sys.stdout)
-    sys.stderr = _screened(sys.stderr)
+    sys.stdout = _screen_stream(sys.stdout)
+    sys.stderr = _screen_stream(sys.stderr)
 
 
 def has_terminal() -> bool:
@@ -65,11 +65,11 @@ def print_if_slow(line: str, *, after_s: float) -> Iterator[None]:
         timer.cancel()
 
 
-def _screened(stream: Any) -> Any:
-    return stream if isinstance(stream, ScreenedStream) else ScreenedStream(_prepared(stream))
+def _screen_stream(stream: Any) -> Any:
+    return stream if isinstance(stream, ScreenedStream) else ScreenedStream(_prepare_stream(stream))
 
 
-def _prepared(stream: TextIO | None) -> TextIO:
+def _prepare_stream(stream: TextIO | None) -> TextIO:
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")
     with contextlib.suppress(AttributeError, ValueError):

@@ -171,7 +171,7 @@ class GcsObjects(GcsStorage):
         """Write the object. If an answer was lost, an earlier try may have written it: the result is False then, and
         the caller can compare the content.
         """
-        done = self.ask(path, lambda: self._uploaded(path, content), permissions="storage.objects.create")
+        done = self.ask(path, lambda: self._try_upload(path, content), permissions="storage.objects.create")
         return self._in_bucket(path, done)
 
     def create_from(self, path: str, file: Path) -> bool:
@@ -179,7 +179,7 @@ class GcsObjects(GcsStorage):
         time.
         """
         tries = {**self._tries, "permissions": "storage.objects.create"}
-        done = ask_storage(path, lambda: self._sent(path, file), **tries)
+        done = ask_storage(path, lambda: self._try_send(path, file), **tries)
         return self._in_bucket(path, done)
 
     @staticmethod
@@ -217,14 +217,14 @@ class GcsObjects(GcsStorage):
             deleted_after=_deleted_after(found.lifecycle_rules),
         )
 
-    def _uploaded(self, path: str, content: bytes) -> bool:
+    def _try_upload(self, path: str, content: bytes) -> bool:
         bucket, name = bucket_and_name(path)
         blob = self._client.bucket(bucket).blob(name)
         options = {"content_type": "application/json", "if_generation_match": 0, **self._options}
         blob.upload_from_string(content, **options)
         return True
 
-    def _sent(self, path: str, file: Path) -> bool:
+    def _try_send(self, path: str, file: Path) -> bool:
         bucket, name = bucket_and_name(path)
         blob = self._client.bucket(bucket).blob(name)
         options = {"if_generation_match": 0, "retry": None, "timeout": SEND_TIMEOUT_S, "checksum": "crc32c"}

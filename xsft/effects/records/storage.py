@@ -159,9 +159,9 @@ class GcsStorage:
 
     def folders_with(self, folder: str, files: tuple[str, ...]) -> tuple[str, ...]:
         bucket, name = bucket_and_name(folder)
-        return self.ask(folder, lambda: self._holding(bucket, f"{name}/", files)) or ()
+        return self.ask(folder, lambda: self._prefixes_holding(bucket, f"{name}/", files)) or ()
 
-    def _holding(self, bucket: str, prefix: str, files: tuple[str, ...]) -> tuple[str, ...]:
+    def _prefixes_holding(self, bucket: str, prefix: str, files: tuple[str, ...]) -> tuple[str, ...]:
         """One query for each 1,000 of such files. source: cloud.google.com/storage/docs/json_api/v1/objects/list,
         matchGlob."""
         options = {"timeout": self._timeout_s, "retry": None, "max_results": self._max_names}
@@ -172,21 +172,21 @@ class GcsStorage:
 
     def size(self, folder: str) -> int | None:
         bucket, name = bucket_and_name(folder)
-        return self.ask(folder, lambda: self._summed(bucket, f"{name}/" if name else ""))
+        return self.ask(folder, lambda: self._sum_sizes(bucket, f"{name}/" if name else ""))
 
     def objects(self, prefix: str) -> tuple[StoredObject, ...]:
         """Return the first MAX_FILES objects whose paths begin with the prefix, in the order of their names."""
         bucket, _, name = prefix.removeprefix("gs://").partition("/")
-        return self.ask(prefix, lambda: self._listed(bucket, name)) or ()
+        return self.ask(prefix, lambda: self._list_objects(bucket, name)) or ()
 
-    def _listed(self, bucket: str, prefix: str) -> tuple[StoredObject, ...]:
+    def _list_objects(self, bucket: str, prefix: str) -> tuple[StoredObject, ...]:
         options = {"timeout": self._timeout_s, "retry": None, "max_results": MAX_FILES}
         return tuple(
             StoredObject(path=f"gs://{bucket}/{blob.name}", size=int(blob.size), crc32c=str(blob.crc32c))
             for blob in self._client.list_blobs(bucket, prefix=prefix, **options)
         )
 
-    def _summed(self, bucket: str, prefix: str) -> int | None:
+    def _sum_sizes(self, bucket: str, prefix: str) -> int | None:
         options = {"timeout": self._timeout_s, "retry": None, "max_results": MAX_FILES + 1}
         sizes = [int(blob.size) for blob in self._client.list_blobs(bucket, prefix=prefix, **options)]
         return sum(sizes) if len(sizes) <= MAX_FILES else None

@@ -78,7 +78,7 @@ def _bucket(output: str, objects: GcsObjects, *, zone: str | None) -> Iterator[P
         settings = objects.settings(bucket)
         yield from _settings(bucket, name, settings)
         if zone and settings.location and _continent(zone) != _continent(settings.location):
-            yield _far(bucket, settings.location, zone)
+            yield _far_output_warning(bucket, settings.location, zone)
     else:
         yield warning(
             "output-bucket-get",
@@ -115,7 +115,7 @@ def _settings(bucket: str, name: str, found: BucketSettings) -> Iterator[Problem
         yield warning("output-requester-pays", "output", message, fix)
 
 
-def _far(bucket: str, location: str, zone: str) -> Problem:
+def _far_output_warning(bucket: str, location: str, zone: str) -> Problem:
     message = (
         f"The bucket {bucket} is in {location}, and the cluster in {zone}, on another continent: checkpoints are slow "
         "while the chips wait, and traffic between continents is billed by the GiB."

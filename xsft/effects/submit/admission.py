@@ -59,7 +59,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
     queue = start(lambda: _cluster_queue(cluster, local_queue.result()))
     flavors = start(lambda: _flavors(cluster, queue.result()))
     classes = start(lambda: {name: _has_class(cluster, name) for name in demand.priority_classes})
-    selected = start(lambda: _selected(cluster, demand, queue.result()) if demand.asks_chips else {})
+    selected = start(lambda: _selected_nodes(cluster, demand, queue.result()) if demand.asks_chips else {})
     looks: dict[str, Callable[[], Any]] = {
         "namespace": lambda: unless_forbidden(cluster.namespace, namespace),
         "local_queue": local_queue.result,
@@ -74,7 +74,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         "secrets": lambda: _secret_keys(cluster, demand),
         "nodes": lambda: None if demand.asks_chips else unless_forbidden(cluster.cpu_nodes),
         "selected": selected.result,
-        "occupied": lambda: _occupied(cluster, selected.result()),
+        "occupied": lambda: _occupied_nodes(cluster, selected.result()),
         "cohort": lambda: _cohort(cluster, queue.result()),
         "controllers": lambda: _controllers(cluster),
         "service_account": lambda: _account(cluster, demand) if demand.buckets else None,
@@ -97,7 +97,7 @@ def _cluster_queue(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> J
     return unless_forbidden(cluster.cluster_queue, name)
 
 
-def _selected(
+def _selected_nodes(
     cluster: Cluster, demand: Demand, queue: JsonObject | UnreadFact | None
 ) -> dict[str, tuple[JsonObject, ...] | UnreadFact]:
     """Return the nodes of each pod set; of none if an admission check of the queue adds nodes before a run starts.
@@ -109,7 +109,7 @@ def _selected(
     return {pods.name: unless_forbidden(cluster.nodes, selector=pods.node_selector) for pods in demand.pod_sets}
 
 
-def _occupied(
+def _occupied_nodes(
     cluster: Cluster, selected: Mapping[str, tuple[JsonObject, ...] | UnreadFact]
 ) -> dict[str, str] | UnreadFact:
     """Return the JobSets without a queue that run on these nodes; without those that may not be read."""

@@ -95,13 +95,13 @@ def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
     if jobset.queue is not None:
         return ()
     if jobset.suspended:
-        return (_suspended(jobset),)
+        return (_suspended_warning(jobset),)
     message = f"The JobSet {jobset.name} has no queue, so Kueue neither admits it nor counts its chips."
     fix = f"If this is intended, ignore it; otherwise xsft cancel {jobset.name} and resubmit."
     return (warning("no-queue", "queue", message, fix),)
 
 
-def _suspended(jobset: RunObject) -> Problem:
+def _suspended_warning(jobset: RunObject) -> Problem:
     now = clock.now()
     seen = Observation(run_name=jobset.run_name, target=jobset.target, observed_at=now, jobset=jobset)
     cause = explain_state(Evidence(seen=seen, status=classify(seen, now=now)), now=now).cause

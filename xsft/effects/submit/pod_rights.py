@@ -48,57 +48,57 @@ class GoogleIam:
         email, or `gce://project/zone/machine` of a node.
         """
         of_node = source.startswith("gce://")
-        bound = None if of_node else self._bound(source, member_of(demand))
+        bound = None if of_node else self._is_bound_to(source, member_of(demand))
         known = self._of_node(source) if of_node else PodRights(email=source, bound=bound)
         token = self._token(known.email) if known.email else None
         if token is None:
             return known
         pulls = self._pulls(demand.repository, token) if of_node and demand.repository else None
-        return replace(known, lacking=self._tested(demand, token), pulls=pulls)
+        return replace(known, lacking=self._test_rights(demand, token), pulls=pulls)
 
     def _of_node(self, source: str) -> PodRights:
         """Return the account of a machine, and whether its access scopes allow writing."""
         project, _, rest = source.removeprefix("gce://").partition("/")
         zone, _, name = rest.partition("/")
         path = f"{self.compute}/compute/v1/projects/{project}/zones/{zone}/instances/{name}"
-        answer = self._asked("GET", path, params={"fields": "serviceAccounts"}) or {}
+        answer = self._ask_google("GET", path, params={"fields": "serviceAccounts"}) or {}
         for account in answer.get("serviceAccounts") or ():
             scopes = {str(scope).rpartition("/")[2] for scope in account.get("scopes") or ()}
             return PodRights(email=str(account["email"]), writes=not scopes or bool(scopes & WRITING))
         return PodRights()
 
-    def _tested(self, demand: Demand, token: str) -> dict[str, tuple[str, ...]]:
+    def _test_rights(self, demand: Demand, token: str) -> dict[str, tuple[str, ...]]:
         """Return what the account lacks on each bucket; empty unless all of them answered."""
-        tested = {bucket: self._lacking(bucket, token) for bucket in demand.buckets}
+        tested = {bucket: self._lacking_rights(bucket, token) for bucket in demand.buckets}
         lacking = {bucket: names for bucket, names in tested.items() if names is not None}
         return lacking if len(lacking) == len(tested) else {}
 
     def _pulls(self, repository: str, token: str) -> bool | None:
         path = f"{self.artifacts}/v1/{repository}:testIamPermissions"
-        answer = self._asked("POST", path, session=self._as(token), json={"permissions": [PULL]})
+        answer = self._ask_google("POST", path, session=self._session_as(token), json={"permissions": [PULL]})
         return None if answer is None else PULL in (answer.get("permissions") or ())
 
-    def _as(self, token: str) -> Any:
+    def _session_as(self, token: str) -> Any:
         return google_session(Credentials(token=token))  # type: ignore[no-untyped-call]
 
-    def _bound(self, email: str, member: str) -> bool | None:
-        policy = self._asked("POST", f"{self.iam}/v1/projects/-/serviceAccounts/{email}:getIamPolicy", json={})
+    def _is_bound_to(self, email: str, member: str) -> bool | None:
+        policy = self._ask_google("POST", f"{self.iam}/v1/projects/-/serviceAccounts/{email}:getIamPolicy", json={})
         return None if policy is None else is_bound(policy, member)
 
     def _token(self, email: str) -> str | None:
         """Return an access token of the account, valid for five minutes; None unless impersonation is allowed."""
         path = f"{self.credentials}/v1/projects/-/serviceAccounts/{email}:generateAccessToken"
-        answer = self._asked("POST", path, json={"scope": [SCOPE], "lifetime": f"{LIFETIME_S}s"})
+        answer = self._ask_google("POST", path, json={"scope": [SCOPE], "lifetime": f"{LIFETIME_S}s"})
         return str(answer["accessToken"]) if answer and "accessToken" in answer else None
 
-    def _lacking(self, bucket: str, token: str) -> tuple[str, ...] | None:
+    def _lacking_rights(self, bucket: str, token: str) -> tuple[str, ...] | None:
         name = bucket.removeprefix("gs://")
         path = f"{self.storage}/storage/v1/b/{name}/iam/testPermissions"
-        answer = self._asked("GET", path, session=self._as(token), params={"permissions": OF_BUCKET})
+        answer = self._ask_google("GET", path, session=self._session_as(token), params={"permissions": OF_BUCKET})
         held = () if answer is None else answer.get("permissions") or ()
         return None if answer is None else tuple(name for name in OF_BUCKET if name not in held)
 
-    def _asked(self, method: str, url: str, *, session: Any = None, **options: Any) -> dict[str, Any] | None:
+    def _ask_google(self, method: str, url: str, *, session: Any = None, **options: Any) -> dict[str, Any] | None:
         """Return the answer; None on any failure, because this check must never stop a run."""
         try:
             answer = (session or self.session).request(method, url, timeout=TIMEOUT_S, **options)

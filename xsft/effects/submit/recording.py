@@ -76,7 +76,7 @@ def record_of(
         cluster=address_of(plan.run.place) if plan.on_cluster and plan.run.place else None,
         xpk_argv=plan.xpk_argv,
         manifest_digest=manifest_digest(plan.manifest) if plan.manifest else None,
-        resolved=_resolved(plan),
+        resolved=_resolved_workload(plan),
         image=image_of(run.spec.image.ref) if run.spec.image.ref else None,
         git=provenance.git,
         versions={**provenance.versions, "maxtext": run.release.version},
@@ -133,7 +133,7 @@ def image_of(ref: str) -> RecordedImage:
     return RecordedImage(ref=ref, digest=digest or None)
 
 
-def _resolved(plan: Planned) -> dict[str, Any]:
+def _resolved_workload(plan: Planned) -> dict[str, Any]:
     match plan if isinstance(plan, Plan) else plan.job:
         case Plan() as training:
             return _resolved_training(training)

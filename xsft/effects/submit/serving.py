@@ -86,7 +86,7 @@ def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress
     dependents = [(one, cluster.servers.get(one)) for one in plan.dependents]
     deployment = cluster.servers.get(plan.manifest)
     if deployment is not None:
-        return _adopted(cluster, plan, deployment, record=record)
+        return _adopt_server(cluster, plan, deployment, record=record)
     for dependent, held in dependents:
         _refuse_taken(dependent, held, uid=None)
     progress("validating the server with a dry run")
@@ -96,9 +96,9 @@ def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress
     progress(f"creating the Deployment {plan.run_name}")
     outcome = _create(cluster, plan, begun, record=record)
     if isinstance(outcome, ExistingObject):  # another caller was first
-        return _adopted(cluster, plan, outcome.object, record=record)
+        return _adopt_server(cluster, plan, outcome.object, record=record)
     uid = server_of(outcome.object).uid
-    _own(cluster, plan, uid=uid)
+    _create_owned(cluster, plan, uid=uid)
     action: ServerAction = "created" if begun.record.last.number == 1 else "attempt"
     return BegunServer(action=action, uid=uid, problems=record.finish(begun, uid=uid))
 
@@ -119,10 +119,10 @@ def _create(
         raise
 
 
-def _adopted(cluster: Cluster, plan: ServingPlan, deployment: JsonObject, *, record: ServerRecord) -> BegunServer:
+def _adopt_server(cluster: Cluster, plan: ServingPlan, deployment: JsonObject, *, record: ServerRecord) -> BegunServer:
     server = server_of(deployment)
     _refuse_other(cluster, plan, server, deployment)
-    _own(cluster, plan, uid=server.uid)
+    _create_owned(cluster, plan, uid=server.uid)
     return BegunServer(action="adopted", uid=server.uid, problems=record.complete(plan, uid=server.uid))
 
 
@@ -142,7 +142,7 @@ def _refuse_other(cluster: Cluster, plan: ServingPlan, server: RunObject, deploy
         raise Refused("\n  ".join(lines), fix=fix, id="server-differs")
 
 
-def _own(cluster: Cluster, plan: ServingPlan, *, uid: str) -> None:
+def _create_owned(cluster: Cluster, plan: ServingPlan, *, uid: str) -> None:
     """Create what the Deployment owns, unless it exists."""
     for dependent in plan.dependents:
         outcome = cluster.servers.create(owned_by(dependent, name=plan.run_name, uid=uid))

@@ -55,7 +55,7 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
         try:
             records = self.store.read_run(str(self.run.output), plan.run_name)
         except XsftError as failed:
-            return (_unwritten(plan.run_name, failed),)
+            return (_unwritten_warning(plan.run_name, failed),)
         if not records or records[-1].last.outcome != "submitting":
             return ()
         if any(one.last.uid == uid for one in records):
@@ -70,7 +70,7 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
         try:
             return (*ref.problems, *self.store.finish(ref, facts).problems)
         except XsftError as failed:
-            return (*ref.problems, _unwritten(ref.record.run_name, failed))
+            return (*ref.problems, _unwritten_warning(ref.record.run_name, failed))
 
 
 def _number_after(last: Attempt) -> int:
@@ -78,7 +78,7 @@ def _number_after(last: Attempt) -> int:
     return last.number if last.outcome == "submitting" else last.number + 1
 
 
-def _unwritten(run_name: str, failed: XsftError) -> Problem:
+def _unwritten_warning(run_name: str, failed: XsftError) -> Problem:
     message = f"The record of {run_name} could not be completed: {failed.message}"
     return warning("record-not-finished", "", message, "Run the same command again: it adopts the server.")
 
@@ -98,7 +98,7 @@ def _record(plan: ServingPlan, run: Run, provenance: Provenance, *, number: int)
         namespace=plan.namespace,
         cluster=address_of(run.place) if run.place else None,
         manifest_digest=manifest_digest(plan.manifest),
-        resolved=_resolved(plan),
+        resolved=_resolved_server(plan),
         image=image_of(plan.inputs.image),
         git=provenance.git,
         versions=provenance.versions,
@@ -114,7 +114,7 @@ def _record(plan: ServingPlan, run: Run, provenance: Provenance, *, number: int)
     )
 
 
-def _resolved(plan: ServingPlan) -> dict[str, object]:
+def _resolved_server(plan: ServingPlan) -> dict[str, object]:
     shape = plan.inputs.shape
     return {
         "work": "serve",

@@ -118,9 +118,9 @@ class Submitter(Struct, frozen=True, kw_only=True):
     def submit(self, plan: Planned) -> Submission:
         """Submit the plan. Raises as Cluster and RecordStore do, and Refused if something else prevents it."""
         with when_interrupted(NOTHING_CREATED):
-            return self._submitted(plan)
+            return self._submit_decided(plan)
 
-    def _submitted(self, plan: Planned) -> Submission:
+    def _submit_decided(self, plan: Planned) -> Submission:
         output = str(plan.run.output)
         self.progress("reading the output, the cluster and the image")
         of_image = start(lambda: notes.image_notes(plan, look=self.image))
@@ -133,19 +133,19 @@ class Submitter(Struct, frozen=True, kw_only=True):
         latest = self._latest_step(plan)
         unwritable = of_output.result()
         problems = accept_late(found, plan.run.spec.checks)
-        jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
+        jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
         result = self._result(plan, facts)
         world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=result is not None)
-        decision, passed_over = self._decided(plan, world)
+        decision, passed_over = self._decide_submission(plan, world)
         match decision:
             case None:
                 return self.submit(plan)
             case AdoptJobSet(jobset=seen):
-                return self._adopted(plan, seen, facts)
+                return self._adopt_jobset(plan, seen, facts)
             case KeepFinished(steps=steps, worthless=worthless):
                 if worthless:
                     raise notes.finished_for_nothing(plan.run_name, worthless)
-                return self._finished(result or plan, world, steps=steps)
+                return self._keep_finished(result or plan, world, steps=steps)
             case StartAttempt(attempt=attempt):
                 self._settle(plan, world)
                 said = (
@@ -193,7 +193,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 path = next(filter(self.made, paths), None)
                 return replace(plan, job=replace(plan.job, writes=path)) if path else None
 
-    def _decided(self, plan: Planned, world: RunHistory) -> tuple[Decision | None, tuple[Problem, ...]]:
+    def _decide_submission(self, plan: Planned, world: RunHistory) -> tuple[Decision | None, tuple[Problem, ...]]:
         """Return the decision, and a note for each JobSet that has the next attempt's name but belongs to another run:
         that name is skipped. None if the records must be read again: they have changed, and a JobSet without labels has
         the name; xpk may have created it for this run.
@@ -217,7 +217,9 @@ class Submitter(Struct, frozen=True, kw_only=True):
         """Return whether the records have changed since they were read."""
         return self.store.read_run(str(plan.run.output), plan.run_name) != world.records
 
-    def _unlabelled(self, plan: Planned, facts: ClusterFacts, records: tuple[Record, ...]) -> Iterator[LiveJobSet]:
+    def _unlabelled_jobsets(
+        self, plan: Planned, facts: ClusterFacts, records: tuple[Record, ...]
+    ) -> Iterator[LiveJobSet]:
         """Yield the JobSets of this run that have no label of xsft, because xpk created them from the xpk line: the
         first attempt's, and the last recorded one's.
         """
@@ -249,7 +251,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         # first.
         ref = begun.ref if isinstance(begun, TakenAttempt) else begun
         self.progress(f"creating JobSet {plan.jobset}")
-        return self._created(plan, ref, action=action, problems=(*found, *ref.problems))
+        return self._create_recorded(plan, ref, action=action, problems=(*found, *ref.problems))
 
     def _dry_runs(self, manifest: JsonObject, *, accepted: Mapping[str, str]) -> tuple[Problem, ...]:
         """Return what the cluster would refuse or change about the JobSet, its Jobs and their pods."""
@@ -258,7 +260,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
         return accept_late((*unmanaged_problems(stored, context=self.cluster.context), *jobs, *pods), accepted)
 
-    def _created(
+    def _create_recorded(
         self, plan: Planned, ref: RecordRef, *, action: SubmissionAction, problems: tuple[Problem, ...]
     ) -> Submission:
         with when_interrupted(notes.maybe_created(plan)):
@@ -266,7 +268,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             seen = seen_of(outcome.object)
             if not isinstance(outcome, ExistingObject):
                 with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, was created. {goes_on(plan.run_name)}"):
-                    return self._recorded(plan, ref, seen, action=action, problems=problems)
+                    return self._record_outcome(plan, ref, seen, action=action, problems=problems)
         if seen.run_name not in (None, plan.run_name):
             self._finish(ref, self._facts("not-created", reason=f"{seen.name} belongs to run {seen.run_name}"))
         return self.submit(plan)  # another submitter was first: decide again from the start
@@ -280,7 +282,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 self._finish(ref, self._facts("not-created", reason=why))
             raise
 
-    def _recorded(
+    def _record_outcome(
         self,
         plan: Planned,
         ref: RecordRef,
@@ -329,7 +331,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             )
         return (*problems, *notes.read_back_notes(facts.read_back))
 
-    def _adopted(self, plan: Planned, seen: LiveJobSet, facts: ClusterFacts) -> Submission:
+    def _adopt_jobset(self, plan: Planned, seen: LiveJobSet, facts: ClusterFacts) -> Submission:
         attempt = self.replan(attempt_of(seen)) if seen.name != plan.jobset else plan
         path = _record_path(plan, attempt_of(seen))
         held = notes.held_by(facts, seen.uid)
@@ -343,7 +345,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             problems=adoption_notes,
         )
 
-    def _finished(self, plan: Planned, world: RunHistory, *, steps: int) -> Submission:
+    def _keep_finished(self, plan: Planned, world: RunHistory, *, steps: int) -> Submission:
         last = max(world.jobsets, key=attempt_of, default=None)
         return Submission(
             plan=plan,

@@ -93,7 +93,7 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         if jobset is not None:
             return ExistingObject(object=jobset)
         message, ended = self._xpk(cluster, plan)
-        held = _held(cluster, plan, message)
+        held = _held_jobset(cluster, plan, message)
         if held is None:
             raise _nothing_made(plan, message) if ended else _creation_unclear(plan, message)
         as_told = not lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
@@ -177,7 +177,7 @@ def project_number(
     return (f"--project-number={number}",) if done.ok and number.isdecimal() else ()
 
 
-def _held(cluster: Cluster, plan: Planned, message: str) -> JsonObject | None:
+def _held_jobset(cluster: Cluster, plan: Planned, message: str) -> JsonObject | None:
     try:
         return cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
     except XsftError as failed:
