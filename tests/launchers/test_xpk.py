@@ -92,6 +92,13 @@ def test_pathways_servers_and_arguments_become_flags() -> None:
     assert [token for token in proxy if pathways_args_problem(token)] == []
 
 
+def test_several_arguments_of_a_pathways_server_are_one_flag() -> None:
+    several = {"pathways__server_args": ["--a=1", "--b=2"], "pathways__worker_args": ["--c=1", "--d=2"]}
+    flags = _flags(_run("pathways", **several))
+    assert flags["--custom-pathways-server-args"] == "--a=1 --b=2"
+    assert flags["--custom-pathways-worker-args"] == "--c=1 --d=2"
+
+
 def test_a_workload_without_pathways_servers_takes_those_of_its_place() -> None:
     images = _run("pathways", pathways=None).servers
     assert images.proxy_image == "my.dev/place-proxy:1"

@@ -201,18 +201,20 @@ def ended_in_place(evidence: Evidence) -> Iterator[Clue]:
     """Yield `REASON exit CODE` of failed containers that their pods started again: out-of-memory first, then the
     latest."""
     found = [
-        (pod, one) for pod in current(evidence.seen) for one in pod.containers if one.last and failed_in_place(one)
+        (pod, one, one.last)
+        for pod in current(evidence.seen)
+        for one in pod.containers
+        if one.last is not None and failed_in_place(one)
     ]
-    latest_first = sorted(found, key=lambda pair: pair[1].last.finished_at or "" if pair[1].last else "", reverse=True)
-    for pod, one in sorted(latest_first, key=lambda pair: pair[1].last is None or pair[1].last.reason != "OOMKilled"):
-        if one.last is not None:
-            code = "unknown" if one.last.exit_code is None else one.last.exit_code
-            yield Clue(
-                text=f"{one.last.reason or 'Error'} exit {code}",
-                where=place(pod),
-                quoted=tuple(one.last.message.strip().splitlines()[-3:]),
-                values={"count": str(one.restarts), "pods": str(len({pod.name for pod, _ in found}))},
-            )
+    latest_first = sorted(found, key=lambda ended: ended[2].finished_at or "", reverse=True)
+    for pod, one, last in sorted(latest_first, key=lambda ended: ended[2].reason != "OOMKilled"):
+        code = "unknown" if last.exit_code is None else last.exit_code
+        yield Clue(
+            text=f"{last.reason or 'Error'} exit {code}",
+            where=place(pod),
+            quoted=tuple(last.message.strip().splitlines()[-3:]),
+            values={"count": str(one.restarts), "pods": str(len({pod.name for pod, *_ in found}))},
+        )
 
 
 def jobset(evidence: Evidence) -> Iterator[Clue]:
