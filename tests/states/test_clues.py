@@ -27,10 +27,12 @@ from tests.states.seen import (
     waiting,
     workload,
 )
+from tests.states.server_cases import SERVERS
 from xsft.states import clues
 from xsft.states.causes import words
 from xsft.states.classify import classify
 from xsft.states.evidence import Diagnosis, Event, Evidence, Log, Neighbour, Quota
+from xsft.states.failing import place
 from xsft.states.model import Observation, Pod, Recorded, Status
 from xsft.states.rule import Clue, Rule, causes
 
@@ -172,6 +174,14 @@ def test_a_clue_about_pods_names_its_object_and_the_image_if_known(held: Any, im
     (of_pod, of_event) = clues.waiting(evidence(seen, events=(event("Failed"),)))
     assert (of_pod.where.partition(" (")[0], of_event.where) == ("slice 0 host 2", "Pod/x")
     assert of_pod.values["image"] == of_event.values["image"] == image
+
+
+def test_the_clue_of_a_server_names_its_current_pod() -> None:
+    seen = next(one for name, one, _ in SERVERS if name == "a server that crashes")
+    (now,) = seen.pods or ()
+    for pods, named_pod in (((now,), now), ((replace(now, name="old", deleting=True), now), now), ((), None)):
+        (clue,) = clues.server(evidence(replace(seen, pods=pods)))
+        assert clue.where == (place(named_pod) if named_pod else "")
 
 
 def test_the_latest_event_is_shown_first() -> None:

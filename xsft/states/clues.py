@@ -220,10 +220,12 @@ def ended_in_place(evidence: Evidence) -> Iterator[Clue]:
 def jobset(evidence: Evidence) -> Iterator[Clue]:
     """Yield `type reason: message` of each condition that is True."""
     held = evidence.seen.jobset
-    for condition in held.conditions if held else ():
+    if held is None:
+        return
+    for condition in held.conditions:
         if condition.status == "True":
             text = f"{condition.type} {condition.reason}: {condition.message}"
-            yield Clue(text=text, where=f"JobSet {held.name}" if held else "")
+            yield Clue(text=text, where=f"JobSet {held.name}")
 
 
 def reason(evidence: Evidence) -> Iterator[Clue]:
