@@ -129,7 +129,7 @@ def test_the_clue_names_and_counts_the_runs_ahead_in_the_queue(
     names = tuple(Neighbour(name=f"r{n}", priority=priority) for n, priority in enumerate(ahead))
     seen = observation(jobset=HELD, workload=workload(WAITING, priority=mine))
     (clue,) = clues.behind(evidence(seen, ahead=names))
-    assert (clue.text, clue.values["names"]) == expected
+    assert (clue.text, clue.values["names"], clue.quoted) == (*expected, ()), "no line of the cluster says it"
     assert clue.values["count"] == clue.text.split()[0]
 
 
@@ -298,7 +298,7 @@ def test_the_clue_of_silence_names_the_first_silent_host() -> None:
 def test_a_record_gives_a_clue_only_if_it_gave_the_state() -> None:
     record = Recorded(outcome="failed", reason="KeyError: 'x'")
     (clue,) = clues.recorded(evidence(local("failed", record=record)))
-    assert (clue.text, clue.where) == ("KeyError: 'x'", "record")
+    assert (clue.text, clue.where, clue.quoted) == ("KeyError: 'x'", "record", ())
     assert texts(clues.recorded(evidence(observation(record=record)))) == []
     assert texts(clues.recorded(evidence(local("failed")))) == []
     assert texts(clues.recorded(evidence(observation(record=None)))) == []
